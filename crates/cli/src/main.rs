@@ -1,0 +1,2 @@
+//! The fairlane program.
+fn main() {}
