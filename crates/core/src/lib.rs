@@ -1,1 +1,56 @@
-//! core
+//! The algorithms and queues of Fairlane: who is next, and what a flow holds.
+//!
+//! This crate owns nothing but order. It does no I/O, reads no clock, starts no
+//! thread, prints nothing and allocates nothing on the packet path once its
+//! tables have grown to size. It is `no_std` with `alloc` and forbids `unsafe`.
+//!
+//! Three parts answer three questions:
+//!
+//! * *Who is next?* [`scheduler::Scheduler`] is the contract of a scheduling
+//!   algorithm; [`sched`] holds one file for each of them. An algorithm orders
+//!   entities and never sees a packet.
+//! * *What does a flow hold?* [`queue`] is the slab all packets live in and the
+//!   lists that flows thread through it.
+//! * *Both together:* [`PacketScheduler`] is what a program uses: flows come and
+//!   go, packets go in and come out in the algorithm's order.
+//!
+//! ```
+//! use fairlane_core::{Dequeue, FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
+//!
+//! let mut link = PacketScheduler::new(Qfq::new(), Default::default());
+//! let length = Length::new(1000).unwrap();
+//! let mut flow = |weight| {
+//!     let weight = Weight::new(weight).unwrap();
+//!     link.add_flow(FlowConfig { max_length: length, ..FlowConfig::new(weight) }).unwrap()
+//! };
+//! let (heavy, light) = (flow(3), flow(1));
+//! for n in 0..40 {
+//!     link.enqueue(heavy, length, n).unwrap();
+//!     link.enqueue(light, length, n).unwrap();
+//! }
+//! let mut served = [0i32; 2];
+//! for _ in 0..40 {
+//!     match link.dequeue(Nanos::ZERO) {
+//!         Dequeue::Packet(p) => served[usize::from(p.flow == light)] += 1,
+//!         other => panic!("forty of eighty packets are left: {other:?}"),
+//!     }
+//! }
+//! assert!((served[0] - 30).abs() <= 1 && served[0] + served[1] == 40);
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod packet_scheduler;
+pub mod queue;
+pub mod sched;
+pub mod scheduler;
+pub mod units;
+
+pub use packet_scheduler::{
+    ChangeError, Count, Dequeue, FlowConfig, FlowId, FlowStats, Limits, Packet, PacketScheduler,
+    Rejected, Rejection, SchedulerLimits, TotalStats,
+};
+pub use scheduler::{Scheduler, Share};
+pub use units::{Length, Nanos, Rate, VirtualTime, Weight};

@@ -1,1 +1,96 @@
-//! io
+//! Packet I/O behind one small trait.
+//!
+//! A [`Backend`] is what stands between a scheduler and a wire. It does three things: it takes a
+//! batch of packets to send ([`transmit`](Backend::transmit)), hands over what has arrived
+//! ([`receive`](Backend::receive)), and says how many bytes it is still sitting on
+//! ([`in_flight`](Backend::in_flight)). It decides no order and keeps no queue of its own beyond
+//! the device's: order is the scheduler's business, and every byte that waits in a device can no
+//! longer be overtaken. That last figure is the *Q* of the delay bounds, so a backend is best kept
+//! short; a large device buffer undoes any scheduler.
+//!
+//! | backend | packets sent | packets received | needs | lives in |
+//! | --- | --- | --- | --- | --- |
+//! | [`MemoryBackend`] | any type with a [`ByteLen`] | any type with a [`ByteLen`] | nothing | [`memory`] |
+#![cfg_attr(
+    target_os = "linux",
+    doc = "| [`UdpBackend`] | any [`Frame`] | [`Datagram`] | Linux, no privilege | [`udp`] |"
+)]
+#![cfg_attr(
+    not(target_os = "linux"),
+    doc = "| `UdpBackend` | any [`Frame`] | [`Datagram`] | Linux, no privilege | not on this system |"
+)]
+//!
+//! UDP is served by `sendmmsg` and `recvmmsg`, 64 datagrams a system call; only Linux has both in
+//! the form needed, so the modules `udp` and `wait` exist there alone. The rest builds everywhere.
+//!
+//! # Who owns a packet
+//!
+//! The caller owns what is in `batch`, the backend what has left it. `transmit` takes packets from
+//! the front and never puts one back: a packet that left was either *accepted* (counted in the
+//! result; its bytes are with the device) or *refused* (counted by [`Backend::refused`]; dropped,
+//! since no later attempt could succeed). What is *left* in `batch` was not touched and stands in
+//! its old order. So always
+//!
+//! ```text
+//! accepted + refused + left = offered
+//! ```
+//!
+//! A received packet belongs to the caller; the backend keeps no reference to it.
+//!
+//! # What goes wrong, and what then
+//!
+//! | what happened | the answer | the packets |
+//! | --- | --- | --- |
+//! | the device is full | `Ok` with fewer, perhaps 0 | the rest stays in `batch`: offer it again |
+//! | nothing has arrived | `Ok(0)` | |
+//! | one packet cannot be sent (too long, no such address, forbidden) | goes on behind it | that one is dropped and counted by [`refused`](Backend::refused) |
+//! | the device is gone or broken | `Err`; it will not heal by itself | none of them left, but for those refused before |
+//!
+//! An `Err` means that *no* packet was accepted by that call. When a device breaks in the middle of a
+//! batch, the call reports what it had accepted and the next call reports the error. One bad packet
+//! never holds up those behind it, and none is lost in silence.
+//!
+//! # Example
+//!
+//! ```
+//! use fairlane_io::{Backend, memory};
+//! use std::collections::VecDeque;
+//!
+//! // A link whose transmit queue holds two packets; no `Vec` over 1,500 bytes passes.
+//! let (near, mut far) = memory::pair::<Vec<u8>, Vec<u8>>(2);
+//! let mut near = near.with_mtu(1_500);
+//!
+//! let mut batch = VecDeque::from([vec![1; 100], vec![2; 9_000], vec![3; 200], vec![4; 300]]);
+//! assert_eq!(near.transmit(&mut batch)?, 2);
+//! assert_eq!(near.refused(), 1);
+//! assert_eq!(batch, [vec![4; 300]]); // the queue was full: offer it again later
+//! assert_eq!(near.in_flight()?, 300);
+//!
+//! let mut arrived = Vec::new();
+//! assert_eq!(far.receive(&mut arrived, 64)?, 2);
+//! assert_eq!(arrived, [vec![1; 100], vec![3; 200]]);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+#![deny(unsafe_code)]
+
+mod backend;
+mod datagram;
+pub mod memory;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod sys;
+#[cfg(target_os = "linux")]
+pub mod udp;
+#[cfg(target_os = "linux")]
+mod verdict;
+#[cfg(target_os = "linux")]
+pub mod wait;
+
+pub use backend::{Backend, ByteLen};
+pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
+pub use memory::MemoryBackend;
+#[cfg(target_os = "linux")]
+pub use udp::UdpBackend;
+#[cfg(target_os = "linux")]
+pub use wait::Waiter;

@@ -1,0 +1,693 @@
+//! The packet scheduler: flows with their queues, ordered by an algorithm.
+
+use crate::ensure_invariant;
+use crate::queue::{PacketList, PacketSlab, SlabFull};
+use crate::scheduler::{
+    Entities, EntityId, MAX_ENTITIES, Removal, Scheduler, Selection, Share, Violation,
+};
+use crate::units::{Length, Nanos, Weight};
+use alloc::vec::Vec;
+
+/// A flow of one [`PacketScheduler`].
+///
+/// The number of a removed flow is refused until [`add_flow`] hands it out again.
+///
+/// [`add_flow`]: PacketScheduler::add_flow
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(EntityId);
+
+impl FlowId {
+    /// The flow with this number; whether there is one, each call tells.
+    pub const fn new(number: usize) -> Option<FlowId> {
+        match EntityId::new(number) {
+            Some(id) => Some(FlowId(id)),
+            None => None,
+        }
+    }
+
+    /// Its number: flows of one scheduler are numbered from 0.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0.index()
+    }
+}
+
+/// How much may wait in one flow. Both bounds hold; 0 admits nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Packets, at most 2^31 - 1.
+    pub packets: u32,
+    /// Bytes, at most 2^31 - 1.
+    pub bytes: u32,
+}
+
+impl Limits {
+    const LARGEST: u32 = i32::MAX as u32;
+
+    /// No limit but the scheduler's own.
+    pub const NONE: Limits = Limits {
+        packets: Self::LARGEST,
+        bytes: Self::LARGEST,
+    };
+
+    fn clamped(self) -> Limits {
+        Limits {
+            packets: self.packets.min(Self::LARGEST),
+            bytes: self.bytes.min(Self::LARGEST),
+        }
+    }
+}
+
+/// How much may wait in all flows together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SchedulerLimits {
+    /// Packets, 1 to 2^32 - 1.
+    pub packets: u32,
+    /// Bytes.
+    pub bytes: u64,
+    /// What a flow may hold unless its own configuration says otherwise.
+    pub per_flow: Limits,
+}
+
+impl Default for SchedulerLimits {
+    /// A million packets, 1 GiB, and no other limit a flow.
+    fn default() -> Self {
+        SchedulerLimits {
+            packets: 1 << 20,
+            bytes: 1 << 30,
+            per_flow: Limits::NONE,
+        }
+    }
+}
+
+/// What a flow is entitled to and may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowConfig {
+    /// Weight (phi).
+    pub weight: Weight,
+    /// Longest packet it will send: longer ones are refused at enqueue.
+    pub max_length: Length,
+    /// Its own limits, or `None` for the scheduler's `per_flow`.
+    pub limits: Option<Limits>,
+}
+
+impl FlowConfig {
+    /// A flow of `weight` with packets of any length and the common limits.
+    pub const fn new(weight: Weight) -> Self {
+        FlowConfig {
+            weight,
+            max_length: Length::MAX,
+            limits: None,
+        }
+    }
+
+    fn share(&self) -> Share {
+        Share {
+            weight: self.weight,
+            max_length: self.max_length,
+        }
+    }
+}
+
+/// A packet on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<P> {
+    /// Whose it is.
+    pub flow: FlowId,
+    /// Its length, as it was at enqueue.
+    pub len: Length,
+    /// What the caller gave.
+    pub payload: P,
+}
+
+/// The answer to [`PacketScheduler::dequeue`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dequeue<P> {
+    /// The next packet, which is the caller's from now on.
+    Packet(Packet<P>),
+    /// Packets wait, and none may leave before this time.
+    NotBefore(Nanos),
+    /// Nothing waits.
+    Empty,
+}
+
+/// Why a packet was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// No flow has this number.
+    #[error("there is no such flow")]
+    UnknownFlow,
+    /// Longer than its flow declared.
+    #[error("the packet is longer than the {max} its flow declared")]
+    TooLong {
+        /// The declared maximum.
+        max: Length,
+    },
+    /// The flow holds its limit of packets or bytes (tail drop).
+    #[error("the flow's queue is full")]
+    FlowFull,
+    /// All flows together hold their limit of packets or bytes (tail drop).
+    #[error("the scheduler is full")]
+    SchedulerFull,
+}
+
+/// A packet that was not accepted goes back to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejected<P> {
+    /// The packet, untouched.
+    pub payload: P,
+    /// Why.
+    pub reason: Rejection,
+}
+
+/// Why a flow could not be added or changed; nothing was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChangeError {
+    /// No flow has this number.
+    #[error("there is no such flow")]
+    UnknownFlow,
+    /// All flow numbers are in use.
+    #[error("there are {MAX_ENTITIES} flows already")]
+    TooManyFlows,
+    /// A packet longer than the new maximum is queued.
+    #[error("a packet of {queued} is queued, more than the new maximum of {max}")]
+    LongerPacketQueued {
+        /// The longest packet queued.
+        queued: Length,
+        /// The maximum asked for.
+        max: Length,
+    },
+}
+
+/// A number of packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, as counted at enqueue.
+    pub bytes: u64,
+}
+
+impl Count {
+    #[inline]
+    fn add(&mut self, len: Length) {
+        self.packets += 1;
+        self.bytes += u64::from(len.get());
+    }
+
+    fn plus(self, other: Count) -> Count {
+        Count {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+
+    fn minus(self, other: Count) -> Count {
+        Count {
+            packets: self.packets - other.packets,
+            bytes: self.bytes - other.bytes,
+        }
+    }
+}
+
+/// What became of a flow's packets: `accepted = sent + discarded + queued`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowStats {
+    /// Accepted at enqueue.
+    pub accepted: Count,
+    /// Handed out by dequeue.
+    pub sent: Count,
+    /// Waiting now.
+    pub queued: Count,
+    /// Refused at enqueue, for whatever reason.
+    pub dropped: Count,
+    /// Accepted and discarded later (a flush).
+    pub discarded: Count,
+}
+
+/// The same for all flows together, those removed included.
+pub type TotalStats = FlowStats;
+
+/// A flow's queue and its algorithm state, in one cache line.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Flow<S> {
+    packets: PacketList,
+    /// What its limits leave; negative after a limit was lowered below the backlog.
+    room_packets: i32,
+    room_bytes: i32,
+    accepted: Count,
+    state: S,
+    /// Its entry in `accounts`, or [`Flow::NO_ACCOUNT`].
+    account: u32,
+    /// Longest packet allowed; 0 where no flow has this number, which then
+    /// refuses every packet.
+    max_length: u16,
+}
+
+const _: () = assert!(size_of::<Flow<[u64; 3]>>() == 64);
+
+impl<S> Flow<S> {
+    const NO_ACCOUNT: u32 = u32::MAX;
+}
+
+/// What few flows need: limits of their own, and counts of lost packets.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    limits: Limits,
+    dropped: Count,
+    discarded: Count,
+}
+
+#[derive(Clone, Debug)]
+struct FlowTable<S>(Vec<Flow<S>>);
+
+impl<S> Entities<S> for FlowTable<S> {
+    #[inline]
+    fn entity(&self, id: EntityId) -> &S {
+        &self.0[id.index()].state
+    }
+    #[inline]
+    fn entity_mut(&mut self, id: EntityId) -> &mut S {
+        &mut self.0[id.index()].state
+    }
+}
+
+/// Flows and their packets, in the order of algorithm `A`.
+///
+/// `P` is the caller's packet or handle; the scheduler never looks into it.
+/// `enqueue` and `dequeue` cost what the algorithm costs, O(1) for FIFO, DRR and
+/// QFQ, and touch one cache line a flow and one a packet. Nothing is allocated
+/// once the tables have grown to the largest number of flows and packets.
+#[derive(Clone, Debug)]
+pub struct PacketScheduler<A: Scheduler, P> {
+    algorithm: A,
+    flows: FlowTable<A::Entity>,
+    slab: PacketSlab<P>,
+    room_bytes: i64,
+    accepted: Count,
+    limits: SchedulerLimits,
+    dropped: Count,
+    discarded: Count,
+    free_flows: Vec<FlowId>,
+    accounts: Vec<Account>,
+    free_accounts: Vec<u32>,
+}
+
+impl<A: Scheduler, P> PacketScheduler<A, P> {
+    /// A scheduler without flows.
+    pub fn new(algorithm: A, limits: SchedulerLimits) -> Self {
+        PacketScheduler {
+            algorithm,
+            flows: FlowTable(Vec::new()),
+            slab: PacketSlab::new(limits.packets),
+            room_bytes: limits.bytes.min(i64::MAX as u64) as i64,
+            accepted: Count::default(),
+            limits: SchedulerLimits {
+                per_flow: limits.per_flow.clamped(),
+                ..limits
+            },
+            dropped: Count::default(),
+            discarded: Count::default(),
+            free_flows: Vec::new(),
+            accounts: Vec::new(),
+            free_accounts: Vec::new(),
+        }
+    }
+
+    /// Grows the tables ahead of time for this many flows and packets.
+    pub fn reserve(&mut self, flows: usize, packets: u32) {
+        let flows = flows.min(MAX_ENTITIES);
+        self.flows
+            .0
+            .reserve_exact(flows.saturating_sub(self.flows.0.len()));
+        self.slab.reserve(packets);
+    }
+
+    /// The algorithm, to look at.
+    pub fn algorithm(&self) -> &A {
+        &self.algorithm
+    }
+
+    /// Adds a flow, idle. O(1) amortised.
+    pub fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+        let id = match self.free_flows.pop() {
+            Some(id) => id,
+            None => {
+                let id = FlowId::new(self.flows.0.len()).ok_or(ChangeError::TooManyFlows)?;
+                self.flows.0.push(Flow {
+                    packets: PacketList::default(),
+                    room_packets: 0,
+                    room_bytes: 0,
+                    accepted: Count::default(),
+                    state: A::Entity::default(),
+                    account: Flow::<A::Entity>::NO_ACCOUNT,
+                    max_length: 0,
+                });
+                id
+            }
+        };
+        let limits = config.limits.unwrap_or(self.limits.per_flow).clamped();
+        let flow = &mut self.flows.0[id.index()];
+        flow.room_packets = limits.packets as i32;
+        flow.room_bytes = limits.bytes as i32;
+        flow.accepted = Count::default();
+        flow.max_length = config.max_length.get() as u16;
+        if limits != self.limits.per_flow {
+            self.account(id).limits = limits;
+        }
+        self.algorithm.add(&mut self.flows, id.0, config.share());
+        Ok(id)
+    }
+
+    /// Gives a flow another weight, maximum length or limits, backlogged or not.
+    ///
+    /// What is queued stays, also above a lowered limit. The new weight counts
+    /// from the flow's next place in the order. O(1), and O(packets queued in the
+    /// flow) where the maximum length is lowered.
+    pub fn change_flow(&mut self, id: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
+        let flow = self.flow(id).ok_or(ChangeError::UnknownFlow)?;
+        if config.max_length.get() < u32::from(flow.max_length) {
+            let longest = flow.packets.iter(&self.slab).map(|(len, _)| len).max();
+            if let Some(queued) = longest.filter(|&len| len > config.max_length) {
+                return Err(ChangeError::LongerPacketQueued {
+                    queued,
+                    max: config.max_length,
+                });
+            }
+        }
+        let old = self.limits_of(id);
+        let new = config.limits.unwrap_or(self.limits.per_flow).clamped();
+        if new != old {
+            self.account(id).limits = new;
+        }
+        let flow = &mut self.flows.0[id.index()];
+        // Differences of numbers below 2^31, added to what is above -2^31.
+        flow.room_packets += new.packets as i32 - old.packets as i32;
+        flow.room_bytes += new.bytes as i32 - old.bytes as i32;
+        flow.max_length = config.max_length.get() as u16;
+        self.algorithm.change(&mut self.flows, id.0, config.share());
+        Ok(())
+    }
+
+    /// Removes a flow, backlogged or not; its packets go to `discard` in order.
+    /// O(packets queued in the flow). Its number is used again once its place in
+    /// the order has come up.
+    pub fn remove_flow(
+        &mut self,
+        id: FlowId,
+        discard: impl FnMut(Packet<P>),
+    ) -> Result<FlowStats, ChangeError> {
+        self.flush_flow(id, discard)?;
+        let stats = self.flow_stats(id).ok_or(ChangeError::UnknownFlow)?;
+        let flow = &mut self.flows.0[id.index()];
+        flow.max_length = 0;
+        let account = core::mem::replace(&mut flow.account, Flow::<A::Entity>::NO_ACCOUNT);
+        if account != Flow::<A::Entity>::NO_ACCOUNT {
+            self.free_accounts.push(account);
+        }
+        if self.algorithm.remove(&mut self.flows, id.0) == Removal::Done {
+            self.free_flows.push(id);
+        }
+        Ok(stats)
+    }
+
+    /// Discards what a flow holds; its packets go to `discard` in order. The flow
+    /// stays, and keeps its place in the order. O(packets queued in the flow).
+    pub fn flush_flow(
+        &mut self,
+        id: FlowId,
+        mut discard: impl FnMut(Packet<P>),
+    ) -> Result<(), ChangeError> {
+        self.flow(id).ok_or(ChangeError::UnknownFlow)?;
+        let mut gone = Count::default();
+        let flow = &mut self.flows.0[id.index()];
+        while let Some((len, payload)) = flow.packets.pop_front(&mut self.slab) {
+            gone.add(len);
+            discard(Packet {
+                flow: id,
+                len,
+                payload,
+            });
+        }
+        if gone.packets == 0 {
+            return Ok(());
+        }
+        flow.room_packets += gone.packets as i32;
+        flow.room_bytes += gone.bytes as i32;
+        self.room_bytes += gone.bytes as i64;
+        self.discarded = self.discarded.plus(gone);
+        let account = self.account(id);
+        account.discarded = account.discarded.plus(gone);
+        self.algorithm
+            .discarded(&mut self.flows, id.0, gone.packets as u32);
+        Ok(())
+    }
+
+    /// Accepts a packet into its flow, or hands it back with the reason. The
+    /// length is frozen here: nothing reads it from the payload later.
+    #[inline]
+    pub fn enqueue(&mut self, id: FlowId, len: Length, payload: P) -> Result<(), Rejected<P>> {
+        let bytes = len.get();
+        let Some(flow) = self.flows.0.get_mut(id.index()) else {
+            return Err(Rejected {
+                payload,
+                reason: Rejection::UnknownFlow,
+            });
+        };
+        if bytes > u32::from(flow.max_length)
+            || flow.room_packets <= 0
+            || flow.room_bytes < bytes as i32
+            || self.room_bytes < i64::from(bytes)
+        {
+            return Err(self.reject(id, len, payload));
+        }
+        let was_empty = flow.packets.is_empty();
+        if let Err(SlabFull(payload)) = flow.packets.push_back(&mut self.slab, len, payload) {
+            return Err(self.reject(id, len, payload));
+        }
+        flow.room_packets -= 1;
+        flow.room_bytes -= bytes as i32;
+        flow.accepted.add(len);
+        self.room_bytes -= i64::from(bytes);
+        self.accepted.add(len);
+        if was_empty {
+            self.algorithm.backlogged(&mut self.flows, id.0, len);
+        }
+        self.algorithm.arrived(&mut self.flows, id.0);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn reject(&mut self, id: FlowId, len: Length, payload: P) -> Rejected<P> {
+        self.dropped.add(len);
+        let flow = &self.flows.0[id.index()];
+        let max = u32::from(flow.max_length);
+        let reason = match Length::new(max) {
+            None => Rejection::UnknownFlow,
+            Some(max) if len > max => Rejection::TooLong { max },
+            _ if flow.room_packets <= 0 || flow.room_bytes < len.get() as i32 => {
+                Rejection::FlowFull
+            }
+            _ => Rejection::SchedulerFull,
+        };
+        if reason != Rejection::UnknownFlow {
+            self.account(id).dropped.add(len);
+        }
+        Rejected { payload, reason }
+    }
+
+    /// The packet that [`dequeue`](Self::dequeue) would hand out at `now`, left
+    /// where it is.
+    pub fn peek(&mut self, now: Nanos) -> Dequeue<&P> {
+        let id = match self.select(now) {
+            Selection::Entity(id) => id,
+            Selection::NotBefore(time) => return Dequeue::NotBefore(time),
+            Selection::Nobody => return Dequeue::Empty,
+        };
+        match self.flows.0[id.index()].packets.front(&self.slab) {
+            Some((len, payload)) => Dequeue::Packet(Packet {
+                flow: FlowId(id),
+                len,
+                payload,
+            }),
+            None => Dequeue::Empty,
+        }
+    }
+
+    /// Hands out the next packet at time `now`.
+    #[inline]
+    pub fn dequeue(&mut self, now: Nanos) -> Dequeue<P> {
+        let id = match self.select(now) {
+            Selection::Entity(id) => id,
+            Selection::NotBefore(time) => return Dequeue::NotBefore(time),
+            Selection::Nobody => return Dequeue::Empty,
+        };
+        let flow = &mut self.flows.0[id.index()];
+        let Some((len, payload)) = flow.packets.pop_front(&mut self.slab) else {
+            return Dequeue::Empty;
+        };
+        flow.room_packets += 1;
+        flow.room_bytes += len.get() as i32;
+        let next = flow.packets.front_length(&self.slab);
+        self.room_bytes += i64::from(len.get());
+        self.algorithm.served(len);
+        self.algorithm.reschedule(&mut self.flows, id, len, next);
+        Dequeue::Packet(Packet {
+            flow: FlowId(id),
+            len,
+            payload,
+        })
+    }
+
+    /// Selects a flow that holds a packet; those that lost theirs while they
+    /// waited are passed over.
+    #[inline]
+    fn select(&mut self, now: Nanos) -> Selection {
+        loop {
+            let selection = self.algorithm.select(&self.flows, now);
+            match selection {
+                Selection::Entity(id) if self.flows.0[id.index()].packets.is_empty() => {
+                    self.pass_over(id);
+                }
+                _ => return selection,
+            }
+        }
+    }
+
+    /// The selected flow lost its packets while it waited.
+    #[cold]
+    #[inline(never)]
+    fn pass_over(&mut self, id: EntityId) {
+        self.algorithm.idle(&mut self.flows, id);
+        if self.flows.0[id.index()].max_length == 0 {
+            self.free_flows.push(FlowId(id));
+        }
+    }
+
+    /// Weight of a flow, or `None` if there is no such flow. O(1).
+    pub fn weight(&self, id: FlowId) -> Option<Weight> {
+        self.flow(id)?;
+        Some(self.algorithm.weight(&self.flows, id.0))
+    }
+
+    /// What became of a flow's packets, or `None` if there is no such flow. O(1).
+    pub fn flow_stats(&self, id: FlowId) -> Option<FlowStats> {
+        let flow = self.flow(id)?;
+        let limits = self.limits_of(id);
+        let account = self.accounts.get(flow.account as usize);
+        let queued = Count {
+            packets: (i64::from(limits.packets) - i64::from(flow.room_packets)) as u64,
+            bytes: (i64::from(limits.bytes) - i64::from(flow.room_bytes)) as u64,
+        };
+        let discarded = account.map_or(Count::default(), |a| a.discarded);
+        Some(FlowStats {
+            accepted: flow.accepted,
+            sent: flow.accepted.minus(discarded).minus(queued),
+            queued,
+            dropped: account.map_or(Count::default(), |a| a.dropped),
+            discarded,
+        })
+    }
+
+    /// What became of all packets, those of removed flows included. O(1).
+    pub fn total_stats(&self) -> TotalStats {
+        let limit = self.limits.bytes.min(i64::MAX as u64) as i64;
+        let queued = Count {
+            packets: u64::from(self.slab.len()),
+            bytes: (limit - self.room_bytes) as u64,
+        };
+        FlowStats {
+            accepted: self.accepted,
+            sent: self.accepted.minus(self.discarded).minus(queued),
+            queued,
+            dropped: self.dropped,
+            discarded: self.discarded,
+        }
+    }
+
+    /// Packets waiting in all flows. O(1).
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.slab.len()
+    }
+
+    /// Whether nothing waits. O(1).
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+
+    fn flow(&self, id: FlowId) -> Option<&Flow<A::Entity>> {
+        self.flows
+            .0
+            .get(id.index())
+            .filter(|flow| flow.max_length != 0)
+    }
+
+    fn limits_of(&self, id: FlowId) -> Limits {
+        let account = self.flows.0[id.index()].account as usize;
+        self.accounts
+            .get(account)
+            .map_or(self.limits.per_flow, |a| a.limits)
+    }
+
+    /// The account of a flow, opened where it has none.
+    fn account(&mut self, id: FlowId) -> &mut Account {
+        let flow = &mut self.flows.0[id.index()];
+        if flow.account == Flow::<A::Entity>::NO_ACCOUNT {
+            let fresh = Account {
+                limits: self.limits.per_flow,
+                dropped: Count::default(),
+                discarded: Count::default(),
+            };
+            flow.account = match self.free_accounts.pop() {
+                Some(used) => {
+                    self.accounts[used as usize] = fresh;
+                    used
+                }
+                None => {
+                    self.accounts.push(fresh);
+                    (self.accounts.len() - 1) as u32
+                }
+            };
+        }
+        &mut self.accounts[flow.account as usize]
+    }
+
+    /// Checks that every count is the sum of its parts, that every flow with
+    /// packets has a place in the order, and the algorithm's own invariants. For
+    /// tests: O(flows + packets).
+    pub fn invariants(&self) -> Result<(), Violation> {
+        let mut total = Count::default();
+        for (number, flow) in self.flows.0.iter().enumerate() {
+            let mut queued = Count::default();
+            for (len, _) in flow.packets.iter(&self.slab) {
+                queued.add(len);
+            }
+            total = total.plus(queued);
+            let Some(id) = FlowId::new(number) else { break };
+            ensure_invariant!(
+                queued.packets == 0 || self.algorithm.is_active(&self.flows, id.0),
+                "flow {number} holds packets and has no place in the order"
+            );
+            let Some(stats) = self.flow_stats(id) else {
+                ensure_invariant!(queued.packets == 0, "removed flow {number} holds packets");
+                continue;
+            };
+            ensure_invariant!(
+                stats.queued == queued,
+                "flow {number} counts {:?}, holds {queued:?}",
+                stats.queued
+            );
+        }
+        let stats = self.total_stats();
+        ensure_invariant!(
+            stats.queued == total,
+            "the scheduler counts {:?}, holds {total:?}",
+            stats.queued
+        );
+        self.algorithm.invariants(&self.flows, self.flows.0.len())
+    }
+}

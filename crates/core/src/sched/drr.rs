@@ -1,0 +1,225 @@
+//! DRR: deficit round robin.
+//!
+//! M. Shreedhar, G. Varghese, *Efficient fair queueing using deficit round
+//! robin*, SIGCOMM 1995. Active entities take turns in a circle; each turn adds a
+//! quantum in proportion to the weight to the entity's deficit, and the entity
+//! sends while its deficit covers its head.
+//!
+//! O(1) needs a quantum of at least the entity's own longest packet, else an
+//! entity is visited for nothing, round after round. The quantum is therefore
+//! `weight x unit` with one `unit` for all: the largest `max_length / weight`
+//! among the entities added, rounded up. Fairness is coarse in exchange: an entity
+//! may wait for a quantum of every other one, O(N) (Eq. 15 of the QFQ+ paper).
+
+use crate::ensure_invariant;
+use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Selection, Share, Violation};
+use crate::units::{Length, Nanos, Weight};
+
+/// State of one entity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DrrEntity {
+    /// Bytes it may still send in its present turn, or in its next one.
+    deficit: u64,
+    next: Link,
+    weight: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Inactive,
+    Active,
+    /// Active, and removed once its turn comes.
+    Leaving,
+}
+
+/// Deficit round robin.
+#[derive(Clone, Debug)]
+pub struct Drr {
+    head: Link,
+    tail: Link,
+    /// Quantum of weight 1, in bytes: 1 to 65,535.
+    unit: u64,
+}
+
+impl Default for Drr {
+    fn default() -> Self {
+        Drr {
+            head: Link::NONE,
+            tail: Link::NONE,
+            unit: 1,
+        }
+    }
+}
+
+impl Drr {
+    /// An empty round.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn admit(&mut self, share: Share) {
+        let unit = share.max_length.get().div_ceil(share.weight.get());
+        self.unit = self.unit.max(u64::from(unit));
+    }
+
+    #[inline]
+    fn append<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
+        match self.tail.get() {
+            Some(last) => entities.entity_mut(last).next = Link::to(id),
+            None => self.head = Link::to(id),
+        }
+        self.tail = Link::to(id);
+    }
+
+    #[inline]
+    fn take_front<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
+        debug_assert_eq!(self.head.get(), Some(id), "only the selected is rescheduled");
+        let entity = entities.entity_mut(id);
+        self.head = entity.next;
+        entity.next = Link::NONE;
+        if self.head == Link::NONE {
+            self.tail = Link::NONE;
+        }
+    }
+}
+
+impl Scheduler for Drr {
+    type Entity = DrrEntity;
+    const NAME: &'static str = "drr";
+
+    fn add<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+        self.admit(share);
+        *entities.entity_mut(id) = DrrEntity {
+            weight: share.weight.get(),
+            ..DrrEntity::default()
+        };
+    }
+
+    fn remove<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) -> Removal {
+        let entity = entities.entity_mut(id);
+        if entity.state == State::Inactive {
+            *entity = DrrEntity::default();
+            Removal::Done
+        } else {
+            entity.state = State::Leaving;
+            Removal::WhenSelected
+        }
+    }
+
+    fn change<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+        self.admit(share);
+        entities.entity_mut(id).weight = share.weight.get();
+    }
+
+    fn weight<E: Entities<DrrEntity>>(&self, entities: &E, id: EntityId) -> Weight {
+        Weight::new(entities.entity(id).weight).unwrap_or(Weight::ONE)
+    }
+
+    fn is_active<E: Entities<DrrEntity>>(&self, entities: &E, id: EntityId) -> bool {
+        entities.entity(id).state != State::Inactive
+    }
+
+    #[inline]
+    fn backlogged<E: Entities<DrrEntity>>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        head: Length,
+    ) {
+        let unit = self.unit;
+        let entity = entities.entity_mut(id);
+        let head = u64::from(head.get());
+        if entity.state == State::Inactive {
+            entity.state = State::Active;
+            entity.deficit = u64::from(entity.weight) * unit;
+            self.append(entities, id);
+        } else {
+            // A head that grew while its flow waited is let through once, so that
+            // the deficit of a waiting entity always covers its head.
+            entity.deficit = entity.deficit.max(head);
+        }
+    }
+
+    #[inline]
+    fn select<E: Entities<DrrEntity>>(&self, _: &E, _: Nanos) -> Selection {
+        match self.head.get() {
+            Some(id) => Selection::Entity(id),
+            None => Selection::Nobody,
+        }
+    }
+
+    #[inline]
+    fn served(&mut self, _: Length) {}
+
+    #[inline]
+    fn reschedule<E: Entities<DrrEntity>>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        charged: Length,
+        next: Option<Length>,
+    ) {
+        let unit = self.unit;
+        let entity = entities.entity_mut(id);
+        let Some(next) = next else {
+            return self.idle(entities, id);
+        };
+        entity.deficit = entity.deficit.saturating_sub(u64::from(charged.get()));
+        if entity.deficit < u64::from(next.get()) {
+            entity.deficit += u64::from(entity.weight) * unit;
+            // Alone in the round, its next turn starts at once.
+            if entity.next != Link::NONE {
+                self.take_front(entities, id);
+                self.append(entities, id);
+            }
+        }
+    }
+
+    #[inline]
+    fn idle<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
+        let entity = entities.entity_mut(id);
+        if entity.state == State::Inactive {
+            return;
+        }
+        // An idle entity keeps no credit.
+        entity.deficit = 0;
+        if entity.state == State::Leaving {
+            entity.weight = 0;
+        }
+        entity.state = State::Inactive;
+        self.take_front(entities, id);
+    }
+
+    fn invariants<E: Entities<DrrEntity>>(
+        &self,
+        entities: &E,
+        count: usize,
+    ) -> Result<(), Violation> {
+        let mut listed = alloc::vec![false; count];
+        let (mut at, mut last) = (self.head, Link::NONE);
+        while let Some(id) = at.get() {
+            ensure_invariant!(id.index() < count, "drr: {id:?} was never added");
+            ensure_invariant!(!listed[id.index()], "drr: {id:?} is in the round twice");
+            listed[id.index()] = true;
+            (at, last) = (entities.entity(id).next, at);
+        }
+        ensure_invariant!(self.tail == last, "drr: the tail is {:?}, not {last:?}", self.tail);
+        for id in (0..count).filter_map(EntityId::new) {
+            let entity = entities.entity(id);
+            let active = entity.state != State::Inactive;
+            ensure_invariant!(
+                active == listed[id.index()],
+                "drr: {id:?} is {:?} and {}in the round",
+                entity.state,
+                if listed[id.index()] { "" } else { "not " }
+            );
+            ensure_invariant!(
+                active || (entity.deficit == 0 && entity.next == Link::NONE),
+                "drr: inactive {id:?} keeps a deficit or a link"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,716 @@
+//! QFQ: quick fair queueing.
+//!
+//! [1] F. Checconi, P. Valente, L. Rizzo, *QFQ: Efficient Packet Scheduling with
+//! Tight Bandwidth Distribution Guarantees*, technical report, 2010. Equations,
+//! theorems and lemmas below are numbered as there.
+//!
+//! WF2Q+ with rounded timestamps: an entity k of weight phi and longest packet L
+//! belongs to the group i = ceil(log2(L / phi)) (Eq. 4), its start time S is used
+//! rounded down to a multiple of sigma_i = 2^i (Eq. 5), and within a group all
+//! finish times are two slots after the start. A group sorts its entities in 64
+//! buckets, found by one find-first-set; groups are sorted by four words of bits.
+//!
+//! # Virtual time
+//!
+//! Virtual time counts bytes divided by weight, in fixed point:
+//!
+//! ```text
+//!   63      57 56                40 39                                0
+//!  +----------+--------------------+-----------------------------------+
+//!  |  slots   |   bytes / weight   |             fraction              |
+//!  +----------+--------------------+-----------------------------------+
+//!               group 56: 65,535 bytes at weight 1
+//!                                    group 20: 1 byte at weight 10^6
+//! ```
+//!
+//! Bit i of every set is the group whose slot is 2^i units, so neither a group's
+//! index nor its slot needs a table. Inverse weights are rounded up and the
+//! inverse of their sum down, so that the rounded shares add up to at most 1, as
+//! the theorems require; with 40 bits of fraction the error of a share is below
+//! 10^-6. The advance of V is carried to 2^-23 units, so that it is as exact with
+//! 2^24 entities of the largest weight.
+//!
+//! # What differs from the listings, and why
+//!
+//! * Only S is kept. F = S + l / phi is computed when the packet is charged; an
+//!   inactive entity's S is its last F.
+//! * Buckets are stacks: all in one bucket have the same rounded timestamps, and
+//!   the report breaks ties arbitrarily. Insertion then touches no other entity.
+//! * Back-shifting (Eq. 29) is applied to every newly backlogged entity, not only
+//!   to the first of an idle group. An entity that joins a backlogged group at
+//!   S = V, behind V - F of a group above, would else become its group's start
+//!   later, above that F: Lemma 4, and with it Theorem 8, would not hold.
+//! * The last F of an entity counts only if it was served in the group that it
+//!   joins, as Lemma 4 takes for granted: not after a change of share, and not once
+//!   V went half round the circle since, after which F could not be told from a
+//!   finish time to come.
+//! * An entity is inserted only into groups whose slot is at least a 32nd of
+//!   L / (sum of weights), so that Theorem 5's 2 + L / sigma slots are fewer than
+//!   64. This matters only beside packets more than 32 times as long.
+
+use crate::ensure_invariant;
+use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Selection, Share, Violation};
+use crate::units::{Length, MAX_LENGTH, MAX_WEIGHT, Nanos, VirtualTime, Weight};
+use alloc::boxed::Box;
+
+/// Bits of fraction of virtual time.
+const FRACTION: u32 = 40;
+/// Further bits to which the advance of V is carried.
+const CARRY: u32 = 23;
+/// Buckets of a group.
+const SLOTS: u32 = 64;
+/// A group's slot is at least 2^-5 of the longest packet's virtual time.
+const COARSEST: u32 = 5;
+
+const _: () = assert!(FRACTION + CARRY == 63, "1 / (a sum of 1) must fit a word");
+const _: () = assert!(
+    MAX_LENGTH.ilog2() + 1 + FRACTION + SLOTS.ilog2() < 63,
+    "all slots of the coarsest group lie within half the circle of virtual time"
+);
+const _: () = assert!(
+    (1u64 << FRACTION) / (MAX_WEIGHT as u64) > 1_000_000,
+    "the largest weight is represented to 10^-6"
+);
+const _: () = assert!((1 << COARSEST) + 4 <= SLOTS);
+const _: () = assert!(size_of::<QfqEntity>() == 24);
+
+/// State of one entity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QfqEntity {
+    /// Virtual start time S while active, last virtual finish time F while not.
+    start: VirtualTime,
+    /// 2^[`FRACTION`] / weight, rounded up; 0 if there is no such entity.
+    inverse_weight: u64,
+    /// Next in the bucket.
+    next: Link,
+    /// Group whose bucket it is in, while active.
+    group: u8,
+    /// Group that its share asks for.
+    own_group: u8,
+    /// Quarter of V's circle in which it became inactive, modulo 256.
+    idle_since: u8,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Inactive,
+    Active,
+    /// Active, and removed once it is selected.
+    Leaving,
+}
+
+/// Buckets of one group; S_i and F_i of Eq. 6.
+#[derive(Clone, Debug)]
+struct Group {
+    /// Start of the first bucket in use, S_i; of no meaning while none is.
+    start: VirtualTime,
+    /// Buckets in use: bit b is bucket b, which holds the entities whose rounded
+    /// start is b slots after a multiple of 64 slots.
+    occupied: u64,
+    buckets: [Link; SLOTS as usize],
+}
+
+impl Group {
+    const EMPTY: Group = Group {
+        start: VirtualTime::new(0),
+        occupied: 0,
+        buckets: [Link::NONE; SLOTS as usize],
+    };
+
+    /// F_i = S_i + 2 sigma_i.
+    #[inline]
+    fn finish(&self, i: u32) -> VirtualTime {
+        self.start.advanced(2 << i)
+    }
+
+    #[inline]
+    fn bucket_of(start: VirtualTime, i: u32) -> u32 {
+        (start.units() >> i) as u32 % SLOTS
+    }
+
+    #[inline]
+    fn push(&mut self, entity: &mut QfqEntity, id: EntityId, bucket: u32) {
+        let top = &mut self.buckets[(bucket % SLOTS) as usize];
+        entity.next = *top;
+        *top = Link::to(id);
+        self.occupied |= 1 << bucket;
+    }
+}
+
+/// Quick fair queueing.
+#[derive(Clone, Debug)]
+pub struct Qfq {
+    /// V.
+    now: VirtualTime,
+    /// Times V went round.
+    turns: u64,
+    /// Fraction of V below one unit, in 2^-[`CARRY`].
+    carry: u64,
+    /// 2^63 / (sum of weights), rounded down.
+    inverse_sum: u64,
+    /// Eligible and ready, ineligible and ready, eligible and blocked, ineligible
+    /// and blocked: the groups in ER, IR, EB, IB (Section 4.1.3).
+    er: u64,
+    ir: u64,
+    eb: u64,
+    ib: u64,
+    /// Lowest group to insert into during this busy period.
+    floor: u32,
+    /// The same, from the present longest packet and sum of weights.
+    next_floor: u32,
+    groups: Box<[Group; 64]>,
+    weight_sum: u64,
+    /// Longest packet declared so far, L.
+    longest: u32,
+    /// Largest L / (sum of weights) of this busy period, in units: how far V may
+    /// lie behind F of a backlogged group (Theorem 4).
+    lag: u64,
+}
+
+impl Default for Qfq {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Bits from `i` upwards.
+#[inline]
+const fn from(i: u32) -> u64 {
+    u64::MAX << i
+}
+
+impl Qfq {
+    /// A scheduler whose virtual time starts at 0.
+    pub fn new() -> Self {
+        Self::starting_at(VirtualTime::new(0))
+    }
+
+    /// A scheduler whose virtual time starts at `now`: at any point, also shortly
+    /// before it wraps.
+    pub fn starting_at(now: VirtualTime) -> Self {
+        Qfq {
+            now,
+            turns: 0,
+            carry: 0,
+            inverse_sum: 0,
+            er: 0,
+            ir: 0,
+            eb: 0,
+            ib: 0,
+            floor: 0,
+            next_floor: 0,
+            groups: Box::new([Group::EMPTY; 64]),
+            weight_sum: 0,
+            longest: 0,
+            lag: 0,
+        }
+    }
+
+    /// V, the system virtual time.
+    pub fn virtual_time(&self) -> VirtualTime {
+        self.now
+    }
+
+    fn set_weight_sum(&mut self, sum: u64) {
+        self.weight_sum = sum;
+        self.carry = 0;
+        self.inverse_sum = if sum == 0 { 0 } else { (1 << 63) / sum };
+        let lag = self.longest_in_units();
+        self.next_floor = ceil_log2(lag).saturating_sub(COARSEST);
+        if self.er == 0 {
+            self.start_busy_period();
+        } else {
+            self.lag = self.lag.max(lag);
+            self.floor = self.floor.max(self.next_floor);
+        }
+    }
+
+    /// L / (sum of weights), in units of virtual time.
+    fn longest_in_units(&self) -> u64 {
+        (u64::from(self.longest) << FRACTION)
+            .checked_div(self.weight_sum)
+            .unwrap_or(0)
+            + 1
+    }
+
+    fn start_busy_period(&mut self) {
+        self.floor = self.next_floor;
+        self.lag = self.longest_in_units();
+    }
+
+    /// Eq. 4.
+    fn group_for(share: Share, inverse_weight: u64) -> u8 {
+        ceil_log2(u64::from(share.max_length.get()) * inverse_weight) as u8
+    }
+
+    #[inline]
+    fn sets_with(&mut self, i: u32) {
+        let group = &self.groups[(i % 64) as usize];
+        let bit = 1 << i;
+        let eligible = !group.start.is_after(self.now);
+        // Blocked by the next eligible, ready group above, if that finishes first:
+        // ER is sorted by F (Theorem 6).
+        let above = self.er & (from(i) << 1);
+        let blocked = above != 0 && {
+            let x = above.trailing_zeros();
+            group
+                .finish(i)
+                .is_after(self.groups[(x % 64) as usize].finish(x))
+        };
+        match (eligible, blocked) {
+            (true, false) => self.er |= bit,
+            (false, false) => self.ir |= bit,
+            (true, true) => self.eb |= bit,
+            (false, true) => self.ib |= bit,
+        }
+    }
+
+    /// Groups that V reached on its way from `before` become eligible: those with a
+    /// slot boundary in between, which the highest bit that changed tells (Fig. 7).
+    #[inline]
+    fn make_eligible(&mut self, before: VirtualTime) {
+        let changed = self.now.units() ^ before.units();
+        let reached = u64::MAX >> (changed | 1).leading_zeros();
+        self.er |= self.ir & reached;
+        self.ir &= !reached;
+        self.eb |= self.ib & reached;
+        self.ib &= !reached;
+    }
+
+    /// Group `i`, which finished at `finish`, moved on: those below that it
+    /// blocked become ready (Theorem 8).
+    #[inline]
+    fn unblock(&mut self, i: u32, finish: VirtualTime) {
+        let above = self.er & (from(i) << 1);
+        if above != 0 {
+            let x = above.trailing_zeros();
+            if !self.groups[(x % 64) as usize].finish(x).is_after(finish) {
+                return;
+            }
+        }
+        let below = !from(i);
+        self.er |= self.eb & below;
+        self.eb &= !below;
+        self.ir |= self.ib & below;
+        self.ib &= !below;
+    }
+
+    /// The link must not idle while somebody is backlogged: with nobody eligible, V
+    /// jumps to the first start (Eq. 3).
+    #[inline]
+    fn keep_work_conserving(&mut self) {
+        let ineligible = self.ir | self.ib;
+        if self.er == 0 && ineligible != 0 {
+            let before = self.now;
+            let i = ineligible.trailing_zeros();
+            self.advance_to(before.later(self.groups[(i % 64) as usize].start));
+            self.make_eligible(before);
+        }
+    }
+
+    /// The latest time an entity of group `i` may start at (Theorem 3).
+    #[inline]
+    fn latest_start(&self, i: u32) -> VirtualTime {
+        self.now.advanced((1 << i) - 1)
+    }
+
+    /// Start time of an entity that becomes backlogged in group `i` (Eq. 2 and 29).
+    #[inline]
+    fn start_time(&self, entity: &QfqEntity, i: u32) -> VirtualTime {
+        let above = self.er & (from(i) << 1);
+        let mut start = self.now;
+        if above != 0 {
+            let x = above.trailing_zeros();
+            start = start.earlier(self.groups[(x % 64) as usize].finish(x));
+        }
+        if self.quarter().wrapping_sub(entity.idle_since) <= 1 {
+            start = start.later(entity.start.earlier(self.latest_start(i)));
+        }
+        start
+    }
+
+    /// Quarter turns that V made round the circle of virtual time.
+    #[inline]
+    fn quarter(&self) -> u8 {
+        (self.turns << 2) as u8 | (self.now.units() >> 62) as u8
+    }
+
+    /// A quarter that is never less than two ago: F is of no account.
+    #[inline]
+    fn long_ago(&self) -> u8 {
+        self.quarter().wrapping_sub(128)
+    }
+
+    #[inline]
+    fn advance_to(&mut self, now: VirtualTime) {
+        self.turns = self
+            .turns
+            .wrapping_add(u64::from(now.units() < self.now.units()));
+        self.now = now;
+    }
+
+    /// Gives an inactive entity a place (Fig. 4, from line 7).
+    #[inline]
+    fn insert<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) {
+        if self.er == 0 {
+            self.start_busy_period();
+        }
+        let entity = entities.entity_mut(id);
+        let i = u32::from(entity.own_group).max(self.floor);
+        entity.group = i as u8;
+        let start = self.start_time(entity, i);
+        entity.start = start;
+        let rounded = start.rounded_down(i);
+        if self.er == 0 {
+            // With nobody else to serve, V jumps to the first start (Eq. 3).
+            self.advance_to(self.now.later(rounded));
+        }
+        let group = &mut self.groups[(i % 64) as usize];
+        if group.occupied == 0 {
+            // Its sets are computed below.
+        } else if rounded.is_after(group.start) || rounded == group.start {
+            // Beyond the last slot an entity is taken to have come earlier, when V
+            // was there: a bucket behind the first changes nobody's order.
+            let last = group.start.advanced(u64::from(SLOTS - 1) << i);
+            if rounded.is_after(last) {
+                entity.start = last;
+            }
+            let bucket = Group::bucket_of(entity.start, i);
+            group.push(entity, id, bucket);
+            return;
+        } else {
+            let bit = !(1 << i);
+            self.ir &= bit;
+            self.ib &= bit;
+            debug_assert_eq!((self.er | self.eb) & !bit, 0, "its start lies after V");
+        }
+        group.start = rounded;
+        group.push(entity, id, Group::bucket_of(rounded, i));
+        self.sets_with(i);
+    }
+
+    /// Takes the selected entity out of its bucket. `true` if that leaves its group
+    /// with another start, or empty, so that [`Self::move_on`] is due.
+    #[inline]
+    fn take_front<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) -> bool {
+        let entity = entities.entity_mut(id);
+        let i = u32::from(entity.group);
+        let group = &mut self.groups[(i % 64) as usize];
+        let first = Group::bucket_of(group.start, i);
+        let top = &mut group.buckets[first as usize];
+        debug_assert_eq!(top.get(), Some(id), "only the selected is rescheduled");
+        *top = entity.next;
+        entity.next = Link::NONE;
+        *top == Link::NONE
+    }
+
+    /// The first bucket of group `i` is empty: the group starts at its next one, or
+    /// leaves (Fig. 5, lines 21 to 36).
+    #[inline]
+    fn move_on(&mut self, i: u32) {
+        let group = &mut self.groups[(i % 64) as usize];
+        let finish = group.finish(i);
+        let first = Group::bucket_of(group.start, i);
+        group.occupied &= !(1 << first);
+        self.er &= !(1 << i);
+        if group.occupied != 0 {
+            let skipped = group.occupied.rotate_right(first).trailing_zeros();
+            group.start = group.start.advanced(u64::from(skipped) << i);
+            self.sets_with(i);
+        }
+        self.unblock(i, finish);
+    }
+
+    /// Takes the selected entity out of its group: for good, or `again` for the
+    /// group that its share asks for by now.
+    fn leave<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, again: bool) {
+        let i = u32::from(entities.entity(id).group);
+        if self.take_front(entities, id) {
+            self.move_on(i);
+        }
+        self.keep_work_conserving();
+        let quarter = if again { self.long_ago() } else { self.quarter() };
+        let entity = entities.entity_mut(id);
+        entity.idle_since = quarter;
+        if again {
+            self.insert(entities, id);
+        } else if entity.state == State::Leaving {
+            let weight = weight_of(entity.inverse_weight);
+            *entity = QfqEntity::default();
+            self.set_weight_sum(self.weight_sum - weight);
+        } else {
+            entity.state = State::Inactive;
+        }
+    }
+}
+
+/// Least e with 2^e >= x.
+fn ceil_log2(x: u64) -> u32 {
+    u64::BITS - x.saturating_sub(1).leading_zeros()
+}
+
+fn inverse_of(weight: Weight) -> u64 {
+    (1u64 << FRACTION).div_ceil(u64::from(weight.get()))
+}
+
+/// The weight that [`inverse_of`] inverted: exact, since weight^2 < 2^40.
+fn weight_of(inverse_weight: u64) -> u64 {
+    (1u64 << FRACTION).div_ceil(inverse_weight.max(1))
+}
+
+const _: () = assert!((MAX_WEIGHT as u64) * (MAX_WEIGHT as u64) < 1 << FRACTION);
+
+impl Scheduler for Qfq {
+    type Entity = QfqEntity;
+    const NAME: &'static str = "qfq";
+
+    fn add<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+        let inverse_weight = inverse_of(share.weight);
+        *entities.entity_mut(id) = QfqEntity {
+            idle_since: self.long_ago(),
+            inverse_weight,
+            own_group: Self::group_for(share, inverse_weight),
+            ..QfqEntity::default()
+        };
+        self.longest = self.longest.max(share.max_length.get());
+        self.set_weight_sum(self.weight_sum + u64::from(share.weight.get()));
+    }
+
+    fn remove<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) -> Removal {
+        let entity = entities.entity_mut(id);
+        if entity.state != State::Inactive {
+            entity.state = State::Leaving;
+            return Removal::WhenSelected;
+        }
+        let weight = weight_of(entity.inverse_weight);
+        *entity = QfqEntity::default();
+        self.set_weight_sum(self.weight_sum - weight);
+        Removal::Done
+    }
+
+    fn change<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+        let long_ago = self.long_ago();
+        let entity = entities.entity_mut(id);
+        let old = weight_of(entity.inverse_weight);
+        entity.inverse_weight = inverse_of(share.weight);
+        entity.own_group = Self::group_for(share, entity.inverse_weight);
+        entity.idle_since = long_ago;
+        self.longest = self.longest.max(share.max_length.get());
+        self.set_weight_sum(self.weight_sum - old + u64::from(share.weight.get()));
+    }
+
+    fn weight<E: Entities<QfqEntity>>(&self, entities: &E, id: EntityId) -> Weight {
+        let weight = weight_of(entities.entity(id).inverse_weight);
+        Weight::new(weight as u32).unwrap_or(Weight::ONE)
+    }
+
+    fn is_active<E: Entities<QfqEntity>>(&self, entities: &E, id: EntityId) -> bool {
+        entities.entity(id).state != State::Inactive
+    }
+
+    #[inline]
+    fn backlogged<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, _: Length) {
+        let entity = entities.entity_mut(id);
+        if entity.state == State::Inactive {
+            entity.state = State::Active;
+            self.insert(entities, id);
+        }
+    }
+
+    #[inline]
+    fn select<E: Entities<QfqEntity>>(&self, _: &E, _: Nanos) -> Selection {
+        if self.er == 0 {
+            return Selection::Nobody;
+        }
+        let i = self.er.trailing_zeros();
+        let group = &self.groups[(i % 64) as usize];
+        match group.buckets[Group::bucket_of(group.start, i) as usize].get() {
+            Some(id) => Selection::Entity(id),
+            None => Selection::Nobody,
+        }
+    }
+
+    #[inline]
+    fn served(&mut self, work: Length) {
+        let before = self.now;
+        let advance =
+            u128::from(work.get()) * u128::from(self.inverse_sum) + u128::from(self.carry);
+        self.carry = advance as u64 % (1 << CARRY);
+        self.advance_to(before.advanced((advance >> CARRY) as u64));
+        if self.ir | self.ib != 0 {
+            self.make_eligible(before);
+        }
+    }
+
+    #[inline]
+    fn reschedule<E: Entities<QfqEntity>>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        charged: Length,
+        next: Option<Length>,
+    ) {
+        let entity = entities.entity_mut(id);
+        let i = u32::from(entity.group);
+        let finish = entity
+            .start
+            .advanced(u64::from(charged.get()) * entity.inverse_weight);
+        entity.start = finish;
+        let stays = next.is_some() && i == u32::from(entity.own_group).max(self.floor);
+        if !stays {
+            self.leave(entities, id, next.is_some());
+            return;
+        }
+        let rounded = finish.rounded_down(i);
+        let group = &mut self.groups[(i % 64) as usize];
+        if rounded == group.start {
+            return;
+        }
+        let bucket = Group::bucket_of(rounded, i);
+        let first = Group::bucket_of(group.start, i);
+        let rest = entity.next;
+        group.buckets[first as usize] = rest;
+        group.push(entity, id, bucket);
+        if rest == Link::NONE {
+            self.move_on(i);
+            self.keep_work_conserving();
+        }
+    }
+
+    fn idle<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) {
+        if entities.entity(id).state != State::Inactive {
+            self.leave(entities, id, false);
+        }
+    }
+
+    fn invariants<E: Entities<QfqEntity>>(
+        &self,
+        entities: &E,
+        count: usize,
+    ) -> Result<(), Violation> {
+        self.check_sets()?;
+        self.check_buckets(entities, count)
+    }
+}
+
+/// The properties that the theorems give, for tests.
+impl Qfq {
+    fn check_sets(&self) -> Result<(), Violation> {
+        let backlogged: u64 = (0..64)
+            .filter(|&i| self.groups[i].occupied != 0)
+            .map(|i| 1 << i)
+            .sum();
+        let sets = [self.er, self.ir, self.eb, self.ib];
+        let union = sets.iter().fold(0, |all, set| all | set);
+        let members: u32 = sets.iter().map(|set| set.count_ones()).sum();
+        ensure_invariant!(
+            union == backlogged && members == backlogged.count_ones(),
+            "qfq: sets {sets:x?} do not partition the backlogged groups {backlogged:x}"
+        );
+        ensure_invariant!(
+            backlogged == 0 || self.er != 0,
+            "qfq: nobody is eligible while groups {backlogged:x} are backlogged"
+        );
+        let group = |i: u32| &self.groups[i as usize];
+        let indices = |set: u64| (0..64u32).filter(move |i| set >> i & 1 == 1);
+        for i in indices(backlogged) {
+            let (start, finish) = (group(i).start, group(i).finish(i));
+            let ineligible = (self.ir | self.ib) >> i & 1 == 1;
+            ensure_invariant!(
+                start.is_after(self.now) == ineligible,
+                "qfq: group {i} starts at {start:?}, V is {:?}, ineligible is {ineligible}",
+                self.now
+            );
+            let blocked = (self.eb | self.ib) >> i & 1 == 1;
+            let blocker = indices(self.er).find(|&x| x > i && finish.is_after(group(x).finish(x)));
+            ensure_invariant!(
+                blocked == blocker.is_some(),
+                "qfq: group {i} is blocked: {blocked}, by {blocker:?}"
+            );
+            ensure_invariant!(
+                !start.is_after(self.latest_start(i).rounded_down(i)),
+                "qfq: group {i} starts at {start:?}, more than a slot after {:?} (Theorem 3)",
+                self.now
+            );
+            ensure_invariant!(
+                !self.now.is_after(finish.advanced(self.lag)),
+                "qfq: V {:?} is more than L = {} after F = {finish:?} of group {i} (Theorem 4)",
+                self.now,
+                self.lag
+            );
+        }
+        for (name, set) in [("ER", self.er), ("EB", self.eb), ("IR, IB", self.ir | self.ib)] {
+            for (i, j) in indices(set).zip(indices(set).skip(1)) {
+                ensure_invariant!(
+                    !group(i).finish(i).is_after(group(j).finish(j)),
+                    "qfq: {name} is not sorted by F at groups {i}, {j}"
+                );
+            }
+        }
+        let ineligible = self.ir | self.ib;
+        for (i, j) in indices(ineligible).zip(indices(ineligible).skip(1)) {
+            ensure_invariant!(
+                !group(i).start.is_after(group(j).start),
+                "qfq: IR, IB are not sorted by S at groups {i}, {j}"
+            );
+        }
+        Ok(())
+    }
+
+    fn check_buckets<E: Entities<QfqEntity>>(
+        &self,
+        entities: &E,
+        count: usize,
+    ) -> Result<(), Violation> {
+        let mut listed = alloc::vec![false; count];
+        for (group, i) in self.groups.iter().zip(0u32..) {
+            let first = Group::bucket_of(group.start, i);
+            ensure_invariant!(
+                group.occupied == 0 || group.occupied >> first & 1 == 1,
+                "qfq: group {i} starts at an empty bucket"
+            );
+            for (bucket, &top) in (0u32..).zip(&group.buckets) {
+                ensure_invariant!(
+                    (top != Link::NONE) == (group.occupied >> bucket & 1 == 1),
+                    "qfq: group {i} bucket {bucket}: {top:?}, occupied {:x}",
+                    group.occupied
+                );
+                let slots = u64::from(bucket.wrapping_sub(first) % SLOTS);
+                let start = group.start.advanced(slots << i);
+                let mut at = top;
+                while let Some(id) = at.get() {
+                    ensure_invariant!(id.index() < count, "qfq: {id:?} was never added");
+                    ensure_invariant!(!listed[id.index()], "qfq: {id:?} is in two buckets");
+                    listed[id.index()] = true;
+                    let entity = entities.entity(id);
+                    ensure_invariant!(
+                        u32::from(entity.group) == i && entity.start.rounded_down(i) == start,
+                        "qfq: {id:?} lies in group {i} at {start:?}: {entity:?}"
+                    );
+                    at = entity.next;
+                }
+            }
+        }
+        let mut sum = 0;
+        for id in (0..count).filter_map(EntityId::new) {
+            let entity = entities.entity(id);
+            if entity.inverse_weight != 0 {
+                sum += weight_of(entity.inverse_weight);
+            }
+            ensure_invariant!(
+                listed[id.index()] == (entity.state != State::Inactive),
+                "qfq: {id:?} is {:?} and listed: {}",
+                entity.state,
+                listed[id.index()]
+            );
+        }
+        ensure_invariant!(
+            sum == self.weight_sum,
+            "qfq: the weights add up to {sum}, not {}",
+            self.weight_sum
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! The contract of a scheduling algorithm: who is next?
+//!
+//! An algorithm orders *entities*: flows, classes, aggregates, it does not care.
+//! Its owner (for flows, [`PacketScheduler`](crate::PacketScheduler)) holds the
+//! packets and makes statements about entities; the algorithm answers one
+//! question, [`select`](Scheduler::select). The algorithm never sees a packet,
+//! never asks a child for its backlog and calls nobody, so it cannot be
+//! re-entered.
+//!
+//! # The life of an entity
+//!
+//! ```text
+//!             add                    backlogged                selected
+//!  (free) ----------->  inactive  ------------------>  active <---------+
+//!     ^                    |  ^                           |             |
+//!     +--------------------+  +---------------------------+-------------+
+//!        remove, or idle         reschedule(.., None)       reschedule(.., Some)
+//!        once removed            idle
+//! ```
+//!
+//! Whether an entity is active is the algorithm's own record, kept in its
+//! [`Entity`](Scheduler::Entity), and only three statements change it. Two rules
+//! keep every structure simple enough to be right:
+//!
+//! 1. **Only the selected entity is taken out of order.** `reschedule` and `idle`
+//!    speak of what `select` just returned. An entity that loses its packets
+//!    while it waits (a flush, a removal, a drop by queue management) stays where
+//!    it is; when its turn comes its owner finds it empty, says `idle`, and
+//!    selects again. Each such step pays for one earlier loss, so it is O(1)
+//!    amortised, and no algorithm needs to cut an entity out of the middle of a
+//!    structure.
+//! 2. **A change of share takes effect at the entity's next place.** The place it
+//!    waits in stands; what its next service costs it is already counted at the
+//!    new weight.
+//!
+//! Work and rescheduling are two statements. [`served`](Scheduler::served) says
+//! that the link did work, which moves virtual time; `reschedule` says what one
+//! entity is charged for and where it goes next. A flat scheduler makes both for
+//! each packet; an aggregate that serves its members by itself makes the first
+//! for each packet and the second once for a whole budget.
+
+use crate::units::{Length, MAX_LENGTH, Nanos, Weight};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// Most entities an algorithm can order at a time.
+pub const MAX_ENTITIES: usize = 1 << 24;
+
+/// Index of an entity: 0 to [`MAX_ENTITIES`] - 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntityId(u32);
+
+impl EntityId {
+    /// The entity at `index`, or `None` from [`MAX_ENTITIES`] on. No valid index
+    /// equals [`Link::NONE`]'s value.
+    #[inline]
+    pub const fn new(index: usize) -> Option<EntityId> {
+        if index < MAX_ENTITIES {
+            Some(EntityId(index as u32))
+        } else {
+            None
+        }
+    }
+
+    /// The index.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A link to an entity, or to none, in the four bytes of an index.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Link(u32);
+
+impl Link {
+    /// No entity.
+    pub const NONE: Link = Link(u32::MAX);
+
+    /// A link to `id`.
+    #[inline]
+    pub const fn to(id: EntityId) -> Link {
+        Link(id.0)
+    }
+
+    /// The entity linked to.
+    #[inline]
+    pub const fn get(self) -> Option<EntityId> {
+        if self.0 == Self::NONE.0 {
+            None
+        } else {
+            Some(EntityId(self.0))
+        }
+    }
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+/// Where an algorithm's state of each entity lives.
+///
+/// The owner stores it, beside whatever else it keeps for the entity, so that one
+/// cache line can serve both. Any index below what the owner has added is valid.
+pub trait Entities<S> {
+    /// The state of `id`.
+    fn entity(&self, id: EntityId) -> &S;
+    /// The state of `id`, to change.
+    fn entity_mut(&mut self, id: EntityId) -> &mut S;
+}
+
+impl<S> Entities<S> for Vec<S> {
+    #[inline]
+    fn entity(&self, id: EntityId) -> &S {
+        &self[id.index()]
+    }
+    #[inline]
+    fn entity_mut(&mut self, id: EntityId) -> &mut S {
+        &mut self[id.index()]
+    }
+}
+
+/// What an entity is entitled to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Its weight (phi).
+    pub weight: Weight,
+    /// The most it is ever charged for at once: the longest packet of a flow (L^k).
+    pub max_length: Length,
+}
+
+impl Share {
+    /// A share of `weight` for packets up to [`MAX_LENGTH`].
+    pub const fn of(weight: Weight) -> Share {
+        Share {
+            weight,
+            max_length: Length::MAX,
+        }
+    }
+}
+
+/// The answer to *who is next?*
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// This entity.
+    Entity(EntityId),
+    /// Nobody before this time, though somebody is active (caps, borrowing).
+    NotBefore(Nanos),
+    /// Nobody: no entity is active.
+    Nobody,
+}
+
+/// Whether a removed entity's index may be used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Removal {
+    /// Now.
+    Done,
+    /// Once the entity was selected for the last time and its owner said `idle`.
+    WhenSelected,
+}
+
+/// A violated invariant: what, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation(pub alloc::string::String);
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Returns a [`Violation`] from the surrounding function unless the condition holds.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! ensure_invariant {
+    ($holds:expr, $($what:tt)+) => {
+        if !$holds {
+            return Err($crate::scheduler::Violation(alloc::format!($($what)+)));
+        }
+    };
+}
+
+/// A scheduling algorithm. See the [module](self) for the order of statements.
+///
+/// Statements about an entity that was not added are the owner's error: they may
+/// panic or be served wrongly, but never break memory or another entity's record.
+pub trait Scheduler {
+    /// State of one entity, stored by the owner; at most 24 bytes for flat
+    /// algorithms, so that a flow's queue and its state share a cache line.
+    type Entity: Copy + Default + fmt::Debug;
+
+    /// The name in command lines, files and tables.
+    const NAME: &'static str;
+
+    /// Takes in `id` with a share, inactive. O(1).
+    fn add<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId, share: Share);
+
+    /// Lets `id` go, active or not. An active entity keeps its place, and its
+    /// weight counts, until it is selected and told [`idle`](Self::idle). O(1).
+    fn remove<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId) -> Removal;
+
+    /// Gives `id` another share, active or not (rule 2 above). O(1).
+    fn change<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId, share: Share);
+
+    /// The present share of `id`'s weight. O(1).
+    fn weight<E: Entities<Self::Entity>>(&self, entities: &E, id: EntityId) -> Weight;
+
+    /// Whether `id` has a place in the order. O(1).
+    fn is_active<E: Entities<Self::Entity>>(&self, entities: &E, id: EntityId) -> bool;
+
+    /// `id` has something to send, a packet of `head` first. Idempotent: an active
+    /// entity keeps its place and learns its new head. O(1).
+    fn backlogged<E: Entities<Self::Entity>>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        head: Length,
+    );
+
+    /// A packet arrived for `id`; said for every packet, after `backlogged` where
+    /// that is due. Only algorithms that order packets across entities by arrival
+    /// need it. O(1).
+    #[inline]
+    fn arrived<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId) {
+        let _ = (entities, id);
+    }
+
+    /// The first `packets` packets of `id` were discarded unserved. The same
+    /// algorithms need it, at O(packets queued in all).
+    #[inline]
+    fn discarded<E: Entities<Self::Entity>>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        packets: u32,
+    ) {
+        let _ = (entities, id, packets);
+    }
+
+    /// Who is next? Pure until the next statement. `now` is the caller's clock,
+    /// which only algorithms with caps read. O(1).
+    fn select<E: Entities<Self::Entity>>(&self, entities: &E, now: Nanos) -> Selection;
+
+    /// The link took `work`: virtual time moves (Eq. 3 of the QFQ report). O(1).
+    fn served(&mut self, work: Length);
+
+    /// The selected entity `id` is charged for `charged` and has `next` to send,
+    /// or nothing. O(1).
+    fn reschedule<E: Entities<Self::Entity>>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        charged: Length,
+        next: Option<Length>,
+    );
+
+    /// The selected entity `id` turned out to have nothing: it becomes inactive,
+    /// charged for nothing, and is free if it was removed. Idempotent. O(1).
+    fn idle<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId);
+
+    /// Checks the algorithm's invariants over entities `0..count`, for tests: at
+    /// O(count) it has no place on the packet path.
+    fn invariants<E: Entities<Self::Entity>>(
+        &self,
+        entities: &E,
+        count: usize,
+    ) -> Result<(), Violation>;
+}
+
+const _: () = assert!(MAX_ENTITIES < u32::MAX as usize);
+const _: () = assert!(MAX_LENGTH <= u16::MAX as u32);

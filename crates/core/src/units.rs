@@ -1,0 +1,333 @@
+//! Units are types: a length is never added to a time, and virtual time is
+//! compared in one place only.
+
+use core::fmt;
+use core::num::NonZeroU32;
+use core::ops::{Add, Sub};
+use core::str::FromStr;
+
+/// Longest packet a flow may declare or send, in bytes.
+pub const MAX_LENGTH: u32 = 65_535;
+
+/// Largest weight of one entity.
+pub const MAX_WEIGHT: u32 = 1_000_000;
+
+/// Length of a packet on the link, in bytes, framing overhead included:
+/// 1 to [`MAX_LENGTH`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Length(NonZeroU32);
+
+impl Length {
+    /// The longest packet there is.
+    pub const MAX: Length = Length(NonZeroU32::new(MAX_LENGTH).unwrap());
+
+    /// A length of `bytes`, or `None` outside 1 to [`MAX_LENGTH`].
+    pub const fn new(bytes: u32) -> Option<Length> {
+        match NonZeroU32::new(bytes) {
+            Some(len) if bytes <= MAX_LENGTH => Some(Length(len)),
+            _ => None,
+        }
+    }
+
+    /// The length in bytes.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0)
+    }
+}
+
+/// Weight (phi) of an entity, 1 to [`MAX_WEIGHT`]: its share of the link is its
+/// weight over the sum of all weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Weight(NonZeroU32);
+
+impl Weight {
+    /// The smallest weight.
+    pub const ONE: Weight = Weight(NonZeroU32::MIN);
+
+    /// A weight, or `None` outside 1 to [`MAX_WEIGHT`].
+    pub const fn new(weight: u32) -> Option<Weight> {
+        match NonZeroU32::new(weight) {
+            Some(w) if weight <= MAX_WEIGHT => Some(Weight(w)),
+            _ => None,
+        }
+    }
+
+    /// The weight as a number.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A point in time, or a span of it, in nanoseconds of the caller's clock.
+///
+/// Sixty-four bits last 584 years, so arithmetic saturates rather than wraps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// The clock's origin.
+    pub const ZERO: Nanos = Nanos(0);
+    /// The end of time.
+    pub const MAX: Nanos = Nanos(u64::MAX);
+
+    /// A span of whole microseconds.
+    pub const fn from_micros(us: u64) -> Nanos {
+        Nanos(us.saturating_mul(1_000))
+    }
+
+    /// A span of whole milliseconds.
+    pub const fn from_millis(ms: u64) -> Nanos {
+        Nanos(ms.saturating_mul(1_000_000))
+    }
+
+    /// The span from `earlier` to `self`; zero if `earlier` is later.
+    #[inline]
+    pub const fn since(self, earlier: Nanos) -> Nanos {
+        Nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add for Nanos {
+    type Output = Nanos;
+    #[inline]
+    fn add(self, span: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(span.0))
+    }
+}
+
+impl Sub for Nanos {
+    type Output = Nanos;
+    #[inline]
+    fn sub(self, span: Nanos) -> Nanos {
+        self.since(span)
+    }
+}
+
+/// Rate of a link, in bits per second: 1 kbit/s to 1 Tbit/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(u64);
+
+impl Rate {
+    /// The lowest rate, 1 kbit/s.
+    pub const MIN: Rate = Rate(1_000);
+    /// The highest rate, 1 Tbit/s.
+    pub const MAX: Rate = Rate(1_000_000_000_000);
+
+    /// A rate in bits per second, or `None` outside [`Rate::MIN`] to [`Rate::MAX`].
+    pub const fn from_bps(bps: u64) -> Option<Rate> {
+        if bps >= Self::MIN.0 && bps <= Self::MAX.0 {
+            Some(Rate(bps))
+        } else {
+            None
+        }
+    }
+
+    /// The rate in bits per second.
+    #[inline]
+    pub const fn bps(self) -> u64 {
+        self.0
+    }
+}
+
+/// Why a text is not a [`Rate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseRateError {
+    /// No number in front.
+    #[error("a rate starts with a number, as in 100mbit")]
+    NoNumber,
+    /// No unit, or one that is not known.
+    #[error("a rate needs one of the units bit, kbit, mbit, gbit, tbit, as in 100mbit")]
+    NoUnit,
+    /// Outside the range of [`Rate`].
+    #[error("a rate lies between 1kbit and 1tbit")]
+    OutOfRange,
+}
+
+impl FromStr for Rate {
+    type Err = ParseRateError;
+
+    /// Reads `100mbit`, `2.5gbit`, `64kbit`, `1000bit`: powers of ten, any case.
+    fn from_str(text: &str) -> Result<Rate, ParseRateError> {
+        let text = text.trim();
+        let split = text
+            .find(|c: char| !c.is_ascii_digit() && c != '.')
+            .unwrap_or(text.len());
+        let (number, unit) = text.split_at(split);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+            return Err(ParseRateError::NoNumber);
+        }
+        let unit = unit.trim();
+        let scale: u128 = [
+            ("bit", 1),
+            ("kbit", 1_000),
+            ("mbit", 1_000_000),
+            ("gbit", 1_000_000_000),
+            ("tbit", 1_000_000_000_000),
+        ]
+        .iter()
+        .find(|(name, _)| unit.eq_ignore_ascii_case(name))
+        .map(|&(_, scale)| scale)
+        .ok_or(ParseRateError::NoUnit)?;
+        // Twelve digits on either side cover the range to the bit; more cannot
+        // change the result, or is out of range.
+        if whole.trim_start_matches('0').len() > 13 {
+            return Err(ParseRateError::OutOfRange);
+        }
+        let mut millionth_millionths: u128 = 0;
+        for digit in whole.bytes() {
+            millionth_millionths = millionth_millionths * 10 + u128::from(digit - b'0');
+        }
+        for place in 0..12 {
+            let digit = fraction.as_bytes().get(place).map_or(0, |d| d - b'0');
+            millionth_millionths = millionth_millionths * 10 + u128::from(digit);
+        }
+        let bps = millionth_millionths * scale / 1_000_000_000_000;
+        u64::try_from(bps)
+            .ok()
+            .and_then(Rate::from_bps)
+            .ok_or(ParseRateError::OutOfRange)
+    }
+}
+
+impl fmt::Display for Rate {
+    /// The largest unit that leaves a whole number, which parses back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (divisor, unit) = match self.0 {
+            bps if bps % 1_000_000_000 == 0 => (1_000_000_000, "gbit"),
+            bps if bps % 1_000_000 == 0 => (1_000_000, "mbit"),
+            bps if bps % 1_000 == 0 => (1_000, "kbit"),
+            _ => (1, "bit"),
+        };
+        write!(f, "{}{unit}", self.0 / divisor)
+    }
+}
+
+/// A point on the scheduler's virtual time line, modulo 2^64.
+///
+/// The order is that of a circle: `a` is after `b` if the shorter way from `b`
+/// to `a` leads forward. It is an order only among values less than 2^63 apart,
+/// which the algorithms guarantee for every value they compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct VirtualTime(u64);
+
+impl VirtualTime {
+    /// The time line at `units`.
+    pub const fn new(units: u64) -> VirtualTime {
+        VirtualTime(units)
+    }
+
+    /// The position in units, modulo 2^64.
+    #[inline]
+    pub const fn units(self) -> u64 {
+        self.0
+    }
+
+    /// Later by `units`, which may be any number modulo 2^64.
+    #[inline]
+    pub const fn advanced(self, units: u64) -> VirtualTime {
+        VirtualTime(self.0.wrapping_add(units))
+    }
+
+    /// Signed distance from `other` to `self` in units.
+    #[inline]
+    pub const fn distance_from(self, other: VirtualTime) -> i64 {
+        self.0.wrapping_sub(other.0) as i64
+    }
+
+    /// Whether `self` lies after `other`.
+    #[inline]
+    pub const fn is_after(self, other: VirtualTime) -> bool {
+        self.distance_from(other) > 0
+    }
+
+    /// The earlier of the two.
+    #[inline]
+    pub const fn earlier(self, other: VirtualTime) -> VirtualTime {
+        if self.is_after(other) { other } else { self }
+    }
+
+    /// The later of the two.
+    #[inline]
+    pub const fn later(self, other: VirtualTime) -> VirtualTime {
+        if self.is_after(other) { self } else { other }
+    }
+
+    /// Rounded down to a multiple of 2^`shift`.
+    #[inline]
+    pub const fn rounded_down(self, shift: u32) -> VirtualTime {
+        VirtualTime(self.0 & (u64::MAX << shift))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn lengths_and_weights_hold_exactly_their_ranges() {
+        assert!(Length::new(0).is_none() && Length::new(MAX_LENGTH + 1).is_none());
+        assert_eq!(Length::new(1).unwrap().get(), 1);
+        assert_eq!(Length::new(MAX_LENGTH), Some(Length::MAX));
+        assert!(Weight::new(0).is_none() && Weight::new(MAX_WEIGHT + 1).is_none());
+        assert_eq!(Weight::new(MAX_WEIGHT).unwrap().get(), MAX_WEIGHT);
+    }
+
+    #[test]
+    fn rates_read_as_tc_writes_them_and_print_what_they_read() {
+        for (text, bps) in [
+            ("100mbit", 100_000_000),
+            ("2.5gbit", 2_500_000_000),
+            ("64kbit", 64_000),
+            ("1000bit", 1_000),
+            ("1tbit", 1_000_000_000_000),
+            (".5Mbit", 500_000),
+            ("0.000000001Tbit", 1_000),
+        ] {
+            let rate: Rate = text.parse().unwrap();
+            assert_eq!(rate.bps(), bps, "{text}");
+            assert_eq!(rate.to_string().parse::<Rate>().unwrap(), rate, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_rate_outside_the_range_or_without_a_unit_is_refused() {
+        for text in ["100", "100 m", "5mb", "7 bits"] {
+            assert_eq!(text.parse::<Rate>(), Err(ParseRateError::NoUnit), "{text}");
+        }
+        for text in ["", "mbit", ".", "1.2.3mbit", "-5mbit"] {
+            assert_eq!(text.parse::<Rate>(), Err(ParseRateError::NoNumber), "{text}");
+        }
+        for text in ["0mbit", "999bit", "1.001tbit", "99999999999999999999999gbit"] {
+            assert_eq!(text.parse::<Rate>(), Err(ParseRateError::OutOfRange), "{text}");
+        }
+    }
+
+    #[test]
+    fn virtual_time_keeps_its_order_across_the_wrap() {
+        let before = VirtualTime::new(u64::MAX - 5);
+        let after = before.advanced(10);
+        assert!(after.is_after(before) && !before.is_after(after));
+        assert!(!before.is_after(before));
+        assert_eq!(after.units(), 4);
+        assert_eq!(before.earlier(after), before);
+        assert_eq!(before.later(after), after);
+        assert_eq!(after.distance_from(before), 10);
+        assert_eq!(VirtualTime::new(0b1011).rounded_down(2).units(), 0b1000);
+    }
+}

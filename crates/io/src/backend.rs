@@ -1,0 +1,76 @@
+//! What every backend implements.
+
+use std::collections::VecDeque;
+use std::io;
+
+/// A device that packets leave by and arrive at.
+///
+/// The [crate's page](crate) has the contract on ownership and errors that all backends keep. No
+/// call ever blocks; a thread that has nothing else to do waits by the means of the backend (for a
+/// socket, `Waiter`).
+pub trait Backend {
+    /// What is transmitted. The backend owns it once it has left the batch.
+    type Tx;
+    /// What is received. The caller owns it.
+    type Rx;
+
+    /// Transmits from the front of `batch`, in order, and returns how many packets the device
+    /// accepted.
+    ///
+    /// Accepted packets are removed from `batch`. So is a packet that the device will never take:
+    /// it is dropped, counted by [`refused`](Self::refused) and not in the result. When the device
+    /// is full the rest stays in `batch`, in order, and the result is what was accepted until
+    /// then, 0 if nothing was.
+    ///
+    /// # Errors
+    ///
+    /// The device is unusable. Nothing was accepted by this call: an error met behind accepted
+    /// packets is left for the next call to report.
+    fn transmit(&mut self, batch: &mut VecDeque<Self::Tx>) -> io::Result<usize>;
+
+    /// Appends at most `max` received packets to `into`, oldest first, and returns how many; 0
+    /// when none waits. What `into` held before stays.
+    ///
+    /// # Errors
+    ///
+    /// The device is unusable. Nothing was appended by this call.
+    fn receive(&mut self, into: &mut Vec<Self::Rx>, max: usize) -> io::Result<usize>;
+
+    /// Bytes handed to the device and not yet known to have left it: *Q*, the transmit queue's
+    /// share of every delay bound.
+    ///
+    /// # Errors
+    ///
+    /// The device is unusable.
+    fn in_flight(&self) -> io::Result<u64>;
+
+    /// Packets that [`transmit`](Self::transmit) has taken from a batch and dropped because the
+    /// device would never accept them, since this backend was made. O(1).
+    fn refused(&self) -> u64;
+}
+
+/// What has a length on the wire.
+///
+/// Every [`Frame`](crate::Frame) has the length of its bytes.
+pub trait ByteLen {
+    /// The length in bytes. O(1).
+    fn byte_len(&self) -> usize;
+}
+
+impl<F: crate::Frame> ByteLen for F {
+    fn byte_len(&self) -> usize {
+        self.bytes().len()
+    }
+}
+
+impl ByteLen for Vec<u8> {
+    fn byte_len(&self) -> usize {
+        self.len()
+    }
+}
+
+impl ByteLen for Box<[u8]> {
+    fn byte_len(&self) -> usize {
+        self.len()
+    }
+}

@@ -1,0 +1,38 @@
+//! Datagrams: bytes with the address of the other side.
+
+use std::net::SocketAddr;
+
+/// The longest payload, in bytes, that UDP carries over IPv4 and IPv6 alike.
+///
+/// IPv4's length field of 16 bits covers its own header of 20 bytes and UDP's of 8. IPv6 does not
+/// count its own and carries 65,527.
+pub const MAX_DATAGRAM: usize = 65_535 - 20 - 8;
+
+/// What can be sent as one datagram.
+pub trait Frame {
+    /// The payload: at most [`MAX_DATAGRAM`] bytes, or the backend refuses it. May be empty.
+    fn bytes(&self) -> &[u8];
+    /// Where it goes.
+    fn peer(&self) -> SocketAddr;
+}
+
+/// A payload and its peer: the source of what was received, the destination of what is sent.
+///
+/// Sending a received datagram again therefore answers whoever sent it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// The other side.
+    pub peer: SocketAddr,
+    /// The payload.
+    pub bytes: Vec<u8>,
+}
+
+impl Frame for Datagram {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+}

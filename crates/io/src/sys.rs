@@ -1,0 +1,322 @@
+//! The system calls: the only unsafe code of this crate.
+//!
+//! Each function is safe to call with any arguments and makes one call. The arrays that
+//! `sendmmsg` and `recvmmsg` want point into one another and at the payloads; they live on the
+//! stack of the function that makes the call, so nothing that holds such a pointer outlives the
+//! call, moves, or crosses a thread, and no call allocates.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::{self, MaybeUninit};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+use std::time::Duration;
+
+use libc::{c_int, c_uint, socklen_t};
+
+use crate::Frame;
+
+/// Datagrams per system call, in either direction.
+pub(crate) const BATCH: usize = 64;
+
+/// An Internet address as the kernel reads and writes it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+union Address {
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
+}
+
+const V4_LENGTH: socklen_t = size_of::<libc::sockaddr_in>() as socklen_t;
+const V6_LENGTH: socklen_t = size_of::<libc::sockaddr_in6>() as socklen_t;
+
+impl Address {
+    fn zeroed() -> Self {
+        Self {
+            // SAFETY: `sockaddr_in6` is made of integers only, for which all zeros is a value. It
+            // is the larger member, so no byte of the union stays uninitialised.
+            v6: unsafe { mem::zeroed() },
+        }
+    }
+
+    /// The address and how many of its bytes count.
+    fn encode(peer: SocketAddr) -> (Self, socklen_t) {
+        let mut address = Self::zeroed();
+        let length = match peer {
+            SocketAddr::V4(peer) => {
+                address.v4 = libc::sockaddr_in {
+                    sin_family: libc::AF_INET as libc::sa_family_t,
+                    sin_port: peer.port().to_be(),
+                    sin_addr: libc::in_addr {
+                        s_addr: u32::from_ne_bytes(peer.ip().octets()),
+                    },
+                    sin_zero: [0; 8],
+                };
+                V4_LENGTH
+            }
+            SocketAddr::V6(peer) => {
+                address.v6 = libc::sockaddr_in6 {
+                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                    sin6_port: peer.port().to_be(),
+                    sin6_flowinfo: peer.flowinfo(),
+                    sin6_addr: libc::in6_addr {
+                        s6_addr: peer.ip().octets(),
+                    },
+                    sin6_scope_id: peer.scope_id(),
+                };
+                V6_LENGTH
+            }
+        };
+        (address, length)
+    }
+
+    /// `None` if the kernel wrote no Internet address.
+    fn decode(&self, length: socklen_t) -> Option<SocketAddr> {
+        // SAFETY: every byte of the union was initialised by `zeroed` and perhaps rewritten by the
+        // kernel; both members are made of integers, which every bit pattern is a value of.
+        let (v4, v6) = unsafe { (self.v4, self.v6) };
+        match c_int::from(v4.sin_family) {
+            libc::AF_INET if length >= V4_LENGTH => Some(SocketAddr::V4(SocketAddrV4::new(
+                Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes()),
+                u16::from_be(v4.sin_port),
+            ))),
+            libc::AF_INET6 if length >= V6_LENGTH => Some(SocketAddr::V6(SocketAddrV6::new(
+                Ipv6Addr::from(v6.sin6_addr.s6_addr),
+                u16::from_be(v6.sin6_port),
+                v6.sin6_flowinfo,
+                v6.sin6_scope_id,
+            ))),
+            _ => None,
+        }
+    }
+}
+
+/// A header of one message that has one part and an address.
+fn header(
+    address: *mut Address,
+    address_length: socklen_t,
+    payload: *mut libc::iovec,
+) -> libc::mmsghdr {
+    // SAFETY: the struct is made of integers and raw pointers, for which all zeros is a value.
+    // (Its padding is private on some targets, so it cannot be written out.)
+    let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
+    header.msg_hdr.msg_name = address.cast();
+    header.msg_hdr.msg_namelen = address_length;
+    header.msg_hdr.msg_iov = payload;
+    header.msg_hdr.msg_iovlen = 1;
+    header
+}
+
+/// Sends at most [`BATCH`] frames from the front of `batch` and returns how many the kernel took:
+/// at least one of a batch that is not empty. An error is about the first frame or the socket.
+pub(crate) fn send<F: Frame>(socket: BorrowedFd<'_>, batch: &VecDeque<F>) -> io::Result<usize> {
+    let count = batch.len().min(BATCH);
+    let mut addresses = [const { MaybeUninit::<Address>::uninit() }; BATCH];
+    let mut lengths = [0; BATCH];
+    let mut payloads = [IoSlice::new(&[]); BATCH];
+    for (index, frame) in batch.iter().take(count).enumerate() {
+        let (address, length) = Address::encode(frame.peer());
+        addresses[index].write(address);
+        lengths[index] = length;
+        payloads[index] = IoSlice::new(frame.bytes());
+    }
+
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+    let address = addresses.as_mut_ptr().cast::<Address>();
+    // `IoSlice` has the layout of `iovec`, and the kernel does not write to what it sends.
+    let payload = payloads.as_mut_ptr().cast::<libc::iovec>();
+    for (index, slot) in headers.iter_mut().enumerate().take(count) {
+        slot.write(header(
+            address.wrapping_add(index),
+            lengths[index],
+            payload.wrapping_add(index),
+        ));
+    }
+
+    // SAFETY: the first `count` headers are initialised. Each points at an initialised address of
+    // the stated length and at one `IoSlice`, which std guarantees to be laid out as `iovec`; the
+    // arrays are alive, and `payloads` borrows the bytes from `batch` until after the call. The
+    // kernel reads all of them and writes only `msg_len` in the headers, which are ours alone.
+    let sent = unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr().cast(),
+            count as c_uint,
+            (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+        )
+    };
+    count_or_error(sent)
+}
+
+/// A received datagram that still lies in its buffer.
+pub(crate) struct Arrival<'a> {
+    /// `None` if the source is not an Internet address.
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) bytes: &'a [u8],
+    /// The datagram was longer than the buffer.
+    pub(crate) truncated: bool,
+}
+
+/// Receives at most `max`, and at most [`BATCH`], datagrams into consecutive buffers of `size`
+/// bytes in `memory`, shows each to `deliver` in order of arrival, and returns how many came.
+///
+/// # Panics
+///
+/// If `memory` has no room for [`BATCH`] buffers, or `size` is 0.
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    memory: &mut [u8],
+    size: usize,
+    max: usize,
+    mut deliver: impl FnMut(Arrival<'_>),
+) -> io::Result<usize> {
+    let count = max.min(BATCH);
+    let mut addresses = [Address::zeroed(); BATCH];
+    let mut buffers = memory.chunks_exact_mut(size);
+    let mut payloads: [IoSliceMut<'_>; BATCH] = std::array::from_fn(|_| {
+        IoSliceMut::new(buffers.next().expect("one buffer for each message"))
+    });
+
+    let address = addresses.as_mut_ptr();
+    // `IoSliceMut` has the layout of `iovec`.
+    let payload = payloads.as_mut_ptr().cast::<libc::iovec>();
+    let mut headers: [libc::mmsghdr; BATCH] = std::array::from_fn(|index| {
+        header(
+            address.wrapping_add(index),
+            V6_LENGTH,
+            payload.wrapping_add(index),
+        )
+    });
+
+    // SAFETY: all headers are initialised. Each points at an address of the stated size and at one
+    // `IoSliceMut`, which std guarantees to be laid out as `iovec` and which borrows its buffer
+    // mutably, apart from all others, until the last use of `payloads` below. The kernel writes
+    // within those sizes. A null timeout means none.
+    let came = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            count as c_uint,
+            libc::MSG_DONTWAIT as _,
+            ptr::null_mut(),
+        )
+    };
+    let came = count_or_error(came)?;
+    for ((header, address), payload) in headers.iter().zip(&addresses).zip(&payloads).take(came) {
+        deliver(Arrival {
+            peer: address.decode(header.msg_hdr.msg_namelen),
+            bytes: &payload[..header.msg_len as usize],
+            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+        });
+    }
+    Ok(came)
+}
+
+/// Bytes of kernel memory that the socket's unsent packets occupy.
+pub(crate) fn unsent(socket: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut bytes: c_int = 0;
+    // SIOCOUTQ, which the kernel defines to be this one.
+    // SAFETY: this request writes one `int` through the pointer, which is one of ours.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    count_or_error(result)?;
+    Ok(u64::try_from(bytes).unwrap_or(0))
+}
+
+/// Which buffer of a socket.
+#[derive(Clone, Copy)]
+pub(crate) enum Buffer {
+    Send,
+    Receive,
+}
+
+/// Asks for a socket buffer of `bytes` and returns what the kernel then says it is.
+pub(crate) fn set_buffer(socket: BorrowedFd<'_>, which: Buffer, bytes: usize) -> io::Result<usize> {
+    let option = match which {
+        Buffer::Send => libc::SO_SNDBUF,
+        Buffer::Receive => libc::SO_RCVBUF,
+    };
+    let mut value = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    let mut length = size_of::<c_int>() as socklen_t;
+    // SAFETY: the kernel reads `length` bytes, one `int`, at the pointer.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw const value).cast(),
+            length,
+        )
+    };
+    count_or_error(set)?;
+    // SAFETY: the kernel writes at most `length` bytes, one `int`, at the first pointer and the
+    // number of bytes written at the second; both are ours.
+    let got = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            option,
+            (&raw mut value).cast(),
+            &raw mut length,
+        )
+    };
+    count_or_error(got)?;
+    Ok(usize::try_from(value).unwrap_or(0))
+}
+
+/// Waits until one of `set` is ready or `timeout` is over; returns how many are ready.
+pub(crate) fn poll(set: &mut [libc::pollfd], timeout: Duration) -> io::Result<usize> {
+    let timeout = libc::timespec {
+        // The type has 32 bits on some targets.
+        tv_sec: timeout.as_secs().min(i32::MAX as u64) as _,
+        tv_nsec: timeout.subsec_nanos() as _,
+    };
+    // SAFETY: the kernel reads and writes `set.len()` entries of a slice that is borrowed mutably,
+    // and reads one `timespec`. A null mask leaves the thread's signal mask alone.
+    let ready = unsafe {
+        libc::ppoll(
+            set.as_mut_ptr(),
+            set.len() as libc::nfds_t,
+            &raw const timeout,
+            ptr::null(),
+        )
+    };
+    count_or_error(ready)
+}
+
+/// A system call's result: what is not negative is a count, and -1 says that `errno` was set.
+fn count_or_error(result: c_int) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_kernels_layout() {
+        for text in [
+            "127.0.0.1:9",
+            "192.0.2.255:65535",
+            "0.0.0.0:0",
+            "[::1]:53",
+            "[2001:db8::1:ff00:42]:443",
+        ] {
+            let peer: SocketAddr = text.parse().unwrap();
+            let (address, length) = Address::encode(peer);
+            assert_eq!(address.decode(length), Some(peer));
+        }
+        let scoped = SocketAddrV6::new("fe80::1".parse().unwrap(), 7, 0x1234, 3).into();
+        let (address, length) = Address::encode(scoped);
+        assert_eq!(address.decode(length), Some(scoped));
+    }
+
+    #[test]
+    fn an_address_cut_short_is_none() {
+        for (text, length) in [("127.0.0.1:9", V4_LENGTH), ("[::1]:9", V6_LENGTH)] {
+            let (address, _) = Address::encode(text.parse().unwrap());
+            assert_eq!(address.decode(length - 1), None);
+        }
+        assert_eq!(Address::zeroed().decode(V6_LENGTH), None);
+    }
+}

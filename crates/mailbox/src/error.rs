@@ -1,0 +1,29 @@
+//! What [`mailbox`](crate::mailbox) and [`push`](crate::Producer::push) refuse.
+
+use core::fmt;
+
+/// The requested number of slots is not one that a mailbox can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a mailbox cannot have {given} slots: the number must be a power of two from {least} to {most}"
+)]
+pub struct CapacityError {
+    /// The number of slots asked for.
+    pub given: usize,
+    /// The smallest number allowed: two lines' worth of slots.
+    pub least: usize,
+    /// The largest number allowed.
+    pub most: usize,
+}
+
+/// The mailbox was full; the value that did not fit comes back to the caller.
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the mailbox is full")]
+pub struct Full<T>(pub T);
+
+// Not derived, so that `unwrap` on a push asks nothing of `T`.
+impl<T> fmt::Debug for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Full(..)")
+    }
+}

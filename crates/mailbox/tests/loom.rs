@@ -1,0 +1,265 @@
+//! Every interleaving and every outcome that the memory model allows, on
+//! mailboxes of two or four lines of two slots.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p fairlane-mailbox --release --test loom`
+#![cfg(loom)]
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use fairlane_mailbox::{Consumer, Full, Producer, mailbox, slots_per_line};
+use loom::thread;
+
+/// Two lines: the fewest slots that a mailbox can have.
+const SMALLEST: usize = 2 * slots_per_line::<u64>();
+
+/// The most values that can wait in so many slots.
+const fn most(slots: usize) -> u64 {
+    (slots - slots_per_line::<u64>()) as u64
+}
+
+/// Makes loom try every order of the steps that two threads take.
+///
+/// By itself it reorders an access only against the latest one to the same
+/// location, and the consumer's load of a flag hides the producer's from the
+/// store that follows. A step conflicts with every other step. It is `Relaxed`,
+/// and so orders nothing that the mailbox has to order itself.
+#[derive(Clone)]
+struct Steps(loom::sync::Arc<loom::sync::atomic::AtomicUsize>);
+
+impl Steps {
+    fn new() -> Self {
+        Self(loom::sync::Arc::new(loom::sync::atomic::AtomicUsize::new(
+            0,
+        )))
+    }
+
+    fn take(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Which answers a racing question got over a whole exploration. If one is
+/// missing, the race that the test is about was never run.
+#[derive(Clone, Default)]
+struct Outcomes(Arc<[AtomicUsize; 2]>);
+
+impl Outcomes {
+    fn note(&self, answer: bool) {
+        self.0[usize::from(answer)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn assert_both(&self) {
+        assert!(self.0.iter().all(|count| count.load(Ordering::Relaxed) > 0));
+    }
+}
+
+fn push_waiting(producer: &mut Producer<u64>, mut value: u64) {
+    while let Err(Full(back)) = producer.push(value) {
+        value = back;
+        thread::yield_now();
+    }
+}
+
+fn pop_waiting(consumer: &mut Consumer<u64>) -> u64 {
+    loop {
+        match consumer.pop() {
+            Some(value) => break value,
+            None => thread::yield_now(),
+        }
+    }
+}
+
+fn cross(count: u64) {
+    let (mut producer, mut consumer) = mailbox(SMALLEST).unwrap();
+    let pushing = thread::spawn(move || {
+        for value in 0..count {
+            push_waiting(&mut producer, value);
+        }
+    });
+    for expected in 0..count {
+        assert_eq!(pop_waiting(&mut consumer), expected);
+    }
+    assert_eq!(consumer.pop(), None);
+    pushing.join().unwrap();
+}
+
+#[test]
+fn every_value_arrives_once_and_in_order_around_the_ring() {
+    loom::model(|| cross(SMALLEST as u64 + 1));
+}
+
+#[test]
+fn every_value_arrives_once_and_in_order_over_two_laps() {
+    // Both ends wait, which leaves too many schedules for all of them.
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(5);
+    builder.check(|| cross(2 * SMALLEST as u64));
+}
+
+#[test]
+fn a_full_mailbox_never_overwrites() {
+    for slots in [SMALLEST, 2 * SMALLEST] {
+        loom::model(move || {
+            let (mut producer, mut consumer) = mailbox(slots).unwrap();
+            let most = most(slots);
+            for value in 0..most {
+                producer.push(value).unwrap();
+            }
+            let steps = Steps::new();
+            let pushes = steps.clone();
+            let pushing = thread::spawn(move || {
+                let mut accepted = Vec::new();
+                for value in most..most + 4 {
+                    pushes.take();
+                    if producer.push(value).is_ok() {
+                        accepted.push(value);
+                    }
+                }
+                accepted
+            });
+            let mut popped = Vec::new();
+            for _ in 0..3 {
+                steps.take();
+                popped.extend(consumer.pop());
+            }
+            let accepted = pushing.join().unwrap();
+            popped.extend(std::iter::from_fn(|| consumer.pop()));
+            assert!((0..most).chain(accepted).eq(popped));
+        });
+    }
+}
+
+#[test]
+fn a_full_mailbox_accepts_once_a_line_was_released_and_not_before() {
+    let outcomes = Outcomes::default();
+    let seen = outcomes.clone();
+    loom::model(move || {
+        let (mut producer, mut consumer) = mailbox(SMALLEST).unwrap();
+        for value in 0..most(SMALLEST) {
+            producer.push(value).unwrap();
+        }
+        let steps = Steps::new();
+        let pops = steps.clone();
+        let pops_begun = Arc::new(AtomicUsize::new(0));
+        let begun = Arc::clone(&pops_begun);
+        let popping = thread::spawn(move || {
+            for expected in 0..most(SMALLEST) {
+                pops.take();
+                begun.fetch_add(1, Ordering::Relaxed);
+                assert_eq!(consumer.pop(), Some(expected));
+            }
+            consumer
+        });
+        steps.take();
+        let early = producer.push(9).is_ok();
+        seen.note(early);
+        if early {
+            let begun = pops_begun.load(Ordering::Relaxed);
+            assert_eq!(begun, slots_per_line::<u64>(), "the line is still read");
+        }
+        let mut consumer = popping.join().unwrap();
+        if !early {
+            producer.push(9).unwrap();
+        }
+        assert_eq!(consumer.pop(), Some(9));
+    });
+    outcomes.assert_both();
+}
+
+#[test]
+fn none_after_abandonment_means_empty_for_ever() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = mailbox(2 * SMALLEST).unwrap();
+        let pushing = thread::spawn(move || {
+            for value in 0..3 {
+                producer.push(value).unwrap();
+            }
+        });
+        let mut popped = 0;
+        loop {
+            let abandoned = consumer.is_abandoned();
+            match consumer.pop() {
+                Some(value) => {
+                    assert_eq!(value, popped);
+                    popped += 1;
+                }
+                None if abandoned => break,
+                None => thread::yield_now(),
+            }
+        }
+        assert_eq!(popped, 3);
+        pushing.join().unwrap();
+    });
+}
+
+#[test]
+fn what_the_consumer_did_happens_before_the_producer_sees_it_gone() {
+    let outcomes = Outcomes::default();
+    let seen = outcomes.clone();
+    loom::model(move || {
+        let (mut producer, mut consumer) = mailbox(SMALLEST).unwrap();
+        for value in 0..most(SMALLEST) {
+            producer.push(value).unwrap();
+        }
+        let steps = Steps::new();
+        let pops = steps.clone();
+        let popping = thread::spawn(move || {
+            for _ in 0..most(SMALLEST) {
+                consumer.pop().unwrap();
+            }
+            drop(consumer);
+            pops.take();
+        });
+        steps.take();
+        let abandoned = producer.is_abandoned();
+        seen.note(abandoned);
+        if abandoned {
+            producer.push(9).unwrap();
+        }
+        popping.join().unwrap();
+        assert!(producer.is_abandoned());
+    });
+    outcomes.assert_both();
+}
+
+/// Counts its drops, in memory that loom does not track.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn every_value_is_dropped_once_when_both_ends_go_at_once() {
+    // The consumer leaves inside the first line, at its end, and beyond.
+    for pops in 0..4 {
+        loom::model(move || {
+            let drops = Arc::new(AtomicUsize::new(0));
+            let (mut producer, mut consumer) = mailbox(2 * SMALLEST).unwrap();
+            producer.push(Counted(Arc::clone(&drops))).unwrap();
+            let counted = Arc::clone(&drops);
+            let steps = Steps::new();
+            let pushes = steps.clone();
+            let pushing = thread::spawn(move || {
+                for _ in 0..3 {
+                    pushes.take();
+                    producer.push(Counted(Arc::clone(&counted))).unwrap();
+                }
+                pushes.take();
+            });
+            for _ in 0..pops {
+                steps.take();
+                drop(consumer.pop());
+            }
+            steps.take();
+            drop(consumer);
+            pushing.join().unwrap();
+            assert_eq!(drops.load(Ordering::Relaxed), 4);
+        });
+    }
+}
