@@ -1,2 +1,26 @@
-//! The fairlane program.
-fn main() {}
+//! The `fairlane` program: a thin shell over the library crates.
+#![forbid(unsafe_code)]
+
+mod algorithm;
+mod bench;
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let command = match cli::parse() {
+        Ok(command) => command,
+        Err(code) => return code,
+    };
+    let outcome = match command {
+        cli::Command::Bench(options) => bench::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // One sentence: the context says where, the cause says what.
+            eprintln!("fairlane: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

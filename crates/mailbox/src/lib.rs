@@ -72,7 +72,8 @@
 //! **What is left is dropped once.** The consumer leaves its `head` behind
 //! when it goes. Whichever end goes last drops the values of the full slots
 //! from there on, up to the first clear flag: one line at least is always
-//! free. The slots consumed but not yet released lie before `head`.
+//! free. The slots consumed but not yet released lie before `head`. Should the
+//! destructor of a value panic, the values after it are leaked.
 //!
 //! # Effective capacity
 //!

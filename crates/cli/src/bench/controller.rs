@@ -1,0 +1,299 @@
+//! The controller of the papers' test environment (QFQ report, Fig. 9).
+//!
+//! It generates packets until `qmax` are queued, then takes packets out until
+//! `qmin` are left, and so on. The next packet goes to the flow with the least
+//! backlog (*smooth*: flows are filled in turn), or a burst of packets does
+//! (*bursty*). A flow never holds more than 30 packets.
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::flowsets::FlowSets;
+use fairlane_core::Length;
+
+/// Most packets the controller lets one flow hold.
+const MOST: u32 = 30;
+
+/// How packets arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Arrivals {
+    /// One packet to each flow in turn, the least backlogged first
+    Smooth,
+    /// Bursts of 1 to 16 times the flow's weight
+    Bursty,
+}
+
+/// What the controller drives.
+pub trait Subject {
+    /// Takes a packet of flow number `flow`; `false` if it was dropped.
+    fn enqueue(&mut self, flow: u32, len: Length) -> bool;
+    /// Hands out a packet: the number of its flow.
+    fn dequeue(&mut self) -> Option<u32>;
+}
+
+/// What one run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    pub enqueues: u64,
+    pub dequeues: u64,
+    pub drops: u64,
+}
+
+/// A flow, or the head of the list of all flows with one backlog.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    previous: u32,
+    next: u32,
+    backlog: u32,
+    len: Length,
+}
+
+/// A generator and consumer of packets.
+#[derive(Debug)]
+pub struct Controller {
+    /// The flows, then the head of one circular list for each backlog.
+    nodes: Vec<Node>,
+    flows: u32,
+    /// Bit b: some flow holds b packets, and may hold one more.
+    levels: u32,
+    pending: u64,
+    filling: bool,
+    qmin: u64,
+    qmax: u64,
+    bursts: Option<Bursts>,
+}
+
+#[derive(Debug)]
+struct Bursts {
+    weights: Vec<u32>,
+    random: SmallRng,
+    flow: u32,
+    left: u32,
+}
+
+impl Controller {
+    /// A controller for these flows, all of them idle.
+    pub fn new(sets: &FlowSets, qmin: u64, qmax: u64, arrivals: Arrivals, seed: u64) -> Self {
+        let flows = sets.flows() as u32;
+        let node = |len| Node {
+            previous: 0,
+            next: 0,
+            backlog: 0,
+            len,
+        };
+        let mut nodes = Vec::with_capacity(flows as usize + MOST as usize + 1);
+        let mut weights = Vec::new();
+        for set in sets.sets() {
+            nodes.extend(std::iter::repeat_n(node(set.length), set.flows));
+            if arrivals == Arrivals::Bursty {
+                weights.extend(std::iter::repeat_n(set.weight.get(), set.flows));
+            }
+        }
+        for head in flows..=flows + MOST {
+            let mut list = node(Length::MAX);
+            (list.previous, list.next) = (head, head);
+            nodes.push(list);
+        }
+        let mut controller = Controller {
+            nodes,
+            flows,
+            levels: 1,
+            pending: 0,
+            filling: true,
+            qmin,
+            qmax: qmax.max(qmin + 1),
+            bursts: (arrivals == Arrivals::Bursty).then(|| Bursts {
+                weights,
+                random: SmallRng::seed_from_u64(seed),
+                flow: 0,
+                left: 0,
+            }),
+        };
+        for flow in 0..flows {
+            controller.append(flow, 0);
+        }
+        controller
+    }
+
+    /// Makes `loops` requests: each an enqueue or a dequeue.
+    pub fn drive(&mut self, subject: &mut impl Subject, loops: u64) -> Tally {
+        let mut tally = Tally::default();
+        for _ in 0..loops {
+            if self.filling && self.pending >= self.qmax {
+                self.filling = false;
+            } else if !self.filling && self.pending <= self.qmin {
+                self.filling = true;
+            }
+            match self.filling.then(|| self.generate()).flatten() {
+                Some((flow, len)) => {
+                    tally.enqueues += 1;
+                    if subject.enqueue(flow, len) {
+                        self.pending += 1;
+                    } else {
+                        tally.drops += 1;
+                        self.dispose(flow);
+                    }
+                }
+                None => {
+                    if let Some(flow) = subject.dequeue() {
+                        tally.dequeues += 1;
+                        self.pending -= 1;
+                        self.dispose(flow);
+                    }
+                }
+            }
+        }
+        tally
+    }
+
+    /// A packet for the flow whose turn it is; `None` if all flows are full.
+    #[inline]
+    fn generate(&mut self) -> Option<(u32, Length)> {
+        let flow = match &mut self.bursts {
+            None => self.least_backlogged()?,
+            Some(bursts) if bursts.left > 0 && self.nodes[bursts.flow as usize].backlog < MOST => {
+                bursts.left -= 1;
+                bursts.flow
+            }
+            Some(_) => self.start_burst()?,
+        };
+        let level = self.nodes[flow as usize].backlog;
+        self.take(flow, level);
+        self.append(flow, level + 1);
+        Some((flow, self.nodes[flow as usize].len))
+    }
+
+    #[inline]
+    fn least_backlogged(&self) -> Option<u32> {
+        if self.levels == 0 {
+            return None;
+        }
+        let head = self.flows + self.levels.trailing_zeros();
+        Some(self.nodes[head as usize].next)
+    }
+
+    fn start_burst(&mut self) -> Option<u32> {
+        let flow = self.least_backlogged()?;
+        let bursts = self.bursts.as_mut()?;
+        let longest = bursts.weights[flow as usize].saturating_mul(16);
+        bursts.flow = flow;
+        bursts.left = bursts.random.random_range(1..=longest) - 1;
+        Some(flow)
+    }
+
+    /// A packet of `flow` has left.
+    #[inline]
+    fn dispose(&mut self, flow: u32) {
+        let level = self.nodes[flow as usize].backlog;
+        self.take(flow, level);
+        self.append(flow, level - 1);
+    }
+
+    #[inline]
+    fn take(&mut self, flow: u32, level: u32) {
+        let Node { previous, next, .. } = self.nodes[flow as usize];
+        self.nodes[previous as usize].next = next;
+        self.nodes[next as usize].previous = previous;
+        if previous == next {
+            self.levels &= !(1 << level);
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, flow: u32, level: u32) {
+        let head = self.flows + level;
+        let last = self.nodes[head as usize].previous;
+        self.nodes[head as usize].previous = flow;
+        self.nodes[last as usize].next = flow;
+        let node = &mut self.nodes[flow as usize];
+        (node.previous, node.next, node.backlog) = (last, head, level);
+        if level < MOST {
+            self.levels |= 1 << level;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// A plain queue that remembers what it was asked.
+    #[derive(Default)]
+    struct Recorder {
+        queue: VecDeque<u32>,
+        arrivals: Vec<u32>,
+        backlogs: Vec<u32>,
+        highest: usize,
+    }
+
+    impl Recorder {
+        fn new(flows: usize) -> Self {
+            Recorder {
+                backlogs: vec![0; flows],
+                ..Self::default()
+            }
+        }
+    }
+
+    impl Subject for Recorder {
+        fn enqueue(&mut self, flow: u32, _: Length) -> bool {
+            self.arrivals.push(flow);
+            self.queue.push_back(flow);
+            self.backlogs[flow as usize] += 1;
+            assert!(self.backlogs[flow as usize] <= MOST);
+            self.highest = self.highest.max(self.queue.len());
+            true
+        }
+        fn dequeue(&mut self) -> Option<u32> {
+            let flow = self.queue.pop_front()?;
+            self.backlogs[flow as usize] -= 1;
+            Some(flow)
+        }
+    }
+
+    fn sets(text: &str) -> FlowSets {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn the_backlog_swings_between_its_bounds() {
+        let mut recorder = Recorder::new(8);
+        let mut controller = Controller::new(&sets("1::8"), 24, 240, Arrivals::Smooth, 1);
+        let tally = controller.drive(&mut recorder, 240 + 216 + 216);
+        assert_eq!((tally.enqueues, tally.dequeues), (240 + 216, 216));
+        assert_eq!(recorder.highest, 240);
+        assert_eq!(recorder.queue.len(), 240);
+    }
+
+    #[test]
+    fn smooth_arrivals_fill_the_flows_in_turn() {
+        let mut recorder = Recorder::new(4);
+        Controller::new(&sets("1::4"), 0, 8, Arrivals::Smooth, 1).drive(&mut recorder, 8);
+        assert_eq!(recorder.arrivals, [0, 1, 2, 3, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn a_burst_stays_with_its_flow_up_to_16_times_the_weight() {
+        let mut recorder = Recorder::new(16);
+        Controller::new(&sets("2::16"), 0, 300, Arrivals::Bursty, 7).drive(&mut recorder, 300);
+        let mut runs = vec![1];
+        for pair in recorder.arrivals.windows(2) {
+            if pair[0] == pair[1] {
+                *runs.last_mut().unwrap() += 1;
+            } else {
+                runs.push(1);
+            }
+        }
+        assert!(runs.iter().all(|&run| run <= 32), "{runs:?}");
+        assert!(runs.iter().any(|&run| run > 8), "{runs:?}");
+    }
+
+    #[test]
+    fn when_all_flows_are_full_packets_are_taken_out() {
+        let mut recorder = Recorder::new(1);
+        let mut controller = Controller::new(&sets("1::1"), 0, 100, Arrivals::Smooth, 1);
+        let tally = controller.drive(&mut recorder, 41);
+        assert_eq!((tally.enqueues, tally.dequeues), (35, 6));
+    }
+}

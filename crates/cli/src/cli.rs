@@ -1,0 +1,84 @@
+//! The command line.
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::bench;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "fairlane",
+    version,
+    about = "Shares a link fairly among many senders, at memory speed",
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// A subcommand with its options.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure the algorithms in the papers' test environment
+    Bench(bench::Options),
+}
+
+/// Reads the command line. Help and version are printed, an error is said in one
+/// sentence; the code to exit with is returned then.
+pub fn parse() -> Result<Command, ExitCode> {
+    Cli::try_parse().map(|cli| cli.command).map_err(|error| {
+        if matches!(
+            error.kind(),
+            ErrorKind::DisplayHelp
+                | ErrorKind::DisplayVersion
+                | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
+        ) {
+            let code = if error.use_stderr() { 2 } else { 0 };
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+        eprintln!("fairlane: {}", one_sentence(&error.render().to_string()));
+        ExitCode::from(2)
+    })
+}
+
+/// The part of a rendered error before usage and tips, on one line.
+fn one_sentence(rendered: &str) -> String {
+    let text = rendered.strip_prefix("error: ").unwrap_or(rendered);
+    let end = ["\n\nUsage:", "\n\nFor more information"]
+        .iter()
+        .filter_map(|mark| text.find(mark))
+        .min()
+        .unwrap_or(text.len());
+    text[..end].split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn an_error_is_one_line_that_names_the_option() {
+        for (arguments, names) in [
+            (vec!["fairlane", "bench", "--alg", "wfq"], "--alg"),
+            (vec!["fairlane", "bench", "--flowsets", "1:2"], "--flowsets"),
+            (vec!["fairlane", "bench", "--qmin", "some"], "--qmin"),
+            (vec!["fairlane", "prune"], "prune"),
+        ] {
+            let error = Cli::try_parse_from(&arguments).unwrap_err();
+            let sentence = one_sentence(&error.render().to_string());
+            assert!(sentence.contains(names), "{sentence}");
+            assert!(!sentence.contains('\n') && !sentence.contains("Usage"), "{sentence}");
+        }
+    }
+}
