@@ -47,8 +47,9 @@ impl<T> Consumer<T> {
     /// [`slots_per_line`]: crate::slots_per_line
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
+        let head = self.head;
         // SAFETY: `head` is in range, and `shared` keeps the slots alive.
-        let slot = unsafe { self.view.slot(self.head) };
+        let slot = unsafe { self.view.slot(head) };
         if !slot.full.load(Ordering::Acquire) {
             return None;
         }
@@ -59,10 +60,9 @@ impl<T> Consumer<T> {
         let value = slot
             .value
             .with(|place| unsafe { place.read().assume_init() });
-        let line = self.head & !(Slot::<T>::PER_LINE - 1);
-        self.head = self.view.after(self.head, 1);
+        self.head = self.view.after(head, 1);
         if self.view.starts_line(self.head) {
-            self.release(line);
+            self.release(head & !(Slot::<T>::PER_LINE - 1));
         }
         Some(value)
     }
@@ -72,10 +72,10 @@ impl<T> Consumer<T> {
     #[inline]
     fn release(&self, line: usize) {
         debug_assert!(self.view.starts_line(line));
-        for at in line + 1..line + Slot::<T>::PER_LINE {
+        for place in 1..Slot::<T>::PER_LINE {
             // SAFETY: in the line of a position that was in range, and
             // `shared` keeps the slots alive.
-            let slot = unsafe { self.view.slot(at) };
+            let slot = unsafe { self.view.slot(line + place) };
             slot.full.store(false, Ordering::Relaxed);
         }
         // SAFETY: as above.

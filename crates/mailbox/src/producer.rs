@@ -54,11 +54,12 @@ impl<T> Producer<T> {
     /// [`slots_per_line`]: crate::slots_per_line
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), Full<T>> {
-        if self.view.starts_line(self.tail) && !self.next_line_is_free() {
+        let tail = self.tail;
+        if self.view.starts_line(tail) && !self.next_line_is_free() {
             return Err(Full(value));
         }
         // SAFETY: `tail` is in range, and `shared` keeps the slots alive.
-        let slot = unsafe { self.view.slot(self.tail) };
+        let slot = unsafe { self.view.slot(tail) };
         debug_assert!(!slot.full.load(Ordering::Relaxed));
         // SAFETY: the check made on entering this line proved all of it free,
         // and ordered the consumer's reads before this write; the consumer
@@ -66,7 +67,7 @@ impl<T> Producer<T> {
         slot.value
             .with_mut(|place| unsafe { place.write(MaybeUninit::new(value)) });
         slot.full.store(true, Ordering::Release);
-        self.tail = self.view.after(self.tail, 1);
+        self.tail = self.view.after(tail, 1);
         Ok(())
     }
 

@@ -147,7 +147,7 @@ impl Controller {
     }
 
     /// A packet for the flow whose turn it is; `None` if all flows are full.
-    #[inline]
+    #[inline(always)]
     fn generate(&mut self) -> Option<(u32, Length)> {
         let flow = match &mut self.bursts {
             None => self.least_backlogged()?,
@@ -157,10 +157,10 @@ impl Controller {
             }
             Some(_) => self.start_burst()?,
         };
-        let level = self.nodes[flow as usize].backlog;
-        self.take(flow, level);
-        self.append(flow, level + 1);
-        Some((flow, self.nodes[flow as usize].len))
+        let Node { backlog, len, .. } = self.nodes[flow as usize];
+        self.take(flow, backlog);
+        self.append(flow, backlog + 1);
+        Some((flow, len))
     }
 
     #[inline]
@@ -182,14 +182,14 @@ impl Controller {
     }
 
     /// A packet of `flow` has left.
-    #[inline]
+    #[inline(always)]
     fn dispose(&mut self, flow: u32) {
         let level = self.nodes[flow as usize].backlog;
         self.take(flow, level);
         self.append(flow, level - 1);
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flow: u32, level: u32) {
         let Node { previous, next, .. } = self.nodes[flow as usize];
         self.nodes[previous as usize].next = next;
@@ -199,7 +199,7 @@ impl Controller {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn append(&mut self, flow: u32, level: u32) {
         let head = self.flows + level;
         let last = self.nodes[head as usize].previous;

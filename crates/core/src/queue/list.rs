@@ -1,6 +1,6 @@
 //! A first-in, first-out list of packets in a slab.
 
-use super::slab::{NIL, PacketSlab, SlabFull};
+use super::slab::{NIL, PacketSlab};
 use crate::units::Length;
 
 /// A list of packets, in eight bytes: it names slots of one [`PacketSlab`], the
@@ -27,16 +27,19 @@ impl PacketList {
         self.head == NIL
     }
 
-    /// Appends a packet, or hands it back where the slab is full. O(1); touches
-    /// the new slot and the last one.
+    /// Appends a packet, or hands it back at the slab's limit. O(1) amortised;
+    /// touches the new slot and the last one.
     #[inline]
     pub fn push_back<P>(
         &mut self,
         slab: &mut PacketSlab<P>,
         len: Length,
         payload: P,
-    ) -> Result<(), SlabFull<P>> {
-        let index = slab.insert(len, payload)?;
+    ) -> Result<(), P> {
+        let Some(index) = slab.vacancy() else {
+            return Err(payload);
+        };
+        slab.store(index, len, payload);
         if self.head == NIL {
             self.head = index;
         } else {
@@ -49,7 +52,7 @@ impl PacketList {
     /// Takes the first packet, which is the caller's from then on. O(1).
     #[inline]
     pub fn pop_front<P>(&mut self, slab: &mut PacketSlab<P>) -> Option<(Length, P)> {
-        let (len, payload, next) = slab.remove(self.head)?;
+        let (len, payload, next) = slab.take(self.head)?;
         self.head = next;
         Some((len, payload))
     }
@@ -63,9 +66,6 @@ impl PacketList {
     /// Length of the first packet. O(1).
     #[inline]
     pub fn front_length<P>(&self, slab: &PacketSlab<P>) -> Option<Length> {
-        if self.head == NIL {
-            return None;
-        }
         slab.length(self.head)
     }
 

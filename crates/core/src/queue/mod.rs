@@ -8,4 +8,4 @@ mod list;
 mod slab;
 
 pub use list::PacketList;
-pub use slab::{PacketSlab, SlabFull};
+pub use slab::PacketSlab;

@@ -10,8 +10,9 @@ pub(super) const NIL: u32 = u32::MAX;
 struct Slot<P> {
     /// Next packet of the same list, or next free slot.
     next: u32,
+    /// Of no meaning in a free slot.
+    len: Length,
     /// `None` only in a free slot.
-    len: Option<Length>,
     payload: Option<P>,
 }
 
@@ -27,13 +28,10 @@ const _: () = assert!(size_of::<Slot<alloc::boxed::Box<u8>>>() == 16);
 pub struct PacketSlab<P> {
     slots: Vec<Slot<P>>,
     free: u32,
-    len: u32,
     limit: u32,
+    stored: u64,
+    taken: u64,
 }
-
-/// A slab that holds its limit of packets hands the next one back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlabFull<P>(pub P);
 
 impl<P> PacketSlab<P> {
     /// A slab for at most `limit` packets; at least one, at most 2^32 - 1.
@@ -41,8 +39,9 @@ impl<P> PacketSlab<P> {
         PacketSlab {
             slots: Vec::new(),
             free: NIL,
-            len: 0,
             limit: limit.max(1),
+            stored: 0,
+            taken: 0,
         }
     }
 
@@ -56,71 +55,70 @@ impl<P> PacketSlab<P> {
     /// Packets held.
     #[inline]
     pub fn len(&self) -> u32 {
-        self.len
+        (self.stored - self.taken) as u32
     }
 
     /// Whether no packet is held.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 
-    /// Most packets that can be held.
+    /// Packets ever stored.
     #[inline]
-    pub fn limit(&self) -> u32 {
-        self.limit
+    pub fn stored(&self) -> u64 {
+        self.stored
     }
 
-    /// Sets the limit; packets beyond a lowered limit stay until they leave.
-    pub fn set_limit(&mut self, limit: u32) {
-        self.limit = limit.max(1);
-    }
-
-    /// Stores a packet, or hands it back. O(1) amortised; one cache line.
+    /// A free slot for [`store`](Self::store), or `None` at the limit. O(1)
+    /// amortised.
     #[inline]
-    pub(super) fn insert(&mut self, len: Length, payload: P) -> Result<u32, SlabFull<P>> {
-        if self.len >= self.limit {
-            return Err(SlabFull(payload));
-        }
-        let index = self.free;
-        if let Some(slot) = self.slots.get_mut(index as usize) {
-            self.free = slot.next;
-            *slot = Slot {
-                next: NIL,
-                len: Some(len),
-                payload: Some(payload),
-            };
-            self.len += 1;
-            Ok(index)
+    pub(super) fn vacancy(&mut self) -> Option<u32> {
+        if (self.free as usize) < self.slots.len() {
+            Some(self.free)
         } else {
-            Ok(self.grow(len, payload))
+            self.grow()
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, len: Length, payload: P) -> u32 {
+    fn grow(&mut self) -> Option<u32> {
         let index = self.slots.len() as u32;
+        if index >= self.limit {
+            return None;
+        }
         self.slots.push(Slot {
             next: NIL,
-            len: Some(len),
-            payload: Some(payload),
+            len: Length::MAX,
+            payload: None,
         });
-        self.len += 1;
-        index
+        self.free = index;
+        Some(index)
+    }
+
+    /// Fills the slot that [`vacancy`](Self::vacancy) just named.
+    #[inline]
+    pub(super) fn store(&mut self, index: u32, len: Length, payload: P) {
+        if let Some(slot) = self.slots.get_mut(index as usize) {
+            self.free = slot.next;
+            slot.next = NIL;
+            slot.len = len;
+            slot.payload = Some(payload);
+            self.stored += 1;
+        }
     }
 
     /// Takes the packet at `index` out: its length, payload and successor.
     #[inline]
-    pub(super) fn remove(&mut self, index: u32) -> Option<(Length, P, u32)> {
+    pub(super) fn take(&mut self, index: u32) -> Option<(Length, P, u32)> {
         let slot = self.slots.get_mut(index as usize)?;
         let payload = slot.payload.take()?;
-        let len = slot.len.take()?;
         let next = slot.next;
         slot.next = self.free;
         self.free = index;
-        self.len -= 1;
-        Some((len, payload, next))
+        self.taken += 1;
+        Some((slot.len, payload, next))
     }
 
     #[inline]
@@ -133,11 +131,12 @@ impl<P> PacketSlab<P> {
     #[inline]
     pub(super) fn get(&self, index: u32) -> Option<(Length, &P, u32)> {
         let slot = self.slots.get(index as usize)?;
-        Some((slot.len?, slot.payload.as_ref()?, slot.next))
+        Some((slot.len, slot.payload.as_ref()?, slot.next))
     }
 
+    /// Length of the packet at `index`, which must be in a list.
     #[inline]
     pub(super) fn length(&self, index: u32) -> Option<Length> {
-        self.slots.get(index as usize)?.len
+        self.slots.get(index as usize).map(|slot| slot.len)
     }
 }

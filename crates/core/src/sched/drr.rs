@@ -19,7 +19,7 @@ use crate::units::{Length, Nanos, Weight};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DrrEntity {
     /// Bytes it may still send in its present turn, or in its next one.
-    deficit: u64,
+    deficit: i64,
     next: Link,
     weight: u32,
     state: State,
@@ -37,17 +37,22 @@ enum State {
 /// Deficit round robin.
 #[derive(Clone, Debug)]
 pub struct Drr {
+    /// Whose turn it is; the active entities are linked in a circle.
     head: Link,
-    tail: Link,
+    /// The one before `head`. A turn ends by moving on, which writes no link.
+    last: Link,
     /// Quantum of weight 1, in bytes: 1 to 65,535.
-    unit: u64,
+    unit: u32,
 }
+
+const _: () = assert!(size_of::<DrrEntity>() <= 24);
+
 
 impl Default for Drr {
     fn default() -> Self {
         Drr {
             head: Link::NONE,
-            tail: Link::NONE,
+            last: Link::NONE,
             unit: 1,
         }
     }
@@ -61,26 +66,38 @@ impl Drr {
 
     fn admit(&mut self, share: Share) {
         let unit = share.max_length.get().div_ceil(share.weight.get());
-        self.unit = self.unit.max(u64::from(unit));
+        self.unit = self.unit.max(unit);
     }
 
     #[inline]
-    fn append<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
-        match self.tail.get() {
-            Some(last) => entities.entity_mut(last).next = Link::to(id),
-            None => self.head = Link::to(id),
+    fn quantum(&self, entity: &DrrEntity) -> i64 {
+        i64::from(entity.weight) * i64::from(self.unit)
+    }
+
+    fn insert_last<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
+        let link = Link::to(id);
+        match self.last.get() {
+            Some(last) => {
+                entities.entity_mut(id).next = self.head;
+                entities.entity_mut(last).next = link;
+            }
+            None => {
+                entities.entity_mut(id).next = link;
+                self.head = link;
+            }
         }
-        self.tail = Link::to(id);
+        self.last = link;
     }
 
-    #[inline]
-    fn take_front<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
-        debug_assert_eq!(self.head.get(), Some(id), "only the selected is rescheduled");
+    fn remove_head<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
+        debug_assert_eq!(self.head.get(), Some(id), "only the selected is taken out");
         let entity = entities.entity_mut(id);
-        self.head = entity.next;
-        entity.next = Link::NONE;
-        if self.head == Link::NONE {
-            self.tail = Link::NONE;
+        let next = core::mem::take(&mut entity.next);
+        if next == Link::to(id) {
+            (self.head, self.last) = (Link::NONE, Link::NONE);
+        } else if let Some(last) = self.last.get() {
+            entities.entity_mut(last).next = next;
+            self.head = next;
         }
     }
 }
@@ -128,17 +145,15 @@ impl Scheduler for Drr {
         id: EntityId,
         head: Length,
     ) {
-        let unit = self.unit;
         let entity = entities.entity_mut(id);
-        let head = u64::from(head.get());
         if entity.state == State::Inactive {
             entity.state = State::Active;
-            entity.deficit = u64::from(entity.weight) * unit;
-            self.append(entities, id);
+            entity.deficit = self.quantum(entity);
+            self.insert_last(entities, id);
         } else {
             // A head that grew while its flow waited is let through once, so that
             // the deficit of a waiting entity always covers its head.
-            entity.deficit = entity.deficit.max(head);
+            entity.deficit = entity.deficit.max(head.get().into());
         }
     }
 
@@ -161,23 +176,18 @@ impl Scheduler for Drr {
         charged: Length,
         next: Option<Length>,
     ) {
-        let unit = self.unit;
-        let entity = entities.entity_mut(id);
         let Some(next) = next else {
             return self.idle(entities, id);
         };
-        entity.deficit = entity.deficit.saturating_sub(u64::from(charged.get()));
-        if entity.deficit < u64::from(next.get()) {
-            entity.deficit += u64::from(entity.weight) * unit;
-            // Alone in the round, its next turn starts at once.
-            if entity.next != Link::NONE {
-                self.take_front(entities, id);
-                self.append(entities, id);
-            }
+        let entity = entities.entity_mut(id);
+        entity.deficit -= i64::from(charged.get());
+        if entity.deficit < i64::from(next.get()) {
+            entity.deficit += self.quantum(entity);
+            self.last = Link::to(id);
+            self.head = entity.next;
         }
     }
 
-    #[inline]
     fn idle<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
         let entity = entities.entity_mut(id);
         if entity.state == State::Inactive {
@@ -189,7 +199,7 @@ impl Scheduler for Drr {
             entity.weight = 0;
         }
         entity.state = State::Inactive;
-        self.take_front(entities, id);
+        self.remove_head(entities, id);
     }
 
     fn invariants<E: Entities<DrrEntity>>(
@@ -198,14 +208,18 @@ impl Scheduler for Drr {
         count: usize,
     ) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; count];
-        let (mut at, mut last) = (self.head, Link::NONE);
-        while let Some(id) = at.get() {
+        let (mut at, mut last) = (self.head, self.last);
+        while let Some(id) = at.get().filter(|id| !listed[id.index()]) {
             ensure_invariant!(id.index() < count, "drr: {id:?} was never added");
-            ensure_invariant!(!listed[id.index()], "drr: {id:?} is in the round twice");
             listed[id.index()] = true;
             (at, last) = (entities.entity(id).next, at);
         }
-        ensure_invariant!(self.tail == last, "drr: the tail is {:?}, not {last:?}", self.tail);
+        ensure_invariant!(
+            at == self.head && last == self.last,
+            "drr: the circle from {:?} to {:?} ends at {last:?} and leads to {at:?}",
+            self.head,
+            self.last
+        );
         for id in (0..count).filter_map(EntityId::new) {
             let entity = entities.entity(id);
             let active = entity.state != State::Inactive;
