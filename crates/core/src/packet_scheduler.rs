@@ -14,21 +14,35 @@ use alloc::vec::Vec;
 ///
 /// [`add_flow`]: PacketScheduler::add_flow
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FlowId(EntityId);
+pub struct FlowId(u32);
 
 impl FlowId {
     /// The flow with this number; whether there is one, each call tells.
-    pub const fn new(number: usize) -> Option<FlowId> {
-        match EntityId::new(number) {
-            Some(id) => Some(FlowId(id)),
-            None => None,
-        }
+    #[inline]
+    pub const fn new(number: u32) -> FlowId {
+        FlowId(number)
     }
 
     /// Its number: flows of one scheduler are numbered from 0.
     #[inline]
-    pub const fn index(self) -> usize {
-        self.0.index()
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    #[inline]
+    const fn of(id: EntityId) -> FlowId {
+        FlowId(id.index() as u32)
+    }
+
+    /// As the algorithm knows it, once the flow table does.
+    #[inline]
+    const fn entity(self) -> EntityId {
+        EntityId::in_use(self.0)
     }
 }
 
@@ -339,7 +353,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         let id = match self.free_flows.pop() {
             Some(id) => id,
             None => {
-                let id = FlowId::new(self.flows.0.len()).ok_or(ChangeError::TooManyFlows)?;
+                let entity = EntityId::new(self.flows.0.len()).ok_or(ChangeError::TooManyFlows)?;
                 self.flows.0.push(Flow {
                     packets: PacketList::default(),
                     room_packets: 0,
@@ -350,7 +364,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
                     account: Flow::<A::Entity>::NO_ACCOUNT,
                     max_length: 0,
                 });
-                id
+                FlowId::of(entity)
             }
         };
         let limits = config.limits.unwrap_or(self.limits.per_flow).clamped();
@@ -363,7 +377,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         if limits != self.limits.per_flow {
             self.account(id).limits = limits;
         }
-        self.algorithm.add(&mut self.flows, id.0, config.share());
+        self.algorithm.add(&mut self.flows, id.entity(), config.share());
         Ok(id)
     }
 
@@ -393,7 +407,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         flow.room_packets += new.packets as i32 - old.packets as i32;
         flow.room_bytes += new.bytes as i32 - old.bytes as i32;
         flow.max_length = config.max_length.get() as u16;
-        self.algorithm.change(&mut self.flows, id.0, config.share());
+        self.algorithm.change(&mut self.flows, id.entity(), config.share());
         Ok(())
     }
 
@@ -413,7 +427,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         if account != Flow::<A::Entity>::NO_ACCOUNT {
             self.free_accounts.push(account);
         }
-        if self.algorithm.remove(&mut self.flows, id.0) == Removal::Done {
+        if self.algorithm.remove(&mut self.flows, id.entity()) == Removal::Done {
             self.free_flows.push(id);
         }
         Ok(stats)
@@ -447,7 +461,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         let account = self.account(id);
         account.discarded = account.discarded.plus(gone);
         self.algorithm
-            .discarded(&mut self.flows, id.0, gone.packets as u32);
+            .discarded(&mut self.flows, id.entity(), gone.packets as u32);
         Ok(())
     }
 
@@ -480,9 +494,9 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         self.room_bytes -= i64::from(bytes);
         self.accepted_bytes += u64::from(bytes);
         if was_empty {
-            self.algorithm.backlogged(&mut self.flows, id.0, len);
+            self.algorithm.backlogged(&mut self.flows, id.entity(), len);
         }
-        self.algorithm.arrived(&mut self.flows, id.0);
+        self.algorithm.arrived(&mut self.flows, id.entity());
         Ok(())
     }
 
@@ -521,7 +535,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         };
         match self.flows.0[id.index()].packets.front(&self.slab) {
             Some((len, payload)) => Dequeue::Packet(Packet {
-                flow: FlowId(id),
+                flow: FlowId::of(id),
                 len,
                 payload,
             }),
@@ -550,7 +564,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             self.algorithm.served(len);
             self.algorithm.reschedule(&mut self.flows, id, len, next);
             return Dequeue::Packet(Packet {
-                flow: FlowId(id),
+                flow: FlowId::of(id),
                 len,
                 payload,
             });
@@ -563,14 +577,14 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     fn pass_over(&mut self, id: EntityId) {
         self.algorithm.idle(&mut self.flows, id);
         if self.flows.0[id.index()].max_length == 0 {
-            self.free_flows.push(FlowId(id));
+            self.free_flows.push(FlowId::of(id));
         }
     }
 
     /// Weight of a flow, or `None` if there is no such flow. O(1).
     pub fn weight(&self, id: FlowId) -> Option<Weight> {
         self.flow(id)?;
-        Some(self.algorithm.weight(&self.flows, id.0))
+        Some(self.algorithm.weight(&self.flows, id.entity()))
     }
 
     /// What became of a flow's packets, or `None` if there is no such flow. O(1).
@@ -670,15 +684,15 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// tests: O(flows + packets).
     pub fn invariants(&self) -> Result<(), Violation> {
         let mut total = Count::default();
-        for (number, flow) in self.flows.0.iter().enumerate() {
+        for (number, flow) in (0u32..).zip(&self.flows.0) {
+            let id = FlowId::new(number);
             let mut queued = Count::default();
             for (len, _) in flow.packets.iter(&self.slab) {
                 queued.add(len);
             }
             total = total.plus(queued);
-            let Some(id) = FlowId::new(number) else { break };
             ensure_invariant!(
-                queued.packets == 0 || self.algorithm.is_active(&self.flows, id.0),
+                queued.packets == 0 || self.algorithm.is_active(&self.flows, id.entity()),
                 "flow {number} holds packets and has no place in the order"
             );
             let Some(stats) = self.flow_stats(id) else {

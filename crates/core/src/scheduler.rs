@@ -62,6 +62,12 @@ impl EntityId {
         }
     }
 
+    /// The entity at an index that its owner knows to be in use.
+    #[inline]
+    pub(crate) const fn in_use(index: u32) -> EntityId {
+        EntityId(index)
+    }
+
     /// The index.
     #[inline]
     pub const fn index(self) -> usize {

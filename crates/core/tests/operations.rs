@@ -25,7 +25,7 @@ enum Operation {
     Dequeue(u16),
     Peek,
     /// Speaks of a flow that may not exist.
-    Stray(usize),
+    Stray(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => len.prop_map(|len| Operation::EnqueueAll { len }),
         6 => (1u16..20).prop_map(Operation::Dequeue),
         1 => Just(Operation::Peek),
-        1 => (0usize..200).prop_map(Operation::Stray),
+        1 => (0u32..200).prop_map(Operation::Stray),
     ]
 }
 
@@ -306,7 +306,7 @@ impl<A: Scheduler + std::fmt::Debug> Pair<A> {
                 }
             }
             Operation::Stray(number) => {
-                let id = FlowId::new(number).unwrap();
+                let id = FlowId::new(number);
                 if !self.model.contains_key(&id) {
                     self.enqueue(id, Length::MAX);
                     assert_eq!(self.real.flush_flow(id, |_| {}), Err(ChangeError::UnknownFlow));

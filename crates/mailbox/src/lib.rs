@@ -96,6 +96,9 @@
 //! `N / L` lines. A line takes 64 bytes, or, when one slot alone is larger
 //! than that, the size of the slot rounded up to a multiple of 64. All of it
 //! is allocated and touched by [`mailbox`], none later.
+//!
+//! An end writes its own index on every call that succeeds. Ends that belong to
+//! different threads are best kept on different cache lines.
 
 #![deny(unsafe_code)]
 
@@ -122,7 +125,7 @@ use sync::Arc;
 /// still waiting, when the second of them is dropped. How many values fit is
 /// less than `slots`: see the [crate documentation](crate#effective-capacity).
 ///
-/// Cost: O(`slots`), and the only allocation in the life of the mailbox.
+/// Cost: O(`slots`). A mailbox allocates here and never again.
 ///
 /// # Errors
 ///

@@ -112,7 +112,8 @@ impl<T> View<T> {
         self.mask + 1
     }
 
-    /// The position after `at`, around the ring. Both in `0..len`.
+    /// The position `steps` after `at`, around the ring; both positions are in
+    /// `0..len`.
     #[inline]
     pub(crate) fn after(self, at: usize, steps: usize) -> usize {
         (at + steps) & self.mask

@@ -340,16 +340,13 @@ impl<A: Scheduler> Scheduled<A> {
 impl<A: Scheduler> Subject for Scheduled<A> {
     #[inline]
     fn enqueue(&mut self, flow: u32, len: Length) -> bool {
-        match FlowId::new(flow as usize) {
-            Some(id) => self.0.enqueue(id, len, flow).is_ok(),
-            None => false,
-        }
+        self.0.enqueue(FlowId::new(flow), len, flow).is_ok()
     }
 
     #[inline]
     fn dequeue(&mut self) -> Option<u32> {
         match self.0.dequeue(Nanos::ZERO) {
-            Dequeue::Packet(packet) => Some(packet.flow.index() as u32),
+            Dequeue::Packet(packet) => Some(packet.flow.number()),
             Dequeue::NotBefore(_) | Dequeue::Empty => None,
         }
     }

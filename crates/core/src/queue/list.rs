@@ -36,10 +36,7 @@ impl PacketList {
         len: Length,
         payload: P,
     ) -> Result<(), P> {
-        let Some(index) = slab.vacancy() else {
-            return Err(payload);
-        };
-        slab.store(index, len, payload);
+        let index = slab.insert(len, payload)?;
         if self.head == NIL {
             self.head = index;
         } else {

@@ -70,23 +70,32 @@ impl<P> PacketSlab<P> {
         self.stored
     }
 
-    /// A free slot for [`store`](Self::store), or `None` at the limit. O(1)
-    /// amortised.
+    /// Stores a packet, or hands it back at the limit. O(1) amortised.
     #[inline]
-    pub(super) fn vacancy(&mut self) -> Option<u32> {
-        if (self.free as usize) < self.slots.len() {
-            Some(self.free)
-        } else {
-            self.grow()
+    pub(super) fn insert(&mut self, len: Length, payload: P) -> Result<u32, P> {
+        loop {
+            let index = self.free;
+            if let Some(slot) = self.slots.get_mut(index as usize) {
+                self.free = slot.next;
+                slot.next = NIL;
+                slot.len = len;
+                slot.payload = Some(payload);
+                self.stored += 1;
+                return Ok(index);
+            }
+            if !self.grow() {
+                return Err(payload);
+            }
         }
     }
 
+    /// Adds a free slot, unless the limit is reached.
     #[cold]
     #[inline(never)]
-    fn grow(&mut self) -> Option<u32> {
+    fn grow(&mut self) -> bool {
         let index = self.slots.len() as u32;
         if index >= self.limit {
-            return None;
+            return false;
         }
         self.slots.push(Slot {
             next: NIL,
@@ -94,19 +103,7 @@ impl<P> PacketSlab<P> {
             payload: None,
         });
         self.free = index;
-        Some(index)
-    }
-
-    /// Fills the slot that [`vacancy`](Self::vacancy) just named.
-    #[inline]
-    pub(super) fn store(&mut self, index: u32, len: Length, payload: P) {
-        if let Some(slot) = self.slots.get_mut(index as usize) {
-            self.free = slot.next;
-            slot.next = NIL;
-            slot.len = len;
-            slot.payload = Some(payload);
-            self.stored += 1;
-        }
+        true
     }
 
     /// Takes the packet at `index` out: its length, payload and successor.
