@@ -80,8 +80,8 @@ impl EntityId {
 pub struct Link(u32);
 
 impl Link {
-    /// No entity.
-    pub const NONE: Link = Link(u32::MAX);
+    /// No entity: the first index that cannot be one.
+    pub const NONE: Link = Link(MAX_ENTITIES as u32);
 
     /// A link to `id`.
     #[inline]

@@ -27,7 +27,7 @@
 //! index nor its slot needs a table. Inverse weights are rounded up and the
 //! inverse of their sum down, so that the rounded shares add up to at most 1, as
 //! the theorems require; with 40 bits of fraction the error of a share is below
-//! 10^-6. The advance of V is carried to 2^-23 units, so that it is as exact with
+//! 10^-6. V itself has 64 bits more of fraction, so that it advances as exactly with
 //! 2^24 entities of the largest weight.
 //!
 //! # What differs from the listings, and why
@@ -51,18 +51,14 @@
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Selection, Share, Violation};
 use crate::units::{Length, MAX_LENGTH, MAX_WEIGHT, Nanos, VirtualTime, Weight};
-use alloc::boxed::Box;
 
 /// Bits of fraction of virtual time.
 const FRACTION: u32 = 40;
-/// Further bits to which the advance of V is carried.
-const CARRY: u32 = 23;
 /// Buckets of a group.
 const SLOTS: u32 = 64;
 /// A group's slot is at least 2^-5 of the longest packet's virtual time.
 const COARSEST: u32 = 5;
 
-const _: () = assert!(FRACTION + CARRY == 63, "1 / (a sum of 1) must fit a word");
 const _: () = assert!(
     MAX_LENGTH.ilog2() + 1 + FRACTION + SLOTS.ilog2() < 63,
     "all slots of the coarsest group lie within half the circle of virtual time"
@@ -83,10 +79,11 @@ pub struct QfqEntity {
     inverse_weight: u64,
     /// Next in the bucket.
     next: Link,
-    /// Group whose bucket it is in, while active.
-    group: u8,
+    /// Group whose bucket it is in, while active; negative once its share asks for
+    /// another.
+    group: i8,
     /// Group that its share asks for.
-    own_group: u8,
+    own_group: i8,
     /// Quarter of V's circle in which it became inactive, modulo 256.
     idle_since: u8,
     state: State,
@@ -101,11 +98,11 @@ enum State {
     Leaving,
 }
 
-/// Buckets of one group; S_i and F_i of Eq. 6.
+/// Buckets of one group.
 #[derive(Clone, Debug)]
 struct Group {
-    /// Start of the first bucket in use, S_i; of no meaning while none is.
-    start: VirtualTime,
+    /// S_i of Eq. 6 in slots, S_i / sigma_i; of no meaning while no bucket is in use.
+    slot: u64,
     /// Buckets in use: bit b is bucket b, which holds the entities whose rounded
     /// start is b slots after a multiple of 64 slots.
     occupied: u64,
@@ -114,41 +111,62 @@ struct Group {
 
 impl Group {
     const EMPTY: Group = Group {
-        start: VirtualTime::new(0),
+        slot: 0,
         occupied: 0,
         buckets: [Link::NONE; SLOTS as usize],
     };
 
+    /// S_i.
+    #[inline]
+    fn start(&self, i: u32) -> VirtualTime {
+        VirtualTime::new(self.slot << i)
+    }
+
     /// F_i = S_i + 2 sigma_i.
     #[inline]
     fn finish(&self, i: u32) -> VirtualTime {
-        self.start.advanced(2 << i)
+        self.start(i).advanced(2 << i)
     }
 
     #[inline]
-    fn bucket_of(start: VirtualTime, i: u32) -> u32 {
-        (start.units() >> i) as u32 % SLOTS
+    fn first_bucket(&self) -> &Link {
+        &self.buckets[(self.slot % u64::from(SLOTS)) as usize]
     }
 
     #[inline]
-    fn push(&mut self, entity: &mut QfqEntity, id: EntityId, bucket: u32) {
-        let top = &mut self.buckets[(bucket % SLOTS) as usize];
+    fn push(&mut self, entity: &mut QfqEntity, id: EntityId, slot: u64) {
+        let bucket = slot % u64::from(SLOTS);
+        let top = &mut self.buckets[bucket as usize];
         entity.next = *top;
         *top = Link::to(id);
         self.occupied |= 1 << bucket;
+    }
+
+    /// Takes the entity off the first bucket that has `next` below it.
+    #[inline]
+    fn pop(&mut self, next: Link) {
+        self.buckets[(self.slot % u64::from(SLOTS)) as usize] = next;
+    }
+
+    /// Moves S_i on to the next bucket in use; `false` if there is none.
+    #[inline]
+    fn skip_first_bucket(&mut self, i: u32) -> bool {
+        let first = (self.slot % u64::from(SLOTS)) as u32;
+        self.occupied &= !(1 << first);
+        let skipped = self.occupied.rotate_right(first).trailing_zeros();
+        self.slot = (self.slot.wrapping_add(skipped.into()) << i) >> i;
+        self.occupied != 0
     }
 }
 
 /// Quick fair queueing.
 #[derive(Clone, Debug)]
 pub struct Qfq {
-    /// V.
-    now: VirtualTime,
+    /// V, with 64 bits of fraction more.
+    clock: u128,
     /// Times V went round.
     turns: u64,
-    /// Fraction of V below one unit, in 2^-[`CARRY`].
-    carry: u64,
-    /// 2^63 / (sum of weights), rounded down.
+    /// 2^64 / (sum of weights), rounded down.
     inverse_sum: u64,
     /// Eligible and ready, ineligible and ready, eligible and blocked, ineligible
     /// and blocked: the groups in ER, IR, EB, IB (Section 4.1.3).
@@ -156,16 +174,16 @@ pub struct Qfq {
     ir: u64,
     eb: u64,
     ib: u64,
-    /// Lowest group to insert into during this busy period.
-    floor: u32,
+    /// Lowest group to stay in or insert into during this busy period; never 0.
+    floor: i8,
     /// The same, from the present longest packet and sum of weights.
-    next_floor: u32,
-    groups: Box<[Group; 64]>,
+    next_floor: i8,
+    groups: [Group; 64],
     weight_sum: u64,
     /// Longest packet declared so far, L.
     longest: u32,
     /// Largest L / (sum of weights) of this busy period, in units: how far V may
-    /// lie behind F of a backlogged group (Theorem 4).
+    /// lie after F of a backlogged group (Theorem 4).
     lag: u64,
 }
 
@@ -191,17 +209,16 @@ impl Qfq {
     /// before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
         Qfq {
-            now,
+            clock: u128::from(now.units()) << 64,
             turns: 0,
-            carry: 0,
             inverse_sum: 0,
             er: 0,
             ir: 0,
             eb: 0,
             ib: 0,
-            floor: 0,
-            next_floor: 0,
-            groups: Box::new([Group::EMPTY; 64]),
+            floor: 1,
+            next_floor: 1,
+            groups: [Group::EMPTY; 64],
             weight_sum: 0,
             longest: 0,
             lag: 0,
@@ -209,16 +226,17 @@ impl Qfq {
     }
 
     /// V, the system virtual time.
+    #[inline]
     pub fn virtual_time(&self) -> VirtualTime {
-        self.now
+        VirtualTime::new((self.clock >> 64) as u64)
     }
 
     fn set_weight_sum(&mut self, sum: u64) {
         self.weight_sum = sum;
-        self.carry = 0;
-        self.inverse_sum = if sum == 0 { 0 } else { (1 << 63) / sum };
+        // For a sum of 1 this is 2^64 - 1, off by less than any clock can show.
+        self.inverse_sum = u64::MAX.checked_div(sum).unwrap_or(0);
         let lag = self.longest_in_units();
-        self.next_floor = ceil_log2(lag).saturating_sub(COARSEST);
+        self.next_floor = ceil_log2(lag).saturating_sub(COARSEST).max(1) as i8;
         if self.er == 0 {
             self.start_busy_period();
         } else {
@@ -241,15 +259,15 @@ impl Qfq {
     }
 
     /// Eq. 4.
-    fn group_for(share: Share, inverse_weight: u64) -> u8 {
-        ceil_log2(u64::from(share.max_length.get()) * inverse_weight) as u8
+    fn group_for(share: Share, inverse_weight: u64) -> i8 {
+        ceil_log2(u64::from(share.max_length.get()) * inverse_weight) as i8
     }
 
     #[inline]
     fn sets_with(&mut self, i: u32) {
         let group = &self.groups[(i % 64) as usize];
         let bit = 1 << i;
-        let eligible = !group.start.is_after(self.now);
+        let eligible = !group.start(i).is_after(self.virtual_time());
         // Blocked by the next eligible, ready group above, if that finishes first:
         // ER is sorted by F (Theorem 6).
         let above = self.er & (from(i) << 1);
@@ -271,7 +289,7 @@ impl Qfq {
     /// slot boundary in between, which the highest bit that changed tells (Fig. 7).
     #[inline]
     fn make_eligible(&mut self, before: VirtualTime) {
-        let changed = self.now.units() ^ before.units();
+        let changed = self.virtual_time().units() ^ before.units();
         let reached = u64::MAX >> (changed | 1).leading_zeros();
         self.er |= self.ir & reached;
         self.ir &= !reached;
@@ -303,24 +321,40 @@ impl Qfq {
     fn keep_work_conserving(&mut self) {
         let ineligible = self.ir | self.ib;
         if self.er == 0 && ineligible != 0 {
-            let before = self.now;
+            let before = self.virtual_time();
             let i = ineligible.trailing_zeros();
-            self.advance_to(before.later(self.groups[(i % 64) as usize].start));
+            self.jump_to(self.groups[(i % 64) as usize].start(i));
             self.make_eligible(before);
         }
+    }
+
+    /// V is at least `start` from now on.
+    #[inline]
+    fn jump_to(&mut self, start: VirtualTime) {
+        let ahead = start.distance_from(self.virtual_time());
+        if ahead > 0 {
+            self.advance((ahead as u128) << 64);
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, by: u128) {
+        let (clock, wrapped) = self.clock.overflowing_add(by);
+        self.clock = clock;
+        self.turns = self.turns.wrapping_add(u64::from(wrapped));
     }
 
     /// The latest time an entity of group `i` may start at (Theorem 3).
     #[inline]
     fn latest_start(&self, i: u32) -> VirtualTime {
-        self.now.advanced((1 << i) - 1)
+        self.virtual_time().advanced((1 << i) - 1)
     }
 
     /// Start time of an entity that becomes backlogged in group `i` (Eq. 2 and 29).
     #[inline]
     fn start_time(&self, entity: &QfqEntity, i: u32) -> VirtualTime {
         let above = self.er & (from(i) << 1);
-        let mut start = self.now;
+        let mut start = self.virtual_time();
         if above != 0 {
             let x = above.trailing_zeros();
             start = start.earlier(self.groups[(x % 64) as usize].finish(x));
@@ -334,7 +368,7 @@ impl Qfq {
     /// Quarter turns that V made round the circle of virtual time.
     #[inline]
     fn quarter(&self) -> u8 {
-        (self.turns << 2) as u8 | (self.now.units() >> 62) as u8
+        (self.turns << 2) as u8 | (self.clock >> 126) as u8
     }
 
     /// A quarter that is never less than two ago: F is of no account.
@@ -343,98 +377,82 @@ impl Qfq {
         self.quarter().wrapping_sub(128)
     }
 
-    #[inline]
-    fn advance_to(&mut self, now: VirtualTime) {
-        self.turns = self
-            .turns
-            .wrapping_add(u64::from(now.units() < self.now.units()));
-        self.now = now;
-    }
-
     /// Gives an inactive entity a place (Fig. 4, from line 7).
     #[inline]
     fn insert<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) {
-        if self.er == 0 {
+        let idle = self.er == 0;
+        if idle {
             self.start_busy_period();
         }
         let entity = entities.entity_mut(id);
-        let i = u32::from(entity.own_group).max(self.floor);
-        entity.group = i as u8;
-        let start = self.start_time(entity, i);
-        entity.start = start;
-        let rounded = start.rounded_down(i);
-        if self.er == 0 {
+        entity.group = entity.own_group.max(self.floor);
+        let i = entity.group as u32;
+        entity.start = self.start_time(entity, i);
+        let rounded = entity.start.rounded_down(i);
+        if idle {
             // With nobody else to serve, V jumps to the first start (Eq. 3).
-            self.advance_to(self.now.later(rounded));
+            self.jump_to(rounded);
         }
         let group = &mut self.groups[(i % 64) as usize];
-        if group.occupied == 0 {
-            // Its sets are computed below.
-        } else if rounded.is_after(group.start) || rounded == group.start {
-            // Beyond the last slot an entity is taken to have come earlier, when V
-            // was there: a bucket behind the first changes nobody's order.
-            let last = group.start.advanced(u64::from(SLOTS - 1) << i);
-            if rounded.is_after(last) {
-                entity.start = last;
+        if group.occupied != 0 {
+            let first = group.start(i);
+            if !first.is_after(rounded) {
+                // Beyond the last slot an entity is taken to have come earlier, when
+                // V was there: a bucket behind the first changes nobody's order.
+                let last = first.advanced(u64::from(SLOTS - 1) << i);
+                if rounded.is_after(last) {
+                    entity.start = last;
+                }
+                group.push(entity, id, entity.start.units() >> i);
+                return;
             }
-            let bucket = Group::bucket_of(entity.start, i);
-            group.push(entity, id, bucket);
-            return;
-        } else {
-            let bit = !(1 << i);
-            self.ir &= bit;
-            self.ib &= bit;
-            debug_assert_eq!((self.er | self.eb) & !bit, 0, "its start lies after V");
+            // The group's start moves back, so it lies after V: it is ineligible.
+            debug_assert_eq!((self.er | self.eb) >> i & 1, 0);
+            self.ir &= !(1 << i);
+            self.ib &= !(1 << i);
         }
-        group.start = rounded;
-        group.push(entity, id, Group::bucket_of(rounded, i));
+        group.slot = rounded.units() >> i;
+        group.push(entity, id, group.slot);
         self.sets_with(i);
     }
 
-    /// Takes the selected entity out of its bucket. `true` if that leaves its group
-    /// with another start, or empty, so that [`Self::move_on`] is due.
-    #[inline]
-    fn take_front<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) -> bool {
-        let entity = entities.entity_mut(id);
-        let i = u32::from(entity.group);
-        let group = &mut self.groups[(i % 64) as usize];
-        let first = Group::bucket_of(group.start, i);
-        let top = &mut group.buckets[first as usize];
-        debug_assert_eq!(top.get(), Some(id), "only the selected is rescheduled");
-        *top = entity.next;
-        entity.next = Link::NONE;
-        *top == Link::NONE
-    }
-
     /// The first bucket of group `i` is empty: the group starts at its next one, or
-    /// leaves (Fig. 5, lines 21 to 36).
+    /// leaves (Fig. 5, from line 21).
     #[inline]
     fn move_on(&mut self, i: u32) {
         let group = &mut self.groups[(i % 64) as usize];
         let finish = group.finish(i);
-        let first = Group::bucket_of(group.start, i);
-        group.occupied &= !(1 << first);
-        self.er &= !(1 << i);
-        if group.occupied != 0 {
-            let skipped = group.occupied.rotate_right(first).trailing_zeros();
-            group.start = group.start.advanced(u64::from(skipped) << i);
+        let backlogged = group.skip_first_bucket(i);
+        let start = group.start(i);
+        let bit = 1 << i;
+        if backlogged && (self.er | self.ir | self.eb | self.ib) == bit {
+            // Alone, it can neither block nor be blocked.
+            self.jump_to(start);
+            return;
+        }
+        self.er &= !bit;
+        if backlogged {
             self.sets_with(i);
         }
         self.unblock(i, finish);
+        self.keep_work_conserving();
     }
 
     /// Takes the selected entity out of its group: for good, or `again` for the
     /// group that its share asks for by now.
     fn leave<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, again: bool) {
-        let i = u32::from(entities.entity(id).group);
-        if self.take_front(entities, id) {
+        let entity = entities.entity_mut(id);
+        let i = u32::from(entity.group.unsigned_abs());
+        let rest = core::mem::take(&mut entity.next);
+        let group = &mut self.groups[(i % 64) as usize];
+        debug_assert_eq!(group.first_bucket().get(), Some(id), "it is the selected one");
+        group.pop(rest);
+        if rest == Link::NONE {
             self.move_on(i);
         }
-        self.keep_work_conserving();
-        let quarter = if again { self.long_ago() } else { self.quarter() };
         let entity = entities.entity_mut(id);
-        entity.idle_since = quarter;
         if again {
+            entity.idle_since = self.long_ago();
             self.insert(entities, id);
         } else if entity.state == State::Leaving {
             let weight = weight_of(entity.inverse_weight);
@@ -442,6 +460,7 @@ impl Qfq {
             self.set_weight_sum(self.weight_sum - weight);
         } else {
             entity.state = State::Inactive;
+            entity.idle_since = self.quarter();
         }
     }
 }
@@ -495,7 +514,11 @@ impl Scheduler for Qfq {
         let entity = entities.entity_mut(id);
         let old = weight_of(entity.inverse_weight);
         entity.inverse_weight = inverse_of(share.weight);
-        entity.own_group = Self::group_for(share, entity.inverse_weight);
+        let own_group = Self::group_for(share, entity.inverse_weight);
+        if own_group != entity.own_group {
+            entity.own_group = own_group;
+            entity.group = -entity.group.abs();
+        }
         entity.idle_since = long_ago;
         self.longest = self.longest.max(share.max_length.get());
         self.set_weight_sum(self.weight_sum - old + u64::from(share.weight.get()));
@@ -525,8 +548,7 @@ impl Scheduler for Qfq {
             return Selection::Nobody;
         }
         let i = self.er.trailing_zeros();
-        let group = &self.groups[(i % 64) as usize];
-        match group.buckets[Group::bucket_of(group.start, i) as usize].get() {
+        match self.groups[(i % 64) as usize].first_bucket().get() {
             Some(id) => Selection::Entity(id),
             None => Selection::Nobody,
         }
@@ -534,11 +556,8 @@ impl Scheduler for Qfq {
 
     #[inline]
     fn served(&mut self, work: Length) {
-        let before = self.now;
-        let advance =
-            u128::from(work.get()) * u128::from(self.inverse_sum) + u128::from(self.carry);
-        self.carry = advance as u64 % (1 << CARRY);
-        self.advance_to(before.advanced((advance >> CARRY) as u64));
+        let before = self.virtual_time();
+        self.advance((u128::from(work.get()) << FRACTION) * u128::from(self.inverse_sum));
         if self.ir | self.ib != 0 {
             self.make_eligible(before);
         }
@@ -553,29 +572,24 @@ impl Scheduler for Qfq {
         next: Option<Length>,
     ) {
         let entity = entities.entity_mut(id);
-        let i = u32::from(entity.group);
         let finish = entity
             .start
             .advanced(u64::from(charged.get()) * entity.inverse_weight);
         entity.start = finish;
-        let stays = next.is_some() && i == u32::from(entity.own_group).max(self.floor);
-        if !stays {
-            self.leave(entities, id, next.is_some());
-            return;
+        if next.is_none() || entity.group < self.floor {
+            return self.leave(entities, id, next.is_some());
         }
-        let rounded = finish.rounded_down(i);
+        let i = entity.group as u32;
+        let slot = finish.units() >> i;
         let group = &mut self.groups[(i % 64) as usize];
-        if rounded == group.start {
+        if slot == group.slot {
             return;
         }
-        let bucket = Group::bucket_of(rounded, i);
-        let first = Group::bucket_of(group.start, i);
         let rest = entity.next;
-        group.buckets[first as usize] = rest;
-        group.push(entity, id, bucket);
+        group.pop(rest);
+        group.push(entity, id, slot);
         if rest == Link::NONE {
             self.move_on(i);
-            self.keep_work_conserving();
         }
     }
 
@@ -613,15 +627,15 @@ impl Qfq {
             backlogged == 0 || self.er != 0,
             "qfq: nobody is eligible while groups {backlogged:x} are backlogged"
         );
+        let now = self.virtual_time();
         let group = |i: u32| &self.groups[i as usize];
         let indices = |set: u64| (0..64u32).filter(move |i| set >> i & 1 == 1);
         for i in indices(backlogged) {
-            let (start, finish) = (group(i).start, group(i).finish(i));
+            let (start, finish) = (group(i).start(i), group(i).finish(i));
             let ineligible = (self.ir | self.ib) >> i & 1 == 1;
             ensure_invariant!(
-                start.is_after(self.now) == ineligible,
-                "qfq: group {i} starts at {start:?}, V is {:?}, ineligible is {ineligible}",
-                self.now
+                start.is_after(now) == ineligible,
+                "qfq: group {i} starts at {start:?}, V is {now:?}, ineligible is {ineligible}"
             );
             let blocked = (self.eb | self.ib) >> i & 1 == 1;
             let blocker = indices(self.er).find(|&x| x > i && finish.is_after(group(x).finish(x)));
@@ -631,13 +645,11 @@ impl Qfq {
             );
             ensure_invariant!(
                 !start.is_after(self.latest_start(i).rounded_down(i)),
-                "qfq: group {i} starts at {start:?}, more than a slot after {:?} (Theorem 3)",
-                self.now
+                "qfq: group {i} starts at {start:?}, more than a slot after {now:?} (Theorem 3)"
             );
             ensure_invariant!(
-                !self.now.is_after(finish.advanced(self.lag)),
-                "qfq: V {:?} is more than L = {} after F = {finish:?} of group {i} (Theorem 4)",
-                self.now,
+                !now.is_after(finish.advanced(self.lag)),
+                "qfq: V {now:?} is more than L = {} after F = {finish:?} of group {i} (Theorem 4)",
                 self.lag
             );
         }
@@ -652,7 +664,7 @@ impl Qfq {
         let ineligible = self.ir | self.ib;
         for (i, j) in indices(ineligible).zip(indices(ineligible).skip(1)) {
             ensure_invariant!(
-                !group(i).start.is_after(group(j).start),
+                !group(i).start(i).is_after(group(j).start(j)),
                 "qfq: IR, IB are not sorted by S at groups {i}, {j}"
             );
         }
@@ -666,7 +678,7 @@ impl Qfq {
     ) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; count];
         for (group, i) in self.groups.iter().zip(0u32..) {
-            let first = Group::bucket_of(group.start, i);
+            let first = (group.slot % u64::from(SLOTS)) as u32;
             ensure_invariant!(
                 group.occupied == 0 || group.occupied >> first & 1 == 1,
                 "qfq: group {i} starts at an empty bucket"
@@ -678,7 +690,7 @@ impl Qfq {
                     group.occupied
                 );
                 let slots = u64::from(bucket.wrapping_sub(first) % SLOTS);
-                let start = group.start.advanced(slots << i);
+                let start = group.start(i).advanced(slots << i);
                 let mut at = top;
                 while let Some(id) = at.get() {
                     ensure_invariant!(id.index() < count, "qfq: {id:?} was never added");
@@ -686,7 +698,7 @@ impl Qfq {
                     listed[id.index()] = true;
                     let entity = entities.entity(id);
                     ensure_invariant!(
-                        u32::from(entity.group) == i && entity.start.rounded_down(i) == start,
+                        u32::from(entity.group.unsigned_abs()) == i && entity.start.rounded_down(i) == start,
                         "qfq: {id:?} lies in group {i} at {start:?}: {entity:?}"
                     );
                     at = entity.next;
