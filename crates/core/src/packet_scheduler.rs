@@ -3,7 +3,7 @@
 use crate::ensure_invariant;
 use crate::queue::{PacketList, PacketSlab};
 use crate::scheduler::{
-    Entities, EntityId, MAX_ENTITIES, Removal, Scheduler, Selection, Share, Violation,
+    Entities, EntityId, MAX_ENTITIES, Removal, Scheduler, Share, Violation,
 };
 use crate::units::{Length, Nanos, Weight};
 use alloc::vec::Vec;
@@ -260,7 +260,7 @@ struct Flow<S> {
     account: u32,
     /// Longest packet allowed; 0 where no flow has this number, which then
     /// refuses every packet.
-    max_length: u16,
+    max_length: u32,
 }
 
 const _: () = assert!(size_of::<Flow<[u64; 3]>>() == 64);
@@ -373,7 +373,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         flow.room_bytes = limits.bytes as i32;
         flow.accepted_packets = 0;
         flow.accepted_bytes = 0;
-        flow.max_length = config.max_length.get() as u16;
+        flow.max_length = config.max_length.get();
         if limits != self.limits.per_flow {
             self.account(id).limits = limits;
         }
@@ -388,7 +388,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// flow) where the maximum length is lowered.
     pub fn change_flow(&mut self, id: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
         let flow = self.flow(id).ok_or(ChangeError::UnknownFlow)?;
-        if config.max_length.get() < u32::from(flow.max_length) {
+        if config.max_length.get() < flow.max_length {
             let longest = flow.packets.iter(&self.slab).map(|(len, _)| len).max();
             if let Some(queued) = longest.filter(|&len| len > config.max_length) {
                 return Err(ChangeError::LongerPacketQueued {
@@ -406,7 +406,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         // Differences of numbers below 2^31, added to what is above -2^31.
         flow.room_packets += new.packets as i32 - old.packets as i32;
         flow.room_bytes += new.bytes as i32 - old.bytes as i32;
-        flow.max_length = config.max_length.get() as u16;
+        flow.max_length = config.max_length.get();
         self.algorithm.change(&mut self.flows, id.entity(), config.share());
         Ok(())
     }
@@ -474,7 +474,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             let reason = self.reject(id, len);
             return Err(Rejected { payload, reason });
         };
-        if bytes > u32::from(flow.max_length)
+        if bytes > flow.max_length
             || flow.room_packets <= 0
             || flow.room_bytes < bytes as i32
             || self.room_bytes < i64::from(bytes)
@@ -482,18 +482,20 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             let reason = self.reject(id, len);
             return Err(Rejected { payload, reason });
         }
-        let was_empty = flow.packets.is_empty();
-        if let Err(payload) = flow.packets.push_back(&mut self.slab, len, payload) {
-            let reason = self.reject(id, len);
-            return Err(Rejected { payload, reason });
-        }
+        let stored = match self.slab.insert(len, payload) {
+            Ok(stored) => stored,
+            Err(payload) => {
+                let reason = self.reject(id, len);
+                return Err(Rejected { payload, reason });
+            }
+        };
         flow.room_packets -= 1;
         flow.room_bytes -= bytes as i32;
         flow.accepted_packets += 1;
         flow.accepted_bytes += u64::from(bytes);
         self.room_bytes -= i64::from(bytes);
         self.accepted_bytes += u64::from(bytes);
-        if was_empty {
+        if flow.packets.append(&mut self.slab, stored) {
             self.algorithm.backlogged(&mut self.flows, id.entity(), len);
         }
         self.algorithm.arrived(&mut self.flows, id.entity());
@@ -508,7 +510,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         let Some(flow) = self.flow(id) else {
             return Rejection::UnknownFlow;
         };
-        let max = Length::new(flow.max_length.into()).unwrap_or(Length::MAX);
+        let max = Length::new(flow.max_length).unwrap_or(Length::MAX);
         let reason = if len > max {
             Rejection::TooLong { max }
         } else if flow.room_packets <= 0 || flow.room_bytes < len.get() as i32 {
@@ -523,17 +525,17 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// The packet that [`dequeue`](Self::dequeue) would hand out at `now`, left
     /// where it is.
     pub fn peek(&mut self, now: Nanos) -> Dequeue<&P> {
-        let id = loop {
-            match self.algorithm.select(&self.flows, now) {
-                Selection::Entity(id) if self.flows.0[id.index()].packets.is_empty() => {
-                    self.pass_over(id);
-                }
-                Selection::Entity(id) => break id,
-                Selection::NotBefore(time) => return Dequeue::NotBefore(time),
-                Selection::Nobody => return Dequeue::Empty,
+        let (id, packets) = loop {
+            let selected = self.algorithm.select(&self.flows, now);
+            let Some(flow) = self.flows.0.get(selected.index()) else {
+                return self.nothing(now);
+            };
+            if !flow.packets.is_empty() {
+                break (EntityId::in_use(selected.index() as u32), flow.packets);
             }
+            self.pass_over(EntityId::in_use(selected.index() as u32));
         };
-        match self.flows.0[id.index()].packets.front(&self.slab) {
+        match packets.front(&self.slab) {
             Some((len, payload)) => Dequeue::Packet(Packet {
                 flow: FlowId::of(id),
                 len,
@@ -547,12 +549,11 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     #[inline]
     pub fn dequeue(&mut self, now: Nanos) -> Dequeue<P> {
         loop {
-            let id = match self.algorithm.select(&self.flows, now) {
-                Selection::Entity(id) => id,
-                Selection::NotBefore(time) => return Dequeue::NotBefore(time),
-                Selection::Nobody => return Dequeue::Empty,
+            let selected = self.algorithm.select(&self.flows, now);
+            let Some(flow) = self.flows.0.get_mut(selected.index()) else {
+                return self.nothing(now);
             };
-            let flow = &mut self.flows.0[id.index()];
+            let id = EntityId::in_use(selected.index() as u32);
             let Some((len, payload)) = flow.packets.pop_front(&mut self.slab) else {
                 self.pass_over(id);
                 continue;
@@ -568,6 +569,14 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
                 len,
                 payload,
             });
+        }
+    }
+
+    /// Nobody was selected.
+    fn nothing<T>(&self, now: Nanos) -> Dequeue<T> {
+        match self.algorithm.next_time(&self.flows, now) {
+            Some(time) => Dequeue::NotBefore(time),
+            None => Dequeue::Empty,
         }
     }
 

@@ -89,6 +89,12 @@ impl Link {
         Link(id.0)
     }
 
+    /// The index linked to; [`MAX_ENTITIES`] for none.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
     /// The entity linked to.
     #[inline]
     pub const fn get(self) -> Option<EntityId> {
@@ -151,17 +157,6 @@ impl Share {
             max_length: Length::MAX,
         }
     }
-}
-
-/// The answer to *who is next?*
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selection {
-    /// This entity.
-    Entity(EntityId),
-    /// Nobody before this time, though somebody is active (caps, borrowing).
-    NotBefore(Nanos),
-    /// Nobody: no entity is active.
-    Nobody,
 }
 
 /// Whether a removed entity's index may be used again.
@@ -254,7 +249,17 @@ pub trait Scheduler {
 
     /// Who is next? Pure until the next statement. `now` is the caller's clock,
     /// which only algorithms with caps read. O(1).
-    fn select<E: Entities<Self::Entity>>(&self, entities: &E, now: Nanos) -> Selection;
+    ///
+    /// [`Link::NONE`] where no active entity may be served at `now`; its index is
+    /// beyond any owner's table, so that the table's own bound tells.
+    fn select<E: Entities<Self::Entity>>(&self, entities: &E, now: Nanos) -> Link;
+
+    /// With nobody selected at `now`: when somebody may be (caps, borrowing), or
+    /// `None` if no entity is active. O(1).
+    fn next_time<E: Entities<Self::Entity>>(&self, entities: &E, now: Nanos) -> Option<Nanos> {
+        let _ = (entities, now);
+        None
+    }
 
     /// The link took `work`: virtual time moves (Eq. 3 of the QFQ report). O(1).
     fn served(&mut self, work: Length);

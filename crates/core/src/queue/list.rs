@@ -1,6 +1,6 @@
 //! A first-in, first-out list of packets in a slab.
 
-use super::slab::{NIL, PacketSlab};
+use super::slab::{NIL, PacketSlab, Stored};
 use crate::units::Length;
 
 /// A list of packets, in eight bytes: it names slots of one [`PacketSlab`], the
@@ -36,14 +36,22 @@ impl PacketList {
         len: Length,
         payload: P,
     ) -> Result<(), P> {
-        let index = slab.insert(len, payload)?;
-        if self.head == NIL {
-            self.head = index;
-        } else {
-            slab.set_next(self.tail, index);
-        }
-        self.tail = index;
+        let stored = slab.insert(len, payload)?;
+        self.append(slab, stored);
         Ok(())
+    }
+
+    /// Appends a packet that is in the slab; whether the list was empty before.
+    #[inline]
+    pub(crate) fn append<P>(&mut self, slab: &mut PacketSlab<P>, stored: Stored) -> bool {
+        let was_empty = self.head == NIL;
+        if was_empty {
+            self.head = stored.0;
+        } else {
+            slab.set_next(self.tail, stored.0);
+        }
+        self.tail = stored.0;
+        was_empty
     }
 
     /// Takes the first packet, which is the caller's from then on. O(1).

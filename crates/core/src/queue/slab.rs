@@ -19,6 +19,10 @@ struct Slot<P> {
 const _: () = assert!(size_of::<Slot<u64>>() - size_of::<u64>() <= 16);
 const _: () = assert!(size_of::<Slot<alloc::boxed::Box<u8>>>() == 16);
 
+/// A packet that is in the slab and in no list yet.
+#[must_use]
+pub(crate) struct Stored(pub(super) u32);
+
 /// Packets by 32-bit index, at most `limit` of them.
 ///
 /// Slots are reused last in, first out, so that a short queue stays in the cache.
@@ -72,7 +76,7 @@ impl<P> PacketSlab<P> {
 
     /// Stores a packet, or hands it back at the limit. O(1) amortised.
     #[inline]
-    pub(super) fn insert(&mut self, len: Length, payload: P) -> Result<u32, P> {
+    pub(crate) fn insert(&mut self, len: Length, payload: P) -> Result<Stored, P> {
         loop {
             let index = self.free;
             if let Some(slot) = self.slots.get_mut(index as usize) {
@@ -81,7 +85,7 @@ impl<P> PacketSlab<P> {
                 slot.len = len;
                 slot.payload = Some(payload);
                 self.stored += 1;
-                return Ok(index);
+                return Ok(Stored(index));
             }
             if !self.grow() {
                 return Err(payload);

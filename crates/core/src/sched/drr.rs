@@ -12,7 +12,7 @@
 //! may wait for a quantum of every other one, O(N) (Eq. 15 of the QFQ+ paper).
 
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Selection, Share, Violation};
+use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
 use crate::units::{Length, Nanos, Weight};
 
 /// State of one entity.
@@ -158,11 +158,8 @@ impl Scheduler for Drr {
     }
 
     #[inline]
-    fn select<E: Entities<DrrEntity>>(&self, _: &E, _: Nanos) -> Selection {
-        match self.head.get() {
-            Some(id) => Selection::Entity(id),
-            None => Selection::Nobody,
-        }
+    fn select<E: Entities<DrrEntity>>(&self, _: &E, _: Nanos) -> Link {
+        self.head
     }
 
     #[inline]
@@ -180,12 +177,13 @@ impl Scheduler for Drr {
             return self.idle(entities, id);
         };
         let entity = entities.entity_mut(id);
-        entity.deficit -= i64::from(charged.get());
-        if entity.deficit < i64::from(next.get()) {
-            entity.deficit += self.quantum(entity);
+        let mut deficit = entity.deficit - i64::from(charged.get());
+        if deficit < i64::from(next.get()) {
+            deficit += self.quantum(entity);
             self.last = Link::to(id);
             self.head = entity.next;
         }
+        entity.deficit = deficit;
     }
 
     fn idle<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {

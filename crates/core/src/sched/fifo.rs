@@ -5,7 +5,7 @@
 
 use crate::ensure_invariant;
 use crate::scheduler::{
-    Entities, EntityId, Removal, Scheduler, Selection, Share, Violation, MAX_ENTITIES,
+    Entities, EntityId, Link, Removal, Scheduler, Share, Violation, MAX_ENTITIES,
 };
 use crate::units::{Length, Nanos, Weight};
 use alloc::collections::VecDeque;
@@ -88,11 +88,8 @@ impl Scheduler for Fifo {
     }
 
     #[inline]
-    fn select<E: Entities<FifoEntity>>(&self, _: &E, _: Nanos) -> Selection {
-        match self.arrivals.front() {
-            Some(&id) => Selection::Entity(id),
-            None => Selection::Nobody,
-        }
+    fn select<E: Entities<FifoEntity>>(&self, _: &E, _: Nanos) -> Link {
+        self.arrivals.front().map_or(Link::NONE, |&id| Link::to(id))
     }
 
     #[inline]

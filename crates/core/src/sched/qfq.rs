@@ -49,7 +49,7 @@
 //!   64. This matters only beside packets more than 32 times as long.
 
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Selection, Share, Violation};
+use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
 use crate::units::{Length, MAX_LENGTH, MAX_WEIGHT, Nanos, VirtualTime, Weight};
 
 /// Bits of fraction of virtual time.
@@ -543,15 +543,10 @@ impl Scheduler for Qfq {
     }
 
     #[inline]
-    fn select<E: Entities<QfqEntity>>(&self, _: &E, _: Nanos) -> Selection {
-        if self.er == 0 {
-            return Selection::Nobody;
-        }
-        let i = self.er.trailing_zeros();
-        match self.groups[(i % 64) as usize].first_bucket().get() {
-            Some(id) => Selection::Entity(id),
-            None => Selection::Nobody,
-        }
+    fn select<E: Entities<QfqEntity>>(&self, _: &E, _: Nanos) -> Link {
+        // No entity is ever in group 0, which stands for an empty ER.
+        let i = self.er.trailing_zeros() % 64;
+        *self.groups[i as usize].first_bucket()
     }
 
     #[inline]
