@@ -277,6 +277,19 @@ struct Account {
     discarded: Count,
 }
 
+struct Flows<'a, S>(&'a mut [Flow<S>]);
+
+impl<S> Entities<S> for Flows<'_, S> {
+    #[inline]
+    fn entity(&self, id: EntityId) -> &S {
+        &self.0[id.index()].state
+    }
+    #[inline]
+    fn entity_mut(&mut self, id: EntityId) -> &mut S {
+        &mut self.0[id.index()].state
+    }
+}
+
 #[derive(Clone, Debug)]
 struct FlowTable<S>(Vec<Flow<S>>);
 
@@ -549,8 +562,9 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     #[inline]
     pub fn dequeue(&mut self, now: Nanos) -> Dequeue<P> {
         loop {
-            let selected = self.algorithm.select(&self.flows, now);
-            let Some(flow) = self.flows.0.get_mut(selected.index()) else {
+            let mut flows = Flows(&mut self.flows.0);
+            let selected = self.algorithm.select(&flows, now);
+            let Some(flow) = flows.0.get_mut(selected.index()) else {
                 return self.nothing(now);
             };
             let id = EntityId::in_use(selected.index() as u32);
@@ -563,7 +577,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             let next = flow.packets.front_length(&self.slab);
             self.room_bytes += i64::from(len.get());
             self.algorithm.served(len);
-            self.algorithm.reschedule(&mut self.flows, id, len, next);
+            self.algorithm.reschedule(&mut flows, id, len, next);
             return Dequeue::Packet(Packet {
                 flow: FlowId::of(id),
                 len,

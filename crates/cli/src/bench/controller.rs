@@ -117,7 +117,8 @@ impl Controller {
 
     /// Makes `loops` requests: each an enqueue or a dequeue.
     pub fn drive(&mut self, subject: &mut impl Subject, loops: u64) -> Tally {
-        let mut tally = Tally::default();
+        let before = self.pending;
+        let (mut enqueues, mut drops) = (0, 0);
         for _ in 0..loops {
             if self.filling && self.pending >= self.qmax {
                 self.filling = false;
@@ -126,24 +127,27 @@ impl Controller {
             }
             match self.filling.then(|| self.generate()).flatten() {
                 Some((flow, len)) => {
-                    tally.enqueues += 1;
+                    enqueues += 1;
                     if subject.enqueue(flow, len) {
                         self.pending += 1;
                     } else {
-                        tally.drops += 1;
+                        drops += 1;
                         self.dispose(flow);
                     }
                 }
                 None => {
                     if let Some(flow) = subject.dequeue() {
-                        tally.dequeues += 1;
                         self.pending -= 1;
                         self.dispose(flow);
                     }
                 }
             }
         }
-        tally
+        Tally {
+            enqueues,
+            dequeues: before + enqueues - drops - self.pending,
+            drops,
+        }
     }
 
     /// A packet for the flow whose turn it is; `None` if all flows are full.

@@ -20,8 +20,8 @@ use crate::units::{Length, Nanos, Weight};
 pub struct DrrEntity {
     /// Bytes it may still send in its present turn, or in its next one.
     deficit: i64,
+    weight: i64,
     next: Link,
-    weight: u32,
     state: State,
 }
 
@@ -42,7 +42,7 @@ pub struct Drr {
     /// The one before `head`. A turn ends by moving on, which writes no link.
     last: Link,
     /// Quantum of weight 1, in bytes: 1 to 65,535.
-    unit: u32,
+    unit: i64,
 }
 
 const _: () = assert!(size_of::<DrrEntity>() <= 24);
@@ -66,14 +66,15 @@ impl Drr {
 
     fn admit(&mut self, share: Share) {
         let unit = share.max_length.get().div_ceil(share.weight.get());
-        self.unit = self.unit.max(unit);
+        self.unit = self.unit.max(unit.into());
     }
 
     #[inline]
     fn quantum(&self, entity: &DrrEntity) -> i64 {
-        i64::from(entity.weight) * i64::from(self.unit)
+        entity.weight * self.unit
     }
 
+    #[inline(never)]
     fn insert_last<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
         let link = Link::to(id);
         match self.last.get() {
@@ -109,7 +110,7 @@ impl Scheduler for Drr {
     fn add<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
         self.admit(share);
         *entities.entity_mut(id) = DrrEntity {
-            weight: share.weight.get(),
+            weight: share.weight.get().into(),
             ..DrrEntity::default()
         };
     }
@@ -127,11 +128,11 @@ impl Scheduler for Drr {
 
     fn change<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
         self.admit(share);
-        entities.entity_mut(id).weight = share.weight.get();
+        entities.entity_mut(id).weight = share.weight.get().into();
     }
 
     fn weight<E: Entities<DrrEntity>>(&self, entities: &E, id: EntityId) -> Weight {
-        Weight::new(entities.entity(id).weight).unwrap_or(Weight::ONE)
+        Weight::new(entities.entity(id).weight as u32).unwrap_or(Weight::ONE)
     }
 
     fn is_active<E: Entities<DrrEntity>>(&self, entities: &E, id: EntityId) -> bool {
@@ -186,6 +187,7 @@ impl Scheduler for Drr {
         entity.deficit = deficit;
     }
 
+    #[inline(never)]
     fn idle<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
         let entity = entities.entity_mut(id);
         if entity.state == State::Inactive {

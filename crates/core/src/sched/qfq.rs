@@ -378,7 +378,7 @@ impl Qfq {
     }
 
     /// Gives an inactive entity a place (Fig. 4, from line 7).
-    #[inline]
+    #[inline(never)]
     fn insert<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) {
         let idle = self.er == 0;
         if idle {
@@ -418,7 +418,7 @@ impl Qfq {
 
     /// The first bucket of group `i` is empty: the group starts at its next one, or
     /// leaves (Fig. 5, from line 21).
-    #[inline]
+    #[inline(never)]
     fn move_on(&mut self, i: u32) {
         let group = &mut self.groups[(i % 64) as usize];
         let finish = group.finish(i);
@@ -440,6 +440,7 @@ impl Qfq {
 
     /// Takes the selected entity out of its group: for good, or `again` for the
     /// group that its share asks for by now.
+    #[inline(never)]
     fn leave<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, again: bool) {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
@@ -552,7 +553,8 @@ impl Scheduler for Qfq {
     #[inline]
     fn served(&mut self, work: Length) {
         let before = self.virtual_time();
-        self.advance((u128::from(work.get()) << FRACTION) * u128::from(self.inverse_sum));
+        let work = u64::from(work.get()) << FRACTION;
+        self.advance(u128::from(work) * u128::from(self.inverse_sum));
         if self.ir | self.ib != 0 {
             self.make_eligible(before);
         }
@@ -574,7 +576,7 @@ impl Scheduler for Qfq {
         if next.is_none() || entity.group < self.floor {
             return self.leave(entities, id, next.is_some());
         }
-        let i = entity.group as u32;
+        let i = u32::from(entity.group as u8);
         let slot = finish.units() >> i;
         let group = &mut self.groups[(i % 64) as usize];
         if slot == group.slot {
