@@ -78,7 +78,10 @@ mod tests {
             let error = Cli::try_parse_from(&arguments).unwrap_err();
             let sentence = one_sentence(&error.render().to_string());
             assert!(sentence.contains(names), "{sentence}");
-            assert!(!sentence.contains('\n') && !sentence.contains("Usage"), "{sentence}");
+            assert!(
+                !sentence.contains('\n') && !sentence.contains("Usage"),
+                "{sentence}"
+            );
         }
     }
 }

@@ -2,9 +2,7 @@
 
 use crate::ensure_invariant;
 use crate::queue::{PacketList, PacketSlab};
-use crate::scheduler::{
-    Entities, EntityId, MAX_ENTITIES, Removal, Scheduler, Share, Violation,
-};
+use crate::scheduler::{Entities, EntityId, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
 use crate::units::{Length, Nanos, Weight};
 use alloc::vec::Vec;
 
@@ -390,7 +388,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         if limits != self.limits.per_flow {
             self.account(id).limits = limits;
         }
-        self.algorithm.add(&mut self.flows, id.entity(), config.share());
+        self.algorithm
+            .add(&mut self.flows, id.entity(), config.share());
         Ok(id)
     }
 
@@ -420,7 +419,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         flow.room_packets += new.packets as i32 - old.packets as i32;
         flow.room_bytes += new.bytes as i32 - old.bytes as i32;
         flow.max_length = config.max_length.get();
-        self.algorithm.change(&mut self.flows, id.entity(), config.share());
+        self.algorithm
+            .change(&mut self.flows, id.entity(), config.share());
         Ok(())
     }
 

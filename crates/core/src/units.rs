@@ -311,10 +311,23 @@ mod tests {
             assert_eq!(text.parse::<Rate>(), Err(ParseRateError::NoUnit), "{text}");
         }
         for text in ["", "mbit", ".", "1.2.3mbit", "-5mbit"] {
-            assert_eq!(text.parse::<Rate>(), Err(ParseRateError::NoNumber), "{text}");
+            assert_eq!(
+                text.parse::<Rate>(),
+                Err(ParseRateError::NoNumber),
+                "{text}"
+            );
         }
-        for text in ["0mbit", "999bit", "1.001tbit", "99999999999999999999999gbit"] {
-            assert_eq!(text.parse::<Rate>(), Err(ParseRateError::OutOfRange), "{text}");
+        for text in [
+            "0mbit",
+            "999bit",
+            "1.001tbit",
+            "99999999999999999999999gbit",
+        ] {
+            assert_eq!(
+                text.parse::<Rate>(),
+                Err(ParseRateError::OutOfRange),
+                "{text}"
+            );
         }
     }
 

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use fairlane_core::scheduler::Scheduler;
 use fairlane_core::sched::{Drr, Fifo, Qfq};
+use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{
     ChangeError, Dequeue, FlowConfig, FlowId, Length, Limits, Nanos, PacketScheduler, Rejection,
     SchedulerLimits, VirtualTime, Weight,
@@ -19,9 +19,15 @@ enum Operation {
     Remove(usize),
     Change(usize, Config),
     Flush(usize),
-    Enqueue { flow: usize, len: u32, packets: u8 },
+    Enqueue {
+        flow: usize,
+        len: u32,
+        packets: u8,
+    },
     /// A packet to each flow, so that many are backlogged at once.
-    EnqueueAll { len: u32 },
+    EnqueueAll {
+        len: u32,
+    },
     Dequeue(u16),
     Peek,
     /// Speaks of a flow that may not exist.
@@ -40,7 +46,9 @@ impl Config {
         FlowConfig {
             weight: Weight::new(self.weight).unwrap(),
             max_length: Length::new(self.max_length).unwrap(),
-            limits: self.limits.map(|(packets, bytes)| Limits { packets, bytes }),
+            limits: self
+                .limits
+                .map(|(packets, bytes)| Limits { packets, bytes }),
         }
     }
 }
@@ -54,7 +62,13 @@ fn config() -> impl Strategy<Value = Config> {
         1..=1_000_000u32,
         1..=16u32
     ];
-    let max_length = prop_oneof![Just(1u32), Just(64), Just(1500), Just(65_535), 1..=65_535u32];
+    let max_length = prop_oneof![
+        Just(1u32),
+        Just(64),
+        Just(1500),
+        Just(65_535),
+        1..=65_535u32
+    ];
     let limits = prop_oneof![
         6 => Just(None),
         1 => (0u32..4, 0u32..200_000).prop_map(Some),
@@ -141,7 +155,12 @@ impl<A: Scheduler + std::fmt::Debug> Pair<A> {
         };
         let max = Length::new(flow.config.max_length).unwrap();
         let limits = self.limits(flow);
-        let bytes = |flow: &Flow| flow.queue.iter().map(|(len, _)| u64::from(len.get())).sum::<u64>();
+        let bytes = |flow: &Flow| {
+            flow.queue
+                .iter()
+                .map(|(len, _)| u64::from(len.get()))
+                .sum::<u64>()
+        };
         let all_packets: usize = self.model.values().map(|f| f.queue.len()).sum();
         let all_bytes: u64 = self.model.values().map(bytes).sum();
         let len_bytes = u64::from(len.get());
@@ -165,10 +184,13 @@ impl<A: Scheduler + std::fmt::Debug> Pair<A> {
         let tag = self.next_tag;
         self.next_tag += 1;
         let outcome = self.real.enqueue(id, len, tag);
-        assert_eq!(outcome.map_err(|r| (r.payload, r.reason)), match expected {
-            None => Ok(()),
-            Some(reason) => Err((tag, reason)),
-        });
+        assert_eq!(
+            outcome.map_err(|r| (r.payload, r.reason)),
+            match expected {
+                None => Ok(()),
+                Some(reason) => Err((tag, reason)),
+            }
+        );
         if let Some(flow) = self.model.get_mut(&id) {
             if expected.is_none() {
                 flow.queue.push_back((len, tag));
@@ -300,7 +322,10 @@ impl<A: Scheduler + std::fmt::Debug> Pair<A> {
                 if let Some((flow, len, tag)) = seen {
                     assert_eq!(self.model[&flow].queue.front(), Some(&(len, tag)));
                     self.dequeue();
-                    assert!(!self.model[&flow].queue.contains(&(len, tag)), "another came out");
+                    assert!(
+                        !self.model[&flow].queue.contains(&(len, tag)),
+                        "another came out"
+                    );
                 } else {
                     assert!(!self.dequeue());
                 }
@@ -309,17 +334,28 @@ impl<A: Scheduler + std::fmt::Debug> Pair<A> {
                 let id = FlowId::new(number);
                 if !self.model.contains_key(&id) {
                     self.enqueue(id, Length::MAX);
-                    assert_eq!(self.real.flush_flow(id, |_| {}), Err(ChangeError::UnknownFlow));
-                    assert_eq!(self.real.remove_flow(id, |_| {}), Err(ChangeError::UnknownFlow));
+                    assert_eq!(
+                        self.real.flush_flow(id, |_| {}),
+                        Err(ChangeError::UnknownFlow)
+                    );
+                    assert_eq!(
+                        self.real.remove_flow(id, |_| {}),
+                        Err(ChangeError::UnknownFlow)
+                    );
                     let config = FlowConfig::new(Weight::ONE);
-                    assert_eq!(self.real.change_flow(id, config), Err(ChangeError::UnknownFlow));
+                    assert_eq!(
+                        self.real.change_flow(id, config),
+                        Err(ChangeError::UnknownFlow)
+                    );
                 }
             }
         }
     }
 
     fn check(&self) {
-        if std::env::var("DBG").is_ok() { eprintln!("{:?}", self.real.algorithm()); }
+        if std::env::var("DBG").is_ok() {
+            eprintln!("{:?}", self.real.algorithm());
+        }
         if let Err(violation) = self.real.invariants() {
             panic!("{violation}");
         }
@@ -360,7 +396,9 @@ impl<A: Scheduler + std::fmt::Debug> Pair<A> {
 fn drive<A: Scheduler + std::fmt::Debug>(algorithm: A, operations: &[Operation]) {
     let mut pair = Pair::new(algorithm);
     for operation in operations {
-        if std::env::var("DBG").is_ok() { eprintln!("OP {operation:?}"); }
+        if std::env::var("DBG").is_ok() {
+            eprintln!("OP {operation:?}");
+        }
         pair.apply(operation);
         pair.check();
         pair.check_counts();
@@ -397,7 +435,8 @@ proptest! {
 fn qfq_start() -> impl Strategy<Value = VirtualTime> {
     prop_oneof![
         any::<u64>(),
-        (40u32..63, any::<u16>()).prop_map(|(shift, back)| (u64::from(back) << 24 | 1 << shift).wrapping_neg()),
+        (40u32..63, any::<u16>())
+            .prop_map(|(shift, back)| (u64::from(back) << 24 | 1 << shift).wrapping_neg()),
     ]
     .prop_map(VirtualTime::new)
 }

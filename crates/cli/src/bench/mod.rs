@@ -10,9 +10,7 @@ use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{CellAlignment, Table};
 use fairlane_core::queue::{PacketList, PacketSlab};
 use fairlane_core::scheduler::Scheduler;
-use fairlane_core::{
-    Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, SchedulerLimits,
-};
+use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, SchedulerLimits};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 

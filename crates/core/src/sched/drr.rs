@@ -47,7 +47,6 @@ pub struct Drr {
 
 const _: () = assert!(size_of::<DrrEntity>() <= 24);
 
-
 impl Default for Drr {
     fn default() -> Self {
         Drr {
@@ -140,12 +139,7 @@ impl Scheduler for Drr {
     }
 
     #[inline]
-    fn backlogged<E: Entities<DrrEntity>>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        head: Length,
-    ) {
+    fn backlogged<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId, head: Length) {
         let entity = entities.entity_mut(id);
         if entity.state == State::Inactive {
             entity.state = State::Active;

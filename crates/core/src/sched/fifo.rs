@@ -5,7 +5,7 @@
 
 use crate::ensure_invariant;
 use crate::scheduler::{
-    Entities, EntityId, Link, Removal, Scheduler, Share, Violation, MAX_ENTITIES,
+    Entities, EntityId, Link, MAX_ENTITIES, Removal, Scheduler, Share, Violation,
 };
 use crate::units::{Length, Nanos, Weight};
 use alloc::collections::VecDeque;
@@ -30,7 +30,11 @@ impl Fifo {
     }
 
     fn depart<E: Entities<FifoEntity>>(&mut self, entities: &mut E, id: EntityId) {
-        debug_assert_eq!(self.arrivals.front(), Some(&id), "only the selected is served");
+        debug_assert_eq!(
+            self.arrivals.front(),
+            Some(&id),
+            "only the selected is served"
+        );
         if self.arrivals.pop_front().is_some() {
             let entity = entities.entity_mut(id);
             entity.queued = entity.queued.saturating_sub(1);

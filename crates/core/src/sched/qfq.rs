@@ -446,7 +446,11 @@ impl Qfq {
         let i = u32::from(entity.group.unsigned_abs());
         let rest = core::mem::take(&mut entity.next);
         let group = &mut self.groups[(i % 64) as usize];
-        debug_assert_eq!(group.first_bucket().get(), Some(id), "it is the selected one");
+        debug_assert_eq!(
+            group.first_bucket().get(),
+            Some(id),
+            "it is the selected one"
+        );
         group.pop(rest);
         if rest == Link::NONE {
             self.move_on(i);
@@ -650,7 +654,11 @@ impl Qfq {
                 self.lag
             );
         }
-        for (name, set) in [("ER", self.er), ("EB", self.eb), ("IR, IB", self.ir | self.ib)] {
+        for (name, set) in [
+            ("ER", self.er),
+            ("EB", self.eb),
+            ("IR, IB", self.ir | self.ib),
+        ] {
             for (i, j) in indices(set).zip(indices(set).skip(1)) {
                 ensure_invariant!(
                     !group(i).finish(i).is_after(group(j).finish(j)),
@@ -695,7 +703,8 @@ impl Qfq {
                     listed[id.index()] = true;
                     let entity = entities.entity(id);
                     ensure_invariant!(
-                        u32::from(entity.group.unsigned_abs()) == i && entity.start.rounded_down(i) == start,
+                        u32::from(entity.group.unsigned_abs()) == i
+                            && entity.start.rounded_down(i) == start,
                         "qfq: {id:?} lies in group {i} at {start:?}: {entity:?}"
                     );
                     at = entity.next;
