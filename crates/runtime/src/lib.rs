@@ -1,1 +1,48 @@
-//! runtime
+//! PSPAT in user space: clients, their mailboxes, and one arbiter.
+//!
+//! L. Rizzo, P. Valente, G. Lettieri, V. Maffione, *PSPAT: Software packet
+//! scheduling at hardware speed*, 2018.
+//!
+//! A [`Client`] pushes packets into a mailbox of its own and never waits: not for
+//! another client, not for the arbiter. The [`Arbiter`] is the only one to run the
+//! scheduling algorithm. Its [`step`](Arbiter::step) drains the mailboxes into the
+//! flows' queues, takes packets out in the algorithm's order at the pace of the
+//! link, and hands them to a [`Backend`](fairlane_io::Backend).
+//!
+//! ```text
+//!  client --mailbox--\                                      /
+//!  client --mailbox---> scan -> PacketScheduler -> Pacer -> batch -> Backend
+//!  client --mailbox--/            (who is next?)   (when?)  \
+//! ```
+//!
+//! `step(now)` reads no clock and starts no thread, so a test drives it on a clock
+//! of its own; [`drive`] is the loop around it for a thread of its own.
+//!
+//! # What a client learns, and when
+//!
+//! | what happened | how the client learns |
+//! | --- | --- |
+//! | its mailbox is full | [`push`](Client::push) hands the packet back at once |
+//! | the packet is too long for its flow | the same |
+//! | a packet was dropped inside (its flow's queue is full) | the next `push` tells how many |
+//! | the arbiter is gone | `push` hands the packet back |
+//!
+//! # Units
+//!
+//! A client gives the length of its packet; the link adds its framing overhead, and
+//! from there on every length counts what the link carries. A flow's `max_length`
+//! is the client's, without overhead.
+#![forbid(unsafe_code)]
+
+mod arbiter;
+mod client;
+mod clients;
+mod clock;
+mod driver;
+mod link;
+
+pub use arbiter::{Arbiter, ArbiterConfig, ClientStats, Next, RegisterError, Registrar, Step};
+pub use client::{Client, ClientId, Pushed, Refusal, Refused};
+pub use clock::Clock;
+pub use driver::{Idling, drive};
+pub use link::{Link, Pacer};

@@ -1,0 +1,134 @@
+//! A client: one sender with a mailbox of its own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fairlane_core::Length;
+use fairlane_mailbox::{Full, Producer};
+
+/// A client of one arbiter; its number may be given again after it left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub(crate) u32);
+
+/// What lies in a mailbox: a packet and what the link will carry for it.
+#[derive(Debug)]
+pub(crate) struct Request<P> {
+    pub(crate) carried: Length,
+    pub(crate) packet: P,
+}
+
+/// Counters of one client, each line written by one thread only.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) by_client: ClientLine,
+    pub(crate) by_arbiter: ArbiterLine,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct ClientLine {
+    pub(crate) pushed: AtomicU64,
+    pub(crate) refused: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(crate) struct ArbiterLine {
+    pub(crate) dropped: AtomicU64,
+}
+
+/// Adds to a counter that only this thread writes: a load and a store, no
+/// read-modify-write.
+pub(crate) fn count(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + by, Ordering::Relaxed);
+}
+
+/// A packet is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// Packets of this client that were dropped inside the arbiter since the last
+    /// push: PSPAT's backpressure flag, counted.
+    pub dropped_before: u64,
+}
+
+/// Why a packet was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The mailbox is full: the arbiter has not come round yet.
+    #[error("the mailbox is full")]
+    MailboxFull,
+    /// Longer than the flow's declared maximum.
+    #[error("the packet of {len} is longer than the {max} its flow declared")]
+    TooLong {
+        /// The packet's length.
+        len: Length,
+        /// The flow's maximum.
+        max: Length,
+    },
+    /// The arbiter was dropped.
+    #[error("the arbiter is gone")]
+    ArbiterGone,
+}
+
+/// A packet that was not taken, and why.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refused<P> {
+    /// The packet, untouched.
+    pub packet: P,
+    /// Why.
+    pub reason: Refusal,
+}
+
+/// A sender's handle. One thread at a time; dropping it leaves: what it pushed is
+/// still sent, then its flow is removed.
+#[derive(Debug)]
+pub struct Client<P> {
+    pub(crate) id: ClientId,
+    pub(crate) mailbox: Producer<Request<P>>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) max_length: Length,
+    pub(crate) overhead: u32,
+    pub(crate) drops_seen: u64,
+}
+
+impl<P: Send> Client<P> {
+    /// The number the arbiter knows it by.
+    pub fn id(&self) -> ClientId {
+        self.id
+    }
+
+    /// Hands a packet of `len` bytes to the arbiter, or gets it back at once. Never
+    /// waits, takes no lock, makes no system call. O(1); no line is touched that
+    /// another client writes.
+    #[inline]
+    pub fn push(&mut self, len: Length, packet: P) -> Result<Pushed, Refused<P>> {
+        let carried = Length::new(len.get() + self.overhead);
+        let (true, Some(carried)) = (len <= self.max_length, carried) else {
+            let max = self.max_length;
+            return Err(self.refuse(packet, Refusal::TooLong { len, max }));
+        };
+        match self.mailbox.push(Request { carried, packet }) {
+            Ok(()) => {
+                count(&self.counters.by_client.pushed, 1);
+                let drops = self.counters.by_arbiter.dropped.load(Ordering::Relaxed);
+                let dropped_before = drops - self.drops_seen;
+                self.drops_seen = drops;
+                Ok(Pushed { dropped_before })
+            }
+            Err(Full(request)) => {
+                let reason = if self.mailbox.is_abandoned() {
+                    Refusal::ArbiterGone
+                } else {
+                    Refusal::MailboxFull
+                };
+                Err(self.refuse(request.packet, reason))
+            }
+        }
+    }
+
+    #[cold]
+    fn refuse(&self, packet: P, reason: Refusal) -> Refused<P> {
+        count(&self.counters.by_client.refused, 1);
+        Refused { packet, reason }
+    }
+}

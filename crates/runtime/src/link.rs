@@ -1,0 +1,176 @@
+//! The link: how fast it is, what it adds to a packet, and when it is idle.
+
+use fairlane_core::units::MAX_LENGTH;
+use fairlane_core::{Length, Nanos, Rate};
+
+/// A link as the arbiter paces it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// What it carries.
+    pub rate: Rate,
+    /// Bytes it carries beside each packet: headers, preamble, gap.
+    pub overhead: u32,
+    /// How much idle time may be made up for. An arbiter that comes late releases
+    /// in one burst what the link could have carried meanwhile, but no more than in
+    /// this time.
+    pub catch_up: Nanos,
+}
+
+impl Link {
+    /// A link without overhead that makes up for at most 20 ms.
+    pub const fn new(rate: Rate) -> Self {
+        Link {
+            rate,
+            overhead: 0,
+            catch_up: Nanos::from_millis(20),
+        }
+    }
+
+    /// What the link carries for a packet of `len` bytes, or `None` beyond 65,535.
+    pub fn carried(&self, len: Length) -> Option<Length> {
+        Length::new(len.get().saturating_add(self.overhead))
+    }
+
+    /// The longest packet whose carried length is in range.
+    pub fn longest(&self) -> Option<Length> {
+        Length::new(MAX_LENGTH.saturating_sub(self.overhead))
+    }
+}
+
+/// A leaky bucket in the link's own units: when will the link be idle?
+///
+/// Times are exact: what a division leaves is carried to the next packet, so that
+/// the rate holds to the bit over any time.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    link: Link,
+    idle_at: Nanos,
+    /// Fraction of a nanosecond, in 1 / rate: 0 to rate - 1.
+    remainder: u64,
+}
+
+impl Pacer {
+    /// A pacer for a link that is idle from `now`.
+    pub fn new(link: Link, now: Nanos) -> Self {
+        Pacer {
+            link,
+            idle_at: now,
+            remainder: 0,
+        }
+    }
+
+    /// The link.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// When all that was released will have been carried.
+    pub fn idle_at(&self) -> Nanos {
+        self.idle_at
+    }
+
+    /// Whether a packet may be released at `now`.
+    #[inline]
+    pub fn may_release(&self, now: Nanos) -> bool {
+        self.idle_at <= now
+    }
+
+    /// Idle time further back than the link makes up for is lost.
+    #[inline]
+    pub fn forget_before(&mut self, now: Nanos) {
+        self.lose(now - self.link.catch_up);
+    }
+
+    /// The link idled up to `now` for want of packets: nothing to make up for.
+    #[inline]
+    pub fn idled(&mut self, now: Nanos) {
+        self.lose(now);
+    }
+
+    #[inline]
+    fn lose(&mut self, until: Nanos) {
+        if self.idle_at < until {
+            self.idle_at = until;
+            self.remainder = 0;
+        }
+    }
+
+    /// The link carries `len` bytes, overhead included, as soon as it is idle.
+    #[inline]
+    pub fn charge(&mut self, len: Length) {
+        let rate = self.link.rate.bps();
+        // Below 2^20 bits times 10^9, plus 10^12: 50 bits.
+        let scaled = u64::from(len.get()) * 8 * 1_000_000_000 + self.remainder;
+        self.idle_at = self.idle_at + Nanos(scaled / rate);
+        self.remainder = scaled % rate;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pacer(bps: u64) -> Pacer {
+        Pacer::new(Link::new(Rate::from_bps(bps).unwrap()), Nanos::ZERO)
+    }
+
+    fn length(bytes: u32) -> Length {
+        Length::new(bytes).unwrap()
+    }
+
+    #[test]
+    fn the_rate_holds_to_the_nanosecond_at_any_rate() {
+        for bps in [
+            1_000,
+            7_777,
+            64_000,
+            100_000_000,
+            69_000_000_000,
+            999_999_999_989,
+            1_000_000_000_000,
+        ] {
+            let mut pacer = pacer(bps);
+            let mut bits = 0u128;
+            for n in 0..10_000u32 {
+                let len = length(1 + n * 7 % 65_535);
+                pacer.charge(len);
+                bits += u128::from(len.get()) * 8;
+            }
+            let exact = bits * 1_000_000_000 / u128::from(bps);
+            assert_eq!(u128::from(pacer.idle_at().0), exact, "{bps} bit/s");
+        }
+    }
+
+    #[test]
+    fn a_late_arbiter_makes_up_for_no_more_than_the_catch_up() {
+        let mut pacer = pacer(1_000_000);
+        pacer.forget_before(Nanos::from_millis(500));
+        assert_eq!(pacer.idle_at(), Nanos::from_millis(480));
+        pacer.forget_before(Nanos::from_millis(490));
+        assert_eq!(pacer.idle_at(), Nanos::from_millis(480));
+    }
+
+    #[test]
+    fn a_link_that_idled_has_nothing_to_make_up_for() {
+        let mut pacer = pacer(1_000_000);
+        pacer.idled(Nanos::from_millis(5));
+        assert!(pacer.may_release(Nanos::from_millis(5)));
+        pacer.charge(length(125));
+        assert!(!pacer.may_release(Nanos::from_millis(5)));
+        assert!(pacer.may_release(Nanos::from_millis(6)));
+        pacer.idled(Nanos::from_millis(5));
+        assert_eq!(pacer.idle_at(), Nanos::from_millis(6));
+    }
+
+    #[test]
+    fn overhead_counts_up_to_the_longest_length() {
+        let link = Link {
+            overhead: 28,
+            ..Link::new(Rate::MIN)
+        };
+        assert_eq!(link.carried(length(100)), Some(length(128)));
+        assert_eq!(link.longest(), Some(length(65_507)));
+        assert_eq!(link.carried(length(65_507)), Some(Length::MAX));
+        assert_eq!(link.carried(length(65_508)), None);
+    }
+}
