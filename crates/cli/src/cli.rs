@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::bench;
+use crate::{bench, run};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -23,6 +23,8 @@ struct Cli {
 /// A subcommand with its options.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Share a loopback link among senders, with real datagrams
+    Run(run::Options),
     /// Measure the algorithms in the papers' test environment
     Bench(bench::Options),
 }
@@ -73,6 +75,10 @@ mod tests {
             (vec!["fairlane", "bench", "--alg", "wfq"], "--alg"),
             (vec!["fairlane", "bench", "--flowsets", "1:2"], "--flowsets"),
             (vec!["fairlane", "bench", "--qmin", "some"], "--qmin"),
+            (vec!["fairlane", "run", "--rate", "100"], "--rate"),
+            (vec!["fairlane", "run", "--weights", "1,0"], "--weights"),
+            (vec!["fairlane", "run", "--packet", "65508"], "--packet"),
+            (vec!["fairlane", "run", "--seconds", "0"], "--seconds"),
             (vec!["fairlane", "prune"], "prune"),
         ] {
             let error = Cli::try_parse_from(&arguments).unwrap_err();

@@ -4,6 +4,7 @@
 mod algorithm;
 mod bench;
 mod cli;
+mod run;
 
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let outcome = match command {
+        cli::Command::Run(options) => run::run(&options),
         cli::Command::Bench(options) => bench::run(&options),
     };
     match outcome {

@@ -1,0 +1,111 @@
+//! The flows of a run: who they are, and what every thread counts of them.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fairlane_core::Nanos;
+use fairlane_core::Weight;
+use fairlane_io::Frame;
+use fairlane_runtime::ClientId;
+
+/// Bytes that IPv4 and UDP add to a datagram on the link.
+pub const OVERHEAD: u32 = 28;
+
+/// A datagram on its way through the arbiter.
+#[derive(Debug)]
+pub struct Parcel {
+    /// Number of its flow.
+    pub flow: u32,
+    /// When its client pushed it.
+    pub pushed_at: Nanos,
+    /// The flow's sink.
+    pub peer: SocketAddr,
+    pub payload: Vec<u8>,
+}
+
+/// In a mailbox a parcel is one pointer.
+impl Frame for Box<Parcel> {
+    fn bytes(&self) -> &[u8] {
+        &self.payload
+    }
+
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+}
+
+/// A number of datagrams and their bytes on the link.
+#[derive(Debug, Default)]
+pub struct Counter {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Counter {
+    /// Counts a datagram with `payload` bytes.
+    pub fn add(&self, payload: usize) {
+        self.packets.fetch_add(1, Ordering::Relaxed);
+        self.bytes
+            .fetch_add(payload as u64 + u64::from(OVERHEAD), Ordering::Relaxed);
+    }
+
+    pub fn packets(&self) -> u64 {
+        self.packets.load(Ordering::Relaxed)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// A flow of the run. Each counter is written by one thread.
+#[derive(Debug)]
+pub struct Flow {
+    pub name: String,
+    pub weight: Weight,
+    pub client: ClientId,
+    /// Where its datagrams are received.
+    pub sink: SocketAddr,
+    /// By the sender: all it wanted to send.
+    pub offered: Counter,
+    /// By the sender: handed back because the mailbox was full.
+    pub backpressure: AtomicU64,
+    /// By the arbiter's thread: dropped because the flow's queue was full.
+    pub dropped: AtomicU64,
+    /// By the arbiter's thread: taken by the socket.
+    pub sent: Counter,
+    /// By the receiver's thread.
+    pub received: Counter,
+    /// From push to socket, in nanoseconds, so far: by the arbiter's thread.
+    pub delay: Delay,
+}
+
+#[derive(Debug, Default)]
+pub struct Delay {
+    pub p50: AtomicU64,
+    pub p99: AtomicU64,
+    pub max: AtomicU64,
+}
+
+/// All flows, in order of their numbers; flows are added and never removed.
+#[derive(Clone, Debug, Default)]
+pub struct Flows(Arc<Mutex<Vec<Arc<Flow>>>>);
+
+impl Flows {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Flow>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a flow and gives it its number.
+    pub fn add(&self, flow: Flow) -> (u32, Arc<Flow>) {
+        let mut flows = self.lock();
+        let flow = Arc::new(flow);
+        flows.push(Arc::clone(&flow));
+        (flows.len() as u32 - 1, flow)
+    }
+
+    pub fn all(&self) -> Vec<Arc<Flow>> {
+        self.lock().clone()
+    }
+}

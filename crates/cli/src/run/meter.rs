@@ -1,0 +1,104 @@
+//! A backend that measures what passes.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fairlane_core::Nanos;
+use fairlane_io::{Backend, Datagram, UdpBackend};
+use fairlane_runtime::Clock;
+use hdrhistogram::Histogram;
+
+use super::flow::{Flow, Flows, Parcel};
+
+/// Longest delay told apart, in nanoseconds: a minute.
+const LONGEST: u64 = 60_000_000_000;
+
+/// The socket, with a histogram of delays for each flow.
+pub struct Metered {
+    socket: UdpBackend<Box<Parcel>>,
+    clock: Clock,
+    flows: Flows,
+    meters: Vec<Meter>,
+    /// Of the batch that is being transmitted: flow, payload length, push time.
+    passing: Vec<(u32, usize, Nanos)>,
+}
+
+struct Meter {
+    flow: Arc<Flow>,
+    delays: Histogram<u64>,
+}
+
+impl Metered {
+    pub fn new(socket: UdpBackend<Box<Parcel>>, clock: Clock, flows: Flows) -> Self {
+        Metered {
+            socket,
+            clock,
+            flows,
+            meters: Vec::new(),
+            passing: Vec::new(),
+        }
+    }
+
+    /// Makes the percentiles so far visible to other threads.
+    pub fn publish(&self) {
+        for Meter { flow, delays } in &self.meters {
+            let delay = &flow.delay;
+            delay
+                .p50
+                .store(delays.value_at_quantile(0.5), Ordering::Relaxed);
+            delay
+                .p99
+                .store(delays.value_at_quantile(0.99), Ordering::Relaxed);
+            delay.max.store(delays.max(), Ordering::Relaxed);
+        }
+    }
+
+    fn meter(&mut self, flow: u32) -> io::Result<&mut Meter> {
+        let flow = flow as usize;
+        if flow >= self.meters.len() {
+            for flow in self.flows.all().into_iter().skip(self.meters.len()) {
+                let delays = Histogram::new_with_bounds(1, LONGEST, 3).map_err(io::Error::other)?;
+                self.meters.push(Meter { flow, delays });
+            }
+        }
+        self.meters
+            .get_mut(flow)
+            .ok_or_else(|| io::Error::other(format!("flow {flow} was never added")))
+    }
+}
+
+impl Backend for Metered {
+    type Tx = Box<Parcel>;
+    type Rx = Datagram;
+
+    fn transmit(&mut self, batch: &mut VecDeque<Box<Parcel>>) -> io::Result<usize> {
+        self.passing.clear();
+        let parcels = batch.iter();
+        self.passing
+            .extend(parcels.map(|p| (p.flow, p.payload.len(), p.pushed_at)));
+        let accepted = self.socket.transmit(batch)?;
+        let now = self.clock.now();
+        let passing = std::mem::take(&mut self.passing);
+        for &(flow, payload, pushed_at) in &passing[..passing.len() - batch.len()] {
+            let meter = self.meter(flow)?;
+            meter.flow.sent.add(payload);
+            meter.delays.saturating_record(now.since(pushed_at).0);
+        }
+        self.passing = passing;
+        Ok(accepted)
+    }
+
+    fn receive(&mut self, into: &mut Vec<Datagram>, max: usize) -> io::Result<usize> {
+        self.socket.receive(into, max)
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        self.socket.in_flight()
+    }
+
+    fn refused(&self) -> u64 {
+        self.socket.refused()
+    }
+}

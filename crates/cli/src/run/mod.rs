@@ -1,0 +1,433 @@
+//! `fairlane run`: real datagrams through the arbiter, out at their fair shares.
+
+mod flow;
+mod meter;
+mod relay;
+mod report;
+mod sender;
+mod sink;
+
+use std::io::{IsTerminal, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use console::Term;
+use fairlane_core::scheduler::Scheduler;
+use fairlane_core::units::MAX_WEIGHT;
+use fairlane_core::{FlowConfig, Limits, Nanos, Rate, SchedulerLimits, Weight};
+use fairlane_io::{MAX_DATAGRAM, UdpBackend};
+use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Registrar, drive};
+
+use crate::algorithm::Algorithm;
+use crate::with_algorithm;
+use flow::{Flow, Flows, OVERHEAD, Parcel};
+use meter::Metered;
+use relay::Relay;
+use report::Report;
+use sender::Outlet;
+use sink::{Sink, Sinks, Socket};
+
+const HELP: &str = "\
+Built-in senders, one for each weight, offer more than the whole link as UDP
+datagrams. They pass through mailboxes, the arbiter and its scheduling algorithm,
+leave through a real socket at the pace of the link, and are counted where they
+arrive. The lighter a sender, the more it offers: compare --alg qfq, where shares
+follow the weights, with --alg fifo, where they follow the offered load.
+
+Send datagrams of your own to the address that is printed: each source becomes one
+more flow, of weight 1.
+
+Examples:
+  fairlane run                                until Ctrl-C
+  fairlane run --seconds 5 --json             five seconds, one JSON object at the end
+  fairlane run --rate 250mbit --weights 1,1,10 --packet 500 --alg drr";
+
+/// Most senders, each a thread.
+const MOST_SENDERS: usize = 64;
+
+/// Packets a flow may queue inside the arbiter.
+const QUEUE: u32 = 128;
+
+/// Where datagrams are relayed from unless the command line says otherwise.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7171);
+
+/// Options of `fairlane run`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    /// Rate of the link: a number with bit, kbit, mbit, gbit or tbit
+    #[arg(long, default_value = "100mbit")]
+    rate: Rate,
+    /// Scheduling algorithm
+    #[arg(long, value_enum, default_value = "qfq")]
+    alg: Algorithm,
+    /// Weights of the built-in senders, 1 to 1000000 each, 64 of them at most
+    #[arg(long, value_name = "W,W,...", default_value = "1,2,4,8")]
+    weights: Weights,
+    /// Payload of the senders' datagrams in bytes, 1 to 65507
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 1200,
+        value_parser = clap::value_parser!(u32).range(1..=MAX_DATAGRAM as i64)
+    )]
+    packet: u32,
+    /// Time to run, in seconds; until Ctrl-C without it
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Address to relay other people's datagrams from [default: 127.0.0.1:7171, or a
+    /// free port if that is in use]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// Print one JSON object at the end, and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Weights(Vec<Weight>);
+
+impl FromStr for Weights {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Weights> {
+        let weights = text
+            .split(',')
+            .map(|weight| {
+                let number = weight.trim().parse().ok();
+                number
+                    .and_then(Weight::new)
+                    .ok_or_else(|| anyhow!("'{weight}' is not a weight from 1 to {MAX_WEIGHT}"))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        if weights.len() > MOST_SENDERS {
+            bail!("{} senders are more than {MOST_SENDERS}", weights.len());
+        }
+        Ok(Weights(weights))
+    }
+}
+
+fn seconds(text: &str) -> Result<f64> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 1e9 => Ok(seconds),
+        _ => bail!("a time to run is a number of seconds above 0"),
+    }
+}
+
+/// Opens flows: a client with its arbiter, a socket with the sink.
+#[derive(Clone)]
+pub struct Opener {
+    registrar: Registrar<Box<Parcel>>,
+    flows: Flows,
+    sinks: Sinks,
+}
+
+impl Opener {
+    fn open(&self, name: String, config: FlowConfig) -> Result<Outlet> {
+        let socket = Socket::open()?;
+        let config = FlowConfig {
+            max_length: fairlane_core::Length::new(MAX_DATAGRAM as u32)
+                .context("the longest datagram has a length")?,
+            ..config
+        };
+        let client = self.registrar.register(config)?;
+        let (number, flow) = self.flows.add(Flow {
+            name,
+            weight: config.weight,
+            client: client.id(),
+            sink: socket.address()?,
+            offered: Default::default(),
+            backpressure: Default::default(),
+            dropped: Default::default(),
+            sent: Default::default(),
+            received: Default::default(),
+            delay: Default::default(),
+        });
+        self.sinks.add(socket, Arc::clone(&flow));
+        Ok(Outlet {
+            number,
+            flow,
+            client,
+        })
+    }
+}
+
+/// Runs the link and prints what became of it.
+pub fn run(options: &Options) -> Result<()> {
+    with_algorithm!(options.alg, new => run_with(new(), options))
+}
+
+fn listen(options: &Options) -> Result<UdpBackend<fairlane_io::Datagram>> {
+    let bind = |address| {
+        UdpBackend::bind(address).with_context(|| format!("listening for datagrams on {address}"))
+    };
+    match options.listen {
+        Some(address) => bind(address),
+        None => bind(LISTEN).or_else(|_| bind(SocketAddr::new(LISTEN.ip(), 0))),
+    }
+}
+
+fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> {
+    let clock = Clock::start();
+    let flows = Flows::default();
+    let (sinks, sink) = Sink::new();
+    let socket = UdpBackend::bind(SocketAddr::new(LISTEN.ip(), 0)).context("opening a socket")?;
+    let relay_socket = listen(options)?;
+    let relay_address = relay_socket.local_addr()?;
+    let link = Link {
+        overhead: OVERHEAD,
+        ..Link::new(options.rate)
+    };
+    let max_clients = MOST_SENDERS + relay::MOST_SOURCES;
+    let mut config = ArbiterConfig {
+        max_clients,
+        ..ArbiterConfig::new(link)
+    };
+    config.limits = match options.alg {
+        // One queue for all: who offers more, has more of it.
+        Algorithm::Fifo => SchedulerLimits {
+            packets: QUEUE * options.weights.0.len() as u32,
+            ..SchedulerLimits::default()
+        },
+        Algorithm::Drr | Algorithm::Qfq => SchedulerLimits {
+            per_flow: Limits {
+                packets: QUEUE,
+                ..Limits::NONE
+            },
+            ..SchedulerLimits::default()
+        },
+    };
+    let backend = Metered::new(socket, clock, flows.clone());
+    let mut arbiter = Arbiter::new(algorithm, config, backend, clock.now());
+    let opener = Opener {
+        registrar: arbiter.registrar(),
+        flows: flows.clone(),
+        sinks,
+    };
+    let mut outlets = Vec::new();
+    for (number, &weight) in options.weights.0.iter().enumerate() {
+        outlets.push(opener.open(format!("sender-{}", number + 1), FlowConfig::new(weight))?);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let on_signal = Arc::clone(&stop);
+    ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
+        .context("setting up Ctrl-C")?;
+
+    let screen = Screen::new(options, A::NAME, relay_address);
+    screen.introduce();
+    // Senders and sink go on until the arbiter has stopped, so that the shares are
+    // those of a link that was busy to the end.
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| -> Result<()> {
+        let done = &done;
+        let receiver = scope.spawn(move || sink.run(done));
+        let relay = Relay {
+            socket: relay_socket,
+            opener,
+            clock,
+        };
+        let relaying = scope.spawn(move || relay.run(done));
+        let mut senders = Vec::new();
+        let count = outlets.len();
+        for (number, outlet) in outlets.into_iter().enumerate() {
+            let offer = options.rate.bps() as f64 * offer_of(number, count);
+            let payload = options.packet as usize;
+            senders.push(scope.spawn(move || sender::run(outlet, payload, offer, clock, done)));
+        }
+        let (show_flows, show_screen) = (&flows, &screen);
+        let rate = options.rate;
+        let take = move |now| Report::take(A::NAME, rate, now, show_flows);
+        let showing = scope.spawn(move || show_screen.follow(clock, done, take));
+
+        let start = clock.now();
+        let end = options
+            .seconds
+            .map(|s| start + Nanos((s * 1e9) as u64))
+            .unwrap_or(Nanos::MAX);
+        let mut publish_at = start;
+        let mut stopped_at = start;
+        let outcome = drive(
+            &mut arbiter,
+            &clock,
+            Idling::default(),
+            |arbiter, now, _| {
+                stopped_at = now;
+                let go_on = now < end && !stop.load(Ordering::Acquire);
+                if now >= publish_at || !go_on {
+                    publish_at = now + Nanos::from_millis(100);
+                    publish(arbiter, &flows);
+                }
+                go_on
+            },
+        );
+        done.store(true, Ordering::Release);
+        let mut results = vec![outcome.context("sending through the link's socket")];
+        for sender in senders {
+            results.push(joined(sender));
+        }
+        let ignored = joined(relaying);
+        results.push(joined(receiver));
+        results.push(joined(showing));
+        results.into_iter().collect::<Result<Vec<()>>>()?;
+        let report = Report::take(A::NAME, options.rate, stopped_at.since(start), &flows);
+        screen.conclude(&report, ignored?)
+    })
+}
+
+/// What a sender offers, as a multiple of the link: the first offers most.
+fn offer_of(number: usize, count: usize) -> f64 {
+    let from_last = (count - 1 - number) as f64 / (count.max(2) - 1) as f64;
+    1.25 + 1.75 * from_last
+}
+
+/// Makes the arbiter's own counts visible to other threads.
+fn publish<A: Scheduler>(arbiter: &Arbiter<A, Box<Parcel>, Metered>, flows: &Flows) {
+    arbiter.backend().publish();
+    let flows = flows.all();
+    for (id, stats) in arbiter.client_stats() {
+        if let Some(flow) = flows.iter().find(|flow| flow.client == id) {
+            let dropped = stats.flow.dropped.packets;
+            flow.dropped.store(dropped, Ordering::Relaxed);
+        }
+    }
+}
+
+fn joined<T>(handle: thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    handle
+        .join()
+        .unwrap_or_else(|_| Err(anyhow!("a thread of the run panicked")))
+}
+
+/// What the user sees.
+struct Screen {
+    introduction: String,
+    json: bool,
+    live: bool,
+    term: Term,
+}
+
+impl Screen {
+    fn new(options: &Options, alg: &str, relay: SocketAddr) -> Self {
+        let weights: Vec<String> = options.weights.0.iter().map(Weight::to_string).collect();
+        let introduction = format!(
+            "A loopback link of {rate}, scheduled by {alg}. {count} senders of weight {weights} \
+             each offer more than all of it.\nSend UDP datagrams to {relay} to take part with \
+             weight 1. {end}",
+            rate = options.rate,
+            count = weights.len(),
+            weights = weights.join(", "),
+            end = match options.seconds {
+                Some(seconds) => format!("Ends after {seconds} s, or with Ctrl-C."),
+                None => "Ctrl-C ends.".to_owned(),
+            }
+        );
+        Screen {
+            introduction,
+            json: options.json,
+            live: std::io::stdout().is_terminal(),
+            term: Term::stdout(),
+        }
+    }
+
+    fn introduce(&self) {
+        if !self.json {
+            println!("{}", self.introduction);
+        }
+    }
+
+    /// Shows the state from time to time until `done`.
+    fn follow(
+        &self,
+        clock: Clock,
+        done: &AtomicBool,
+        take: impl Fn(Nanos) -> Report,
+    ) -> Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let start = clock.now();
+        let interval = Nanos::from_millis(if self.live { 500 } else { 1000 });
+        let mut next = start + interval;
+        let mut earlier = take(Nanos::ZERO);
+        let mut lines = 0;
+        while !done.load(Ordering::Acquire) {
+            if clock.now() < next {
+                thread::sleep(Duration::from_millis(20));
+                continue;
+            }
+            next = next + interval;
+            let report = take(clock.now().since(start));
+            if self.live {
+                self.term.clear_last_lines(lines)?;
+                let text = format!("{}\n{}", report.table(&earlier), report.link_line());
+                lines = text.lines().count();
+                self.term.write_line(&text)?;
+            } else {
+                println!("{}", report.line());
+                std::io::stdout().flush()?;
+            }
+            earlier = report;
+        }
+        if self.live {
+            self.term.clear_last_lines(lines)?;
+        }
+        Ok(())
+    }
+
+    fn conclude(&self, report: &Report, ignored: u64) -> Result<()> {
+        if self.json {
+            println!("{}", serde_json::to_string(report)?);
+            return Ok(());
+        }
+        let start = Report {
+            seconds: 0.0,
+            flows: Vec::new(),
+            ..report.clone()
+        };
+        println!("{}\n{}", report.table(&start), report.link_line());
+        if ignored > 0 {
+            println!(
+                "{ignored} datagrams came from further addresses than the {} that are relayed",
+                relay::MOST_SOURCES
+            );
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sender_offers_more_than_the_link_and_the_lightest_most() {
+        for count in 1..=MOST_SENDERS {
+            let offers: Vec<f64> = (0..count).map(|n| offer_of(n, count)).collect();
+            assert!(offers.iter().all(|&offer| offer > 1.2), "{offers:?}");
+            assert!(
+                offers.windows(2).all(|pair| pair[0] > pair[1]),
+                "{offers:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn weights_outside_their_range_are_named() {
+        for (text, names) in [
+            ("1,0", "'0'"),
+            ("1000001", "'1000001'"),
+            ("1,,2", "''"),
+            ("x", "'x'"),
+        ] {
+            let error = text.parse::<Weights>().unwrap_err().to_string();
+            assert!(error.contains(names), "{error}");
+        }
+        assert!(vec!["1"; 65].join(",").parse::<Weights>().is_err());
+        assert_eq!("1, 1000000".parse::<Weights>().unwrap().0.len(), 2);
+    }
+}

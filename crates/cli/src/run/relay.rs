@@ -1,0 +1,61 @@
+//! Anybody's datagrams: a flow of weight 1 for each source address.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use fairlane_core::{FlowConfig, Weight};
+use fairlane_io::{Backend, Datagram, UdpBackend, Waiter};
+use fairlane_runtime::Clock;
+
+use super::Opener;
+use super::sender::Outlet;
+
+/// Most source addresses relayed: each costs a socket.
+pub const MOST_SOURCES: usize = 64;
+
+/// The relaying thread's work.
+pub struct Relay {
+    pub socket: UdpBackend<Datagram>,
+    pub opener: Opener,
+    pub clock: Clock,
+}
+
+impl Relay {
+    /// Relays until `stop`. Datagrams from more than [`MOST_SOURCES`] addresses are
+    /// ignored; how many were, is returned.
+    pub fn run(mut self, stop: &AtomicBool) -> Result<u64> {
+        let mut waiter = Waiter::new();
+        let mut received = Vec::with_capacity(64);
+        let mut outlets: HashMap<SocketAddr, Outlet> = HashMap::new();
+        let mut ignored = 0;
+        while !stop.load(Ordering::Acquire) {
+            let socket = [&self.socket];
+            if waiter
+                .wait_readable(&socket, Duration::from_millis(20))?
+                .next()
+                .is_none()
+            {
+                continue;
+            }
+            self.socket.receive(&mut received, 64)?;
+            for Datagram { peer, bytes } in received.drain(..) {
+                if !outlets.contains_key(&peer) {
+                    if outlets.len() == MOST_SOURCES {
+                        ignored += 1;
+                        continue;
+                    }
+                    let config = FlowConfig::new(Weight::ONE);
+                    let outlet = self.opener.open(peer.to_string(), config)?;
+                    outlets.insert(peer, outlet);
+                }
+                if let Some(outlet) = outlets.get_mut(&peer) {
+                    outlet.push(bytes, self.clock.now())?;
+                }
+            }
+        }
+        Ok(ignored)
+    }
+}

@@ -1,0 +1,241 @@
+//! What a run shows: the live table, the summary and the JSON object.
+
+use std::sync::atomic::Ordering;
+
+use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
+use comfy_table::{CellAlignment, Table};
+use fairlane_core::{Nanos, Rate};
+use serde::Serialize;
+
+use super::flow::Flows;
+
+/// The state of a run at one time: what `--json` prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub alg: &'static str,
+    pub seconds: f64,
+    pub link: LinkReport,
+    pub flows: Vec<FlowReport>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkReport {
+    pub rate_bps: u64,
+    pub sent_bps: f64,
+    pub utilisation: f64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowReport {
+    pub name: String,
+    pub weight: u32,
+    pub expected_share: f64,
+    pub measured_share: f64,
+    pub sent_packets: u64,
+    pub sent_bytes: u64,
+    pub received_packets: u64,
+    pub dropped_packets: u64,
+    pub backpressure: u64,
+    pub delay_us: DelayReport,
+    #[serde(skip)]
+    pub offered_bytes: u64,
+    #[serde(skip)]
+    pub received_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct DelayReport {
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+impl Report {
+    /// The state after `elapsed` of running.
+    pub fn take(alg: &'static str, rate: Rate, elapsed: Nanos, flows: &Flows) -> Report {
+        let seconds = elapsed.0 as f64 / 1e9;
+        let micros = |nanos: u64| nanos as f64 / 1e3;
+        let mut reports: Vec<FlowReport> = flows
+            .all()
+            .iter()
+            .map(|flow| FlowReport {
+                name: flow.name.clone(),
+                weight: flow.weight.get(),
+                expected_share: 0.0,
+                measured_share: 0.0,
+                sent_packets: flow.sent.packets(),
+                sent_bytes: flow.sent.bytes(),
+                received_packets: flow.received.packets(),
+                dropped_packets: flow.dropped.load(Ordering::Relaxed),
+                backpressure: flow.backpressure.load(Ordering::Relaxed),
+                delay_us: DelayReport {
+                    p50: micros(flow.delay.p50.load(Ordering::Relaxed)),
+                    p99: micros(flow.delay.p99.load(Ordering::Relaxed)),
+                    max: micros(flow.delay.max.load(Ordering::Relaxed)),
+                },
+                offered_bytes: flow.offered.bytes(),
+                received_bytes: flow.received.bytes(),
+            })
+            .collect();
+        let sent: u64 = reports.iter().map(|flow| flow.sent_bytes).sum();
+        let received: u64 = reports.iter().map(|flow| flow.received_bytes).sum();
+        let demands: Vec<(u32, f64)> = reports
+            .iter()
+            .map(|flow| (flow.weight, flow.offered_bytes as f64))
+            .collect();
+        let expected = fluid_allocation(sent as f64, &demands);
+        for (flow, expected) in reports.iter_mut().zip(expected) {
+            flow.expected_share = expected / (sent as f64).max(1.0);
+            flow.measured_share = flow.received_bytes as f64 / (received as f64).max(1.0);
+        }
+        let sent_bps = sent as f64 * 8.0 / seconds.max(1e-9);
+        Report {
+            alg,
+            seconds,
+            link: LinkReport {
+                rate_bps: rate.bps(),
+                sent_bps,
+                utilisation: sent_bps / rate.bps() as f64,
+            },
+            flows: reports,
+        }
+    }
+
+    /// The table, with rates over the time since `earlier`.
+    pub fn table(&self, earlier: &Report) -> Table {
+        let mut table = Table::new();
+        table.load_style(UTF8_HORIZONTAL_ONLY);
+        table.set_header([
+            "flow",
+            "weight",
+            "offered",
+            "received",
+            "expected",
+            "measured",
+            "delay p50",
+            "p99",
+            "max",
+            "drops",
+            "mailbox full",
+        ]);
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        let seconds = (self.seconds - earlier.seconds).max(1e-9);
+        for (number, flow) in self.flows.iter().enumerate() {
+            let before = earlier.flows.get(number);
+            let rate = |now: u64, before: Option<u64>| {
+                megabits((now - before.unwrap_or(0)) as f64 * 8.0 / seconds)
+            };
+            table.add_row([
+                flow.name.clone(),
+                flow.weight.to_string(),
+                rate(flow.offered_bytes, before.map(|f| f.offered_bytes)),
+                rate(flow.received_bytes, before.map(|f| f.received_bytes)),
+                percent(flow.expected_share),
+                percent(flow.measured_share),
+                millis(flow.delay_us.p50),
+                millis(flow.delay_us.p99),
+                millis(flow.delay_us.max),
+                flow.dropped_packets.to_string(),
+                flow.backpressure.to_string(),
+            ]);
+        }
+        table
+    }
+
+    /// The state on one line.
+    pub fn line(&self) -> String {
+        let flows: Vec<String> = self
+            .flows
+            .iter()
+            .map(|flow| {
+                format!(
+                    "{} {} of {} expected, p99 {}",
+                    flow.name,
+                    percent(flow.measured_share),
+                    percent(flow.expected_share),
+                    millis(flow.delay_us.p99)
+                )
+            })
+            .collect();
+        format!(
+            "{:.1} s, link {} used: {}",
+            self.seconds,
+            percent(self.link.utilisation),
+            flows.join("; ")
+        )
+    }
+
+    /// How the link was used, in a sentence.
+    pub fn link_line(&self) -> String {
+        format!(
+            "{}: {} of {} used over {:.1} s; shares are of all that was carried",
+            self.alg,
+            percent(self.link.utilisation),
+            megabits(self.link.rate_bps as f64),
+            self.seconds
+        )
+    }
+}
+
+fn megabits(bps: f64) -> String {
+    format!("{:.2} Mbit/s", bps / 1e6)
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}
+
+fn millis(micros: f64) -> String {
+    format!("{:.2} ms", micros / 1e3)
+}
+
+/// What an ideal fluid server would give: `capacity` split by weight among those
+/// that want it, none getting more than it asked for.
+fn fluid_allocation(capacity: f64, demands: &[(u32, f64)]) -> Vec<f64> {
+    let mut given = vec![0.0; demands.len()];
+    let mut open: Vec<usize> = (0..demands.len()).collect();
+    let mut left = capacity;
+    loop {
+        let weights: f64 = open.iter().map(|&flow| f64::from(demands[flow].0)).sum();
+        let level = left / weights.max(1.0);
+        let (satisfied, rest): (Vec<usize>, Vec<usize>) = open
+            .iter()
+            .partition(|&&flow| demands[flow].1 <= f64::from(demands[flow].0) * level);
+        for &flow in &satisfied {
+            given[flow] = demands[flow].1;
+            left -= demands[flow].1;
+        }
+        if satisfied.is_empty() {
+            for &flow in &rest {
+                given[flow] = f64::from(demands[flow].0) * level;
+            }
+            return given;
+        }
+        open = rest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backlogged_flows_share_by_weight() {
+        let given = fluid_allocation(150.0, &[(1, 1e9), (2, 1e9), (4, 1e9), (8, 1e9)]);
+        assert_eq!(given, [10.0, 20.0, 40.0, 80.0]);
+    }
+
+    #[test]
+    fn what_a_small_flow_leaves_goes_to_the_others_by_weight() {
+        let given = fluid_allocation(100.0, &[(1, 1e9), (3, 1e9), (4, 20.0)]);
+        assert_eq!(given, [20.0, 60.0, 20.0]);
+    }
+
+    #[test]
+    fn an_idle_link_gives_everybody_what_it_asks_for() {
+        let given = fluid_allocation(100.0, &[(1, 5.0), (1, 7.0)]);
+        assert_eq!(given, [5.0, 7.0]);
+    }
+}

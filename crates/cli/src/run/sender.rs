@@ -1,0 +1,73 @@
+//! The built-in senders: each offers more than the whole link.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use fairlane_core::{Length, Nanos};
+use fairlane_runtime::{Client, Clock, Refusal};
+
+use super::flow::{Flow, OVERHEAD, Parcel};
+
+/// How often a sender sends what is due.
+const TICK: Duration = Duration::from_millis(1);
+
+/// Most packets a sender makes in one tick: beyond that it falls behind its offer
+/// rather than keep a core busy with packets that cannot pass.
+const MOST_PER_TICK: u64 = 1000;
+
+/// A flow and the client to push with.
+pub struct Outlet {
+    pub number: u32,
+    pub flow: Arc<Flow>,
+    pub client: Client<Box<Parcel>>,
+}
+
+impl Outlet {
+    /// Pushes a datagram, and counts what becomes of it.
+    pub fn push(&mut self, payload: Vec<u8>, now: Nanos) -> Result<()> {
+        let bytes = payload.len();
+        // A datagram may be empty, a packet may not.
+        let len = Length::new(bytes.max(1) as u32).context("a datagram above 65,535 bytes")?;
+        self.flow.offered.add(bytes);
+        let parcel = Box::new(Parcel {
+            flow: self.number,
+            pushed_at: now,
+            peer: self.flow.sink,
+            payload,
+        });
+        match self.client.push(len, parcel) {
+            Ok(_) => Ok(()),
+            Err(refused) if refused.reason == Refusal::MailboxFull => {
+                self.flow.backpressure.fetch_add(1, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(refused) => Err(refused.reason.into()),
+        }
+    }
+}
+
+/// Offers `bits_per_second` in datagrams of `payload` bytes until `stop`.
+pub fn run(
+    mut outlet: Outlet,
+    payload: usize,
+    bits_per_second: f64,
+    clock: Clock,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let packet_bits = (payload as u64 + u64::from(OVERHEAD)) as f64 * 8.0;
+    let interval = 1e9 * packet_bits / bits_per_second;
+    let mut made = (clock.now().0 as f64 / interval) as u64;
+    while !stop.load(Ordering::Acquire) {
+        let now = clock.now();
+        let due = (now.0 as f64 / interval) as u64;
+        made = made.max(due.saturating_sub(MOST_PER_TICK));
+        while made < due {
+            outlet.push(vec![0; payload], now)?;
+            made += 1;
+        }
+        std::thread::sleep(TICK);
+    }
+    Ok(())
+}
