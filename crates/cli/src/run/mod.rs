@@ -19,7 +19,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use console::Term;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::units::MAX_WEIGHT;
-use fairlane_core::{FlowConfig, Limits, Nanos, Rate, SchedulerLimits, Weight};
+use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 use fairlane_io::{MAX_DATAGRAM, UdpBackend};
 use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Registrar, drive};
 
@@ -130,11 +130,6 @@ pub struct Opener {
 impl Opener {
     fn open(&self, name: String, config: FlowConfig) -> Result<Outlet> {
         let socket = Socket::open()?;
-        let config = FlowConfig {
-            max_length: fairlane_core::Length::new(MAX_DATAGRAM as u32)
-                .context("the longest datagram has a length")?,
-            ..config
-        };
         let client = self.registrar.register(config)?;
         let (number, flow) = self.flows.add(Flow {
             name,
@@ -183,6 +178,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         overhead: OVERHEAD,
         ..Link::new(options.rate)
     };
+    let longest = link.longest().context("the link carries no packet")?;
     let max_clients = MOST_SENDERS + relay::MOST_SOURCES;
     let mut config = ArbiterConfig {
         max_clients,
@@ -203,15 +199,21 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         },
     };
     let backend = Metered::new(socket, clock, flows.clone());
-    let mut arbiter = Arbiter::new(algorithm, config, backend, clock.now());
+    let start = clock.now();
+    let mut arbiter = Arbiter::new(algorithm, config, backend, start);
     let opener = Opener {
         registrar: arbiter.registrar(),
         flows: flows.clone(),
         sinks,
     };
     let mut outlets = Vec::new();
+    let max_length = Length::new(options.packet).context("a packet has a length")?;
     for (number, &weight) in options.weights.0.iter().enumerate() {
-        outlets.push(opener.open(format!("sender-{}", number + 1), FlowConfig::new(weight))?);
+        let config = FlowConfig {
+            max_length,
+            ..FlowConfig::new(weight)
+        };
+        outlets.push(opener.open(format!("sender-{}", number + 1), config)?);
     }
     let stop = Arc::new(AtomicBool::new(false));
     let on_signal = Arc::clone(&stop);
@@ -230,6 +232,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
             socket: relay_socket,
             opener,
             clock,
+            longest,
         };
         let relaying = scope.spawn(move || relay.run(done));
         let mut senders = Vec::new();
@@ -244,7 +247,6 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         let take = move |now| Report::take(A::NAME, rate, now, show_flows);
         let showing = scope.spawn(move || show_screen.follow(clock, done, take));
 
-        let start = clock.now();
         let end = options
             .seconds
             .map(|s| start + Nanos((s * 1e9) as u64))

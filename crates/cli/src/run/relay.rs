@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use fairlane_core::{FlowConfig, Weight};
+use fairlane_core::{FlowConfig, Length, Weight};
 use fairlane_io::{Backend, Datagram, UdpBackend, Waiter};
 use fairlane_runtime::Clock;
 
@@ -21,6 +21,8 @@ pub struct Relay {
     pub socket: UdpBackend<Datagram>,
     pub opener: Opener,
     pub clock: Clock,
+    /// The longest packet the link carries.
+    pub longest: Length,
 }
 
 impl Relay {
@@ -47,7 +49,10 @@ impl Relay {
                         ignored += 1;
                         continue;
                     }
-                    let config = FlowConfig::new(Weight::ONE);
+                    let config = FlowConfig {
+                        max_length: self.longest,
+                        ..FlowConfig::new(Weight::ONE)
+                    };
                     let outlet = self.opener.open(peer.to_string(), config)?;
                     outlets.insert(peer, outlet);
                 }

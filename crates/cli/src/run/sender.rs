@@ -10,12 +10,13 @@ use fairlane_runtime::{Client, Clock, Refusal};
 
 use super::flow::{Flow, OVERHEAD, Parcel};
 
-/// How often a sender sends what is due.
-const TICK: Duration = Duration::from_millis(1);
+/// Packets a sender sends at a time. The same for all, so that who offers more
+/// comes more often, and finds room in a full queue as much more often.
+const BURST: u64 = 8;
 
-/// Most packets a sender makes in one tick: beyond that it falls behind its offer
+/// Most packets made at a time: a sender that comes late falls behind its offer
 /// rather than keep a core busy with packets that cannot pass.
-const MOST_PER_TICK: u64 = 1000;
+const MOST: u64 = 1000;
 
 /// A flow and the client to push with.
 pub struct Outlet {
@@ -62,12 +63,13 @@ pub fn run(
     while !stop.load(Ordering::Acquire) {
         let now = clock.now();
         let due = (now.0 as f64 / interval) as u64;
-        made = made.max(due.saturating_sub(MOST_PER_TICK));
+        made = made.max(due.saturating_sub(MOST));
         while made < due {
             outlet.push(vec![0; payload], now)?;
             made += 1;
         }
-        std::thread::sleep(TICK);
+        let next = Nanos(((made + BURST) as f64 * interval) as u64);
+        std::thread::sleep(Duration::from_nanos(next.since(clock.now()).0));
     }
     Ok(())
 }
