@@ -48,15 +48,11 @@ pub fn parse() -> Result<Command, ExitCode> {
     })
 }
 
-/// The part of a rendered error before usage and tips, on one line.
+/// The first paragraph of a rendered error, on one line: usage and tips follow it.
 fn one_sentence(rendered: &str) -> String {
     let text = rendered.strip_prefix("error: ").unwrap_or(rendered);
-    let end = ["\n\nUsage:", "\n\nFor more information"]
-        .iter()
-        .filter_map(|mark| text.find(mark))
-        .min()
-        .unwrap_or(text.len());
-    text[..end].split_whitespace().collect::<Vec<_>>().join(" ")
+    let paragraph = text.split("\n\n").next().unwrap_or(text);
+    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

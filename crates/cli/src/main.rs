@@ -5,6 +5,7 @@ mod algorithm;
 mod bench;
 mod cli;
 mod run;
+mod table;
 
 use std::process::ExitCode;
 

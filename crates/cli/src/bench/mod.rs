@@ -6,8 +6,6 @@ mod flowsets;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table};
 use fairlane_core::queue::{PacketList, PacketSlab};
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, SchedulerLimits};
@@ -15,6 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::algorithm::Algorithm;
+use crate::table;
 use crate::with_algorithm;
 use controller::{Arrivals, Controller, Subject, Tally};
 use flowsets::{Backlog, FlowSets};
@@ -190,10 +189,8 @@ fn table(options: &Options) -> Result<()> {
         ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
-    let mut table = Table::new();
-    table.load_style(UTF8_HORIZONTAL_ONLY);
     let names = contenders.iter().map(|contender| contender.name());
-    table.set_header(std::iter::once("flows (weight::flows)".to_owned()).chain(names));
+    let mut table = table::new(std::iter::once("flows (weight::flows)".to_owned()).chain(names));
     for sets in sets {
         let case = Case {
             qmin: options.qmin,
@@ -217,9 +214,6 @@ fn table(options: &Options) -> Result<()> {
     }
     progress.finish_and_clear();
     if !options.json {
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
         println!("Nanoseconds for an enqueue/dequeue pair, packet generation included:");
         println!("{table}");
     }

@@ -2,12 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use fairlane_core::{Nanos, Rate};
 use serde::Serialize;
 
 use super::flow::Flows;
+use crate::table;
 
 /// The state of a run at one time: what `--json` prints.
 #[derive(Clone, Debug, Serialize)]
@@ -103,29 +103,25 @@ impl Report {
 
     /// The table, with rates over the time since `earlier`.
     pub fn table(&self, earlier: &Report) -> Table {
-        let mut table = Table::new();
-        table.load_style(UTF8_HORIZONTAL_ONLY);
-        table.set_header([
+        let mut table = table::new([
             "flow",
             "weight",
-            "offered",
-            "received",
-            "expected",
-            "measured",
-            "delay p50",
-            "p99",
-            "max",
+            "offered\nMbit/s",
+            "received\nMbit/s",
+            "expected\nshare",
+            "measured\nshare",
+            "delay p50\nms",
+            "p99\nms",
+            "max\nms",
             "drops",
-            "mailbox full",
+            "mailbox\nfull",
         ]);
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
         let seconds = (self.seconds - earlier.seconds).max(1e-9);
         for (number, flow) in self.flows.iter().enumerate() {
             let before = earlier.flows.get(number);
             let rate = |now: u64, before: Option<u64>| {
-                megabits((now - before.unwrap_or(0)) as f64 * 8.0 / seconds)
+                let bits = (now - before.unwrap_or(0)) as f64 * 8.0;
+                format!("{:.2}", bits / seconds / 1e6)
             };
             table.add_row([
                 flow.name.clone(),
@@ -151,7 +147,7 @@ impl Report {
             .iter()
             .map(|flow| {
                 format!(
-                    "{} {} of {} expected, p99 {}",
+                    "{} {} of {} expected, p99 {} ms",
                     flow.name,
                     percent(flow.measured_share),
                     percent(flow.expected_share),
@@ -170,17 +166,13 @@ impl Report {
     /// How the link was used, in a sentence.
     pub fn link_line(&self) -> String {
         format!(
-            "{}: {} of {} used over {:.1} s; shares are of all that was carried",
+            "{}: {} of the link's {:.2} Mbit/s used over {:.1} s; shares are of what was carried",
             self.alg,
             percent(self.link.utilisation),
-            megabits(self.link.rate_bps as f64),
+            self.link.rate_bps as f64 / 1e6,
             self.seconds
         )
     }
-}
-
-fn megabits(bps: f64) -> String {
-    format!("{:.2} Mbit/s", bps / 1e6)
 }
 
 fn percent(share: f64) -> String {
@@ -188,7 +180,7 @@ fn percent(share: f64) -> String {
 }
 
 fn millis(micros: f64) -> String {
-    format!("{:.2} ms", micros / 1e3)
+    format!("{:.2}", micros / 1e3)
 }
 
 /// What an ideal fluid server would give: `capacity` split by weight among those
