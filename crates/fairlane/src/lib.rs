@@ -1,1 +1,72 @@
-//! facade
+//! Fair packet scheduling to embed: the crate to add.
+//!
+//! Fairlane shares a link among many senders by weight. This crate gathers its
+//! parts under one name; which one is yours depends on how much you want it to do.
+//!
+//! # You have a loop and want to know which packet is next
+//!
+//! [`PacketScheduler`] holds flows and their packets and hands them out in the
+//! order of an algorithm from [`sched`]. No thread, no clock, no I/O; the payload is
+//! whatever you have, an index or a buffer.
+//!
+//! ```
+//! use fairlane::{Dequeue, FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
+//!
+//! let mut link = PacketScheduler::new(Qfq::new(), Default::default());
+//! let voice = link.add_flow(FlowConfig::new(Weight::new(4).unwrap()))?;
+//! let bulk = link.add_flow(FlowConfig::new(Weight::ONE))?;
+//!
+//! let frame = vec![0u8; 1200];
+//! link.enqueue(bulk, Length::new(1200).unwrap(), frame).unwrap();
+//! link.enqueue(voice, Length::new(160).unwrap(), vec![0u8; 160]).unwrap();
+//!
+//! while let Dequeue::Packet(packet) = link.dequeue(Nanos::ZERO) {
+//!     println!("{} bytes of flow {}", packet.len, packet.flow.number());
+//! }
+//! # Ok::<(), fairlane::ChangeError>(())
+//! ```
+//!
+//! # You have threads that send, and a link to pace
+//!
+//! An [`Arbiter`](runtime::Arbiter) takes packets from [`Client`](runtime::Client)s,
+//! whose `push` never waits, and gives them to a [`Backend`](io::Backend) at the
+//! rate of a link. Call [`step`](runtime::Arbiter::step) from a loop of your own,
+//! or let [`drive`](runtime::drive) do it.
+//!
+//! ```
+//! use fairlane::io::{Backend, MemoryBackend, memory};
+//! use fairlane::runtime::{Arbiter, ArbiterConfig, Link};
+//! use fairlane::{FlowConfig, Length, Nanos, Weight, sched::Qfq};
+//!
+//! let (near, mut far): (MemoryBackend<Vec<u8>>, MemoryBackend<Vec<u8>>) = memory::pair(16);
+//! let link = Link::new("10mbit".parse()?);
+//! let mut arbiter = Arbiter::new(Qfq::new(), ArbiterConfig::new(link), near, Nanos::ZERO);
+//!
+//! let mut client = arbiter.registrar().register(FlowConfig::new(Weight::ONE))?;
+//! let len = Length::new(1250).unwrap();
+//! client.push(len, vec![7; 1250]).unwrap();
+//! client.push(len, vec![8; 1250]).unwrap();
+//!
+//! // 1250 bytes take a millisecond: the second packet waits for the first.
+//! let mut arrived = Vec::new();
+//! arbiter.step(Nanos::ZERO)?;
+//! assert_eq!(far.receive(&mut arrived, 16)?, 1);
+//! arbiter.step(Nanos::from_millis(1))?;
+//! assert_eq!(far.receive(&mut arrived, 16)?, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # You have an algorithm of your own
+//!
+//! Implement [`Scheduler`]: the contract is written down in [`scheduler`], and the
+//! tests of the algorithms here run on any other.
+#![forbid(unsafe_code)]
+
+pub use fairlane_core::*;
+
+/// Packet I/O backends.
+pub use fairlane_io as io;
+/// The lock-free queue between a client and the arbiter.
+pub use fairlane_mailbox as mailbox;
+/// Clients, the arbiter and the paced link.
+pub use fairlane_runtime as runtime;

@@ -1,0 +1,114 @@
+//! What ARCHITECTURE.md says of the crates is true of their files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn crates() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All Rust files below `folder`.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    for entry in entries {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+/// The crates of ours that a manifest depends on, for building and for tests.
+fn dependencies(name: &str) -> Vec<String> {
+    let manifest = read(&crates().join(name).join("Cargo.toml"));
+    manifest
+        .lines()
+        .filter_map(|line| line.strip_prefix("fairlane"))
+        .filter_map(|rest| rest.split(['.', ' ', '=']).next())
+        .map(|rest| rest.trim_start_matches('-').to_owned())
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    for (name, allowed) in [
+        ("core", &[][..]),
+        ("mailbox", &[]),
+        ("io", &["core"]),
+        ("runtime", &["core", "io", "mailbox"]),
+        ("fairlane", &["core", "io", "mailbox", "runtime"]),
+        ("cli", &["core", "io", "runtime"]),
+    ] {
+        for dependency in dependencies(name) {
+            assert!(
+                allowed.contains(&dependency.as_str()),
+                "{name} depends on {dependency}; it may know {allowed:?}"
+            );
+        }
+    }
+    assert_eq!(dependencies("runtime").len(), 3, "the manifests are read");
+}
+
+#[test]
+fn every_crate_is_listed_here() {
+    let mut names: Vec<_> = fs::read_dir(crates())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["cli", "core", "fairlane", "io", "mailbox", "runtime"]);
+}
+
+#[test]
+fn unsafe_code_stays_in_its_named_homes() {
+    let homes = [
+        "mailbox/src/slots.rs",
+        "mailbox/src/producer.rs",
+        "mailbox/src/consumer.rs",
+        "io/src/sys.rs",
+    ];
+    let mut found = Vec::new();
+    for name in ["cli", "core", "fairlane", "io", "mailbox", "runtime"] {
+        for path in sources(&crates().join(name).join("src")) {
+            let code = read(&path);
+            let uses = code.lines().any(|line| {
+                let line = line.trim_start();
+                !line.starts_with("//")
+                    && ["unsafe {", "unsafe impl", "unsafe fn", "unsafe extern"]
+                        .iter()
+                        .any(|form| line.contains(form))
+            });
+            if uses {
+                let home = path.strip_prefix(crates()).unwrap();
+                found.push(home.to_string_lossy().into_owned());
+            }
+        }
+    }
+    found.sort();
+    let mut expected: Vec<_> = homes.iter().map(|&home| home.to_owned()).collect();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn crates_without_a_home_for_unsafe_code_forbid_it() {
+    for (root, attribute) in [
+        ("core/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("runtime/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("fairlane/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("cli/src/main.rs", "#![forbid(unsafe_code)]"),
+        ("mailbox/src/lib.rs", "#![deny(unsafe_code)]"),
+        ("io/src/lib.rs", "#![deny(unsafe_code)]"),
+    ] {
+        assert!(read(&crates().join(root)).contains(attribute), "{root}");
+    }
+}
