@@ -4,9 +4,7 @@
 //! guarantee: each flow receives the link in proportion to what it offers.
 
 use crate::ensure_invariant;
-use crate::scheduler::{
-    Entities, EntityId, Link, MAX_ENTITIES, Removal, Scheduler, Share, Violation,
-};
+use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
 use crate::units::{Length, Nanos, Weight};
 use alloc::collections::VecDeque;
 
@@ -14,7 +12,6 @@ use alloc::collections::VecDeque;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FifoEntity {
     weight: Option<Weight>,
-    queued: u32,
 }
 
 /// First in, first out: one ring of entities, one place for each packet.
@@ -28,18 +25,6 @@ impl Fifo {
     pub fn new() -> Self {
         Self::default()
     }
-
-    fn depart<E: Entities<FifoEntity>>(&mut self, entities: &mut E, id: EntityId) {
-        debug_assert_eq!(
-            self.arrivals.front(),
-            Some(&id),
-            "only the selected is served"
-        );
-        if self.arrivals.pop_front().is_some() {
-            let entity = entities.entity_mut(id);
-            entity.queued = entity.queued.saturating_sub(1);
-        }
-    }
 }
 
 impl Scheduler for Fifo {
@@ -49,13 +34,11 @@ impl Scheduler for Fifo {
     fn add<E: Entities<FifoEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
         *entities.entity_mut(id) = FifoEntity {
             weight: Some(share.weight),
-            queued: 0,
         };
     }
 
     fn remove<E: Entities<FifoEntity>>(&mut self, entities: &mut E, id: EntityId) -> Removal {
-        let queued = entities.entity(id).queued;
-        self.discarded(entities, id, queued);
+        self.discarded(entities, id, u32::MAX);
         *entities.entity_mut(id) = FifoEntity::default();
         Removal::Done
     }
@@ -68,27 +51,26 @@ impl Scheduler for Fifo {
         entities.entity(id).weight.unwrap_or(Weight::ONE)
     }
 
-    fn is_active<E: Entities<FifoEntity>>(&self, entities: &E, id: EntityId) -> bool {
-        entities.entity(id).queued > 0
+    /// O(packets queued), unlike others: FIFO knows no entities, only arrivals.
+    fn is_active<E: Entities<FifoEntity>>(&self, _: &E, id: EntityId) -> bool {
+        self.arrivals.contains(&id)
     }
 
     #[inline]
     fn backlogged<E: Entities<FifoEntity>>(&mut self, _: &mut E, _: EntityId, _: Length) {}
 
     #[inline]
-    fn arrived<E: Entities<FifoEntity>>(&mut self, entities: &mut E, id: EntityId) {
-        entities.entity_mut(id).queued += 1;
+    fn arrived<E: Entities<FifoEntity>>(&mut self, _: &mut E, id: EntityId) {
         self.arrivals.push_back(id);
     }
 
-    fn discarded<E: Entities<FifoEntity>>(&mut self, entities: &mut E, id: EntityId, packets: u32) {
+    fn discarded<E: Entities<FifoEntity>>(&mut self, _: &mut E, id: EntityId, packets: u32) {
         let mut left = packets;
         self.arrivals.retain(|&other| {
             let drop = other == id && left > 0;
             left -= u32::from(drop);
             !drop
         });
-        entities.entity_mut(id).queued -= packets - left;
     }
 
     #[inline]
@@ -102,17 +84,18 @@ impl Scheduler for Fifo {
     #[inline]
     fn reschedule<E: Entities<FifoEntity>>(
         &mut self,
-        entities: &mut E,
+        _: &mut E,
         id: EntityId,
         _charged: Length,
         _next: Option<Length>,
     ) {
-        self.depart(entities, id);
+        debug_assert_eq!(self.arrivals.front(), Some(&id), "it is the selected one");
+        self.arrivals.pop_front();
     }
 
-    fn idle<E: Entities<FifoEntity>>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle<E: Entities<FifoEntity>>(&mut self, _: &mut E, id: EntityId) {
         if self.arrivals.front() == Some(&id) {
-            self.depart(entities, id);
+            self.arrivals.pop_front();
         }
     }
 
@@ -121,16 +104,10 @@ impl Scheduler for Fifo {
         entities: &E,
         count: usize,
     ) -> Result<(), Violation> {
-        let mut places = alloc::vec![0u32; count.min(MAX_ENTITIES)];
-        for id in &self.arrivals {
-            ensure_invariant!(id.index() < count, "fifo: {id:?} was never added");
-            places[id.index()] += 1;
-        }
-        for id in (0..count).filter_map(EntityId::new) {
-            let (queued, places) = (entities.entity(id).queued, places[id.index()]);
+        for &id in &self.arrivals {
             ensure_invariant!(
-                queued == places,
-                "fifo: {id:?} counts {queued} packets and has {places} places"
+                id.index() < count && entities.entity(id).weight.is_some(),
+                "fifo: {id:?} has a place and was never added"
             );
         }
         Ok(())
