@@ -65,7 +65,10 @@ fn every_crate_is_listed_here() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["cli", "core", "fairlane", "io", "mailbox", "runtime"]);
+    assert_eq!(
+        names,
+        ["cli", "core", "fairlane", "io", "mailbox", "runtime"]
+    );
 }
 
 #[test]

@@ -57,7 +57,7 @@ const FRACTION: u32 = 40;
 /// Buckets of a group.
 const SLOTS: u32 = 64;
 /// A group's slot is at least 2^-5 of the longest packet's virtual time.
-const COARSEST: u32 = 5;
+const FINEST: u32 = 5;
 
 const _: () = assert!(
     MAX_LENGTH.ilog2() + 1 + FRACTION + SLOTS.ilog2() < 63,
@@ -67,7 +67,7 @@ const _: () = assert!(
     (1u64 << FRACTION) / (MAX_WEIGHT as u64) > 1_000_000,
     "the largest weight is represented to 10^-6"
 );
-const _: () = assert!((1 << COARSEST) + 4 <= SLOTS);
+const _: () = assert!((1 << FINEST) + 4 <= SLOTS);
 const _: () = assert!(size_of::<QfqEntity>() == 24);
 
 /// State of one entity.
@@ -84,7 +84,7 @@ pub struct QfqEntity {
     group: i8,
     /// Group that its share asks for.
     own_group: i8,
-    /// Quarter of V's circle in which it became inactive, modulo 256.
+    /// Quarter of V's circle in which it became inactive, modulo 256 (64 turns).
     idle_since: u8,
     state: State,
 }
@@ -236,7 +236,7 @@ impl Qfq {
         // For a sum of 1 this is 2^64 - 1, off by less than any clock can show.
         self.inverse_sum = u64::MAX.checked_div(sum).unwrap_or(0);
         let lag = self.longest_in_units();
-        self.next_floor = ceil_log2(lag).saturating_sub(COARSEST).max(1) as i8;
+        self.next_floor = ceil_log2(lag).saturating_sub(FINEST).max(1) as i8;
         if self.er == 0 {
             self.start_busy_period();
         } else {
@@ -517,14 +517,15 @@ impl Scheduler for Qfq {
     fn change<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
         let long_ago = self.long_ago();
         let entity = entities.entity_mut(id);
+        let inverse_weight = inverse_of(share.weight);
+        let own_group = Self::group_for(share, inverse_weight);
         let old = weight_of(entity.inverse_weight);
-        entity.inverse_weight = inverse_of(share.weight);
-        let own_group = Self::group_for(share, entity.inverse_weight);
         if own_group != entity.own_group {
             entity.own_group = own_group;
             entity.group = -entity.group.abs();
+            entity.idle_since = long_ago;
         }
-        entity.idle_since = long_ago;
+        entity.inverse_weight = inverse_weight;
         self.longest = self.longest.max(share.max_length.get());
         self.set_weight_sum(self.weight_sum - old + u64::from(share.weight.get()));
     }
