@@ -11,6 +11,7 @@
 //! among the entities added, rounded up. Fairness is coarse in exchange: an entity
 //! may wait for a quantum of every other one, O(N) (Eq. 15 of the QFQ+ paper).
 
+use super::Standing;
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
 use crate::units::{Length, Nanos, Weight};
@@ -22,16 +23,7 @@ pub struct DrrEntity {
     deficit: i64,
     weight: i64,
     next: Link,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Inactive,
-    Active,
-    /// Active, and removed once its turn comes.
-    Leaving,
+    state: Standing,
 }
 
 /// Deficit round robin.
@@ -116,11 +108,11 @@ impl Scheduler for Drr {
 
     fn remove<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) -> Removal {
         let entity = entities.entity_mut(id);
-        if entity.state == State::Inactive {
+        if entity.state == Standing::Inactive {
             *entity = DrrEntity::default();
             Removal::Done
         } else {
-            entity.state = State::Leaving;
+            entity.state = Standing::Leaving;
             Removal::WhenSelected
         }
     }
@@ -135,14 +127,14 @@ impl Scheduler for Drr {
     }
 
     fn is_active<E: Entities<DrrEntity>>(&self, entities: &E, id: EntityId) -> bool {
-        entities.entity(id).state != State::Inactive
+        entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
     fn backlogged<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId, head: Length) {
         let entity = entities.entity_mut(id);
-        if entity.state == State::Inactive {
-            entity.state = State::Active;
+        if entity.state == Standing::Inactive {
+            entity.state = Standing::Active;
             entity.deficit = self.quantum(entity);
             self.insert_last(entities, id);
         } else {
@@ -184,15 +176,15 @@ impl Scheduler for Drr {
     #[inline(never)]
     fn idle<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
         let entity = entities.entity_mut(id);
-        if entity.state == State::Inactive {
+        if entity.state == Standing::Inactive {
             return;
         }
         // An idle entity keeps no credit.
         entity.deficit = 0;
-        if entity.state == State::Leaving {
+        if entity.state == Standing::Leaving {
             entity.weight = 0;
         }
-        entity.state = State::Inactive;
+        entity.state = Standing::Inactive;
         self.remove_head(entities, id);
     }
 
@@ -216,7 +208,7 @@ impl Scheduler for Drr {
         );
         for id in (0..count).filter_map(EntityId::new) {
             let entity = entities.entity(id);
-            let active = entity.state != State::Inactive;
+            let active = entity.state != Standing::Inactive;
             ensure_invariant!(
                 active == listed[id.index()],
                 "drr: {id:?} is {:?} and {}in the round",

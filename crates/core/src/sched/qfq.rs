@@ -48,6 +48,7 @@
 //!   L / (sum of weights), so that Theorem 5's 2 + L / sigma slots are fewer than
 //!   64. This matters only beside packets more than 32 times as long.
 
+use super::Standing;
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
 use crate::units::{Length, MAX_LENGTH, MAX_WEIGHT, Nanos, VirtualTime, Weight};
@@ -86,16 +87,7 @@ pub struct QfqEntity {
     own_group: i8,
     /// Quarter of V's circle in which it became inactive, modulo 256 (64 turns).
     idle_since: u8,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Inactive,
-    Active,
-    /// Active, and removed once it is selected.
-    Leaving,
+    state: Standing,
 }
 
 /// Buckets of one group.
@@ -459,12 +451,12 @@ impl Qfq {
         if again {
             entity.idle_since = self.long_ago();
             self.insert(entities, id);
-        } else if entity.state == State::Leaving {
+        } else if entity.state == Standing::Leaving {
             let weight = weight_of(entity.inverse_weight);
             *entity = QfqEntity::default();
             self.set_weight_sum(self.weight_sum - weight);
         } else {
-            entity.state = State::Inactive;
+            entity.state = Standing::Inactive;
             entity.idle_since = self.quarter();
         }
     }
@@ -504,8 +496,8 @@ impl Scheduler for Qfq {
 
     fn remove<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) -> Removal {
         let entity = entities.entity_mut(id);
-        if entity.state != State::Inactive {
-            entity.state = State::Leaving;
+        if entity.state != Standing::Inactive {
+            entity.state = Standing::Leaving;
             return Removal::WhenSelected;
         }
         let weight = weight_of(entity.inverse_weight);
@@ -536,14 +528,14 @@ impl Scheduler for Qfq {
     }
 
     fn is_active<E: Entities<QfqEntity>>(&self, entities: &E, id: EntityId) -> bool {
-        entities.entity(id).state != State::Inactive
+        entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
     fn backlogged<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, _: Length) {
         let entity = entities.entity_mut(id);
-        if entity.state == State::Inactive {
-            entity.state = State::Active;
+        if entity.state == Standing::Inactive {
+            entity.state = Standing::Active;
             self.insert(entities, id);
         }
     }
@@ -596,7 +588,7 @@ impl Scheduler for Qfq {
     }
 
     fn idle<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) {
-        if entities.entity(id).state != State::Inactive {
+        if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, false);
         }
     }
@@ -719,7 +711,7 @@ impl Qfq {
                 sum += weight_of(entity.inverse_weight);
             }
             ensure_invariant!(
-                listed[id.index()] == (entity.state != State::Inactive),
+                listed[id.index()] == (entity.state != Standing::Inactive),
                 "qfq: {id:?} is {:?} and listed: {}",
                 entity.state,
                 listed[id.index()]
