@@ -275,30 +275,14 @@ struct Account {
     discarded: Count,
 }
 
-struct Flows<'a, S>(&'a mut [Flow<S>]);
-
-impl<S> Entities<S> for Flows<'_, S> {
+impl<S> Entities<S> for [Flow<S>] {
     #[inline]
     fn entity(&self, id: EntityId) -> &S {
-        &self.0[id.index()].state
+        &self[id.index()].state
     }
     #[inline]
     fn entity_mut(&mut self, id: EntityId) -> &mut S {
-        &mut self.0[id.index()].state
-    }
-}
-
-#[derive(Clone, Debug)]
-struct FlowTable<S>(Vec<Flow<S>>);
-
-impl<S> Entities<S> for FlowTable<S> {
-    #[inline]
-    fn entity(&self, id: EntityId) -> &S {
-        &self.0[id.index()].state
-    }
-    #[inline]
-    fn entity_mut(&mut self, id: EntityId) -> &mut S {
-        &mut self.0[id.index()].state
+        &mut self[id.index()].state
     }
 }
 
@@ -312,7 +296,7 @@ impl<S> Entities<S> for FlowTable<S> {
 #[repr(C)]
 pub struct PacketScheduler<A: Scheduler, P> {
     room_bytes: i64,
-    flows: FlowTable<A::Entity>,
+    flows: Vec<Flow<A::Entity>>,
     slab: PacketSlab<P>,
     accepted_bytes: u64,
     algorithm: A,
@@ -329,7 +313,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     pub fn new(algorithm: A, limits: SchedulerLimits) -> Self {
         PacketScheduler {
             algorithm,
-            flows: FlowTable(Vec::new()),
+            flows: Vec::new(),
             slab: PacketSlab::new(limits.packets),
             room_bytes: limits.bytes.min(i64::MAX as u64) as i64,
             accepted_bytes: 0,
@@ -349,8 +333,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     pub fn reserve(&mut self, flows: usize, packets: u32) {
         let flows = flows.min(MAX_ENTITIES);
         self.flows
-            .0
-            .reserve_exact(flows.saturating_sub(self.flows.0.len()));
+            .reserve_exact(flows.saturating_sub(self.flows.len()));
         self.slab.reserve(packets);
     }
 
@@ -364,8 +347,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         let id = match self.free_flows.pop() {
             Some(id) => id,
             None => {
-                let entity = EntityId::new(self.flows.0.len()).ok_or(ChangeError::TooManyFlows)?;
-                self.flows.0.push(Flow {
+                let entity = EntityId::new(self.flows.len()).ok_or(ChangeError::TooManyFlows)?;
+                self.flows.push(Flow {
                     packets: PacketList::default(),
                     room_packets: 0,
                     room_bytes: 0,
@@ -379,7 +362,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             }
         };
         let limits = config.limits.unwrap_or(self.limits.per_flow).clamped();
-        let flow = &mut self.flows.0[id.index()];
+        let flow = &mut self.flows[id.index()];
         flow.room_packets = limits.packets as i32;
         flow.room_bytes = limits.bytes as i32;
         flow.accepted_packets = 0;
@@ -389,7 +372,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             self.account(id).limits = limits;
         }
         self.algorithm
-            .add(&mut self.flows, id.entity(), config.share());
+            .add(self.flows.as_mut_slice(), id.entity(), config.share());
         Ok(id)
     }
 
@@ -414,13 +397,13 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         if new != old {
             self.account(id).limits = new;
         }
-        let flow = &mut self.flows.0[id.index()];
+        let flow = &mut self.flows[id.index()];
         // Differences of numbers below 2^31, added to what is above -2^31.
         flow.room_packets += new.packets as i32 - old.packets as i32;
         flow.room_bytes += new.bytes as i32 - old.bytes as i32;
         flow.max_length = config.max_length.get();
         self.algorithm
-            .change(&mut self.flows, id.entity(), config.share());
+            .change(self.flows.as_mut_slice(), id.entity(), config.share());
         Ok(())
     }
 
@@ -434,13 +417,17 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     ) -> Result<FlowStats, ChangeError> {
         self.flush_flow(id, discard)?;
         let stats = self.flow_stats(id).ok_or(ChangeError::UnknownFlow)?;
-        let flow = &mut self.flows.0[id.index()];
+        let flow = &mut self.flows[id.index()];
         flow.max_length = 0;
         let account = core::mem::replace(&mut flow.account, Flow::<A::Entity>::NO_ACCOUNT);
         if account != Flow::<A::Entity>::NO_ACCOUNT {
             self.free_accounts.push(account);
         }
-        if self.algorithm.remove(&mut self.flows, id.entity()) == Removal::Done {
+        if self
+            .algorithm
+            .remove(self.flows.as_mut_slice(), id.entity())
+            == Removal::Done
+        {
             self.free_flows.push(id);
         }
         Ok(stats)
@@ -455,7 +442,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     ) -> Result<(), ChangeError> {
         self.flow(id).ok_or(ChangeError::UnknownFlow)?;
         let mut gone = Count::default();
-        let flow = &mut self.flows.0[id.index()];
+        let flow = &mut self.flows[id.index()];
         while let Some((len, payload)) = flow.packets.pop_front(&mut self.slab) {
             gone.add(len);
             discard(Packet {
@@ -474,7 +461,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         let account = self.account(id);
         account.discarded = account.discarded.plus(gone);
         self.algorithm
-            .discarded(&mut self.flows, id.entity(), gone.packets as u32);
+            .discarded(self.flows.as_mut_slice(), id.entity(), gone.packets as u32);
         Ok(())
     }
 
@@ -483,7 +470,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     #[inline]
     pub fn enqueue(&mut self, id: FlowId, len: Length, payload: P) -> Result<(), Rejected<P>> {
         let bytes = len.get();
-        let Some(flow) = self.flows.0.get_mut(id.index()) else {
+        let Some(flow) = self.flows.get_mut(id.index()) else {
             let reason = self.reject(id, len);
             return Err(Rejected { payload, reason });
         };
@@ -509,9 +496,11 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         self.room_bytes -= i64::from(bytes);
         self.accepted_bytes += u64::from(bytes);
         if flow.packets.append(&mut self.slab, stored) {
-            self.algorithm.backlogged(&mut self.flows, id.entity(), len);
+            self.algorithm
+                .backlogged(self.flows.as_mut_slice(), id.entity(), len);
         }
-        self.algorithm.arrived(&mut self.flows, id.entity());
+        self.algorithm
+            .arrived(self.flows.as_mut_slice(), id.entity());
         Ok(())
     }
 
@@ -539,8 +528,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// where it is.
     pub fn peek(&mut self, now: Nanos) -> Dequeue<&P> {
         let (id, packets) = loop {
-            let selected = self.algorithm.select(&self.flows, now);
-            let Some(flow) = self.flows.0.get(selected.index()) else {
+            let selected = self.algorithm.select(self.flows.as_slice(), now);
+            let Some(flow) = self.flows.get(selected.index()) else {
                 return self.nothing(now);
             };
             if !flow.packets.is_empty() {
@@ -562,9 +551,9 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     #[inline]
     pub fn dequeue(&mut self, now: Nanos) -> Dequeue<P> {
         loop {
-            let mut flows = Flows(&mut self.flows.0);
-            let selected = self.algorithm.select(&flows, now);
-            let Some(flow) = flows.0.get_mut(selected.index()) else {
+            let flows = self.flows.as_mut_slice();
+            let selected = self.algorithm.select(flows, now);
+            let Some(flow) = flows.get_mut(selected.index()) else {
                 return self.nothing(now);
             };
             let id = EntityId::in_use(selected.index() as u32);
@@ -577,7 +566,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             let next = flow.packets.front_length(&self.slab);
             self.room_bytes += i64::from(len.get());
             self.algorithm.served(len);
-            self.algorithm.reschedule(&mut flows, id, len, next);
+            self.algorithm.reschedule(flows, id, len, next);
             return Dequeue::Packet(Packet {
                 flow: FlowId::of(id),
                 len,
@@ -588,7 +577,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
 
     /// Nobody was selected.
     fn nothing<T>(&self, now: Nanos) -> Dequeue<T> {
-        match self.algorithm.next_time(&self.flows, now) {
+        match self.algorithm.next_time(self.flows.as_slice(), now) {
             Some(time) => Dequeue::NotBefore(time),
             None => Dequeue::Empty,
         }
@@ -598,8 +587,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     #[cold]
     #[inline(never)]
     fn pass_over(&mut self, id: EntityId) {
-        self.algorithm.idle(&mut self.flows, id);
-        if self.flows.0[id.index()].max_length == 0 {
+        self.algorithm.idle(self.flows.as_mut_slice(), id);
+        if self.flows[id.index()].max_length == 0 {
             self.free_flows.push(FlowId::of(id));
         }
     }
@@ -607,7 +596,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// Weight of a flow, or `None` if there is no such flow. O(1).
     pub fn weight(&self, id: FlowId) -> Option<Weight> {
         self.flow(id)?;
-        Some(self.algorithm.weight(&self.flows, id.entity()))
+        Some(self.algorithm.weight(self.flows.as_slice(), id.entity()))
     }
 
     /// What became of a flow's packets, or `None` if there is no such flow. O(1).
@@ -667,13 +656,12 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
 
     fn flow(&self, id: FlowId) -> Option<&Flow<A::Entity>> {
         self.flows
-            .0
             .get(id.index())
             .filter(|flow| flow.max_length != 0)
     }
 
     fn limits_of(&self, id: FlowId) -> Limits {
-        let account = self.flows.0[id.index()].account as usize;
+        let account = self.flows[id.index()].account as usize;
         self.accounts
             .get(account)
             .map_or(self.limits.per_flow, |a| a.limits)
@@ -681,7 +669,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
 
     /// The account of a flow, opened where it has none.
     fn account(&mut self, id: FlowId) -> &mut Account {
-        let flow = &mut self.flows.0[id.index()];
+        let flow = &mut self.flows[id.index()];
         if flow.account == Flow::<A::Entity>::NO_ACCOUNT {
             let fresh = Account {
                 limits: self.limits.per_flow,
@@ -707,7 +695,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// tests: O(flows + packets).
     pub fn invariants(&self) -> Result<(), Violation> {
         let mut total = Count::default();
-        for (number, flow) in (0u32..).zip(&self.flows.0) {
+        for (number, flow) in (0u32..).zip(&self.flows) {
             let id = FlowId::new(number);
             let mut queued = Count::default();
             for (len, _) in flow.packets.iter(&self.slab) {
@@ -715,7 +703,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             }
             total = total.plus(queued);
             ensure_invariant!(
-                queued.packets == 0 || self.algorithm.is_active(&self.flows, id.entity()),
+                queued.packets == 0 || self.algorithm.is_active(self.flows.as_slice(), id.entity()),
                 "flow {number} holds packets and has no place in the order"
             );
             let Some(stats) = self.flow_stats(id) else {
@@ -734,6 +722,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             "the scheduler counts {:?}, holds {total:?}",
             stats.queued
         );
-        self.algorithm.invariants(&self.flows, self.flows.0.len())
+        self.algorithm
+            .invariants(self.flows.as_slice(), self.flows.len())
     }
 }

@@ -203,24 +203,38 @@ pub trait Scheduler {
     const NAME: &'static str;
 
     /// Takes in `id` with a share, inactive. O(1).
-    fn add<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId, share: Share);
+    fn add<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    );
 
     /// Lets `id` go, active or not. An active entity keeps its place, and its
     /// weight counts, until it is selected and told [`idle`](Self::idle). O(1).
-    fn remove<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId) -> Removal;
+    fn remove<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+    ) -> Removal;
 
     /// Gives `id` another share, active or not (rule 2 above). O(1).
-    fn change<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId, share: Share);
+    fn change<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    );
 
     /// The present share of `id`'s weight. O(1).
-    fn weight<E: Entities<Self::Entity>>(&self, entities: &E, id: EntityId) -> Weight;
+    fn weight<E: Entities<Self::Entity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight;
 
     /// Whether `id` has a place in the order. O(1).
-    fn is_active<E: Entities<Self::Entity>>(&self, entities: &E, id: EntityId) -> bool;
+    fn is_active<E: Entities<Self::Entity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool;
 
     /// `id` has something to send, a packet of `head` first. Idempotent: an active
     /// entity keeps its place and learns its new head. O(1).
-    fn backlogged<E: Entities<Self::Entity>>(
+    fn backlogged<E: Entities<Self::Entity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
@@ -231,14 +245,14 @@ pub trait Scheduler {
     /// that is due. Only algorithms that order packets across entities by arrival
     /// need it. O(1).
     #[inline]
-    fn arrived<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId) {
+    fn arrived<E: Entities<Self::Entity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
         let _ = (entities, id);
     }
 
     /// The first `packets` packets of `id` were discarded unserved. The same
     /// algorithms need it, at O(packets queued in all).
     #[inline]
-    fn discarded<E: Entities<Self::Entity>>(
+    fn discarded<E: Entities<Self::Entity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
@@ -252,11 +266,15 @@ pub trait Scheduler {
     ///
     /// [`Link::NONE`] where no active entity may be served at `now`; its index is
     /// beyond any owner's table, so that the table's own bound tells.
-    fn select<E: Entities<Self::Entity>>(&self, entities: &E, now: Nanos) -> Link;
+    fn select<E: Entities<Self::Entity> + ?Sized>(&self, entities: &E, now: Nanos) -> Link;
 
     /// With nobody selected at `now`: when somebody may be (caps, borrowing), or
     /// `None` if no entity is active. O(1).
-    fn next_time<E: Entities<Self::Entity>>(&self, entities: &E, now: Nanos) -> Option<Nanos> {
+    fn next_time<E: Entities<Self::Entity> + ?Sized>(
+        &self,
+        entities: &E,
+        now: Nanos,
+    ) -> Option<Nanos> {
         let _ = (entities, now);
         None
     }
@@ -266,7 +284,7 @@ pub trait Scheduler {
 
     /// The selected entity `id` is charged for `charged` and has `next` to send,
     /// or nothing. O(1).
-    fn reschedule<E: Entities<Self::Entity>>(
+    fn reschedule<E: Entities<Self::Entity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
@@ -276,11 +294,11 @@ pub trait Scheduler {
 
     /// The selected entity `id` turned out to have nothing: it becomes inactive,
     /// charged for nothing, and is free if it was removed. Idempotent. O(1).
-    fn idle<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId);
+    fn idle<E: Entities<Self::Entity> + ?Sized>(&mut self, entities: &mut E, id: EntityId);
 
     /// Checks the algorithm's invariants over entities `0..count`, for tests: at
     /// O(count) it has no place on the packet path.
-    fn invariants<E: Entities<Self::Entity>>(
+    fn invariants<E: Entities<Self::Entity> + ?Sized>(
         &self,
         entities: &E,
         count: usize,

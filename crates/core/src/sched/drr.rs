@@ -66,7 +66,7 @@ impl Drr {
     }
 
     #[inline(never)]
-    fn insert_last<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
+    fn insert_last<E: Entities<DrrEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
         let link = Link::to(id);
         match self.last.get() {
             Some(last) => {
@@ -81,7 +81,7 @@ impl Drr {
         self.last = link;
     }
 
-    fn remove_head<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
+    fn remove_head<E: Entities<DrrEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
         debug_assert_eq!(self.head.get(), Some(id), "only the selected is taken out");
         let entity = entities.entity_mut(id);
         let next = core::mem::take(&mut entity.next);
@@ -98,7 +98,12 @@ impl Scheduler for Drr {
     type Entity = DrrEntity;
     const NAME: &'static str = "drr";
 
-    fn add<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+    fn add<E: Entities<DrrEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
         self.admit(share);
         *entities.entity_mut(id) = DrrEntity {
             weight: share.weight.get().into(),
@@ -106,7 +111,11 @@ impl Scheduler for Drr {
         };
     }
 
-    fn remove<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) -> Removal {
+    fn remove<E: Entities<DrrEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+    ) -> Removal {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             *entity = DrrEntity::default();
@@ -117,21 +126,31 @@ impl Scheduler for Drr {
         }
     }
 
-    fn change<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+    fn change<E: Entities<DrrEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
         self.admit(share);
         entities.entity_mut(id).weight = share.weight.get().into();
     }
 
-    fn weight<E: Entities<DrrEntity>>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight<E: Entities<DrrEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
         Weight::new(entities.entity(id).weight as u32).unwrap_or(Weight::ONE)
     }
 
-    fn is_active<E: Entities<DrrEntity>>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active<E: Entities<DrrEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId, head: Length) {
+    fn backlogged<E: Entities<DrrEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        head: Length,
+    ) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             entity.state = Standing::Active;
@@ -145,7 +164,7 @@ impl Scheduler for Drr {
     }
 
     #[inline]
-    fn select<E: Entities<DrrEntity>>(&self, _: &E, _: Nanos) -> Link {
+    fn select<E: Entities<DrrEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
         self.head
     }
 
@@ -153,7 +172,7 @@ impl Scheduler for Drr {
     fn served(&mut self, _: Length) {}
 
     #[inline]
-    fn reschedule<E: Entities<DrrEntity>>(
+    fn reschedule<E: Entities<DrrEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
@@ -174,7 +193,7 @@ impl Scheduler for Drr {
     }
 
     #[inline(never)]
-    fn idle<E: Entities<DrrEntity>>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle<E: Entities<DrrEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             return;
@@ -188,7 +207,7 @@ impl Scheduler for Drr {
         self.remove_head(entities, id);
     }
 
-    fn invariants<E: Entities<DrrEntity>>(
+    fn invariants<E: Entities<DrrEntity> + ?Sized>(
         &self,
         entities: &E,
         count: usize,

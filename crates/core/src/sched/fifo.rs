@@ -31,40 +31,59 @@ impl Scheduler for Fifo {
     type Entity = FifoEntity;
     const NAME: &'static str = "fifo";
 
-    fn add<E: Entities<FifoEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+    fn add<E: Entities<FifoEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
         *entities.entity_mut(id) = FifoEntity {
             weight: Some(share.weight),
         };
     }
 
-    fn remove<E: Entities<FifoEntity>>(&mut self, entities: &mut E, id: EntityId) -> Removal {
+    fn remove<E: Entities<FifoEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+    ) -> Removal {
         self.discarded(entities, id, u32::MAX);
         *entities.entity_mut(id) = FifoEntity::default();
         Removal::Done
     }
 
-    fn change<E: Entities<FifoEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+    fn change<E: Entities<FifoEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
         entities.entity_mut(id).weight = Some(share.weight);
     }
 
-    fn weight<E: Entities<FifoEntity>>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight<E: Entities<FifoEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
         entities.entity(id).weight.unwrap_or(Weight::ONE)
     }
 
     /// O(packets queued), unlike others: FIFO knows no entities, only arrivals.
-    fn is_active<E: Entities<FifoEntity>>(&self, _: &E, id: EntityId) -> bool {
+    fn is_active<E: Entities<FifoEntity> + ?Sized>(&self, _: &E, id: EntityId) -> bool {
         self.arrivals.contains(&id)
     }
 
     #[inline]
-    fn backlogged<E: Entities<FifoEntity>>(&mut self, _: &mut E, _: EntityId, _: Length) {}
+    fn backlogged<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId, _: Length) {}
 
     #[inline]
-    fn arrived<E: Entities<FifoEntity>>(&mut self, _: &mut E, id: EntityId) {
+    fn arrived<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, id: EntityId) {
         self.arrivals.push_back(id);
     }
 
-    fn discarded<E: Entities<FifoEntity>>(&mut self, _: &mut E, id: EntityId, packets: u32) {
+    fn discarded<E: Entities<FifoEntity> + ?Sized>(
+        &mut self,
+        _: &mut E,
+        id: EntityId,
+        packets: u32,
+    ) {
         let mut left = packets;
         self.arrivals.retain(|&other| {
             let drop = other == id && left > 0;
@@ -74,7 +93,7 @@ impl Scheduler for Fifo {
     }
 
     #[inline]
-    fn select<E: Entities<FifoEntity>>(&self, _: &E, _: Nanos) -> Link {
+    fn select<E: Entities<FifoEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
         self.arrivals.front().map_or(Link::NONE, |&id| Link::to(id))
     }
 
@@ -82,7 +101,7 @@ impl Scheduler for Fifo {
     fn served(&mut self, _: Length) {}
 
     #[inline]
-    fn reschedule<E: Entities<FifoEntity>>(
+    fn reschedule<E: Entities<FifoEntity> + ?Sized>(
         &mut self,
         _: &mut E,
         id: EntityId,
@@ -93,13 +112,13 @@ impl Scheduler for Fifo {
         self.arrivals.pop_front();
     }
 
-    fn idle<E: Entities<FifoEntity>>(&mut self, _: &mut E, id: EntityId) {
+    fn idle<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, id: EntityId) {
         if self.arrivals.front() == Some(&id) {
             self.arrivals.pop_front();
         }
     }
 
-    fn invariants<E: Entities<FifoEntity>>(
+    fn invariants<E: Entities<FifoEntity> + ?Sized>(
         &self,
         entities: &E,
         count: usize,

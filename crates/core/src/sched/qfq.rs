@@ -371,7 +371,7 @@ impl Qfq {
 
     /// Gives an inactive entity a place (Fig. 4, from line 7).
     #[inline(never)]
-    fn insert<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) {
+    fn insert<E: Entities<QfqEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
         let idle = self.er == 0;
         if idle {
             self.start_busy_period();
@@ -433,7 +433,12 @@ impl Qfq {
     /// Takes the selected entity out of its group: for good, or `again` for the
     /// group that its share asks for by now.
     #[inline(never)]
-    fn leave<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, again: bool) {
+    fn leave<E: Entities<QfqEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        again: bool,
+    ) {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
         let rest = core::mem::take(&mut entity.next);
@@ -482,7 +487,12 @@ impl Scheduler for Qfq {
     type Entity = QfqEntity;
     const NAME: &'static str = "qfq";
 
-    fn add<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+    fn add<E: Entities<QfqEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
         let inverse_weight = inverse_of(share.weight);
         *entities.entity_mut(id) = QfqEntity {
             idle_since: self.long_ago(),
@@ -494,7 +504,11 @@ impl Scheduler for Qfq {
         self.set_weight_sum(self.weight_sum + u64::from(share.weight.get()));
     }
 
-    fn remove<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) -> Removal {
+    fn remove<E: Entities<QfqEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+    ) -> Removal {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
@@ -506,7 +520,12 @@ impl Scheduler for Qfq {
         Removal::Done
     }
 
-    fn change<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+    fn change<E: Entities<QfqEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
         let long_ago = self.long_ago();
         let entity = entities.entity_mut(id);
         let inverse_weight = inverse_of(share.weight);
@@ -522,17 +541,22 @@ impl Scheduler for Qfq {
         self.set_weight_sum(self.weight_sum - old + u64::from(share.weight.get()));
     }
 
-    fn weight<E: Entities<QfqEntity>>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight<E: Entities<QfqEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
         let weight = weight_of(entities.entity(id).inverse_weight);
         Weight::new(weight as u32).unwrap_or(Weight::ONE)
     }
 
-    fn is_active<E: Entities<QfqEntity>>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active<E: Entities<QfqEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId, _: Length) {
+    fn backlogged<E: Entities<QfqEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        _: Length,
+    ) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             entity.state = Standing::Active;
@@ -541,7 +565,7 @@ impl Scheduler for Qfq {
     }
 
     #[inline]
-    fn select<E: Entities<QfqEntity>>(&self, _: &E, _: Nanos) -> Link {
+    fn select<E: Entities<QfqEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
         // No entity is ever in group 0, which stands for an empty ER.
         let i = self.er.trailing_zeros() % 64;
         *self.groups[i as usize].first_bucket()
@@ -558,7 +582,7 @@ impl Scheduler for Qfq {
     }
 
     #[inline]
-    fn reschedule<E: Entities<QfqEntity>>(
+    fn reschedule<E: Entities<QfqEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
@@ -587,13 +611,13 @@ impl Scheduler for Qfq {
         }
     }
 
-    fn idle<E: Entities<QfqEntity>>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle<E: Entities<QfqEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, false);
         }
     }
 
-    fn invariants<E: Entities<QfqEntity>>(
+    fn invariants<E: Entities<QfqEntity> + ?Sized>(
         &self,
         entities: &E,
         count: usize,
@@ -669,7 +693,7 @@ impl Qfq {
         Ok(())
     }
 
-    fn check_buckets<E: Entities<QfqEntity>>(
+    fn check_buckets<E: Entities<QfqEntity> + ?Sized>(
         &self,
         entities: &E,
         count: usize,
