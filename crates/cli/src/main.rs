@@ -4,6 +4,7 @@
 mod algorithm;
 mod bench;
 mod cli;
+mod output;
 mod run;
 mod table;
 
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::reader_left(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // One sentence: the context says where, the cause says what.
             eprintln!("fairlane: {error:#}");

@@ -1,8 +1,8 @@
 //! Tables as all commands print them.
 
 use comfy_table::presets::UTF8_BORDERS_ONLY;
-use comfy_table::{CellAlignment, ContentArrangement, Table};
-use console::Term;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
+use console::{Term, measure_text_width};
 
 /// A table as wide as the terminal at most: names on the left, numbers aligned to
 /// the right.
@@ -22,4 +22,23 @@ where
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// Hides columns, in the order given, until the others fit the terminal without
+/// wrapping.
+pub fn fit(table: &mut Table, expendable: &[usize]) {
+    let Some((_, columns)) = Term::stdout().size_checked() else {
+        return;
+    };
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    for &column in expendable {
+        let width = table.lines().map(|line| measure_text_width(&line)).max();
+        if width <= Some(usize::from(columns)) {
+            break;
+        }
+        if let Some(column) = table.column_mut(column) {
+            column.set_constraint(ColumnConstraint::Hidden);
+        }
+    }
+    table.set_content_arrangement(ContentArrangement::Dynamic);
 }

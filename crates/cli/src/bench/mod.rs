@@ -13,8 +13,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::algorithm::Algorithm;
-use crate::table;
-use crate::with_algorithm;
+use crate::{output, table, with_algorithm};
 use controller::{Arrivals, Controller, Subject, Tally};
 use flowsets::{Backlog, FlowSets};
 
@@ -43,7 +42,7 @@ pub struct Options {
     alg: Option<Contender>,
     /// Flow sets WEIGHT:LENGTH:FLOWS; WEIGHT and LENGTH may be MIN-MAX-STEPS, numbers
     /// take k and m, an empty LENGTH means 1000 bytes
-    #[arg(long, value_name = "W:LEN:N,...")]
+    #[arg(long, value_name = "W:LEN:N,...", value_parser = flow_sets)]
     flowsets: Option<FlowSets>,
     /// Backlog to drain to, in packets; suffix n: times the number of flows
     #[arg(long, value_name = "X", default_value = "3n")]
@@ -64,6 +63,11 @@ pub struct Options {
     /// Print one JSON object a run
     #[arg(long)]
     json: bool,
+}
+
+/// Reads flow sets; an error says in one sentence where and what is wrong.
+fn flow_sets(text: &str) -> Result<FlowSets, String> {
+    text.parse().map_err(|error| format!("{error:#}"))
 }
 
 /// What can be measured.
@@ -147,9 +151,9 @@ fn single(options: &Options, contender: Contender) -> Result<()> {
     };
     let report = case.measure(contender)?;
     if options.json {
-        println!("{}", serde_json::to_string(&report)?);
+        output::line(serde_json::to_string(&report)?)
     } else {
-        println!(
+        output::line(format_args!(
             "{}: {:.1} ns a pair, {} flows ({}), {} enqueues, {} dequeues, {} drops, backlog {} to {}",
             report.alg,
             report.ns_per_pair,
@@ -160,9 +164,8 @@ fn single(options: &Options, contender: Contender) -> Result<()> {
             report.drops,
             report.qmin,
             report.qmax,
-        );
+        ))
     }
-    Ok(())
 }
 
 /// The columns of the QFQ report's Table 4 that there are, over its flow sets and
@@ -184,28 +187,36 @@ fn table(options: &Options) -> Result<()> {
         .collect::<Result<_>>()?,
     };
     let contenders = <Contender as clap::ValueEnum>::value_variants();
-    let progress = ProgressBar::new((sets.len() * contenders.len()) as u64);
+    let cases: Vec<Case> = sets
+        .into_iter()
+        .map(|sets| Case {
+            sets,
+            qmin: options.qmin,
+            qmax: options.qmax,
+            loops: options.loops.unwrap_or(4_000_000),
+            arrivals: options.arrivals,
+            seed: options.seed,
+        })
+        .collect();
+    // Before the first is measured: an error comes at once and alone.
+    for case in &cases {
+        case.backlogs()?;
+    }
+    let progress = ProgressBar::new((cases.len() * contenders.len()) as u64);
     progress.set_style(
         ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
     let names = contenders.iter().map(|contender| contender.name());
     let mut table = table::new(std::iter::once("flows (weight::flows)".to_owned()).chain(names));
-    for sets in sets {
-        let case = Case {
-            qmin: options.qmin,
-            qmax: options.qmax,
-            loops: options.loops.unwrap_or(4_000_000),
-            arrivals: options.arrivals,
-            seed: options.seed,
-            sets,
-        };
+    for case in &cases {
         let mut row = vec![format!("{} ({})", case.sets.flows(), case.sets)];
         for &contender in contenders {
             progress.set_message(format!("{} on {}", contender.name(), case.sets));
             let report = case.measure(contender)?;
             if options.json {
-                progress.suspend(|| println!("{}", serde_json::json!(report)));
+                let object = serde_json::to_string(&report)?;
+                progress.suspend(|| output::line(object))?;
             }
             row.push(format!("{:.1}", report.ns_per_pair));
             progress.inc(1);
@@ -214,8 +225,8 @@ fn table(options: &Options) -> Result<()> {
     }
     progress.finish_and_clear();
     if !options.json {
-        println!("Nanoseconds for an enqueue/dequeue pair, packet generation included:");
-        println!("{table}");
+        output::line("Nanoseconds for an enqueue/dequeue pair, packet generation included:")?;
+        output::line(table)?;
     }
     Ok(())
 }
@@ -230,7 +241,8 @@ struct Case {
 }
 
 impl Case {
-    fn measure(&self, contender: Contender) -> Result<Report<'_>> {
+    /// The backlogs to drain to and to fill to, in packets.
+    fn backlogs(&self) -> Result<(u64, u64)> {
         let flows = self.sets.flows();
         let (qmin, qmax) = (self.qmin.packets(flows), self.qmax.packets(flows));
         ensure!(
@@ -242,11 +254,19 @@ impl Case {
             "--qmax {qmax} is more packets than the {} a queue can hold ({flows} flows)",
             u32::MAX - 1
         );
+        Ok((qmin, qmax))
+    }
+
+    fn measure(&self, contender: Contender) -> Result<Report<'_>> {
+        let flows = self.sets.flows();
+        let (qmin, qmax) = self.backlogs()?;
+        // Room for all that the controller ever lets wait, however high it aims.
+        let room = qmax.min(flows as u64 * u64::from(controller::MOST));
         let mut controller = Controller::new(&self.sets, qmin, qmax, self.arrivals, self.seed);
         let (tally, seconds) = match contender {
-            Contender::None => timed(&mut controller, &mut Plain::new(qmax), self.loops),
+            Contender::None => timed(&mut controller, &mut Plain::new(room), self.loops),
             Contender::Algorithm(algorithm) => with_algorithm!(algorithm, new => {
-                timed(&mut controller, &mut Scheduled::new(new(), &self.sets, qmax)?, self.loops)
+                timed(&mut controller, &mut Scheduled::new(new(), &self.sets, room)?, self.loops)
             }),
         };
         Ok(Report {

@@ -4,19 +4,17 @@ mod flow;
 mod meter;
 mod relay;
 mod report;
+mod screen;
 mod sender;
 mod sink;
 
-use std::io::{IsTerminal, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use console::Term;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::units::MAX_WEIGHT;
 use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
@@ -29,6 +27,7 @@ use flow::{Flow, Flows, OVERHEAD, Parcel};
 use meter::Metered;
 use relay::Relay;
 use report::Report;
+use screen::Screen;
 use sender::Outlet;
 use sink::{Sink, Sinks, Socket};
 
@@ -115,7 +114,7 @@ impl FromStr for Weights {
 fn seconds(text: &str) -> Result<f64> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 1e9 => Ok(seconds),
-        _ => bail!("a time to run is a number of seconds above 0"),
+        _ => bail!("a time to run is a number of seconds above 0, up to 1e9"),
     }
 }
 
@@ -221,31 +220,34 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         .context("setting up Ctrl-C")?;
 
     let screen = Screen::new(options, A::NAME, relay_address);
-    screen.introduce();
+    screen.introduce()?;
     // Senders and sink go on until the arbiter has stopped, so that the shares are
     // those of a link that was busy to the end.
     let done = AtomicBool::new(false);
     thread::scope(|scope| -> Result<()> {
-        let done = &done;
-        let receiver = scope.spawn(move || sink.run(done));
+        let (done, stop) = (&done, &*stop);
+        let receiver = scope.spawn(move || or_stop(sink.run(done), stop));
         let relay = Relay {
             socket: relay_socket,
             opener,
             clock,
             longest,
         };
-        let relaying = scope.spawn(move || relay.run(done));
+        let relaying = scope.spawn(move || or_stop(relay.run(done), stop));
         let mut senders = Vec::new();
         let count = outlets.len();
         for (number, outlet) in outlets.into_iter().enumerate() {
             let offer = options.rate.bps() as f64 * offer_of(number, count);
             let payload = options.packet as usize;
-            senders.push(scope.spawn(move || sender::run(outlet, payload, offer, clock, done)));
+            senders.push(scope.spawn(move || {
+                let sent = sender::run(outlet, payload, offer, clock, done);
+                or_stop(sent, stop)
+            }));
         }
         let (show_flows, show_screen) = (&flows, &screen);
         let rate = options.rate;
         let take = move |now| Report::take(A::NAME, rate, now, show_flows);
-        let showing = scope.spawn(move || show_screen.follow(clock, done, take));
+        let showing = scope.spawn(move || or_stop(show_screen.follow(clock, done, take), stop));
 
         let end = options
             .seconds
@@ -305,101 +307,12 @@ fn joined<T>(handle: thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
         .unwrap_or_else(|_| Err(anyhow!("a thread of the run panicked")))
 }
 
-/// What the user sees.
-struct Screen {
-    introduction: String,
-    json: bool,
-    live: bool,
-    term: Term,
-}
-
-impl Screen {
-    fn new(options: &Options, alg: &str, relay: SocketAddr) -> Self {
-        let weights: Vec<String> = options.weights.0.iter().map(Weight::to_string).collect();
-        let introduction = format!(
-            "A loopback link of {rate}, scheduled by {alg}. {count} senders of weight {weights} \
-             each offer more than all of it.\nSend UDP datagrams to {relay} to take part with \
-             weight 1. {end}",
-            rate = options.rate,
-            count = weights.len(),
-            weights = weights.join(", "),
-            end = match options.seconds {
-                Some(seconds) => format!("Ends after {seconds} s, or with Ctrl-C."),
-                None => "Ctrl-C ends.".to_owned(),
-            }
-        );
-        Screen {
-            introduction,
-            json: options.json,
-            live: std::io::stdout().is_terminal(),
-            term: Term::stdout(),
-        }
+/// A thread that fails ends the run.
+fn or_stop<T>(result: Result<T>, stop: &AtomicBool) -> Result<T> {
+    if result.is_err() {
+        stop.store(true, Ordering::Release);
     }
-
-    fn introduce(&self) {
-        if !self.json {
-            println!("{}", self.introduction);
-        }
-    }
-
-    /// Shows the state from time to time until `done`.
-    fn follow(
-        &self,
-        clock: Clock,
-        done: &AtomicBool,
-        take: impl Fn(Nanos) -> Report,
-    ) -> Result<()> {
-        if self.json {
-            return Ok(());
-        }
-        let start = clock.now();
-        let interval = Nanos::from_millis(if self.live { 500 } else { 1000 });
-        let mut next = start + interval;
-        let mut earlier = take(Nanos::ZERO);
-        let mut lines = 0;
-        while !done.load(Ordering::Acquire) {
-            if clock.now() < next {
-                thread::sleep(Duration::from_millis(20));
-                continue;
-            }
-            next = next + interval;
-            let report = take(clock.now().since(start));
-            if self.live {
-                self.term.clear_last_lines(lines)?;
-                let text = format!("{}\n{}", report.table(&earlier), report.link_line());
-                lines = text.lines().count();
-                self.term.write_line(&text)?;
-            } else {
-                println!("{}", report.line());
-                std::io::stdout().flush()?;
-            }
-            earlier = report;
-        }
-        if self.live {
-            self.term.clear_last_lines(lines)?;
-        }
-        Ok(())
-    }
-
-    fn conclude(&self, report: &Report, ignored: u64) -> Result<()> {
-        if self.json {
-            println!("{}", serde_json::to_string(report)?);
-            return Ok(());
-        }
-        let start = Report {
-            seconds: 0.0,
-            flows: Vec::new(),
-            ..report.clone()
-        };
-        println!("{}\n{}", report.table(&start), report.link_line());
-        if ignored > 0 {
-            println!(
-                "{ignored} datagrams came from further addresses than the {} that are relayed",
-                relay::MOST_SOURCES
-            );
-        }
-        Ok(())
-    }
+    result
 }
 
 #[cfg(test)]

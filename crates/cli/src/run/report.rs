@@ -9,6 +9,9 @@ use serde::Serialize;
 use super::flow::Flows;
 use crate::table;
 
+/// Columns to do without on a narrow terminal, the first of them first.
+const EXPENDABLE: [usize; 8] = [8, 10, 6, 2, 9, 3, 7, 1];
+
 /// The state of a run at one time: what `--json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -101,8 +104,9 @@ impl Report {
         }
     }
 
-    /// The table, with rates over the time since `earlier`.
-    pub fn table(&self, earlier: &Report) -> Table {
+    /// The table, with rates over the time since `earlier`, in `lines` lines beside its
+    /// borders and header: they count the flows that they cannot show.
+    pub fn table(&self, earlier: &Report, lines: usize) -> Table {
         let mut table = table::new([
             "flow",
             "weight",
@@ -110,14 +114,18 @@ impl Report {
             "received\nMbit/s",
             "expected\nshare",
             "measured\nshare",
-            "delay p50\nms",
-            "p99\nms",
-            "max\nms",
+            "delay\np50 ms",
+            "delay\np99 ms",
+            "delay\nmax ms",
             "drops",
             "mailbox\nfull",
         ]);
         let seconds = (self.seconds - earlier.seconds).max(1e-9);
-        for (number, flow) in self.flows.iter().enumerate() {
+        let shown = match self.flows.len() {
+            flows if flows <= lines => flows,
+            _ => lines.saturating_sub(1),
+        };
+        for (number, flow) in self.flows[..shown].iter().enumerate() {
             let before = earlier.flows.get(number);
             let rate = |now: u64, before: Option<u64>| {
                 let bits = (now - before.unwrap_or(0)) as f64 * 8.0;
@@ -137,6 +145,10 @@ impl Report {
                 flow.backpressure.to_string(),
             ]);
         }
+        if shown < self.flows.len() {
+            table.add_row([format!("and {} more", self.flows.len() - shown)]);
+        }
+        table::fit(&mut table, &EXPENDABLE);
         table
     }
 
@@ -166,7 +178,7 @@ impl Report {
     /// How the link was used, in a sentence.
     pub fn link_line(&self) -> String {
         format!(
-            "{}: {} of the link's {:.2} Mbit/s used over {:.1} s; shares are of what was carried",
+            "{}: {} of {:.2} Mbit/s used over {:.1} s; shares are of what was carried",
             self.alg,
             percent(self.link.utilisation),
             self.link.rate_bps as f64 / 1e6,
@@ -223,6 +235,42 @@ mod tests {
     fn what_a_small_flow_leaves_goes_to_the_others_by_weight() {
         let given = fluid_allocation(100.0, &[(1, 1e9), (3, 1e9), (4, 20.0)]);
         assert_eq!(given, [20.0, 60.0, 20.0]);
+    }
+
+    #[test]
+    fn flows_that_find_no_line_are_counted() {
+        let flow = |number| FlowReport {
+            name: format!("sender-{number}"),
+            weight: 1,
+            expected_share: 0.0,
+            measured_share: 0.0,
+            sent_packets: 0,
+            sent_bytes: 0,
+            received_packets: 0,
+            dropped_packets: 0,
+            backpressure: 0,
+            delay_us: DelayReport {
+                p50: 0.0,
+                p99: 0.0,
+                max: 0.0,
+            },
+            offered_bytes: 0,
+            received_bytes: 0,
+        };
+        let rate: Rate = "1mbit".parse().unwrap();
+        let report = Report {
+            flows: (1..=5).map(flow).collect(),
+            ..Report::take("qfq", rate, Nanos::ZERO, &Flows::default())
+        };
+        let all = report.table(&report, 5).to_string();
+        assert!(all.contains("sender-5") && !all.contains("more"), "{all}");
+        let some = report.table(&report, 4).to_string();
+        assert!(
+            some.contains("sender-3") && !some.contains("sender-4"),
+            "{some}"
+        );
+        assert!(some.contains("and 2 more"), "{some}");
+        assert_eq!(some.lines().count() + 1, all.lines().count());
     }
 
     #[test]

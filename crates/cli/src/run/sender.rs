@@ -18,6 +18,9 @@ const BURST: u64 = 8;
 /// rather than keep a core busy with packets that cannot pass.
 const MOST: u64 = 1000;
 
+/// Longest sleep: on a slow link the next burst may be minutes away, the end is not.
+const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
+
 /// A flow and the client to push with.
 pub struct Outlet {
     pub number: u32,
@@ -59,17 +62,22 @@ pub fn run(
 ) -> Result<()> {
     let packet_bits = (payload as u64 + u64::from(OVERHEAD)) as f64 * 8.0;
     let interval = 1e9 * packet_bits / bits_per_second;
+    // The first burst is due at once: a slow link has work from the start.
     let mut made = (clock.now().0 as f64 / interval) as u64;
     while !stop.load(Ordering::Acquire) {
         let now = clock.now();
-        let due = (now.0 as f64 / interval) as u64;
+        let due = (now.0 as f64 / interval) as u64 + BURST;
+        if due < made + BURST {
+            let next = Nanos((made as f64 * interval) as u64);
+            let wait = next.since(now).min(LONGEST_SLEEP);
+            std::thread::sleep(Duration::from_nanos(wait.0));
+            continue;
+        }
         made = made.max(due.saturating_sub(MOST));
         while made < due {
             outlet.push(vec![0; payload], now)?;
             made += 1;
         }
-        let next = Nanos(((made + BURST) as f64 * interval) as u64);
-        std::thread::sleep(Duration::from_nanos(next.since(clock.now()).0));
     }
     Ok(())
 }

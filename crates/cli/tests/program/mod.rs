@@ -1,0 +1,127 @@
+//! The program as a user starts it: arguments in; status, output and time taken out.
+
+#![allow(dead_code, reason = "no test file needs all of it")]
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// A program that still runs after this long hangs.
+const HANGS: Duration = Duration::from_secs(60);
+
+/// What became of a program.
+#[derive(Debug)]
+pub struct Finished {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+    /// From its start, or from the last signal.
+    pub took: Duration,
+}
+
+impl Finished {
+    /// All it printed, where it succeeded and had nothing to complain of.
+    #[track_caller]
+    pub fn success(self) -> String {
+        assert!(self.status.success() && self.stderr.is_empty(), "{self:?}");
+        self.stdout
+    }
+}
+
+/// A program that runs. It is killed when it is dropped before it ended.
+pub struct Running {
+    child: Child,
+    since: Instant,
+    lines: Receiver<String>,
+    stderr: Option<JoinHandle<String>>,
+    stdout: String,
+}
+
+/// Starts the program.
+pub fn start(arguments: &[&str]) -> Running {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_fairlane"))
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let since = Instant::now();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut stderr = child.stderr.take().unwrap();
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        loop {
+            let mut line = String::new();
+            match stdout.read_line(&mut line) {
+                Ok(bytes) if bytes > 0 && sender.send(line).is_ok() => (),
+                _ => return,
+            }
+        }
+    });
+    let stderr = thread::spawn(move || {
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).unwrap();
+        text
+    });
+    Running {
+        child,
+        since,
+        lines,
+        stderr: Some(stderr),
+        stdout: String::new(),
+    }
+}
+
+/// Starts the program and waits for its end.
+pub fn fairlane(arguments: &[&str]) -> Finished {
+    start(arguments).finish()
+}
+
+impl Running {
+    /// The next line it prints.
+    pub fn line(&mut self) -> String {
+        let line = self.lines.recv_timeout(HANGS).expect("no further line");
+        self.stdout += &line;
+        line
+    }
+
+    /// Sends it a signal, as Ctrl-C (INT) or a service manager (TERM) does.
+    pub fn signal(&mut self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
+        assert!(sent.success(), "{kill}");
+        self.since = Instant::now();
+    }
+
+    /// Waits for its end.
+    pub fn finish(mut self) -> Finished {
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            assert!(self.since.elapsed() < HANGS, "the program hangs");
+            thread::sleep(Duration::from_millis(5));
+        };
+        let took = self.since.elapsed();
+        let mut stdout = std::mem::take(&mut self.stdout);
+        stdout.extend(self.lines.iter());
+        let stderr = self.stderr.take().unwrap().join().unwrap();
+        Finished {
+            status,
+            stdout,
+            stderr,
+            took,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Both fail where it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
