@@ -14,7 +14,7 @@ use fairlane_io::Backend;
 use fairlane_mailbox::{CapacityError, mailbox};
 
 use crate::client::{Client, ClientId, Counters, Request, count};
-use crate::clients::{Clients, Registered};
+use crate::clients::{Clients, Registered, Visit};
 use crate::link::{Link, Pacer};
 
 /// How an arbiter is set up.
@@ -132,7 +132,7 @@ impl<P: Send> Registrar<P> {
             .carried(max)
             .ok_or(RegisterError::TooLong { max, overhead })?;
         let (producer, consumer) = mailbox::<Request<P>>(self.mailbox_slots)?;
-        let counters = Arc::new(Counters::default());
+        let counters = Arc::new(Counters::new(max));
         let mut inner = self.door.lock();
         if !inner.open {
             return Err(RegisterError::ArbiterGone);
@@ -149,6 +149,7 @@ impl<P: Send> Registrar<P> {
                 mailbox: consumer,
                 counters: Arc::clone(&counters),
                 leaving: false,
+                gone: false,
             },
             config: FlowConfig {
                 max_length: carried,
@@ -160,7 +161,6 @@ impl<P: Send> Registrar<P> {
             id,
             mailbox: producer,
             counters,
-            max_length: max,
             overhead,
             drops_seen: 0,
         })
@@ -185,7 +185,7 @@ pub struct Step {
 pub enum Next {
     /// At once: a limit of this step was reached.
     Now,
-    /// When the link will be idle.
+    /// When the link will be idle, or when the algorithm lets a packet leave.
     At(Nanos),
     /// Soon: the backend is full and holds up the link.
     WhenBackendTakesMore,
@@ -274,19 +274,17 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
         self.pacer.forget_before(now);
         // While the backend holds packets back, no further ones are committed to
         // an order.
-        let (released, empty) = match self.batch.is_empty() {
+        let (released, left) = match self.batch.is_empty() {
             true => self.release(now),
-            false => (0, false),
+            false => (0, Next::Now),
         };
         transmitted += self.transmit()?;
         let next = if !self.batch.is_empty() {
             Next::WhenBackendTakesMore
-        } else if more || (self.pacer.may_release(now) && !empty) {
+        } else if more {
             Next::Now
-        } else if empty || self.scheduler.is_empty() {
-            Next::WhenPushed
         } else {
-            Next::At(self.pacer.idle_at())
+            left
         };
         Ok(Step {
             drained,
@@ -322,9 +320,9 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
             ..
         } = self;
         clients.scan(|client| {
+            let mut taken = 0;
             if !client.leaving {
                 let gone = client.mailbox.is_abandoned();
-                let mut taken = 0;
                 while taken < config.drain_limit {
                     let Some(Request { carried, packet }) = client.mailbox.pop() else {
                         client.leaving = gone;
@@ -344,16 +342,19 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
                     let removed = scheduler.remove_flow(client.flow, |_| {});
                     debug_assert!(removed.is_ok(), "a client's flow is its own");
                     door.lock().free.insert(client.id.0);
-                    return false;
+                    return Visit::Gone;
                 }
             }
-            true
+            match taken {
+                0 => Visit::Silent,
+                _ => Visit::Heard,
+            }
         });
         (drained, more)
     }
 
-    /// The second block: what was released, and whether nothing is left.
-    fn release(&mut self, now: Nanos) -> (usize, bool) {
+    /// The second block: what was released, and when there is more to release.
+    fn release(&mut self, now: Nanos) -> (usize, Next) {
         let mut released = 0;
         while released < self.config.release_limit && self.pacer.may_release(now) {
             match self.scheduler.dequeue(now) {
@@ -362,14 +363,24 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
                     self.batch.push_back(packet.payload);
                     released += 1;
                 }
-                Dequeue::NotBefore(_) => return (released, false),
+                Dequeue::NotBefore(time) => {
+                    self.pacer.idled(now);
+                    return (released, Next::At(time));
+                }
                 Dequeue::Empty => {
                     self.pacer.idled(now);
-                    return (released, true);
+                    return (released, Next::WhenPushed);
                 }
             }
         }
-        (released, false)
+        let next = if self.pacer.may_release(now) {
+            Next::Now
+        } else if self.scheduler.is_empty() {
+            Next::WhenPushed
+        } else {
+            Next::At(self.pacer.idle_at())
+        };
+        (released, next)
     }
 
     fn transmit(&mut self) -> io::Result<usize> {
@@ -380,23 +391,27 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
     }
 
     /// Gives a client's flow another weight, maximum length or limits.
+    ///
+    /// The client's next push goes by the new maximum, at most [`Link::longest`];
+    /// what is in its mailbox by then and longer is dropped, and told as any drop.
     pub fn change_client(&mut self, id: ClientId, config: FlowConfig) -> Result<(), ChangeError> {
         self.open_door();
-        let flow = self
+        let client = self
             .clients
             .iter()
             .find(|client| client.id == id)
-            .map(|client| client.flow)
             .ok_or(ChangeError::UnknownFlow)?;
-        let carried = self.config.link.carried(config.max_length);
-        let max_length = carried.unwrap_or(Length::MAX);
+        let link = self.config.link;
+        let max = link.longest().unwrap_or(Length::MAX).min(config.max_length);
         self.scheduler.change_flow(
-            flow,
+            client.flow,
             FlowConfig {
-                max_length,
+                max_length: link.carried(max).unwrap_or(Length::MAX),
                 ..config
             },
-        )
+        )?;
+        client.counters.by_arbiter.set_max_length(max);
+        Ok(())
     }
 
     /// What became of each client's packets, in the order of registration.
@@ -434,6 +449,12 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
         &mut self.backend
     }
 
+    /// When the link will have carried all that was released. Later than now while a
+    /// packet is on its way.
+    pub fn idle_at(&self) -> Nanos {
+        self.pacer.idle_at()
+    }
+
     /// Packets released that the backend has not taken yet.
     pub fn waiting_for_backend(&self) -> usize {
         self.batch.len()
@@ -450,5 +471,30 @@ impl<A: Scheduler, P, B> Drop for Arbiter<A, P, B> {
         let mut inner = self.door.lock();
         inner.open = false;
         inner.arrivals.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlane_core::sched::Qfq;
+    use fairlane_core::{Rate, Weight};
+    use fairlane_io::MemoryBackend;
+
+    use super::*;
+
+    #[test]
+    fn a_client_that_left_leaves_its_flow_to_the_next() {
+        let (near, _far): (MemoryBackend<Vec<u8>>, _) = fairlane_io::memory::pair(1);
+        let config = ArbiterConfig::new(Link::new(Rate::MAX));
+        let mut arbiter = Arbiter::new(Qfq::new(), config, near, Nanos::ZERO);
+        let registrar = arbiter.registrar();
+        for round in 0..3 {
+            let client = registrar.register(FlowConfig::new(Weight::ONE)).unwrap();
+            arbiter.step(Nanos::ZERO).unwrap();
+            let flows: Vec<_> = arbiter.clients.iter().map(|c| c.flow.number()).collect();
+            assert_eq!(flows, [0], "round {round}");
+            drop(client);
+            arbiter.step(Nanos::ZERO).unwrap();
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! A client: one sender with a mailbox of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use fairlane_core::Length;
 use fairlane_mailbox::{Full, Producer};
@@ -17,11 +17,24 @@ pub(crate) struct Request<P> {
     pub(crate) packet: P,
 }
 
-/// Counters of one client, each line written by one thread only.
-#[derive(Debug, Default)]
+/// What a client and the arbiter tell each other beside packets, each line written
+/// by one thread only.
+#[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) by_client: ClientLine,
     pub(crate) by_arbiter: ArbiterLine,
+}
+
+impl Counters {
+    pub(crate) fn new(max_length: Length) -> Self {
+        Counters {
+            by_client: ClientLine::default(),
+            by_arbiter: ArbiterLine {
+                dropped: AtomicU64::new(0),
+                max_length: AtomicU32::new(max_length.get()),
+            },
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -31,10 +44,24 @@ pub(crate) struct ClientLine {
     pub(crate) refused: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct ArbiterLine {
     pub(crate) dropped: AtomicU64,
+    /// Of a packet, without overhead: the last that the client was given.
+    max_length: AtomicU32,
+}
+
+impl ArbiterLine {
+    /// In bytes. A client may see a change late: the flow refuses what is too long.
+    #[inline]
+    fn max_length(&self) -> u32 {
+        self.max_length.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_max_length(&self, max: Length) {
+        self.max_length.store(max.get(), Ordering::Relaxed);
+    }
 }
 
 /// Adds to a counter that only this thread writes: a load and a store, no
@@ -86,7 +113,6 @@ pub struct Client<P> {
     pub(crate) id: ClientId,
     pub(crate) mailbox: Producer<Request<P>>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) max_length: Length,
     pub(crate) overhead: u32,
     pub(crate) drops_seen: u64,
 }
@@ -103,8 +129,9 @@ impl<P: Send> Client<P> {
     #[inline]
     pub fn push(&mut self, len: Length, packet: P) -> Result<Pushed, Refused<P>> {
         let carried = Length::new(len.get() + self.overhead);
-        let (true, Some(carried)) = (len <= self.max_length, carried) else {
-            let max = self.max_length;
+        let max = self.counters.by_arbiter.max_length();
+        let (true, Some(carried)) = (len.get() <= max, carried) else {
+            let max = Length::new(max).unwrap_or(Length::MAX);
             return Err(self.refuse(packet, Refusal::TooLong { len, max }));
         };
         match self.mailbox.push(Request { carried, packet }) {

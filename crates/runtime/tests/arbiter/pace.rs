@@ -102,11 +102,15 @@ fn a_backlogged_link_is_full_to_the_last_bit() {
         let mut rig = Rig::new(Qfq::new(), paced_only_by(link));
         let mut senders = [rig.join(weight(1)), rig.join(weight(3))];
         let mut bits = 0;
+        // At most the time of the 8000 bytes that a round adds at least.
+        let longest_span = 8_000 * 8 * 1_000_000_000 / bps;
         for round in 0..300u64 {
-            for sender in &mut senders {
-                sender.fill(1 + (round * 401 % 1500) as u32);
+            if rig.arbiter.total_stats().queued.packets < 200 {
+                for sender in &mut senders {
+                    sender.push_all(40, 100 + (round * 401 % 1400) as u32);
+                }
             }
-            let step = rig.step_after(Nanos(1 + round * round * 7_919 % 3_000_000));
+            let step = rig.step_after(Nanos(1 + round * round * 7_919 % longest_span));
             let carried = rig.arrived();
             bits += carried
                 .iter()

@@ -1,11 +1,11 @@
 //! One step: bounded, complete, and right about when the next is due.
 
-use fairlane_core::scheduler::{Entities, EntityId, Link as EntityLink, Removal, Violation};
 use fairlane_core::sched::{Drr, Fifo, Qfq};
+use fairlane_core::scheduler::{Entities, EntityId, Link as EntityLink, Removal, Violation};
 use fairlane_core::{Length, Nanos, Scheduler, SchedulerLimits, Share, Weight};
 use fairlane_runtime::{ArbiterConfig, Next, Step};
 
-use crate::rig::{Rig, config, fast, holding, ms, numbered, on, link, us, weight};
+use crate::rig::{Rig, config, fast, holding, link, ms, numbered, on, us, weight};
 
 const NOTHING: Step = Step {
     drained: 0,
@@ -219,44 +219,72 @@ impl Scheduler for Gate {
     type Entity = <Fifo as Scheduler>::Entity;
     const NAME: &'static str = "gate";
 
-    fn add<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+    fn add<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
         self.fifo.add(entities, id, share);
     }
-    fn remove<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId) -> Removal {
+    fn remove<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+    ) -> Removal {
         self.fifo.remove(entities, id)
     }
-    fn change<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId, share: Share) {
+    fn change<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
         self.fifo.change(entities, id, share);
     }
-    fn weight<E: Entities<Self::Entity>>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight<E: Entities<Self::Entity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
         self.fifo.weight(entities, id)
     }
-    fn is_active<E: Entities<Self::Entity>>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active<E: Entities<Self::Entity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
         self.fifo.is_active(entities, id)
     }
-    fn backlogged<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId, head: Length) {
+    fn backlogged<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        head: Length,
+    ) {
         self.fifo.backlogged(entities, id, head);
     }
-    fn arrived<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId) {
+    fn arrived<E: Entities<Self::Entity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
         self.fifo.arrived(entities, id);
     }
-    fn discarded<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId, packets: u32) {
+    fn discarded<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        packets: u32,
+    ) {
         self.fifo.discarded(entities, id, packets);
     }
-    fn select<E: Entities<Self::Entity>>(&self, entities: &E, now: Nanos) -> EntityLink {
+    fn select<E: Entities<Self::Entity> + ?Sized>(&self, entities: &E, now: Nanos) -> EntityLink {
         match now < self.opens {
             true => EntityLink::NONE,
             false => self.fifo.select(entities, now),
         }
     }
-    fn next_time<E: Entities<Self::Entity>>(&self, entities: &E, now: Nanos) -> Option<Nanos> {
+    fn next_time<E: Entities<Self::Entity> + ?Sized>(
+        &self,
+        entities: &E,
+        now: Nanos,
+    ) -> Option<Nanos> {
         let waiting = self.fifo.select(entities, now).get().is_some();
         (waiting && now < self.opens).then_some(self.opens)
     }
     fn served(&mut self, work: Length) {
         self.fifo.served(work);
     }
-    fn reschedule<E: Entities<Self::Entity>>(
+    fn reschedule<E: Entities<Self::Entity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
@@ -265,10 +293,14 @@ impl Scheduler for Gate {
     ) {
         self.fifo.reschedule(entities, id, charged, next);
     }
-    fn idle<E: Entities<Self::Entity>>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle<E: Entities<Self::Entity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
         self.fifo.idle(entities, id);
     }
-    fn invariants<E: Entities<Self::Entity>>(&self, entities: &E, count: usize) -> Result<(), Violation> {
+    fn invariants<E: Entities<Self::Entity> + ?Sized>(
+        &self,
+        entities: &E,
+        count: usize,
+    ) -> Result<(), Violation> {
         self.fifo.invariants(entities, count)
     }
 }
