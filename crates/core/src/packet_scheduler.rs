@@ -379,8 +379,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// Gives a flow another weight, maximum length or limits, backlogged or not.
     ///
     /// What is queued stays, also above a lowered limit. The new weight counts
-    /// from the flow's next place in the order. O(1), and O(packets queued in the
-    /// flow) where the maximum length is lowered.
+    /// from the flow's next place in the order. Costs what the algorithm's change
+    /// costs, and O(packets queued in the flow) where the maximum length is lowered.
     pub fn change_flow(&mut self, id: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
         let flow = self.flow(id).ok_or(ChangeError::UnknownFlow)?;
         if config.max_length.get() < flow.max_length {

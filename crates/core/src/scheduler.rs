@@ -30,8 +30,7 @@
 //!    amortised, and no algorithm needs to cut an entity out of the middle of a
 //!    structure.
 //! 2. **A change of share takes effect at the entity's next place.** The place it
-//!    waits in stands; what its next service costs it is already counted at the
-//!    new weight.
+//!    waits in stands, and so does what its service there costs it.
 //!
 //! Work and rescheduling are two statements. [`served`](Scheduler::served) says
 //! that the link did work, which moves virtual time; `reschedule` says what one
@@ -218,7 +217,8 @@ pub trait Scheduler {
         id: EntityId,
     ) -> Removal;
 
-    /// Gives `id` another share, active or not (rule 2 above). O(1).
+    /// Gives `id` another share, active or not (rule 2 above). O(1), or O(log n) in
+    /// the number of active entities whose change is pending.
     fn change<E: Entities<Self::Entity> + ?Sized>(
         &mut self,
         entities: &mut E,
@@ -226,7 +226,7 @@ pub trait Scheduler {
         share: Share,
     );
 
-    /// The present share of `id`'s weight. O(1).
+    /// The weight that `id` was last given. As [`change`](Self::change).
     fn weight<E: Entities<Self::Entity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight;
 
     /// Whether `id` has a place in the order. O(1).

@@ -32,6 +32,8 @@ enum Operation {
     Peek,
     /// Speaks of a flow that may not exist.
     Stray(u32),
+    /// All flows at once, so that the sum of weights moves far.
+    ChangeAll(u32),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +96,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         6 => (1u16..20).prop_map(Operation::Dequeue),
         1 => Just(Operation::Peek),
         1 => (0u32..200).prop_map(Operation::Stray),
+        1 => prop_oneof![Just(1u32), Just(1000), Just(1_000_000)].prop_map(Operation::ChangeAll),
     ]
 }
 
@@ -279,6 +282,14 @@ impl<A: Scheduler + std::fmt::Debug> Pair<A> {
                         flow.config = config;
                         assert_eq!(self.real.weight(id).unwrap().get(), config.weight);
                     }
+                }
+            }
+            Operation::ChangeAll(weight) => {
+                for id in self.flows.clone() {
+                    let flow = self.model.get_mut(&id).unwrap();
+                    flow.config.weight = weight;
+                    self.real.change_flow(id, flow.config.flow()).unwrap();
+                    self.check();
                 }
             }
             Operation::Flush(number) => {

@@ -52,6 +52,7 @@ use super::Standing;
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
 use crate::units::{Length, MAX_LENGTH, MAX_WEIGHT, Nanos, VirtualTime, Weight};
+use alloc::collections::BTreeMap;
 
 /// Bits of fraction of virtual time.
 const FRACTION: u32 = 40;
@@ -80,8 +81,8 @@ pub struct QfqEntity {
     inverse_weight: u64,
     /// Next in the bucket.
     next: Link,
-    /// Group whose bucket it is in, while active; negative once its share asks for
-    /// another.
+    /// Group whose bucket it is in, while active; negative while a change of its
+    /// share is pending.
     group: i8,
     /// Group that its share asks for.
     own_group: i8,
@@ -172,6 +173,9 @@ pub struct Qfq {
     next_floor: i8,
     groups: [Group; 64],
     weight_sum: u64,
+    /// Shares that active entities will have from their next place on: until then
+    /// their weights count as they are, in the sum as in what they are charged.
+    pending: BTreeMap<EntityId, Terms>,
     /// Longest packet declared so far, L.
     longest: u32,
     /// Largest L / (sum of weights) of this busy period, in units: how far V may
@@ -212,6 +216,7 @@ impl Qfq {
             next_floor: 1,
             groups: [Group::EMPTY; 64],
             weight_sum: 0,
+            pending: BTreeMap::new(),
             longest: 0,
             lag: 0,
         }
@@ -248,11 +253,6 @@ impl Qfq {
     fn start_busy_period(&mut self) {
         self.floor = self.next_floor;
         self.lag = self.longest_in_units();
-    }
-
-    /// Eq. 4.
-    fn group_for(share: Share, inverse_weight: u64) -> i8 {
-        ceil_log2(u64::from(share.max_length.get()) * inverse_weight) as i8
     }
 
     #[inline]
@@ -441,6 +441,7 @@ impl Qfq {
     ) {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
+        let changed = entity.group < 0;
         let rest = core::mem::take(&mut entity.next);
         let group = &mut self.groups[(i % 64) as usize];
         debug_assert_eq!(
@@ -452,6 +453,9 @@ impl Qfq {
         if rest == Link::NONE {
             self.move_on(i);
         }
+        if changed && let Some(terms) = self.pending.remove(&id) {
+            self.adopt(entities, id, terms);
+        }
         let entity = entities.entity_mut(id);
         if again {
             entity.idle_since = self.long_ago();
@@ -462,7 +466,47 @@ impl Qfq {
             self.set_weight_sum(self.weight_sum - weight);
         } else {
             entity.state = Standing::Inactive;
-            entity.idle_since = self.quarter();
+            // After a change of share this F is of another group.
+            entity.idle_since = match changed {
+                true => self.long_ago(),
+                false => self.quarter(),
+            };
+        }
+    }
+
+    /// `id`, which has no place now, has this share from now on.
+    fn adopt<E: Entities<QfqEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        terms: Terms,
+    ) {
+        let entity = entities.entity_mut(id);
+        let (old, new) = (
+            weight_of(entity.inverse_weight),
+            weight_of(terms.inverse_weight),
+        );
+        entity.inverse_weight = terms.inverse_weight;
+        entity.own_group = terms.group;
+        self.set_weight_sum(self.weight_sum - old + new);
+    }
+}
+
+/// A share as the algorithm uses it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Terms {
+    /// 2^[`FRACTION`] / weight, rounded up.
+    inverse_weight: u64,
+    /// Eq. 4.
+    group: i8,
+}
+
+impl Terms {
+    fn of(share: Share) -> Terms {
+        let inverse_weight = (1u64 << FRACTION).div_ceil(u64::from(share.weight.get()));
+        Terms {
+            inverse_weight,
+            group: ceil_log2(u64::from(share.max_length.get()) * inverse_weight) as i8,
         }
     }
 }
@@ -472,11 +516,7 @@ fn ceil_log2(x: u64) -> u32 {
     u64::BITS - x.saturating_sub(1).leading_zeros()
 }
 
-fn inverse_of(weight: Weight) -> u64 {
-    (1u64 << FRACTION).div_ceil(u64::from(weight.get()))
-}
-
-/// The weight that [`inverse_of`] inverted: exact, since weight^2 < 2^40.
+/// The weight that was inverted: exact, since weight^2 < 2^40.
 fn weight_of(inverse_weight: u64) -> u64 {
     (1u64 << FRACTION).div_ceil(inverse_weight.max(1))
 }
@@ -493,11 +533,11 @@ impl Scheduler for Qfq {
         id: EntityId,
         share: Share,
     ) {
-        let inverse_weight = inverse_of(share.weight);
+        let terms = Terms::of(share);
         *entities.entity_mut(id) = QfqEntity {
             idle_since: self.long_ago(),
-            inverse_weight,
-            own_group: Self::group_for(share, inverse_weight),
+            inverse_weight: terms.inverse_weight,
+            own_group: terms.group,
             ..QfqEntity::default()
         };
         self.longest = self.longest.max(share.max_length.get());
@@ -512,6 +552,8 @@ impl Scheduler for Qfq {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
+            entity.group = entity.group.abs();
+            self.pending.remove(&id);
             return Removal::WhenSelected;
         }
         let weight = weight_of(entity.inverse_weight);
@@ -526,24 +568,36 @@ impl Scheduler for Qfq {
         id: EntityId,
         share: Share,
     ) {
+        // A longer packet may come at once; virtual time must allow for it.
+        self.longest = self.longest.max(share.max_length.get());
+        self.set_weight_sum(self.weight_sum);
+        let terms = Terms::of(share);
         let long_ago = self.long_ago();
         let entity = entities.entity_mut(id);
-        let inverse_weight = inverse_of(share.weight);
-        let own_group = Self::group_for(share, inverse_weight);
-        let old = weight_of(entity.inverse_weight);
-        if own_group != entity.own_group {
-            entity.own_group = own_group;
-            entity.group = -entity.group.abs();
+        let present = Terms {
+            inverse_weight: entity.inverse_weight,
+            group: entity.own_group,
+        };
+        if entity.state != Standing::Inactive {
+            entity.group = entity.group.abs();
+            self.pending.remove(&id);
+            if terms != present {
+                entity.group = -entity.group;
+                self.pending.insert(id, terms);
+            }
+            return;
+        }
+        if entity.own_group != terms.group {
             entity.idle_since = long_ago;
         }
-        entity.inverse_weight = inverse_weight;
-        self.longest = self.longest.max(share.max_length.get());
-        self.set_weight_sum(self.weight_sum - old + u64::from(share.weight.get()));
+        self.adopt(entities, id, terms);
     }
 
     fn weight<E: Entities<QfqEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
-        let weight = weight_of(entities.entity(id).inverse_weight);
-        Weight::new(weight as u32).unwrap_or(Weight::ONE)
+        let entity = entities.entity(id);
+        let pending = self.pending.get(&id).filter(|_| entity.group < 0);
+        let inverse = pending.map_or(entity.inverse_weight, |terms| terms.inverse_weight);
+        Weight::new(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
     }
 
     fn is_active<E: Entities<QfqEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
@@ -741,6 +795,15 @@ impl Qfq {
                 listed[id.index()]
             );
         }
+        let pending = (0..count).filter_map(EntityId::new).filter(|&id| {
+            let entity = entities.entity(id);
+            entity.state == Standing::Active && entity.group < 0
+        });
+        ensure_invariant!(
+            pending.eq(self.pending.keys().copied()),
+            "qfq: changes are pending of {:?}, and others say so",
+            self.pending
+        );
         ensure_invariant!(
             sum == self.weight_sum,
             "qfq: the weights add up to {sum}, not {}",

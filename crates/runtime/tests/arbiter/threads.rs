@@ -117,7 +117,7 @@ fn every_packet_is_accounted_for<A: Scheduler>(algorithm: A) {
     let population = Population::default();
     let mut next = [0; CLIENTS];
     let (mut arrived, mut received) = (Vec::new(), 0);
-    let (time, _) = drive_to_the_end(
+    let (time, told) = drive_to_the_end(
         &mut arbiter,
         |n, registrar| {
             // Two of them have short queues and lose packets.
@@ -147,6 +147,7 @@ fn every_packet_is_accounted_for<A: Scheduler>(algorithm: A) {
     assert_eq!(total.sent.packets, received);
     assert_eq!(total.sent.bytes, received * u64::from(len + overhead));
     assert_eq!(next[..2], [packets; 2], "no limit, no loss");
+    assert!(total.dropped.packets > 0 && told <= total.dropped.packets);
     assert_eq!(population.count(), 0);
 
     // The last packet may still be on the link.
