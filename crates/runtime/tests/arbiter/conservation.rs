@@ -122,7 +122,6 @@ fn operation() -> impl Strategy<Value = Operation> {
 struct Known {
     /// `None` once it left.
     sender: Option<Sender>,
-    weight: u32,
     in_mailbox: usize,
     /// Drops that pushes told of.
     told: u64,
@@ -199,14 +198,7 @@ impl<A: Scheduler> Model<A> {
                 if let Some(name) = self.pick(who) {
                     let client = self.clients.get_mut(&name).unwrap();
                     let sender = client.sender.as_ref().unwrap();
-                    // Backlogged clients only gain weight: were several to lose it
-                    // at once, V would outrun what QFQ's Theorem 4 allows.
-                    let stats = client.taken_in.then(|| self.rig.stats(sender));
-                    if stats.is_none_or(|stats| stats.flow.queued.packets == 0) {
-                        client.weight = weight;
-                    }
-                    client.weight = client.weight.max(weight);
-                    let config = Self::flow(client.weight, holds);
+                    let config = Self::flow(weight, holds);
                     let id = sender.client.id();
                     assert_eq!(self.rig.arbiter.change_client(id, config), Ok(()));
                     // A change takes in who has knocked.
@@ -240,7 +232,6 @@ impl<A: Scheduler> Model<A> {
                 let name = sender.name;
                 let known = Known {
                     sender: Some(sender),
-                    weight: config.weight.get(),
                     ..Known::default()
                 };
                 self.clients.insert(name, known);
