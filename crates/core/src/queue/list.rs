@@ -84,3 +84,61 @@ impl PacketList {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn length(bytes: u32) -> Length {
+        Length::new(bytes).unwrap()
+    }
+
+    /// The list's packets, as it lists them and as it gives them out.
+    fn drain(list: &mut PacketList, slab: &mut PacketSlab<u32>) -> Vec<u32> {
+        let listed: Vec<u32> = list.iter(slab).map(|(_, &payload)| payload).collect();
+        for &expected in &listed {
+            let front = list.front(slab).map(|(len, &payload)| (len, payload));
+            assert_eq!(front, Some((length(expected + 1), expected)));
+            assert_eq!(list.front_length(slab), Some(length(expected + 1)));
+            assert_eq!(list.pop_front(slab), front);
+        }
+        assert!(list.is_empty());
+        assert_eq!(list.pop_front(slab), None);
+        assert_eq!((list.front(slab), list.front_length(slab)), (None, None));
+        listed
+    }
+
+    #[test]
+    fn packets_leave_a_list_in_the_order_they_came() {
+        let mut slab = PacketSlab::new(100);
+        let mut lists = [PacketList::default(); 3];
+        // Several lists, filled and emptied time and again, share the slots.
+        for round in 0..20 {
+            for n in 0..30 {
+                let list = &mut lists[(n + round) as usize % 3];
+                list.push_back(&mut slab, length(n + 1), n).unwrap();
+            }
+            for at in [1, 0, 2] {
+                let residue = (at + 60 - round) % 3;
+                let expected: Vec<u32> = (0..30).filter(|n| n % 3 == residue).collect();
+                assert_eq!(drain(&mut lists[at as usize], &mut slab), expected);
+            }
+            assert!(slab.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_list_at_the_slabs_limit_stays_as_it_was() {
+        let mut slab = PacketSlab::new(2);
+        let (mut full, mut empty) = (PacketList::default(), PacketList::default());
+        for n in 0..2 {
+            full.push_back(&mut slab, length(n + 1), n).unwrap();
+        }
+        assert_eq!(full.push_back(&mut slab, length(9), 9), Err(9));
+        assert_eq!(empty.push_back(&mut slab, length(9), 9), Err(9));
+        assert!(empty.is_empty());
+        assert_eq!(drain(&mut full, &mut slab), [0, 1]);
+        assert_eq!(empty.push_back(&mut slab, length(1), 0), Ok(()));
+    }
+}

@@ -141,3 +141,87 @@ impl<P> PacketSlab<P> {
         self.slots.get(index as usize).map(|slot| slot.len)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::boxed::Box;
+
+    const LEN: Length = Length::MAX;
+
+    fn put<P>(slab: &mut PacketSlab<P>, payload: P) -> Option<u32> {
+        slab.insert(LEN, payload).ok().map(|stored| stored.0)
+    }
+
+    #[test]
+    fn slots_are_reused_last_in_first_out_before_the_slab_grows() {
+        let mut slab = PacketSlab::new(10);
+        for index in 0..4 {
+            assert_eq!(put(&mut slab, 'a'), Some(index));
+        }
+        for index in [1, 3, 0] {
+            assert!(slab.take(index).is_some());
+        }
+        for index in [0, 3, 1, 4] {
+            assert_eq!(put(&mut slab, 'b'), Some(index));
+        }
+        assert_eq!((slab.len(), slab.stored()), (5, 8));
+    }
+
+    #[test]
+    fn a_slab_holds_its_limit_and_hands_back_one_more() {
+        for (limit, room) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
+            let mut slab = PacketSlab::new(limit);
+            for _ in 0..3 {
+                for n in 0..room {
+                    assert_eq!(put(&mut slab, Box::new(n)), Some(n));
+                }
+                let refused = slab.insert(LEN, Box::new(77)).err();
+                assert_eq!(refused.as_deref(), Some(&77));
+                assert_eq!(slab.len(), room);
+                for n in (0..room).rev() {
+                    let (len, payload, _) = slab.take(n).unwrap();
+                    assert_eq!((len, *payload), (LEN, n));
+                }
+                assert!(slab.is_empty());
+            }
+            assert_eq!(slab.stored(), 3 * u64::from(room));
+        }
+    }
+
+    #[test]
+    fn a_slab_grows_to_the_most_that_was_held_at_once() {
+        let mut slab = PacketSlab::new(1000);
+        for round in 0..100 {
+            let held: [Option<u32>; 6] =
+                core::array::from_fn(|n| (n < round % 7).then(|| put(&mut slab, n))?);
+            for index in held.into_iter().flatten() {
+                assert!(slab.take(index).is_some());
+            }
+        }
+        assert_eq!(slab.slots.len(), 6);
+    }
+
+    #[test]
+    fn room_is_reserved_up_to_the_limit() {
+        let mut slab: PacketSlab<u64> = PacketSlab::new(64);
+        slab.reserve(10);
+        assert!((10..64).contains(&slab.slots.capacity()));
+        slab.reserve(u32::MAX);
+        let reserved = slab.slots.capacity();
+        assert!((64..1000).contains(&reserved));
+        while put(&mut slab, 1).is_some() {}
+        assert_eq!((slab.len(), slab.slots.capacity()), (64, reserved));
+    }
+
+    #[test]
+    fn a_free_slot_and_an_index_that_is_none_hold_nothing() {
+        let mut slab = PacketSlab::new(4);
+        put(&mut slab, 1);
+        assert!(slab.take(0).is_some());
+        for index in [0, 1, NIL] {
+            assert!(slab.take(index).is_none() && slab.get(index).is_none());
+        }
+        assert_eq!(slab.len(), 0);
+    }
+}

@@ -242,3 +242,71 @@ impl Scheduler for Drr {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(weight: u32, max_length: u32) -> Share {
+        Share {
+            weight: Weight::new(weight).unwrap(),
+            max_length: Length::new(max_length).unwrap(),
+        }
+    }
+
+    #[test]
+    fn every_quantum_covers_the_longest_packet_of_its_entity() {
+        let mut drr = Drr::new();
+        let mut entities: alloc::vec::Vec<DrrEntity> = alloc::vec![];
+        let mut shares = alloc::vec![];
+        for (weight, max_length, unit) in [
+            (1_000_000, 65_535, 1),
+            (1500, 1500, 1),
+            (1499, 1500, 2),
+            (750, 1500, 2),
+            (749, 1500, 3),
+            (1_000_000, 1, 3),
+            (1, 65_535, 65_535),
+        ] {
+            let share = share(weight, max_length);
+            let id = EntityId::new(entities.len()).unwrap();
+            entities.push(DrrEntity::default());
+            shares.push(share);
+            drr.add(&mut entities, id, share);
+            assert_eq!(drr.unit, unit, "{share:?}");
+            for (entity, share) in entities.iter().zip(&shares) {
+                assert!(drr.quantum(entity) >= share.max_length.get().into());
+            }
+        }
+    }
+
+    #[test]
+    fn a_change_of_share_can_raise_the_unit_and_never_lowers_it() {
+        let mut drr = Drr::new();
+        let mut entities = alloc::vec![DrrEntity::default()];
+        let id = EntityId::new(0).unwrap();
+        drr.add(&mut entities, id, share(100, 1500));
+        assert_eq!(drr.unit, 15);
+        drr.change(&mut entities, id, share(100, 1501));
+        assert_eq!(drr.unit, 16);
+        drr.change(&mut entities, id, share(1000, 100));
+        assert_eq!((drr.unit, drr.quantum(&entities[0])), (16, 16_000));
+        assert_eq!(drr.weight(&entities, id).get(), 1000);
+    }
+
+    #[test]
+    fn a_turn_that_was_cut_short_leaves_no_deficit() {
+        let mut drr = Drr::new();
+        let mut entities = alloc::vec![DrrEntity::default()];
+        let (id, len) = (EntityId::new(0).unwrap(), Length::new(100).unwrap());
+        drr.add(&mut entities, id, share(1, 1500));
+        for _ in 0..3 {
+            drr.backlogged(&mut entities, id, len);
+            assert_eq!(entities[0].deficit, 1500);
+            drr.reschedule(&mut entities, id, len, Some(len));
+            assert_eq!(entities[0].deficit, 1400);
+            drr.reschedule(&mut entities, id, len, None);
+            assert_eq!(entities[0].deficit, 0);
+        }
+    }
+}

@@ -812,3 +812,66 @@ impl Qfq {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::MAX_WEIGHT;
+
+    fn share(weight: u32, max_length: u32) -> Share {
+        Share {
+            weight: Weight::new(weight).unwrap(),
+            max_length: Length::new(max_length).unwrap(),
+        }
+    }
+
+    /// So the shares in force add up to at most 1, and each is right to 10^-6.
+    #[test]
+    fn every_inverse_weight_is_rounded_up_by_less_than_a_unit_and_leads_back() {
+        for weight in 1..=MAX_WEIGHT {
+            let inverse = Terms::of(Share::of(Weight::new(weight).unwrap())).inverse_weight;
+            let product = inverse * u64::from(weight);
+            assert!(product >= 1 << FRACTION && product - (1 << FRACTION) < u64::from(weight));
+            assert_eq!(weight_of(inverse), u64::from(weight));
+        }
+    }
+
+    #[test]
+    fn the_inverse_of_the_sum_is_rounded_down() {
+        for sum in [1, 2, 3, 1000, 1 << 32, (MAX_WEIGHT as u64) << 24] {
+            let mut qfq = Qfq::new();
+            qfq.set_weight_sum(sum);
+            let product = u128::from(qfq.inverse_sum) * u128::from(sum);
+            assert!(
+                product < 1 << 64 && product + u128::from(sum) >= 1 << 64,
+                "{sum}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_slot_covers_the_longest_packet_and_half_a_slot_does_not() {
+        assert_eq!([1, 2, 3, 4, 5].map(ceil_log2), [0, 1, 2, 2, 3]);
+        for weight in [1, 2, 3, 7, 1023, 1024, 1025, 65_536, 999_999, MAX_WEIGHT] {
+            for max_length in [1, 2, 3, 63, 64, 65, 1500, 32_768, 32_769, 65_535] {
+                let share = share(weight, max_length);
+                let Terms {
+                    inverse_weight: inverse,
+                    group,
+                } = Terms::of(share);
+                let span = u64::from(max_length) * inverse;
+                assert!(span <= 1 << group && span > 1 << (group - 1), "{share:?}");
+            }
+        }
+        let edges = [
+            (1, 1, 40),
+            (1, 65_535, 56),
+            (1024, 1024, 40),
+            (1024, 1025, 41),
+        ];
+        for (weight, max_length, group) in edges {
+            let share = share(weight, max_length);
+            assert_eq!(Terms::of(share).group, group);
+        }
+    }
+}
