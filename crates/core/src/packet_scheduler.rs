@@ -292,6 +292,7 @@ impl<S> Entities<S> for [Flow<S>] {
 /// `enqueue` and `dequeue` cost what the algorithm costs, O(1) for FIFO, DRR and
 /// QFQ, and touch one cache line a flow and one a packet. Nothing is allocated
 /// once the tables have grown to the largest number of flows and packets.
+// `room_bytes` and `accepted_bytes` stand apart for the reason given at `Flow`.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct PacketScheduler<A: Scheduler, P> {

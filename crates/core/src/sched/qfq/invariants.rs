@@ -1,0 +1,137 @@
+//! The properties that the theorems of the QFQ report give, checked one by one.
+
+use super::super::Standing;
+use super::{Qfq, QfqEntity, SLOTS, weight_of};
+use crate::ensure_invariant;
+use crate::scheduler::{Entities, EntityId, Link, Violation};
+
+impl Qfq {
+    pub(super) fn check_sets(&self) -> Result<(), Violation> {
+        let backlogged: u64 = (0..64)
+            .filter(|&i| self.groups[i].occupied != 0)
+            .map(|i| 1 << i)
+            .sum();
+        let sets = [self.er, self.ir, self.eb, self.ib];
+        let union = sets.iter().fold(0, |all, set| all | set);
+        let members: u32 = sets.iter().map(|set| set.count_ones()).sum();
+        ensure_invariant!(
+            union == backlogged && members == backlogged.count_ones(),
+            "qfq: sets {sets:x?} do not partition the backlogged groups {backlogged:x}"
+        );
+        ensure_invariant!(
+            backlogged == 0 || self.er != 0,
+            "qfq: nobody is eligible while groups {backlogged:x} are backlogged"
+        );
+        let now = self.virtual_time();
+        let group = |i: u32| &self.groups[i as usize];
+        let indices = |set: u64| (0..64u32).filter(move |i| set >> i & 1 == 1);
+        for i in indices(backlogged) {
+            let (start, finish) = (group(i).start(i), group(i).finish(i));
+            let ineligible = (self.ir | self.ib) >> i & 1 == 1;
+            ensure_invariant!(
+                start.is_after(now) == ineligible,
+                "qfq: group {i} starts at {start:?}, V is {now:?}, ineligible is {ineligible}"
+            );
+            let blocked = (self.eb | self.ib) >> i & 1 == 1;
+            let blocker = indices(self.er).find(|&x| x > i && finish.is_after(group(x).finish(x)));
+            ensure_invariant!(
+                blocked == blocker.is_some(),
+                "qfq: group {i} is blocked: {blocked}, by {blocker:?}"
+            );
+            ensure_invariant!(
+                !start.is_after(self.latest_start(i).rounded_down(i)),
+                "qfq: group {i} starts at {start:?}, more than a slot after {now:?} (Theorem 3)"
+            );
+            ensure_invariant!(
+                !now.is_after(finish.advanced(self.lag)),
+                "qfq: V {now:?} is more than L = {} after F = {finish:?} of group {i} (Theorem 4)",
+                self.lag
+            );
+        }
+        for (name, set) in [
+            ("ER", self.er),
+            ("EB", self.eb),
+            ("IR, IB", self.ir | self.ib),
+        ] {
+            for (i, j) in indices(set).zip(indices(set).skip(1)) {
+                ensure_invariant!(
+                    !group(i).finish(i).is_after(group(j).finish(j)),
+                    "qfq: {name} is not sorted by F at groups {i}, {j}"
+                );
+            }
+        }
+        let ineligible = self.ir | self.ib;
+        for (i, j) in indices(ineligible).zip(indices(ineligible).skip(1)) {
+            ensure_invariant!(
+                !group(i).start(i).is_after(group(j).start(j)),
+                "qfq: IR, IB are not sorted by S at groups {i}, {j}"
+            );
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_buckets<E: Entities<QfqEntity> + ?Sized>(
+        &self,
+        entities: &E,
+        count: usize,
+    ) -> Result<(), Violation> {
+        let mut listed = alloc::vec![false; count];
+        for (group, i) in self.groups.iter().zip(0u32..) {
+            let first = (group.slot % u64::from(SLOTS)) as u32;
+            ensure_invariant!(
+                group.occupied == 0 || group.occupied >> first & 1 == 1,
+                "qfq: group {i} starts at an empty bucket"
+            );
+            for (bucket, &top) in (0u32..).zip(&group.buckets) {
+                ensure_invariant!(
+                    (top != Link::NONE) == (group.occupied >> bucket & 1 == 1),
+                    "qfq: group {i} bucket {bucket}: {top:?}, occupied {:x}",
+                    group.occupied
+                );
+                let slots = u64::from(bucket.wrapping_sub(first) % SLOTS);
+                let start = group.start(i).advanced(slots << i);
+                let mut at = top;
+                while let Some(id) = at.get() {
+                    ensure_invariant!(id.index() < count, "qfq: {id:?} was never added");
+                    ensure_invariant!(!listed[id.index()], "qfq: {id:?} is in two buckets");
+                    listed[id.index()] = true;
+                    let entity = entities.entity(id);
+                    ensure_invariant!(
+                        u32::from(entity.group.unsigned_abs()) == i
+                            && entity.start.rounded_down(i) == start,
+                        "qfq: {id:?} lies in group {i} at {start:?}: {entity:?}"
+                    );
+                    at = entity.next;
+                }
+            }
+        }
+        let mut sum = 0;
+        for id in (0..count).filter_map(EntityId::new) {
+            let entity = entities.entity(id);
+            if entity.inverse_weight != 0 {
+                sum += weight_of(entity.inverse_weight);
+            }
+            ensure_invariant!(
+                listed[id.index()] == (entity.state != Standing::Inactive),
+                "qfq: {id:?} is {:?} and listed: {}",
+                entity.state,
+                listed[id.index()]
+            );
+        }
+        let pending = (0..count).filter_map(EntityId::new).filter(|&id| {
+            let entity = entities.entity(id);
+            entity.state == Standing::Active && entity.group < 0
+        });
+        ensure_invariant!(
+            pending.eq(self.pending.keys().copied()),
+            "qfq: changes are pending of {:?}, and others say so",
+            self.pending
+        );
+        ensure_invariant!(
+            sum == self.weight_sum,
+            "qfq: the weights add up to {sum}, not {}",
+            self.weight_sum
+        );
+        Ok(())
+    }
+}
