@@ -47,6 +47,40 @@ fn virtual_time_keeps_to_its_bound_when_all_backlogged_flows_lose_weight() {
     }
 }
 
+/// Packets far shorter than declared, so that many fit into a slot: what a change loses
+/// of F, it would lose each time.
+#[test]
+fn a_weight_that_goes_up_and_down_all_the_time_keeps_the_flows_share() {
+    for (others, every) in [(1000, 100), (10_000, 1), (10_000, 5), (1000, 1)] {
+        let mut link: PacketScheduler<_, ()> = scheduler(Qfq::new());
+        let flow = link.add_flow(config(1000, 1500)).unwrap();
+        let mut flows = vec![flow];
+        flows.extend((0..20).map(|_| link.add_flow(config(others, 1500)).unwrap()));
+        for &flow in flows.iter().chain(&flows) {
+            link.enqueue(flow, length(64), ()).unwrap();
+        }
+        let (mut served, packets) = (0u32, 400_000);
+        for _ in 0..packets {
+            let packet = next(&mut link);
+            link.enqueue(packet.flow, packet.len, ()).unwrap();
+            if packet.flow == flow {
+                served += 1;
+                if served % every == 0 {
+                    let weight = 1000 + served / every % 2;
+                    link.change_flow(flow, config(weight, 1500)).unwrap();
+                }
+            }
+        }
+        let fair = f64::from(packets) * 1000.5 / (1000.5 + 20.0 * f64::from(others));
+        // Within 1% and the few dozen packets of the bound, 3 sigma + 2 L.
+        let off = (f64::from(served) - fair).abs();
+        assert!(
+            off < fair / 100.0 + 75.0,
+            "{served} packets, {fair} are fair"
+        );
+    }
+}
+
 const CHANGES: [(u32, u32); 6] = [(1, 3), (3, 1), (4, 5), (1, 1000), (1000, 1), (7, 1_000_000)];
 
 /// A flow of this weight beside two others.

@@ -41,9 +41,9 @@
 //!   S = V, behind V - F of a group above, would else become its group's start
 //!   later, above that F: Lemma 4, and with it Theorem 8, would not hold.
 //! * The last F of an entity counts only if it was served in the group that it
-//!   joins, as Lemma 4 takes for granted: not after a change of share, and not once
-//!   V went half round the circle since, after which F could not be told from a
-//!   finish time to come.
+//!   joins, as Lemma 4 takes for granted: after a change of share that moves it to
+//!   another group only as far as F_b of Eq. 29, and not at all once V went half round
+//!   the circle since, after which F could not be told from a finish time to come.
 //! * An entity is inserted only into groups whose slot is at least a 32nd of
 //!   L / (sum of weights), so that Theorem 5's 2 + L / sigma slots are fewer than
 //!   64. This matters only beside packets more than 32 times as long.
@@ -343,19 +343,24 @@ impl Qfq {
         self.virtual_time().advanced((1 << i) - 1)
     }
 
+    /// F_b of Eq. 29: of the lowest group in ER above `i`.
+    #[inline]
+    fn blocker(&self, i: u32) -> Option<VirtualTime> {
+        let above = self.er & (from(i) << 1);
+        let x = above.trailing_zeros();
+        (above != 0).then(|| self.groups[(x % 64) as usize].finish(x))
+    }
+
     /// Start time of an entity that becomes backlogged in group `i` (Eq. 2 and 29).
     #[inline]
     fn start_time(&self, entity: &QfqEntity, i: u32) -> VirtualTime {
-        let above = self.er & (from(i) << 1);
-        let mut start = self.virtual_time();
-        if above != 0 {
-            let x = above.trailing_zeros();
-            start = start.earlier(self.groups[(x % 64) as usize].finish(x));
-        }
+        let now = self.virtual_time();
+        let start = self.blocker(i).map_or(now, |finish| now.earlier(finish));
         if self.quarter().wrapping_sub(entity.idle_since) <= 1 {
-            start = start.later(entity.start.earlier(self.latest_start(i)));
+            start.later(entity.start.earlier(self.latest_start(i)))
+        } else {
+            start
         }
-        start
     }
 
     /// Quarter turns that V made round the circle of virtual time.
@@ -459,7 +464,13 @@ impl Qfq {
         }
         let entity = entities.entity_mut(id);
         if again {
-            entity.idle_since = self.long_ago();
+            // What it was served ahead of V stays to be worked off, as far as the
+            // order of its new group allows.
+            let own = entity.own_group.max(self.floor) as u32;
+            let latest = self.latest_start(own);
+            let latest = self.blocker(own).map_or(latest, |f| latest.earlier(f));
+            entity.start = entity.start.earlier(latest);
+            entity.idle_since = self.quarter();
             self.insert(entities, id);
         } else if entity.state == Standing::Leaving {
             let weight = weight_of(entity.inverse_weight);
@@ -475,7 +486,35 @@ impl Qfq {
         }
     }
 
-    /// `id`, which has no place now, has this share from now on.
+    /// A pending change of the selected entity that leaves it in its group takes
+    /// effect without moving it, so that its S goes on from its F. `false` if it must
+    /// move.
+    #[inline(never)]
+    fn adopt_in_place<E: Entities<QfqEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+    ) -> bool {
+        let entity = entities.entity_mut(id);
+        let group = entity.group.abs();
+        match self.pending.get(&id).copied() {
+            Some(terms) if entity.group < 0 && terms.group.max(self.floor) == group => {
+                entity.group = group;
+                // A packet allowed by the new share may be longer than the old one's
+                // slot: charged at the old weight, it would reach past Theorem 5.
+                let i = group as u32;
+                let end = self.groups[(i % 64) as usize].finish(i);
+                entity.start = entity.start.earlier(end.advanced(u64::MAX));
+                self.pending.remove(&id);
+                self.adopt(entities, id, terms);
+                // The sum of weights may have become so low that it must move after all.
+                group >= self.floor
+            }
+            _ => false,
+        }
+    }
+
+    /// `id`, which has just been charged, has this share from now on.
     fn adopt<E: Entities<QfqEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
@@ -649,11 +688,12 @@ impl Scheduler for Qfq {
             .start
             .advanced(u64::from(charged.get()) * entity.inverse_weight);
         entity.start = finish;
-        if next.is_none() || entity.group < self.floor {
+        if next.is_none() || (entity.group < self.floor && !self.adopt_in_place(entities, id)) {
             return self.leave(entities, id, next.is_some());
         }
+        let entity = entities.entity_mut(id);
         let i = u32::from(entity.group as u8);
-        let slot = finish.units() >> i;
+        let slot = entity.start.units() >> i;
         let group = &mut self.groups[(i % 64) as usize];
         if slot == group.slot {
             return;
