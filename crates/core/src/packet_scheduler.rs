@@ -409,8 +409,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     }
 
     /// Removes a flow, backlogged or not; its packets go to `discard` in order.
-    /// O(packets queued in the flow). Its number is used again once its place in
-    /// the order has come up.
+    /// O(packets queued in the flow; with FIFO, in all). Its number is used again once
+    /// its place in the order has come up.
     pub fn remove_flow(
         &mut self,
         id: FlowId,
@@ -435,34 +435,33 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     }
 
     /// Discards what a flow holds; its packets go to `discard` in order. The flow
-    /// stays, and keeps its place in the order. O(packets queued in the flow).
+    /// stays, and keeps its place in the order. O(packets queued in the flow; with FIFO,
+    /// in all).
     pub fn flush_flow(
         &mut self,
         id: FlowId,
         mut discard: impl FnMut(Packet<P>),
     ) -> Result<(), ChangeError> {
         self.flow(id).ok_or(ChangeError::UnknownFlow)?;
-        let mut gone = Count::default();
-        let flow = &mut self.flows[id.index()];
-        while let Some((len, payload)) = flow.packets.pop_front(&mut self.slab) {
-            gone.add(len);
+        let mut gone = 0;
+        while let Some((len, payload)) = self.flows[id.index()].packets.pop_front(&mut self.slab) {
+            let flow = &mut self.flows[id.index()];
+            flow.room_packets += 1;
+            flow.room_bytes += len.get() as i32;
+            self.room_bytes += i64::from(len.get());
+            self.discarded.add(len);
+            self.account(id).discarded.add(len);
+            gone += 1;
             discard(Packet {
                 flow: id,
                 len,
                 payload,
             });
         }
-        if gone.packets == 0 {
-            return Ok(());
+        if gone > 0 {
+            self.algorithm
+                .discarded(self.flows.as_mut_slice(), id.entity(), gone);
         }
-        flow.room_packets += gone.packets as i32;
-        flow.room_bytes += gone.bytes as i32;
-        self.room_bytes += gone.bytes as i64;
-        self.discarded = self.discarded.plus(gone);
-        let account = self.account(id);
-        account.discarded = account.discarded.plus(gone);
-        self.algorithm
-            .discarded(self.flows.as_mut_slice(), id.entity(), gone.packets as u32);
         Ok(())
     }
 

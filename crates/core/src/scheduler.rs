@@ -193,6 +193,9 @@ macro_rules! ensure_invariant {
 ///
 /// Statements about an entity that was not added are the owner's error: they may
 /// panic or be served wrongly, but never break memory or another entity's record.
+///
+/// The costs named below are what an algorithm aims at; one that cannot keep to them
+/// says so on its own page.
 pub trait Scheduler {
     /// State of one entity, stored by the owner; at most 24 bytes for flat
     /// algorithms, so that a flow's queue and its state share a cache line.

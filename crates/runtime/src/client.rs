@@ -123,8 +123,9 @@ impl<P: Send> Client<P> {
         self.id
     }
 
-    /// Hands a packet of `len` bytes to the arbiter, or gets it back at once. Never
-    /// waits, takes no lock, makes no system call. O(1); no line is touched that
+    /// Hands a packet of `len` bytes to the arbiter, or gets it back at once. That the
+    /// arbiter is gone is told once the mailbox is full: to look at every push would
+    /// cost a load for what happens once. Never waits, takes no lock, makes no system call. O(1); no line is touched that
     /// another client writes.
     #[inline]
     pub fn push(&mut self, len: Length, packet: P) -> Result<Pushed, Refused<P>> {

@@ -25,7 +25,7 @@
 //! | its mailbox is full | [`push`](Client::push) hands the packet back at once |
 //! | the packet is too long for its flow | the same |
 //! | a packet was dropped inside (its flow's queue is full) | the next `push` tells how many |
-//! | the arbiter is gone | `push` hands the packet back |
+//! | the arbiter is gone | the same, once the mailbox is full |
 //!
 //! # Units
 //!

@@ -75,6 +75,8 @@ pub struct Flow {
     pub dropped: AtomicU64,
     /// By the arbiter's thread: taken by the socket.
     pub sent: Counter,
+    /// By the arbiter's thread: bytes that an ideal fluid server would have sent.
+    pub expected: AtomicU64,
     /// By the receiver's thread.
     pub received: Counter,
     /// From push to socket, in nanoseconds, so far: by the arbiter's thread.

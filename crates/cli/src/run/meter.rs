@@ -81,7 +81,9 @@ impl Backend for Metered {
         let accepted = self.socket.transmit(batch)?;
         let now = self.clock.now();
         let passing = std::mem::take(&mut self.passing);
-        for &(flow, payload, pushed_at) in &passing[..passing.len() - batch.len()] {
+        // Should the socket refuse one, which is left open: as many are counted as were
+        // accepted.
+        for &(flow, payload, pushed_at) in &passing[..accepted] {
             let meter = self.meter(flow)?;
             meter.flow.sent.add(payload);
             meter.delays.saturating_record(now.since(pushed_at).0);

@@ -26,7 +26,7 @@ use crate::with_algorithm;
 use flow::{Flow, Flows, OVERHEAD, Parcel};
 use meter::Metered;
 use relay::Relay;
-use report::Report;
+use report::{Report, fluid_allocation};
 use screen::Screen;
 use sender::Outlet;
 use sink::{Sink, Sinks, Socket};
@@ -139,6 +139,7 @@ impl Opener {
             backpressure: Default::default(),
             dropped: Default::default(),
             sent: Default::default(),
+            expected: Default::default(),
             received: Default::default(),
             delay: Default::default(),
         });
@@ -253,6 +254,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
             .seconds
             .map(|s| start + Nanos((s * 1e9) as u64))
             .unwrap_or(Nanos::MAX);
+        let mut ledger = Ledger::default();
         let mut publish_at = start;
         let mut stopped_at = start;
         let outcome = drive(
@@ -264,7 +266,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
                 let go_on = now < end && !stop.load(Ordering::Acquire);
                 if now >= publish_at || !go_on {
                     publish_at = now + Nanos::from_millis(100);
-                    publish(arbiter, &flows);
+                    ledger.publish(arbiter, &flows);
                 }
                 go_on
             },
@@ -289,14 +291,46 @@ fn offer_of(number: usize, count: usize) -> f64 {
     1.25 + 1.75 * from_last
 }
 
-/// Makes the arbiter's own counts visible to other threads.
-fn publish<A: Scheduler>(arbiter: &Arbiter<A, Box<Parcel>, Metered>, flows: &Flows) {
-    arbiter.backend().publish();
-    let flows = flows.all();
-    for (id, stats) in arbiter.client_stats() {
-        if let Some(flow) = flows.iter().find(|flow| flow.client == id) {
-            let dropped = stats.flow.dropped.packets;
-            flow.dropped.store(dropped, Ordering::Relaxed);
+/// What was last known of the flows, so that what an ideal fluid server would do is
+/// followed from one short interval to the next.
+#[derive(Default)]
+struct Ledger(Vec<Entry>);
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    offered: u64,
+    sent: u64,
+    queued: u64,
+}
+
+impl Ledger {
+    /// Makes the arbiter's own counts visible to other threads.
+    fn publish<A: Scheduler>(&mut self, arbiter: &Arbiter<A, Box<Parcel>, Metered>, flows: &Flows) {
+        arbiter.backend().publish();
+        let flows = flows.all();
+        self.0.resize(flows.len(), Entry::default());
+        let mut demands = Vec::with_capacity(flows.len());
+        let mut capacity = 0;
+        for (flow, entry) in flows.iter().zip(&mut self.0) {
+            let (offered, sent) = (flow.offered.bytes(), flow.sent.bytes());
+            let demand = entry.queued + offered - entry.offered;
+            demands.push((flow.weight.get(), demand as f64));
+            capacity += sent - entry.sent;
+            (entry.offered, entry.sent) = (offered, sent);
+        }
+        for (flow, bytes) in flows
+            .iter()
+            .zip(fluid_allocation(capacity as f64, &demands))
+        {
+            flow.expected.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+        for (id, stats) in arbiter.client_stats() {
+            let number = flows.iter().position(|flow| flow.client == id);
+            if let Some(number) = number {
+                let dropped = stats.flow.dropped.packets;
+                flows[number].dropped.store(dropped, Ordering::Relaxed);
+                self.0[number].queued = stats.flow.queued.bytes;
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use fairlane_core::{FlowConfig, Length, Weight};
 use fairlane_io::{Backend, Datagram, UdpBackend, Waiter};
-use fairlane_runtime::Clock;
+use fairlane_runtime::{Clock, Refusal};
 
 use super::Opener;
 use super::sender::Outlet;
@@ -26,8 +26,9 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Relays until `stop`. Datagrams from more than [`MOST_SOURCES`] addresses are
-    /// ignored; how many were, is returned.
+    /// Relays until `stop`, and returns how many datagrams were ignored: those from
+    /// more than [`MOST_SOURCES`] addresses, or more than there are sockets for, and
+    /// those too long for the link. A stranger cannot end the run.
     pub fn run(mut self, stop: &AtomicBool) -> Result<u64> {
         let mut waiter = Waiter::new();
         let mut received = Vec::with_capacity(64);
@@ -35,32 +36,36 @@ impl Relay {
         let mut ignored = 0;
         while !stop.load(Ordering::Acquire) {
             let socket = [&self.socket];
-            if waiter
-                .wait_readable(&socket, Duration::from_millis(20))?
-                .next()
-                .is_none()
-            {
+            let wait = waiter.wait_readable(&socket, Duration::from_millis(20));
+            if wait?.next().is_none() {
                 continue;
             }
             self.socket.receive(&mut received, 64)?;
             for Datagram { peer, bytes } in received.drain(..) {
-                if !outlets.contains_key(&peer) {
-                    if outlets.len() == MOST_SOURCES {
-                        ignored += 1;
-                        continue;
-                    }
-                    let config = FlowConfig {
-                        max_length: self.longest,
-                        ..FlowConfig::new(Weight::ONE)
-                    };
-                    let outlet = self.opener.open(peer.to_string(), config)?;
+                if !outlets.contains_key(&peer)
+                    && outlets.len() < MOST_SOURCES
+                    && let Ok(outlet) = self.open(peer)
+                {
                     outlets.insert(peer, outlet);
                 }
-                if let Some(outlet) = outlets.get_mut(&peer) {
-                    outlet.push(bytes, self.clock.now())?;
+                let pushed = outlets
+                    .get_mut(&peer)
+                    .map(|outlet| outlet.push(bytes, self.clock.now()));
+                match pushed {
+                    Some(Ok(())) => {}
+                    Some(Err(Refusal::ArbiterGone)) => return Ok(ignored),
+                    None | Some(Err(_)) => ignored += 1,
                 }
             }
         }
         Ok(ignored)
+    }
+
+    fn open(&self, peer: SocketAddr) -> Result<Outlet> {
+        let config = FlowConfig {
+            max_length: self.longest,
+            ..FlowConfig::new(Weight::ONE)
+        };
+        self.opener.open(peer.to_string(), config)
     }
 }

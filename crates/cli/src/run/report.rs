@@ -44,6 +44,8 @@ pub struct FlowReport {
     pub offered_bytes: u64,
     #[serde(skip)]
     pub received_bytes: u64,
+    #[serde(skip)]
+    pub expected_bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -78,18 +80,15 @@ impl Report {
                 },
                 offered_bytes: flow.offered.bytes(),
                 received_bytes: flow.received.bytes(),
+                expected_bytes: flow.expected.load(Ordering::Relaxed),
             })
             .collect();
         let sent: u64 = reports.iter().map(|flow| flow.sent_bytes).sum();
         let received: u64 = reports.iter().map(|flow| flow.received_bytes).sum();
-        let demands: Vec<(u32, f64)> = reports
-            .iter()
-            .map(|flow| (flow.weight, flow.offered_bytes as f64))
-            .collect();
-        let expected = fluid_allocation(sent as f64, &demands);
-        for (flow, expected) in reports.iter_mut().zip(expected) {
-            flow.expected_share = expected / (sent as f64).max(1.0);
-            flow.measured_share = flow.received_bytes as f64 / (received as f64).max(1.0);
+        let expected: u64 = reports.iter().map(|flow| flow.expected_bytes).sum();
+        for flow in &mut reports {
+            flow.expected_share = share(flow.expected_bytes, expected);
+            flow.measured_share = share(flow.received_bytes, received);
         }
         let sent_bps = sent as f64 * 8.0 / seconds.max(1e-9);
         Report {
@@ -104,7 +103,7 @@ impl Report {
         }
     }
 
-    /// The table, with rates over the time since `earlier`, in `lines` lines beside its
+    /// The table, with rates and shares over the time since `earlier`, in `lines` lines beside its
     /// borders and header: they count the flows that they cannot show.
     pub fn table(&self, earlier: &Report, lines: usize) -> Table {
         let mut table = table::new([
@@ -121,23 +120,29 @@ impl Report {
             "mailbox\nfull",
         ]);
         let seconds = (self.seconds - earlier.seconds).max(1e-9);
+        let before = |number: usize| earlier.flows.get(number);
+        let since = |bytes: fn(&FlowReport) -> u64, number: usize| {
+            bytes(&self.flows[number]) - before(number).map_or(0, bytes)
+        };
+        let total = |bytes| -> u64 { (0..self.flows.len()).map(|n| since(bytes, n)).sum() };
+        let expected = total(|flow| flow.expected_bytes);
+        let received = total(|flow| flow.received_bytes);
         let shown = match self.flows.len() {
             flows if flows <= lines => flows,
             _ => lines.saturating_sub(1),
         };
         for (number, flow) in self.flows[..shown].iter().enumerate() {
-            let before = earlier.flows.get(number);
-            let rate = |now: u64, before: Option<u64>| {
-                let bits = (now - before.unwrap_or(0)) as f64 * 8.0;
+            let rate = |bytes| {
+                let bits = since(bytes, number) as f64 * 8.0;
                 format!("{:.2}", bits / seconds / 1e6)
             };
             table.add_row([
                 flow.name.clone(),
                 flow.weight.to_string(),
-                rate(flow.offered_bytes, before.map(|f| f.offered_bytes)),
-                rate(flow.received_bytes, before.map(|f| f.received_bytes)),
-                percent(flow.expected_share),
-                percent(flow.measured_share),
+                rate(|flow| flow.offered_bytes),
+                rate(|flow| flow.received_bytes),
+                percent(share(since(|flow| flow.expected_bytes, number), expected)),
+                percent(share(since(|flow| flow.received_bytes, number), received)),
                 millis(flow.delay_us.p50),
                 millis(flow.delay_us.p99),
                 millis(flow.delay_us.max),
@@ -187,6 +192,10 @@ impl Report {
     }
 }
 
+fn share(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
 fn percent(share: f64) -> String {
     format!("{:.2}%", share * 100.0)
 }
@@ -197,7 +206,7 @@ fn millis(micros: f64) -> String {
 
 /// What an ideal fluid server would give: `capacity` split by weight among those
 /// that want it, none getting more than it asked for.
-fn fluid_allocation(capacity: f64, demands: &[(u32, f64)]) -> Vec<f64> {
+pub fn fluid_allocation(capacity: f64, demands: &[(u32, f64)]) -> Vec<f64> {
     let mut given = vec![0.0; demands.len()];
     let mut open: Vec<usize> = (0..demands.len()).collect();
     let mut left = capacity;
@@ -256,6 +265,7 @@ mod tests {
             },
             offered_bytes: 0,
             received_bytes: 0,
+            expected_bytes: 0,
         };
         let rate: Rate = "1mbit".parse().unwrap();
         let report = Report {

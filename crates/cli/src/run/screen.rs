@@ -101,8 +101,8 @@ impl Screen {
         output::line(report.link_line())?;
         if ignored > 0 {
             output::line(format_args!(
-                "{ignored} datagrams came from further addresses than the {MOST_SOURCES} that \
-                 are relayed"
+                "{ignored} datagrams were not relayed: too long, or from more than \
+                 {MOST_SOURCES} addresses"
             ))?;
         }
         Ok(())

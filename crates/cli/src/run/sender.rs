@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use fairlane_core::{Length, Nanos};
 use fairlane_runtime::{Client, Clock, Refusal};
 
@@ -29,11 +29,11 @@ pub struct Outlet {
 }
 
 impl Outlet {
-    /// Pushes a datagram, and counts what becomes of it.
-    pub fn push(&mut self, payload: Vec<u8>, now: Nanos) -> Result<()> {
+    /// Pushes a datagram, and counts what becomes of it; a full mailbox is no error.
+    pub fn push(&mut self, payload: Vec<u8>, now: Nanos) -> Result<(), Refusal> {
         let bytes = payload.len();
-        // A datagram may be empty, a packet may not.
-        let len = Length::new(bytes.max(1) as u32).context("a datagram above 65,535 bytes")?;
+        // A datagram may be empty, a packet may not; none is above 65,535 bytes.
+        let len = Length::new(bytes.max(1) as u32).unwrap_or(Length::MAX);
         self.flow.offered.add(bytes);
         let parcel = Box::new(Parcel {
             flow: self.number,
@@ -47,7 +47,7 @@ impl Outlet {
                 self.flow.backpressure.fetch_add(1, Ordering::Relaxed);
                 Ok(())
             }
-            Err(refused) => Err(refused.reason.into()),
+            Err(refused) => Err(refused.reason),
         }
     }
 }

@@ -8,7 +8,7 @@
 //! O(1) needs a quantum of at least the entity's own longest packet, else an
 //! entity is visited for nothing, round after round. The quantum is therefore
 //! `weight x unit` with one `unit` for all: the largest `max_length / weight`
-//! among the entities added, rounded up. Fairness is coarse in exchange: an entity
+//! among the entities ever added, rounded up. Fairness is coarse in exchange: an entity
 //! may wait for a quantum of every other one, O(N) (Eq. 15 of the QFQ+ paper).
 
 use super::Standing;

@@ -1,7 +1,9 @@
 //! FIFO: packets leave in the order in which they came, whoever sent them.
 //!
 //! The baseline of the QFQ report's measurements (Section 7.1). It gives no
-//! guarantee: each flow receives the link in proportion to what it offers.
+//! guarantee: each flow receives the link in proportion to what it offers. A packet
+//! costs O(1); removing a flow, or discarding packets of it, costs O(packets queued in
+//! all), unlike in the other algorithms.
 
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
