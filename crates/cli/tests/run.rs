@@ -128,7 +128,9 @@ fn of_senders(report: &Report, weights: &[u32], packet: u64) {
     for (flow, &weight) in report.flows.iter().zip(weights) {
         let expected = f64::from(weight) / f64::from(total);
         assert_eq!(flow.weight, weight);
-        assert!((flow.expected_share - expected).abs() < 1e-9, "{flow:?}");
+        // Less exact where a sender lost its core for so long that its queue ran dry.
+        let off = flow.expected_share - expected;
+        assert!(off.abs() < 0.005, "{flow:?}");
         assert_eq!(flow.sent_bytes, flow.sent_packets * (packet + OVERHEAD));
     }
 }
@@ -313,8 +315,8 @@ fn a_source_that_asks_for_too_much_gets_its_weights_share() {
     adds_up(&report);
     let ours = &report.flows[2];
     assert_eq!(ours.name, socket.local_addr().unwrap().to_string());
-    assert!((ours.expected_share - 0.25).abs() < 1e-9, "{report:?}");
     // It came a little later than the built-in senders.
+    assert!((0.2..0.27).contains(&ours.expected_share), "{report:?}");
     assert!((0.2..0.27).contains(&ours.measured_share), "{report:?}");
     assert!(ours.dropped_packets > 0, "{report:?}");
 }
@@ -363,16 +365,33 @@ fn without_a_terminal_it_prints_plain_lines_and_the_first_teaches() {
     for part in ["20mbit", "drr", &address] {
         assert!(first.contains(part), "{part} is not in: {first}");
     }
-    let states: Vec<&str> = lines.filter(|line| line.contains(" s, link ")).collect();
-    assert!(!states.is_empty(), "{output}");
-    for state in states {
-        for sender in 1..=4 {
-            assert!(state.contains(&format!("sender-{sender} ")), "{state}");
+    let (states, lines): (Vec<&str>, Vec<&str>) = lines
+        .filter(|line| line.contains(" s, link ") || line.starts_with("  sender-"))
+        .partition(|line| line.contains(" s, link "));
+    assert!(
+        !states.is_empty() && lines.len() == 4 * states.len(),
+        "{output}"
+    );
+    for (line, sender) in lines.iter().zip((1..=4).cycle()) {
+        assert!(
+            line.starts_with(&format!("  sender-{sender}: weight ")),
+            "{line}"
+        );
+        for part in [
+            "offered",
+            "received",
+            "expected",
+            "measured",
+            "p99",
+            "drops",
+            "mailbox full",
+        ] {
+            assert!(line.contains(part), "{part} is not in: {line}");
         }
     }
     let summary = output.lines().last().unwrap();
     assert!(
-        summary.starts_with("drr: ") && summary.contains("20.00 Mbit/s"),
+        summary.starts_with("drr: ") && summary.contains("20mbit"),
         "{summary}"
     );
 }

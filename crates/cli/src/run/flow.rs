@@ -59,6 +59,21 @@ impl Counter {
     }
 }
 
+/// An amount of fluid, in bytes and parts of them; one thread adds to it.
+#[derive(Debug, Default)]
+pub struct Bytes(AtomicU64);
+
+impl Bytes {
+    pub fn add(&self, bytes: f64) {
+        let sum = self.get() + bytes;
+        self.0.store(sum.to_bits(), Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> f64 {
+        f64::from_bits(self.0.load(Ordering::Relaxed))
+    }
+}
+
 /// A flow of the run. Each counter is written by one thread.
 #[derive(Debug)]
 pub struct Flow {
@@ -76,7 +91,7 @@ pub struct Flow {
     /// By the arbiter's thread: taken by the socket.
     pub sent: Counter,
     /// By the arbiter's thread: bytes that an ideal fluid server would have sent.
-    pub expected: AtomicU64,
+    pub expected: Bytes,
     /// By the receiver's thread.
     pub received: Counter,
     /// From push to socket, in nanoseconds, so far: by the arbiter's thread.

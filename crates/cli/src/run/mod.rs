@@ -248,7 +248,8 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         let (show_flows, show_screen) = (&flows, &screen);
         let rate = options.rate;
         let take = move |now| Report::take(A::NAME, rate, now, show_flows);
-        let showing = scope.spawn(move || or_stop(show_screen.follow(clock, done, take), stop));
+        let showing =
+            scope.spawn(move || or_stop(show_screen.follow(clock, start, done, take), stop));
 
         let end = options
             .seconds
@@ -322,7 +323,7 @@ impl Ledger {
             .iter()
             .zip(fluid_allocation(capacity as f64, &demands))
         {
-            flow.expected.fetch_add(bytes as u64, Ordering::Relaxed);
+            flow.expected.add(bytes);
         }
         for (id, stats) in arbiter.client_stats() {
             let number = flows.iter().position(|flow| flow.client == id);

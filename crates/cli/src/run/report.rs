@@ -24,6 +24,8 @@ pub struct Report {
 #[derive(Clone, Debug, Serialize)]
 pub struct LinkReport {
     pub rate_bps: u64,
+    #[serde(skip)]
+    pub rate: Rate,
     pub sent_bps: f64,
     pub utilisation: f64,
 }
@@ -45,7 +47,7 @@ pub struct FlowReport {
     #[serde(skip)]
     pub received_bytes: u64,
     #[serde(skip)]
-    pub expected_bytes: u64,
+    pub expected_bytes: f64,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -80,15 +82,15 @@ impl Report {
                 },
                 offered_bytes: flow.offered.bytes(),
                 received_bytes: flow.received.bytes(),
-                expected_bytes: flow.expected.load(Ordering::Relaxed),
+                expected_bytes: flow.expected.get(),
             })
             .collect();
         let sent: u64 = reports.iter().map(|flow| flow.sent_bytes).sum();
         let received: u64 = reports.iter().map(|flow| flow.received_bytes).sum();
-        let expected: u64 = reports.iter().map(|flow| flow.expected_bytes).sum();
+        let expected: f64 = reports.iter().map(|flow| flow.expected_bytes).sum();
         for flow in &mut reports {
             flow.expected_share = share(flow.expected_bytes, expected);
-            flow.measured_share = share(flow.received_bytes, received);
+            flow.measured_share = share(flow.received_bytes as f64, received as f64);
         }
         let sent_bps = sent as f64 * 8.0 / seconds.max(1e-9);
         Report {
@@ -96,6 +98,7 @@ impl Report {
             seconds,
             link: LinkReport {
                 rate_bps: rate.bps(),
+                rate,
                 sent_bps,
                 utilisation: sent_bps / rate.bps() as f64,
             },
@@ -121,28 +124,31 @@ impl Report {
         ]);
         let seconds = (self.seconds - earlier.seconds).max(1e-9);
         let before = |number: usize| earlier.flows.get(number);
-        let since = |bytes: fn(&FlowReport) -> u64, number: usize| {
-            bytes(&self.flows[number]) - before(number).map_or(0, bytes)
+        let since = |bytes: fn(&FlowReport) -> f64, number: usize| {
+            bytes(&self.flows[number]) - before(number).map_or(0.0, bytes)
         };
-        let total = |bytes| -> u64 { (0..self.flows.len()).map(|n| since(bytes, n)).sum() };
+        let total = |bytes| -> f64 { (0..self.flows.len()).map(|n| since(bytes, n)).sum() };
         let expected = total(|flow| flow.expected_bytes);
-        let received = total(|flow| flow.received_bytes);
+        let received = total(|flow| flow.received_bytes as f64);
         let shown = match self.flows.len() {
             flows if flows <= lines => flows,
             _ => lines.saturating_sub(1),
         };
         for (number, flow) in self.flows[..shown].iter().enumerate() {
             let rate = |bytes| {
-                let bits = since(bytes, number) as f64 * 8.0;
+                let bits = since(bytes, number) * 8.0;
                 format!("{:.2}", bits / seconds / 1e6)
             };
             table.add_row([
                 flow.name.clone(),
                 flow.weight.to_string(),
-                rate(|flow| flow.offered_bytes),
-                rate(|flow| flow.received_bytes),
+                rate(|flow| flow.offered_bytes as f64),
+                rate(|flow| flow.received_bytes as f64),
                 percent(share(since(|flow| flow.expected_bytes, number), expected)),
-                percent(share(since(|flow| flow.received_bytes, number), received)),
+                percent(share(
+                    since(|flow| flow.received_bytes as f64, number),
+                    received,
+                )),
                 millis(flow.delay_us.p50),
                 millis(flow.delay_us.p99),
                 millis(flow.delay_us.max),
@@ -157,43 +163,54 @@ impl Report {
         table
     }
 
-    /// The state on one line.
-    pub fn line(&self) -> String {
-        let flows: Vec<String> = self
-            .flows
-            .iter()
-            .map(|flow| {
-                format!(
-                    "{} {} of {} expected, p99 {} ms",
-                    flow.name,
-                    percent(flow.measured_share),
-                    percent(flow.expected_share),
-                    millis(flow.delay_us.p99)
-                )
-            })
-            .collect();
-        format!(
-            "{:.1} s, link {} used: {}",
+    /// The state in lines of plain text, one a flow; rates over the time since
+    /// `earlier`, all else since the start.
+    pub fn lines(&self, earlier: &Report) -> String {
+        let seconds = (self.seconds - earlier.seconds).max(1e-9);
+        let mut lines = format!(
+            "{:.1} s, link {} used",
             self.seconds,
-            percent(self.link.utilisation),
-            flows.join("; ")
-        )
+            percent(self.link.utilisation)
+        );
+        for (number, flow) in self.flows.iter().enumerate() {
+            let rate = |bytes: fn(&FlowReport) -> u64| {
+                let before = earlier.flows.get(number).map_or(0, bytes);
+                (bytes(flow) - before) as f64 * 8.0 / seconds / 1e6
+            };
+            let delay = &flow.delay_us;
+            lines += &format!(
+                "\n  {}: weight {}, offered {:.2}, received {:.2} Mbit/s, expected {}, measured {}, \
+                 delay p50 {} p99 {} max {} ms, drops {}, mailbox full {}",
+                flow.name,
+                flow.weight,
+                rate(|flow| flow.offered_bytes),
+                rate(|flow| flow.received_bytes),
+                percent(flow.expected_share),
+                percent(flow.measured_share),
+                millis(delay.p50),
+                millis(delay.p99),
+                millis(delay.max),
+                flow.dropped_packets,
+                flow.backpressure,
+            );
+        }
+        lines
     }
 
     /// How the link was used, in a sentence.
     pub fn link_line(&self) -> String {
         format!(
-            "{}: {} of {:.2} Mbit/s used over {:.1} s; shares are of what was carried",
+            "{}: {} of {} used over {:.1} s; shares are of what was carried",
             self.alg,
             percent(self.link.utilisation),
-            self.link.rate_bps as f64 / 1e6,
+            self.link.rate,
             self.seconds
         )
     }
 }
 
-fn share(part: u64, whole: u64) -> f64 {
-    part as f64 / whole.max(1) as f64
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
 }
 
 fn percent(share: f64) -> String {
@@ -265,7 +282,7 @@ mod tests {
             },
             offered_bytes: 0,
             received_bytes: 0,
-            expected_bytes: 0,
+            expected_bytes: 0.0,
         };
         let rate: Rate = "1mbit".parse().unwrap();
         let report = Report {

@@ -58,13 +58,13 @@ impl Screen {
     pub fn follow(
         &self,
         clock: Clock,
+        start: Nanos,
         done: &AtomicBool,
         take: impl Fn(Nanos) -> Report,
     ) -> Result<()> {
         if self.json {
             return Ok(());
         }
-        let start = clock.now();
         let interval = Nanos::from_millis(if self.live { 500 } else { 1000 });
         let mut next = start + interval;
         let mut earlier = take(Nanos::ZERO);
@@ -78,7 +78,7 @@ impl Screen {
             let report = take(clock.now().since(start));
             match &mut live {
                 Some(live) => live.draw(&report, &earlier).context("printing")?,
-                None => output::line(report.line())?,
+                None => output::line(report.lines(&earlier))?,
             }
             earlier = report;
         }
