@@ -42,6 +42,7 @@
 
 extern crate alloc;
 
+pub mod bounds;
 mod packet_scheduler;
 pub mod queue;
 pub mod sched;
@@ -53,4 +54,4 @@ pub use packet_scheduler::{
     Rejected, Rejection, SchedulerLimits, TotalStats,
 };
 pub use scheduler::{Scheduler, Share};
-pub use units::{Length, Nanos, Rate, VirtualTime, Weight};
+pub use units::{Charge, Length, Nanos, Rate, VirtualTime, Weight};

@@ -3,7 +3,7 @@
 use crate::ensure_invariant;
 use crate::queue::{PacketList, PacketSlab};
 use crate::scheduler::{Entities, EntityId, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
-use crate::units::{Length, Nanos, Weight};
+use crate::units::{Charge, Length, Nanos, Weight};
 use alloc::vec::Vec;
 
 /// A flow of one [`PacketScheduler`].
@@ -114,10 +114,7 @@ impl FlowConfig {
     }
 
     fn share(&self) -> Share {
-        Share {
-            weight: self.weight,
-            max_length: self.max_length,
-        }
+        Share::new(self.weight, self.max_length)
     }
 }
 
@@ -497,7 +494,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         self.accepted_bytes += u64::from(bytes);
         if flow.packets.append(&mut self.slab, stored) {
             self.algorithm
-                .backlogged(self.flows.as_mut_slice(), id.entity(), len);
+                .backlogged(self.flows.as_mut_slice(), id.entity(), len.into());
         }
         self.algorithm
             .arrived(self.flows.as_mut_slice(), id.entity());
@@ -565,8 +562,9 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             flow.room_bytes += len.get() as i32;
             let next = flow.packets.front_length(&self.slab);
             self.room_bytes += i64::from(len.get());
-            self.algorithm.served(len);
-            self.algorithm.reschedule(flows, id, len, next);
+            self.algorithm.served(len.into());
+            self.algorithm
+                .reschedule(flows, id, len.into(), next.map(Charge::from));
             return Dequeue::Packet(Packet {
                 flow: FlowId::of(id),
                 len,

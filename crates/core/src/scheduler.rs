@@ -35,10 +35,11 @@
 //! Work and rescheduling are two statements. [`served`](Scheduler::served) says
 //! that the link did work, which moves virtual time; `reschedule` says what one
 //! entity is charged for and where it goes next. A flat scheduler makes both for
-//! each packet; an aggregate that serves its members by itself makes the first
-//! for each packet and the second once for a whole budget.
+//! each packet. An aggregate that serves its members by itself is put on
+//! [`hold`](Scheduler::hold) while it does, and makes the second once for all that its
+//! members sent.
 
-use crate::units::{Length, MAX_LENGTH, Nanos, Weight};
+use crate::units::{Charge, Length, MAX_LENGTH, Nanos, Weight};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -140,21 +141,46 @@ impl<S> Entities<S> for Vec<S> {
 }
 
 /// What an entity is entitled to.
+///
+/// Of a flow, or of several equal flows together: its largest charge never exceeds
+/// [`MAX_LENGTH`] times its weight, which bounds the span of virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Its weight (phi).
-    pub weight: Weight,
-    /// The most it is ever charged for at once: the longest packet of a flow (L^k).
-    pub max_length: Length,
+    weight: Weight,
+    max_charge: Charge,
 }
 
 impl Share {
-    /// A share of `weight` for packets up to [`MAX_LENGTH`].
-    pub const fn of(weight: Weight) -> Share {
+    /// The share of a flow of `weight` with packets up to `max_length` (L^k).
+    pub fn new(weight: Weight, max_length: Length) -> Share {
         Share {
             weight,
-            max_length: Length::MAX,
+            max_charge: max_length.into(),
         }
+    }
+
+    /// A share of `weight` for packets up to [`MAX_LENGTH`].
+    pub fn of(weight: Weight) -> Share {
+        Share::new(weight, Length::MAX)
+    }
+
+    /// The share of `flows` such flows together, or `None` where their weights or
+    /// their packets add up to more than an entity can have.
+    pub fn times(self, flows: u32) -> Option<Share> {
+        Some(Share {
+            weight: self.weight.times(flows)?,
+            max_charge: Charge::new(self.max_charge.get().checked_mul(flows)?)?,
+        })
+    }
+
+    /// Its weight (phi).
+    pub const fn weight(self) -> Weight {
+        self.weight
+    }
+
+    /// The most it is ever charged for at once: the longest packet of a flow (L^k).
+    pub const fn max_charge(self) -> Charge {
+        self.max_charge
     }
 }
 
@@ -235,13 +261,13 @@ pub trait Scheduler {
     /// Whether `id` has a place in the order. O(1).
     fn is_active<E: Entities<Self::Entity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool;
 
-    /// `id` has something to send, a packet of `head` first. Idempotent: an active
+    /// `id` has something to send, and will be charged for `head` first. Idempotent: an active
     /// entity keeps its place and learns its new head. O(1).
     fn backlogged<E: Entities<Self::Entity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
-        head: Length,
+        head: Charge,
     );
 
     /// A packet arrived for `id`; said for every packet, after `backlogged` where
@@ -282,8 +308,13 @@ pub trait Scheduler {
         None
     }
 
+    /// The selected entity `id` will be served several packets in one turn: it stays
+    /// the selected one until it is rescheduled or idle, whoever becomes backlogged
+    /// meanwhile, and virtual time goes on. O(1).
+    fn hold<E: Entities<Self::Entity> + ?Sized>(&mut self, entities: &mut E, id: EntityId);
+
     /// The link took `work`: virtual time moves (Eq. 3 of the QFQ report). O(1).
-    fn served(&mut self, work: Length);
+    fn served(&mut self, work: Charge);
 
     /// The selected entity `id` is charged for `charged` and has `next` to send,
     /// or nothing. O(1).
@@ -291,8 +322,8 @@ pub trait Scheduler {
         &mut self,
         entities: &mut E,
         id: EntityId,
-        charged: Length,
-        next: Option<Length>,
+        charged: Charge,
+        next: Option<Charge>,
     );
 
     /// The selected entity `id` turned out to have nothing: it becomes inactive,

@@ -9,8 +9,15 @@ use core::str::FromStr;
 /// Longest packet a flow may declare or send, in bytes.
 pub const MAX_LENGTH: u32 = 65_535;
 
-/// Largest weight of one entity.
+/// Largest weight of one flow.
 pub const MAX_WEIGHT: u32 = 1_000_000;
+
+/// Largest weight of an aggregate of flows.
+pub const MAX_AGGREGATE_WEIGHT: u32 = 8 * MAX_WEIGHT;
+
+/// Most that an entity is ever charged for at once, in bytes: 16 of the longest
+/// packets.
+pub const MAX_CHARGE: u32 = 1 << 20;
 
 /// Length of a packet on the link, in bytes, framing overhead included:
 /// 1 to [`MAX_LENGTH`].
@@ -42,8 +49,39 @@ impl fmt::Display for Length {
     }
 }
 
-/// Weight (phi) of an entity, 1 to [`MAX_WEIGHT`]: its share of the link is its
-/// weight over the sum of all weights.
+/// An amount of service that an entity is charged for at once, in bytes: a packet, or
+/// what an aggregate of flows sent in its turn. 1 to [`MAX_CHARGE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Charge(NonZeroU32);
+
+impl Charge {
+    /// A charge for `bytes`, or `None` outside 1 to [`MAX_CHARGE`].
+    pub const fn new(bytes: u32) -> Option<Charge> {
+        match NonZeroU32::new(bytes) {
+            Some(charge) if bytes <= MAX_CHARGE => Some(Charge(charge)),
+            _ => None,
+        }
+    }
+
+    /// The bytes charged for.
+    #[inline]
+    pub const fn get(self) -> u32 {
+        self.0.get()
+    }
+}
+
+impl From<Length> for Charge {
+    #[inline]
+    fn from(length: Length) -> Charge {
+        Charge(length.0)
+    }
+}
+
+const _: () = assert!(MAX_LENGTH <= MAX_CHARGE);
+
+/// Weight (phi) of an entity: its share of the link is its weight over the sum of all
+/// weights. 1 to [`MAX_WEIGHT`] for a flow, and up to [`MAX_AGGREGATE_WEIGHT`] for
+/// several flows [together](Weight::times).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(NonZeroU32);
 
@@ -55,6 +93,23 @@ impl Weight {
     pub const fn new(weight: u32) -> Option<Weight> {
         match NonZeroU32::new(weight) {
             Some(w) if weight <= MAX_WEIGHT => Some(Weight(w)),
+            _ => None,
+        }
+    }
+
+    /// The weight of `flows` flows together, or `None` outside 1 to
+    /// [`MAX_AGGREGATE_WEIGHT`].
+    pub const fn times(self, flows: u32) -> Option<Weight> {
+        match self.0.get().checked_mul(flows) {
+            Some(sum) => Self::of_entity(sum),
+            None => None,
+        }
+    }
+
+    /// The weight of a flow or of an aggregate.
+    pub(crate) const fn of_entity(weight: u32) -> Option<Weight> {
+        match NonZeroU32::new(weight) {
+            Some(w) if weight <= MAX_AGGREGATE_WEIGHT => Some(Weight(w)),
             _ => None,
         }
     }

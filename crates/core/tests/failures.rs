@@ -45,10 +45,7 @@ fn id(index: usize) -> EntityId {
 }
 
 fn share(of_weight: u32, max_length: u32) -> Share {
-    Share {
-        weight: weight(of_weight),
-        max_length: length(max_length),
-    }
+    Share::new(weight(of_weight), length(max_length))
 }
 
 impl<A: Scheduler> Bare<A> {
@@ -72,17 +69,17 @@ impl<A: Scheduler> Bare<A> {
     /// A packet came for an entity that had none, or had some.
     fn arrive(&mut self, index: usize, bytes: u32) {
         self.algorithm
-            .backlogged(&mut self.entities, id(index), length(bytes));
+            .backlogged(&mut self.entities, id(index), length(bytes).into());
         self.algorithm.arrived(&mut self.entities, id(index));
     }
 
     /// The selected one sends this packet, and has another or not.
     fn serve(&mut self, bytes: u32, next: Option<u32>) -> Option<usize> {
         let selected = self.algorithm.select(&self.entities, Nanos::ZERO).get()?;
-        self.algorithm.served(length(bytes));
-        let next = next.map(length);
+        self.algorithm.served(length(bytes).into());
+        let next = next.map(|bytes| length(bytes).into());
         self.algorithm
-            .reschedule(&mut self.entities, selected, length(bytes), next);
+            .reschedule(&mut self.entities, selected, length(bytes).into(), next);
         Some(selected.index())
     }
 
@@ -182,7 +179,7 @@ fn becoming_backlogged_twice_is_becoming_backlogged_once() {
             for entity in 0..3 {
                 for _ in 0..=(round + entity) % 3 {
                     bare.algorithm
-                        .backlogged(&mut bare.entities, id(entity), length(1500));
+                        .backlogged(&mut bare.entities, id(entity), length(1500).into());
                     bare.check();
                 }
             }
@@ -303,7 +300,7 @@ fn virtual_time_advances_by_the_sum_of_weights_there_is() {
         for _ in 0..100_000 {
             bytes = bytes % 97 + 1;
             work += u128::from(bytes);
-            bare.algorithm.served(length(bytes));
+            bare.algorithm.served(length(bytes).into());
         }
         let expected = (work << FRACTION) / sum;
         let advanced = bare.algorithm.virtual_time().distance_from(start) as u128;
@@ -321,7 +318,7 @@ fn virtual_time_advances_by_the_sum_of_weights_there_is() {
         }
         let rest = u64::from(bare.algorithm.weight(&bare.entities, id(0)).get());
         let start = bare.algorithm.virtual_time();
-        bare.algorithm.served(length(1500));
+        bare.algorithm.served(length(1500).into());
         let advanced = bare.algorithm.virtual_time().distance_from(start) as u64;
         assert!(((1500 << FRACTION) / rest).abs_diff(advanced) <= 1);
     }

@@ -14,7 +14,7 @@
 use super::Standing;
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Length, Nanos, Weight};
+use crate::units::{Charge, Nanos, Weight};
 
 /// State of one entity.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,7 +56,7 @@ impl Drr {
     }
 
     fn admit(&mut self, share: Share) {
-        let unit = share.max_length.get().div_ceil(share.weight.get());
+        let unit = share.max_charge().get().div_ceil(share.weight().get());
         self.unit = self.unit.max(unit.into());
     }
 
@@ -106,7 +106,7 @@ impl Scheduler for Drr {
     ) {
         self.admit(share);
         *entities.entity_mut(id) = DrrEntity {
-            weight: share.weight.get().into(),
+            weight: share.weight().get().into(),
             ..DrrEntity::default()
         };
     }
@@ -133,11 +133,11 @@ impl Scheduler for Drr {
         share: Share,
     ) {
         self.admit(share);
-        entities.entity_mut(id).weight = share.weight.get().into();
+        entities.entity_mut(id).weight = share.weight().get().into();
     }
 
     fn weight<E: Entities<DrrEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
-        Weight::new(entities.entity(id).weight as u32).unwrap_or(Weight::ONE)
+        Weight::of_entity(entities.entity(id).weight as u32).unwrap_or(Weight::ONE)
     }
 
     fn is_active<E: Entities<DrrEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
@@ -149,7 +149,7 @@ impl Scheduler for Drr {
         &mut self,
         entities: &mut E,
         id: EntityId,
-        head: Length,
+        head: Charge,
     ) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
@@ -169,15 +169,18 @@ impl Scheduler for Drr {
     }
 
     #[inline]
-    fn served(&mut self, _: Length) {}
+    fn hold<E: Entities<DrrEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {}
+
+    #[inline]
+    fn served(&mut self, _: Charge) {}
 
     #[inline]
     fn reschedule<E: Entities<DrrEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
-        charged: Length,
-        next: Option<Length>,
+        charged: Charge,
+        next: Option<Charge>,
     ) {
         let Some(next) = next else {
             return self.idle(entities, id);
@@ -246,12 +249,13 @@ impl Scheduler for Drr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::Length;
 
     fn share(weight: u32, max_length: u32) -> Share {
-        Share {
-            weight: Weight::new(weight).unwrap(),
-            max_length: Length::new(max_length).unwrap(),
-        }
+        Share::new(
+            Weight::new(weight).unwrap(),
+            Length::new(max_length).unwrap(),
+        )
     }
 
     #[test]
@@ -275,7 +279,7 @@ mod tests {
             drr.add(&mut entities, id, share);
             assert_eq!(drr.unit, unit, "{share:?}");
             for (entity, share) in entities.iter().zip(&shares) {
-                assert!(drr.quantum(entity) >= share.max_length.get().into());
+                assert!(drr.quantum(entity) >= i64::from(share.max_charge().get()));
             }
         }
     }
@@ -298,7 +302,7 @@ mod tests {
     fn a_turn_that_was_cut_short_leaves_no_deficit() {
         let mut drr = Drr::new();
         let mut entities = alloc::vec![DrrEntity::default()];
-        let (id, len) = (EntityId::new(0).unwrap(), Length::new(100).unwrap());
+        let (id, len) = (EntityId::new(0).unwrap(), Charge::new(100).unwrap());
         drr.add(&mut entities, id, share(1, 1500));
         for _ in 0..3 {
             drr.backlogged(&mut entities, id, len);

@@ -7,7 +7,7 @@
 
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Length, Nanos, Weight};
+use crate::units::{Charge, Nanos, Weight};
 use alloc::collections::VecDeque;
 
 /// State of one entity.
@@ -40,7 +40,7 @@ impl Scheduler for Fifo {
         share: Share,
     ) {
         *entities.entity_mut(id) = FifoEntity {
-            weight: Some(share.weight),
+            weight: Some(share.weight()),
         };
     }
 
@@ -60,7 +60,7 @@ impl Scheduler for Fifo {
         id: EntityId,
         share: Share,
     ) {
-        entities.entity_mut(id).weight = Some(share.weight);
+        entities.entity_mut(id).weight = Some(share.weight());
     }
 
     fn weight<E: Entities<FifoEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
@@ -73,7 +73,7 @@ impl Scheduler for Fifo {
     }
 
     #[inline]
-    fn backlogged<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId, _: Length) {}
+    fn backlogged<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId, _: Charge) {}
 
     #[inline]
     fn arrived<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, id: EntityId) {
@@ -100,15 +100,18 @@ impl Scheduler for Fifo {
     }
 
     #[inline]
-    fn served(&mut self, _: Length) {}
+    fn hold<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {}
+
+    #[inline]
+    fn served(&mut self, _: Charge) {}
 
     #[inline]
     fn reschedule<E: Entities<FifoEntity> + ?Sized>(
         &mut self,
         _: &mut E,
         id: EntityId,
-        _charged: Length,
-        _next: Option<Length>,
+        _charged: Charge,
+        _next: Option<Charge>,
     ) {
         debug_assert_eq!(self.arrivals.front(), Some(&id), "it is the selected one");
         self.arrivals.pop_front();

@@ -1,6 +1,7 @@
 //! The scheduling algorithms, one file each, all behind
 //! [`Scheduler`](crate::scheduler::Scheduler).
 
+mod clock;
 mod drr;
 mod fifo;
 mod qfq;

@@ -10,25 +10,10 @@
 //! finish times are two slots after the start. A group sorts its entities in 64
 //! buckets, found by one find-first-set; groups are sorted by four words of bits.
 //!
-//! # Virtual time
-//!
-//! Virtual time counts bytes divided by weight, in fixed point:
-//!
-//! ```text
-//!   63      57 56                40 39                                0
-//!  +----------+--------------------+-----------------------------------+
-//!  |  slots   |   bytes / weight   |             fraction              |
-//!  +----------+--------------------+-----------------------------------+
-//!               group 56: 65,535 bytes at weight 1
-//!                                    group 20: 1 byte at weight 10^6
-//! ```
-//!
-//! Bit i of every set is the group whose slot is 2^i units, so neither a group's
-//! index nor its slot needs a table. Inverse weights are rounded up and the
-//! inverse of their sum down, so that the rounded shares add up to at most 1, as
-//! the theorems require; with 40 bits of fraction the error of a share is below
-//! 10^-6. V itself has 64 bits more of fraction, so that it advances as exactly with
-//! 2^24 entities of the largest weight.
+//! Bit i of every set of groups is the group whose slot is 2^i units of
+//! [virtual time](super::clock), so neither a group's index nor its slot needs a table:
+//! group 56 holds packets of 65,535 bytes at weight 1, group 20 those of 1 byte at
+//! weight 10^6.
 //!
 //! # What differs from the listings, and why
 //!
@@ -51,12 +36,11 @@
 mod invariants;
 
 use super::Standing;
+use super::clock::{FRACTION, Terms, VirtualClock, ceil_log2, span, weight_of};
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Length, MAX_LENGTH, MAX_WEIGHT, Nanos, VirtualTime, Weight};
+use crate::units::{Charge, MAX_LENGTH, Nanos, VirtualTime, Weight};
 use alloc::collections::BTreeMap;
 
-/// Bits of fraction of virtual time.
-const FRACTION: u32 = 40;
 /// Buckets of a group.
 const SLOTS: u32 = 64;
 /// A group's slot is at least 2^-5 of the longest packet's virtual time.
@@ -65,10 +49,6 @@ const FINEST: u32 = 5;
 const _: () = assert!(
     MAX_LENGTH.ilog2() + 1 + FRACTION + SLOTS.ilog2() < 63,
     "all slots of the coarsest group lie within half the circle of virtual time"
-);
-const _: () = assert!(
-    (1u64 << FRACTION) / (MAX_WEIGHT as u64) > 1_000_000,
-    "the largest weight is represented to 10^-6"
 );
 const _: () = assert!((1 << FINEST) + 4 <= SLOTS);
 const _: () = assert!(size_of::<QfqEntity>() == 24);
@@ -156,24 +136,20 @@ impl Group {
 /// Quick fair queueing.
 #[derive(Clone, Debug)]
 pub struct Qfq {
-    /// V, with 64 bits of fraction more.
-    clock: u128,
-    /// Times V went round.
-    turns: u64,
-    /// 2^64 / (sum of weights), rounded down.
-    inverse_sum: u64,
+    clock: VirtualClock,
     /// Eligible and ready, ineligible and ready, eligible and blocked, ineligible
     /// and blocked: the groups in ER, IR, EB, IB (Section 4.1.3).
     er: u64,
     ir: u64,
     eb: u64,
     ib: u64,
+    /// The selected entity may be on hold.
+    holds: bool,
     /// Lowest group to stay in or insert into during this busy period; never 0.
     floor: i8,
     /// The same, from the present longest packet and sum of weights.
     next_floor: i8,
     groups: [Group; 64],
-    weight_sum: u64,
     /// Shares that active entities will have from their next place on: until then
     /// their weights count as they are, in the sum as in what they are charged.
     pending: BTreeMap<EntityId, Terms>,
@@ -206,17 +182,15 @@ impl Qfq {
     /// before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
         Qfq {
-            clock: u128::from(now.units()) << 64,
-            turns: 0,
-            inverse_sum: 0,
+            clock: VirtualClock::starting_at(now),
             er: 0,
             ir: 0,
             eb: 0,
             ib: 0,
+            holds: false,
             floor: 1,
             next_floor: 1,
             groups: [Group::EMPTY; 64],
-            weight_sum: 0,
             pending: BTreeMap::new(),
             longest: 0,
             lag: 0,
@@ -226,14 +200,12 @@ impl Qfq {
     /// V, the system virtual time.
     #[inline]
     pub fn virtual_time(&self) -> VirtualTime {
-        VirtualTime::new((self.clock >> 64) as u64)
+        self.clock.now()
     }
 
     fn set_weight_sum(&mut self, sum: u64) {
-        self.weight_sum = sum;
-        // For a sum of 1 this is 2^64 - 1, off by less than any clock can show.
-        self.inverse_sum = u64::MAX.checked_div(sum).unwrap_or(0);
-        let lag = self.longest_in_units();
+        self.clock.set_weight_sum(sum);
+        let lag = self.clock.span_of_work(self.longest);
         self.next_floor = ceil_log2(lag).saturating_sub(FINEST).max(1) as i8;
         if self.er == 0 {
             self.start_busy_period();
@@ -243,17 +215,9 @@ impl Qfq {
         }
     }
 
-    /// L / (sum of weights), in units of virtual time.
-    fn longest_in_units(&self) -> u64 {
-        (u64::from(self.longest) << FRACTION)
-            .checked_div(self.weight_sum)
-            .unwrap_or(0)
-            + 1
-    }
-
     fn start_busy_period(&mut self) {
         self.floor = self.next_floor;
-        self.lag = self.longest_in_units();
+        self.lag = self.clock.span_of_work(self.longest);
     }
 
     #[inline]
@@ -316,25 +280,9 @@ impl Qfq {
         if self.er == 0 && ineligible != 0 {
             let before = self.virtual_time();
             let i = ineligible.trailing_zeros();
-            self.jump_to(self.groups[(i % 64) as usize].start(i));
+            self.clock.jump_to(self.groups[(i % 64) as usize].start(i));
             self.make_eligible(before);
         }
-    }
-
-    /// V is at least `start` from now on.
-    #[inline]
-    fn jump_to(&mut self, start: VirtualTime) {
-        let ahead = start.distance_from(self.virtual_time());
-        if ahead > 0 {
-            self.advance((ahead as u128) << 64);
-        }
-    }
-
-    #[inline]
-    fn advance(&mut self, by: u128) {
-        let (clock, wrapped) = self.clock.overflowing_add(by);
-        self.clock = clock;
-        self.turns = self.turns.wrapping_add(u64::from(wrapped));
     }
 
     /// The latest time an entity of group `i` may start at (Theorem 3).
@@ -356,23 +304,11 @@ impl Qfq {
     fn start_time(&self, entity: &QfqEntity, i: u32) -> VirtualTime {
         let now = self.virtual_time();
         let start = self.blocker(i).map_or(now, |finish| now.earlier(finish));
-        if self.quarter().wrapping_sub(entity.idle_since) <= 1 {
+        if self.clock.remembers(entity.idle_since) {
             start.later(entity.start.earlier(self.latest_start(i)))
         } else {
             start
         }
-    }
-
-    /// Quarter turns that V made round the circle of virtual time.
-    #[inline]
-    fn quarter(&self) -> u8 {
-        (self.turns << 2) as u8 | (self.clock >> 126) as u8
-    }
-
-    /// A quarter that is never less than two ago: F is of no account.
-    #[inline]
-    fn long_ago(&self) -> u8 {
-        self.quarter().wrapping_sub(128)
     }
 
     /// Gives an inactive entity a place (Fig. 4, from line 7).
@@ -389,7 +325,7 @@ impl Qfq {
         let rounded = entity.start.rounded_down(i);
         if idle {
             // With nobody else to serve, V jumps to the first start (Eq. 3).
-            self.jump_to(rounded);
+            self.clock.jump_to(rounded);
         }
         let group = &mut self.groups[(i % 64) as usize];
         if group.occupied != 0 {
@@ -401,7 +337,15 @@ impl Qfq {
                 if rounded.is_after(last) {
                     entity.start = last;
                 }
-                group.push(entity, id, entity.start.units() >> i);
+                let slot = entity.start.units() >> i;
+                match group.first_bucket().get() {
+                    Some(top) if self.holds && slot == group.slot => {
+                        let below = &mut entities.entity_mut(top).next;
+                        let rest = core::mem::replace(below, Link::to(id));
+                        entities.entity_mut(id).next = rest;
+                    }
+                    _ => group.push(entity, id, slot),
+                }
                 return;
             }
             // The group's start moves back, so it lies after V: it is ineligible.
@@ -425,7 +369,7 @@ impl Qfq {
         let bit = 1 << i;
         if backlogged && (self.er | self.ir | self.eb | self.ib) == bit {
             // Alone, it can neither block nor be blocked.
-            self.jump_to(start);
+            self.clock.jump_to(start);
             return;
         }
         self.er &= !bit;
@@ -470,18 +414,18 @@ impl Qfq {
             let latest = self.latest_start(own);
             let latest = self.blocker(own).map_or(latest, |f| latest.earlier(f));
             entity.start = entity.start.earlier(latest);
-            entity.idle_since = self.quarter();
+            entity.idle_since = self.clock.quarter();
             self.insert(entities, id);
         } else if entity.state == Standing::Leaving {
             let weight = weight_of(entity.inverse_weight);
             *entity = QfqEntity::default();
-            self.set_weight_sum(self.weight_sum - weight);
+            self.set_weight_sum(self.clock.weight_sum() - weight);
         } else {
             entity.state = Standing::Inactive;
             // After a change of share this F is of another group.
             entity.idle_since = match changed {
-                true => self.long_ago(),
-                false => self.quarter(),
+                true => self.clock.long_ago(),
+                false => self.clock.quarter(),
             };
         }
     }
@@ -498,7 +442,7 @@ impl Qfq {
         let entity = entities.entity_mut(id);
         let group = entity.group.abs();
         match self.pending.get(&id).copied() {
-            Some(terms) if entity.group < 0 && terms.group.max(self.floor) == group => {
+            Some(terms) if entity.group < 0 && terms.slot.max(self.floor) == group => {
                 entity.group = group;
                 // A packet allowed by the new share may be longer than the old one's
                 // slot: charged at the old weight, it would reach past Theorem 5.
@@ -527,41 +471,10 @@ impl Qfq {
             weight_of(terms.inverse_weight),
         );
         entity.inverse_weight = terms.inverse_weight;
-        entity.own_group = terms.group;
-        self.set_weight_sum(self.weight_sum - old + new);
+        entity.own_group = terms.slot;
+        self.set_weight_sum(self.clock.weight_sum() - old + new);
     }
 }
-
-/// A share as the algorithm uses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Terms {
-    /// 2^[`FRACTION`] / weight, rounded up.
-    inverse_weight: u64,
-    /// Eq. 4.
-    group: i8,
-}
-
-impl Terms {
-    fn of(share: Share) -> Terms {
-        let inverse_weight = (1u64 << FRACTION).div_ceil(u64::from(share.weight.get()));
-        Terms {
-            inverse_weight,
-            group: ceil_log2(u64::from(share.max_length.get()) * inverse_weight) as i8,
-        }
-    }
-}
-
-/// Least e with 2^e >= x.
-fn ceil_log2(x: u64) -> u32 {
-    u64::BITS - x.saturating_sub(1).leading_zeros()
-}
-
-/// The weight that was inverted: exact, since weight^2 < 2^40.
-fn weight_of(inverse_weight: u64) -> u64 {
-    (1u64 << FRACTION).div_ceil(inverse_weight.max(1))
-}
-
-const _: () = assert!((MAX_WEIGHT as u64) * (MAX_WEIGHT as u64) < 1 << FRACTION);
 
 impl Scheduler for Qfq {
     type Entity = QfqEntity;
@@ -575,13 +488,13 @@ impl Scheduler for Qfq {
     ) {
         let terms = Terms::of(share);
         *entities.entity_mut(id) = QfqEntity {
-            idle_since: self.long_ago(),
+            idle_since: self.clock.long_ago(),
             inverse_weight: terms.inverse_weight,
-            own_group: terms.group,
+            own_group: terms.slot,
             ..QfqEntity::default()
         };
-        self.longest = self.longest.max(share.max_length.get());
-        self.set_weight_sum(self.weight_sum + u64::from(share.weight.get()));
+        self.longest = self.longest.max(share.max_charge().get());
+        self.set_weight_sum(self.clock.weight_sum() + weight_of(terms.inverse_weight));
     }
 
     fn remove<E: Entities<QfqEntity> + ?Sized>(
@@ -598,7 +511,7 @@ impl Scheduler for Qfq {
         }
         let weight = weight_of(entity.inverse_weight);
         *entity = QfqEntity::default();
-        self.set_weight_sum(self.weight_sum - weight);
+        self.set_weight_sum(self.clock.weight_sum() - weight);
         Removal::Done
     }
 
@@ -609,14 +522,14 @@ impl Scheduler for Qfq {
         share: Share,
     ) {
         // A longer packet may come at once; virtual time must allow for it.
-        self.longest = self.longest.max(share.max_length.get());
-        self.set_weight_sum(self.weight_sum);
+        self.longest = self.longest.max(share.max_charge().get());
+        self.set_weight_sum(self.clock.weight_sum());
         let terms = Terms::of(share);
-        let long_ago = self.long_ago();
+        let long_ago = self.clock.long_ago();
         let entity = entities.entity_mut(id);
         let present = Terms {
             inverse_weight: entity.inverse_weight,
-            group: entity.own_group,
+            slot: entity.own_group,
         };
         if entity.state != Standing::Inactive {
             entity.group = entity.group.abs();
@@ -627,7 +540,7 @@ impl Scheduler for Qfq {
             }
             return;
         }
-        if entity.own_group != terms.group {
+        if entity.own_group != terms.slot {
             entity.idle_since = long_ago;
         }
         self.adopt(entities, id, terms);
@@ -637,7 +550,7 @@ impl Scheduler for Qfq {
         let entity = entities.entity(id);
         let pending = self.pending.get(&id).filter(|_| entity.group < 0);
         let inverse = pending.map_or(entity.inverse_weight, |terms| terms.inverse_weight);
-        Weight::new(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
+        Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
     }
 
     fn is_active<E: Entities<QfqEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
@@ -649,7 +562,7 @@ impl Scheduler for Qfq {
         &mut self,
         entities: &mut E,
         id: EntityId,
-        _: Length,
+        _: Charge,
     ) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
@@ -665,11 +578,18 @@ impl Scheduler for Qfq {
         *self.groups[i as usize].first_bucket()
     }
 
+    /// The entity is on top of the first bucket of its group, and the bucket stays
+    /// the first, since the group is eligible. What is left is that nobody is put on
+    /// top, which is so from the first hold on.
     #[inline]
-    fn served(&mut self, work: Length) {
+    fn hold<E: Entities<QfqEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {
+        self.holds = true;
+    }
+
+    #[inline]
+    fn served(&mut self, work: Charge) {
         let before = self.virtual_time();
-        let work = u64::from(work.get()) << FRACTION;
-        self.advance(u128::from(work) * u128::from(self.inverse_sum));
+        self.clock.served(work);
         if self.ir | self.ib != 0 {
             self.make_eligible(before);
         }
@@ -680,13 +600,11 @@ impl Scheduler for Qfq {
         &mut self,
         entities: &mut E,
         id: EntityId,
-        charged: Length,
-        next: Option<Length>,
+        charged: Charge,
+        next: Option<Charge>,
     ) {
         let entity = entities.entity_mut(id);
-        let finish = entity
-            .start
-            .advanced(u64::from(charged.get()) * entity.inverse_weight);
+        let finish = entity.start.advanced(span(charged, entity.inverse_weight));
         entity.start = finish;
         if next.is_none() || (entity.group < self.floor && !self.adopt_in_place(entities, id)) {
             return self.leave(entities, id, next.is_some());
@@ -719,68 +637,5 @@ impl Scheduler for Qfq {
     ) -> Result<(), Violation> {
         self.check_sets()?;
         self.check_buckets(entities, count)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::units::MAX_WEIGHT;
-
-    fn share(weight: u32, max_length: u32) -> Share {
-        Share {
-            weight: Weight::new(weight).unwrap(),
-            max_length: Length::new(max_length).unwrap(),
-        }
-    }
-
-    /// So the shares in force add up to at most 1, and each is right to 10^-6.
-    #[test]
-    fn every_inverse_weight_is_rounded_up_by_less_than_a_unit_and_leads_back() {
-        for weight in 1..=MAX_WEIGHT {
-            let inverse = Terms::of(Share::of(Weight::new(weight).unwrap())).inverse_weight;
-            let product = inverse * u64::from(weight);
-            assert!(product >= 1 << FRACTION && product - (1 << FRACTION) < u64::from(weight));
-            assert_eq!(weight_of(inverse), u64::from(weight));
-        }
-    }
-
-    #[test]
-    fn the_inverse_of_the_sum_is_rounded_down() {
-        for sum in [1, 2, 3, 1000, 1 << 32, (MAX_WEIGHT as u64) << 24] {
-            let mut qfq = Qfq::new();
-            qfq.set_weight_sum(sum);
-            let product = u128::from(qfq.inverse_sum) * u128::from(sum);
-            assert!(
-                product < 1 << 64 && product + u128::from(sum) >= 1 << 64,
-                "{sum}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_slot_covers_the_longest_packet_and_half_a_slot_does_not() {
-        assert_eq!([1, 2, 3, 4, 5].map(ceil_log2), [0, 1, 2, 2, 3]);
-        for weight in [1, 2, 3, 7, 1023, 1024, 1025, 65_536, 999_999, MAX_WEIGHT] {
-            for max_length in [1, 2, 3, 63, 64, 65, 1500, 32_768, 32_769, 65_535] {
-                let share = share(weight, max_length);
-                let Terms {
-                    inverse_weight: inverse,
-                    group,
-                } = Terms::of(share);
-                let span = u64::from(max_length) * inverse;
-                assert!(span <= 1 << group && span > 1 << (group - 1), "{share:?}");
-            }
-        }
-        let edges = [
-            (1, 1, 40),
-            (1, 65_535, 56),
-            (1024, 1024, 40),
-            (1024, 1025, 41),
-        ];
-        for (weight, max_length, group) in edges {
-            let share = share(weight, max_length);
-            assert_eq!(Terms::of(share).group, group);
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use fairlane_core::sched::{Drr, Fifo, Qfq};
 use fairlane_core::scheduler::{Entities, EntityId, Link as EntityLink, Removal, Violation};
-use fairlane_core::{Length, Nanos, Scheduler, SchedulerLimits, Share, Weight};
+use fairlane_core::{Charge, Nanos, Scheduler, SchedulerLimits, Share, Weight};
 use fairlane_runtime::{ArbiterConfig, Next, Step};
 
 use crate::rig::{Rig, config, fast, holding, link, ms, numbered, on, us, weight};
@@ -252,7 +252,7 @@ impl Scheduler for Gate {
         &mut self,
         entities: &mut E,
         id: EntityId,
-        head: Length,
+        head: Charge,
     ) {
         self.fifo.backlogged(entities, id, head);
     }
@@ -281,15 +281,18 @@ impl Scheduler for Gate {
         let waiting = self.fifo.select(entities, now).get().is_some();
         (waiting && now < self.opens).then_some(self.opens)
     }
-    fn served(&mut self, work: Length) {
+    fn hold<E: Entities<Self::Entity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+        self.fifo.hold(entities, id);
+    }
+    fn served(&mut self, work: Charge) {
         self.fifo.served(work);
     }
     fn reschedule<E: Entities<Self::Entity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
-        charged: Length,
-        next: Option<Length>,
+        charged: Charge,
+        next: Option<Charge>,
     ) {
         self.fifo.reschedule(entities, id, charged, next);
     }

@@ -1,7 +1,7 @@
 //! The properties that the theorems of the QFQ report give, checked one by one.
 
-use super::super::Standing;
-use super::{Qfq, QfqEntity, SLOTS, weight_of};
+use super::super::{Standing, clock::weight_of};
+use super::{Qfq, QfqEntity, SLOTS};
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Violation};
 
@@ -128,9 +128,9 @@ impl Qfq {
             self.pending
         );
         ensure_invariant!(
-            sum == self.weight_sum,
+            sum == self.clock.weight_sum(),
             "qfq: the weights add up to {sum}, not {}",
-            self.weight_sum
+            self.clock.weight_sum()
         );
         Ok(())
     }

@@ -1,0 +1,296 @@
+//! How far from its fair share a flow can ever be: the worst-case fair indexes.
+//!
+//! * *B-WFI* ([`Wfi::service`]): the most by which `phi W(t1, t2)` exceeds the flow's own
+//!   service, in bytes, over any interval in which it is backlogged.
+//! * *T-WFI* ([`Wfi::delay`]): the most by which a packet leaves later than `B / (phi R)`
+//!   after it arrived, where B is what its flow held just after; kept as the work that
+//!   the link does meanwhile, in bytes, so that it is a time once the rate R is known.
+//!
+//! Here phi is the flow's weight over the sum of all weights, idle flows' too; L_k is
+//! the flow's longest packet, L the longest of all, and Q what lies between scheduler and
+//! wire ([`Transmit`]). A flow is backlogged, and B counts a packet, while it waits in
+//! the scheduler: what was handed on can no longer compete. Weights are constant during
+//! the interval. All functions are O(1), except [`Round::of`].
+//!
+//! [1] Checconi, Valente, Rizzo, *QFQ*, technical report, 2010; [2] Valente, *Reducing the
+//! execution time of fair-queueing packet schedulers*, 2014; [3] Rizzo, Valente, Lettieri,
+//! Maffione, *PSPAT*, 2018; [4] Bennett, Zhang, *Hierarchical packet fair queueing
+//! algorithms*, 1996.
+//!
+//! # Algorithms with timestamps
+//!
+//! Two facts bound the flow's virtual start S from both sides. In bytes of the whole
+//! link's work, so that 1 / phi multiplies what the flow is charged for:
+//!
+//! * `S - V <= DS- + (1 / phi - 1) L_k` (Lemma 5 of [2]): it was eligible by its rounded
+//!   start when it was last served, which moved S by l / phi and V by l.
+//! * `V - F' <= L - l`, for the rounded finish F' of a packet of length l that waits
+//!   (Lemma 2 of [1] for V' = F'). Back-shifting keeps it: an entity that starts before
+//!   V starts no earlier than the last moment at which V passed a later finish.
+//!
+//! Where F' exceeds F by DS+ at most, the two add up, just before a packet of length l is
+//! taken, to `V(t2) - V(t1) <= W^k / phi + DS- + DS+ + (L_k + l) (1 / phi - 1) + L`. Then
+//! that packet counts in W^k, which takes l (1 / phi - 1) away again, and the link lags by
+//! Q behind what it was given. This is Eq. 2 of [2]:
+//!
+//! ```text
+//! T-WFI R = DS- + DS+ + L_k / phi + L - L_k + Q
+//! ```
+//!
+//! B-WFI is phi times as much, and `(1 - phi) L_k` more because its interval may end
+//! before the packet: unless F' is that far from S even for the shortest packet, as in
+//! QFQ, where DS+ counts from S.
+//!
+//! # Where the papers disagree
+//!
+//! * Appendix A of [2] sets DS+ = L_k / phi for exact timestamps, counted from S. Eq. 2
+//!   has that L_k / phi already: T-WFI would hold it twice. Its own footnote 5, [1] and [4]
+//!   have it once. Counted from F, as here, DS+ is 0 and all of them agree; [1] says
+//!   `L_k / phi + 2 L`, for Q = L, and leaves out `- L_k`.
+//! * Theorems 1 and 2 of [1] state 3 sigma + 2 L for QFQ. Their proofs take the rounded
+//!   start for the exact one, which lies up to another L_k / phi after V (Theorem 3 has it
+//!   right), and a schedule exceeds them. Eq. 2 holds: 3 sigma + L_k / phi + L - L_k + Q.
+//! * Eq. 2 is 7 L_k / phi for QFQ, and so is Table 2 of [2]; Eq. 2 of [3] and the
+//!   summary in [2] have 6. That holds if all packets of the flow are equally long, see
+//!   [`qfq_equal_packets`], and not for a short one after long ones.
+//! * Eqs. 6 and 7 of [2] end in L and M L / m_k. Both follow from phi L and phi M L (A.18),
+//!   which are no larger and stand here.
+//! * Eqs. 2 and 3 of [3] leave out Q. Its Eq. 1 adds what its dispatchers cost; a transmit
+//!   queue behind them costs Q on top.
+
+use crate::units::{Length, Nanos, Rate, Weight};
+use core::ops::Add;
+
+mod rounds;
+mod timestamps;
+
+pub use rounds::{Round, drr, drr_in_proportion};
+pub use timestamps::{
+    Aggregate, Errors, Finish, Slot, gfq, gfq_plus, qfq, qfq_equal_packets, qfq_plus, qfq_rounding,
+    s_kps, s_kps_plus, sched, sched_plus, wf2q, wf2q_plus, wf2q_plus_plus,
+};
+
+/// Work of the link, or service of a flow, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Work(f64);
+
+impl Work {
+    /// No work.
+    pub const ZERO: Work = Work(0.0);
+
+    /// `bytes`, or `None` unless they are finite and not negative.
+    pub fn new(bytes: f64) -> Option<Work> {
+        (bytes >= 0.0 && bytes < f64::INFINITY).then_some(Work(bytes))
+    }
+
+    /// In bytes.
+    pub const fn bytes(self) -> f64 {
+        self.0
+    }
+
+    /// How long a link of `rate` takes for it, rounded up.
+    pub fn time(self, rate: Rate) -> Nanos {
+        let exact = self.0 * 8e9 / rate.bps() as f64;
+        let whole = exact as u64;
+        Nanos(whole.saturating_add(u64::from((whole as f64) < exact)))
+    }
+}
+
+impl Add for Work {
+    type Output = Work;
+    fn add(self, other: Work) -> Work {
+        Work(self.0 + other.0)
+    }
+}
+
+/// The worst-case fair indexes of a flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Wfi {
+    /// B-WFI: service that the flow may be behind its share.
+    pub service: Work,
+    /// T-WFI as work: what the link may do beyond the flow's fair completion time.
+    pub delay: Work,
+}
+
+impl Wfi {
+    fn of(share: f64, delay: f64) -> Wfi {
+        Wfi {
+            service: Work(share * delay),
+            delay: Work(delay),
+        }
+    }
+
+    fn with_service(self, more: f64) -> Wfi {
+        Wfi {
+            service: Work(self.service.0 + more),
+            ..self
+        }
+    }
+}
+
+impl Add for Wfi {
+    type Output = Wfi;
+    fn add(self, other: Wfi) -> Wfi {
+        Wfi {
+            service: self.service + other.service,
+            delay: self.delay + other.delay,
+        }
+    }
+}
+
+/// What the link holds: work taken from the scheduler and not yet sent is never more
+/// than Q.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmit {
+    /// Q = 0: for packets that arrive and intervals that begin between two transmissions.
+    Between,
+    /// Q = L: the link takes a packet when it has sent the last. Arrivals may find one half
+    /// sent.
+    Direct,
+    /// Q = L and this many bytes: a queue of that size, beside the packet on the wire.
+    /// This is Q of the QFQ+ paper ("plus L"), there `Qpkts L`.
+    Queue(u64),
+}
+
+impl Transmit {
+    /// A queue of `packets` packets up to `longest`: Q = (packets + 1) L.
+    pub fn packets(packets: u32, longest: Length) -> Transmit {
+        Transmit::Queue(u64::from(packets) * u64::from(longest.get()))
+    }
+
+    /// Q, where no packet is longer than `longest`.
+    pub fn work(self, longest: Length) -> Work {
+        let longest = f64::from(longest.get());
+        Work(match self {
+            Transmit::Between => 0.0,
+            Transmit::Direct => longest,
+            Transmit::Queue(bytes) => bytes as f64 + longest,
+        })
+    }
+}
+
+/// Why numbers are not the terms of a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TermsError {
+    /// Weights larger than their sum.
+    #[error("a weight is part of the sum of all weights, so it is not larger")]
+    Weight,
+    /// A flow's longest packet longer than the longest of all.
+    #[error("no flow's longest packet is longer than the longest of all")]
+    Length,
+    /// An aggregate of no flow, or of more than there may be.
+    #[error("an aggregate has at least one flow, and at most M")]
+    Members,
+}
+
+/// What the bounds of a flow depend on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    weight: Weight,
+    weight_sum: u64,
+    length: Length,
+    longest: Length,
+    transmit: Transmit,
+}
+
+impl Terms {
+    /// A flow of `weight` of `weight_sum`, with packets up to `length` (L_k), among packets
+    /// up to `longest` (L).
+    pub fn new(
+        weight: Weight,
+        weight_sum: u64,
+        length: Length,
+        longest: Length,
+        transmit: Transmit,
+    ) -> Result<Terms, TermsError> {
+        if u64::from(weight.get()) > weight_sum {
+            Err(TermsError::Weight)
+        } else if length > longest {
+            Err(TermsError::Length)
+        } else {
+            Ok(Terms {
+                weight,
+                weight_sum,
+                length,
+                longest,
+                transmit,
+            })
+        }
+    }
+
+    /// phi: the weight over the sum of weights.
+    pub fn share(&self) -> f64 {
+        f64::from(self.weight.get()) / self.weight_sum as f64
+    }
+
+    /// L_k / phi: the link's work during one packet service time of the flow.
+    pub fn packet_service(&self) -> Work {
+        Work(self.length() * self.weight_sum as f64 / f64::from(self.weight.get()))
+    }
+
+    /// The rate that the flow has at least while it is backlogged, in the long run: phi R
+    /// in bits per second, rounded down.
+    pub fn guaranteed_rate(&self, rate: Rate) -> u64 {
+        let product = u128::from(rate.bps()) * u128::from(self.weight.get());
+        (product / u128::from(self.weight_sum)) as u64
+    }
+
+    /// How long after its arrival a packet is sent at the latest, where its flow then
+    /// holds `backlog` bytes, its own included: B / (phi R) and the T-WFI.
+    pub fn worst_delay(&self, wfi: Wfi, backlog: u64, rate: Rate) -> Nanos {
+        (Work(backlog as f64 / self.share()) + wfi.delay).time(rate)
+    }
+
+    fn length(&self) -> f64 {
+        f64::from(self.length.get())
+    }
+
+    fn longest(&self) -> f64 {
+        f64::from(self.longest.get())
+    }
+
+    fn queued(&self) -> f64 {
+        self.transmit.work(self.longest).0
+    }
+}
+
+/// FIFO: none. Others' packets that came earlier go first, and there may be any number.
+pub const fn fifo() -> Option<Wfi> {
+    None
+}
+
+/// SFQ, stochastic fairness queueing: none for a flow. It is fair to its queues, and any
+/// number of flows may be hashed to one: which share of its queue's a flow gets follows
+/// from the arrivals, as in [`fifo`]. (A queue of its own has [`drr`]'s.)
+pub const fn sfq() -> Option<Wfi> {
+    None
+}
+
+/// Strict priority: only for the highest level, with none above, as one flow with a share
+/// of 1. It waits for what the link has taken already: both are Q. A level with others
+/// above has none, since those may take the whole link, and so has a flow among others
+/// of its level.
+pub fn strict_priority(levels_above: usize, longest: Length, transmit: Transmit) -> Option<Wfi> {
+    (levels_above == 0).then(|| Wfi::of(1.0, transmit.work(longest).0))
+}
+
+/// T-WFI of PSPAT (its Eq. 1), `T-WFI_SA + D_A + (2 + k) D_D`: `algorithm` is what the
+/// algorithm alone has, the arbiter makes decisions every `scan` (D_A) for blocks of
+/// `block` packets (k, [`pspat_block`]), and dispatchers send them every `dispatch` (D_D).
+///
+/// The paper's examples add 2 D_A + 2 D_D instead. For k = 1 its Eq. 1, which stands
+/// here, is D_A + 3 D_D: the same for D_A = D_D.
+pub fn pspat(algorithm: Nanos, scan: Nanos, dispatch: Nanos, block: u64) -> Nanos {
+    let dispatches = Nanos(dispatch.0.saturating_mul(block.saturating_add(2)));
+    algorithm + scan + dispatches
+}
+
+/// k of [`pspat`]: packets of `longest` that a link of `rate` sends in `scan`, rounded up,
+/// and at least one.
+pub fn pspat_block(scan: Nanos, rate: Rate, longest: Length) -> u64 {
+    let bits = u128::from(scan.0) * u128::from(rate.bps());
+    let packet = u128::from(longest.get()) * 8_000_000_000;
+    u64::try_from(bits.div_ceil(packet))
+        .unwrap_or(u64::MAX)
+        .max(1)
+}

@@ -1,0 +1,105 @@
+//! Algorithms that serve flows in turns.
+
+use super::{Terms, Transmit, Wfi};
+use crate::units::{Length, Weight};
+
+/// The flows of a DRR scheduler: quanta are weights times a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    unit: u64,
+    weight_sum: u64,
+    length_sum: u64,
+    longest: Length,
+}
+
+impl Round {
+    /// A round of these flows, idle ones too, each with its weight and longest packet. The
+    /// unit is [`Drr`](crate::sched::Drr)'s: the largest `length / weight`, rounded up.
+    /// `None` of no flow. O(flows).
+    pub fn of(flows: impl IntoIterator<Item = (Weight, Length)>) -> Option<Round> {
+        let (mut unit, mut weight_sum, mut length_sum, mut longest) = (0, 0u64, 0u64, None);
+        for (weight, length) in flows {
+            unit = unit.max(length.get().div_ceil(weight.get()));
+            weight_sum += u64::from(weight.get());
+            length_sum += u64::from(length.get());
+            longest = longest.max(Some(length));
+        }
+        longest.map(|longest| Round {
+            unit: unit.into(),
+            weight_sum,
+            length_sum,
+            longest,
+        })
+    }
+
+    /// The same with a unit of at least `unit` bytes: a scheduler that knew other flows
+    /// before keeps theirs.
+    pub fn with_unit(self, unit: u64) -> Round {
+        Round {
+            unit: self.unit.max(unit),
+            ..self
+        }
+    }
+
+    /// Quantum of weight 1, in bytes.
+    pub fn unit(&self) -> u64 {
+        self.unit
+    }
+}
+
+/// DRR, for one of the round's flows, of `weight` and with packets up to `length` (L_k);
+/// `None` if it cannot be one of them. With quanta q in bytes and their sum F, phi = q_k / F:
+///
+/// ```text
+/// T-WFI R = F - q_k + (sum of the other flows' longest packets) + Q
+/// B-WFI   = phi T-WFI R + (1 - phi) L_k
+/// ```
+///
+/// Say that a packet which has B bytes of its flow in front, its own included, is sent in
+/// the flow's h-th turn from now on. A turn leaves less of the deficit than the next
+/// packet is long, which is sent in the next turn. If the present turn is the first, the
+/// h - 2 between send more than `B > (h - 2) q_k` without it, while each other flow has
+/// h - 1 turns; otherwise `B > (h - 1) q_k`, and each has h turns at most: a flow that
+/// becomes backlogged is put at the end of the round, with one quantum, so that none has
+/// two turns between two of another. In n turns a flow sends n quanta and what an earlier
+/// turn left, less than its longest packet. Both cases lead to
+/// `(B / q_k + 1) (F - q_k)` and one packet of each other flow. An interval that ends just
+/// before the packet may lack up to L_k more of the flow's own service, for B-WFI.
+pub fn drr(round: &Round, weight: Weight, length: Length, transmit: Transmit) -> Option<Wfi> {
+    let [own, all] = [weight.get().into(), round.weight_sum].map(|weight| weight * round.unit);
+    let others = round.length_sum.checked_sub(length.get().into())?;
+    let covered = u64::from(length.get()) <= own;
+    if own > all || !covered || length > round.longest {
+        return None;
+    }
+    let share = own as f64 / all as f64;
+    let queued = transmit.work(round.longest).bytes();
+    let wfi = Wfi::of(share, (all - own + others) as f64 + queued);
+    Some(wfi.with_service((1.0 - share) * f64::from(length.get())))
+}
+
+/// DRR over `flows` flows (N), the lightest of weight `lightest` (phi_min), as the QFQ+
+/// paper states it (Eq. 15); `None` if the flow cannot be one of them.
+///
+/// ```text
+/// T-WFI R = (1 / phi_min + 1 / phi + N - 1) L + Q
+/// B-WFI   = phi T-WFI R
+/// ```
+///
+/// It holds for quanta of `phi / phi_min L`, and wherever [`drr`] is no larger. With the
+/// unit rounded up to a whole byte, quanta are up to a byte for each unit of weight larger:
+/// with weights beyond L, this bound is too low for [`Drr`](crate::sched::Drr).
+pub fn drr_in_proportion(terms: &Terms, lightest: Weight, flows: u32) -> Option<Wfi> {
+    let others = flows.checked_sub(1)?;
+    let least = u64::from(others) * u64::from(lightest.get()) + u64::from(terms.weight.get());
+    if lightest > terms.weight || least > terms.weight_sum {
+        return None;
+    }
+    let sum = terms.weight_sum as f64;
+    let [lightest, own] = [lightest, terms.weight].map(|weight| sum / f64::from(weight.get()));
+    let packets = lightest + own + f64::from(others);
+    Some(Wfi::of(
+        terms.share(),
+        packets * terms.longest() + terms.queued(),
+    ))
+}

@@ -1,0 +1,260 @@
+//! Virtual time, as WF2Q+ and its approximations count it.
+//!
+//! Virtual time counts bytes divided by weight, in fixed point:
+//!
+//! ```text
+//!   63      57 56                40 39                                0
+//!  +----------+--------------------+-----------------------------------+
+//!  |  slots   |   bytes / weight   |             fraction              |
+//!  +----------+--------------------+-----------------------------------+
+//!               65,535 bytes at weight 1
+//!                                    1 byte at weight 10^6
+//! ```
+//!
+//! Inverse weights are rounded up and the inverse of their sum down, so that the
+//! rounded shares add up to at most 1, as the theorems require; with 40 bits of
+//! fraction the error of a flow's share is below 10^-6, and of an aggregate's below
+//! 10^-5. V itself has 64 bits more of fraction, so that it advances as exactly with
+//! 2^24 entities of the largest weight.
+
+use crate::scheduler::Share;
+use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_WEIGHT, VirtualTime};
+
+/// Bits of fraction of virtual time.
+pub(super) const FRACTION: u32 = 40;
+
+const _: () = assert!(
+    (1u64 << FRACTION) / (MAX_WEIGHT as u64) > 1_000_000,
+    "a flow's weight is represented to 10^-6"
+);
+const _: () = assert!(
+    (1u64 << FRACTION) / (MAX_AGGREGATE_WEIGHT as u64) > 100_000,
+    "an aggregate's weight is represented to 10^-5"
+);
+
+/// A share as the algorithms use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Terms {
+    /// 2^[`FRACTION`] / weight, rounded up.
+    pub inverse_weight: u64,
+    /// Least i so that a slot of 2^i units covers the largest charge (Eq. 4 of the QFQ
+    /// report).
+    pub slot: i8,
+}
+
+impl Terms {
+    pub fn of(share: Share) -> Terms {
+        let inverse_weight = (1u64 << FRACTION).div_ceil(share.weight().get().into());
+        Terms {
+            inverse_weight,
+            slot: ceil_log2(span(share.max_charge(), inverse_weight)) as i8,
+        }
+    }
+}
+
+/// What a charge adds to the timestamps of an entity.
+#[inline]
+pub(super) fn span(charge: Charge, inverse_weight: u64) -> u64 {
+    u64::from(charge.get()) * inverse_weight
+}
+
+/// Least e with 2^e >= x.
+pub(super) fn ceil_log2(x: u64) -> u32 {
+    u64::BITS - x.saturating_sub(1).leading_zeros()
+}
+
+/// The weight that was inverted, exact for every flow (weight^2 < 2^40). For an
+/// aggregate it may be less by 10^-5, and is never less than what the inverse stands
+/// for; the sum of weights is made of these, so that no more than the whole is shared
+/// out.
+pub(super) fn weight_of(inverse_weight: u64) -> u64 {
+    (1u64 << FRACTION).div_ceil(inverse_weight.max(1))
+}
+
+const _: () = assert!((MAX_WEIGHT as u64) * (MAX_WEIGHT as u64) < 1 << FRACTION);
+
+/// V, the system virtual time (Eq. 3 of the QFQ report).
+#[derive(Clone, Debug)]
+pub(super) struct VirtualClock {
+    /// V, with 64 bits of fraction more.
+    time: u128,
+    /// Times V went round.
+    turns: u64,
+    /// 2^64 / (sum of weights), rounded down.
+    inverse_sum: u64,
+    weight_sum: u64,
+}
+
+impl VirtualClock {
+    pub fn starting_at(now: VirtualTime) -> Self {
+        VirtualClock {
+            time: u128::from(now.units()) << 64,
+            turns: 0,
+            inverse_sum: 0,
+            weight_sum: 0,
+        }
+    }
+
+    /// V.
+    #[inline]
+    pub fn now(&self) -> VirtualTime {
+        VirtualTime::new((self.time >> 64) as u64)
+    }
+
+    /// The sum of the weights of all entities, as [`weight_of`] gives them.
+    pub fn weight_sum(&self) -> u64 {
+        self.weight_sum
+    }
+
+    pub fn set_weight_sum(&mut self, sum: u64) {
+        self.weight_sum = sum;
+        // For a sum of 1 this is 2^64 - 1, off by less than any clock can show.
+        self.inverse_sum = u64::MAX.checked_div(sum).unwrap_or(0);
+    }
+
+    /// How far V advances, in units rounded up, while `bytes` are served.
+    pub fn span_of_work(&self, bytes: u32) -> u64 {
+        (u64::from(bytes) << FRACTION)
+            .checked_div(self.weight_sum)
+            .unwrap_or(0)
+            + 1
+    }
+
+    /// The link took `work`.
+    #[inline]
+    pub fn served(&mut self, work: Charge) {
+        let work = u64::from(work.get()) << FRACTION;
+        self.advance(u128::from(work) * u128::from(self.inverse_sum));
+    }
+
+    /// V is at least `start` from now on.
+    #[inline]
+    pub fn jump_to(&mut self, start: VirtualTime) {
+        let ahead = start.distance_from(self.now());
+        if ahead > 0 {
+            self.advance((ahead as u128) << 64);
+        }
+    }
+
+    #[inline]
+    fn advance(&mut self, by: u128) {
+        let (time, wrapped) = self.time.overflowing_add(by);
+        self.time = time;
+        self.turns = self.turns.wrapping_add(u64::from(wrapped));
+    }
+
+    /// Quarter turns that V made round the circle of virtual time, modulo 256.
+    #[inline]
+    pub fn quarter(&self) -> u8 {
+        (self.turns << 2) as u8 | (self.time >> 126) as u8
+    }
+
+    /// A quarter from which no timestamp counts any more.
+    #[inline]
+    pub fn long_ago(&self) -> u8 {
+        self.quarter().wrapping_sub(128)
+    }
+
+    /// Whether a finish time of `quarter` can be told from one to come: V went less
+    /// than half round the circle since.
+    #[inline]
+    pub fn remembers(&self, quarter: u8) -> bool {
+        self.quarter().wrapping_sub(quarter) <= 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::{Length, Weight};
+
+    fn share(weight: u32, max_length: u32) -> Share {
+        Share::new(
+            Weight::new(weight).unwrap(),
+            Length::new(max_length).unwrap(),
+        )
+    }
+
+    /// So the shares in force add up to at most 1, and each is right to 10^-6.
+    #[test]
+    fn every_inverse_weight_is_rounded_up_by_less_than_a_unit_and_leads_back() {
+        for weight in 1..=MAX_WEIGHT {
+            let inverse = Terms::of(Share::of(Weight::new(weight).unwrap())).inverse_weight;
+            let product = inverse * u64::from(weight);
+            assert!(product >= 1 << FRACTION && product - (1 << FRACTION) < u64::from(weight));
+            assert_eq!(weight_of(inverse), u64::from(weight));
+        }
+    }
+
+    #[test]
+    fn an_aggregate_counts_for_no_less_than_it_is_charged_by() {
+        for flows in 1..=8 {
+            for weight in [1, 3, 1000, 123_457, 524_287, 999_999, MAX_WEIGHT] {
+                let share = share(weight, 1500).times(flows).unwrap();
+                let inverse = Terms::of(share).inverse_weight;
+                let counted = weight_of(inverse);
+                let given = u64::from(weight * flows);
+                assert!(counted * inverse >= 1 << FRACTION, "{share:?}");
+                assert!(counted <= given && (given - counted) * 100_000 <= given);
+            }
+        }
+    }
+
+    #[test]
+    fn the_inverse_of_the_sum_is_rounded_down() {
+        for sum in [1, 2, 3, 1000, 1 << 32, (MAX_WEIGHT as u64) << 24] {
+            let mut clock = VirtualClock::starting_at(VirtualTime::default());
+            clock.set_weight_sum(sum);
+            let product = u128::from(clock.inverse_sum) * u128::from(sum);
+            assert!(
+                product < 1 << 64 && product + u128::from(sum) >= 1 << 64,
+                "{sum}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_slot_covers_the_longest_packet_and_half_a_slot_does_not() {
+        assert_eq!([1, 2, 3, 4, 5].map(ceil_log2), [0, 1, 2, 2, 3]);
+        for weight in [1, 2, 3, 7, 1023, 1024, 1025, 65_536, 999_999, MAX_WEIGHT] {
+            for max_length in [1, 2, 3, 63, 64, 65, 1500, 32_768, 32_769, 65_535] {
+                let share = share(weight, max_length);
+                let terms = Terms::of(share);
+                let span = span(share.max_charge(), terms.inverse_weight);
+                assert!(
+                    span <= 1 << terms.slot && span > 1 << (terms.slot - 1),
+                    "{share:?}"
+                );
+            }
+        }
+        let edges = [
+            (1, 1, 40),
+            (1, 65_535, 56),
+            (1024, 1024, 40),
+            (1024, 1025, 41),
+        ];
+        for (weight, max_length, slot) in edges {
+            assert_eq!(Terms::of(share(weight, max_length)).slot, slot);
+        }
+        let eight = share(1, 65_535).times(8).unwrap();
+        assert_eq!(
+            Terms::of(eight).slot,
+            56,
+            "an aggregate lies among its flows"
+        );
+    }
+
+    #[test]
+    fn a_quarter_is_remembered_until_half_a_turn_later() {
+        let quarter = 1u64 << 62;
+        for start in [0, 3 * quarter, 3 * quarter + 5] {
+            let mut clock = VirtualClock::starting_at(VirtualTime::new(start));
+            let then = clock.quarter();
+            assert!(clock.remembers(then) && !clock.remembers(clock.long_ago()));
+            for turned in 1..=255 {
+                clock.advance(u128::from(quarter) << 64);
+                assert_eq!(clock.remembers(then), turned == 1, "{turned} quarters");
+            }
+        }
+    }
+}
