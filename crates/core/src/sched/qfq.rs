@@ -5,15 +5,11 @@
 //! theorems and lemmas below are numbered as there.
 //!
 //! WF2Q+ with rounded timestamps: an entity k of weight phi and longest packet L
-//! belongs to the group i = ceil(log2(L / phi)) (Eq. 4), its start time S is used
-//! rounded down to a multiple of sigma_i = 2^i (Eq. 5), and within a group all
+//! belongs to the [group](super::groups) i = ceil(log2(L / phi)) (Eq. 4), its start time
+//! S is used rounded down to a multiple of sigma_i = 2^i (Eq. 5), and within a group all
 //! finish times are two slots after the start. A group sorts its entities in 64
-//! buckets, found by one find-first-set; groups are sorted by four words of bits.
-//!
-//! Bit i of every set of groups is the group whose slot is 2^i units of
-//! [virtual time](super::clock), so neither a group's index nor its slot needs a table:
-//! group 56 holds packets of 65,535 bytes at weight 1, group 20 those of 1 byte at
-//! weight 10^6.
+//! buckets, found by one find-first-set; groups are sorted by four words of bits, of
+//! which bit i is group i.
 //!
 //! # What differs from the listings, and why
 //!
@@ -29,114 +25,66 @@
 //!   joins, as Lemma 4 takes for granted: after a change of share that moves it to
 //!   another group only as far as F_b of Eq. 29, and not at all once V went half round
 //!   the circle since, after which F could not be told from a finish time to come.
-//! * An entity is inserted only into groups whose slot is at least a 32nd of
-//!   L / (sum of weights), so that Theorem 5's 2 + L / sigma slots are fewer than
-//!   64. This matters only beside packets more than 32 times as long.
+//! * Groups finer than a 32nd of L / (sum of weights) are not used.
 
 mod invariants;
 
 use super::Standing;
-use super::clock::{FRACTION, Terms, VirtualClock, ceil_log2, span, weight_of};
+use super::clock::span;
+use super::groups::{GroupedEntity, Members, SLOTS, Slots};
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, MAX_LENGTH, Nanos, VirtualTime, Weight};
-use alloc::collections::BTreeMap;
-
-/// Buckets of a group.
-const SLOTS: u32 = 64;
-/// A group's slot is at least 2^-5 of the longest packet's virtual time.
-const FINEST: u32 = 5;
-
-const _: () = assert!(
-    MAX_LENGTH.ilog2() + 1 + FRACTION + SLOTS.ilog2() < 63,
-    "all slots of the coarsest group lie within half the circle of virtual time"
-);
-const _: () = assert!((1 << FINEST) + 4 <= SLOTS);
-const _: () = assert!(size_of::<QfqEntity>() == 24);
-
-/// State of one entity.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct QfqEntity {
-    /// Virtual start time S while active, last virtual finish time F while not.
-    start: VirtualTime,
-    /// 2^[`FRACTION`] / weight, rounded up; 0 if there is no such entity.
-    inverse_weight: u64,
-    /// Next in the bucket.
-    next: Link,
-    /// Group whose bucket it is in, while active; negative while a change of its
-    /// share is pending.
-    group: i8,
-    /// Group that its share asks for.
-    own_group: i8,
-    /// Quarter of V's circle in which it became inactive, modulo 256 (64 turns).
-    idle_since: u8,
-    state: Standing,
-}
+use crate::units::{Charge, Nanos, VirtualTime, Weight};
 
 /// Buckets of one group.
 #[derive(Clone, Debug)]
 struct Group {
-    /// S_i of Eq. 6 in slots, S_i / sigma_i; of no meaning while no bucket is in use.
-    slot: u64,
-    /// Buckets in use: bit b is bucket b, which holds the entities whose rounded
-    /// start is b slots after a multiple of 64 slots.
-    occupied: u64,
+    slots: Slots,
     buckets: [Link; SLOTS as usize],
 }
 
 impl Group {
     const EMPTY: Group = Group {
-        slot: 0,
-        occupied: 0,
+        slots: Slots::EMPTY,
         buckets: [Link::NONE; SLOTS as usize],
     };
 
     /// S_i.
     #[inline]
     fn start(&self, i: u32) -> VirtualTime {
-        VirtualTime::new(self.slot << i)
+        self.slots.start(i)
     }
 
     /// F_i = S_i + 2 sigma_i.
     #[inline]
     fn finish(&self, i: u32) -> VirtualTime {
-        self.start(i).advanced(2 << i)
+        self.slots.end(i)
     }
 
     #[inline]
     fn first_bucket(&self) -> &Link {
-        &self.buckets[(self.slot % u64::from(SLOTS)) as usize]
+        &self.buckets[self.slots.first_bucket()]
     }
 
     #[inline]
-    fn push(&mut self, entity: &mut QfqEntity, id: EntityId, slot: u64) {
+    fn push(&mut self, entity: &mut GroupedEntity, id: EntityId, slot: u64) {
         let bucket = slot % u64::from(SLOTS);
         let top = &mut self.buckets[bucket as usize];
         entity.next = *top;
         *top = Link::to(id);
-        self.occupied |= 1 << bucket;
+        self.slots.occupied |= 1 << bucket;
     }
 
     /// Takes the entity off the first bucket that has `next` below it.
     #[inline]
     fn pop(&mut self, next: Link) {
-        self.buckets[(self.slot % u64::from(SLOTS)) as usize] = next;
-    }
-
-    /// Moves S_i on to the next bucket in use; `false` if there is none.
-    #[inline]
-    fn skip_first_bucket(&mut self, i: u32) -> bool {
-        let first = (self.slot % u64::from(SLOTS)) as u32;
-        self.occupied &= !(1 << first);
-        let skipped = self.occupied.rotate_right(first).trailing_zeros();
-        self.slot = (self.slot.wrapping_add(skipped.into()) << i) >> i;
-        self.occupied != 0
+        self.buckets[self.slots.first_bucket()] = next;
     }
 }
 
 /// Quick fair queueing.
 #[derive(Clone, Debug)]
 pub struct Qfq {
-    clock: VirtualClock,
+    members: Members,
     /// Eligible and ready, ineligible and ready, eligible and blocked, ineligible
     /// and blocked: the groups in ER, IR, EB, IB (Section 4.1.3).
     er: u64,
@@ -145,19 +93,7 @@ pub struct Qfq {
     ib: u64,
     /// The selected entity may be on hold.
     holds: bool,
-    /// Lowest group to stay in or insert into during this busy period; never 0.
-    floor: i8,
-    /// The same, from the present longest packet and sum of weights.
-    next_floor: i8,
     groups: [Group; 64],
-    /// Shares that active entities will have from their next place on: until then
-    /// their weights count as they are, in the sum as in what they are charged.
-    pending: BTreeMap<EntityId, Terms>,
-    /// Longest packet declared so far, L.
-    longest: u32,
-    /// Largest L / (sum of weights) of this busy period, in units: how far V may
-    /// lie after F of a backlogged group (Theorem 4).
-    lag: u64,
 }
 
 impl Default for Qfq {
@@ -182,42 +118,26 @@ impl Qfq {
     /// before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
         Qfq {
-            clock: VirtualClock::starting_at(now),
+            members: Members::starting_at(now),
             er: 0,
             ir: 0,
             eb: 0,
             ib: 0,
             holds: false,
-            floor: 1,
-            next_floor: 1,
             groups: [Group::EMPTY; 64],
-            pending: BTreeMap::new(),
-            longest: 0,
-            lag: 0,
         }
     }
 
     /// V, the system virtual time.
     #[inline]
     pub fn virtual_time(&self) -> VirtualTime {
-        self.clock.now()
+        self.members.clock.now()
     }
 
-    fn set_weight_sum(&mut self, sum: u64) {
-        self.clock.set_weight_sum(sum);
-        let lag = self.clock.span_of_work(self.longest);
-        self.next_floor = ceil_log2(lag).saturating_sub(FINEST).max(1) as i8;
-        if self.er == 0 {
-            self.start_busy_period();
-        } else {
-            self.lag = self.lag.max(lag);
-            self.floor = self.floor.max(self.next_floor);
-        }
-    }
-
-    fn start_busy_period(&mut self) {
-        self.floor = self.next_floor;
-        self.lag = self.clock.span_of_work(self.longest);
+    /// Whether nobody is active: somebody eligible is ready otherwise.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        self.er == 0
     }
 
     #[inline]
@@ -265,7 +185,11 @@ impl Qfq {
                 return;
             }
         }
-        let below = !from(i);
+        // Where a group on hold moved on, those that became ready below it block what lies
+        // below them.
+        let ready = self.er & !from(i);
+        let blocked = u64::MAX.checked_shr(ready.leading_zeros()).unwrap_or(0);
+        let below = !from(i) & !blocked;
         self.er |= self.eb & below;
         self.eb &= !below;
         self.ir |= self.ib & below;
@@ -280,7 +204,9 @@ impl Qfq {
         if self.er == 0 && ineligible != 0 {
             let before = self.virtual_time();
             let i = ineligible.trailing_zeros();
-            self.clock.jump_to(self.groups[(i % 64) as usize].start(i));
+            self.members
+                .clock
+                .jump_to(self.groups[(i % 64) as usize].start(i));
             self.make_eligible(before);
         }
     }
@@ -301,10 +227,10 @@ impl Qfq {
 
     /// Start time of an entity that becomes backlogged in group `i` (Eq. 2 and 29).
     #[inline]
-    fn start_time(&self, entity: &QfqEntity, i: u32) -> VirtualTime {
+    fn start_time(&self, entity: &GroupedEntity, i: u32) -> VirtualTime {
         let now = self.virtual_time();
         let start = self.blocker(i).map_or(now, |finish| now.earlier(finish));
-        if self.clock.remembers(entity.idle_since) {
+        if self.members.clock.remembers(entity.idle_since) {
             start.later(entity.start.earlier(self.latest_start(i)))
         } else {
             start
@@ -313,33 +239,33 @@ impl Qfq {
 
     /// Gives an inactive entity a place (Fig. 4, from line 7).
     #[inline(never)]
-    fn insert<E: Entities<QfqEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
-        let idle = self.er == 0;
+    fn insert<E: Entities<GroupedEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+        let idle = self.is_idle();
         if idle {
-            self.start_busy_period();
+            self.members.start_busy_period();
         }
         let entity = entities.entity_mut(id);
-        entity.group = entity.own_group.max(self.floor);
+        entity.group = self.members.group_of(entity);
         let i = entity.group as u32;
         entity.start = self.start_time(entity, i);
         let rounded = entity.start.rounded_down(i);
         if idle {
             // With nobody else to serve, V jumps to the first start (Eq. 3).
-            self.clock.jump_to(rounded);
+            self.members.clock.jump_to(rounded);
         }
         let group = &mut self.groups[(i % 64) as usize];
-        if group.occupied != 0 {
+        if group.slots.occupied != 0 {
             let first = group.start(i);
             if !first.is_after(rounded) {
                 // Beyond the last slot an entity is taken to have come earlier, when
                 // V was there: a bucket behind the first changes nobody's order.
-                let last = first.advanced(u64::from(SLOTS - 1) << i);
+                let last = group.slots.last(i);
                 if rounded.is_after(last) {
                     entity.start = last;
                 }
                 let slot = entity.start.units() >> i;
                 match group.first_bucket().get() {
-                    Some(top) if self.holds && slot == group.slot => {
+                    Some(top) if self.holds && slot == group.slots.first => {
                         let below = &mut entities.entity_mut(top).next;
                         let rest = core::mem::replace(below, Link::to(id));
                         entities.entity_mut(id).next = rest;
@@ -353,8 +279,8 @@ impl Qfq {
             self.ir &= !(1 << i);
             self.ib &= !(1 << i);
         }
-        group.slot = rounded.units() >> i;
-        group.push(entity, id, group.slot);
+        group.slots.first = rounded.units() >> i;
+        group.push(entity, id, group.slots.first);
         self.sets_with(i);
     }
 
@@ -364,12 +290,12 @@ impl Qfq {
     fn move_on(&mut self, i: u32) {
         let group = &mut self.groups[(i % 64) as usize];
         let finish = group.finish(i);
-        let backlogged = group.skip_first_bucket(i);
+        let backlogged = group.slots.skip_first(i);
         let start = group.start(i);
         let bit = 1 << i;
         if backlogged && (self.er | self.ir | self.eb | self.ib) == bit {
             // Alone, it can neither block nor be blocked.
-            self.clock.jump_to(start);
+            self.members.clock.jump_to(start);
             return;
         }
         self.er &= !bit;
@@ -383,7 +309,7 @@ impl Qfq {
     /// Takes the selected entity out of its group: for good, or `again` for the
     /// group that its share asks for by now.
     #[inline(never)]
-    fn leave<E: Entities<QfqEntity> + ?Sized>(
+    fn leave<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
@@ -391,7 +317,6 @@ impl Qfq {
     ) {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
-        let changed = entity.group < 0;
         let rest = core::mem::take(&mut entity.next);
         let group = &mut self.groups[(i % 64) as usize];
         debug_assert_eq!(
@@ -403,162 +328,78 @@ impl Qfq {
         if rest == Link::NONE {
             self.move_on(i);
         }
-        if changed && let Some(terms) = self.pending.remove(&id) {
-            self.adopt(entities, id, terms);
-        }
+        let idle = self.is_idle();
         let entity = entities.entity_mut(id);
-        if again {
-            // What it was served ahead of V stays to be worked off, as far as the
-            // order of its new group allows.
-            let own = entity.own_group.max(self.floor) as u32;
-            let latest = self.latest_start(own);
-            let latest = self.blocker(own).map_or(latest, |f| latest.earlier(f));
-            entity.start = entity.start.earlier(latest);
-            entity.idle_since = self.clock.quarter();
-            self.insert(entities, id);
-        } else if entity.state == Standing::Leaving {
-            let weight = weight_of(entity.inverse_weight);
-            *entity = QfqEntity::default();
-            self.set_weight_sum(self.clock.weight_sum() - weight);
-        } else {
-            entity.state = Standing::Inactive;
-            // After a change of share this F is of another group.
-            entity.idle_since = match changed {
-                true => self.clock.long_ago(),
-                false => self.clock.quarter(),
-            };
+        self.members.adopt_pending(entity, id, idle);
+        if !again {
+            return self.members.leave(entity, idle);
         }
+        // What it was served ahead of V stays to be worked off, as far as the order of
+        // its new group allows.
+        let own = self.members.group_of(entity) as u32;
+        let latest = self.latest_start(own);
+        let latest = self.blocker(own).map_or(latest, |f| latest.earlier(f));
+        entity.start = entity.start.earlier(latest);
+        entity.idle_since = self.members.clock.quarter();
+        self.insert(entities, id);
     }
 
-    /// A pending change of the selected entity that leaves it in its group takes
-    /// effect without moving it, so that its S goes on from its F. `false` if it must
-    /// move.
     #[inline(never)]
-    fn adopt_in_place<E: Entities<QfqEntity> + ?Sized>(
+    fn adopt_in_place<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
     ) -> bool {
         let entity = entities.entity_mut(id);
-        let group = entity.group.abs();
-        match self.pending.get(&id).copied() {
-            Some(terms) if entity.group < 0 && terms.slot.max(self.floor) == group => {
-                entity.group = group;
-                // A packet allowed by the new share may be longer than the old one's
-                // slot: charged at the old weight, it would reach past Theorem 5.
-                let i = group as u32;
-                let end = self.groups[(i % 64) as usize].finish(i);
-                entity.start = entity.start.earlier(end.advanced(u64::MAX));
-                self.pending.remove(&id);
-                self.adopt(entities, id, terms);
-                // The sum of weights may have become so low that it must move after all.
-                group >= self.floor
-            }
-            _ => false,
-        }
-    }
-
-    /// `id`, which has just been charged, has this share from now on.
-    fn adopt<E: Entities<QfqEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        terms: Terms,
-    ) {
-        let entity = entities.entity_mut(id);
-        let (old, new) = (
-            weight_of(entity.inverse_weight),
-            weight_of(terms.inverse_weight),
-        );
-        entity.inverse_weight = terms.inverse_weight;
-        entity.own_group = terms.slot;
-        self.set_weight_sum(self.clock.weight_sum() - old + new);
+        let i = u32::from(entity.group.unsigned_abs());
+        let end = self.groups[(i % 64) as usize].finish(i);
+        self.members.adopt_in_place(entity, id, end)
     }
 }
 
 impl Scheduler for Qfq {
-    type Entity = QfqEntity;
+    type Entity = GroupedEntity;
     const NAME: &'static str = "qfq";
 
-    fn add<E: Entities<QfqEntity> + ?Sized>(
+    fn add<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
         share: Share,
     ) {
-        let terms = Terms::of(share);
-        *entities.entity_mut(id) = QfqEntity {
-            idle_since: self.clock.long_ago(),
-            inverse_weight: terms.inverse_weight,
-            own_group: terms.slot,
-            ..QfqEntity::default()
-        };
-        self.longest = self.longest.max(share.max_charge().get());
-        self.set_weight_sum(self.clock.weight_sum() + weight_of(terms.inverse_weight));
+        *entities.entity_mut(id) = self.members.add(share, self.is_idle());
     }
 
-    fn remove<E: Entities<QfqEntity> + ?Sized>(
+    fn remove<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
     ) -> Removal {
-        let entity = entities.entity_mut(id);
-        if entity.state != Standing::Inactive {
-            entity.state = Standing::Leaving;
-            entity.group = entity.group.abs();
-            self.pending.remove(&id);
-            return Removal::WhenSelected;
-        }
-        let weight = weight_of(entity.inverse_weight);
-        *entity = QfqEntity::default();
-        self.set_weight_sum(self.clock.weight_sum() - weight);
-        Removal::Done
+        let idle = self.is_idle();
+        self.members.remove(entities.entity_mut(id), id, idle)
     }
 
-    fn change<E: Entities<QfqEntity> + ?Sized>(
+    fn change<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
         share: Share,
     ) {
-        // A longer packet may come at once; virtual time must allow for it.
-        self.longest = self.longest.max(share.max_charge().get());
-        self.set_weight_sum(self.clock.weight_sum());
-        let terms = Terms::of(share);
-        let long_ago = self.clock.long_ago();
-        let entity = entities.entity_mut(id);
-        let present = Terms {
-            inverse_weight: entity.inverse_weight,
-            slot: entity.own_group,
-        };
-        if entity.state != Standing::Inactive {
-            entity.group = entity.group.abs();
-            self.pending.remove(&id);
-            if terms != present {
-                entity.group = -entity.group;
-                self.pending.insert(id, terms);
-            }
-            return;
-        }
-        if entity.own_group != terms.slot {
-            entity.idle_since = long_ago;
-        }
-        self.adopt(entities, id, terms);
+        let idle = self.is_idle();
+        self.members
+            .change(entities.entity_mut(id), id, share, idle);
     }
 
-    fn weight<E: Entities<QfqEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
-        let entity = entities.entity(id);
-        let pending = self.pending.get(&id).filter(|_| entity.group < 0);
-        let inverse = pending.map_or(entity.inverse_weight, |terms| terms.inverse_weight);
-        Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
+    fn weight<E: Entities<GroupedEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+        self.members.weight(entities.entity(id), id)
     }
 
-    fn is_active<E: Entities<QfqEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active<E: Entities<GroupedEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged<E: Entities<QfqEntity> + ?Sized>(
+    fn backlogged<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
@@ -572,7 +413,7 @@ impl Scheduler for Qfq {
     }
 
     #[inline]
-    fn select<E: Entities<QfqEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+    fn select<E: Entities<GroupedEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
         // No entity is ever in group 0, which stands for an empty ER.
         let i = self.er.trailing_zeros() % 64;
         *self.groups[i as usize].first_bucket()
@@ -582,21 +423,21 @@ impl Scheduler for Qfq {
     /// the first, since the group is eligible. What is left is that nobody is put on
     /// top, which is so from the first hold on.
     #[inline]
-    fn hold<E: Entities<QfqEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {
+    fn hold<E: Entities<GroupedEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {
         self.holds = true;
     }
 
     #[inline]
     fn served(&mut self, work: Charge) {
         let before = self.virtual_time();
-        self.clock.served(work);
+        self.members.clock.served(work);
         if self.ir | self.ib != 0 {
             self.make_eligible(before);
         }
     }
 
     #[inline]
-    fn reschedule<E: Entities<QfqEntity> + ?Sized>(
+    fn reschedule<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
@@ -606,14 +447,16 @@ impl Scheduler for Qfq {
         let entity = entities.entity_mut(id);
         let finish = entity.start.advanced(span(charged, entity.inverse_weight));
         entity.start = finish;
-        if next.is_none() || (entity.group < self.floor && !self.adopt_in_place(entities, id)) {
+        if next.is_none()
+            || (entity.group < self.members.floor && !self.adopt_in_place(entities, id))
+        {
             return self.leave(entities, id, next.is_some());
         }
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group as u8);
         let slot = entity.start.units() >> i;
         let group = &mut self.groups[(i % 64) as usize];
-        if slot == group.slot {
+        if slot == group.slots.first {
             return;
         }
         let rest = entity.next;
@@ -624,13 +467,13 @@ impl Scheduler for Qfq {
         }
     }
 
-    fn idle<E: Entities<QfqEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle<E: Entities<GroupedEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, false);
         }
     }
 
-    fn invariants<E: Entities<QfqEntity> + ?Sized>(
+    fn invariants<E: Entities<GroupedEntity> + ?Sized>(
         &self,
         entities: &E,
         count: usize,

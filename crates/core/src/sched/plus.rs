@@ -1,0 +1,663 @@
+//! SCHED+: flows in aggregates, an algorithm over the aggregates, DRR inside them.
+//!
+//! P. Valente, *Reducing the execution time of fair-queueing packet schedulers*,
+//! Computer Communications 2014. Equations and sections below are numbered as there.
+//!
+//! An aggregate holds at most M flows of equal weight and equal longest packet L^k. To
+//! the algorithm it is one entity with the weight of all its m^k flows, and with packets
+//! of m^k L^k: its *budget*. Once selected it is served until the budget is spent or its
+//! flows have nothing left. Inside it, the backlogged flows take turns in a circle, by
+//! DRR with L^k as everybody's quantum. The algorithm's work is done once a budget,
+//! so that the cost per packet comes near that of DRR; the guarantees stay those of the
+//! algorithm, plus a few packets of the flow and M packets of the link (Theorems 1
+//! and 2).
+//!
+//! `Plus<Qfq>` is QFQ+. Since nothing is asked about the head of a flow before its turn,
+//! `Plus` with M = 1 makes any algorithm fit for flows whose head may change while they
+//! wait.
+//!
+//! # What the paper leaves open, and what is done here
+//!
+//! * *Whether the next packet fits the budget* is decided without its length: a turn
+//!   goes on while the rest of the budget covers L^k. With M = 1 this is one packet at a
+//!   time. The aggregate is charged for what it sent, so that nothing is lost by it, and
+//!   Lemma 2 already allows for a budget that is not spent.
+//! * *Work is told to the algorithm late*: when it next needs V, at the latest at the end
+//!   of the budget. V is the same whenever it is looked at.
+//! * *Flows join and leave at any time.* A budget stands as it was granted, and so does
+//!   the aggregate's weight, until the aggregate's next place: both change together.
+//!   A backlogged flow whose share changes moves to an aggregate of its new kind at the
+//!   end of its turn. Until then it may have packets longer than L^k: it
+//!   sends one when its turn comes, and what goes beyond the budget counts for nobody.
+//! * *Aggregates are filled one after the other*, those that lost flows first, and
+//!   are not merged.
+//! * Where M flows would weigh more than [`MAX_AGGREGATE_WEIGHT`] or send more than
+//!   [`MAX_CHARGE`] less one packet, their aggregates take fewer.
+
+mod invariants;
+
+use super::Standing;
+use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, MAX_LENGTH, Nanos, Weight};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+
+/// Most flows in an aggregate where M is automatic: the paper finds most of the gain
+/// by then (Section 8.1).
+pub const AUTOMATIC_MEMBERS: NonZeroU32 = NonZeroU32::new(8).unwrap();
+
+/// The automatic M for a transmit queue of so many packets: min(8, 1 + packets)
+/// (Section 3.1), so that the aggregates add no more to the delay than the queue does.
+pub const fn automatic_members(transmit_queue: u32) -> NonZeroU32 {
+    match NonZeroU32::new(transmit_queue.saturating_add(1)) {
+        Some(members) if members.get() < AUTOMATIC_MEMBERS.get() => members,
+        _ => AUTOMATIC_MEMBERS,
+    }
+}
+
+/// Largest budget: the packet that ends it may be longer than L^k.
+const MAX_BUDGET: u32 = MAX_CHARGE - MAX_LENGTH;
+
+/// State of one flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlusEntity {
+    /// Bytes it may still send in its present turn, or in its next one.
+    deficit: i32,
+    /// Next in the circle of its aggregate.
+    next: Link,
+    aggregate: Link,
+    state: Standing,
+    /// It will move to another aggregate.
+    moving: bool,
+}
+
+const _: () = assert!(size_of::<PlusEntity>() <= 16);
+
+/// Weight and longest packet of the flows of an aggregate.
+type Kind = (u32, u32);
+
+fn kind(share: Share) -> Kind {
+    (share.weight().get(), share.max_charge().get())
+}
+
+/// Flows served as one. While it is in service, its circle is in [`Plus`].
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+struct Aggregate<S> {
+    state: S,
+    /// Whose turn it is; the backlogged flows are linked in a circle.
+    head: Link,
+    /// The one before `head`.
+    last: Link,
+    /// Budget of its place in the order.
+    budget: i32,
+    /// Flows in it, backlogged or not; 0 if there is no such aggregate.
+    members: u32,
+    /// What each of its flows is entitled to.
+    share: Share,
+    /// Neighbours among the aggregates of its kind that can take another flow.
+    open_before: Link,
+    open_after: Link,
+}
+
+const _: () = assert!(size_of::<Aggregate<[u64; 3]>>() == 64);
+
+impl<S> Aggregate<S> {
+    /// L^k.
+    #[inline]
+    fn quantum(&self) -> i32 {
+        self.share.max_charge().get() as i32
+    }
+
+    /// What the algorithm schedules. It exists: no aggregate is larger than it can be.
+    fn total_share(&self) -> Share {
+        self.share.times(self.members).unwrap_or(self.share)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Aggregates<S>(Vec<Aggregate<S>>);
+
+impl<S> Entities<S> for Aggregates<S> {
+    #[inline]
+    fn entity(&self, id: EntityId) -> &S {
+        &self.0[id.index()].state
+    }
+    #[inline]
+    fn entity_mut(&mut self, id: EntityId) -> &mut S {
+        &mut self.0[id.index()].state
+    }
+}
+
+/// The aggregates of one kind.
+#[derive(Clone, Debug, Default)]
+struct Family {
+    aggregates: u32,
+    /// The first that can take another flow.
+    open: Link,
+}
+
+/// SCHED+ over the algorithm `A`.
+#[derive(Clone, Debug)]
+pub struct Plus<A: Scheduler> {
+    /// The circle in service; no head between two services.
+    head: Link,
+    last: Link,
+    /// What is left of the budget in service.
+    budget: i32,
+    /// L^k of the aggregate in service.
+    quantum: i32,
+    /// Work that the algorithm was not told about.
+    work: u32,
+    /// The rest of the budget in service that the algorithm was not told about.
+    untold: u32,
+    /// The aggregate in service.
+    serving: Link,
+    algorithm: A,
+    aggregates: Aggregates<A::Entity>,
+    free: Vec<EntityId>,
+    families: BTreeMap<Kind, Family>,
+    /// Shares that active flows will have once they moved.
+    moving: BTreeMap<EntityId, Share>,
+    /// M.
+    most_members: NonZeroU32,
+}
+
+impl<A: Scheduler + Default> Plus<A> {
+    /// SCHED+ with at most `members` flows in an aggregate (M).
+    pub fn new(members: NonZeroU32) -> Self {
+        Self::over(A::default(), members)
+    }
+}
+
+impl<A: Scheduler + Default> Default for Plus<A> {
+    fn default() -> Self {
+        Self::new(AUTOMATIC_MEMBERS)
+    }
+}
+
+impl<A: Scheduler> Plus<A> {
+    /// The algorithm's name with a plus behind it, and its length.
+    const LETTERS: ([u8; 16], usize) = {
+        let name = A::NAME.as_bytes();
+        let mut letters = [b'+'; 16];
+        let mut at = 0;
+        while at < name.len() {
+            letters[at] = name[at];
+            at += 1;
+        }
+        (letters, at + 1)
+    };
+
+    const NAME_AND_PLUS: &'static str = {
+        let letters: &'static [u8; 16] = &Self::LETTERS.0;
+        match core::str::from_utf8(letters.split_at(Self::LETTERS.1).0) {
+            Ok(name) => name,
+            Err(_) => panic!("a name with a plus behind it is a text"),
+        }
+    };
+
+    /// SCHED+ over an algorithm without entities, with at most `members` flows in an
+    /// aggregate (M).
+    pub fn over(algorithm: A, members: NonZeroU32) -> Self {
+        Plus {
+            head: Link::NONE,
+            last: Link::NONE,
+            budget: 0,
+            quantum: 0,
+            work: 0,
+            untold: 0,
+            serving: Link::NONE,
+            algorithm,
+            aggregates: Aggregates(Vec::new()),
+            free: Vec::new(),
+            families: BTreeMap::new(),
+            moving: BTreeMap::new(),
+            most_members: members,
+        }
+    }
+
+    /// The algorithm that orders the aggregates, to look at.
+    pub fn algorithm(&self) -> &A {
+        &self.algorithm
+    }
+
+    /// M: most flows in an aggregate.
+    pub fn members(&self) -> NonZeroU32 {
+        self.most_members
+    }
+
+    /// Aggregates that there are.
+    pub fn aggregates(&self) -> usize {
+        self.aggregates.0.len() - self.free.len()
+    }
+
+    /// Most flows of this share in one aggregate.
+    fn room(&self, share: Share) -> u32 {
+        self.most_members
+            .get()
+            .min(MAX_AGGREGATE_WEIGHT / share.weight().get())
+            .min(MAX_BUDGET / share.max_charge().get())
+    }
+
+    /// An aggregate with one more flow of this share.
+    fn join(&mut self, share: Share) -> EntityId {
+        let room = self.room(share);
+        let family = self.families.entry(kind(share)).or_default();
+        if let Some(id) = family.open.get() {
+            let aggregate = &mut self.aggregates.0[id.index()];
+            aggregate.members += 1;
+            if aggregate.members == room {
+                self.close(id);
+            }
+            self.weigh(id);
+            return id;
+        }
+        family.aggregates += 1;
+        let aggregate = Aggregate {
+            state: A::Entity::default(),
+            head: Link::NONE,
+            last: Link::NONE,
+            budget: 0,
+            members: 1,
+            share,
+            open_before: Link::NONE,
+            open_after: Link::NONE,
+        };
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.aggregates.0[id.index()] = aggregate;
+                id
+            }
+            None => {
+                self.aggregates.0.push(aggregate);
+                // There are no more aggregates than flows.
+                EntityId::in_use((self.aggregates.0.len() - 1) as u32)
+            }
+        };
+        self.algorithm.add(&mut self.aggregates, id, share);
+        if room > 1 {
+            self.open(id);
+        }
+        id
+    }
+
+    /// A flow of the aggregate is no more.
+    fn quit(&mut self, id: EntityId) {
+        let share = self.aggregates.0[id.index()].share;
+        let room = self.room(share);
+        let aggregate = &mut self.aggregates.0[id.index()];
+        let was_full = aggregate.members == room;
+        aggregate.members -= 1;
+        if aggregate.members > 0 {
+            if was_full {
+                self.open(id);
+            }
+            return self.weigh(id);
+        }
+        if !was_full {
+            self.close(id);
+        }
+        let removal = self.algorithm.remove(&mut self.aggregates, id);
+        debug_assert_eq!(removal, Removal::Done, "it has no flow to be active for");
+        self.free.push(id);
+        if let Some(family) = self.families.get_mut(&kind(share)) {
+            family.aggregates -= 1;
+            if family.aggregates == 0 {
+                self.families.remove(&kind(share));
+            }
+        }
+    }
+
+    /// The aggregate has another number of flows.
+    fn weigh(&mut self, id: EntityId) {
+        let share = self.aggregates.0[id.index()].total_share();
+        self.algorithm.change(&mut self.aggregates, id, share);
+    }
+
+    /// The aggregate can take another flow.
+    fn open(&mut self, id: EntityId) {
+        let share = self.aggregates.0[id.index()].share;
+        let family = self.families.entry(kind(share)).or_default();
+        let first = core::mem::replace(&mut family.open, Link::to(id));
+        if let Some(first) = first.get() {
+            self.aggregates.0[first.index()].open_before = Link::to(id);
+        }
+        self.aggregates.0[id.index()].open_after = first;
+    }
+
+    /// The aggregate cannot take another flow.
+    fn close(&mut self, id: EntityId) {
+        let aggregate = &mut self.aggregates.0[id.index()];
+        let before = core::mem::take(&mut aggregate.open_before);
+        let after = core::mem::take(&mut aggregate.open_after);
+        let share = aggregate.share;
+        if let Some(after) = after.get() {
+            self.aggregates.0[after.index()].open_before = before;
+        }
+        match before.get() {
+            Some(before) => self.aggregates.0[before.index()].open_after = after,
+            None => {
+                if let Some(family) = self.families.get_mut(&kind(share)) {
+                    family.open = after;
+                }
+            }
+        }
+    }
+
+    /// Tells the algorithm what the link did, as far as the budget goes: V must not pass
+    /// over an aggregate that waits by more than its longest entity explains.
+    #[inline]
+    fn tell_work(&mut self) {
+        let work = core::mem::take(&mut self.work).min(self.untold);
+        self.untold -= work;
+        if let Some(work) = Charge::new(work) {
+            self.algorithm.served(work);
+        }
+    }
+
+    /// Puts an inactive flow at the end of the circle of its aggregate.
+    #[inline(never)]
+    fn insert<E: Entities<PlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        head: Charge,
+    ) {
+        let entity = entities.entity_mut(id);
+        let Some(home) = entity.aggregate.get() else {
+            return;
+        };
+        let aggregate = &mut self.aggregates.0[home.index()];
+        // A flow that is about to move may start with a packet longer than L^k.
+        entity.deficit = aggregate.quantum().max(head.get() as i32);
+        let (first, last) = match self.serving == Link::to(home) {
+            true => (self.head, &mut self.last),
+            false => (aggregate.head, &mut aggregate.last),
+        };
+        if let Some(before) = last.get() {
+            *last = Link::to(id);
+            entity.next = first;
+            entities.entity_mut(before).next = Link::to(id);
+            return;
+        }
+        entity.next = Link::to(id);
+        aggregate.head = Link::to(id);
+        aggregate.last = Link::to(id);
+        let budget = aggregate.total_share().max_charge();
+        aggregate.budget = budget.get() as i32;
+        self.tell_work();
+        self.algorithm
+            .backlogged(&mut self.aggregates, home, budget);
+        self.algorithm.arrived(&mut self.aggregates, home);
+    }
+
+    /// The selected flow is the first of its aggregate's turn.
+    #[inline(never)]
+    fn begin_service<E: Entities<PlusEntity> + ?Sized>(&mut self, entities: &E, id: EntityId) {
+        let Some(home) = entities.entity(id).aggregate.get() else {
+            return;
+        };
+        let aggregate = &self.aggregates.0[home.index()];
+        self.serving = Link::to(home);
+        self.head = aggregate.head;
+        self.last = aggregate.last;
+        self.budget = aggregate.budget;
+        self.untold = aggregate.budget as u32;
+        self.quantum = aggregate.quantum();
+        self.algorithm.hold(&mut self.aggregates, home);
+    }
+
+    /// The budget is spent, or the circle is empty.
+    #[inline(never)]
+    fn end_service(&mut self) {
+        self.tell_work();
+        let Some(home) = core::mem::take(&mut self.serving).get() else {
+            return;
+        };
+        let aggregate = &mut self.aggregates.0[home.index()];
+        aggregate.head = core::mem::take(&mut self.head);
+        aggregate.last = core::mem::take(&mut self.last);
+        // The last packet may be longer than L^k, and reach beyond the budget.
+        let spent = (aggregate.budget - self.budget).min(aggregate.budget);
+        let next = (aggregate.head != Link::NONE).then(|| aggregate.total_share().max_charge());
+        aggregate.budget = next.map_or(0, |budget| budget.get() as i32);
+        match Charge::new(spent as u32) {
+            Some(spent) => {
+                self.algorithm
+                    .reschedule(&mut self.aggregates, home, spent, next);
+            }
+            // All flows that were selected had lost their packets.
+            None => self.algorithm.idle(&mut self.aggregates, home),
+        }
+        if next.is_some() {
+            self.algorithm.arrived(&mut self.aggregates, home);
+        }
+    }
+
+    /// Takes the selected flow out of its circle: for good, or for the aggregate that
+    /// its share asks for by now, if it has a packet left.
+    #[inline(never)]
+    fn leave<E: Entities<PlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        next: Option<Charge>,
+    ) {
+        let entity = entities.entity_mut(id);
+        debug_assert_eq!(self.head.get(), Some(id), "only the selected is taken out");
+        let after = core::mem::take(&mut entity.next);
+        let (state, moving, home) = (entity.state, entity.moving, entity.aggregate);
+        // An idle flow keeps no credit.
+        entity.deficit = 0;
+        entity.state = Standing::Inactive;
+        entity.moving = false;
+        if after == Link::to(id) {
+            (self.head, self.last) = (Link::NONE, Link::NONE);
+        } else if let Some(last) = self.last.get() {
+            entities.entity_mut(last).next = after;
+            self.head = after;
+        }
+        if self.head == Link::NONE || self.budget < self.quantum {
+            self.end_service();
+        }
+        let (Some(home), Some(share)) = (home.get(), self.moving_share(id, state, moving)) else {
+            return;
+        };
+        self.quit(home);
+        let entity = entities.entity_mut(id);
+        let Some(share) = share else {
+            *entity = PlusEntity::default();
+            return;
+        };
+        entity.aggregate = Link::to(self.join(share));
+        if let Some(next) = next {
+            entity.state = Standing::Active;
+            self.insert(entities, id, next);
+        }
+    }
+
+    /// Where a flow that left its circle goes: `None` to stay, `Some(None)` out.
+    fn moving_share(
+        &mut self,
+        id: EntityId,
+        state: Standing,
+        moving: bool,
+    ) -> Option<Option<Share>> {
+        match state {
+            Standing::Leaving => Some(None),
+            _ if moving => self.moving.remove(&id).map(Some),
+            _ => None,
+        }
+    }
+}
+
+impl<A: Scheduler> Scheduler for Plus<A> {
+    type Entity = PlusEntity;
+    const NAME: &'static str = Self::NAME_AND_PLUS;
+
+    /// O(log k) in the number of kinds of flows.
+    fn add<E: Entities<PlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
+        *entities.entity_mut(id) = PlusEntity {
+            aggregate: Link::to(self.join(share)),
+            ..PlusEntity::default()
+        };
+    }
+
+    fn remove<E: Entities<PlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+    ) -> Removal {
+        let entity = entities.entity_mut(id);
+        if entity.state != Standing::Inactive {
+            entity.state = Standing::Leaving;
+            if core::mem::take(&mut entity.moving) {
+                self.moving.remove(&id);
+            }
+            return Removal::WhenSelected;
+        }
+        let home = core::mem::take(entity).aggregate;
+        if let Some(home) = home.get() {
+            self.quit(home);
+        }
+        Removal::Done
+    }
+
+    fn change<E: Entities<PlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
+        let entity = entities.entity_mut(id);
+        let Some(home) = entity.aggregate.get() else {
+            return;
+        };
+        let same = self.aggregates.0[home.index()].share == share;
+        if entity.state != Standing::Inactive {
+            entity.moving = !same;
+            match same {
+                true => self.moving.remove(&id),
+                false => self.moving.insert(id, share),
+            };
+        } else if !same {
+            self.quit(home);
+            entities.entity_mut(id).aggregate = Link::to(self.join(share));
+        }
+    }
+
+    fn weight<E: Entities<PlusEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+        let entity = entities.entity(id);
+        let moving = self.moving.get(&id).filter(|_| entity.moving);
+        let present = || Some(self.aggregates.0[entity.aggregate.get()?.index()].share);
+        let share = moving.copied().or_else(present);
+        share.map_or(Weight::ONE, Share::weight)
+    }
+
+    fn is_active<E: Entities<PlusEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+        entities.entity(id).state != Standing::Inactive
+    }
+
+    #[inline]
+    fn backlogged<E: Entities<PlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        head: Charge,
+    ) {
+        let entity = entities.entity_mut(id);
+        if entity.state == Standing::Inactive {
+            entity.state = Standing::Active;
+            self.insert(entities, id, head);
+        } else {
+            // As in DRR, a head that grew while its flow waited is let through once.
+            entity.deficit = entity.deficit.max(head.get() as i32);
+        }
+    }
+
+    #[inline]
+    fn select<E: Entities<PlusEntity> + ?Sized>(&self, _: &E, now: Nanos) -> Link {
+        if self.head != Link::NONE {
+            return self.head;
+        }
+        let selected = self.algorithm.select(&self.aggregates, now);
+        let aggregate = self.aggregates.0.get(selected.index());
+        aggregate.map_or(Link::NONE, |aggregate| aggregate.head)
+    }
+
+    fn next_time<E: Entities<PlusEntity> + ?Sized>(&self, _: &E, now: Nanos) -> Option<Nanos> {
+        self.algorithm.next_time(&self.aggregates, now)
+    }
+
+    /// Nothing to do: the flow is served until its turn ends in any case.
+    #[inline]
+    fn hold<E: Entities<PlusEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+        if self.head == Link::NONE {
+            self.begin_service(entities, id);
+        }
+    }
+
+    #[inline]
+    fn served(&mut self, work: Charge) {
+        self.work += work.get();
+    }
+
+    #[inline]
+    fn reschedule<E: Entities<PlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        charged: Charge,
+        next: Option<Charge>,
+    ) {
+        if self.head == Link::NONE {
+            self.begin_service(entities, id);
+        }
+        self.budget -= charged.get() as i32;
+        let Some(next) = next else {
+            return self.leave(entities, id, None);
+        };
+        let entity = entities.entity_mut(id);
+        let mut deficit = entity.deficit - charged.get() as i32;
+        if deficit < next.get() as i32 {
+            if entity.moving {
+                return self.leave(entities, id, Some(next));
+            }
+            deficit += self.quantum;
+            self.last = Link::to(id);
+            self.head = entity.next;
+        }
+        entity.deficit = deficit;
+        if self.budget < self.quantum {
+            self.end_service();
+        }
+    }
+
+    fn idle<E: Entities<PlusEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+        if entities.entity(id).state == Standing::Inactive {
+            return;
+        }
+        if self.head == Link::NONE {
+            self.begin_service(entities, id);
+        }
+        self.leave(entities, id, None);
+    }
+
+    fn invariants<E: Entities<PlusEntity> + ?Sized>(
+        &self,
+        entities: &E,
+        count: usize,
+    ) -> Result<(), Violation> {
+        self.check_circles(entities, count)?;
+        self.check_families()?;
+        self.algorithm
+            .invariants(&self.aggregates, self.aggregates.0.len())
+    }
+}

@@ -1,0 +1,153 @@
+//! What holds between statements, checked flow by flow and aggregate by aggregate.
+
+use super::super::Standing;
+use super::{Plus, PlusEntity, kind};
+use crate::ensure_invariant;
+use crate::scheduler::{Entities, EntityId, Link, Scheduler, Violation};
+
+impl<A: Scheduler> Plus<A> {
+    pub(super) fn check_circles<E: Entities<PlusEntity> + ?Sized>(
+        &self,
+        entities: &E,
+        count: usize,
+    ) -> Result<(), Violation> {
+        let mut listed = alloc::vec![false; count];
+        let mut members = alloc::vec![0u32; self.aggregates.0.len()];
+        for (index, aggregate) in self.aggregates.0.iter().enumerate() {
+            let home = Link::to(EntityId::in_use(index as u32));
+            let (head, last) = match home == self.serving {
+                true => (self.head, self.last),
+                false => (aggregate.head, aggregate.last),
+            };
+            let (mut at, mut before) = (head, last);
+            while let Some(id) = at.get().filter(|id| !listed[id.index()]) {
+                ensure_invariant!(id.index() < count, "plus: {id:?} was never added");
+                listed[id.index()] = true;
+                let entity = entities.entity(id);
+                ensure_invariant!(
+                    entity.aggregate == home && entity.state != Standing::Inactive,
+                    "plus: {id:?} lies in the circle of {home:?}: {entity:?}"
+                );
+                ensure_invariant!(
+                    entity.deficit > 0,
+                    "plus: {id:?} waits with {} bytes to send",
+                    entity.deficit
+                );
+                (at, before) = (entity.next, at);
+            }
+            ensure_invariant!(
+                at == head && before == last,
+                "plus: the circle of {home:?} from {head:?} to {last:?} ends at {before:?}"
+            );
+            let active = home.get().is_some_and(|id| {
+                aggregate.members > 0 && self.algorithm.is_active(&self.aggregates, id)
+            });
+            ensure_invariant!(
+                active == (head != Link::NONE),
+                "plus: {home:?} is active: {active}, its circle starts at {head:?}"
+            );
+            ensure_invariant!(
+                !active || aggregate.budget >= aggregate.quantum(),
+                "plus: {home:?} waits with a budget of {}",
+                aggregate.budget
+            );
+        }
+        for id in (0..count).filter_map(EntityId::new) {
+            let entity = entities.entity(id);
+            ensure_invariant!(
+                listed[id.index()] == (entity.state != Standing::Inactive),
+                "plus: {id:?} is {:?} and listed: {}",
+                entity.state,
+                listed[id.index()]
+            );
+            ensure_invariant!(
+                entity.state != Standing::Inactive
+                    || (entity.deficit == 0 && entity.next == Link::NONE && !entity.moving),
+                "plus: inactive {id:?} keeps something: {entity:?}"
+            );
+            ensure_invariant!(
+                entity.moving == self.moving.contains_key(&id),
+                "plus: {id:?} moves: {}, its share is kept: {}",
+                entity.moving,
+                !entity.moving
+            );
+            if let Some(home) = entity.aggregate.get() {
+                members[home.index()] += 1;
+            }
+        }
+        for (counted, aggregate) in members.iter().zip(&self.aggregates.0) {
+            ensure_invariant!(
+                *counted == aggregate.members,
+                "plus: an aggregate of {counted} flows counts {}",
+                aggregate.members
+            );
+        }
+        self.check_service()
+    }
+
+    fn check_service(&self) -> Result<(), Violation> {
+        ensure_invariant!(
+            (self.serving == Link::NONE) == (self.head == Link::NONE),
+            "plus: {:?} is in service, and {:?} its first flow",
+            self.serving,
+            self.head
+        );
+        ensure_invariant!(
+            self.serving != Link::NONE || self.work == 0,
+            "plus: {} bytes of work were never told",
+            self.work
+        );
+        ensure_invariant!(
+            self.serving == Link::NONE || self.budget >= self.quantum,
+            "plus: {:?} is in service with {} bytes left",
+            self.serving,
+            self.budget
+        );
+        Ok(())
+    }
+
+    pub(super) fn check_families(&self) -> Result<(), Violation> {
+        let mut aggregates = 0;
+        for (kind_of_all, family) in &self.families {
+            let mut open = 0;
+            let (mut at, mut before) = (family.open, Link::NONE);
+            while let Some(id) = at.get() {
+                let aggregate = &self.aggregates.0[id.index()];
+                ensure_invariant!(
+                    aggregate.open_before == before
+                        && kind(aggregate.share) == *kind_of_all
+                        && (1..self.room(aggregate.share)).contains(&aggregate.members),
+                    "plus: {id:?} does not belong among the open of {kind_of_all:?}: {} flows",
+                    aggregate.members
+                );
+                open += 1;
+                ensure_invariant!(
+                    open <= family.aggregates,
+                    "plus: more of {kind_of_all:?} are open than there are"
+                );
+                (at, before) = (aggregate.open_after, at);
+            }
+            let all =
+                self.aggregates.0.iter().filter(|aggregate| {
+                    aggregate.members > 0 && kind(aggregate.share) == *kind_of_all
+                });
+            let (mut count, mut full) = (0, 0);
+            for aggregate in all {
+                count += 1;
+                full += u32::from(aggregate.members == self.room(aggregate.share));
+            }
+            ensure_invariant!(
+                count == family.aggregates && open + full == count,
+                "plus: {kind_of_all:?} counts {} aggregates; {count} are, {open} open, {full} full",
+                family.aggregates
+            );
+            aggregates += count as usize;
+        }
+        ensure_invariant!(
+            aggregates == self.aggregates(),
+            "plus: {aggregates} aggregates belong to a kind, {} are",
+            self.aggregates()
+        );
+        Ok(())
+    }
+}
