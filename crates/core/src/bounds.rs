@@ -12,9 +12,9 @@
 //! the scheduler: what was handed on can no longer compete. Weights are constant during
 //! the interval. All functions are O(1), except [`Round::of`].
 //!
-//! [1] Checconi, Valente, Rizzo, *QFQ*, technical report, 2010; [2] Valente, *Reducing the
-//! execution time of fair-queueing packet schedulers*, 2014; [3] Rizzo, Valente, Lettieri,
-//! Maffione, *PSPAT*, 2018; [4] Bennett, Zhang, *Hierarchical packet fair queueing
+//! Papers: Checconi, Valente, Rizzo, *QFQ*, technical report, 2010; Valente, *Reducing the
+//! execution time of fair-queueing packet schedulers*, 2014 (QFQ+); Rizzo, Valente,
+//! Lettieri, Maffione, *PSPAT*, 2018; Bennett, Zhang, *Hierarchical packet fair queueing
 //! algorithms*, 1996.
 //!
 //! # Algorithms with timestamps
@@ -22,16 +22,16 @@
 //! Two facts bound the flow's virtual start S from both sides. In bytes of the whole
 //! link's work, so that 1 / phi multiplies what the flow is charged for:
 //!
-//! * `S - V <= DS- + (1 / phi - 1) L_k` (Lemma 5 of [2]): it was eligible by its rounded
-//!   start when it was last served, which moved S by l / phi and V by l.
-//! * `V - F' <= L - l`, for the rounded finish F' of a packet of length l that waits
-//!   (Lemma 2 of [1] for V' = F'). Back-shifting keeps it: an entity that starts before
+//! * `S - V <= DS- + (1 / phi - 1) L_k` (QFQ+ paper, Lemma 5): it was eligible by its
+//!   rounded start when it was last served, which moved S by l / phi and V by l.
+//! * `V - F' <= L - l`, for the rounded finish F' of a packet of length l that waits (QFQ
+//!   report, Lemma 2 for V' = F'). Back-shifting keeps it: an entity that starts before
 //!   V starts no earlier than the last moment at which V passed a later finish.
 //!
 //! Where F' exceeds F by DS+ at most, the two add up, just before a packet of length l is
 //! taken, to `V(t2) - V(t1) <= W^k / phi + DS- + DS+ + (L_k + l) (1 / phi - 1) + L`. Then
 //! that packet counts in W^k, which takes l (1 / phi - 1) away again, and the link lags by
-//! Q behind what it was given. This is Eq. 2 of [2]:
+//! Q behind what it was given. This is Eq. 2 of the QFQ+ paper:
 //!
 //! ```text
 //! T-WFI R = DS- + DS+ + L_k / phi + L - L_k + Q
@@ -43,20 +43,21 @@
 //!
 //! # Where the papers disagree
 //!
-//! * Appendix A of [2] sets DS+ = L_k / phi for exact timestamps, counted from S. Eq. 2
-//!   has that L_k / phi already: T-WFI would hold it twice. Its own footnote 5, [1] and [4]
-//!   have it once. Counted from F, as here, DS+ is 0 and all of them agree; [1] says
-//!   `L_k / phi + 2 L`, for Q = L, and leaves out `- L_k`.
-//! * Theorems 1 and 2 of [1] state 3 sigma + 2 L for QFQ. Their proofs take the rounded
-//!   start for the exact one, which lies up to another L_k / phi after V (Theorem 3 has it
-//!   right), and a schedule exceeds them. Eq. 2 holds: 3 sigma + L_k / phi + L - L_k + Q.
-//! * Eq. 2 is 7 L_k / phi for QFQ, and so is Table 2 of [2]; Eq. 2 of [3] and the
-//!   summary in [2] have 6. That holds if all packets of the flow are equally long, see
+//! * The QFQ+ paper's Appendix A sets DS+ = L_k / phi for exact timestamps, counted from S.
+//!   Eq. 2 has that L_k / phi already: T-WFI would hold it twice. The paper's footnote 5, the
+//!   QFQ report, and Bennett and Zhang have it once. Counted from F, as here, DS+ is 0 and
+//!   all of them agree; the report's `L_k / phi + 2 L` is for Q = L and leaves out `- L_k`.
+//! * The QFQ report's Theorems 1 and 2 state 3 sigma + 2 L for QFQ. Theorem 1's proof takes
+//!   the rounded start for the exact one, which lies up to L_k / phi further after V
+//!   (Theorem 3 has it right), Theorem 2's rounds the backlog down to whole slots; a
+//!   schedule exceeds both. Eq. 2 holds: 3 sigma + L_k / phi + L - L_k + Q.
+//! * Eq. 2 is 7 L_k / phi for QFQ, and so is the QFQ+ paper's Table 2; its summary, and the
+//!   PSPAT paper's Eq. 2, have 6. That holds if all packets of the flow are equally long, see
 //!   [`qfq_equal_packets`], and not for a short one after long ones.
-//! * Eqs. 6 and 7 of [2] end in L and M L / m_k. Both follow from phi L and phi M L (A.18),
-//!   which are no larger and stand here.
-//! * Eqs. 2 and 3 of [3] leave out Q. Its Eq. 1 adds what its dispatchers cost; a transmit
-//!   queue behind them costs Q on top.
+//! * The QFQ+ paper's Eqs. 6 and 7 end in L and M L / m_k. Both follow from phi L and
+//!   phi M L (A.18), which are no larger and stand here.
+//! * The PSPAT paper's Eqs. 2 and 3 leave out Q. Its Eq. 1 adds what its dispatchers cost; a
+//!   transmit queue behind them costs Q on top.
 
 use crate::units::{Length, Nanos, Rate, Weight};
 use core::ops::Add;
@@ -80,7 +81,7 @@ impl Work {
 
     /// `bytes`, or `None` unless they are finite and not negative.
     pub fn new(bytes: f64) -> Option<Work> {
-        (bytes >= 0.0 && bytes < f64::INFINITY).then_some(Work(bytes))
+        (0.0..f64::INFINITY).contains(&bytes).then_some(Work(bytes))
     }
 
     /// In bytes.
@@ -148,7 +149,7 @@ pub enum Transmit {
     /// sent.
     Direct,
     /// Q = L and this many bytes: a queue of that size, beside the packet on the wire.
-    /// This is Q of the QFQ+ paper ("plus L"), there `Qpkts L`.
+    /// This is Q of the QFQ+ paper ("plus L"), there also `Qpkts L`.
     Queue(u64),
 }
 
@@ -261,7 +262,7 @@ pub const fn fifo() -> Option<Wfi> {
 
 /// SFQ, stochastic fairness queueing: none for a flow. It is fair to its queues, and any
 /// number of flows may be hashed to one: which share of its queue's a flow gets follows
-/// from the arrivals, as in [`fifo`]. (A queue of its own has [`drr`]'s.)
+/// from the arrivals, as in [`fifo`].
 pub const fn sfq() -> Option<Wfi> {
     None
 }

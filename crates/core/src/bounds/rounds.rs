@@ -58,23 +58,23 @@ impl Round {
 /// Say that a packet which has B bytes of its flow in front, its own included, is sent in
 /// the flow's h-th turn from now on. A turn leaves less of the deficit than the next
 /// packet is long, which is sent in the next turn. If the present turn is the first, the
-/// h - 2 between send more than `B > (h - 2) q_k` without it, while each other flow has
-/// h - 1 turns; otherwise `B > (h - 1) q_k`, and each has h turns at most: a flow that
-/// becomes backlogged is put at the end of the round, with one quantum, so that none has
-/// two turns between two of another. In n turns a flow sends n quanta and what an earlier
+/// h - 2 in between make `B > (h - 2) q_k`, while each other flow has h - 1 turns;
+/// otherwise `B > (h - 1) q_k`, and each has h turns at most: a flow that becomes
+/// backlogged is put at the end of the round, with one quantum, so that none has two
+/// turns between two of another. In n turns a flow sends n quanta and what an earlier
 /// turn left, less than its longest packet. Both cases lead to
 /// `(B / q_k + 1) (F - q_k)` and one packet of each other flow. An interval that ends just
 /// before the packet may lack up to L_k more of the flow's own service, for B-WFI.
 pub fn drr(round: &Round, weight: Weight, length: Length, transmit: Transmit) -> Option<Wfi> {
-    let [own, all] = [weight.get().into(), round.weight_sum].map(|weight| weight * round.unit);
     let others = round.length_sum.checked_sub(length.get().into())?;
-    let covered = u64::from(length.get()) <= own;
-    if own > all || !covered || length > round.longest {
+    let covered = u64::from(length.get().div_ceil(weight.get())) <= round.unit;
+    if u64::from(weight.get()) > round.weight_sum || !covered || length > round.longest {
         return None;
     }
-    let share = own as f64 / all as f64;
+    let [weight, weights] = [f64::from(weight.get()), round.weight_sum as f64];
+    let (share, quanta) = (weight / weights, (weights - weight) * round.unit as f64);
     let queued = transmit.work(round.longest).bytes();
-    let wfi = Wfi::of(share, (all - own + others) as f64 + queued);
+    let wfi = Wfi::of(share, quanta + others as f64 + queued);
     Some(wfi.with_service((1.0 - share) * f64::from(length.get())))
 }
 

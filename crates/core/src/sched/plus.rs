@@ -24,10 +24,12 @@
 //!   Lemma 2 already allows for a budget that is not spent.
 //! * *Work is told to the algorithm late*: when it next needs V, at the latest at the end
 //!   of the budget. V is the same whenever it is looked at.
+//! * *Who is next is settled when a service ends*, and again for each aggregate that
+//!   becomes backlogged before the next service began.
 //! * *Flows join and leave at any time.* A budget stands as it was granted, and so does
 //!   the aggregate's weight, until the aggregate's next place: both change together.
-//!   A backlogged flow whose share changes moves to an aggregate of its new kind at the
-//!   end of its turn. Until then it may have packets longer than L^k: it
+//!   A backlogged flow whose share changes moves to an aggregate of its new kind after
+//!   its next packet. Until then it may have packets longer than L^k: it
 //!   sends one when its turn comes, and what goes beyond the budget counts for nobody.
 //! * *Aggregates are filled one after the other*, those that lost flows first, and
 //!   are not merged.
@@ -59,10 +61,15 @@ pub const fn automatic_members(transmit_queue: u32) -> NonZeroU32 {
 /// Largest budget: the packet that ends it may be longer than L^k.
 const MAX_BUDGET: u32 = MAX_CHARGE - MAX_LENGTH;
 
+/// Taken from the deficit of a flow that will move, so that its turn ends at once and
+/// the deficit tells.
+const MOVING: i32 = 1 << 28;
+
 /// State of one flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlusEntity {
-    /// Bytes it may still send in its present turn, or in its next one.
+    /// Bytes it may still send in its present turn, or in its next one; less
+    /// [`MOVING`] if it will move.
     deficit: i32,
     /// Next in the circle of its aggregate.
     next: Link,
@@ -73,6 +80,21 @@ pub struct PlusEntity {
 }
 
 const _: () = assert!(size_of::<PlusEntity>() <= 16);
+
+impl PlusEntity {
+    /// It will move at the end of its turn.
+    fn go(&mut self) {
+        self.moving = true;
+        self.deficit -= MOVING;
+    }
+
+    /// It will not move.
+    fn stay(&mut self) {
+        if core::mem::take(&mut self.moving) {
+            self.deficit += MOVING;
+        }
+    }
+}
 
 /// Weight and longest packet of the flows of an aggregate.
 type Kind = (u32, u32);
@@ -114,6 +136,13 @@ impl<S> Aggregate<S> {
     fn total_share(&self) -> Share {
         self.share.times(self.members).unwrap_or(self.share)
     }
+
+    /// m^k L^k.
+    #[inline]
+    fn full_budget(&self) -> Charge {
+        let one = self.share.max_charge();
+        Charge::new(self.members * one.get()).unwrap_or(one)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -141,19 +170,18 @@ struct Family {
 /// SCHED+ over the algorithm `A`.
 #[derive(Clone, Debug)]
 pub struct Plus<A: Scheduler> {
-    /// The circle in service; no head between two services.
+    /// The circle in service; no head if no aggregate is active.
     head: Link,
     last: Link,
-    /// What is left of the budget in service.
-    budget: i32,
+    /// What the budget in service leaves beyond one packet of L^k; negative if none is
+    /// in service.
+    slack: i32,
     /// L^k of the aggregate in service.
     quantum: i32,
-    /// Work that the algorithm was not told about.
-    work: u32,
-    /// The rest of the budget in service that the algorithm was not told about.
-    untold: u32,
-    /// The aggregate in service.
+    /// The aggregate in service: the selected one as long as it has sent nothing.
     serving: Link,
+    /// Work of the service that the algorithm was told about.
+    told: i32,
     algorithm: A,
     aggregates: Aggregates<A::Entity>,
     free: Vec<EntityId>,
@@ -204,11 +232,10 @@ impl<A: Scheduler> Plus<A> {
         Plus {
             head: Link::NONE,
             last: Link::NONE,
-            budget: 0,
+            slack: -1,
             quantum: 0,
-            work: 0,
-            untold: 0,
             serving: Link::NONE,
+            told: 0,
             algorithm,
             aggregates: Aggregates(Vec::new()),
             free: Vec::new(),
@@ -346,13 +373,19 @@ impl<A: Scheduler> Plus<A> {
         }
     }
 
-    /// Tells the algorithm what the link did, as far as the budget goes: V must not pass
-    /// over an aggregate that waits by more than its longest entity explains.
+    /// What the aggregate in service has sent of its budget. The last packet may be longer
+    /// than L^k, and what it takes beyond the budget counts for nobody: V must not pass
+    /// over those who wait by more than the longest entity explains.
     #[inline]
-    fn tell_work(&mut self) {
-        let work = core::mem::take(&mut self.work).min(self.untold);
-        self.untold -= work;
-        if let Some(work) = Charge::new(work) {
+    fn spent(&self, budget: i32) -> i32 {
+        (budget - self.slack - self.quantum).min(budget)
+    }
+
+    /// Tells the algorithm what the link did for the aggregate in service.
+    #[inline]
+    fn tell_work(&mut self, spent: i32) {
+        let work = spent - core::mem::replace(&mut self.told, spent);
+        if let Some(work) = Charge::new(work as u32) {
             self.algorithm.served(work);
         }
     }
@@ -370,7 +403,6 @@ impl<A: Scheduler> Plus<A> {
             return;
         };
         let aggregate = &mut self.aggregates.0[home.index()];
-        // A flow that is about to move may start with a packet longer than L^k.
         entity.deficit = aggregate.quantum().max(head.get() as i32);
         let (first, last) = match self.serving == Link::to(home) {
             true => (self.head, &mut self.last),
@@ -385,54 +417,115 @@ impl<A: Scheduler> Plus<A> {
         entity.next = Link::to(id);
         aggregate.head = Link::to(id);
         aggregate.last = Link::to(id);
-        let budget = aggregate.total_share().max_charge();
+        let budget = aggregate.full_budget();
         aggregate.budget = budget.get() as i32;
-        self.tell_work();
+        let serving = self.serving.get();
+        if let Some(serving) = serving {
+            let spent = self.spent(self.aggregates.0[serving.index()].budget);
+            if spent == 0 {
+                self.put_back();
+            } else {
+                self.tell_work(spent);
+                self.algorithm.hold(&mut self.aggregates, serving);
+            }
+        }
         self.algorithm
             .backlogged(&mut self.aggregates, home, budget);
         self.algorithm.arrived(&mut self.aggregates, home);
+        if self.serving == Link::NONE {
+            self.begin_service();
+        }
     }
 
-    /// The selected flow is the first of its aggregate's turn.
-    #[inline(never)]
-    fn begin_service<E: Entities<PlusEntity> + ?Sized>(&mut self, entities: &E, id: EntityId) {
-        let Some(home) = entities.entity(id).aggregate.get() else {
-            return;
-        };
-        let aggregate = &self.aggregates.0[home.index()];
-        self.serving = Link::to(home);
-        self.head = aggregate.head;
-        self.last = aggregate.last;
-        self.budget = aggregate.budget;
-        self.untold = aggregate.budget as u32;
-        self.quantum = aggregate.quantum();
-        self.algorithm.hold(&mut self.aggregates, home);
+    /// Whoever is selected will be served.
+    #[inline]
+    fn begin_service(&mut self) {
+        // No algorithm that makes its entities wait for a time can be put below SCHED+.
+        let selected = self.algorithm.select(&self.aggregates, Nanos::ZERO);
+        self.serving = selected;
+        match self.aggregates.0.get(selected.index()) {
+            Some(aggregate) => {
+                self.head = aggregate.head;
+                self.last = aggregate.last;
+                self.quantum = aggregate.quantum();
+                self.slack = aggregate.budget - self.quantum;
+            }
+            None => self.slack = -1,
+        }
+        self.told = 0;
     }
 
-    /// The budget is spent, or the circle is empty.
-    #[inline(never)]
-    fn end_service(&mut self) {
-        self.tell_work();
-        let Some(home) = core::mem::take(&mut self.serving).get() else {
-            return;
-        };
-        let aggregate = &mut self.aggregates.0[home.index()];
+    /// The aggregate in service keeps its circle by itself.
+    #[inline]
+    fn put_back(&mut self) -> Option<EntityId> {
+        let id = core::mem::take(&mut self.serving).get()?;
+        let aggregate = &mut self.aggregates.0[id.index()];
         aggregate.head = core::mem::take(&mut self.head);
         aggregate.last = core::mem::take(&mut self.last);
-        // The last packet may be longer than L^k, and reach beyond the budget.
-        let spent = (aggregate.budget - self.budget).min(aggregate.budget);
-        let next = (aggregate.head != Link::NONE).then(|| aggregate.total_share().max_charge());
+        Some(id)
+    }
+
+    /// The budget is spent, or the circle is empty: the next, please.
+    #[inline(never)]
+    fn end_service(&mut self) {
+        let Some(id) = self.put_back() else {
+            return;
+        };
+        let aggregate = &mut self.aggregates.0[id.index()];
+        let (budget, head) = (aggregate.budget, aggregate.head);
+        let next = (head != Link::NONE).then(|| aggregate.full_budget());
         aggregate.budget = next.map_or(0, |budget| budget.get() as i32);
+        let spent = self.spent(budget);
+        self.tell_work(spent);
         match Charge::new(spent as u32) {
             Some(spent) => {
                 self.algorithm
-                    .reschedule(&mut self.aggregates, home, spent, next);
+                    .reschedule(&mut self.aggregates, id, spent, next);
             }
             // All flows that were selected had lost their packets.
-            None => self.algorithm.idle(&mut self.aggregates, home),
+            None => self.algorithm.idle(&mut self.aggregates, id),
         }
         if next.is_some() {
-            self.algorithm.arrived(&mut self.aggregates, home);
+            self.algorithm.arrived(&mut self.aggregates, id);
+        }
+        self.begin_service();
+    }
+
+    /// A flow's turn goes on or ends.
+    #[inline]
+    fn take_turn<E: Entities<PlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        charged: Charge,
+        next: Charge,
+    ) {
+        let entity = entities.entity_mut(id);
+        let mut deficit = entity.deficit - charged.get() as i32;
+        if deficit < next.get() as i32 {
+            deficit += self.quantum;
+            if deficit < 0 {
+                return self.leave(entities, id, Some(next));
+            }
+            self.last = Link::to(id);
+            self.head = entity.next;
+        }
+        entity.deficit = deficit;
+    }
+
+    /// The budget does not cover another packet of L^k.
+    #[inline(never)]
+    fn take_last_turn<E: Entities<PlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        charged: Charge,
+        next: Charge,
+    ) {
+        let home = self.serving;
+        self.take_turn(entities, id, charged, next);
+        if self.serving == home && self.slack < 0 {
+            self.end_service();
         }
     }
 
@@ -459,7 +552,7 @@ impl<A: Scheduler> Plus<A> {
             entities.entity_mut(last).next = after;
             self.head = after;
         }
-        if self.head == Link::NONE || self.budget < self.quantum {
+        if self.head == Link::NONE || self.slack < 0 {
             self.end_service();
         }
         let (Some(home), Some(share)) = (home.get(), self.moving_share(id, state, moving)) else {
@@ -518,9 +611,8 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
-            if core::mem::take(&mut entity.moving) {
-                self.moving.remove(&id);
-            }
+            entity.stay();
+            self.moving.remove(&id);
             return Removal::WhenSelected;
         }
         let home = core::mem::take(entity).aggregate;
@@ -542,11 +634,12 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         };
         let same = self.aggregates.0[home.index()].share == share;
         if entity.state != Standing::Inactive {
-            entity.moving = !same;
-            match same {
-                true => self.moving.remove(&id),
-                false => self.moving.insert(id, share),
-            };
+            entity.stay();
+            self.moving.remove(&id);
+            if !same {
+                entity.go();
+                self.moving.insert(id, share);
+            }
         } else if !same {
             self.quit(home);
             entities.entity_mut(id).aggregate = Link::to(self.join(share));
@@ -578,36 +671,23 @@ impl<A: Scheduler> Scheduler for Plus<A> {
             self.insert(entities, id, head);
         } else {
             // As in DRR, a head that grew while its flow waited is let through once.
-            entity.deficit = entity.deficit.max(head.get() as i32);
+            let least = head.get() as i32 - i32::from(entity.moving) * MOVING;
+            entity.deficit = entity.deficit.max(least);
         }
     }
 
     #[inline]
-    fn select<E: Entities<PlusEntity> + ?Sized>(&self, _: &E, now: Nanos) -> Link {
-        if self.head != Link::NONE {
-            return self.head;
-        }
-        let selected = self.algorithm.select(&self.aggregates, now);
-        let aggregate = self.aggregates.0.get(selected.index());
-        aggregate.map_or(Link::NONE, |aggregate| aggregate.head)
+    fn select<E: Entities<PlusEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+        self.head
     }
 
-    fn next_time<E: Entities<PlusEntity> + ?Sized>(&self, _: &E, now: Nanos) -> Option<Nanos> {
-        self.algorithm.next_time(&self.aggregates, now)
-    }
-
-    /// Nothing to do: the flow is served until its turn ends in any case.
+    /// Nothing to do: it is served until its turn ends in any case.
     #[inline]
-    fn hold<E: Entities<PlusEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
-        if self.head == Link::NONE {
-            self.begin_service(entities, id);
-        }
-    }
+    fn hold<E: Entities<PlusEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {}
 
+    /// Nothing to do: the algorithm is told what the aggregate was charged for.
     #[inline]
-    fn served(&mut self, work: Charge) {
-        self.work += work.get();
-    }
+    fn served(&mut self, _: Charge) {}
 
     #[inline]
     fn reschedule<E: Entities<PlusEntity> + ?Sized>(
@@ -617,37 +697,20 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         charged: Charge,
         next: Option<Charge>,
     ) {
-        if self.head == Link::NONE {
-            self.begin_service(entities, id);
-        }
-        self.budget -= charged.get() as i32;
+        self.slack -= charged.get() as i32;
         let Some(next) = next else {
             return self.leave(entities, id, None);
         };
-        let entity = entities.entity_mut(id);
-        let mut deficit = entity.deficit - charged.get() as i32;
-        if deficit < next.get() as i32 {
-            if entity.moving {
-                return self.leave(entities, id, Some(next));
-            }
-            deficit += self.quantum;
-            self.last = Link::to(id);
-            self.head = entity.next;
+        if self.slack < 0 {
+            return self.take_last_turn(entities, id, charged, next);
         }
-        entity.deficit = deficit;
-        if self.budget < self.quantum {
-            self.end_service();
-        }
+        self.take_turn(entities, id, charged, next);
     }
 
     fn idle<E: Entities<PlusEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
-        if entities.entity(id).state == Standing::Inactive {
-            return;
+        if entities.entity(id).state != Standing::Inactive {
+            self.leave(entities, id, None);
         }
-        if self.head == Link::NONE {
-            self.begin_service(entities, id);
-        }
-        self.leave(entities, id, None);
     }
 
     fn invariants<E: Entities<PlusEntity> + ?Sized>(

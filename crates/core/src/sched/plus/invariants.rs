@@ -1,9 +1,10 @@
 //! What holds between statements, checked flow by flow and aggregate by aggregate.
 
 use super::super::Standing;
-use super::{Plus, PlusEntity, kind};
+use super::{Aggregate, Plus, PlusEntity, kind};
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Scheduler, Violation};
+use crate::units::Nanos;
 
 impl<A: Scheduler> Plus<A> {
     pub(super) fn check_circles<E: Entities<PlusEntity> + ?Sized>(
@@ -29,9 +30,10 @@ impl<A: Scheduler> Plus<A> {
                     "plus: {id:?} lies in the circle of {home:?}: {entity:?}"
                 );
                 ensure_invariant!(
-                    entity.deficit > 0,
-                    "plus: {id:?} waits with {} bytes to send",
-                    entity.deficit
+                    (entity.deficit > 0) != entity.moving,
+                    "plus: {id:?} waits with a deficit of {}, moving: {}",
+                    entity.deficit,
+                    entity.moving
                 );
                 (at, before) = (entity.next, at);
             }
@@ -86,22 +88,39 @@ impl<A: Scheduler> Plus<A> {
     }
 
     fn check_service(&self) -> Result<(), Violation> {
+        let serving = self.aggregates.0.get(self.serving.index());
         ensure_invariant!(
-            (self.serving == Link::NONE) == (self.head == Link::NONE),
+            serving.is_some() == (self.head != Link::NONE),
             "plus: {:?} is in service, and {:?} its first flow",
             self.serving,
             self.head
         );
+        let Some(aggregate) = serving else {
+            let waits = |aggregate: &Aggregate<_>| aggregate.head != Link::NONE;
+            ensure_invariant!(
+                self.slack < 0 && !self.aggregates.0.iter().any(waits),
+                "plus: nobody is in service while somebody waits"
+            );
+            return Ok(());
+        };
+        let spent = self.spent(aggregate.budget);
         ensure_invariant!(
-            self.serving != Link::NONE || self.work == 0,
-            "plus: {} bytes of work were never told",
-            self.work
+            self.quantum == aggregate.quantum() && self.slack >= 0,
+            "plus: {:?} is in service with {} bytes beyond {}",
+            self.serving,
+            self.slack,
+            self.quantum
         );
         ensure_invariant!(
-            self.serving == Link::NONE || self.budget >= self.quantum,
-            "plus: {:?} is in service with {} bytes left",
-            self.serving,
-            self.budget
+            (0..=spent).contains(&self.told),
+            "plus: of {spent} bytes {} were told",
+            self.told
+        );
+        let selected = self.algorithm.select(&self.aggregates, Nanos::ZERO);
+        ensure_invariant!(
+            spent > 0 || selected == self.serving,
+            "plus: {selected:?} comes before {:?}, which has sent nothing",
+            self.serving
         );
         Ok(())
     }
