@@ -63,6 +63,14 @@ impl Charge {
         }
     }
 
+    /// A charge for what is known to be no more than [`MAX_CHARGE`], or `None` for
+    /// nothing.
+    #[inline]
+    pub(crate) fn in_range(bytes: u32) -> Option<Charge> {
+        debug_assert!(bytes <= MAX_CHARGE, "a charge of {bytes} bytes");
+        NonZeroU32::new(bytes).map(Charge)
+    }
+
     /// The bytes charged for.
     #[inline]
     pub const fn get(self) -> u32 {

@@ -114,6 +114,8 @@ struct Aggregate<S> {
     last: Link,
     /// Budget of its place in the order.
     budget: i32,
+    /// Budget of its next place, m^k L^k.
+    next_budget: Charge,
     /// Flows in it, backlogged or not; 0 if there is no such aggregate.
     members: u32,
     /// What each of its flows is entitled to.
@@ -135,13 +137,6 @@ impl<S> Aggregate<S> {
     /// What the algorithm schedules. It exists: no aggregate is larger than it can be.
     fn total_share(&self) -> Share {
         self.share.times(self.members).unwrap_or(self.share)
-    }
-
-    /// m^k L^k.
-    #[inline]
-    fn full_budget(&self) -> Charge {
-        let one = self.share.max_charge();
-        Charge::new(self.members * one.get()).unwrap_or(one)
     }
 }
 
@@ -287,6 +282,7 @@ impl<A: Scheduler> Plus<A> {
             head: Link::NONE,
             last: Link::NONE,
             budget: 0,
+            next_budget: share.max_charge(),
             members: 1,
             share,
             open_before: Link::NONE,
@@ -339,7 +335,9 @@ impl<A: Scheduler> Plus<A> {
 
     /// The aggregate has another number of flows.
     fn weigh(&mut self, id: EntityId) {
-        let share = self.aggregates.0[id.index()].total_share();
+        let aggregate = &mut self.aggregates.0[id.index()];
+        let share = aggregate.total_share();
+        aggregate.next_budget = share.max_charge();
         self.algorithm.change(&mut self.aggregates, id, share);
     }
 
@@ -373,19 +371,17 @@ impl<A: Scheduler> Plus<A> {
         }
     }
 
-    /// What the aggregate in service has sent of its budget. The last packet may be longer
-    /// than L^k, and what it takes beyond the budget counts for nobody: V must not pass
-    /// over those who wait by more than the longest entity explains.
+    /// What the aggregate in service has sent of its budget.
     #[inline]
     fn spent(&self, budget: i32) -> i32 {
-        (budget - self.slack - self.quantum).min(budget)
+        budget - self.slack - self.quantum
     }
 
     /// Tells the algorithm what the link did for the aggregate in service.
     #[inline]
     fn tell_work(&mut self, spent: i32) {
         let work = spent - core::mem::replace(&mut self.told, spent);
-        if let Some(work) = Charge::new(work as u32) {
+        if let Some(work) = Charge::in_range(work as u32) {
             self.algorithm.served(work);
         }
     }
@@ -417,7 +413,7 @@ impl<A: Scheduler> Plus<A> {
         entity.next = Link::to(id);
         aggregate.head = Link::to(id);
         aggregate.last = Link::to(id);
-        let budget = aggregate.full_budget();
+        let budget = aggregate.next_budget;
         aggregate.budget = budget.get() as i32;
         let serving = self.serving.get();
         if let Some(serving) = serving {
@@ -450,83 +446,65 @@ impl<A: Scheduler> Plus<A> {
                 self.quantum = aggregate.quantum();
                 self.slack = aggregate.budget - self.quantum;
             }
-            None => self.slack = -1,
+            None => {
+                self.head = Link::NONE;
+                self.last = Link::NONE;
+                self.slack = -1;
+            }
         }
         self.told = 0;
     }
 
-    /// The aggregate in service keeps its circle by itself.
-    #[inline]
-    fn put_back(&mut self) -> Option<EntityId> {
-        let id = core::mem::take(&mut self.serving).get()?;
-        let aggregate = &mut self.aggregates.0[id.index()];
-        aggregate.head = core::mem::take(&mut self.head);
-        aggregate.last = core::mem::take(&mut self.last);
-        Some(id)
+    /// The aggregate in service, which has sent nothing, waits again.
+    fn put_back(&mut self) {
+        if let Some(aggregate) = self.aggregates.0.get_mut(self.serving.index()) {
+            aggregate.head = self.head;
+            aggregate.last = self.last;
+        }
+        self.serving = Link::NONE;
     }
 
-    /// The budget is spent, or the circle is empty: the next, please.
+    /// The budget is spent, and flows are left: the next aggregate, please.
     #[inline(never)]
     fn end_service(&mut self) {
-        let Some(id) = self.put_back() else {
+        let Some(aggregate) = self.aggregates.0.get_mut(self.serving.index()) else {
+            return;
+        };
+        let id = EntityId::in_use(self.serving.index() as u32);
+        aggregate.head = self.head;
+        aggregate.last = self.last;
+        let next = aggregate.next_budget;
+        let budget = core::mem::replace(&mut aggregate.budget, next.get() as i32);
+        let spent = self.spent(budget);
+        self.tell_work(spent);
+        if let Some(spent) = Charge::in_range(spent as u32) {
+            self.algorithm
+                .reschedule(&mut self.aggregates, id, spent, Some(next));
+        }
+        self.algorithm.arrived(&mut self.aggregates, id);
+        self.begin_service();
+    }
+
+    /// The circle is empty: the next aggregate, please.
+    #[inline(never)]
+    fn end_backlog(&mut self) {
+        let Some(id) = self.serving.get() else {
             return;
         };
         let aggregate = &mut self.aggregates.0[id.index()];
-        let (budget, head) = (aggregate.budget, aggregate.head);
-        let next = (head != Link::NONE).then(|| aggregate.full_budget());
-        aggregate.budget = next.map_or(0, |budget| budget.get() as i32);
+        (aggregate.head, aggregate.last) = (Link::NONE, Link::NONE);
+        let budget = core::mem::take(&mut aggregate.budget);
         let spent = self.spent(budget);
         self.tell_work(spent);
-        match Charge::new(spent as u32) {
+        match Charge::in_range(spent as u32) {
             Some(spent) => {
                 self.algorithm
-                    .reschedule(&mut self.aggregates, id, spent, next);
+                    .reschedule(&mut self.aggregates, id, spent, None);
             }
             // All flows that were selected had lost their packets.
             None => self.algorithm.idle(&mut self.aggregates, id),
         }
-        if next.is_some() {
-            self.algorithm.arrived(&mut self.aggregates, id);
-        }
         self.begin_service();
-    }
-
-    /// A flow's turn goes on or ends.
-    #[inline]
-    fn take_turn<E: Entities<PlusEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        charged: Charge,
-        next: Charge,
-    ) {
-        let entity = entities.entity_mut(id);
-        let mut deficit = entity.deficit - charged.get() as i32;
-        if deficit < next.get() as i32 {
-            deficit += self.quantum;
-            if deficit < 0 {
-                return self.leave(entities, id, Some(next));
-            }
-            self.last = Link::to(id);
-            self.head = entity.next;
-        }
-        entity.deficit = deficit;
-    }
-
-    /// The budget does not cover another packet of L^k.
-    #[inline(never)]
-    fn take_last_turn<E: Entities<PlusEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        charged: Charge,
-        next: Charge,
-    ) {
-        let home = self.serving;
-        self.take_turn(entities, id, charged, next);
-        if self.serving == home && self.slack < 0 {
-            self.end_service();
-        }
     }
 
     /// Takes the selected flow out of its circle: for good, or for the aggregate that
@@ -552,7 +530,15 @@ impl<A: Scheduler> Plus<A> {
             entities.entity_mut(last).next = after;
             self.head = after;
         }
-        if self.head == Link::NONE || self.slack < 0 {
+        if moving {
+            // Its packet may be longer than L^k, and reach beyond the budget. What is
+            // beyond counts for nobody: V must not pass over those who wait by more
+            // than the longest entity explains.
+            self.slack = self.slack.max(-self.quantum);
+        }
+        if self.head == Link::NONE {
+            self.end_backlog();
+        } else if self.slack < 0 {
             self.end_service();
         }
         let (Some(home), Some(share)) = (home.get(), self.moving_share(id, state, moving)) else {
@@ -701,10 +687,20 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         let Some(next) = next else {
             return self.leave(entities, id, None);
         };
-        if self.slack < 0 {
-            return self.take_last_turn(entities, id, charged, next);
+        let entity = entities.entity_mut(id);
+        let mut deficit = entity.deficit - charged.get() as i32;
+        if deficit < next.get() as i32 {
+            deficit += self.quantum;
+            if deficit < 0 {
+                return self.leave(entities, id, Some(next));
+            }
+            self.last = Link::to(id);
+            self.head = entity.next;
         }
-        self.take_turn(entities, id, charged, next);
+        entity.deficit = deficit;
+        if self.slack < 0 {
+            self.end_service();
+        }
     }
 
     fn idle<E: Entities<PlusEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
