@@ -497,7 +497,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
                 .backlogged(self.flows.as_mut_slice(), id.entity(), len.into());
         }
         self.algorithm
-            .arrived(self.flows.as_mut_slice(), id.entity());
+            .arrived(self.flows.as_mut_slice(), id.entity(), len.into());
         Ok(())
     }
 

@@ -270,12 +270,17 @@ pub trait Scheduler {
         head: Charge,
     );
 
-    /// A packet arrived for `id`; said for every packet, after `backlogged` where
-    /// that is due. Only algorithms that order packets across entities by arrival
-    /// need it. O(1).
+    /// A packet arrived for `id`, and will be charged for `length`; said for every packet,
+    /// after `backlogged` where that is due. Only algorithms that order packets across
+    /// entities by arrival, or follow what all packets would do elsewhere, need it. O(1).
     #[inline]
-    fn arrived<E: Entities<Self::Entity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
-        let _ = (entities, id);
+    fn arrived<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        length: Charge,
+    ) {
+        let _ = (entities, id, length);
     }
 
     /// The first `packets` packets of `id` were discarded unserved. The same

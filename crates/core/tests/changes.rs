@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use fairlane_core::sched::{Drr, Qfq};
+use fairlane_core::sched::{Drr, Qfq, SKps};
 use fairlane_core::scheduler::MAX_ENTITIES;
 use fairlane_core::{
     ChangeError, FlowConfig, FlowId, Limits, PacketScheduler, Rejection, Scheduler, Weight,
@@ -51,8 +51,8 @@ fn virtual_time_keeps_to_its_bound_when_all_backlogged_flows_lose_weight() {
 /// of F, it would lose each time.
 #[test]
 fn a_weight_that_goes_up_and_down_all_the_time_keeps_the_flows_share() {
-    for (others, every) in [(1000, 100), (10_000, 1), (10_000, 5), (1000, 1)] {
-        let mut link: PacketScheduler<_, ()> = scheduler(Qfq::new());
+    fn test<A: Scheduler>(algorithm: A, others: u32, every: u32) {
+        let mut link: PacketScheduler<_, ()> = scheduler(algorithm);
         let flow = link.add_flow(config(1000, 1500)).unwrap();
         let mut flows = vec![flow];
         flows.extend((0..20).map(|_| link.add_flow(config(others, 1500)).unwrap()));
@@ -76,8 +76,13 @@ fn a_weight_that_goes_up_and_down_all_the_time_keeps_the_flows_share() {
         let off = (f64::from(served) - fair).abs();
         assert!(
             off < fair / 100.0 + 75.0,
-            "{served} packets, {fair} are fair"
+            "{}: {served} packets, {fair} are fair",
+            A::NAME
         );
+    }
+    for (others, every) in [(1000, 100), (10_000, 1), (10_000, 5), (1000, 1)] {
+        test(Qfq::new(), others, every);
+        test(SKps::new(), others, every);
     }
 }
 
@@ -94,10 +99,10 @@ fn beside_others(weight: u32) -> Vec<Offer> {
 /// old weight's bound on B-WFI; from there on the new weight's holds. For the others it
 /// holds all along.
 #[test]
-fn qfq_shares_follow_a_new_weight_from_the_flows_next_packet_on() {
-    for (old, new) in CHANGES {
+fn shares_follow_a_new_weight_from_the_flows_next_packet_on() {
+    fn test<A: Scheduler + Clone>(algorithm: &A, old: u32, new: u32) {
         for packets_before in 1000..1050 {
-            let mut flows = Backlogged::new(Qfq::new(), beside_others(old));
+            let mut flows = Backlogged::new(algorithm.clone(), beside_others(old));
             let mut before = Wfi::new(&flows.offers);
             for _ in 0..packets_before {
                 let (flow, bytes) = flows.serve();
@@ -131,6 +136,10 @@ fn qfq_shares_follow_a_new_weight_from_the_flows_next_packet_on() {
             assert!(of_bound < 1.0, "{old} to {new}: {of_bound} of the bound");
             check(&flows.link);
         }
+    }
+    for (old, new) in CHANGES {
+        test(&Qfq::new(), old, new);
+        test(&SKps::new(), old, new);
     }
 }
 
@@ -340,6 +349,7 @@ fn the_number_of_a_removed_flow_is_free_once_its_place_has_come_up() {
     }
     test(Drr::new());
     test(Qfq::new());
+    test(SKps::new());
 }
 
 /// Of 300 flows some become backlogged and idle at each step, and some of fifty change

@@ -6,7 +6,7 @@ mod support;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use fairlane_core::sched::{Drr, Fifo, Qfq};
+use fairlane_core::sched::{Drr, Fifo, Qfq, SKps, Sfq};
 use fairlane_core::scheduler::{Entities, EntityId, Link, MAX_ENTITIES, Removal, Share};
 use fairlane_core::{
     Dequeue, FlowConfig, FlowId, Length, Limits, Nanos, PacketScheduler, Rate, Rejected, Rejection,
@@ -68,9 +68,10 @@ impl<A: Scheduler> Bare<A> {
 
     /// A packet came for an entity that had none, or had some.
     fn arrive(&mut self, index: usize, bytes: u32) {
+        let bytes = length(bytes).into();
         self.algorithm
-            .backlogged(&mut self.entities, id(index), length(bytes).into());
-        self.algorithm.arrived(&mut self.entities, id(index));
+            .backlogged(&mut self.entities, id(index), bytes);
+        self.algorithm.arrived(&mut self.entities, id(index), bytes);
     }
 
     /// The selected one sends this packet, and has another or not.
@@ -193,6 +194,7 @@ fn becoming_backlogged_twice_is_becoming_backlogged_once() {
     }
     test(Drr::new());
     test(Qfq::new());
+    test(SKps::new());
 }
 
 /// CVE-2025-38177, CVE-2026-74284: a second notice took somebody else out of the round.
@@ -220,6 +222,7 @@ fn becoming_idle_twice_is_becoming_idle_once() {
     }
     test(Drr::new());
     test(Qfq::new());
+    test(SKps::new());
 }
 
 /// CVE-2026-22976: a reset took out of a list what was never in it.
@@ -569,9 +572,9 @@ fn a_packet_costs_the_same_few_looks_at_entities_whatever_the_weights() {
                 look(&bare);
             }
             for _ in 0..10_000 {
-                // Only FIFO has as many places as packets.
+                // Only FIFO and SFQ have as many places as packets.
                 let selected = bare.serve(65_535, Some(65_535)).unwrap();
-                if A::NAME == Fifo::NAME {
+                if [Fifo::NAME, Sfq::NAME].contains(&A::NAME) {
                     bare.arrive(selected, 65_535);
                 }
                 look(&bare);

@@ -3,7 +3,7 @@
 
 mod support;
 
-use fairlane_core::sched::{Drr, Qfq};
+use fairlane_core::sched::{Drr, Qfq, SKps};
 use fairlane_core::{FlowId, Length, PacketScheduler, Scheduler, VirtualTime};
 use support::{Offer, Random, Wfi, check, config, drain, length, next, scheduler};
 
@@ -45,7 +45,7 @@ fn share_alike<A: Scheduler>(link: &mut PacketScheduler<A, ()>, weights: [u32; 2
             );
         }
     }
-    if A::NAME == Qfq::NAME {
+    if A::NAME != Drr::NAME {
         let of_bound = wfi.worst(4, 1);
         assert!(
             of_bound < 1.0,
@@ -70,6 +70,7 @@ fn a_rejoining_flow_gets_no_credit_for_its_absence() {
     }
     test(Drr::new());
     test(Qfq::new());
+    test(SKps::new());
 }
 
 #[test]
@@ -88,6 +89,7 @@ fn a_flow_does_not_pay_for_what_nobody_else_wanted() {
     }
     test(Drr::new());
     test(Qfq::new());
+    test(SKps::new());
 }
 
 /// Both flows have weight 1 and slots of exactly one packet. The first is served at
@@ -116,8 +118,8 @@ fn a_flow_that_leaves_early_and_comes_back_waits_for_its_finish_time() {
 /// standing backlog, on a link most of which is reserved for somebody who is not there.
 #[test]
 fn coming_and_going_at_every_packet_gains_nothing() {
-    for (max_length, weight) in [(1024, 1), (1024, 4)] {
-        let mut link = scheduler(Qfq::new());
+    fn test<A: Scheduler>(algorithm: A, max_length: u32, weight: u32) {
+        let mut link = scheduler(algorithm);
         let [hopper, standing, _absent] = [(weight, max_length), (weight, max_length), (1000, MTU)]
             .map(|(weight, longest)| link.add_flow(config(weight, longest)).unwrap());
         send(&mut link, standing, max_length, 2);
@@ -129,7 +131,15 @@ fn coming_and_going_at_every_packet_gains_nothing() {
             send(&mut link, packet.flow, max_length, 1);
         }
         let [hopped, stood] = served;
-        assert!(hopped <= stood + 1, "{hopped} packets beside {stood}");
+        assert!(
+            hopped <= stood + 1,
+            "{}: {hopped} packets beside {stood}",
+            A::NAME
+        );
+    }
+    for weight in [1, 4] {
+        test(Qfq::new(), 1024, weight);
+        test(SKps::new(), 1024, weight);
     }
 }
 
@@ -288,6 +298,7 @@ fn a_flow_that_is_emptied_and_filled_again_keeps_its_place() {
     }
     test(Drr::new());
     test(Qfq::new());
+    test(SKps::new());
 }
 
 #[test]
@@ -314,6 +325,7 @@ fn an_emptied_flow_is_passed_over_and_the_others_keep_their_order() {
     }
     test(Drr::new());
     test(Qfq::new());
+    test(SKps::new());
 }
 
 /// Adding and removing others leaves no trace in the shares of those who stay.
@@ -349,4 +361,5 @@ fn a_flow_removed_and_added_again_is_a_new_flow() {
     }
     test(Drr::new());
     test(Qfq::new());
+    test(SKps::new());
 }

@@ -2,58 +2,17 @@
 //! model of plain queues: nothing is lost, duplicated or reordered within a flow,
 //! the link never idles while something waits, every count adds up, and the
 //! algorithm's invariants hold after each operation.
+//!
+//! Algorithms are listed in `support/model.rs`.
 
-use std::collections::{BTreeMap, VecDeque};
+#[path = "support/model.rs"]
+mod model;
 
-use fairlane_core::sched::{Drr, Fifo, Qfq};
-use fairlane_core::scheduler::Scheduler;
-use fairlane_core::{
-    ChangeError, Dequeue, FlowConfig, FlowId, Length, Limits, Nanos, PacketScheduler, Rejection,
-    SchedulerLimits, VirtualTime, Weight,
-};
+use std::num::NonZeroU32;
+
+use fairlane_core::VirtualTime;
+use model::{Config, Operation, before_the_wrap, drive};
 use proptest::prelude::*;
-
-#[derive(Clone, Debug)]
-enum Operation {
-    Add(Config),
-    Remove(usize),
-    Change(usize, Config),
-    Flush(usize),
-    Enqueue {
-        flow: usize,
-        len: u32,
-        packets: u8,
-    },
-    /// A packet to each flow, so that many are backlogged at once.
-    EnqueueAll {
-        len: u32,
-    },
-    Dequeue(u16),
-    Peek,
-    /// Speaks of a flow that may not exist.
-    Stray(u32),
-    /// All flows at once, so that the sum of weights moves far.
-    ChangeAll(u32),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Config {
-    weight: u32,
-    max_length: u32,
-    limits: Option<(u32, u32)>,
-}
-
-impl Config {
-    fn flow(self) -> FlowConfig {
-        FlowConfig {
-            weight: Weight::new(self.weight).unwrap(),
-            max_length: Length::new(self.max_length).unwrap(),
-            limits: self
-                .limits
-                .map(|(packets, bytes)| Limits { packets, bytes }),
-        }
-    }
-}
 
 fn config() -> impl Strategy<Value = Config> {
     let weight = prop_oneof![
@@ -100,354 +59,44 @@ fn operation() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// What the scheduler should hold of one flow.
-#[derive(Debug)]
-struct Flow {
-    queue: VecDeque<(Length, u64)>,
-    config: Config,
-    accepted: u64,
-    dropped: u64,
-    discarded: u64,
-    sent: u64,
-}
-
-struct Pair<A: Scheduler + std::fmt::Debug> {
-    real: PacketScheduler<A, u64>,
-    model: BTreeMap<FlowId, Flow>,
-    /// Flows in order of creation, so that operations can pick one by number.
-    flows: Vec<FlowId>,
-    limits: SchedulerLimits,
-    next_tag: u64,
-}
-
-impl<A: Scheduler + std::fmt::Debug> Pair<A> {
-    fn new(algorithm: A) -> Self {
-        let limits = SchedulerLimits {
-            packets: 400,
-            bytes: 4_000_000,
-            per_flow: Limits {
-                packets: 50,
-                bytes: 1_000_000,
-            },
-        };
-        Pair {
-            real: PacketScheduler::new(algorithm, limits),
-            model: BTreeMap::new(),
-            flows: Vec::new(),
-            limits,
-            next_tag: 0,
-        }
-    }
-
-    fn pick(&self, number: usize) -> Option<FlowId> {
-        let count = self.flows.len();
-        (count > 0).then(|| self.flows[number % count])
-    }
-
-    fn limits(&self, flow: &Flow) -> Limits {
-        let (packets, bytes) = flow
-            .config
-            .limits
-            .unwrap_or((self.limits.per_flow.packets, self.limits.per_flow.bytes));
-        Limits { packets, bytes }
-    }
-
-    fn expected_rejection(&self, id: FlowId, len: Length) -> Option<Rejection> {
-        let Some(flow) = self.model.get(&id) else {
-            return Some(Rejection::UnknownFlow);
-        };
-        let max = Length::new(flow.config.max_length).unwrap();
-        let limits = self.limits(flow);
-        let bytes = |flow: &Flow| {
-            flow.queue
-                .iter()
-                .map(|(len, _)| u64::from(len.get()))
-                .sum::<u64>()
-        };
-        let all_packets: usize = self.model.values().map(|f| f.queue.len()).sum();
-        let all_bytes: u64 = self.model.values().map(bytes).sum();
-        let len_bytes = u64::from(len.get());
-        if len > max {
-            Some(Rejection::TooLong { max })
-        } else if flow.queue.len() as u64 + 1 > u64::from(limits.packets)
-            || bytes(flow) + len_bytes > u64::from(limits.bytes)
-        {
-            Some(Rejection::FlowFull)
-        } else if all_packets as u64 + 1 > u64::from(self.limits.packets)
-            || all_bytes + len_bytes > self.limits.bytes
-        {
-            Some(Rejection::SchedulerFull)
-        } else {
-            None
-        }
-    }
-
-    fn enqueue(&mut self, id: FlowId, len: Length) {
-        let expected = self.expected_rejection(id, len);
-        let tag = self.next_tag;
-        self.next_tag += 1;
-        let outcome = self.real.enqueue(id, len, tag);
-        assert_eq!(
-            outcome.map_err(|r| (r.payload, r.reason)),
-            match expected {
-                None => Ok(()),
-                Some(reason) => Err((tag, reason)),
-            }
-        );
-        if let Some(flow) = self.model.get_mut(&id) {
-            if expected.is_none() {
-                flow.queue.push_back((len, tag));
-                flow.accepted += 1;
-            } else {
-                flow.dropped += 1;
-            }
-        }
-    }
-
-    fn peek(&mut self) -> Option<(FlowId, Length, u64)> {
-        match self.real.peek(Nanos::ZERO) {
-            Dequeue::Packet(p) => Some((p.flow, p.len, *p.payload)),
-            Dequeue::Empty => None,
-            Dequeue::NotBefore(time) => panic!("no algorithm here has caps: {time:?}"),
-        }
-    }
-
-    fn dequeue(&mut self) -> bool {
-        let waiting = self.model.values().any(|flow| !flow.queue.is_empty());
-        match self.real.dequeue(Nanos::ZERO) {
-            Dequeue::Packet(p) => {
-                let flow = self.model.get_mut(&p.flow).expect("a flow that exists");
-                assert_eq!(flow.queue.pop_front(), Some((p.len, p.payload)));
-                flow.sent += 1;
-                true
-            }
-            Dequeue::Empty => {
-                assert!(!waiting, "the link idles while packets wait");
-                false
-            }
-            Dequeue::NotBefore(time) => panic!("no algorithm here has caps: {time:?}"),
-        }
-    }
-
-    fn apply(&mut self, operation: &Operation) {
-        match *operation {
-            Operation::Add(config) => {
-                if self.flows.len() >= 40 {
-                    return;
-                }
-                let id = self.real.add_flow(config.flow()).unwrap();
-                let flow = Flow {
-                    queue: VecDeque::new(),
-                    config,
-                    accepted: 0,
-                    dropped: 0,
-                    discarded: 0,
-                    sent: 0,
-                };
-                assert!(self.model.insert(id, flow).is_none(), "{id:?} was in use");
-                self.flows.push(id);
-            }
-            Operation::Remove(number) => {
-                let Some(id) = self.pick(number) else { return };
-                self.flows.retain(|&other| other != id);
-                let mut flow = self.model.remove(&id).unwrap();
-                let stats = self
-                    .real
-                    .remove_flow(id, |p| {
-                        assert_eq!(flow.queue.pop_front(), Some((p.len, p.payload)));
-                        flow.discarded += 1;
-                    })
-                    .unwrap();
-                assert!(flow.queue.is_empty());
-                assert_eq!(stats.sent.packets, flow.sent);
-                assert_eq!(stats.discarded.packets, flow.discarded);
-                assert_eq!(stats.accepted.packets, flow.accepted);
-                assert_eq!(self.real.flow_stats(id), None);
-            }
-            Operation::Change(number, config) => {
-                let Some(id) = self.pick(number) else { return };
-                let before = self.real.weight(id);
-                let flow = self.model.get_mut(&id).unwrap();
-                let queued = flow.queue.iter().map(|&(len, _)| len).max();
-                let max = Length::new(config.max_length).unwrap();
-                let outcome = self.real.change_flow(id, config.flow());
-                match queued.filter(|&len| len > max) {
-                    Some(queued) => {
-                        let refused = ChangeError::LongerPacketQueued { queued, max };
-                        assert_eq!(outcome, Err(refused));
-                        assert_eq!(self.real.weight(id), before, "refused changes nothing");
-                    }
-                    None => {
-                        assert_eq!(outcome, Ok(()));
-                        flow.config = config;
-                        assert_eq!(self.real.weight(id).unwrap().get(), config.weight);
-                    }
-                }
-            }
-            Operation::ChangeAll(weight) => {
-                for id in self.flows.clone() {
-                    let flow = self.model.get_mut(&id).unwrap();
-                    flow.config.weight = weight;
-                    self.real.change_flow(id, flow.config.flow()).unwrap();
-                    self.check();
-                }
-            }
-            Operation::Flush(number) => {
-                let Some(id) = self.pick(number) else { return };
-                let flow = self.model.get_mut(&id).unwrap();
-                self.real
-                    .flush_flow(id, |p| {
-                        assert_eq!(flow.queue.pop_front(), Some((p.len, p.payload)));
-                        flow.discarded += 1;
-                    })
-                    .unwrap();
-                assert!(flow.queue.is_empty());
-            }
-            Operation::Enqueue { flow, len, packets } => {
-                let Some(id) = self.pick(flow) else { return };
-                // Mostly within the declared maximum, so that queues do fill.
-                let max = self.model[&id].config.max_length;
-                let len = if len % 8 == 0 { len } else { len.min(max) };
-                for _ in 0..packets {
-                    self.enqueue(id, Length::new(len).unwrap());
-                }
-            }
-            Operation::EnqueueAll { len } => {
-                for id in self.flows.clone() {
-                    let max = self.model[&id].config.max_length;
-                    self.enqueue(id, Length::new(len.min(max)).unwrap());
-                }
-            }
-            Operation::Dequeue(packets) => {
-                for _ in 0..packets {
-                    if !self.dequeue() {
-                        break;
-                    }
-                    self.check();
-                }
-            }
-            Operation::Peek => {
-                let seen = self.peek();
-                self.check();
-                assert_eq!(self.peek(), seen, "peek changes nothing");
-                if let Some((flow, len, tag)) = seen {
-                    assert_eq!(self.model[&flow].queue.front(), Some(&(len, tag)));
-                    self.dequeue();
-                    assert!(
-                        !self.model[&flow].queue.contains(&(len, tag)),
-                        "another came out"
-                    );
-                } else {
-                    assert!(!self.dequeue());
-                }
-            }
-            Operation::Stray(number) => {
-                let id = FlowId::new(number);
-                if !self.model.contains_key(&id) {
-                    self.enqueue(id, Length::MAX);
-                    assert_eq!(
-                        self.real.flush_flow(id, |_| {}),
-                        Err(ChangeError::UnknownFlow)
-                    );
-                    assert_eq!(
-                        self.real.remove_flow(id, |_| {}),
-                        Err(ChangeError::UnknownFlow)
-                    );
-                    let config = FlowConfig::new(Weight::ONE);
-                    assert_eq!(
-                        self.real.change_flow(id, config),
-                        Err(ChangeError::UnknownFlow)
-                    );
-                }
-            }
-        }
-    }
-
-    fn check(&self) {
-        if std::env::var("DBG").is_ok() {
-            eprintln!("{:?}", self.real.algorithm());
-        }
-        if let Err(violation) = self.real.invariants() {
-            panic!("{violation}");
-        }
-    }
-
-    fn check_counts(&self) {
-        for (&id, flow) in &self.model {
-            let stats = self.real.flow_stats(id).unwrap();
-            assert_eq!(
-                (
-                    stats.accepted.packets,
-                    stats.sent.packets,
-                    stats.queued.packets,
-                    stats.dropped.packets,
-                    stats.discarded.packets
-                ),
-                (
-                    flow.accepted,
-                    flow.sent,
-                    flow.queue.len() as u64,
-                    flow.dropped,
-                    flow.discarded
-                )
-            );
-        }
-        let total = self.real.total_stats();
-        assert_eq!(
-            total.accepted.packets,
-            total.sent.packets + total.queued.packets + total.discarded.packets
-        );
-        assert_eq!(
-            total.accepted.bytes,
-            total.sent.bytes + total.queued.bytes + total.discarded.bytes
-        );
-    }
-}
-
-fn drive<A: Scheduler + std::fmt::Debug>(algorithm: A, operations: &[Operation]) {
-    let mut pair = Pair::new(algorithm);
-    for operation in operations {
-        if std::env::var("DBG").is_ok() {
-            eprintln!("OP {operation:?}");
-        }
-        pair.apply(operation);
-        pair.check();
-        pair.check_counts();
-    }
-    while pair.dequeue() {
-        pair.check();
-    }
-    pair.check_counts();
-    assert!(pair.real.is_empty());
-}
-
 fn operations() -> impl Strategy<Value = Vec<Operation>> {
     proptest::collection::vec(operation(), 1..120)
 }
 
-proptest! {
-    #[test]
-    fn fifo_agrees_with_the_model(operations in operations()) {
-        drive(Fifo::new(), &operations);
-    }
-
-    #[test]
-    fn drr_agrees_with_the_model(operations in operations()) {
-        drive(Drr::new(), &operations);
-    }
-
-    #[test]
-    fn qfq_agrees_with_the_model(operations in operations(), start in qfq_start()) {
-        drive(Qfq::starting_at(start), &operations);
-    }
+/// Anywhere, or shortly before virtual time wraps.
+fn start() -> impl Strategy<Value = VirtualTime> {
+    prop_oneof![
+        any::<u64>().prop_map(VirtualTime::new),
+        (40u32..63, any::<u16>()).prop_map(|(shift, more)| before_the_wrap(shift, more)),
+    ]
 }
 
-/// Anywhere, or shortly before virtual time wraps.
-fn qfq_start() -> impl Strategy<Value = VirtualTime> {
-    prop_oneof![
-        any::<u64>(),
-        (40u32..63, any::<u16>())
-            .prop_map(|(shift, back)| (u64::from(back) << 24 | 1 << shift).wrapping_neg()),
-    ]
-    .prop_map(VirtualTime::new)
+fn members() -> impl Strategy<Value = NonZeroU32> {
+    (1u32..10).prop_map(|members| NonZeroU32::new(members).unwrap())
+}
+
+macro_rules! tests {
+    ($($algorithm:ident: $make:expr;)*) => {
+        proptest! {
+            // The smallest input is printed; what it shows becomes a test with a name.
+            #![proptest_config(ProptestConfig {
+                failure_persistence: None,
+                ..ProptestConfig::default()
+            })]
+
+            $(
+                #[test]
+                fn $algorithm(operations in operations(), start in start(), members in members()) {
+                    let make: fn(VirtualTime, NonZeroU32) -> _ = $make;
+                    drive(make(start, members), &operations);
+                }
+            )*
+        }
+    };
+}
+
+mod agrees_with_the_model {
+    use super::*;
+
+    model::algorithms!(tests);
 }

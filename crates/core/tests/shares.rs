@@ -4,7 +4,7 @@ mod support;
 
 use std::collections::VecDeque;
 
-use fairlane_core::sched::{Drr, Fifo, Qfq};
+use fairlane_core::sched::{Drr, Fifo, Gfq, Qfq, SKps};
 use fairlane_core::{FlowId, Scheduler};
 use support::{
     Backlogged, FRACTION, Offer, Random, Wfi, check, config, length, next, scheduler, slot,
@@ -124,6 +124,49 @@ fn the_worst_case_fair_index_is_nearly_reached() {
     let of_bound = wfi.of_bound(0, 4, 1);
     assert!((0.97..1.0).contains(&of_bound), "{of_bound} of the bound");
     assert!(wfi.of_bound(0, 3, 2) > 1.0);
+}
+
+/// The same, by the same steps: S^ <= S < S^ + sigma_i, F^ = S^ + 2 sigma_i, and V is at
+/// most L after F^. The report allows three slots more.
+#[test]
+fn s_kps_keeps_every_flow_within_the_worst_case_fair_index_of_qfq() {
+    for (name, offers, packets) in sets_of_flows() {
+        let mut wfi = Wfi::new(&offers);
+        let mut flows = Backlogged::new(SKps::new(), offers);
+        for _ in 0..packets {
+            let (flow, bytes) = flows.serve();
+            wfi.serve(flow, bytes);
+        }
+        let of_bound = wfi.worst(4, 1);
+        assert!(of_bound < 1.0, "{name}: {of_bound} of the bound");
+        check(&flows.link);
+    }
+}
+
+/// B-WFI^k < phi (2 sigma_i + L) + 2 (1 - phi) L_k, for every flow at every packet: S is at
+/// most sigma_i + L_k / phi after V, less what V did meanwhile, as for QFQ; and V is at most
+/// L after the rounded F of a packet, which is less than sigma_i + l / phi after S. No
+/// other number of slots would do: lengths of all kinds bring F just before and just
+/// after the end of a slot.
+#[test]
+fn gfq_keeps_every_flow_within_the_worst_case_fair_index() {
+    let mut nearest = 0.0f64;
+    for (name, offers, packets) in sets_of_flows() {
+        let mut wfi = Wfi::new(&offers);
+        let mut flows = Backlogged::new(Gfq::new(), offers);
+        for _ in 0..packets {
+            let (flow, bytes) = flows.serve();
+            wfi.serve(flow, bytes);
+        }
+        assert!(wfi.worst(4, 1) < 1.0, "{name}: no less fair than QFQ");
+        for flow in 0..flows.offers.len() {
+            let of_bound = wfi.of_bound_from_finish(flow, 2);
+            assert!(of_bound < 1.0, "{name}: {of_bound} of the bound");
+            nearest = nearest.max(of_bound);
+        }
+        check(&flows.link);
+    }
+    assert!(nearest > 0.5, "{nearest} of the bound");
 }
 
 /// Bytes that each of these flows, never idle, sends while `packets` are served.

@@ -46,7 +46,8 @@ fn dependencies_point_one_way() {
         ("io", &["core"]),
         ("runtime", &["core", "io", "mailbox"]),
         ("fairlane", &["core", "io", "mailbox", "runtime"]),
-        ("cli", &["core", "io", "runtime"]),
+        ("sim", &["core", "runtime"]),
+        ("cli", &["core", "io", "runtime", "sim"]),
     ] {
         for dependency in dependencies(name) {
             assert!(
@@ -67,7 +68,7 @@ fn every_crate_is_listed_here() {
     names.sort();
     assert_eq!(
         names,
-        ["cli", "core", "fairlane", "io", "mailbox", "runtime"]
+        ["cli", "core", "fairlane", "io", "mailbox", "runtime", "sim"]
     );
 }
 
@@ -80,7 +81,7 @@ fn unsafe_code_stays_in_its_named_homes() {
         "io/src/sys.rs",
     ];
     let mut found = Vec::new();
-    for name in ["cli", "core", "fairlane", "io", "mailbox", "runtime"] {
+    for name in ["cli", "core", "fairlane", "io", "mailbox", "runtime", "sim"] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);
             let uses = code.lines().any(|line| {
@@ -108,6 +109,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("core/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("runtime/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("fairlane/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("sim/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/main.rs", "#![forbid(unsafe_code)]"),
         ("mailbox/src/lib.rs", "#![deny(unsafe_code)]"),
         ("io/src/lib.rs", "#![deny(unsafe_code)]"),

@@ -14,8 +14,9 @@
 //! Inverse weights are rounded up and the inverse of their sum down, so that the
 //! rounded shares add up to at most 1, as the theorems require; with 40 bits of
 //! fraction the error of a flow's share is below 10^-6, and of an aggregate's below
-//! 10^-5. V itself has 64 bits more of fraction, so that it advances as exactly with
-//! 2^24 entities of the largest weight.
+//! 10^-5. V itself has 24 bits more of fraction, so that it advances as exactly with
+//! 2^24 entities of the largest weight, and goes on counting beyond the 64 bits that
+//! timestamps have.
 
 use crate::scheduler::Share;
 use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_WEIGHT, VirtualTime};
@@ -73,13 +74,15 @@ pub(super) fn weight_of(inverse_weight: u64) -> u64 {
 
 const _: () = assert!((MAX_WEIGHT as u64) * (MAX_WEIGHT as u64) < 1 << FRACTION);
 
+/// Bits of fraction that V has and timestamps have not: a byte of work is 2^64 / (sum of
+/// weights) in all.
+const FINER: u32 = 64 - FRACTION;
+
 /// V, the system virtual time (Eq. 3 of the QFQ report).
 #[derive(Clone, Debug)]
 pub(super) struct VirtualClock {
-    /// V, with 64 bits of fraction more.
+    /// V, with [`FINER`] bits of fraction more; above 64 bits, times V went round.
     time: u128,
-    /// Times V went round.
-    turns: u64,
     /// 2^64 / (sum of weights), rounded down.
     inverse_sum: u64,
     weight_sum: u64,
@@ -88,8 +91,7 @@ pub(super) struct VirtualClock {
 impl VirtualClock {
     pub fn starting_at(now: VirtualTime) -> Self {
         VirtualClock {
-            time: u128::from(now.units()) << 64,
-            turns: 0,
+            time: u128::from(now.units()) << FINER,
             inverse_sum: 0,
             weight_sum: 0,
         }
@@ -98,7 +100,7 @@ impl VirtualClock {
     /// V.
     #[inline]
     pub fn now(&self) -> VirtualTime {
-        VirtualTime::new((self.time >> 64) as u64)
+        VirtualTime::new((self.time >> FINER) as u64)
     }
 
     /// The sum of the weights of all entities, as [`weight_of`] gives them.
@@ -123,8 +125,7 @@ impl VirtualClock {
     /// The link took `work`.
     #[inline]
     pub fn served(&mut self, work: Charge) {
-        let work = u64::from(work.get()) << FRACTION;
-        self.advance(u128::from(work) * u128::from(self.inverse_sum));
+        self.advance(u128::from(work.get()) * u128::from(self.inverse_sum));
     }
 
     /// V is at least `start` from now on.
@@ -132,21 +133,19 @@ impl VirtualClock {
     pub fn jump_to(&mut self, start: VirtualTime) {
         let ahead = start.distance_from(self.now());
         if ahead > 0 {
-            self.advance((ahead as u128) << 64);
+            self.advance((ahead as u128) << FINER);
         }
     }
 
     #[inline]
     fn advance(&mut self, by: u128) {
-        let (time, wrapped) = self.time.overflowing_add(by);
-        self.time = time;
-        self.turns = self.turns.wrapping_add(u64::from(wrapped));
+        self.time = self.time.wrapping_add(by);
     }
 
     /// Quarter turns that V made round the circle of virtual time, modulo 256.
     #[inline]
     pub fn quarter(&self) -> u8 {
-        (self.turns << 2) as u8 | (self.time >> 126) as u8
+        (self.time >> (FINER + 62)) as u8
     }
 
     /// A quarter from which no timestamp counts any more.
@@ -252,7 +251,7 @@ mod tests {
             let then = clock.quarter();
             assert!(clock.remembers(then) && !clock.remembers(clock.long_ago()));
             for turned in 1..=255 {
-                clock.advance(u128::from(quarter) << 64);
+                clock.advance(u128::from(quarter) << FINER);
                 assert_eq!(clock.remembers(then), turned == 1, "{turned} quarters");
             }
         }

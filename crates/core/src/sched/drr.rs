@@ -12,6 +12,7 @@
 //! may wait for a quantum of every other one, O(N) (Eq. 15 of the QFQ+ paper).
 
 use super::Standing;
+use super::ring::{Linked, Ring};
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Nanos, Weight};
@@ -26,13 +27,18 @@ pub struct DrrEntity {
     state: Standing,
 }
 
+impl Linked for DrrEntity {
+    #[inline]
+    fn next(&mut self) -> &mut Link {
+        &mut self.next
+    }
+}
+
 /// Deficit round robin.
 #[derive(Clone, Debug)]
 pub struct Drr {
-    /// Whose turn it is; the active entities are linked in a circle.
-    head: Link,
-    /// The one before `head`. A turn ends by moving on, which writes no link.
-    last: Link,
+    /// The active entities.
+    active: Ring,
     /// Quantum of weight 1, in bytes: 1 to 65,535.
     unit: i64,
 }
@@ -42,8 +48,7 @@ const _: () = assert!(size_of::<DrrEntity>() <= 24);
 impl Default for Drr {
     fn default() -> Self {
         Drr {
-            head: Link::NONE,
-            last: Link::NONE,
+            active: Ring::default(),
             unit: 1,
         }
     }
@@ -60,37 +65,19 @@ impl Drr {
         self.unit = self.unit.max(unit.into());
     }
 
+    /// A quantum of weight 1 covers `charge` from now on.
+    pub(super) fn cover(&mut self, charge: Charge) {
+        self.unit = self.unit.max(charge.get().into());
+    }
+
     #[inline]
     fn quantum(&self, entity: &DrrEntity) -> i64 {
         entity.weight * self.unit
     }
 
     #[inline(never)]
-    fn insert_last<E: Entities<DrrEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
-        let link = Link::to(id);
-        match self.last.get() {
-            Some(last) => {
-                entities.entity_mut(id).next = self.head;
-                entities.entity_mut(last).next = link;
-            }
-            None => {
-                entities.entity_mut(id).next = link;
-                self.head = link;
-            }
-        }
-        self.last = link;
-    }
-
-    fn remove_head<E: Entities<DrrEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
-        debug_assert_eq!(self.head.get(), Some(id), "only the selected is taken out");
-        let entity = entities.entity_mut(id);
-        let next = core::mem::take(&mut entity.next);
-        if next == Link::to(id) {
-            (self.head, self.last) = (Link::NONE, Link::NONE);
-        } else if let Some(last) = self.last.get() {
-            entities.entity_mut(last).next = next;
-            self.head = next;
-        }
+    fn insert<E: Entities<DrrEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+        self.active.push_last(entities, id);
     }
 }
 
@@ -155,7 +142,7 @@ impl Scheduler for Drr {
         if entity.state == Standing::Inactive {
             entity.state = Standing::Active;
             entity.deficit = self.quantum(entity);
-            self.insert_last(entities, id);
+            self.insert(entities, id);
         } else {
             // A head that grew while its flow waited is let through once, so that
             // the deficit of a waiting entity always covers its head.
@@ -165,7 +152,7 @@ impl Scheduler for Drr {
 
     #[inline]
     fn select<E: Entities<DrrEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
-        self.head
+        self.active.head
     }
 
     #[inline]
@@ -189,8 +176,7 @@ impl Scheduler for Drr {
         let mut deficit = entity.deficit - i64::from(charged.get());
         if deficit < i64::from(next.get()) {
             deficit += self.quantum(entity);
-            self.last = Link::to(id);
-            self.head = entity.next;
+            self.active.turn(id, entity.next);
         }
         entity.deficit = deficit;
     }
@@ -207,7 +193,7 @@ impl Scheduler for Drr {
             entity.weight = 0;
         }
         entity.state = Standing::Inactive;
-        self.remove_head(entities, id);
+        self.active.pop_head(entities, id);
     }
 
     fn invariants<E: Entities<DrrEntity> + ?Sized>(
@@ -216,18 +202,8 @@ impl Scheduler for Drr {
         count: usize,
     ) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; count];
-        let (mut at, mut last) = (self.head, self.last);
-        while let Some(id) = at.get().filter(|id| !listed[id.index()]) {
-            ensure_invariant!(id.index() < count, "drr: {id:?} was never added");
-            listed[id.index()] = true;
-            (at, last) = (entities.entity(id).next, at);
-        }
-        ensure_invariant!(
-            at == self.head && last == self.last,
-            "drr: the circle from {:?} to {:?} ends at {last:?} and leads to {at:?}",
-            self.head,
-            self.last
-        );
+        let named = |Violation(what)| Violation(alloc::format!("drr: {what}"));
+        self.active.check(entities, &mut listed).map_err(named)?;
         for id in (0..count).filter_map(EntityId::new) {
             let entity = entities.entity(id);
             let active = entity.state != Standing::Inactive;

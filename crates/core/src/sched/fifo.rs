@@ -76,7 +76,7 @@ impl Scheduler for Fifo {
     fn backlogged<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId, _: Charge) {}
 
     #[inline]
-    fn arrived<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, id: EntityId) {
+    fn arrived<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, id: EntityId, _: Charge) {
         self.arrivals.push_back(id);
     }
 

@@ -4,7 +4,18 @@
 mod clock;
 mod drr;
 mod fifo;
+mod gfq;
+mod groups;
+mod heap;
+mod plus;
+mod priority;
 mod qfq;
+mod ring;
+mod s_kps;
+mod seff;
+mod sfq;
+mod wf2q;
+mod wf2q_plus;
 
 /// An entity's standing, in algorithms that let an entity go at its next turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,4 +29,11 @@ enum Standing {
 
 pub use drr::Drr;
 pub use fifo::Fifo;
+pub use gfq::Gfq;
+pub use plus::{AUTOMATIC_MEMBERS, Plus, automatic_members};
+pub use priority::Priority;
 pub use qfq::Qfq;
+pub use s_kps::SKps;
+pub use sfq::Sfq;
+pub use wf2q::Wf2q;
+pub use wf2q_plus::Wf2qPlus;

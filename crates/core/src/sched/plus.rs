@@ -427,7 +427,7 @@ impl<A: Scheduler> Plus<A> {
         }
         self.algorithm
             .backlogged(&mut self.aggregates, home, budget);
-        self.algorithm.arrived(&mut self.aggregates, home);
+        self.algorithm.arrived(&mut self.aggregates, home, budget);
         if self.serving == Link::NONE {
             self.begin_service();
         }
@@ -481,7 +481,7 @@ impl<A: Scheduler> Plus<A> {
             self.algorithm
                 .reschedule(&mut self.aggregates, id, spent, Some(next));
         }
-        self.algorithm.arrived(&mut self.aggregates, id);
+        self.algorithm.arrived(&mut self.aggregates, id, next);
         self.begin_service();
     }
 

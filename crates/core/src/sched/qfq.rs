@@ -230,7 +230,7 @@ impl Qfq {
     fn start_time(&self, entity: &GroupedEntity, i: u32) -> VirtualTime {
         let now = self.virtual_time();
         let start = self.blocker(i).map_or(now, |finish| now.earlier(finish));
-        if self.members.clock.remembers(entity.idle_since) {
+        if self.members.clock.remembers(entity.mark) {
             start.later(entity.start.earlier(self.latest_start(i)))
         } else {
             start
@@ -248,6 +248,7 @@ impl Qfq {
         entity.group = self.members.group_of(entity);
         let i = entity.group as u32;
         entity.start = self.start_time(entity, i);
+        entity.mark = self.members.floor as u8;
         let rounded = entity.start.rounded_down(i);
         if idle {
             // With nobody else to serve, V jumps to the first start (Eq. 3).
@@ -340,12 +341,12 @@ impl Qfq {
         let latest = self.latest_start(own);
         let latest = self.blocker(own).map_or(latest, |f| latest.earlier(f));
         entity.start = entity.start.earlier(latest);
-        entity.idle_since = self.members.clock.quarter();
+        entity.mark = self.members.clock.quarter();
         self.insert(entities, id);
     }
 
     #[inline(never)]
-    fn adopt_in_place<E: Entities<GroupedEntity> + ?Sized>(
+    fn may_stay<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
@@ -353,7 +354,8 @@ impl Qfq {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
         let end = self.groups[(i % 64) as usize].finish(i);
-        self.members.adopt_in_place(entity, id, end)
+        let lowest = self.members.floor;
+        self.members.may_stay(entity, id, end, lowest)
     }
 }
 
@@ -429,11 +431,12 @@ impl Scheduler for Qfq {
 
     #[inline]
     fn served(&mut self, work: Charge) {
+        if self.ir | self.ib == 0 {
+            return self.members.clock.served(work);
+        }
         let before = self.virtual_time();
         self.members.clock.served(work);
-        if self.ir | self.ib != 0 {
-            self.make_eligible(before);
-        }
+        self.make_eligible(before);
     }
 
     #[inline]
@@ -447,9 +450,7 @@ impl Scheduler for Qfq {
         let entity = entities.entity_mut(id);
         let finish = entity.start.advanced(span(charged, entity.inverse_weight));
         entity.start = finish;
-        if next.is_none()
-            || (entity.group < self.members.floor && !self.adopt_in_place(entities, id))
-        {
+        if next.is_none() || (self.members.is_misplaced(entity) && !self.may_stay(entities, id)) {
             return self.leave(entities, id, next.is_some());
         }
         let entity = entities.entity_mut(id);

@@ -60,7 +60,13 @@ macro_rules! for_every_algorithm {
     ($test:ident) => {
         $test(fairlane_core::sched::Fifo::new());
         $test(fairlane_core::sched::Drr::new());
+        $test(fairlane_core::sched::Gfq::new());
         $test(fairlane_core::sched::Qfq::new());
+        $test(fairlane_core::sched::Priority::new());
+        $test(fairlane_core::sched::Sfq::new());
+        $test(fairlane_core::sched::Wf2q::new());
+        $test(fairlane_core::sched::Wf2qPlus::new());
+        $test(fairlane_core::sched::SKps::new());
     };
 }
 
@@ -123,6 +129,11 @@ pub struct Backlogged<A: Scheduler> {
 
 impl<A: Scheduler> Backlogged<A> {
     pub fn new(algorithm: A, offers: Vec<Offer>) -> Self {
+        Self::holding(algorithm, offers, |_| 2)
+    }
+
+    /// Flows that hold so many packets each.
+    pub fn holding(algorithm: A, offers: Vec<Offer>, packets: impl Fn(&Offer) -> u32) -> Self {
         let mut link = scheduler(algorithm);
         for offer in &offers {
             link.add_flow(config(offer.weight, offer.max_length))
@@ -134,8 +145,9 @@ impl<A: Scheduler> Backlogged<A> {
             random: Random(1),
         };
         for flow in 0..all.offers.len() {
-            all.refill(flow);
-            all.refill(flow);
+            for _ in 0..packets(&all.offers[flow]) {
+                all.refill(flow);
+            }
         }
         all
     }
@@ -262,6 +274,29 @@ impl Wfi {
         let sigma = slot(offer, sum as u64, self.longest) as i128;
         let bound = weight
             * (i128::from(slots) * sigma * sum + (i128::from(packets * self.longest) << FRACTION));
+        self.of(flow, bound)
+    }
+
+    /// B-WFI of the flow over the least there is, `(2 - 2 phi) L^k + phi L`.
+    pub fn of_least_bound(&self, flow: usize) -> f64 {
+        self.of_bound_from_finish(flow, 0)
+    }
+
+    /// B-WFI of the flow over `(2 - 2 phi) L^k + phi (slots sigma_i + L)`, for finish times
+    /// that are rounded by themselves.
+    pub fn of_bound_from_finish(&self, flow: usize, slots: u32) -> f64 {
+        let offer = &self.offers[flow];
+        let (weight, sum) = (i128::from(offer.weight), self.weight_sum);
+        let sigma = slot(offer, sum as u64, self.longest) as i128;
+        let own = 2 * (sum - weight) * i128::from(offer.max_length);
+        let least = (own + weight * i128::from(self.longest)) << FRACTION;
+        self.of(flow, weight * i128::from(slots) * sigma * sum + least)
+    }
+
+    /// B-WFI of the flow, less the two roundings, over a bound in 2^-[`FRACTION`] bytes
+    /// times the sum of weights.
+    fn of(&self, flow: usize, bound: i128) -> f64 {
+        let (weight, sum) = (i128::from(self.offers[flow].weight), self.weight_sum);
         let charged_too_much = weight * weight * self.work;
         let clock_too_slow = weight * sum * ((self.work >> (64 - FRACTION)) + 2);
         let worst = (self.worst[flow] << FRACTION) - charged_too_much - clock_too_slow;

@@ -1,14 +1,14 @@
 //! The properties that the theorems of the QFQ report give, checked one by one.
 
-use super::super::{Standing, clock::weight_of};
-use super::{Qfq, QfqEntity, SLOTS};
+use super::super::groups::check_bucket;
+use super::{GroupedEntity, Qfq, SLOTS};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Link, Violation};
+use crate::scheduler::{Entities, Link, Violation};
 
 impl Qfq {
     pub(super) fn check_sets(&self) -> Result<(), Violation> {
         let backlogged: u64 = (0..64)
-            .filter(|&i| self.groups[i].occupied != 0)
+            .filter(|&i| self.groups[i].slots.occupied != 0)
             .map(|i| 1 << i)
             .sum();
         let sets = [self.er, self.ir, self.eb, self.ib];
@@ -43,9 +43,9 @@ impl Qfq {
                 "qfq: group {i} starts at {start:?}, more than a slot after {now:?} (Theorem 3)"
             );
             ensure_invariant!(
-                !now.is_after(finish.advanced(self.lag)),
+                !now.is_after(finish.advanced(self.members.lag)),
                 "qfq: V {now:?} is more than L = {} after F = {finish:?} of group {i} (Theorem 4)",
-                self.lag
+                self.members.lag
             );
         }
         for (name, set) in [
@@ -70,68 +70,33 @@ impl Qfq {
         Ok(())
     }
 
-    pub(super) fn check_buckets<E: Entities<QfqEntity> + ?Sized>(
+    pub(super) fn check_buckets<E: Entities<GroupedEntity> + ?Sized>(
         &self,
         entities: &E,
         count: usize,
     ) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; count];
         for (group, i) in self.groups.iter().zip(0u32..) {
-            let first = (group.slot % u64::from(SLOTS)) as u32;
+            let first = (group.slots.first % u64::from(SLOTS)) as u32;
             ensure_invariant!(
-                group.occupied == 0 || group.occupied >> first & 1 == 1,
+                group.slots.occupied == 0 || group.slots.occupied >> first & 1 == 1,
                 "qfq: group {i} starts at an empty bucket"
             );
             for (bucket, &top) in (0u32..).zip(&group.buckets) {
                 ensure_invariant!(
-                    (top != Link::NONE) == (group.occupied >> bucket & 1 == 1),
+                    (top != Link::NONE) == (group.slots.occupied >> bucket & 1 == 1),
                     "qfq: group {i} bucket {bucket}: {top:?}, occupied {:x}",
-                    group.occupied
+                    group.slots.occupied
                 );
                 let slots = u64::from(bucket.wrapping_sub(first) % SLOTS);
                 let start = group.start(i).advanced(slots << i);
-                let mut at = top;
-                while let Some(id) = at.get() {
-                    ensure_invariant!(id.index() < count, "qfq: {id:?} was never added");
-                    ensure_invariant!(!listed[id.index()], "qfq: {id:?} is in two buckets");
-                    listed[id.index()] = true;
-                    let entity = entities.entity(id);
-                    ensure_invariant!(
-                        u32::from(entity.group.unsigned_abs()) == i
-                            && entity.start.rounded_down(i) == start,
-                        "qfq: {id:?} lies in group {i} at {start:?}: {entity:?}"
-                    );
-                    at = entity.next;
-                }
+                check_bucket(entities, top, i, start, &mut listed).map_err(named)?;
             }
         }
-        let mut sum = 0;
-        for id in (0..count).filter_map(EntityId::new) {
-            let entity = entities.entity(id);
-            if entity.inverse_weight != 0 {
-                sum += weight_of(entity.inverse_weight);
-            }
-            ensure_invariant!(
-                listed[id.index()] == (entity.state != Standing::Inactive),
-                "qfq: {id:?} is {:?} and listed: {}",
-                entity.state,
-                listed[id.index()]
-            );
-        }
-        let pending = (0..count).filter_map(EntityId::new).filter(|&id| {
-            let entity = entities.entity(id);
-            entity.state == Standing::Active && entity.group < 0
-        });
-        ensure_invariant!(
-            pending.eq(self.pending.keys().copied()),
-            "qfq: changes are pending of {:?}, and others say so",
-            self.pending
-        );
-        ensure_invariant!(
-            sum == self.clock.weight_sum(),
-            "qfq: the weights add up to {sum}, not {}",
-            self.clock.weight_sum()
-        );
-        Ok(())
+        self.members.check(entities, &listed).map_err(named)
     }
+}
+
+fn named(Violation(what): Violation) -> Violation {
+    Violation(alloc::format!("qfq: {what}"))
 }

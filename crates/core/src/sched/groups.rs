@@ -1,0 +1,355 @@
+//! What algorithms share that put entities into groups by packet length over weight, and
+//! the entities of a group into buckets by start time.
+//!
+//! Equations, theorems and lemmas are numbered as in F. Checconi, P. Valente, L. Rizzo,
+//! *QFQ: Efficient Packet Scheduling with Tight Bandwidth Distribution Guarantees*,
+//! technical report, 2010.
+//!
+//! An entity k of weight phi and longest packet L belongs to the group
+//! i = ceil(log2(L / phi)) (Eq. 4); the group's slot sigma_i is 2^i units of
+//! [virtual time](super::clock), so neither a group's index nor its slot needs a table:
+//! group 56 holds packets of 65,535 bytes at weight 1, group 20 those of 1 byte at
+//! weight 10^6.
+//!
+//! A group has 64 buckets. Theorem 5 asks for 2 + L / sigma of them, L in virtual time: an
+//! entity is therefore inserted only into groups whose slot is at least a 32nd of
+//! L / (sum of weights). This matters only beside packets more than 32 times as long, and
+//! when the sum of weights changes, at the entity's next place. Where V is further behind
+//! than the present sum explains, because it was smaller before, a newcomer starts at the
+//! group's last bucket.
+
+use super::Standing;
+use super::clock::{FRACTION, Terms, VirtualClock, ceil_log2, weight_of};
+use crate::ensure_invariant;
+use crate::scheduler::{Entities, EntityId, Link, Removal, Share, Violation};
+use crate::units::{MAX_LENGTH, VirtualTime, Weight};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Buckets of a group.
+pub(super) const SLOTS: u32 = 64;
+/// A group's slot is at least 2^-5 of the longest packet's virtual time.
+const FINEST: u32 = 5;
+
+const _: () = assert!(
+    MAX_LENGTH.ilog2() + 1 + FRACTION + SLOTS.ilog2() < 63,
+    "all slots of the coarsest group lie within half the circle of virtual time"
+);
+const _: () = assert!((1 << FINEST) + 4 <= SLOTS);
+const _: () = assert!(size_of::<GroupedEntity>() == 24);
+
+/// State of one entity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GroupedEntity {
+    /// Virtual start time S while active, last virtual finish time F while not.
+    pub(super) start: VirtualTime,
+    /// 2^[`FRACTION`] / weight, rounded up; 0 if there is no such entity.
+    pub(super) inverse_weight: u64,
+    /// Next in the bucket.
+    pub(super) next: Link,
+    /// Group whose bucket it is in, while active; negative while a change of its
+    /// share is pending.
+    pub(super) group: i8,
+    /// Group that its share asks for.
+    pub(super) own_group: i8,
+    /// While inactive, the quarter of V's circle in which it became so, modulo 256 (64
+    /// turns); while active, the lowest group there was when it was put into its own, or
+    /// 0 if its share has changed since.
+    pub(super) mark: u8,
+    pub(super) state: Standing,
+}
+
+/// Which buckets of a group are in use.
+#[derive(Clone, Debug)]
+pub(super) struct Slots {
+    /// S_i of Eq. 6 in slots, S_i / sigma_i; of no meaning while no bucket is in use.
+    pub first: u64,
+    /// Bit b is bucket b, which holds the entities whose rounded start is b slots after
+    /// a multiple of 64 slots.
+    pub occupied: u64,
+}
+
+impl Slots {
+    pub const EMPTY: Slots = Slots {
+        first: 0,
+        occupied: 0,
+    };
+
+    /// S_i.
+    #[inline]
+    pub fn start(&self, i: u32) -> VirtualTime {
+        VirtualTime::new(self.first << i)
+    }
+
+    /// S_i + 2 sigma_i: every entity in the first bucket finishes before.
+    #[inline]
+    pub fn end(&self, i: u32) -> VirtualTime {
+        self.start(i).advanced(2 << i)
+    }
+
+    #[inline]
+    pub fn first_bucket(&self) -> usize {
+        (self.first % u64::from(SLOTS)) as usize
+    }
+
+    /// Moves S_i on to the next bucket in use; `false` if there is none.
+    #[inline]
+    pub fn skip_first(&mut self, i: u32) -> bool {
+        let first = (self.first % u64::from(SLOTS)) as u32;
+        self.occupied &= !(1 << first);
+        let skipped = self.occupied.rotate_right(first).trailing_zeros();
+        self.first = (self.first.wrapping_add(skipped.into()) << i) >> i;
+        self.occupied != 0
+    }
+
+    /// Group `i`'s last slot that has a bucket beside the first one's.
+    #[inline]
+    pub fn last(&self, i: u32) -> VirtualTime {
+        self.start(i).advanced(u64::from(SLOTS - 1) << i)
+    }
+}
+
+/// Virtual time, and the shares of all entities.
+///
+/// Whoever makes a statement here says whether the scheduler is `idle`: no entity is
+/// active.
+#[derive(Clone, Debug)]
+pub(super) struct Members {
+    pub clock: VirtualClock,
+    /// Lowest group to stay in or insert into, from the present longest packet and sum of
+    /// weights; never 0.
+    pub floor: i8,
+    /// Longest packet declared so far, L.
+    longest: u32,
+    /// Largest L / (sum of weights) of this busy period, in units: how far V may
+    /// lie after F of a backlogged group (Theorem 4).
+    pub lag: u64,
+    /// Shares that active entities will have from their next place on: until then
+    /// their weights count as they are, in the sum as in what they are charged.
+    pending: BTreeMap<EntityId, Terms>,
+}
+
+impl Members {
+    pub fn starting_at(now: VirtualTime) -> Self {
+        Members {
+            clock: VirtualClock::starting_at(now),
+            floor: 1,
+            longest: 0,
+            lag: 0,
+            pending: BTreeMap::new(),
+        }
+    }
+
+    fn set_weight_sum(&mut self, sum: u64, idle: bool) {
+        self.clock.set_weight_sum(sum);
+        let lag = self.clock.span_of_work(self.longest);
+        self.floor = ceil_log2(lag).saturating_sub(FINEST).max(1) as i8;
+        self.lag = if idle { lag } else { self.lag.max(lag) };
+    }
+
+    pub fn start_busy_period(&mut self) {
+        self.lag = self.clock.span_of_work(self.longest);
+    }
+
+    /// The group to put an entity into.
+    #[inline]
+    pub fn group_of(&self, entity: &GroupedEntity) -> i8 {
+        entity.own_group.max(self.floor)
+    }
+
+    pub fn add(&mut self, share: Share, idle: bool) -> GroupedEntity {
+        let terms = Terms::of(share);
+        self.longest = self.longest.max(share.max_charge().get());
+        let sum = self.clock.weight_sum() + weight_of(terms.inverse_weight);
+        self.set_weight_sum(sum, idle);
+        GroupedEntity {
+            mark: self.clock.long_ago(),
+            inverse_weight: terms.inverse_weight,
+            own_group: terms.slot,
+            ..GroupedEntity::default()
+        }
+    }
+
+    pub fn remove(&mut self, entity: &mut GroupedEntity, id: EntityId, idle: bool) -> Removal {
+        if entity.state == Standing::Inactive {
+            self.forget(entity, idle);
+            return Removal::Done;
+        }
+        entity.state = Standing::Leaving;
+        entity.group = entity.group.abs();
+        self.pending.remove(&id);
+        Removal::WhenSelected
+    }
+
+    fn forget(&mut self, entity: &mut GroupedEntity, idle: bool) {
+        let weight = weight_of(entity.inverse_weight);
+        *entity = GroupedEntity::default();
+        self.set_weight_sum(self.clock.weight_sum() - weight, idle);
+    }
+
+    pub fn change(&mut self, entity: &mut GroupedEntity, id: EntityId, share: Share, idle: bool) {
+        // A longer packet may come at once; virtual time must allow for it.
+        self.longest = self.longest.max(share.max_charge().get());
+        self.set_weight_sum(self.clock.weight_sum(), idle);
+        let terms = Terms::of(share);
+        let present = Terms {
+            inverse_weight: entity.inverse_weight,
+            slot: entity.own_group,
+        };
+        if entity.state != Standing::Inactive {
+            entity.group = entity.group.abs();
+            entity.mark = 0;
+            self.pending.remove(&id);
+            if terms != present {
+                entity.group = -entity.group;
+                self.pending.insert(id, terms);
+            }
+            return;
+        }
+        if entity.own_group != terms.slot {
+            entity.mark = self.clock.long_ago();
+        }
+        self.adopt(entity, terms, idle);
+    }
+
+    pub fn weight(&self, entity: &GroupedEntity, id: EntityId) -> Weight {
+        let pending = self.pending.get(&id).filter(|_| entity.group < 0);
+        let inverse = pending.map_or(entity.inverse_weight, |terms| terms.inverse_weight);
+        Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
+    }
+
+    /// The entity, which has just been charged, has this share from now on.
+    fn adopt(&mut self, entity: &mut GroupedEntity, terms: Terms, idle: bool) {
+        let (old, new) = (
+            weight_of(entity.inverse_weight),
+            weight_of(terms.inverse_weight),
+        );
+        entity.inverse_weight = terms.inverse_weight;
+        entity.own_group = terms.slot;
+        self.set_weight_sum(self.clock.weight_sum() - old + new, idle);
+    }
+
+    /// A pending change of the entity, which is in no group any more, takes effect.
+    pub fn adopt_pending(&mut self, entity: &mut GroupedEntity, id: EntityId, idle: bool) {
+        if entity.group < 0
+            && let Some(terms) = self.pending.remove(&id)
+        {
+            self.adopt(entity, terms, idle);
+        }
+    }
+
+    /// Whether the entity was put into its group under other terms than hold now.
+    #[inline]
+    pub fn is_misplaced(&self, entity: &GroupedEntity) -> bool {
+        entity.mark != self.floor as u8
+    }
+
+    /// Whether the selected entity may stay in its group, whose first bucket ends at `end`,
+    /// though its share has changed or the lowest group, which is `lowest` by now. Its share
+    /// takes effect then without moving it, so that its S goes on from its F.
+    #[inline]
+    pub fn may_stay(
+        &mut self,
+        entity: &mut GroupedEntity,
+        id: EntityId,
+        end: VirtualTime,
+        lowest: i8,
+    ) -> bool {
+        let group = entity.group.abs();
+        let changed = entity.group < 0;
+        let pending = self.pending.get(&id).filter(|_| changed).copied();
+        let own = pending.map_or(entity.own_group, |terms| terms.slot);
+        if own.max(lowest) != group {
+            return false;
+        }
+        if let Some(terms) = pending {
+            entity.group = group;
+            // A packet allowed by the new share may be longer than the old one's
+            // slot: charged at the old weight, it would reach past Theorem 5.
+            entity.start = entity.start.earlier(end.advanced(u64::MAX));
+            self.pending.remove(&id);
+            self.adopt(entity, terms, false);
+        }
+        entity.mark = lowest as u8;
+        // The sum of weights may have changed so far that it must move after all.
+        own.max(lowest).max(self.floor) == group
+    }
+
+    /// The entity, which is in no group any more, is inactive from now on.
+    pub fn leave(&mut self, entity: &mut GroupedEntity, idle: bool) {
+        if entity.state == Standing::Leaving {
+            self.forget(entity, idle);
+        } else {
+            entity.state = Standing::Inactive;
+            // After a change of share this F is of another group.
+            entity.mark = match entity.group < 0 {
+                true => self.clock.long_ago(),
+                false => self.clock.quarter(),
+            };
+        }
+    }
+
+    /// Checks the records of entities `0..count`, of which those that were `listed` are in
+    /// some bucket.
+    pub fn check<E: Entities<GroupedEntity> + ?Sized>(
+        &self,
+        entities: &E,
+        listed: &[bool],
+    ) -> Result<(), Violation> {
+        let ids = || (0..listed.len()).filter_map(EntityId::new);
+        let mut sum = 0;
+        for id in ids() {
+            let entity = entities.entity(id);
+            if entity.inverse_weight != 0 {
+                sum += weight_of(entity.inverse_weight);
+            }
+            ensure_invariant!(
+                listed[id.index()] == (entity.state != Standing::Inactive),
+                "{id:?} is {:?} and listed: {}",
+                entity.state,
+                listed[id.index()]
+            );
+        }
+        let pending: Vec<EntityId> = ids()
+            .filter(|&id| {
+                let entity = entities.entity(id);
+                entity.state == Standing::Active && entity.group < 0
+            })
+            .collect();
+        ensure_invariant!(
+            pending.iter().eq(self.pending.keys()),
+            "changes are pending of {:?}, and {pending:?} say so",
+            self.pending
+        );
+        ensure_invariant!(
+            sum == self.clock.weight_sum(),
+            "the weights add up to {sum}, not {}",
+            self.clock.weight_sum()
+        );
+        Ok(())
+    }
+}
+
+/// Checks one bucket: every entity in it is in group `i` and starts in the slot from
+/// `start` on, and is in no other bucket.
+pub(super) fn check_bucket<E: Entities<GroupedEntity> + ?Sized>(
+    entities: &E,
+    top: Link,
+    i: u32,
+    start: VirtualTime,
+    listed: &mut [bool],
+) -> Result<(), Violation> {
+    let mut at = top;
+    while let Some(id) = at.get() {
+        ensure_invariant!(id.index() < listed.len(), "{id:?} was never added");
+        ensure_invariant!(!listed[id.index()], "{id:?} is in two buckets");
+        listed[id.index()] = true;
+        let entity = entities.entity(id);
+        ensure_invariant!(
+            u32::from(entity.group.unsigned_abs()) == i && entity.start.rounded_down(i) == start,
+            "{id:?} lies in group {i} at {start:?}: {entity:?}"
+        );
+        at = entity.next;
+    }
+    Ok(())
+}

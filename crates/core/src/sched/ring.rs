@@ -1,0 +1,86 @@
+//! A circle of entities that take turns, linked through their own states.
+
+use crate::ensure_invariant;
+use crate::scheduler::{Entities, EntityId, Link, Violation};
+
+/// A state that can be linked into a [`Ring`].
+pub(super) trait Linked {
+    fn next(&mut self) -> &mut Link;
+}
+
+/// The circle. Whose turn it is leaves it, others join it before that one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ring {
+    /// Whose turn it is.
+    pub head: Link,
+    /// The one before `head`. A turn ends by moving on, which writes no link.
+    pub last: Link,
+}
+
+impl Ring {
+    /// Adds an entity, whose turn comes after all others'.
+    #[inline]
+    pub fn push_last<S: Linked, E: Entities<S> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+    ) {
+        let link = Link::to(id);
+        match self.last.get() {
+            Some(last) => {
+                *entities.entity_mut(id).next() = self.head;
+                *entities.entity_mut(last).next() = link;
+            }
+            None => {
+                *entities.entity_mut(id).next() = link;
+                self.head = link;
+            }
+        }
+        self.last = link;
+    }
+
+    /// Takes out `id`, whose turn it is.
+    #[inline]
+    pub fn pop_head<S: Linked, E: Entities<S> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+        debug_assert_eq!(self.head.get(), Some(id), "only the selected is taken out");
+        let next = core::mem::take(entities.entity_mut(id).next());
+        if next == Link::to(id) {
+            *self = Ring::default();
+        } else if let Some(last) = self.last.get() {
+            *entities.entity_mut(last).next() = next;
+            self.head = next;
+        }
+    }
+
+    /// Ends the turn of `id`, which stays; `next` is its link.
+    #[inline]
+    pub fn turn(&mut self, id: EntityId, next: Link) {
+        self.last = Link::to(id);
+        self.head = next;
+    }
+
+    /// Checks that the links lead round the circle, and marks who is in it.
+    pub fn check<S: Linked + Copy, E: Entities<S> + ?Sized>(
+        &self,
+        entities: &E,
+        listed: &mut [bool],
+    ) -> Result<(), Violation> {
+        let (mut at, mut last) = (self.head, self.last);
+        while let Some(id) = at.get() {
+            ensure_invariant!(id.index() < listed.len(), "{id:?} was never added");
+            if listed[id.index()] {
+                break;
+            }
+            listed[id.index()] = true;
+            let mut state = *entities.entity(id);
+            (at, last) = (*state.next(), at);
+        }
+        ensure_invariant!(
+            at == self.head && last == self.last,
+            "the circle from {:?} to {:?} ends at {last:?} and leads to {at:?}",
+            self.head,
+            self.last
+        );
+        Ok(())
+    }
+}

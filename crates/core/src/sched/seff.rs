@@ -1,0 +1,189 @@
+//! The smallest eligible finish time first (SEFF): the order of WF2Q and WF2Q+.
+//!
+//! Two heaps: of the entities that may be served, S <= V, by F, and of the others by
+//! S. As V goes on, entities move from the second to the first; each move is paid for
+//! by the service that put the entity into the second.
+
+use super::clock::FRACTION;
+use super::heap::{Heap, Keyed};
+use crate::ensure_invariant;
+use crate::scheduler::{EntityId, Link, Violation};
+use crate::units::{MAX_LENGTH, VirtualTime};
+
+/// How far before V an entity on hold finishes, by its place: further than any other.
+const HELD: u64 = 1 << 61;
+
+/// More than one service adds to a timestamp.
+pub(super) const FURTHEST: i64 = (MAX_LENGTH as i64 + 1) << FRACTION;
+
+const _: () = assert!(HELD as i64 >= 16 * FURTHEST);
+
+/// Where an entity stands: what it is served next starts and finishes then.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    /// S.
+    pub start: VirtualTime,
+    /// F.
+    pub finish: VirtualTime,
+    pub link: Link,
+}
+
+impl Keyed for Place {
+    #[inline]
+    fn key(&self) -> VirtualTime {
+        self.start
+    }
+}
+
+/// An eligible entity.
+#[derive(Clone, Copy, Debug)]
+struct Eligible {
+    /// F.
+    finish: VirtualTime,
+    link: Link,
+}
+
+impl Keyed for Eligible {
+    #[inline]
+    fn key(&self) -> VirtualTime {
+        self.finish
+    }
+}
+
+impl From<Place> for Eligible {
+    #[inline]
+    fn from(place: Place) -> Eligible {
+        Eligible {
+            finish: place.finish,
+            link: place.link,
+        }
+    }
+}
+
+/// Entities by eligibility. While there are any, one is eligible: the caller lets V jump
+/// for that ([`next_start`](Self::next_start)).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seff {
+    eligible: Heap<Eligible>,
+    ineligible: Heap<Place>,
+}
+
+impl Seff {
+    /// The eligible entity with the smallest F.
+    #[inline]
+    pub fn first(&self) -> Link {
+        self.eligible.first().map_or(Link::NONE, |first| first.link)
+    }
+
+    /// The first entity stays the first until it is replaced or removed, whoever comes.
+    #[inline]
+    pub fn hold(&mut self, now: VirtualTime) {
+        if let Some(first) = self.eligible.first_mut() {
+            first.finish = now.advanced(HELD.wrapping_neg());
+        }
+    }
+
+    /// Gives an entity a place.
+    #[inline]
+    pub fn insert(&mut self, now: VirtualTime, place: Place) {
+        if place.start.is_after(now) {
+            self.ineligible.push(place);
+        } else {
+            self.eligible.push(place.into());
+        }
+    }
+
+    /// The first start to come, if nobody but the first entity is eligible, and that
+    /// one goes or has another `start`.
+    #[inline]
+    pub fn next_start(&self, start: Option<VirtualTime>) -> Option<VirtualTime> {
+        if self.eligible.len() > 1 {
+            return None;
+        }
+        match (self.ineligible.first(), start) {
+            (Some(place), Some(start)) => Some(start.earlier(place.start)),
+            (Some(place), None) => Some(place.start),
+            (None, start) => start,
+        }
+    }
+
+    /// Moves the first entity to another place, and makes those eligible that start by
+    /// `now`.
+    #[inline]
+    pub fn replace_first(&mut self, now: VirtualTime, place: Place) {
+        let next = self.ineligible.first().copied();
+        let next = next.filter(|next| !next.start.is_after(now));
+        if !place.start.is_after(now) {
+            self.eligible.replace_first(place.into());
+        } else if let Some(next) = next {
+            self.ineligible.replace_first(place);
+            self.eligible.replace_first(next.into());
+        } else {
+            self.eligible.pop();
+            self.ineligible.push(place);
+            return;
+        }
+        self.make_eligible(now);
+    }
+
+    /// Takes the first entity out, and makes those eligible that start by `now`.
+    #[inline]
+    pub fn remove_first(&mut self, now: VirtualTime) {
+        self.eligible.pop();
+        self.make_eligible(now);
+    }
+
+    #[inline]
+    fn make_eligible(&mut self, now: VirtualTime) {
+        while let Some(next) = self.ineligible.first()
+            && !next.start.is_after(now)
+            && let Some(next) = self.ineligible.pop()
+        {
+            self.eligible.push(next.into());
+        }
+    }
+
+    /// Whether the first entity is on hold.
+    fn is_held(&self, now: VirtualTime) -> bool {
+        let first = self.eligible.first();
+        first.is_some_and(|first| now.distance_from(first.finish).unsigned_abs() > HELD / 2)
+    }
+
+    /// Checks the order, where `start` tells each entity's S and sees that it has one
+    /// place only. S may be later than that of the place, if the head has changed.
+    pub fn check(
+        &self,
+        now: VirtualTime,
+        mut start: impl FnMut(EntityId) -> Result<VirtualTime, Violation>,
+    ) -> Result<(), Violation> {
+        let (eligible, ineligible) = (self.eligible.entries(), self.ineligible.entries());
+        ensure_invariant!(
+            self.eligible.is_sorted() && self.ineligible.is_sorted(),
+            "seff: the heaps {eligible:?} and {ineligible:?} are not sorted"
+        );
+        ensure_invariant!(
+            !eligible.is_empty() || ineligible.is_empty(),
+            "seff: nobody is eligible while {ineligible:?} wait"
+        );
+        let held = self.is_held(now);
+        for (n, place) in eligible.iter().enumerate() {
+            let start = place.link.get().map_or(Ok(now), &mut start)?;
+            let span = place.finish.distance_from(start);
+            ensure_invariant!(
+                !start.is_after(now) && ((held && n == 0) || span.abs() < 32 * FURTHEST),
+                "seff: {place:?} is eligible from {start:?} on, V is {now:?}"
+            );
+        }
+        for place in ineligible {
+            let start = place.link.get().map_or(Ok(now), &mut start)?;
+            let span = place.finish.distance_from(start);
+            ensure_invariant!(
+                held || (place.start == start
+                    && start.is_after(now)
+                    && (1..FURTHEST).contains(&span)),
+                "seff: {place:?} is not eligible from {start:?} on, V is {now:?}"
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,313 @@
+//! WF2Q+: worst-case fair weighted fair queueing, with a virtual time of its own.
+//!
+//! J. C. R. Bennett, H. Zhang, *Hierarchical packet fair queueing algorithms*, IEEE/ACM
+//! Transactions on Networking 5(5), 1997. The equations are numbered as in the report on
+//! QFQ (see [`Qfq`](super::Qfq)), which approximates this algorithm.
+//!
+//! An entity's next service starts at S and finishes at F, in virtual time: S = max(V, F)
+//! when it becomes backlogged and S = F after each service, F = S + l / phi (Eq. 2). V
+//! goes on by W / (sum of the weights) while the link does the work W, and is never
+//! before the first S of the backlogged entities (Eq. 3). The next to be served is, of
+//! those with S <= V, the one with the smallest F: the smallest eligible finish time
+//! first. Timestamps are exact to the units of [virtual time](super::clock), so that this is
+//! the yardstick for what approximates it: B-WFI is L^k (1 - phi) + phi L, the least
+//! that a packet scheduler can have.
+//!
+//! # Cost
+//!
+//! O(log N), amortised: a service moves one entity to another place, and each entity
+//! that V makes eligible by it was made ineligible by a service of its own. One statement
+//! may move many, if many start at one time. An inactive entity costs nothing.
+//!
+//! # What differs from the equations, and why
+//!
+//! * *The head may change while an entity waits* (a flush). The place it waits in
+//!   stands, S and F; it is charged for what it sends then, and its next S is S plus that.
+//!   It gets no more than its share by this, and may be served late by the difference.
+//! * *The last F of an inactive entity counts* until V went half round the circle of
+//!   virtual time since, after which it could not be told from one to come. F is never so
+//!   far ahead of V, so nothing is lost.
+//! * *A change of weight* counts from the next S on. If the entity is late by then, F < V,
+//!   and becomes heavier, S is after F by so much that it is behind by the same work as
+//!   before. Otherwise it would be owed more than V has allowed for, and others would
+//!   wait for it.
+
+mod invariants;
+
+use super::Standing;
+use super::clock::{Terms, VirtualClock, span, weight_of};
+use super::seff::{Place, Seff};
+use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, Nanos, VirtualTime, Weight};
+use alloc::collections::BTreeMap;
+
+const _: () = assert!(size_of::<Wf2qPlusEntity>() <= 24);
+
+/// State of one entity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wf2qPlusEntity {
+    /// Virtual start time S while active, last virtual finish time F while not.
+    start: VirtualTime,
+    /// 2^[`FRACTION`](super::clock::FRACTION) / weight, rounded up; 0 if there is no such
+    /// entity.
+    inverse_weight: u64,
+    /// Quarter of V's circle in which it became inactive, modulo 256 (64 turns).
+    idle_since: u8,
+    state: Standing,
+    /// A change of its share is pending.
+    changing: bool,
+}
+
+/// Worst-case fair weighted fair queueing, plus.
+#[derive(Clone, Debug)]
+pub struct Wf2qPlus {
+    clock: VirtualClock,
+    order: Seff,
+    /// Inverse weights that active entities will have from their next place on.
+    pending: BTreeMap<EntityId, u64>,
+}
+
+impl Default for Wf2qPlus {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Wf2qPlus {
+    /// A scheduler whose virtual time starts at 0.
+    pub fn new() -> Self {
+        Self::starting_at(VirtualTime::new(0))
+    }
+
+    /// A scheduler whose virtual time starts at `now`: at any point, also shortly
+    /// before it wraps.
+    pub fn starting_at(now: VirtualTime) -> Self {
+        Wf2qPlus {
+            clock: VirtualClock::starting_at(now),
+            order: Seff::default(),
+            pending: BTreeMap::new(),
+        }
+    }
+
+    /// V, the system virtual time.
+    #[inline]
+    pub fn virtual_time(&self) -> VirtualTime {
+        self.clock.now()
+    }
+
+    /// V, after the jump of Eq. 3 where nobody is eligible but the first entity, and that
+    /// one goes or has another `start`.
+    #[inline]
+    fn jump(&mut self, start: Option<VirtualTime>) -> VirtualTime {
+        if let Some(next) = self.order.next_start(start) {
+            self.clock.jump_to(next);
+        }
+        self.clock.now()
+    }
+
+    /// Gives an inactive entity a place.
+    #[inline(never)]
+    fn insert(&mut self, entity: &mut Wf2qPlusEntity, id: EntityId, head: Charge) {
+        entity.state = Standing::Active;
+        let now = self.clock.now();
+        let start = match self.clock.remembers(entity.idle_since) {
+            true => entity.start.later(now),
+            false => now,
+        };
+        entity.start = start;
+        if self.order.first() == Link::NONE {
+            self.clock.jump_to(start);
+        }
+        let place = Place {
+            start,
+            finish: start.advanced(span(head, entity.inverse_weight)),
+            link: Link::to(id),
+        };
+        self.order.insert(self.clock.now(), place);
+    }
+
+    /// The selected entity, whose S is its F by now, leaves its place: for good, or for
+    /// one that its new share gives it.
+    #[inline(never)]
+    fn leave<E: Entities<Wf2qPlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        next: Option<Charge>,
+    ) {
+        let entity = entities.entity_mut(id);
+        if core::mem::take(&mut entity.changing)
+            && let Some(inverse_weight) = self.pending.remove(&id)
+        {
+            let late = self.clock.now().distance_from(entity.start);
+            if late > 0 && inverse_weight < entity.inverse_weight {
+                let work = u128::from(late.unsigned_abs()) * u128::from(inverse_weight);
+                let late = (work / u128::from(entity.inverse_weight)) as u64;
+                entity.start = self.clock.now().advanced(late.wrapping_neg());
+            }
+            self.adopt(entity, inverse_weight);
+        }
+        if let Some(next) = next {
+            return self.move_first(entity, id, next);
+        }
+        let now = self.jump(None);
+        self.order.remove_first(now);
+        entity.idle_since = self.clock.quarter();
+        if entity.state == Standing::Leaving {
+            let weight = weight_of(entity.inverse_weight);
+            *entity = Wf2qPlusEntity::default();
+            self.clock.set_weight_sum(self.clock.weight_sum() - weight);
+        } else {
+            entity.state = Standing::Inactive;
+        }
+    }
+
+    /// Moves the selected entity to the place that starts at its S.
+    #[inline]
+    fn move_first(&mut self, entity: &Wf2qPlusEntity, id: EntityId, next: Charge) {
+        let start = entity.start;
+        let place = Place {
+            start,
+            finish: start.advanced(span(next, entity.inverse_weight)),
+            link: Link::to(id),
+        };
+        let now = self.jump(Some(start));
+        self.order.replace_first(now, place);
+    }
+
+    /// The entity has this inverse weight from now on.
+    fn adopt(&mut self, entity: &mut Wf2qPlusEntity, inverse_weight: u64) {
+        let (old, new) = (weight_of(entity.inverse_weight), weight_of(inverse_weight));
+        entity.inverse_weight = inverse_weight;
+        self.clock
+            .set_weight_sum(self.clock.weight_sum() - old + new);
+    }
+}
+
+impl Scheduler for Wf2qPlus {
+    type Entity = Wf2qPlusEntity;
+    const NAME: &'static str = "wf2q+";
+
+    fn add<E: Entities<Wf2qPlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
+        let inverse_weight = Terms::of(share).inverse_weight;
+        *entities.entity_mut(id) = Wf2qPlusEntity {
+            inverse_weight,
+            idle_since: self.clock.long_ago(),
+            ..Wf2qPlusEntity::default()
+        };
+        self.clock
+            .set_weight_sum(self.clock.weight_sum() + weight_of(inverse_weight));
+    }
+
+    fn remove<E: Entities<Wf2qPlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+    ) -> Removal {
+        let entity = entities.entity_mut(id);
+        if entity.state != Standing::Inactive {
+            entity.state = Standing::Leaving;
+            entity.changing = false;
+            self.pending.remove(&id);
+            return Removal::WhenSelected;
+        }
+        let weight = weight_of(entity.inverse_weight);
+        *entity = Wf2qPlusEntity::default();
+        self.clock.set_weight_sum(self.clock.weight_sum() - weight);
+        Removal::Done
+    }
+
+    fn change<E: Entities<Wf2qPlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        share: Share,
+    ) {
+        let inverse_weight = Terms::of(share).inverse_weight;
+        let entity = entities.entity_mut(id);
+        if entity.state == Standing::Inactive {
+            return self.adopt(entity, inverse_weight);
+        }
+        entity.changing = inverse_weight != entity.inverse_weight;
+        match entity.changing {
+            true => self.pending.insert(id, inverse_weight),
+            false => self.pending.remove(&id),
+        };
+    }
+
+    fn weight<E: Entities<Wf2qPlusEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+        let entity = entities.entity(id);
+        let pending = self.pending.get(&id).filter(|_| entity.changing);
+        let inverse = pending.copied().unwrap_or(entity.inverse_weight);
+        Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
+    }
+
+    fn is_active<E: Entities<Wf2qPlusEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+        entities.entity(id).state != Standing::Inactive
+    }
+
+    #[inline]
+    fn backlogged<E: Entities<Wf2qPlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        head: Charge,
+    ) {
+        let entity = entities.entity_mut(id);
+        if entity.state == Standing::Inactive {
+            self.insert(entity, id, head);
+        }
+    }
+
+    #[inline]
+    fn select<E: Entities<Wf2qPlusEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+        self.order.first()
+    }
+
+    #[inline]
+    fn hold<E: Entities<Wf2qPlusEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {
+        self.order.hold(self.clock.now());
+    }
+
+    /// Whom this makes eligible matters once the selected entity leaves its place, and is
+    /// seen to then.
+    #[inline]
+    fn served(&mut self, work: Charge) {
+        self.clock.served(work);
+    }
+
+    #[inline]
+    fn reschedule<E: Entities<Wf2qPlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        charged: Charge,
+        next: Option<Charge>,
+    ) {
+        let entity = entities.entity_mut(id);
+        entity.start = entity.start.advanced(span(charged, entity.inverse_weight));
+        match next {
+            Some(next) if !entity.changing => self.move_first(entity, id, next),
+            _ => self.leave(entities, id, next),
+        }
+    }
+
+    fn idle<E: Entities<Wf2qPlusEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+        if entities.entity(id).state != Standing::Inactive {
+            self.leave(entities, id, None);
+        }
+    }
+
+    fn invariants<E: Entities<Wf2qPlusEntity> + ?Sized>(
+        &self,
+        entities: &E,
+        count: usize,
+    ) -> Result<(), Violation> {
+        self.check(entities, count)
+    }
+}

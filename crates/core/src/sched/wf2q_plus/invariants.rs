@@ -1,0 +1,67 @@
+//! What the order relies on, checked one by one.
+
+use super::super::{Standing, clock::weight_of, seff::FURTHEST};
+use super::{Wf2qPlus, Wf2qPlusEntity};
+use crate::ensure_invariant;
+use crate::scheduler::{Entities, EntityId, Violation};
+
+impl Wf2qPlus {
+    pub(super) fn check<E: Entities<Wf2qPlusEntity> + ?Sized>(
+        &self,
+        entities: &E,
+        count: usize,
+    ) -> Result<(), Violation> {
+        let now = self.virtual_time();
+        let mut listed = alloc::vec![false; count];
+        self.order.check(now, |id| {
+            ensure_invariant!(id.index() < count, "wf2q+: {id:?} was never added");
+            let entity = entities.entity(id);
+            ensure_invariant!(
+                !core::mem::replace(&mut listed[id.index()], true),
+                "wf2q+: {id:?} has two places"
+            );
+            // It was served while S <= V, and has gone on by one service since. V may be
+            // after it by what a few of the longest packets of the lightest weight take.
+            let ahead = entity.start.distance_from(now);
+            ensure_invariant!(
+                ahead < FURTHEST && ahead > -8 * FURTHEST,
+                "wf2q+: {id:?} starts at {:?}, too far from V = {now:?}",
+                entity.start
+            );
+            Ok(entity.start)
+        })?;
+        let mut sum = 0;
+        for id in (0..count).filter_map(EntityId::new) {
+            let entity = entities.entity(id);
+            if entity.inverse_weight != 0 {
+                sum += weight_of(entity.inverse_weight);
+            }
+            let active = entity.state != Standing::Inactive;
+            ensure_invariant!(
+                active == listed[id.index()],
+                "wf2q+: {id:?} is {:?} and has a place: {}",
+                entity.state,
+                !active
+            );
+            ensure_invariant!(
+                entity.changing == self.pending.contains_key(&id)
+                    && (!entity.changing || entity.state == Standing::Active),
+                "wf2q+: changes are pending of {:?}, and {id:?} says {entity:?}",
+                self.pending
+            );
+            ensure_invariant!(
+                active
+                    || !self.clock.remembers(entity.idle_since)
+                    || entity.start.distance_from(now) < FURTHEST,
+                "wf2q+: inactive {id:?} finished at {:?}, too far from V = {now:?}",
+                entity.start
+            );
+        }
+        ensure_invariant!(
+            sum == self.clock.weight_sum(),
+            "wf2q+: the weights add up to {sum}, not {}",
+            self.clock.weight_sum()
+        );
+        Ok(())
+    }
+}

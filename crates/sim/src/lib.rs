@@ -1,0 +1,60 @@
+//! A link in simulated time, to measure what a scheduler does to its flows.
+//!
+//! * [`Server`]: a [`PacketScheduler`](fairlane_core::PacketScheduler) that drains through
+//!   a transmit queue onto a [`Link`], exact to the picosecond at any rate.
+//! * [`Observer`]: what watches a run. [`WfiMeter`] measures the worst-case fair indexes
+//!   against a flow's share, [`LagMeter`] completions against the ideal fluid server
+//!   [`Gps`], [`DelayMeter`] delays.
+//! * [`Simulation`]: a run of flows that come, change and go, each with a seeded
+//!   [`Source`].
+//!
+//! All is a function of its inputs and its seed: no clock is read.
+//!
+//! ```
+//! use fairlane_core::{Length, Rate, SchedulerLimits, sched::Qfq};
+//! use fairlane_sim::{
+//!     FlowPlan, Lengths, Picos, Server, Simulation, Traffic, TransmitQueue, WfiMeter, scenario,
+//! };
+//!
+//! let rate: Rate = "1gbit".parse().unwrap();
+//! let length = Length::new(1500).unwrap();
+//! let server = Server::new(
+//!     Qfq::new(),
+//!     SchedulerLimits::default(),
+//!     rate,
+//!     TransmitQueue::NONE,
+//!     WfiMeter::new(rate),
+//! );
+//! let mut simulation = Simulation::new(server, 1);
+//! for config in scenario::highw(10, length) {
+//!     let plan = FlowPlan::new(config, Traffic::Greedy(2), Lengths::Fixed(length));
+//!     simulation.add(plan).unwrap();
+//! }
+//! let server = simulation.run(Picos::from_millis(10)).unwrap();
+//! let (_, heavy) = server.observer().flows().next().unwrap();
+//! // (3 sigma + 2 L) / R with sigma = 512 bytes for each of 12 units of weight.
+//! assert!(heavy.t_wfi < Picos::from_nanos((3 * 512 * 12 + 2 * 1500) * 8));
+//! ```
+#![forbid(unsafe_code)]
+
+mod delay;
+mod gps;
+mod link;
+mod observer;
+pub mod scenario;
+mod server;
+mod share;
+mod simulation;
+mod source;
+mod time;
+pub mod wfi;
+
+pub use delay::{DelayMeter, Delays};
+pub use gps::{FluidFinish, Gps, LagMeter};
+pub use link::{Link, Sent, TransmitQueue};
+pub use observer::{Completion, Moment, Observer, PacketInfo};
+pub use server::{Server, Step};
+pub use simulation::{FlowPlan, Simulation};
+pub use source::{Lengths, Source, SourceError, Traffic};
+pub use time::{PICOS_PER_SECOND, Picos, Work};
+pub use wfi::{Backlogged, Wfi, WfiMeter};

@@ -1,0 +1,200 @@
+//! The link and the transmit queue in front of it.
+
+use crate::time::{PICOS_PER_SECOND, Picos, Work};
+use fairlane_core::{Length, Rate};
+use std::collections::VecDeque;
+
+/// How much may wait between the scheduler and the link, beside the packet in service.
+///
+/// This is Q of the guarantees with a transmit queue (QFQ+ paper, Appendix A.4): what
+/// has left the scheduler and is not yet being transmitted is out of its hands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransmitQueue {
+    /// At most so many packets.
+    Packets(u32),
+    /// At most so many bytes in whole packets.
+    Bytes(u64),
+}
+
+impl TransmitQueue {
+    /// Nothing: the scheduler is asked for a packet when the link is free.
+    pub const NONE: TransmitQueue = TransmitQueue::Packets(0);
+
+    /// Most bytes that wait, if no packet is longer than `longest`.
+    pub fn bytes(self, longest: Length) -> u64 {
+        match self {
+            TransmitQueue::Packets(packets) => u64::from(packets) * u64::from(longest.get()),
+            TransmitQueue::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// A packet that has left the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent<P> {
+    /// Its length.
+    pub len: Length,
+    /// What came with it.
+    pub payload: P,
+    /// When its transmission started, rounded down.
+    pub start: Picos,
+    /// When it ended, rounded down.
+    pub end: Picos,
+    /// Work of the link before it, exact.
+    pub start_work: Work,
+    /// Work of the link with it, exact.
+    pub end_work: Work,
+}
+
+/// A link of constant rate behind a FIFO transmit queue.
+///
+/// The end of a packet is the start of its busy period plus *all* bits of that period
+/// over the rate, rounded down once: errors do not add up, however long the link is busy.
+/// Rounding down keeps the order of events as it is in real numbers: what arrives in the
+/// picosecond in which a packet ends arrives before it has ended.
+#[derive(Clone, Debug)]
+pub struct Link<P> {
+    rate: Rate,
+    capacity: TransmitQueue,
+    /// The first is in service.
+    packets: VecDeque<(Length, P)>,
+    waiting_bytes: u64,
+    period_start: Picos,
+    /// Bits of the busy period: completed, and with the packet in service.
+    period_done: u128,
+    period_bits: u128,
+    /// Bits sent before the busy period.
+    before: u128,
+}
+
+impl<P> Link<P> {
+    /// An idle link.
+    pub fn new(rate: Rate, capacity: TransmitQueue) -> Link<P> {
+        Link {
+            rate,
+            capacity,
+            packets: VecDeque::new(),
+            waiting_bytes: 0,
+            period_start: Picos::ZERO,
+            period_done: 0,
+            period_bits: 0,
+            before: 0,
+        }
+    }
+
+    /// Its rate.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// What may wait for it.
+    pub fn capacity(&self) -> TransmitQueue {
+        self.capacity
+    }
+
+    /// Packets waiting or in service. O(1).
+    pub fn held(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Whether nothing is in service. O(1).
+    pub fn is_idle(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Whether a packet of `len` would be taken. An idle link takes any. O(1).
+    pub fn has_room(&self, len: Length) -> bool {
+        match (self.packets.len(), self.capacity) {
+            (0, _) => true,
+            (held, TransmitQueue::Packets(packets)) => held <= packets as usize,
+            (_, TransmitQueue::Bytes(bytes)) => self.waiting_bytes + u64::from(len.get()) <= bytes,
+        }
+    }
+
+    /// Whether no packet of any length would be taken. O(1).
+    pub fn is_full(&self) -> bool {
+        !self.has_room(Length::new(1).unwrap_or(Length::MAX))
+    }
+
+    /// Takes a packet at time `now`, or hands it back for want of room. It starts at once
+    /// if the link is idle, without a gap if the last packet ends in this very picosecond.
+    /// Whether it started. O(1).
+    pub fn push(&mut self, now: Picos, len: Length, payload: P) -> Result<bool, P> {
+        if !self.has_room(len) {
+            return Err(payload);
+        }
+        let starts = self.packets.is_empty();
+        if starts {
+            if now > self.time_of(self.period_bits) {
+                self.before += self.period_done;
+                self.period_start = now;
+                self.period_done = 0;
+                self.period_bits = 0;
+            }
+            self.period_bits += bits(len);
+        } else {
+            self.waiting_bytes += u64::from(len.get());
+        }
+        self.packets.push_back((len, payload));
+        Ok(starts)
+    }
+
+    /// The packet in service. O(1).
+    pub fn in_service(&self) -> Option<(Length, &P)> {
+        self.packets.front().map(|(len, payload)| (*len, payload))
+    }
+
+    /// When the packet in service ends. O(1).
+    pub fn next_completion(&self) -> Option<Picos> {
+        self.packets.front()?;
+        Some(self.time_of(self.period_bits))
+    }
+
+    /// Ends the packet in service, whenever that is; the next in the queue follows it
+    /// without a gap. O(1).
+    pub fn complete(&mut self) -> Option<Sent<P>> {
+        let (len, payload) = self.packets.pop_front()?;
+        let start = self.time_of(self.period_done);
+        let start_work = self.completed();
+        self.period_done = self.period_bits;
+        let sent = Sent {
+            len,
+            payload,
+            start,
+            end: self.time_of(self.period_done),
+            start_work,
+            end_work: self.completed(),
+        };
+        if let Some(&(next, _)) = self.packets.front() {
+            self.period_bits += bits(next);
+            self.waiting_bytes -= u64::from(next.get());
+        }
+        Some(sent)
+    }
+
+    /// Bits of completed packets. O(1).
+    pub fn completed(&self) -> Work {
+        Work::from_bits(self.before + self.period_done)
+    }
+
+    /// W(`at`): what was transmitted until `at`, the part of the packet in service
+    /// included. Exact for any time from the last completion to the next. O(1).
+    pub fn work(&self, at: Picos) -> Work {
+        let elapsed = at.since(self.period_start).0;
+        let sent = elapsed.saturating_mul(self.rate.bps().into());
+        let most = Work::from_bits(self.period_bits).0;
+        let least = Work::from_bits(self.period_done).0;
+        Work::from_bits(self.before) + Work(sent.clamp(least, most))
+    }
+
+    /// When the first `bits` of the busy period have been sent, rounded down.
+    fn time_of(&self, bits: u128) -> Picos {
+        self.period_start + Picos(Work::from_bits(bits).0 / u128::from(self.rate.bps()))
+    }
+}
+
+fn bits(len: Length) -> u128 {
+    u128::from(len.get()) * 8
+}
+
+const _: () = assert!(PICOS_PER_SECOND == Rate::MAX.bps());

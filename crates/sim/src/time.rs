@@ -1,0 +1,153 @@
+//! Time and work in integers that no simulation rounds twice.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Sub};
+use fairlane_core::{Length, Nanos};
+
+/// Picoseconds in a second; also the parts of a bit that [`Work`] counts.
+pub const PICOS_PER_SECOND: u64 = 1_000_000_000_000;
+
+/// A point in simulated time, or a span of it, in picoseconds.
+///
+/// A nanosecond is not enough: one byte on a link of 1 Tbit/s takes 8 ps. The width
+/// holds every [`Nanos`], so the time stamps of any capture fit. Spans saturate at zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Picos(pub u128);
+
+impl Picos {
+    /// The origin.
+    pub const ZERO: Picos = Picos(0);
+    /// A time that is never reached.
+    pub const MAX: Picos = Picos(u128::MAX);
+
+    /// A span of whole nanoseconds.
+    pub const fn from_nanos(ns: u64) -> Picos {
+        Picos(ns as u128 * 1_000)
+    }
+
+    /// A span of whole microseconds.
+    pub const fn from_micros(us: u64) -> Picos {
+        Picos(us as u128 * 1_000_000)
+    }
+
+    /// A span of whole milliseconds.
+    pub const fn from_millis(ms: u64) -> Picos {
+        Picos(ms as u128 * 1_000_000_000)
+    }
+
+    /// A span of whole seconds.
+    pub const fn from_secs(s: u64) -> Picos {
+        Picos(s as u128 * PICOS_PER_SECOND as u128)
+    }
+
+    /// A span of `seconds`, to the nearest picosecond that a `f64` tells; zero for a
+    /// negative number or none at all.
+    pub fn from_secs_f64(seconds: f64) -> Picos {
+        Picos((seconds * PICOS_PER_SECOND as f64).round() as u128)
+    }
+
+    /// In seconds, rounded.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / PICOS_PER_SECOND as f64
+    }
+
+    /// In nanoseconds, rounded down; saturates at [`Nanos::MAX`].
+    pub fn to_nanos(self) -> Nanos {
+        Nanos(u64::try_from(self.0 / 1_000).unwrap_or(u64::MAX))
+    }
+
+    /// The span from `earlier` to `self`; zero if `earlier` is later.
+    pub const fn since(self, earlier: Picos) -> Picos {
+        Picos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl From<Nanos> for Picos {
+    fn from(time: Nanos) -> Picos {
+        Picos::from_nanos(time.0)
+    }
+}
+
+impl Add for Picos {
+    type Output = Picos;
+    fn add(self, span: Picos) -> Picos {
+        Picos(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign for Picos {
+    fn add_assign(&mut self, span: Picos) {
+        *self = *self + span;
+    }
+}
+
+impl Sub for Picos {
+    type Output = Picos;
+    fn sub(self, span: Picos) -> Picos {
+        self.since(span)
+    }
+}
+
+impl fmt::Display for Picos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ps", self.0)
+    }
+}
+
+/// Work of a link, or service of a flow, in 10^-12 bit.
+///
+/// In this unit the work after a whole number of picoseconds at any whole rate is a
+/// whole number, and so is the work after any packet: `W(t)` is exact at both.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Work(pub u128);
+
+impl Work {
+    /// None.
+    pub const ZERO: Work = Work(0);
+
+    /// So many bits.
+    pub const fn from_bits(bits: u128) -> Work {
+        Work(bits * PICOS_PER_SECOND as u128)
+    }
+
+    /// So many bytes.
+    pub const fn from_bytes(bytes: u64) -> Work {
+        Work::from_bits(bytes as u128 * 8)
+    }
+
+    /// A packet of this length.
+    pub const fn of(len: Length) -> Work {
+        Work::from_bytes(len.get() as u64)
+    }
+
+    /// In bits, rounded.
+    pub fn as_bits_f64(self) -> f64 {
+        self.0 as f64 / PICOS_PER_SECOND as f64
+    }
+
+    /// In bytes, rounded.
+    pub fn as_bytes_f64(self) -> f64 {
+        self.as_bits_f64() / 8.0
+    }
+}
+
+impl Add for Work {
+    type Output = Work;
+    fn add(self, more: Work) -> Work {
+        Work(self.0 + more.0)
+    }
+}
+
+impl AddAssign for Work {
+    fn add_assign(&mut self, more: Work) {
+        self.0 += more.0;
+    }
+}
+
+impl Sub for Work {
+    type Output = Work;
+    /// Zero where less would be left than none.
+    fn sub(self, less: Work) -> Work {
+        Work(self.0.saturating_sub(less.0))
+    }
+}
