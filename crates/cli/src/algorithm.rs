@@ -1,5 +1,7 @@
 //! The algorithms by name.
 
+use std::num::NonZeroU32;
+
 use clap::ValueEnum;
 
 /// A scheduling algorithm to run.
@@ -9,33 +11,82 @@ pub enum Algorithm {
     Fifo,
     /// Deficit round robin: fair over a round of all flows
     Drr,
+    /// Group fair queueing: fairer than QFQ by a slot, at O(groups of flows)
+    Gfq,
+    /// Strict priority: the highest weight first, equal ones in turns
+    Priority,
     /// Quick fair queueing: fair within a few packets, at O(1)
     Qfq,
+    /// QFQ over aggregates of flows, DRR inside them: nearly as fair, nearly at DRR's cost
+    #[value(name = "qfq+")]
+    QfqPlus,
+    /// S-KPS: as fair as QFQ, its groups sorted by timer wheels, at O(1)
+    #[value(name = "s-kps")]
+    SKps,
+    /// WF2Q: as fair as a packet scheduler can be, by the fluid server's virtual time
+    Wf2q,
+    /// Stochastic fairness queueing: flows hashed to 256 queues, DRR among those
+    Sfq,
+    /// WF2Q+: as fair as a packet scheduler can be, at O(log N)
+    #[value(name = "wf2q+")]
+    Wf2qPlus,
 }
 
-impl Algorithm {
-    /// All of them, the simplest first.
-    pub const ALL: [Algorithm; 3] = [Algorithm::Fifo, Algorithm::Drr, Algorithm::Qfq];
-}
-
-/// Evaluates an expression with `$new` as the constructor of the algorithm named
-/// by a value: each algorithm gets code of its own, without indirect calls.
+/// Evaluates an expression with `$new` as the constructor of the algorithm named by a
+/// value: each algorithm gets code of its own, without indirect calls. SCHED+ gets
+/// aggregates of at most `$members` flows.
 #[macro_export]
 macro_rules! with_algorithm {
-    ($algorithm:expr, $new:ident => $body:expr) => {
+    ($algorithm:expr, $members:expr, $new:ident => $body:expr) => {{
+        use fairlane_core::sched;
+        use $crate::algorithm::Algorithm;
         match $algorithm {
-            $crate::algorithm::Algorithm::Fifo => {
-                let $new = fairlane_core::sched::Fifo::new;
+            Algorithm::Fifo => {
+                let $new = sched::Fifo::new;
                 $body
             }
-            $crate::algorithm::Algorithm::Drr => {
-                let $new = fairlane_core::sched::Drr::new;
+            Algorithm::Drr => {
+                let $new = sched::Drr::new;
                 $body
             }
-            $crate::algorithm::Algorithm::Qfq => {
-                let $new = fairlane_core::sched::Qfq::new;
+            Algorithm::Gfq => {
+                let $new = sched::Gfq::new;
+                $body
+            }
+            Algorithm::Priority => {
+                let $new = sched::Priority::new;
+                $body
+            }
+            Algorithm::Qfq => {
+                let $new = sched::Qfq::new;
+                $body
+            }
+            Algorithm::QfqPlus => {
+                let $new = || sched::Plus::<sched::Qfq>::new($members);
+                $body
+            }
+            Algorithm::SKps => {
+                let $new = sched::SKps::new;
+                $body
+            }
+            Algorithm::Wf2q => {
+                let $new = sched::Wf2q::new;
+                $body
+            }
+            Algorithm::Sfq => {
+                let $new = sched::Sfq::new;
+                $body
+            }
+            Algorithm::Wf2qPlus => {
+                let $new = sched::Wf2qPlus::new;
                 $body
             }
         }
-    };
+    }};
+}
+
+/// Reads `--aggregate`.
+pub fn members(text: &str) -> Result<NonZeroU32, String> {
+    text.parse()
+        .map_err(|_| "a number of flows from 1 to 4294967295".to_owned())
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, run};
+use crate::{bench, replay, run};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -27,6 +27,8 @@ pub enum Command {
     Run(run::Options),
     /// Measure the algorithms in the papers' test environment
     Bench(bench::Options),
+    /// Turn arrivals from a file into departures, without a clock
+    Replay(replay::Options),
 }
 
 /// Reads the command line. Help and version are printed, an error is said in one

@@ -5,6 +5,7 @@ mod algorithm;
 mod bench;
 mod cli;
 mod output;
+mod replay;
 mod run;
 mod table;
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     let outcome = match command {
         cli::Command::Run(options) => run::run(&options),
         cli::Command::Bench(options) => bench::run(&options),
+        cli::Command::Replay(options) => replay::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -177,7 +177,7 @@ fn help_mentions_every_option_and_command() {
             );
         }
     };
-    let common = ["run", "bench", "-h, --help", "-V, --version"];
+    let common = ["run", "bench", "replay", "-h, --help", "-V, --version"];
     explained(&["--help"], &common);
     explained(&["-h"], &common);
     explained(&["help"], &common);
@@ -203,10 +203,23 @@ fn help_mentions_every_option_and_command() {
             "--json",
         ];
         explained(&["bench", help], &bench);
+        let replay = [
+            "--alg",
+            "--rate",
+            "--flows",
+            "-o",
+            "--flow-by",
+            "--overhead",
+            "--aggregate",
+            "--report",
+            "--json",
+        ];
+        explained(&["replay", help], &replay);
     }
     let algorithms = ["- fifo:", "- drr:", "- qfq:"];
     explained(&["run", "--help"], &algorithms);
     explained(&["bench", "--help"], &algorithms);
+    explained(&["replay", "--help"], &algorithms);
     explained(&["bench", "--help"], &["- none:", "- smooth:", "- bursty:"]);
 }
 

@@ -3,16 +3,19 @@
 mod controller;
 mod flowsets;
 
+use std::num::NonZeroU32;
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use fairlane_core::queue::{PacketList, PacketSlab};
+use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, SchedulerLimits};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, members};
 use crate::{output, table, with_algorithm};
 use controller::{Arrivals, Controller, Subject, Tally};
 use flowsets::{Backlog, FlowSets};
@@ -60,6 +63,9 @@ pub struct Options {
     /// Seed of bursty arrivals
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Most flows in an aggregate (M), for algorithms whose name ends in +
+    #[arg(long, value_name = "M", default_value_t = AUTOMATIC_MEMBERS, value_parser = members)]
+    aggregate: NonZeroU32,
     /// Print one JSON object a run
     #[arg(long)]
     json: bool,
@@ -79,26 +85,28 @@ enum Contender {
 }
 
 impl Contender {
-    fn name(self) -> String {
+    fn name(self) -> &'static str {
         match self {
-            Contender::None => "none".to_owned(),
-            Contender::Algorithm(algorithm) => with_algorithm!(algorithm, new => name(new)),
+            Contender::None => "none",
+            Contender::Algorithm(algorithm) => {
+                with_algorithm!(algorithm, AUTOMATIC_MEMBERS, new => name(new))
+            }
         }
     }
 }
 
-fn name<A: Scheduler>(_: fn() -> A) -> String {
-    A::NAME.to_owned()
+fn name<A: Scheduler>(_: impl Fn() -> A) -> &'static str {
+    A::NAME
 }
 
 impl clap::ValueEnum for Contender {
     fn value_variants<'a>() -> &'a [Self] {
-        const ALL: [Contender; 4] = [
-            Contender::None,
-            Contender::Algorithm(Algorithm::ALL[0]),
-            Contender::Algorithm(Algorithm::ALL[1]),
-            Contender::Algorithm(Algorithm::ALL[2]),
-        ];
+        static ALL: LazyLock<Vec<Contender>> = LazyLock::new(|| {
+            let algorithms = Algorithm::value_variants().iter();
+            std::iter::once(Contender::None)
+                .chain(algorithms.map(|&algorithm| Contender::Algorithm(algorithm)))
+                .collect()
+        });
         &ALL
     }
 
@@ -115,7 +123,7 @@ impl clap::ValueEnum for Contender {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    alg: String,
+    alg: &'static str,
     flows: usize,
     flowsets: &'a str,
     arrivals: &'static str,
@@ -148,6 +156,7 @@ fn single(options: &Options, contender: Contender) -> Result<()> {
         loops: options.loops.unwrap_or(10_000_000),
         arrivals: options.arrivals,
         seed: options.seed,
+        aggregate: options.aggregate,
     };
     let report = case.measure(contender)?;
     if options.json {
@@ -196,6 +205,7 @@ fn table(options: &Options) -> Result<()> {
             loops: options.loops.unwrap_or(4_000_000),
             arrivals: options.arrivals,
             seed: options.seed,
+            aggregate: options.aggregate,
         })
         .collect();
     // Before the first is measured: an error comes at once and alone.
@@ -207,7 +217,7 @@ fn table(options: &Options) -> Result<()> {
         ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
-    let names = contenders.iter().map(|contender| contender.name());
+    let names = contenders.iter().map(|contender| contender.name().to_owned());
     let mut table = table::new(std::iter::once("flows (weight::flows)".to_owned()).chain(names));
     for case in &cases {
         let mut row = vec![format!("{} ({})", case.sets.flows(), case.sets)];
@@ -238,6 +248,7 @@ struct Case {
     loops: u64,
     arrivals: Arrivals,
     seed: u64,
+    aggregate: NonZeroU32,
 }
 
 impl Case {
@@ -265,7 +276,7 @@ impl Case {
         let mut controller = Controller::new(&self.sets, qmin, qmax, self.arrivals, self.seed);
         let (tally, seconds) = match contender {
             Contender::None => timed(&mut controller, &mut Plain::new(room), self.loops),
-            Contender::Algorithm(algorithm) => with_algorithm!(algorithm, new => {
+            Contender::Algorithm(algorithm) => with_algorithm!(algorithm, self.aggregate, new => {
                 timed(&mut controller, &mut Scheduled::new(new(), &self.sets, room)?, self.loops)
             }),
         };

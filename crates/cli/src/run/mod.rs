@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
+use fairlane_core::sched::automatic_members;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::units::MAX_WEIGHT;
 use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
@@ -51,6 +52,9 @@ const MOST_SENDERS: usize = 64;
 
 /// Packets a flow may queue inside the arbiter.
 const QUEUE: u32 = 128;
+
+/// Most packets that the arbiter releases in one step.
+const RELEASES: u32 = 64;
 
 /// Where datagrams are relayed from unless the command line says otherwise.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7171);
@@ -154,7 +158,9 @@ impl Opener {
 
 /// Runs the link and prints what became of it.
 pub fn run(options: &Options) -> Result<()> {
-    with_algorithm!(options.alg, new => run_with(new(), options))
+    // As many packets as one step releases may be on their way to the link.
+    let members = automatic_members(RELEASES);
+    with_algorithm!(options.alg, members, new => run_with(new(), options))
 }
 
 fn listen(options: &Options) -> Result<UdpBackend<fairlane_io::Datagram>> {
@@ -182,6 +188,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
     let max_clients = MOST_SENDERS + relay::MOST_SOURCES;
     let mut config = ArbiterConfig {
         max_clients,
+        release_limit: RELEASES as usize,
         ..ArbiterConfig::new(link)
     };
     config.limits = match options.alg {
@@ -190,7 +197,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
             packets: QUEUE * options.weights.0.len() as u32,
             ..SchedulerLimits::default()
         },
-        Algorithm::Drr | Algorithm::Qfq => SchedulerLimits {
+        _ => SchedulerLimits {
             per_flow: Limits {
                 packets: QUEUE,
                 ..Limits::NONE

@@ -1,0 +1,107 @@
+//! Departures, as CSV or as a capture.
+
+use std::borrow::Cow;
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
+use pcap_file::{PcapError, TsResolution};
+
+/// A packet that has left; times in nanoseconds, rounded down.
+#[derive(Clone, Debug)]
+pub struct Departure<B> {
+    pub start: u64,
+    pub end: u64,
+    pub flow: u32,
+    /// In bytes, without overhead.
+    pub len: u32,
+    pub arrival: u64,
+    pub body: B,
+}
+
+/// Where departures go.
+pub trait Departures<B> {
+    fn write(&mut self, departure: &Departure<B>) -> Result<()>;
+}
+
+/// Nowhere: only the report is wanted.
+pub struct Unwritten;
+
+impl<B> Departures<B> for Unwritten {
+    fn write(&mut self, _: &Departure<B>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Rows of `start_ns,end_ns,flow,len,arrival_ns`.
+pub struct Rows<W> {
+    output: W,
+}
+
+impl<W: Write> Rows<W> {
+    pub fn new(mut output: W) -> Result<Self> {
+        writeln!(output, "start_ns,end_ns,flow,len,arrival_ns").context(WRITING)?;
+        Ok(Rows { output })
+    }
+}
+
+impl<W: Write, B> Departures<B> for Rows<W> {
+    fn write(&mut self, departure: &Departure<B>) -> Result<()> {
+        let Departure {
+            start,
+            end,
+            flow,
+            len,
+            arrival,
+            ..
+        } = departure;
+        writeln!(self.output, "{start},{end},{flow},{len},{arrival}").context(WRITING)
+    }
+}
+
+/// A capture of the link's far end: each packet bears the time of its end.
+pub struct Captured<W: Write> {
+    output: PcapWriter<W>,
+}
+
+impl<W: Write> Captured<W> {
+    /// As the capture that `header` was read from, in nanoseconds.
+    pub fn new(output: W, header: PcapHeader) -> Result<Self> {
+        let header = PcapHeader {
+            ts_resolution: TsResolution::NanoSecond,
+            ..header
+        };
+        let output = PcapWriter::with_header(output, header).map_err(unwritten)?;
+        Ok(Captured { output })
+    }
+}
+
+impl<W: Write> Departures<Box<[u8]>> for Captured<W> {
+    fn write(&mut self, departure: &Departure<Box<[u8]>>) -> Result<()> {
+        let seconds = u32::try_from(departure.end / 1_000_000_000).context(
+            "a packet leaves after 2106-02-07, the last day that pcap can tell: take CSV",
+        )?;
+        let packet = RawPcapPacket {
+            ts_sec: seconds,
+            ts_frac: (departure.end % 1_000_000_000) as u32,
+            // It was read from a field of this width.
+            incl_len: departure.body.len() as u32,
+            orig_len: departure.len,
+            data: Cow::Borrowed(&departure.body),
+        };
+        self.output.write_raw_packet(&packet).map_err(unwritten)?;
+        Ok(())
+    }
+}
+
+/// Context of every error here.
+pub const WRITING: &str = "writing departures";
+
+/// The error of the writer itself, so that a reader who left is known as such.
+fn unwritten(error: PcapError) -> anyhow::Error {
+    match error {
+        PcapError::IoError(error) => anyhow::Error::new(error),
+        other => anyhow::Error::new(io::Error::other(other)),
+    }
+    .context(WRITING)
+}

@@ -1,0 +1,73 @@
+//! The flows of a replay: what each is entitled to.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use fairlane_core::scheduler::MAX_ENTITIES;
+use fairlane_core::units::{MAX_LENGTH, MAX_WEIGHT};
+use fairlane_core::{Length, Weight};
+
+use super::rows::Rows;
+
+/// What one flow is entitled to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    pub weight: Weight,
+    /// Longest packet it may bring, without overhead.
+    pub max_len: Length,
+}
+
+impl Flow {
+    /// A flow that nothing was said of.
+    pub const UNDECLARED: Flow = Flow {
+        weight: Weight::ONE,
+        max_len: Length::MAX,
+    };
+}
+
+/// Reads `flow,weight,max_len`: flow n is at place n of what is returned.
+pub fn read(path: &Path) -> Result<Vec<Flow>> {
+    let name = path.display().to_string();
+    let file = File::open(path).with_context(|| format!("opening {name}"))?;
+    let columns = ["flow", "weight", "max_len"];
+    let mut rows = Rows::new(BufReader::new(file), name.clone(), columns)?;
+    let mut read = Vec::new();
+    while let Some([flow, weight, max_len]) = rows.next()? {
+        let place = rows.place();
+        ensure!(
+            read.len() < MAX_ENTITIES,
+            "{place}: there are {MAX_ENTITIES} flows at most"
+        );
+        let weight = u32::try_from(weight)
+            .ok()
+            .and_then(Weight::new)
+            .with_context(|| format!("{place}: weight {weight} is not from 1 to {MAX_WEIGHT}"))?;
+        let max_len = u32::try_from(max_len)
+            .ok()
+            .and_then(Length::new)
+            .with_context(|| format!("{place}: max_len {max_len} is not from 1 to {MAX_LENGTH}"))?;
+        read.push((flow, rows.line(), Flow { weight, max_len }));
+    }
+    ensure!(
+        !read.is_empty(),
+        "{name}: there is no flow below the header"
+    );
+    let count = read.len();
+    let mut flows: Vec<Option<(u64, Flow)>> = vec![None; count];
+    for (number, line, flow) in read {
+        let place = usize::try_from(number).ok().and_then(|n| flows.get_mut(n));
+        match place {
+            None => bail!(
+                "{name}:{line}: flow {number} leaves a gap, {count} flows are numbered 0 to {}",
+                count - 1
+            ),
+            Some(Some((first, _))) => {
+                bail!("{name}:{line}: flow {number} is on line {first} already, a flow has one row")
+            }
+            Some(place) => *place = Some((line, flow)),
+        }
+    }
+    Ok(flows.into_iter().flatten().map(|(_, flow)| flow).collect())
+}

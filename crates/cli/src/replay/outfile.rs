@@ -1,0 +1,113 @@
+//! An output file that appears whole or not at all.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{Context, Result};
+use tempfile::NamedTempFile;
+
+/// What is removed if the program is interrupted.
+type Unfinished = Arc<Mutex<Option<NamedTempFile>>>;
+
+/// A file that is written under another name beside its own, and takes its own at the
+/// end. Dropped before that, or interrupted, it leaves nothing.
+///
+/// What is not a plain file, such as a pipe, is written as it is.
+pub struct OutFile {
+    /// Where it goes, links followed: renaming would replace a link.
+    target: PathBuf,
+    shown: String,
+    unfinished: Unfinished,
+}
+
+impl OutFile {
+    /// Begins the file at `path`, and gives a handle to write to.
+    pub fn create(path: &Path) -> Result<(OutFile, File)> {
+        let shown = path.display().to_string();
+        let creating = || format!("creating {shown}");
+        let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let existing = fs::metadata(&target).ok();
+        let unfinished = Unfinished::default();
+        let file = match &existing {
+            Some(there) if there.is_dir() => {
+                return Err(io::Error::from(io::ErrorKind::IsADirectory)).with_context(creating);
+            }
+            Some(there) if !there.is_file() => OpenOptions::new()
+                .write(true)
+                .open(&target)
+                .with_context(creating)?,
+            _ => {
+                let directory = match target.parent() {
+                    Some(parent) if !parent.as_os_str().is_empty() => parent,
+                    _ => Path::new("."),
+                };
+                remove_on_signal(&unfinished, &shown)?;
+                let mut builder = tempfile::Builder::new();
+                builder.prefix(".fairlane-").suffix(".part");
+                let permissions = match existing {
+                    Some(there) => there.permissions(),
+                    None => new_file_permissions(),
+                };
+                builder.permissions(permissions);
+                // Locked, so that a signal finds a file that exists.
+                let mut slot = lock(&unfinished);
+                let temporary = builder.tempfile_in(directory).map_err(|error| error.kind());
+                let temporary = temporary.map_err(io::Error::from).with_context(creating)?;
+                let file = temporary.as_file().try_clone().with_context(creating)?;
+                *slot = Some(temporary);
+                file
+            }
+        };
+        let outfile = OutFile {
+            target,
+            shown,
+            unfinished,
+        };
+        Ok((outfile, file))
+    }
+
+    /// The file is whole: it takes its name.
+    pub fn finish(self) -> Result<()> {
+        // Locked until it is done, so that a signal comes before or after.
+        let mut slot = lock(&self.unfinished);
+        if let Some(temporary) = slot.take() {
+            temporary
+                .persist(&self.target)
+                .map_err(|error| error.error)
+                .with_context(|| format!("creating {}", self.shown))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for OutFile {
+    fn drop(&mut self) {
+        lock(&self.unfinished).take();
+    }
+}
+
+fn lock(unfinished: &Unfinished) -> MutexGuard<'_, Option<NamedTempFile>> {
+    unfinished.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the file and ends the program at Ctrl-C and the like, also while it waits
+/// for its input.
+fn remove_on_signal(unfinished: &Unfinished, shown: &str) -> Result<()> {
+    let unfinished = Arc::clone(unfinished);
+    let shown = shown.to_owned();
+    ctrlc::set_handler(move || {
+        let mut slot = lock(&unfinished);
+        if slot.take().is_some() {
+            eprintln!("fairlane: interrupted, {shown} is as it was");
+        }
+        std::process::exit(130)
+    })
+    .context("setting up Ctrl-C")
+}
+
+/// As any program creates files: the user's mask decides.
+fn new_file_permissions() -> fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o666)
+}

@@ -1,0 +1,350 @@
+//! What a replay did to each flow, beside what its algorithm promises.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use comfy_table::Table;
+use fairlane_core::bounds::{self, Aggregate, Round, Slot, Terms, Transmit, Wfi};
+use fairlane_core::scheduler::Scheduler;
+use fairlane_core::{FlowConfig, FlowId, Length, Rate, Weight};
+use fairlane_sim::{Completion, DelayMeter, Moment, Observer, PacketInfo, WfiMeter};
+use serde::Serialize;
+
+use super::Options;
+use super::engine::Setup;
+use super::flow_key::Key;
+use crate::{output, table, with_algorithm};
+
+/// Rows of the table; the others are counted.
+const MOST_ROWS: usize = 20;
+
+/// Columns to do without on a narrow terminal, the first of them first.
+const EXPENDABLE: [usize; 5] = [4, 3, 9, 2, 10];
+
+/// All that is measured.
+pub struct Meters {
+    wfi: WfiMeter,
+    delays: DelayMeter,
+    /// Bytes sent by each flow, overhead included.
+    bytes: Vec<u64>,
+}
+
+impl Meters {
+    pub fn new(rate: Rate) -> Meters {
+        Meters {
+            wfi: WfiMeter::new(rate),
+            delays: DelayMeter::new(),
+            bytes: Vec::new(),
+        }
+    }
+}
+
+impl Observer for Meters {
+    fn flow_added(&mut self, at: Moment, flow: FlowId, config: &FlowConfig) {
+        self.wfi.flow_added(at, flow, config);
+        self.delays.flow_added(at, flow, config);
+        self.bytes.push(0);
+    }
+
+    fn arrived(&mut self, at: Moment, packet: &PacketInfo) {
+        self.wfi.arrived(at, packet);
+    }
+
+    fn started(&mut self, at: Moment, packet: &PacketInfo) {
+        self.wfi.started(at, packet);
+    }
+
+    fn completed(&mut self, completion: &Completion) {
+        self.wfi.completed(completion);
+        self.delays.completed(completion);
+        let packet = &completion.packet;
+        self.bytes[packet.flow.number() as usize] += u64::from(packet.len.get());
+    }
+
+    fn ended(&mut self, at: Moment) {
+        self.wfi.ended(at);
+    }
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    alg: &'static str,
+    rate_bps: u64,
+    #[serde(skip)]
+    rate: Rate,
+    overhead: u32,
+    aggregate: u32,
+    packets: u64,
+    bytes: u64,
+    flows: Vec<FlowReport>,
+}
+
+/// One flow; a bound is null where the algorithm has none.
+#[derive(Debug, Serialize)]
+struct FlowReport {
+    flow: u32,
+    /// What its packets have in common, in a capture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    weight: u32,
+    max_len: u32,
+    packets: u64,
+    /// Without overhead, as all but the indexes, which are those of the link.
+    bytes: u64,
+    t_wfi_ns: f64,
+    t_wfi_bound_ns: Option<u64>,
+    b_wfi_bytes: f64,
+    b_wfi_bound_bytes: Option<f64>,
+    delay_ns: DelayReport,
+}
+
+#[derive(Debug, Serialize)]
+struct DelayReport {
+    p50: f64,
+    p99: f64,
+    max: f64,
+}
+
+impl FlowReport {
+    /// How much of what was promised was used up; without a promise, how far the flow
+    /// fell behind.
+    fn badness(&self) -> f64 {
+        match self.t_wfi_bound_ns {
+            Some(bound) => self.t_wfi_ns / bound as f64,
+            None => self.t_wfi_ns,
+        }
+    }
+}
+
+impl Report {
+    pub fn new(
+        options: &Options,
+        setup: Setup<'_>,
+        meters: Meters,
+        keys: Option<Vec<Key>>,
+    ) -> Self {
+        let alg = with_algorithm!(options.alg, options.aggregate, new => name(new));
+        let configs: Vec<FlowConfig> = meters.wfi.flows().map(|(_, wfi)| wfi.config).collect();
+        let sent: u64 = meters.bytes.iter().sum();
+        let bounds = Bounds::new(alg, options.aggregate.get(), &configs, sent);
+        let nanos = |time: fairlane_sim::Picos| time.0 as f64 / 1e3;
+        let flows: Vec<FlowReport> = meters
+            .wfi
+            .flows()
+            .zip(&meters.bytes)
+            .map(|((id, wfi), &bytes)| {
+                let delays = meters.delays.flow(id);
+                let packets = delays.map_or(0, |delays| delays.count());
+                let percentile = |percent| delays.map_or(0.0, |d| nanos(d.percentile(percent)));
+                let bound = bounds.of(&wfi.config);
+                let number = id.number() as usize;
+                let declared = setup.flows.get(number);
+                FlowReport {
+                    flow: id.number(),
+                    key: keys
+                        .as_ref()
+                        .and_then(|keys| keys.get(number))
+                        .map(Key::to_string),
+                    weight: wfi.config.weight.get(),
+                    max_len: declared
+                        .unwrap_or(&super::flows::Flow::UNDECLARED)
+                        .max_len
+                        .get(),
+                    packets,
+                    bytes: bytes - packets * u64::from(setup.overhead),
+                    t_wfi_ns: nanos(wfi.t_wfi),
+                    t_wfi_bound_ns: bound.map(|bound| bound.delay.time(setup.rate).0),
+                    b_wfi_bytes: wfi.b_wfi_backlogged.as_bytes_f64(),
+                    b_wfi_bound_bytes: bound.map(|bound| bound.service.bytes()),
+                    delay_ns: DelayReport {
+                        p50: percentile(50.0),
+                        p99: percentile(99.0),
+                        max: delays.map_or(0.0, |delays| nanos(delays.max())),
+                    },
+                }
+            })
+            .collect();
+        Report {
+            alg,
+            rate_bps: setup.rate.bps(),
+            rate: setup.rate,
+            overhead: setup.overhead,
+            aggregate: options.aggregate.get(),
+            packets: flows.iter().map(|flow| flow.packets).sum(),
+            bytes: flows.iter().map(|flow| flow.bytes).sum(),
+            flows,
+        }
+    }
+
+    /// Prints it where departures do not go.
+    pub fn print(&self, options: &Options) -> Result<()> {
+        if options.json {
+            return output::line(serde_json::to_string(self)?);
+        }
+        let text = self.text();
+        if options.output.is_some() {
+            return output::line(text);
+        }
+        eprintln!("{text}");
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        let mut shown: Vec<&FlowReport> = self.flows.iter().collect();
+        let mut text = format!(
+            "{}: {} packets, {} bytes, {} flows at {}",
+            self.alg,
+            self.packets,
+            self.bytes,
+            self.flows.len(),
+            self.rate,
+        );
+        if shown.len() > MOST_ROWS {
+            shown.sort_by(|a, b| b.badness().total_cmp(&a.badness()));
+            let left_out = shown.split_off(MOST_ROWS).len();
+            text += &format!(
+                "; these are the {MOST_ROWS} that were furthest behind, {left_out} are left out"
+            );
+        }
+        format!("{}\n{text}", table_of(&shown))
+    }
+}
+
+fn table_of(flows: &[&FlowReport]) -> Table {
+    let mut table = table::new([
+        "flow",
+        "weight",
+        "packets",
+        "bytes",
+        "max_len",
+        "T-WFI\nus",
+        "bound\nus",
+        "B-WFI\nbytes",
+        "bound\nbytes",
+        "delay\np50 us",
+        "delay\np99 us",
+        "delay\nmax us",
+    ]);
+    let micros = |nanos: f64| format!("{:.3}", nanos / 1e3);
+    let none = || "none".to_owned();
+    for flow in flows {
+        table.add_row([
+            match &flow.key {
+                Some(key) => format!("{} {key}", flow.flow),
+                None => flow.flow.to_string(),
+            },
+            flow.weight.to_string(),
+            flow.packets.to_string(),
+            flow.bytes.to_string(),
+            flow.max_len.to_string(),
+            micros(flow.t_wfi_ns),
+            flow.t_wfi_bound_ns
+                .map_or_else(none, |bound| micros(bound as f64)),
+            format!("{:.1}", flow.b_wfi_bytes),
+            flow.b_wfi_bound_bytes
+                .map_or_else(none, |bound| format!("{bound:.1}")),
+            micros(flow.delay_ns.p50),
+            micros(flow.delay_ns.p99),
+            micros(flow.delay_ns.max),
+        ]);
+    }
+    table::fit(&mut table, &EXPENDABLE);
+    table
+}
+
+fn name<A: Scheduler>(_: impl Fn() -> A) -> &'static str {
+    A::NAME
+}
+
+/// What an algorithm promises its flows, by their weights and maximum lengths.
+struct Bounds {
+    alg: &'static str,
+    weight_sum: u64,
+    longest: Length,
+    round: Option<Round>,
+    /// Bytes that the link sent.
+    sent: u64,
+    /// Most flows that any aggregate has.
+    members: u32,
+    of_kind: HashMap<Kind, Option<Wfi>>,
+}
+
+/// Weight and maximum length: flows that agree in both are promised the same.
+type Kind = (Weight, Length);
+
+fn kind(flow: &FlowConfig) -> Kind {
+    (flow.weight, flow.max_length)
+}
+
+impl Bounds {
+    fn new(alg: &'static str, aggregate: u32, flows: &[FlowConfig], sent: u64) -> Bounds {
+        let mut alike: HashMap<Kind, u32> = HashMap::new();
+        for flow in flows {
+            *alike.entry(kind(flow)).or_default() += 1;
+        }
+        let mut bounds = Bounds {
+            alg,
+            weight_sum: flows.iter().map(|flow| u64::from(flow.weight.get())).sum(),
+            longest: flows
+                .iter()
+                .map(|flow| flow.max_length)
+                .max()
+                .unwrap_or(Length::MAX),
+            round: Round::of(flows.iter().map(kind)),
+            sent,
+            members: aggregate.min(alike.values().copied().max().unwrap_or(1)),
+            of_kind: HashMap::new(),
+        };
+        bounds.of_kind = alike
+            .into_iter()
+            .map(|(kind, flows)| (kind, bounds.compute(kind, flows)))
+            .collect();
+        bounds
+    }
+
+    /// The bound of a flow: `None` where its algorithm promises none, or none is known.
+    fn of(&self, flow: &FlowConfig) -> Option<Wfi> {
+        self.of_kind.get(&kind(flow)).copied().flatten()
+    }
+
+    fn compute(&self, (weight, length): Kind, alike: u32) -> Option<Wfi> {
+        // Arrivals may find a packet half sent.
+        let transmit = Transmit::Direct;
+        let terms = Terms::new(weight, self.weight_sum, length, self.longest, transmit).ok()?;
+        let rounding = || bounds::qfq_rounding(&terms, self.sent);
+        let slot = Slot::Actual;
+        match self.alg {
+            "drr" => bounds::drr(self.round.as_ref()?, weight, length, transmit),
+            "wf2q" => Some(bounds::wf2q(&terms)),
+            "wf2q+" => Some(bounds::wf2q_plus(&terms)),
+            "gfq" => Some(bounds::gfq(&terms, slot)),
+            "qfq" => Some(bounds::qfq(&terms, slot) + rounding()),
+            "s-kps" => Some(bounds::s_kps(&terms, slot)),
+            "wf2q++" => self.aggregated(terms, alike, bounds::wf2q_plus_plus),
+            "gfq+" => self.aggregated(terms, alike, |a| bounds::gfq_plus(a, slot)),
+            "qfq+" => {
+                let bound = self.aggregated(terms, alike, |a| bounds::qfq_plus(a, slot))?;
+                Some(bound + rounding())
+            }
+            "s-kps+" => self.aggregated(terms, alike, |a| bounds::s_kps_plus(a, slot)),
+            _ => None,
+        }
+    }
+
+    /// The loosest bound over the sizes that the aggregates of a kind may have: they are
+    /// filled one after the other, so all are full but one.
+    fn aggregated(
+        &self,
+        terms: Terms,
+        alike: u32,
+        bound: impl Fn(&Aggregate) -> Wfi,
+    ) -> Option<Wfi> {
+        let full = alike.min(self.members);
+        [1, alike % full, full]
+            .into_iter()
+            .filter_map(|members| Aggregate::new(terms, members, self.members).ok())
+            .map(|aggregate| bound(&aggregate))
+            .max_by(|a, b| a.delay.bytes().total_cmp(&b.delay.bytes()))
+    }
+}

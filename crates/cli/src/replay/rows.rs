@@ -1,0 +1,211 @@
+//! CSV files of whole numbers, row by row.
+//!
+//! Every error names file and line. The csv crate's positions are a line off after
+//! CRLF and blank lines, so lines are counted here; there is no quoting to know of.
+
+use std::io::{BufRead, Read};
+
+use anyhow::{Context, Result, bail};
+
+/// No row of ours comes near this; a file that is not CSV at all may.
+const LONGEST_LINE: u64 = 4096;
+
+/// Rows of `N` numbers below a header.
+pub struct Rows<R, const N: usize> {
+    input: R,
+    name: String,
+    columns: [&'static str; N],
+    line: u64,
+    text: Vec<u8>,
+}
+
+impl<R: BufRead, const N: usize> Rows<R, N> {
+    /// Reads and checks the header of the file called `name` in errors.
+    pub fn new(input: R, name: String, columns: [&'static str; N]) -> Result<Self> {
+        let mut rows = Rows {
+            input,
+            name,
+            columns,
+            line: 0,
+            text: Vec::new(),
+        };
+        let header = columns.join(",");
+        if !rows.advance()? {
+            bail!(
+                "{}: the file is empty, it must begin with the header {header}",
+                rows.name
+            );
+        }
+        let text = rows
+            .text
+            .strip_prefix("\u{feff}".as_bytes())
+            .unwrap_or(&rows.text);
+        let found: Vec<&[u8]> = text.split(|&b| b == b',').map(<[u8]>::trim_ascii).collect();
+        let place = rows.place();
+        for column in columns {
+            if !found.contains(&column.as_bytes()) {
+                bail!("{place}: the header lacks the column {column}, it must be {header}");
+            }
+        }
+        if found.len() > N {
+            let extra = found.iter().find(|name| !is_one_of(&columns, name));
+            let extra = shown(extra.unwrap_or(&found[N]));
+            bail!("{place}: the header has the extra column '{extra}', it must be {header}");
+        }
+        if !found
+            .iter()
+            .copied()
+            .eq(columns.iter().map(|c| c.as_bytes()))
+        {
+            bail!("{place}: the columns are in another order than {header}");
+        }
+        Ok(rows)
+    }
+
+    /// The next row, or `None` at the end. Blank lines are passed over.
+    pub fn next(&mut self) -> Result<Option<[u64; N]>> {
+        if !self.advance()? {
+            return Ok(None);
+        }
+        let mut row = [0; N];
+        let mut fields = self.text.split(|&byte| byte == b',');
+        for (number, column) in row.iter_mut().zip(self.columns) {
+            let Some(field) = fields.next() else {
+                bail!(
+                    "{}: the column {column} is missing, a row is {}",
+                    self.place(),
+                    self.columns.join(",")
+                );
+            };
+            let Some(read) = number_of(field) else {
+                bail!(
+                    "{}: {column} '{}' is not a whole number from 0 to {}",
+                    self.place(),
+                    shown(field),
+                    u64::MAX
+                );
+            };
+            *number = read;
+        }
+        if let Some(extra) = fields.next() {
+            bail!(
+                "{}: '{}' is an extra column, a row is {}",
+                self.place(),
+                shown(extra),
+                self.columns.join(",")
+            );
+        }
+        Ok(Some(row))
+    }
+
+    /// File and line of the last row, as in `arrivals.csv:7`.
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.name, self.line)
+    }
+
+    /// The number of the last line read.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Reads the next line that is not blank; whether there was one.
+    fn advance(&mut self) -> Result<bool> {
+        loop {
+            self.text.clear();
+            let mut limited = self.input.by_ref().take(LONGEST_LINE);
+            let read = limited
+                .read_until(b'\n', &mut self.text)
+                .with_context(|| format!("reading {}", self.name))?;
+            if read == 0 {
+                return Ok(false);
+            }
+            self.line += 1;
+            if read as u64 == LONGEST_LINE && self.text.last() != Some(&b'\n') {
+                bail!("{}: the line is longer than any row", self.place());
+            }
+            if !self.text.trim_ascii().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+fn is_one_of(columns: &[&str], name: &[u8]) -> bool {
+    columns.iter().any(|column| column.as_bytes() == name)
+}
+
+/// Reads digits, with blanks around them.
+fn number_of(field: &[u8]) -> Option<u64> {
+    let digits = field.trim_ascii();
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0u64, |number, &byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number.checked_mul(10)?.checked_add(digit.into())
+    })
+}
+
+/// A field as an error shows it: on one line, and not at any length.
+fn shown(field: &[u8]) -> String {
+    let text = String::from_utf8_lossy(field.trim_ascii());
+    let mut shown: String = text.chars().take(40).collect();
+    if shown.len() < text.len() {
+        shown.push_str("..");
+    }
+    shown.escape_debug().to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(text: &str) -> Result<Vec<([u64; 2], u64)>> {
+        let mut rows = Rows::new(text.as_bytes(), "f.csv".to_owned(), ["a", "b"])?;
+        let mut read = Vec::new();
+        while let Some(row) = rows.next()? {
+            read.push((row, rows.line()));
+        }
+        Ok(read)
+    }
+
+    #[test]
+    fn lines_are_counted_whatever_ends_them() {
+        let expected = [([1, 2], 2), ([3, 4], 4)];
+        assert_eq!(rows("a,b\n1,2\n\n3,4\n").unwrap(), expected);
+        assert_eq!(rows("a,b\r\n1,2\r\n \r\n3,4\r\n").unwrap(), expected);
+        assert_eq!(rows("\u{feff}a , b\n 1,2 \n\n3,4").unwrap(), expected);
+        assert_eq!(rows("a,b").unwrap(), []);
+    }
+
+    #[test]
+    fn a_number_takes_all_of_sixty_four_bits_and_no_more() {
+        assert_eq!(number_of(b"18446744073709551615"), Some(u64::MAX));
+        for text in ["18446744073709551616", "", "-1", "+1", "1.0", "1e3", "1 2"] {
+            assert_eq!(number_of(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(number_of(b"007"), Some(7));
+    }
+
+    #[test]
+    fn an_error_names_the_line_and_the_column() {
+        for (text, names) in [
+            ("", "f.csv: the file is empty"),
+            ("a\n", "f.csv:1: the header lacks the column b"),
+            ("a,b,c\n", "f.csv:1: the header has the extra column 'c'"),
+            ("b,a\n", "f.csv:1: the columns are in another order"),
+            ("a,b\n1\n", "f.csv:2: the column b is missing"),
+            ("a,b\n1,2\n3,4,\n", "f.csv:3: '' is an extra column"),
+            ("a,b\n1,2x\n", "f.csv:2: b '2x' is not a whole number"),
+        ] {
+            let error = format!("{:#}", rows(text).unwrap_err());
+            assert!(error.starts_with(names), "{text:?}: {error}");
+        }
+        let long = format!("a,b\n{}\n", "1".repeat(LONGEST_LINE as usize));
+        let error = rows(&long).unwrap_err().to_string();
+        assert!(error.starts_with("f.csv:2: the line is longer"), "{error}");
+    }
+}
