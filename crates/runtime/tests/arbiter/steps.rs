@@ -256,8 +256,13 @@ impl Scheduler for Gate {
     ) {
         self.fifo.backlogged(entities, id, head);
     }
-    fn arrived<E: Entities<Self::Entity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
-        self.fifo.arrived(entities, id);
+    fn arrived<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        length: Charge,
+    ) {
+        self.fifo.arrived(entities, id, length);
     }
     fn discarded<E: Entities<Self::Entity> + ?Sized>(
         &mut self,
