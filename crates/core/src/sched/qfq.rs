@@ -162,6 +162,14 @@ impl Qfq {
         }
     }
 
+    /// The link took `work` while groups wait to become eligible.
+    #[inline(never)]
+    fn served_past_starts(&mut self, work: Charge) {
+        let before = self.virtual_time();
+        self.members.clock.served(work);
+        self.make_eligible(before);
+    }
+
     /// Groups that V reached on its way from `before` become eligible: those with a
     /// slot boundary in between, which the highest bit that changed tells (Fig. 7).
     #[inline]
@@ -434,9 +442,7 @@ impl Scheduler for Qfq {
         if self.ir | self.ib == 0 {
             return self.members.clock.served(work);
         }
-        let before = self.virtual_time();
-        self.members.clock.served(work);
-        self.make_eligible(before);
+        self.served_past_starts(work);
     }
 
     #[inline]
