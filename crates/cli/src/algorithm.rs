@@ -11,10 +11,11 @@ pub enum Algorithm {
     Fifo,
     /// Deficit round robin: fair over a round of all flows
     Drr,
-    /// Group fair queueing: fairer than QFQ by a slot, at O(groups of flows)
-    Gfq,
-    /// Strict priority: the highest weight first, equal ones in turns
-    Priority,
+    /// WF2Q: as fair as a packet scheduler can be, by the fluid server's virtual time
+    Wf2q,
+    /// WF2Q+: as fair by a simpler virtual time, at O(log N)
+    #[value(name = "wf2q+")]
+    Wf2qPlus,
     /// Quick fair queueing: fair within a few packets, at O(1)
     Qfq,
     /// QFQ over aggregates of flows, DRR inside them: nearly as fair, nearly at DRR's cost
@@ -23,13 +24,24 @@ pub enum Algorithm {
     /// S-KPS: as fair as QFQ, its groups sorted by timer wheels, at O(1)
     #[value(name = "s-kps")]
     SKps,
-    /// WF2Q: as fair as a packet scheduler can be, by the fluid server's virtual time
-    Wf2q,
+    /// Group fair queueing: fairer than QFQ by a slot, at O(groups of flows)
+    Gfq,
+    /// Strict priority: the highest weight first, equal ones in turns
+    Priority,
     /// Stochastic fairness queueing: flows hashed to 256 queues, DRR among those
     Sfq,
-    /// WF2Q+: as fair as a packet scheduler can be, at O(log N)
-    #[value(name = "wf2q+")]
-    Wf2qPlus,
+    /// WF2Q+ over aggregates of flows
+    #[value(name = "wf2q++")]
+    Wf2qPlusPlus,
+    /// S-KPS over aggregates of flows
+    #[value(name = "s-kps+")]
+    SKpsPlus,
+    /// GFQ over aggregates of flows
+    #[value(name = "gfq+")]
+    GfqPlus,
+    /// DRR over aggregates of flows
+    #[value(name = "drr+")]
+    DrrPlus,
 }
 
 /// Evaluates an expression with `$new` as the constructor of the algorithm named by a
@@ -49,12 +61,12 @@ macro_rules! with_algorithm {
                 let $new = sched::Drr::new;
                 $body
             }
-            Algorithm::Gfq => {
-                let $new = sched::Gfq::new;
+            Algorithm::Wf2q => {
+                let $new = sched::Wf2q::new;
                 $body
             }
-            Algorithm::Priority => {
-                let $new = sched::Priority::new;
+            Algorithm::Wf2qPlus => {
+                let $new = sched::Wf2qPlus::new;
                 $body
             }
             Algorithm::Qfq => {
@@ -69,16 +81,32 @@ macro_rules! with_algorithm {
                 let $new = sched::SKps::new;
                 $body
             }
-            Algorithm::Wf2q => {
-                let $new = sched::Wf2q::new;
+            Algorithm::Gfq => {
+                let $new = sched::Gfq::new;
+                $body
+            }
+            Algorithm::Priority => {
+                let $new = sched::Priority::new;
                 $body
             }
             Algorithm::Sfq => {
                 let $new = sched::Sfq::new;
                 $body
             }
-            Algorithm::Wf2qPlus => {
-                let $new = sched::Wf2qPlus::new;
+            Algorithm::Wf2qPlusPlus => {
+                let $new = || sched::Plus::<sched::Wf2qPlus>::new($members);
+                $body
+            }
+            Algorithm::SKpsPlus => {
+                let $new = || sched::Plus::<sched::SKps>::new($members);
+                $body
+            }
+            Algorithm::GfqPlus => {
+                let $new = || sched::Plus::<sched::Gfq>::new($members);
+                $body
+            }
+            Algorithm::DrrPlus => {
+                let $new = || sched::Plus::<sched::Drr>::new($members);
                 $body
             }
         }

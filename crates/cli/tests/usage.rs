@@ -42,13 +42,17 @@ fn an_unknown_command_or_option_is_named() {
 fn an_unknown_algorithm_is_named_with_those_there_are() {
     refuses(
         &["run", "--alg", "wfq"],
-        &["--alg", "'wfq'", "fifo, drr, qfq"],
+        &[
+            "--alg",
+            "'wfq'",
+            "fifo, drr, wf2q, wf2q+, qfq, qfq+, s-kps, gfq",
+        ],
     );
     // The environment alone schedules nothing.
     refuses(&["run", "--alg", "none"], &["--alg", "'none'"]);
     refuses(
         &["bench", "--alg", "wfq"],
-        &["--alg", "'wfq'", "none, fifo, drr, qfq"],
+        &["--alg", "'wfq'", "none, fifo, drr, wf2q"],
     );
     refuses(
         &["bench", "--arrivals", "odd"],
@@ -139,11 +143,15 @@ fn a_flow_set_that_does_not_parse_is_named_with_the_reason() {
         refuses(&["bench", "--flowsets", sets], &["--flowsets", sets, names]);
     }
     refuses(&["bench", "--flowsets", ""], &["--flowsets", "''"]);
+    refuses(
+        &["bench", "--aggregate", "0"],
+        &["--aggregate", "'0'", "from 1"],
+    );
 }
 
 #[test]
 fn backlogs_that_leave_no_room_are_named_before_anything_is_measured() {
-    for alg in ["none", "fifo", "drr", "qfq"] {
+    for alg in ["none", "fifo", "qfq", "wf2q++"] {
         refuses(
             &["bench", "--alg", alg, "--qmin", "5", "--qmax", "5"],
             &["--qmin 5", "--qmax 5"],
@@ -216,7 +224,9 @@ fn help_mentions_every_option_and_command() {
         ];
         explained(&["replay", help], &replay);
     }
-    let algorithms = ["- fifo:", "- drr:", "- qfq:"];
+    let algorithms = [
+        "- fifo:", "- drr:", "- wf2q+:", "- qfq:", "- qfq+:", "- s-kps:", "- gfq:", "- sfq:",
+    ];
     explained(&["run", "--help"], &algorithms);
     explained(&["bench", "--help"], &algorithms);
     explained(&["replay", "--help"], &algorithms);

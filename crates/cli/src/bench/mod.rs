@@ -177,8 +177,8 @@ fn single(options: &Options, contender: Contender) -> Result<()> {
     }
 }
 
-/// The columns of the QFQ report's Table 4 that there are, over its flow sets and
-/// patterns, or over what the options say instead.
+/// All algorithms over the flow sets of the QFQ report's Table 4, or over what the options
+/// say instead.
 fn table(options: &Options) -> Result<()> {
     let sets: Vec<FlowSets> = match &options.flowsets {
         Some(sets) => vec![sets.clone()],
@@ -217,11 +217,13 @@ fn table(options: &Options) -> Result<()> {
         ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     );
-    let names = contenders.iter().map(|contender| contender.name().to_owned());
-    let mut table = table::new(std::iter::once("flows (weight::flows)".to_owned()).chain(names));
-    for case in &cases {
-        let mut row = vec![format!("{} ({})", case.sets.flows(), case.sets)];
-        for &contender in contenders {
+    let sets = cases
+        .iter()
+        .map(|case| format!("{} ({})", case.sets.flows(), case.sets));
+    let mut table = table::new(std::iter::once("flows (weight::flows)".to_owned()).chain(sets));
+    for &contender in contenders {
+        let mut row = vec![contender.name().to_owned()];
+        for case in &cases {
             progress.set_message(format!("{} on {}", contender.name(), case.sets));
             let report = case.measure(contender)?;
             if options.json {
