@@ -137,6 +137,20 @@ impl VirtualClock {
         }
     }
 
+    /// Where an entity starts that was to start at `start` and whose inverse weight changes.
+    ///
+    /// Behind V, one that becomes heavier stays behind by the same work. Otherwise it would
+    /// be owed more than V has allowed for, and others would wait for it.
+    pub fn start_at_new_weight(&self, start: VirtualTime, old: u64, new: u64) -> VirtualTime {
+        let now = self.now();
+        let late = now.distance_from(start);
+        if late <= 0 || new >= old {
+            return start;
+        }
+        let late = u128::from(late.unsigned_abs()) * u128::from(new) / u128::from(old);
+        now.advanced((late as u64).wrapping_neg())
+    }
+
     #[inline]
     fn advance(&mut self, by: u128) {
         self.time = self.time.wrapping_add(by);

@@ -246,7 +246,9 @@ impl Members {
 
     /// Whether the selected entity may stay in its group, whose first bucket ends at `end`,
     /// though its share has changed or the lowest group, which is `lowest` by now. Its share
-    /// takes effect then without moving it, so that its S goes on from its F.
+    /// takes effect then without moving it, so that its S goes on from its F; heavier, from
+    /// where it is late by the same work. Late by up to two slots, aggregates that grow
+    /// eightfold in their group would else hold up everybody else for all that they are owed.
     #[inline]
     pub fn may_stay(
         &mut self,
@@ -264,9 +266,11 @@ impl Members {
         }
         if let Some(terms) = pending {
             entity.group = group;
+            let inverse = (entity.inverse_weight, terms.inverse_weight);
+            let start = (self.clock).start_at_new_weight(entity.start, inverse.0, inverse.1);
             // A packet allowed by the new share may be longer than the old one's
-            // slot: charged at the old weight, it would reach past Theorem 5.
-            entity.start = entity.start.earlier(end.advanced(u64::MAX));
+            // slot: charged at the old weight, it would reach past Theorem 5. So might V.
+            entity.start = start.earlier(end.advanced(u64::MAX));
             self.pending.remove(&id);
             self.adopt(entity, terms, false);
         }

@@ -35,15 +35,22 @@
 //! * *Rounding*: GPS is slower than the link by less than 10^-6, never faster. Where
 //!   nobody has started in it, V jumps to the first S, as in WF2Q+; by exact arithmetic
 //!   that never happens. When the link has nothing left, GPS has nothing left either.
-//! * *Discarded packets* leave GPS too, where they were not yet served. What GPS did serve of
-//!   them is lost, as the paper would have it. If some of a flow's packets are left, which no
+//! * *Discarded packets* leave GPS too, where they were not yet served; what GPS did serve
+//!   of them is lost to the flow. If some of a flow's packets are left, which no
 //!   owner does today, GPS goes on with all of them.
 //! * *A change of weight* takes effect in both systems at the entity's next place, and
 //!   stretches what is left then: S and GPS's finish time keep their distances from V in bytes.
 //! * *A removed entity* leaves GPS when its index is free. What GPS had not yet served
 //!   of packets already sent, at most one packet, goes to the others.
 //! * *A head that changes while it waits* keeps its place. It is charged from the S
-//!   that its arrival has in GPS.
+//!   that its arrival has in GPS. A place that is older than it should be lets a packet
+//!   go ahead of GPS; where more than thirty flows of weight 1 do so with their longest
+//!   packets, one after the other and all before one that waits, V leaves that one behind by
+//!   more than timestamps can tell.
+//!
+//! Guarantees are those of a flow that is backlogged in GPS. One that sends a packet only
+//! when another has left may find GPS done with it while a long packet of somebody else is
+//! sent, and is not owed what it did not ask for then.
 
 mod fluid;
 mod invariants;

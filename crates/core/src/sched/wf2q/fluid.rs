@@ -185,7 +185,7 @@ impl Fluid {
         // In 2^-FRACTION bytes.
         let mut left = u128::from(work.get()) << FRACTION;
         while self.weight_sum != 0 {
-            let reached = self.time + (left * u128::from(self.inverse_sum) >> FRACTION);
+            let reached = self.time + ((left * u128::from(self.inverse_sum)) >> FRACTION);
             let Some(at) = self.first_look(reached) else {
                 self.time = reached;
                 return;
