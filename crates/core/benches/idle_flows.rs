@@ -46,14 +46,10 @@ fn measure<A: Scheduler>(algorithm: A, flows: usize) {
     let pairs = 4 * backlogged;
     let start = Instant::now();
     for _ in 0..pairs {
-        match scheduler.dequeue(Nanos::ZERO) {
-            Dequeue::Packet(packet) => {
-                scheduler
-                    .enqueue(packet.flow, length, black_box(()))
-                    .unwrap();
-            }
-            other => panic!("{backlogged} flows are backlogged: {other:?}"),
-        }
+        let Dequeue::Packet(packet) = black_box(scheduler.dequeue(Nanos::ZERO)) else {
+            panic!("{backlogged} flows are backlogged, and none is served");
+        };
+        scheduler.enqueue(packet.flow, length, ()).unwrap();
     }
     println!(
         "{:6} {flows} flows, {backlogged} backlogged: {}, {:.0} ns a pair",

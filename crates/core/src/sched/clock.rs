@@ -258,6 +258,23 @@ mod tests {
     }
 
     #[test]
+    fn heavier_and_late_is_late_by_the_same_work_and_else_nothing_moves() {
+        for now in [1000, 0] {
+            let clock = VirtualClock::starting_at(VirtualTime::new(now));
+            let at = |start: u64, old, new| {
+                let start = VirtualTime::new(now).advanced(start);
+                let moved = clock.start_at_new_weight(start, old, new);
+                moved.distance_from(clock.now())
+            };
+            let late = 600u64.wrapping_neg();
+            assert_eq!(at(late, 6, 2), -200);
+            assert_eq!(at(late, 7, 2), -171);
+            assert_eq!([at(late, 2, 6), at(late, 2, 2)], [-600, -600]);
+            assert_eq!([at(0, 6, 2), at(600, 6, 2)], [0, 600]);
+        }
+    }
+
+    #[test]
     fn a_quarter_is_remembered_until_half_a_turn_later() {
         let quarter = 1u64 << 62;
         for start in [0, 3 * quarter, 3 * quarter + 5] {

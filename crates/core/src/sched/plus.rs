@@ -140,17 +140,14 @@ impl<S> Aggregate<S> {
     }
 }
 
-#[derive(Clone, Debug)]
-struct Aggregates<S>(Vec<Aggregate<S>>);
-
-impl<S> Entities<S> for Aggregates<S> {
+impl<S> Entities<S> for [Aggregate<S>] {
     #[inline]
     fn entity(&self, id: EntityId) -> &S {
-        &self.0[id.index()].state
+        &self[id.index()].state
     }
     #[inline]
     fn entity_mut(&mut self, id: EntityId) -> &mut S {
-        &mut self.0[id.index()].state
+        &mut self[id.index()].state
     }
 }
 
@@ -178,7 +175,7 @@ pub struct Plus<A: Scheduler> {
     /// Work of the service that the algorithm was told about.
     told: i32,
     algorithm: A,
-    aggregates: Aggregates<A::Entity>,
+    aggregates: Vec<Aggregate<A::Entity>>,
     free: Vec<EntityId>,
     families: BTreeMap<Kind, Family>,
     /// Shares that active flows will have once they moved.
@@ -232,7 +229,7 @@ impl<A: Scheduler> Plus<A> {
             serving: Link::NONE,
             told: 0,
             algorithm,
-            aggregates: Aggregates(Vec::new()),
+            aggregates: Vec::new(),
             free: Vec::new(),
             families: BTreeMap::new(),
             moving: BTreeMap::new(),
@@ -252,7 +249,7 @@ impl<A: Scheduler> Plus<A> {
 
     /// Aggregates that there are.
     pub fn aggregates(&self) -> usize {
-        self.aggregates.0.len() - self.free.len()
+        self.aggregates.len() - self.free.len()
     }
 
     /// Most flows of this share in one aggregate.
@@ -268,7 +265,7 @@ impl<A: Scheduler> Plus<A> {
         let room = self.room(share);
         let family = self.families.entry(kind(share)).or_default();
         if let Some(id) = family.open.get() {
-            let aggregate = &mut self.aggregates.0[id.index()];
+            let aggregate = &mut self.aggregates[id.index()];
             aggregate.members += 1;
             if aggregate.members == room {
                 self.close(id);
@@ -290,16 +287,17 @@ impl<A: Scheduler> Plus<A> {
         };
         let id = match self.free.pop() {
             Some(id) => {
-                self.aggregates.0[id.index()] = aggregate;
+                self.aggregates[id.index()] = aggregate;
                 id
             }
             None => {
-                self.aggregates.0.push(aggregate);
+                self.aggregates.push(aggregate);
                 // There are no more aggregates than flows.
-                EntityId::in_use((self.aggregates.0.len() - 1) as u32)
+                EntityId::in_use((self.aggregates.len() - 1) as u32)
             }
         };
-        self.algorithm.add(&mut self.aggregates, id, share);
+        self.algorithm
+            .add(self.aggregates.as_mut_slice(), id, share);
         if room > 1 {
             self.open(id);
         }
@@ -308,9 +306,9 @@ impl<A: Scheduler> Plus<A> {
 
     /// A flow of the aggregate is no more.
     fn quit(&mut self, id: EntityId) {
-        let share = self.aggregates.0[id.index()].share;
+        let share = self.aggregates[id.index()].share;
         let room = self.room(share);
-        let aggregate = &mut self.aggregates.0[id.index()];
+        let aggregate = &mut self.aggregates[id.index()];
         let was_full = aggregate.members == room;
         aggregate.members -= 1;
         if aggregate.members > 0 {
@@ -322,7 +320,7 @@ impl<A: Scheduler> Plus<A> {
         if !was_full {
             self.close(id);
         }
-        let removal = self.algorithm.remove(&mut self.aggregates, id);
+        let removal = self.algorithm.remove(self.aggregates.as_mut_slice(), id);
         debug_assert_eq!(removal, Removal::Done, "it has no flow to be active for");
         self.free.push(id);
         if let Some(family) = self.families.get_mut(&kind(share)) {
@@ -335,34 +333,35 @@ impl<A: Scheduler> Plus<A> {
 
     /// The aggregate has another number of flows.
     fn weigh(&mut self, id: EntityId) {
-        let aggregate = &mut self.aggregates.0[id.index()];
+        let aggregate = &mut self.aggregates[id.index()];
         let share = aggregate.total_share();
         aggregate.next_budget = share.max_charge();
-        self.algorithm.change(&mut self.aggregates, id, share);
+        self.algorithm
+            .change(self.aggregates.as_mut_slice(), id, share);
     }
 
     /// The aggregate can take another flow.
     fn open(&mut self, id: EntityId) {
-        let share = self.aggregates.0[id.index()].share;
+        let share = self.aggregates[id.index()].share;
         let family = self.families.entry(kind(share)).or_default();
         let first = core::mem::replace(&mut family.open, Link::to(id));
         if let Some(first) = first.get() {
-            self.aggregates.0[first.index()].open_before = Link::to(id);
+            self.aggregates[first.index()].open_before = Link::to(id);
         }
-        self.aggregates.0[id.index()].open_after = first;
+        self.aggregates[id.index()].open_after = first;
     }
 
     /// The aggregate cannot take another flow.
     fn close(&mut self, id: EntityId) {
-        let aggregate = &mut self.aggregates.0[id.index()];
+        let aggregate = &mut self.aggregates[id.index()];
         let before = core::mem::take(&mut aggregate.open_before);
         let after = core::mem::take(&mut aggregate.open_after);
         let share = aggregate.share;
         if let Some(after) = after.get() {
-            self.aggregates.0[after.index()].open_before = before;
+            self.aggregates[after.index()].open_before = before;
         }
         match before.get() {
-            Some(before) => self.aggregates.0[before.index()].open_after = after,
+            Some(before) => self.aggregates[before.index()].open_after = after,
             None => {
                 if let Some(family) = self.families.get_mut(&kind(share)) {
                     family.open = after;
@@ -398,7 +397,7 @@ impl<A: Scheduler> Plus<A> {
         let Some(home) = entity.aggregate.get() else {
             return;
         };
-        let aggregate = &mut self.aggregates.0[home.index()];
+        let aggregate = &mut self.aggregates[home.index()];
         entity.deficit = aggregate.quantum().max(head.get() as i32);
         let (first, last) = match self.serving == Link::to(home) {
             true => (self.head, &mut self.last),
@@ -417,17 +416,18 @@ impl<A: Scheduler> Plus<A> {
         aggregate.budget = budget.get() as i32;
         let serving = self.serving.get();
         if let Some(serving) = serving {
-            let spent = self.spent(self.aggregates.0[serving.index()].budget);
+            let spent = self.spent(self.aggregates[serving.index()].budget);
             if spent == 0 {
                 self.put_back();
             } else {
                 self.tell_work(spent);
-                self.algorithm.hold(&mut self.aggregates, serving);
+                self.algorithm.hold(self.aggregates.as_mut_slice(), serving);
             }
         }
         self.algorithm
-            .backlogged(&mut self.aggregates, home, budget);
-        self.algorithm.arrived(&mut self.aggregates, home, budget);
+            .backlogged(self.aggregates.as_mut_slice(), home, budget);
+        self.algorithm
+            .arrived(self.aggregates.as_mut_slice(), home, budget);
         if self.serving == Link::NONE {
             self.begin_service();
         }
@@ -437,27 +437,25 @@ impl<A: Scheduler> Plus<A> {
     #[inline]
     fn begin_service(&mut self) {
         // No algorithm that makes its entities wait for a time can be put below SCHED+.
-        let selected = self.algorithm.select(&self.aggregates, Nanos::ZERO);
+        let selected = self
+            .algorithm
+            .select(self.aggregates.as_slice(), Nanos::ZERO);
         self.serving = selected;
-        match self.aggregates.0.get(selected.index()) {
-            Some(aggregate) => {
-                self.head = aggregate.head;
-                self.last = aggregate.last;
-                self.quantum = aggregate.quantum();
-                self.slack = aggregate.budget - self.quantum;
-            }
-            None => {
-                self.head = Link::NONE;
-                self.last = Link::NONE;
-                self.slack = -1;
-            }
-        }
-        self.told = 0;
+        let Some(aggregate) = self.aggregates.get(selected.index()) else {
+            self.head = Link::NONE;
+            self.last = Link::NONE;
+            self.slack = -1;
+            return;
+        };
+        self.head = aggregate.head;
+        self.last = aggregate.last;
+        self.quantum = aggregate.quantum();
+        self.slack = aggregate.budget - self.quantum;
     }
 
     /// The aggregate in service, which has sent nothing, waits again.
     fn put_back(&mut self) {
-        if let Some(aggregate) = self.aggregates.0.get_mut(self.serving.index()) {
+        if let Some(aggregate) = self.aggregates.get_mut(self.serving.index()) {
             aggregate.head = self.head;
             aggregate.last = self.last;
         }
@@ -467,7 +465,8 @@ impl<A: Scheduler> Plus<A> {
     /// The budget is spent, and flows are left: the next aggregate, please.
     #[inline(never)]
     fn end_service(&mut self) {
-        let Some(aggregate) = self.aggregates.0.get_mut(self.serving.index()) else {
+        let aggregates = self.aggregates.as_mut_slice();
+        let Some(aggregate) = aggregates.get_mut(self.serving.index()) else {
             return;
         };
         let id = EntityId::in_use(self.serving.index() as u32);
@@ -475,13 +474,17 @@ impl<A: Scheduler> Plus<A> {
         aggregate.last = self.last;
         let next = aggregate.next_budget;
         let budget = core::mem::replace(&mut aggregate.budget, next.get() as i32);
-        let spent = self.spent(budget);
-        self.tell_work(spent);
-        if let Some(spent) = Charge::in_range(spent as u32) {
-            self.algorithm
-                .reschedule(&mut self.aggregates, id, spent, Some(next));
+        let spent = budget - self.slack - self.quantum;
+        let Some(charged) = Charge::in_range(spent as u32) else {
+            return;
+        };
+        if let Some(work) = Charge::in_range((spent - self.told) as u32) {
+            self.algorithm.served(work);
         }
-        self.algorithm.arrived(&mut self.aggregates, id, next);
+        self.told = 0;
+        self.algorithm
+            .reschedule(aggregates, id, charged, Some(next));
+        self.algorithm.arrived(aggregates, id, next);
         self.begin_service();
     }
 
@@ -491,7 +494,7 @@ impl<A: Scheduler> Plus<A> {
         let Some(id) = self.serving.get() else {
             return;
         };
-        let aggregate = &mut self.aggregates.0[id.index()];
+        let aggregate = &mut self.aggregates[id.index()];
         (aggregate.head, aggregate.last) = (Link::NONE, Link::NONE);
         let budget = core::mem::take(&mut aggregate.budget);
         let spent = self.spent(budget);
@@ -499,11 +502,12 @@ impl<A: Scheduler> Plus<A> {
         match Charge::in_range(spent as u32) {
             Some(spent) => {
                 self.algorithm
-                    .reschedule(&mut self.aggregates, id, spent, None);
+                    .reschedule(self.aggregates.as_mut_slice(), id, spent, None);
             }
             // All flows that were selected had lost their packets.
-            None => self.algorithm.idle(&mut self.aggregates, id),
+            None => self.algorithm.idle(self.aggregates.as_mut_slice(), id),
         }
+        self.told = 0;
         self.begin_service();
     }
 
@@ -618,7 +622,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         let Some(home) = entity.aggregate.get() else {
             return;
         };
-        let same = self.aggregates.0[home.index()].share == share;
+        let same = self.aggregates[home.index()].share == share;
         if entity.state != Standing::Inactive {
             entity.stay();
             self.moving.remove(&id);
@@ -635,7 +639,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     fn weight<E: Entities<PlusEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
         let entity = entities.entity(id);
         let moving = self.moving.get(&id).filter(|_| entity.moving);
-        let present = || Some(self.aggregates.0[entity.aggregate.get()?.index()].share);
+        let present = || Some(self.aggregates[entity.aggregate.get()?.index()].share);
         let share = moving.copied().or_else(present);
         share.map_or(Weight::ONE, Share::weight)
     }
@@ -683,21 +687,25 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         charged: Charge,
         next: Option<Charge>,
     ) {
-        self.slack -= charged.get() as i32;
+        let charged = charged.get() as i32;
         let Some(next) = next else {
+            self.slack -= charged;
             return self.leave(entities, id, None);
         };
         let entity = entities.entity_mut(id);
-        let mut deficit = entity.deficit - charged.get() as i32;
+        let mut deficit = entity.deficit - charged;
         if deficit < next.get() as i32 {
             deficit += self.quantum;
             if deficit < 0 {
+                self.slack -= charged;
                 return self.leave(entities, id, Some(next));
             }
             self.last = Link::to(id);
             self.head = entity.next;
         }
         entity.deficit = deficit;
+        // Last, so that the subtraction itself tells.
+        self.slack -= charged;
         if self.slack < 0 {
             self.end_service();
         }
@@ -717,6 +725,6 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         self.check_circles(entities, count)?;
         self.check_families()?;
         self.algorithm
-            .invariants(&self.aggregates, self.aggregates.0.len())
+            .invariants(self.aggregates.as_slice(), self.aggregates.len())
     }
 }

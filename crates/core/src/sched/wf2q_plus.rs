@@ -139,12 +139,8 @@ impl Wf2qPlus {
         if core::mem::take(&mut entity.changing)
             && let Some(inverse_weight) = self.pending.remove(&id)
         {
-            let late = self.clock.now().distance_from(entity.start);
-            if late > 0 && inverse_weight < entity.inverse_weight {
-                let work = u128::from(late.unsigned_abs()) * u128::from(inverse_weight);
-                let late = (work / u128::from(entity.inverse_weight)) as u64;
-                entity.start = self.clock.now().advanced(late.wrapping_neg());
-            }
+            let old = entity.inverse_weight;
+            entity.start = (self.clock).start_at_new_weight(entity.start, old, inverse_weight);
             self.adopt(entity, inverse_weight);
         }
         if let Some(next) = next {

@@ -13,8 +13,8 @@ impl<A: Scheduler> Plus<A> {
         count: usize,
     ) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; count];
-        let mut members = alloc::vec![0u32; self.aggregates.0.len()];
-        for (index, aggregate) in self.aggregates.0.iter().enumerate() {
+        let mut members = alloc::vec![0u32; self.aggregates.len()];
+        for (index, aggregate) in self.aggregates.iter().enumerate() {
             let home = Link::to(EntityId::in_use(index as u32));
             let (head, last) = match home == self.serving {
                 true => (self.head, self.last),
@@ -42,7 +42,7 @@ impl<A: Scheduler> Plus<A> {
                 "plus: the circle of {home:?} from {head:?} to {last:?} ends at {before:?}"
             );
             let active = home.get().is_some_and(|id| {
-                aggregate.members > 0 && self.algorithm.is_active(&self.aggregates, id)
+                aggregate.members > 0 && self.algorithm.is_active(self.aggregates.as_slice(), id)
             });
             ensure_invariant!(
                 active == (head != Link::NONE),
@@ -77,7 +77,7 @@ impl<A: Scheduler> Plus<A> {
                 members[home.index()] += 1;
             }
         }
-        for (counted, aggregate) in members.iter().zip(&self.aggregates.0) {
+        for (counted, aggregate) in members.iter().zip(&self.aggregates) {
             ensure_invariant!(
                 *counted == aggregate.members,
                 "plus: an aggregate of {counted} flows counts {}",
@@ -88,7 +88,7 @@ impl<A: Scheduler> Plus<A> {
     }
 
     fn check_service(&self) -> Result<(), Violation> {
-        let serving = self.aggregates.0.get(self.serving.index());
+        let serving = self.aggregates.get(self.serving.index());
         ensure_invariant!(
             serving.is_some() == (self.head != Link::NONE),
             "plus: {:?} is in service, and {:?} its first flow",
@@ -98,7 +98,7 @@ impl<A: Scheduler> Plus<A> {
         let Some(aggregate) = serving else {
             let waits = |aggregate: &Aggregate<_>| aggregate.head != Link::NONE;
             ensure_invariant!(
-                self.slack < 0 && !self.aggregates.0.iter().any(waits),
+                self.slack < 0 && !self.aggregates.iter().any(waits),
                 "plus: nobody is in service while somebody waits"
             );
             return Ok(());
@@ -116,7 +116,9 @@ impl<A: Scheduler> Plus<A> {
             "plus: of {spent} bytes {} were told",
             self.told
         );
-        let selected = self.algorithm.select(&self.aggregates, Nanos::ZERO);
+        let selected = self
+            .algorithm
+            .select(self.aggregates.as_slice(), Nanos::ZERO);
         ensure_invariant!(
             spent > 0 || selected == self.serving,
             "plus: {selected:?} comes before {:?}, which has sent nothing",
@@ -131,7 +133,7 @@ impl<A: Scheduler> Plus<A> {
             let mut open = 0;
             let (mut at, mut before) = (family.open, Link::NONE);
             while let Some(id) = at.get() {
-                let aggregate = &self.aggregates.0[id.index()];
+                let aggregate = &self.aggregates[id.index()];
                 ensure_invariant!(
                     aggregate.open_before == before
                         && kind(aggregate.share) == *kind_of_all
@@ -146,10 +148,10 @@ impl<A: Scheduler> Plus<A> {
                 );
                 (at, before) = (aggregate.open_after, at);
             }
-            let all =
-                self.aggregates.0.iter().filter(|aggregate| {
-                    aggregate.members > 0 && kind(aggregate.share) == *kind_of_all
-                });
+            let all = self
+                .aggregates
+                .iter()
+                .filter(|aggregate| aggregate.members > 0 && kind(aggregate.share) == *kind_of_all);
             let (mut count, mut full) = (0, 0);
             for aggregate in all {
                 count += 1;
