@@ -7,7 +7,7 @@ use comfy_table::Table;
 use fairlane_core::bounds::{self, Aggregate, Round, Slot, Terms, Transmit, Wfi};
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{FlowConfig, FlowId, Length, Rate, Weight};
-use fairlane_sim::{Completion, DelayMeter, Moment, Observer, PacketInfo, WfiMeter};
+use fairlane_sim::{Backlogged, Completion, DelayMeter, Moment, Observer, PacketInfo, WfiMeter};
 use serde::Serialize;
 
 use super::Options;
@@ -32,7 +32,8 @@ pub struct Meters {
 impl Meters {
     pub fn new(rate: Rate) -> Meters {
         Meters {
-            wfi: WfiMeter::new(rate),
+            // What the bounds are proved for.
+            wfi: WfiMeter::reading(rate, Backlogged::UntilDequeued),
             delays: DelayMeter::new(),
             bytes: Vec::new(),
         }
