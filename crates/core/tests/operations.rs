@@ -11,6 +11,7 @@ mod model;
 use std::num::NonZeroU32;
 
 use fairlane_core::VirtualTime;
+use fairlane_core::sched::{Plus, Qfq};
 use model::{Config, Operation, before_the_wrap, drive};
 use proptest::prelude::*;
 
@@ -99,4 +100,21 @@ mod agrees_with_the_model {
     use super::*;
 
     model::algorithms!(tests);
+}
+
+/// Each leaves with its weight as soon as it was served, ahead of V, which then runs faster:
+/// in the end V is further beyond those who still wait than Theorem 4 of the QFQ report has
+/// it for weights that stay.
+#[test]
+fn qfq_bears_that_all_weights_fall_one_after_the_other() {
+    let heavy = Config {
+        weight: 524_288,
+        max_length: 65_535,
+        limits: None,
+    };
+    let mut operations = vec![Operation::Add(heavy); 40];
+    operations.push(Operation::EnqueueAll { len: 65_535 });
+    operations.push(Operation::ChangeAll(1));
+    drive(Qfq::new(), &operations);
+    drive(Plus::<Qfq>::new(NonZeroU32::MIN), &operations);
 }

@@ -360,7 +360,7 @@ impl Gfq {
         let i = u32::from(self.group);
         let end = self.groups[(i % 64) as usize].slots.end(i);
         let lowest = self.members.floor;
-        self.members.may_stay(entity, id, end, lowest)
+        self.members.may_stay(entity, id, end, end, lowest)
     }
 }
 

@@ -36,6 +36,8 @@ const _: () = assert!(
     "all slots of the coarsest group lie within half the circle of virtual time"
 );
 const _: () = assert!((1 << FINEST) + 4 <= SLOTS);
+/// A quarter of the circle of virtual time: no lag beyond can be told from a lead.
+const FARTHEST: u64 = 1 << 62;
 const _: () = assert!(size_of::<GroupedEntity>() == 24);
 
 /// State of one entity.
@@ -121,8 +123,9 @@ pub(super) struct Members {
     pub floor: i8,
     /// Longest packet declared so far, L.
     longest: u32,
-    /// Largest L / (sum of weights) of this busy period, in units: how far V may
-    /// lie after F of a backlogged group (Theorem 4).
+    /// How far V may lie after F of a backlogged group, in units: the largest
+    /// L / (sum of weights) of this busy period (Theorem 4), and once more for each time
+    /// that the sum fell.
     pub lag: u64,
     /// Shares that active entities will have from their next place on: until then
     /// their weights count as they are, in the sum as in what they are charged.
@@ -141,10 +144,17 @@ impl Members {
     }
 
     fn set_weight_sum(&mut self, sum: u64, idle: bool) {
+        let falls = sum < self.clock.weight_sum();
         self.clock.set_weight_sum(sum);
         let lag = self.clock.span_of_work(self.longest);
         self.floor = ceil_log2(lag).saturating_sub(FINEST).max(1) as i8;
-        self.lag = if idle { lag } else { self.lag.max(lag) };
+        self.lag = match (idle, falls) {
+            (true, _) => lag,
+            // A weight that leaves after it was served ahead of V leaves that work to the
+            // others: V passes them by as much again.
+            (false, true) => self.lag.saturating_add(lag).min(FARTHEST),
+            (false, false) => self.lag.max(lag),
+        };
     }
 
     pub fn start_busy_period(&mut self) {
@@ -247,14 +257,16 @@ impl Members {
     /// Whether the selected entity may stay in its group, whose first bucket ends at `end`,
     /// though its share has changed or the lowest group, which is `lowest` by now. Its share
     /// takes effect then without moving it, so that its S goes on from its F; heavier, from
-    /// where it is late by the same work. Late by up to two slots, aggregates that grow
-    /// eightfold in their group would else hold up everybody else for all that they are owed.
+    /// where it is late by the same work, if not `latest`. Late by up to two slots, aggregates
+    /// that grow eightfold in their group would else hold up everybody else for all that
+    /// they are owed.
     #[inline]
     pub fn may_stay(
         &mut self,
         entity: &mut GroupedEntity,
         id: EntityId,
         end: VirtualTime,
+        latest: VirtualTime,
         lowest: i8,
     ) -> bool {
         let group = entity.group.abs();
@@ -268,6 +280,7 @@ impl Members {
             entity.group = group;
             let inverse = (entity.inverse_weight, terms.inverse_weight);
             let start = (self.clock).start_at_new_weight(entity.start, inverse.0, inverse.1);
+            let start = entity.start.later(start.earlier(latest));
             // A packet allowed by the new share may be longer than the old one's
             // slot: charged at the old weight, it would reach past Theorem 5. So might V.
             entity.start = start.earlier(end.advanced(u64::MAX));

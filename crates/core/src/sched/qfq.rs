@@ -26,6 +26,10 @@
 //!   another group only as far as F_b of Eq. 29, and not at all once V went half round
 //!   the circle since, after which F could not be told from a finish time to come.
 //! * Groups finer than a 32nd of L / (sum of weights) are not used.
+//! * A change of share takes effect when the entity is charged next. If it becomes heavier,
+//!   F < V, and it stays in its group, S is then after F by so much that it is late by the
+//!   same work as before, but no later than F_b. In another group it starts at V, or at F_b,
+//!   and what it was late by is lost: two slots and L at most, once for each move.
 
 mod invariants;
 
@@ -362,8 +366,9 @@ impl Qfq {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
         let end = self.groups[(i % 64) as usize].finish(i);
+        let latest = self.blocker(i).unwrap_or(end);
         let lowest = self.members.floor;
-        self.members.may_stay(entity, id, end, lowest)
+        self.members.may_stay(entity, id, end, latest, lowest)
     }
 }
 

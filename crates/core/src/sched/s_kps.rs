@@ -550,7 +550,7 @@ impl SKps {
         let age = now.wrapping_sub(self.first as u64) % u64::from(SLOTS);
         let end = finish(now.wrapping_sub(age), i);
         let lowest = self.lowest();
-        self.members.may_stay(entity, id, end, lowest)
+        self.members.may_stay(entity, id, end, end, lowest)
     }
 }
 

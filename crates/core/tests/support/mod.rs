@@ -67,6 +67,7 @@ macro_rules! for_every_algorithm {
         $test(fairlane_core::sched::Wf2q::new());
         $test(fairlane_core::sched::Wf2qPlus::new());
         $test(fairlane_core::sched::SKps::new());
+        $test(fairlane_core::sched::Plus::<fairlane_core::sched::Qfq>::default());
     };
 }
 
@@ -250,6 +251,16 @@ impl Wfi {
         self.work += i128::from(bytes);
         self.served[flow] += i128::from(bytes);
         self.ahead[flow] = self.ahead[flow].max(self.difference(flow));
+    }
+
+    /// B-WFI of the flow so far, in bytes.
+    pub fn service(&self, flow: usize) -> f64 {
+        self.worst[flow] as f64 / self.weight_sum as f64
+    }
+
+    /// What the link did in all, in bytes.
+    pub fn work(&self) -> u64 {
+        self.work as u64
     }
 
     /// [`of_bound`](Self::of_bound) of the flow for which it is largest, to the end of the run.
