@@ -117,7 +117,8 @@ const WEIGHTS: [u32; 3] = [1, 2, 5];
 const FLOWS: usize = 4;
 const MTU: u32 = 1500;
 
-fn tree<A: Scheduler, B: Scheduler + Clone>(mut root: A, leaves: B) -> Tree<A, B> {
+fn tree<A: Scheduler, B: Scheduler>(root: fn() -> A, leaf: fn() -> B) -> Tree<A, B> {
+    let mut root = root();
     let mut entities = vec![A::Entity::default(); WEIGHTS.len()];
     for (node, of_weight) in WEIGHTS.into_iter().enumerate() {
         root.add(
@@ -126,7 +127,7 @@ fn tree<A: Scheduler, B: Scheduler + Clone>(mut root: A, leaves: B) -> Tree<A, B
             Share::new(weight(of_weight), length(MTU)),
         );
     }
-    let nodes = WEIGHTS.map(|_| Node::new(leaves.clone(), FLOWS, MTU));
+    let nodes = WEIGHTS.map(|_| Node::new(leaf(), FLOWS, MTU));
     Tree {
         root,
         entities,
@@ -135,8 +136,8 @@ fn tree<A: Scheduler, B: Scheduler + Clone>(mut root: A, leaves: B) -> Tree<A, B
 }
 
 /// Packets come and go at random until all have left: none is lost, each flow's in order.
-fn loses_nothing<A: Scheduler, B: Scheduler + Clone>(root: A, leaves: B) {
-    let mut tree = tree(root, leaves);
+fn loses_nothing<A: Scheduler, B: Scheduler>(root: fn() -> A, leaf: fn() -> B) {
+    let mut tree = tree(root, leaf);
     let mut random = Random(7);
     let mut sent = [[0u64; FLOWS]; WEIGHTS.len()];
     let mut received = sent;
@@ -161,8 +162,8 @@ fn loses_nothing<A: Scheduler, B: Scheduler + Clone>(root: A, leaves: B) {
 }
 
 /// Where all are backlogged, nodes share by weight, and the flows of each evenly.
-fn shares_alike<A: Scheduler, B: Scheduler + Clone>(root: A, leaves: B) {
-    let mut tree = tree(root, leaves);
+fn shares_alike<A: Scheduler, B: Scheduler>(root: fn() -> A, leaf: fn() -> B) {
+    let mut tree = tree(root, leaf);
     let mut random = Random(3);
     let mut bytes = move || length(200 + random.below(MTU - 199));
     for node in 0..WEIGHTS.len() {
@@ -195,7 +196,7 @@ macro_rules! for_all_pairs {
         $(for_all_pairs!(@ $test: $root, $leaves);)+
     };
     (@ $test:ident: $root:expr, [$($leaf:expr),+]) => {
-        $($test($root, $leaf);)+
+        $($test(|| $root, || $leaf);)+
     };
 }
 

@@ -98,6 +98,7 @@ macro_rules! tests {
 
 mod agrees_with_the_model {
     use super::*;
+    use fairlane_core::sched::*;
 
     model::algorithms!(tests);
 }

@@ -10,50 +10,33 @@ use fairlane_core::{
     SchedulerLimits, VirtualTime, Weight,
 };
 
-/// Hands every algorithm to the macro `$with`: its name, and how to make it from a starting
-/// virtual time and the most members of an aggregate. New ones go to the end, so that the
-/// fuzzer's inputs keep their meaning.
+/// Hands every algorithm to the macro `$with`, for which `fairlane_core::sched` must be in
+/// scope: its name, and how to make it from a starting virtual time and the most members of
+/// an aggregate. New ones go to the end, so that the fuzzer's inputs keep their meaning.
 macro_rules! algorithms {
     ($with:ident) => {
         $with! {
-            fifo: |_, _| fairlane_core::sched::Fifo::new();
-            drr: |_, _| fairlane_core::sched::Drr::new();
-            qfq: |start, _| fairlane_core::sched::Qfq::starting_at(start);
-            fifo_plus: |_, members| fairlane_core::sched::Plus::<fairlane_core::sched::Fifo>::new(members);
-            drr_plus: |_, members| fairlane_core::sched::Plus::<fairlane_core::sched::Drr>::new(members);
-            qfq_plus: |start, members| {
-                fairlane_core::sched::Plus::over(fairlane_core::sched::Qfq::starting_at(start), members)
+            fifo: |_, _| Fifo::new();
+            drr: |_, _| Drr::new();
+            qfq: |start, _| Qfq::starting_at(start);
+            fifo_plus: |_, members| Plus::<Fifo>::new(members);
+            drr_plus: |_, members| Plus::<Drr>::new(members);
+            qfq_plus: |start, members| Plus::over(Qfq::starting_at(start), members);
+            wf2q: |start, _| Wf2q::starting_at(start);
+            wf2q_in_aggregates: |start, members| Plus::over(Wf2q::starting_at(start), members);
+            wf2q_plus: |start, _| Wf2qPlus::starting_at(start);
+            wf2q_plus_plus: |start, members| Plus::over(Wf2qPlus::starting_at(start), members);
+            s_kps: |start, _| SKps::starting_at(start);
+            s_kps_plus: |start, members| Plus::over(SKps::starting_at(start), members);
+            gfq: |start, _| Gfq::starting_at(start);
+            gfq_plus: |start, members| Plus::over(Gfq::starting_at(start), members);
+            priority: |_, _| Priority::new();
+            priority_plus: |_, members| Plus::<Priority>::new(members);
+            sfq: |_, _| Sfq::new();
+            sfq_of_few_buckets: |start, members| {
+                Sfq::with(members, start.units(), core::num::NonZeroU64::new(100_000))
             };
-            wf2q: |start, _| fairlane_core::sched::Wf2q::starting_at(start);
-            wf2q_in_aggregates: |start, members| {
-                fairlane_core::sched::Plus::over(fairlane_core::sched::Wf2q::starting_at(start), members)
-            };
-            wf2q_plus: |start, _| fairlane_core::sched::Wf2qPlus::starting_at(start);
-            wf2q_plus_plus: |start, members| {
-                fairlane_core::sched::Plus::over(
-                    fairlane_core::sched::Wf2qPlus::starting_at(start),
-                    members,
-                )
-            };
-            s_kps: |start, _| fairlane_core::sched::SKps::starting_at(start);
-            s_kps_plus: |start, members| {
-                fairlane_core::sched::Plus::over(fairlane_core::sched::SKps::starting_at(start), members)
-            };
-            gfq: |start, _| fairlane_core::sched::Gfq::starting_at(start);
-            gfq_plus: |start, members| {
-                fairlane_core::sched::Plus::over(fairlane_core::sched::Gfq::starting_at(start), members)
-            };
-            priority: |_, _| fairlane_core::sched::Priority::new();
-            priority_plus: |_, members| {
-                fairlane_core::sched::Plus::<fairlane_core::sched::Priority>::new(members)
-            };
-            sfq: |_, _| fairlane_core::sched::Sfq::new();
-            sfq_of_few_buckets: |start, members| fairlane_core::sched::Sfq::with(
-                members,
-                start.units(),
-                core::num::NonZeroU64::new(100_000),
-            );
-            sfq_plus: |_, members| fairlane_core::sched::Plus::<fairlane_core::sched::Sfq>::new(members);
+            sfq_plus: |_, members| Plus::<Sfq>::new(members);
         }
     };
 }
