@@ -2,6 +2,7 @@
 
 mod support;
 
+use fairlane_core::bounds::{self, Aggregate, Round, Slot, Terms, Transmit};
 use fairlane_core::sched::{Drr, Fifo, Qfq};
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{FlowConfig, FlowId, SchedulerLimits};
@@ -82,41 +83,34 @@ fn qfq_keeps_the_bounds_of_its_report_on_skewed_sets() {
 
 #[test]
 fn on_a_skewed_set_drr_exceeds_the_bound_of_qfq_and_fifo_is_worst() {
-    let set = scenario::highw(100, length(L));
-    let sum: u128 = set.iter().map(|c| u128::from(c.weight.get())).sum();
-    // Half of the heavy flow's share, so that it is often newly backlogged: a packet that
-    // comes after its turn waits for a round of all others.
-    let poisson = Traffic::Poisson(rate(BPS / 8));
-    let index = |all: Vec<Wfi>| all[0].t_wfi;
-    let qfq = index(measure(
-        Qfq::new(),
-        &set,
-        &poisson,
-        TransmitQueue::NONE,
-        5000,
-    ));
-    let drr = index(measure(
-        Drr::new(),
-        &set,
-        &poisson,
-        TransmitQueue::NONE,
-        5000,
-    ));
-    let fifo = index(measure(
-        Fifo::new(),
-        &set,
-        &poisson,
-        TransmitQueue::NONE,
-        5000,
-    ));
-    let bound = time_of(report(&set[0], sum));
-    assert!(
-        qfq <= bound && bound < drr && drr < fifo,
-        "{qfq} {bound} {drr} {fifo}"
-    );
-    // It waits for one packet of each of the others with DRR, for three with FIFO.
-    assert!(drr >= time_of(90 * u128::from(L)), "{drr}");
-    assert!(fifo >= time_of(280 * u128::from(L)), "{fifo}");
+    for (flows, packets) in [(100, 5000), (1000, 20_000)] {
+        let set = scenario::highw(flows, length(L));
+        let sum = set.iter().map(|c| u64::from(c.weight.get())).sum();
+        let own = set[0].max_length;
+        let terms = Terms::new(set[0].weight, sum, own, own, Transmit::Direct).unwrap();
+        let time = |wfi: bounds::Wfi| time_of(wfi.delay.bytes() as u128);
+        let [of_qfq, of_s_kps_plus] = [
+            bounds::qfq(&terms, Slot::Actual),
+            bounds::s_kps_plus(&Aggregate::new(terms, 1, 8).unwrap(), Slot::Loose),
+        ];
+        let round = Round::of(set.iter().map(|c| (c.weight, c.max_length))).unwrap();
+        let of_drr = bounds::drr(&round, set[0].weight, own, Transmit::Direct).unwrap();
+        // Half of the heavy flow's share, so that it is often newly backlogged: a packet
+        // that comes after its turn waits for a round of all others.
+        let poisson = Traffic::Poisson(rate(BPS / 8));
+        let none = TransmitQueue::NONE;
+        let qfq = measure(Qfq::new(), &set, &poisson, none, packets)[0].t_wfi;
+        let drr = measure(Drr::new(), &set, &poisson, none, packets)[0].t_wfi;
+        let fifo = measure(Fifo::new(), &set, &poisson, none, packets)[0].t_wfi;
+        assert!(qfq <= time(of_qfq) && time(of_qfq) < drr, "{qfq} {drr}");
+        assert!(drr <= time(of_drr) && time(of_drr) < fifo, "{drr} {fifo}");
+        // The loosest of the other bounds.
+        assert!(time(of_s_kps_plus) < drr, "{drr}");
+        // It waits for one packet of each of the others with DRR, for three with FIFO.
+        let others = u128::from(flows) * u128::from(L);
+        assert!(10 * drr.0 >= 9 * time_of(others).0, "{drr}");
+        assert!(10 * fifo.0 >= 28 * time_of(others).0, "{fifo}");
+    }
 }
 
 #[test]
