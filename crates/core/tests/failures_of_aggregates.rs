@@ -521,3 +521,36 @@ fn hundreds_of_flows_come_and_go_while_tens_move_between_full_aggregates() {
     }
     for_every_plus!(test);
 }
+
+/// A flow that is added or removed while an aggregate is in service does not change what
+/// virtual time its packets before took.
+#[test]
+fn virtual_time_goes_by_the_weights_there_were_when_the_link_worked() {
+    let mut link = scheduler(Plus::<Qfq>::default());
+    let flows = [(); 16].map(|()| link.add_flow(config(1, 1000)).unwrap());
+    for packet in 0..4 {
+        for flow in flows {
+            link.enqueue(flow, length(1000), packet).unwrap();
+        }
+    }
+    let now = |link: &PacketScheduler<Plus<Qfq>, u32>| link.algorithm().algorithm().virtual_time();
+    for _ in 0..8 {
+        next(&mut link);
+    }
+    let start = now(&link);
+    let serve = |link: &mut PacketScheduler<_, u32>, packets| {
+        for _ in 0..packets {
+            next(link);
+            check(link);
+        }
+    };
+    serve(&mut link, 3);
+    let heavy = link.add_flow(config(1_000_000, 1000)).unwrap();
+    serve(&mut link, 2);
+    link.remove_flow(heavy, |_| {}).unwrap();
+    serve(&mut link, 3);
+    // Six packets at a sum of 16, and two at one of 1,000,016.
+    let expected = (6000i64 << FRACTION) / 16 + (2000i64 << FRACTION) / 1_000_016;
+    let off = now(&link).distance_from(start) - expected;
+    assert!(off.abs() <= 3, "off by {off}");
+}

@@ -203,7 +203,9 @@ impl<A: Scheduler, B> Engine<'_, A, B> {
         if let Some(observer) = self.observer.as_deref_mut() {
             let work = self.link.completed();
             let info = packet.payload.info(packet.flow, packet.len);
-            observer.started(Moment { time: now, work }, &info);
+            let at = Moment { time: now, work };
+            observer.dequeued(at, &info);
+            observer.started(at, &info);
         }
         let pushed = self
             .link

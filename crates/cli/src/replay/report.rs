@@ -51,6 +51,10 @@ impl Observer for Meters {
         self.wfi.arrived(at, packet);
     }
 
+    fn dequeued(&mut self, at: Moment, packet: &PacketInfo) {
+        self.wfi.dequeued(at, packet);
+    }
+
     fn started(&mut self, at: Moment, packet: &PacketInfo) {
         self.wfi.started(at, packet);
     }
@@ -313,24 +317,22 @@ impl Bounds {
         // Arrivals may find a packet half sent.
         let transmit = Transmit::Direct;
         let terms = Terms::new(weight, self.weight_sum, length, self.longest, transmit).ok()?;
-        let rounding = || bounds::qfq_rounding(&terms, self.sent);
         let slot = Slot::Actual;
-        match self.alg {
-            "drr" => bounds::drr(self.round.as_ref()?, weight, length, transmit),
-            "wf2q" => Some(bounds::wf2q(&terms)),
-            "wf2q+" => Some(bounds::wf2q_plus(&terms)),
-            "gfq" => Some(bounds::gfq(&terms, slot)),
-            "qfq" => Some(bounds::qfq(&terms, slot) + rounding()),
-            "s-kps" => Some(bounds::s_kps(&terms, slot)),
-            "wf2q++" => self.aggregated(terms, alike, bounds::wf2q_plus_plus),
-            "gfq+" => self.aggregated(terms, alike, |a| bounds::gfq_plus(a, slot)),
-            "qfq+" => {
-                let bound = self.aggregated(terms, alike, |a| bounds::qfq_plus(a, slot))?;
-                Some(bound + rounding())
-            }
-            "s-kps+" => self.aggregated(terms, alike, |a| bounds::s_kps_plus(a, slot)),
-            _ => None,
-        }
+        let exact = match self.alg {
+            "drr" => return bounds::drr(self.round.as_ref()?, weight, length, transmit),
+            "wf2q" => bounds::wf2q(&terms),
+            "wf2q+" => bounds::wf2q_plus(&terms),
+            "gfq" => bounds::gfq(&terms, slot),
+            "qfq" => bounds::qfq(&terms, slot),
+            "s-kps" => bounds::s_kps(&terms, slot),
+            "wf2q++" => self.aggregated(terms, alike, bounds::wf2q_plus_plus)?,
+            "gfq+" => self.aggregated(terms, alike, |a| bounds::gfq_plus(a, slot))?,
+            "qfq+" => self.aggregated(terms, alike, |a| bounds::qfq_plus(a, slot))?,
+            "s-kps+" => self.aggregated(terms, alike, |a| bounds::s_kps_plus(a, slot))?,
+            _ => return None,
+        };
+        // What fixed-point shares may be off by, over all that was sent.
+        Some(exact + bounds::qfq_rounding(&terms, self.sent))
     }
 
     /// The loosest bound over the sizes that the aggregates of a kind may have: they are

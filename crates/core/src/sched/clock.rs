@@ -156,10 +156,16 @@ impl VirtualClock {
         self.time = self.time.wrapping_add(by);
     }
 
-    /// Quarter turns that V made round the circle of virtual time, modulo 256.
+    /// Quarter turns that V made round the circle of virtual time, modulo 2^32.
+    #[inline]
+    pub fn quarters(&self) -> u32 {
+        (self.time >> (FINER + 62)) as u32
+    }
+
+    /// The same modulo 256, for those whom a finish time taken for another costs a slot.
     #[inline]
     pub fn quarter(&self) -> u8 {
-        (self.time >> (FINER + 62)) as u8
+        self.quarters() as u8
     }
 
     /// A quarter from which no timestamp counts any more.

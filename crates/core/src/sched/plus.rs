@@ -12,7 +12,9 @@
 //! algorithm, plus a few packets of the flow and M packets of the link (Theorems 1
 //! and 2).
 //!
-//! `Plus<Qfq>` is QFQ+. Since nothing is asked about the head of a flow before its turn,
+//! `Plus<Qfq>` is QFQ+. Algorithms that follow each packet through the fluid server (WF2Q)
+//! keep their order below SCHED+, not their shares: of an aggregate they hear one budget at a
+//! time. Since nothing is asked about the head of a flow before its turn,
 //! `Plus` with M = 1 makes any algorithm fit for flows whose head may change while they
 //! wait.
 //!
@@ -22,8 +24,9 @@
 //!   goes on while the rest of the budget covers L^k. With M = 1 this is one packet at a
 //!   time. The aggregate is charged for what it sent, so that nothing is lost by it, and
 //!   Lemma 2 already allows for a budget that is not spent.
-//! * *Work is told to the algorithm late*: when it next needs V, at the latest at the end
-//!   of the budget. V is the same whenever it is looked at.
+//! * *Work is told to the algorithm late*: when it next needs V, before the sum of weights
+//!   changes, and at the latest at the end of the budget. V is the same whenever it is
+//!   looked at.
 //! * *Who is next is settled when a service ends*, and again for each aggregate that
 //!   becomes backlogged before the next service began.
 //! * *Flows join and leave at any time.* A budget stands as it was granted, and so does
@@ -262,6 +265,7 @@ impl<A: Scheduler> Plus<A> {
 
     /// An aggregate with one more flow of this share.
     fn join(&mut self, share: Share) -> EntityId {
+        self.catch_up();
         let room = self.room(share);
         let family = self.families.entry(kind(share)).or_default();
         if let Some(id) = family.open.get() {
@@ -306,6 +310,7 @@ impl<A: Scheduler> Plus<A> {
 
     /// A flow of the aggregate is no more.
     fn quit(&mut self, id: EntityId) {
+        self.catch_up();
         let share = self.aggregates[id.index()].share;
         let room = self.room(share);
         let aggregate = &mut self.aggregates[id.index()];
@@ -385,6 +390,19 @@ impl<A: Scheduler> Plus<A> {
         }
     }
 
+    /// Tells what the aggregate in service has sent so far, before the sum of weights or the
+    /// order changes; from then on it is on hold.
+    fn catch_up(&mut self) {
+        let Some(serving) = self.serving.get() else {
+            return;
+        };
+        let spent = self.spent(self.aggregates[serving.index()].budget);
+        if spent > self.told {
+            self.tell_work(spent);
+            self.algorithm.hold(self.aggregates.as_mut_slice(), serving);
+        }
+    }
+
     /// Puts an inactive flow at the end of the circle of its aggregate.
     #[inline(never)]
     fn insert<E: Entities<PlusEntity> + ?Sized>(
@@ -414,14 +432,11 @@ impl<A: Scheduler> Plus<A> {
         aggregate.last = Link::to(id);
         let budget = aggregate.next_budget;
         aggregate.budget = budget.get() as i32;
-        let serving = self.serving.get();
-        if let Some(serving) = serving {
-            let spent = self.spent(self.aggregates[serving.index()].budget);
-            if spent == 0 {
+        if let Some(serving) = self.serving.get() {
+            if self.spent(self.aggregates[serving.index()].budget) == 0 {
                 self.put_back();
             } else {
-                self.tell_work(spent);
-                self.algorithm.hold(self.aggregates.as_mut_slice(), serving);
+                self.catch_up();
             }
         }
         self.algorithm

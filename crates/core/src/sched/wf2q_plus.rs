@@ -51,8 +51,8 @@ pub struct Wf2qPlusEntity {
     /// 2^[`FRACTION`](super::clock::FRACTION) / weight, rounded up; 0 if there is no such
     /// entity.
     inverse_weight: u64,
-    /// Quarter of V's circle in which it became inactive, modulo 256 (64 turns).
-    idle_since: u8,
+    /// Quarter of V's circle in which it became inactive, modulo 2^32 (2^30 turns).
+    idle_since: u32,
     state: Standing,
     /// A change of its share is pending.
     changing: bool,
@@ -105,12 +105,18 @@ impl Wf2qPlus {
         self.clock.now()
     }
 
+    /// Whether the F of an inactive entity can be told from one to come: V went less than
+    /// half round the circle since.
+    fn remembers(&self, entity: &Wf2qPlusEntity) -> bool {
+        self.clock.quarters().wrapping_sub(entity.idle_since) <= 1
+    }
+
     /// Gives an inactive entity a place.
     #[inline(never)]
     fn insert(&mut self, entity: &mut Wf2qPlusEntity, id: EntityId, head: Charge) {
         entity.state = Standing::Active;
         let now = self.clock.now();
-        let start = match self.clock.remembers(entity.idle_since) {
+        let start = match self.remembers(entity) {
             true => entity.start.later(now),
             false => now,
         };
@@ -148,7 +154,7 @@ impl Wf2qPlus {
         }
         let now = self.jump(None);
         self.order.remove_first(now);
-        entity.idle_since = self.clock.quarter();
+        entity.idle_since = self.clock.quarters();
         if entity.state == Standing::Leaving {
             let weight = weight_of(entity.inverse_weight);
             *entity = Wf2qPlusEntity::default();
@@ -193,7 +199,7 @@ impl Scheduler for Wf2qPlus {
         let inverse_weight = Terms::of(share).inverse_weight;
         *entities.entity_mut(id) = Wf2qPlusEntity {
             inverse_weight,
-            idle_since: self.clock.long_ago(),
+            idle_since: self.clock.quarters().wrapping_sub(1 << 31),
             ..Wf2qPlusEntity::default()
         };
         self.clock

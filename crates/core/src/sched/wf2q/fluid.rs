@@ -54,7 +54,8 @@ pub(super) struct Fluid {
     inverse_sum: u64,
     flows: Vec<Flow>,
     /// The earliest finish times. An entry stays where it is while its flow's packets
-    /// come, and is put right when V is there: each packet pays for that once.
+    /// come, and is put right when V is there: each packet pays for that once. There are at
+    /// most two a flow, and 64.
     looks: Heap<Look>,
 }
 
@@ -260,8 +261,24 @@ impl Fluid {
         let flow = &mut self.flows[id.index()];
         let at = VirtualTime::new(flow.finish.min(horizon) as u64);
         flow.entry = at;
+        if self.looks.len() >= 2 * self.flows.len() + 64 {
+            return self.look_at_all_again();
+        }
         let link = Link::to(id);
         self.looks.push(Look { at, link });
+    }
+
+    /// Makes the entries anew, one for each flow: void ones are as many as these. O(flows),
+    /// once in as many new entries.
+    #[inline(never)]
+    fn look_at_all_again(&mut self) {
+        self.looks = Heap::default();
+        for (index, flow) in self.flows.iter().enumerate() {
+            if let Some(id) = EntityId::new(index).filter(|_| flow.weight != 0) {
+                let (at, link) = (flow.entry, Link::to(id));
+                self.looks.push(Look { at, link });
+            }
+        }
     }
 
     fn set_weight_sum(&mut self, sum: u64) {
@@ -290,6 +307,12 @@ impl Fluid {
                 "gps: nobody looks at flow {n}, {flow:?}"
             );
         }
+        ensure_invariant!(
+            self.looks.len() <= 2 * self.flows.len() + 64,
+            "gps: {} entries for {} flows",
+            self.looks.len(),
+            self.flows.len()
+        );
         ensure_invariant!(
             sum == self.weight_sum,
             "gps: the weights add up to {sum}, not {}",

@@ -50,9 +50,7 @@ impl Wf2qPlus {
                 self.pending
             );
             ensure_invariant!(
-                active
-                    || !self.clock.remembers(entity.idle_since)
-                    || entity.start.distance_from(now) < FURTHEST,
+                active || !self.remembers(entity) || entity.start.distance_from(now) < FURTHEST,
                 "wf2q+: inactive {id:?} finished at {:?}, too far from V = {now:?}",
                 entity.start
             );
