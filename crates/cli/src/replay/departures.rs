@@ -78,7 +78,7 @@ impl<W: Write> Captured<W> {
 
 impl<W: Write> Departures<Box<[u8]>> for Captured<W> {
     fn write(&mut self, departure: &Departure<Box<[u8]>>) -> Result<()> {
-        let seconds = u32::try_from(departure.end / 1_000_000_000).context(
+        let seconds = u32::try_from(departure.end / 1_000_000_000).ok().context(
             "a packet leaves after 2106-02-07, the last day that pcap can tell: take CSV",
         )?;
         let packet = RawPcapPacket {

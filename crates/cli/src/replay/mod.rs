@@ -101,7 +101,7 @@ pub struct Options {
         value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_LENGTH) - 1)
     )]
     overhead: u32,
-    /// Flows in an aggregate, for the algorithms whose names end in +
+    /// Most flows in an aggregate (M), for algorithms whose name ends in +
     #[arg(
         long,
         value_name = "M",

@@ -53,8 +53,13 @@ impl OutFile {
                 builder.permissions(permissions);
                 // Locked, so that a signal finds a file that exists.
                 let mut slot = lock(&unfinished);
-                let temporary = builder.tempfile_in(directory).map_err(|error| error.kind());
-                let temporary = temporary.map_err(io::Error::from).with_context(creating)?;
+                // In the system's words, without the name that nobody gave.
+                let plain = |error: io::Error| match error.raw_os_error() {
+                    Some(code) => io::Error::from_raw_os_error(code),
+                    None => error.kind().into(),
+                };
+                let temporary = builder.tempfile_in(directory).map_err(plain);
+                let temporary = temporary.with_context(creating)?;
                 let file = temporary.as_file().try_clone().with_context(creating)?;
                 *slot = Some(temporary);
                 file
