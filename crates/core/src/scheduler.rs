@@ -313,6 +313,11 @@ pub trait Scheduler {
         None
     }
 
+    /// The entities are aggregates, and will be on hold at times. Said before the first is
+    /// added, by an owner that knows; for algorithms that order equals otherwise then.
+    #[inline]
+    fn expect_holds(&mut self) {}
+
     /// The selected entity `id` will be served several packets in one turn: it stays
     /// the selected one until it is rescheduled or idle, whoever becomes backlogged
     /// meanwhile, and virtual time goes on. O(1).

@@ -119,3 +119,40 @@ fn qfq_bears_that_all_weights_fall_one_after_the_other() {
     drive(Qfq::new(), &operations);
     drive(Plus::<Qfq>::new(NonZeroU32::MIN), &operations);
 }
+
+/// A lighter sum of weights had put the flow into a coarser group, of which its finish time
+/// still was when it came back to a finer one.
+#[test]
+fn the_finish_time_of_another_group_does_not_break_the_order() {
+    let of = |weight, max_length| Config {
+        weight,
+        max_length,
+        limits: None,
+    };
+    let enqueue = |flow, len| Operation::Enqueue {
+        flow,
+        len,
+        packets: 1,
+    };
+    let operations = [
+        Operation::Add(of(1, 1)),
+        Operation::Change(0, of(1, 1500)),
+        Operation::Add(of(1, 29_688)),
+        Operation::Add(of(1000, 65_535)),
+        Operation::EnqueueAll { len: 1 },
+        Operation::Flush(0),
+        enqueue(14, 65_535),
+        enqueue(7, 370),
+        Operation::Flush(0),
+        Operation::Add(of(1, 1)),
+        Operation::Dequeue(4),
+        enqueue(4, 1),
+        Operation::EnqueueAll { len: 15_055 },
+        Operation::EnqueueAll { len: 1 },
+        Operation::ChangeAll(1_000_000),
+        Operation::Dequeue(5),
+        Operation::EnqueueAll { len: 1 },
+    ];
+    let start = VirtualTime::new(2_395_996_764_549_492_398);
+    drive(Qfq::starting_at(start), &operations);
+}

@@ -223,7 +223,8 @@ impl<A: Scheduler> Plus<A> {
 
     /// SCHED+ over an algorithm without entities, with at most `members` flows in an
     /// aggregate (M).
-    pub fn over(algorithm: A, members: NonZeroU32) -> Self {
+    pub fn over(mut algorithm: A, members: NonZeroU32) -> Self {
+        algorithm.expect_holds();
         Plus {
             head: Link::NONE,
             last: Link::NONE,

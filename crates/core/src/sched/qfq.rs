@@ -16,7 +16,9 @@
 //! * Only S is kept. F = S + l / phi is computed when the packet is charged; an
 //!   inactive entity's S is its last F.
 //! * Buckets are stacks: all in one bucket have the same rounded timestamps, and
-//!   the report breaks ties arbitrarily. Insertion then touches no other entity.
+//!   the report breaks ties arbitrarily. Insertion then touches no other entity. With
+//!   aggregates they are queues: nobody may come on top of the one in service, and in the
+//!   order of their coming the flows of all lie in one direction in memory.
 //! * Back-shifting (Eq. 29) is applied to every newly backlogged entity, not only
 //!   to the first of an idle group. An entity that joins a backlogged group at
 //!   S = V, behind V - F of a group above, would else become its group's start
@@ -44,12 +46,15 @@ use crate::units::{Charge, Nanos, VirtualTime, Weight};
 struct Group {
     slots: Slots,
     buckets: [Link; SLOTS as usize],
+    /// The last of each bucket in use.
+    lasts: [Link; SLOTS as usize],
 }
 
 impl Group {
     const EMPTY: Group = Group {
         slots: Slots::EMPTY,
         buckets: [Link::NONE; SLOTS as usize],
+        lasts: [Link::NONE; SLOTS as usize],
     };
 
     /// S_i.
@@ -69,13 +74,31 @@ impl Group {
         &self.buckets[self.slots.first_bucket()]
     }
 
+    /// Puts an entity on top of a bucket, or with `behind` at its end.
     #[inline]
-    fn push(&mut self, entity: &mut GroupedEntity, id: EntityId, slot: u64) {
-        let bucket = slot % u64::from(SLOTS);
-        let top = &mut self.buckets[bucket as usize];
-        entity.next = *top;
-        *top = Link::to(id);
-        self.slots.occupied |= 1 << bucket;
+    fn push<E: Entities<GroupedEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        slot: u64,
+        behind: bool,
+    ) {
+        let bucket = (slot % u64::from(SLOTS)) as usize;
+        let top = self.buckets[bucket];
+        if behind && top != Link::NONE {
+            let last = core::mem::replace(&mut self.lasts[bucket], Link::to(id));
+            entities.entity_mut(id).next = Link::NONE;
+            if let Some(last) = last.get() {
+                entities.entity_mut(last).next = Link::to(id);
+            }
+            return;
+        }
+        entities.entity_mut(id).next = top;
+        self.buckets[bucket] = Link::to(id);
+        if top == Link::NONE {
+            self.lasts[bucket] = Link::to(id);
+            self.slots.occupied |= 1 << bucket;
+        }
     }
 
     /// Takes the entity off the first bucket that has `next` below it.
@@ -237,16 +260,24 @@ impl Qfq {
         (above != 0).then(|| self.groups[(x % 64) as usize].finish(x))
     }
 
-    /// Start time of an entity that becomes backlogged in group `i` (Eq. 2 and 29).
+    /// Start time of an entity that becomes backlogged in group `i` (Eq. 2 and 29). What it
+    /// was served ahead of V stays to be worked off, as far as the order allows: by a slot
+    /// in the group in which it was served, and to F_b in another.
     #[inline]
     fn start_time(&self, entity: &GroupedEntity, i: u32) -> VirtualTime {
         let now = self.virtual_time();
-        let start = self.blocker(i).map_or(now, |finish| now.earlier(finish));
-        if self.members.clock.remembers(entity.mark) {
-            start.later(entity.start.earlier(self.latest_start(i)))
-        } else {
-            start
+        let blocker = self.blocker(i);
+        let start = blocker.map_or(now, |finish| now.earlier(finish));
+        if !self.members.clock.remembers(entity.mark) {
+            return start;
         }
+        let mut latest = self.latest_start(i);
+        if let Some(finish) = blocker
+            && u32::from(entity.group.unsigned_abs()) != i
+        {
+            latest = latest.earlier(finish);
+        }
+        start.later(entity.start.earlier(latest))
     }
 
     /// Gives an inactive entity a place (Fig. 4, from line 7).
@@ -257,9 +288,10 @@ impl Qfq {
             self.members.start_busy_period();
         }
         let entity = entities.entity_mut(id);
-        entity.group = self.members.group_of(entity);
-        let i = entity.group as u32;
+        let group = self.members.group_of(entity);
+        let i = group as u32;
         entity.start = self.start_time(entity, i);
+        entity.group = group;
         entity.mark = self.members.floor as u8;
         let rounded = entity.start.rounded_down(i);
         if idle {
@@ -277,14 +309,7 @@ impl Qfq {
                     entity.start = last;
                 }
                 let slot = entity.start.units() >> i;
-                match group.first_bucket().get() {
-                    Some(top) if self.holds && slot == group.slots.first => {
-                        let below = &mut entities.entity_mut(top).next;
-                        let rest = core::mem::replace(below, Link::to(id));
-                        entities.entity_mut(id).next = rest;
-                    }
-                    _ => group.push(entity, id, slot),
-                }
+                group.push(entities, id, slot, self.holds);
                 return;
             }
             // The group's start moves back, so it lies after V: it is ineligible.
@@ -293,7 +318,8 @@ impl Qfq {
             self.ib &= !(1 << i);
         }
         group.slots.first = rounded.units() >> i;
-        group.push(entity, id, group.slots.first);
+        let slot = group.slots.first;
+        group.push(entities, id, slot, self.holds);
         self.sets_with(i);
     }
 
@@ -347,12 +373,6 @@ impl Qfq {
         if !again {
             return self.members.leave(entity, idle);
         }
-        // What it was served ahead of V stays to be worked off, as far as the order of
-        // its new group allows.
-        let own = self.members.group_of(entity) as u32;
-        let latest = self.latest_start(own);
-        let latest = self.blocker(own).map_or(latest, |f| latest.earlier(f));
-        entity.start = entity.start.earlier(latest);
         entity.mark = self.members.clock.quarter();
         self.insert(entities, id);
     }
@@ -434,9 +454,14 @@ impl Scheduler for Qfq {
         *self.groups[i as usize].first_bucket()
     }
 
+    #[inline]
+    fn expect_holds(&mut self) {
+        self.holds = true;
+    }
+
     /// The entity is on top of the first bucket of its group, and the bucket stays
     /// the first, since the group is eligible. What is left is that nobody is put on
-    /// top, which is so from the first hold on.
+    /// top, which is so from the first hold on at the latest.
     #[inline]
     fn hold<E: Entities<GroupedEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {
         self.holds = true;
@@ -473,7 +498,7 @@ impl Scheduler for Qfq {
         }
         let rest = entity.next;
         group.pop(rest);
-        group.push(entity, id, slot);
+        group.push(entities, id, slot, self.holds);
         if rest == Link::NONE {
             self.move_on(i);
         }

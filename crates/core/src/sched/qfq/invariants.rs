@@ -82,7 +82,7 @@ impl Qfq {
                 group.slots.occupied == 0 || group.slots.occupied >> first & 1 == 1,
                 "qfq: group {i} starts at an empty bucket"
             );
-            for (bucket, &top) in (0u32..).zip(&group.buckets) {
+            for ((bucket, &top), &last) in (0u32..).zip(&group.buckets).zip(&group.lasts) {
                 ensure_invariant!(
                     (top != Link::NONE) == (group.slots.occupied >> bucket & 1 == 1),
                     "qfq: group {i} bucket {bucket}: {top:?}, occupied {:x}",
@@ -91,6 +91,12 @@ impl Qfq {
                 let slots = u64::from(bucket.wrapping_sub(first) % SLOTS);
                 let start = group.start(i).advanced(slots << i);
                 check_bucket(entities, top, i, start, &mut listed).map_err(named)?;
+                let next = |id| entities.entity(id).next.get();
+                let end = core::iter::successors(top.get(), |&id| next(id)).last();
+                ensure_invariant!(
+                    end.is_none() || end == last.get(),
+                    "qfq: group {i} bucket {bucket} ends with {end:?}, not {last:?}"
+                );
             }
         }
         self.members.check(entities, &listed).map_err(named)
