@@ -6,6 +6,7 @@
 //! turn is worth the largest charge there is. In a bucket, packets leave in the order in
 //! which they came, whoever sent them.
 //!
+//! What is hashed is the number of the entity: the owner's classifier maps headers to those.
 //! So nobody needs to know the flows, and weights count for nothing. A flow with a bucket
 //! of its own has what DRR gives it. Flows that share one have no guarantee against each
 //! other, and to limit how long, the hash gets another key every so many bytes of service
