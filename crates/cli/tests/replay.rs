@@ -1224,6 +1224,43 @@ fn what_is_measured_keeps_to_the_bounds() {
     }
 }
 
+/// T-WFI in ns and B-WFI in bytes of a flow of weight `number + 1` among ten, at a byte a
+/// microsecond, from their definitions. A packet waits from its arrival until it starts.
+fn indexes(sent: &[Row], number: u64, overhead: u64) -> (f64, f64) {
+    let share = (number + 1) as f64 / 55.0;
+    // Bytes that have left by a time, of all packets in a list.
+    let left = |packets: &[&Row], at: u64| -> f64 {
+        let bytes = |row: &&Row| at.clamp(row[0], row[1]) - row[0];
+        packets.iter().map(bytes).sum::<u64>() as f64 / 1e3
+    };
+    let all: Vec<&Row> = sent.iter().collect();
+    let mine: Vec<&Row> = sent.iter().filter(|row| row[2] == number).collect();
+    let mut time: f64 = 0.0;
+    let (mut service, mut ahead): (f64, f64) = (0.0, 0.0);
+    let mut waiting_until = 0;
+    for (n, packet) in mine.iter().enumerate() {
+        let arrival = packet[4];
+        let before = mine[..=n].iter().filter(|row| row[0] >= arrival);
+        let backlog: u64 = before.map(|row| row[3] + overhead).sum();
+        let ideal = arrival as f64 + backlog as f64 * 1e3 / share;
+        time = time.max(packet[1] as f64 - ideal);
+        // Owed since the start of this backlog or the end of one of its packets, until the
+        // next of its packets starts.
+        let owed = |at| share * left(&all, at) - left(&mine, at);
+        let last_end = n.checked_sub(1).map_or(0, |last| mine[last][1]);
+        let new_backlog = n == 0 || arrival > waiting_until;
+        if new_backlog {
+            ahead = owed(arrival);
+        }
+        if last_end > arrival || !new_backlog {
+            ahead = ahead.min(owed(last_end));
+        }
+        service = service.max(owed(packet[0]) - ahead);
+        waiting_until = packet[0];
+    }
+    (time, service)
+}
+
 /// Checks the report of 10 flows of 100 packets each against the departures.
 fn check_report(folder: &Folder, arguments: &str, alg: &str) {
     let sent = departures(folder, arguments);
@@ -1259,6 +1296,14 @@ fn check_report(folder: &Folder, arguments: &str, alg: &str) {
             value("b_wfi_bound_bytes").is_none_or(|bound| service <= bound),
             "{alg}: {flow}"
         );
+        let overhead = if arguments.ends_with("24") { 24 } else { 0 };
+        let (exact_time, exact_service) = indexes(&sent, number, overhead);
+        assert!(
+            (time - exact_time).abs() <= 1.0,
+            "{alg}: {exact_time}, {flow}"
+        );
+        let off = (service - exact_service).abs();
+        assert!(off < 1e-3, "{alg}: {exact_service}, {flow}");
         most_lag = time.min(service).max(most_lag);
         let mut delays: Vec<u64> = mine.iter().map(|row| row[1] - row[4]).collect();
         delays.sort();
