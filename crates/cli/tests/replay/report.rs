@@ -1,0 +1,259 @@
+//! What each flow had to bear, beside its bounds.
+
+use super::*;
+
+/// Flows of weights 1 to `flows`, each with more than its share to send.
+fn busy(folder: &Folder, flows: u64) {
+    let mut table = "flow,weight,max_len\n".to_owned();
+    for flow in 0..flows {
+        table += &format!("{flow},{},1000\n", flow + 1);
+    }
+    folder.write("flows.csv", table);
+    let mut arrivals = "time_ns,flow,len\n".to_owned();
+    for number in 0..100 * flows {
+        let len = 1 + number * 7919 % 1000;
+        arrivals += &format!("{},{},{len}\n", number * 100, number % flows);
+    }
+    folder.write("arrivals.csv", arrivals);
+}
+
+#[test]
+fn the_indexes_are_those_of_the_definitions() {
+    let folder = Folder::new();
+    folder.write("flows.csv", "flow,weight,max_len\n0,1,1000\n1,1,1000\n");
+    let arrivals = "0,0,1000\n".repeat(3) + "0,1,1000\n";
+    folder.write("arrivals.csv", format!("time_ns,flow,len\n{arrivals}"));
+    let arguments = format!("{} --json", WITH_FLOWS.replace("qfq", "fifo"));
+    let output = folder.replay(&arguments).success();
+    let report: serde_json::Value = serde_json::from_str(&output).unwrap();
+    let [first, second] = [0, 1].map(|flow| &report["flows"][flow]);
+    assert_eq!(first["t_wfi_ns"], 0.0);
+    assert_eq!(first["b_wfi_bytes"], 0.0);
+    // Its packet ends after 4 ms, at half the rate it would have taken 2; and until it
+    // starts, half of the 3000 bytes sent were due to it.
+    assert_eq!(second["t_wfi_ns"], 2e6);
+    assert_eq!(second["b_wfi_bytes"], 1500.0);
+}
+
+#[test]
+fn the_bounds_are_those_of_a_link_that_may_be_busy() {
+    let folder = Folder::with_flows();
+    folder.write("arrivals.csv", "time_ns,flow,len\n0,0,1000\n");
+    let arguments = format!("{} --json", WITH_FLOWS.replace("qfq", "drr"));
+    let output = folder.replay(&arguments).success();
+    let report: serde_json::Value = serde_json::from_str(&output).unwrap();
+    // The other's quantum of 2000 bytes, one more packet of its own, and one packet that
+    // the link has begun; for the service a third of it, and two thirds of a packet.
+    let flow = &report["flows"][0];
+    assert_eq!(flow["t_wfi_bound_ns"], 4_000_000);
+    let service = flow["b_wfi_bound_bytes"].as_f64().unwrap();
+    assert!((service - 2000.0).abs() < 1e-6, "{flow}");
+}
+
+#[test]
+fn what_is_measured_keeps_to_the_bounds() {
+    let folder = Folder::new();
+    busy(&folder, 10);
+    for alg in algorithms() {
+        for overhead in [0, 24] {
+            let arguments = WITH_FLOWS.replace("qfq", &alg);
+            check_report(&folder, &format!("{arguments} --overhead {overhead}"), &alg);
+        }
+    }
+}
+
+/// T-WFI in ns and B-WFI in bytes of a flow of weight `number + 1` among ten, at a byte a
+/// microsecond, from their definitions. A packet waits from its arrival until it starts.
+fn indexes(sent: &[Row], number: u64, overhead: u64) -> (f64, f64) {
+    let share = (number + 1) as f64 / 55.0;
+    // Bytes that have left by a time, of all packets in a list.
+    let left = |packets: &[&Row], at: u64| -> f64 {
+        let bytes = |row: &&Row| at.clamp(row[0], row[1]) - row[0];
+        packets.iter().map(bytes).sum::<u64>() as f64 / 1e3
+    };
+    let all: Vec<&Row> = sent.iter().collect();
+    let mine: Vec<&Row> = sent.iter().filter(|row| row[2] == number).collect();
+    let mut time: f64 = 0.0;
+    let (mut service, mut ahead): (f64, f64) = (0.0, 0.0);
+    let mut waiting_until = 0;
+    for (n, packet) in mine.iter().enumerate() {
+        let arrival = packet[4];
+        let before = mine[..=n].iter().filter(|row| row[0] >= arrival);
+        let backlog: u64 = before.map(|row| row[3] + overhead).sum();
+        let ideal = arrival as f64 + backlog as f64 * 1e3 / share;
+        time = time.max(packet[1] as f64 - ideal);
+        // Owed since the start of this backlog or the end of one of its packets, until the
+        // next of its packets starts.
+        let owed = |at| share * left(&all, at) - left(&mine, at);
+        let last_end = n.checked_sub(1).map_or(0, |last| mine[last][1]);
+        let new_backlog = n == 0 || arrival > waiting_until;
+        if new_backlog {
+            ahead = owed(arrival);
+        }
+        if last_end > arrival || !new_backlog {
+            ahead = ahead.min(owed(last_end));
+        }
+        service = service.max(owed(packet[0]) - ahead);
+        waiting_until = packet[0];
+    }
+    (time, service)
+}
+
+/// Checks the report of 10 flows of 100 packets each against the departures.
+fn check_report(folder: &Folder, arguments: &str, alg: &str) {
+    let sent = departures(folder, arguments);
+    let output = folder.replay(&format!("{arguments} --json")).success();
+    assert_eq!(output.lines().count(), 1);
+    let report: serde_json::Value = serde_json::from_str(&output).unwrap();
+    assert_eq!(report["alg"], alg);
+    assert_eq!(report["rate_bps"], 8_000_000);
+    assert_eq!(report["packets"], 1000);
+    assert_eq!(report["bytes"], sent.iter().map(|row| row[3]).sum::<u64>());
+    let flows = report["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 10);
+    let mut most_lag = 0.0;
+    for (number, flow) in (0u64..).zip(flows) {
+        let mine: Vec<&Row> = sent.iter().filter(|row| row[2] == number).collect();
+        assert_eq!(flow["flow"], number);
+        assert_eq!(flow["weight"], number + 1);
+        assert_eq!(flow["max_len"], 1000);
+        assert_eq!(flow["packets"], 100);
+        assert_eq!(flow["bytes"], mine.iter().map(|row| row[3]).sum::<u64>());
+        let value = |name: &str| flow[name].as_f64();
+        let [time, service] = ["t_wfi_ns", "b_wfi_bytes"].map(|name| value(name).unwrap());
+        let bounded = ["drr", "qfq", "qfq+"].contains(&alg);
+        assert!(
+            !bounded || value("t_wfi_bound_ns").is_some(),
+            "{alg}: {flow}"
+        );
+        assert!(
+            value("t_wfi_bound_ns").is_none_or(|bound| time <= bound),
+            "{alg}: {flow}"
+        );
+        assert!(
+            value("b_wfi_bound_bytes").is_none_or(|bound| service <= bound),
+            "{alg}: {flow}"
+        );
+        let overhead = if arguments.ends_with("24") { 24 } else { 0 };
+        let (exact_time, exact_service) = indexes(&sent, number, overhead);
+        assert!(
+            (time - exact_time).abs() <= 1.0,
+            "{alg}: {exact_time}, {flow}"
+        );
+        let off = (service - exact_service).abs();
+        assert!(off < 1e-3, "{alg}: {exact_service}, {flow}");
+        most_lag = time.min(service).max(most_lag);
+        let mut delays: Vec<u64> = mine.iter().map(|row| row[1] - row[4]).collect();
+        delays.sort();
+        let delay = |name: &str| flow["delay_ns"][name].as_f64().unwrap();
+        assert!(
+            (delay("max") - *delays.last().unwrap() as f64).abs() < 1.0,
+            "{flow}"
+        );
+        let near = |found: f64, exact: u64| (found / exact as f64 - 1.0).abs() < 0.02;
+        assert!(near(delay("p50"), delays[49]), "{flow}: {delays:?}");
+        assert!(near(delay("p99"), delays[98]), "{flow}: {delays:?}");
+    }
+    assert!(most_lag > 0.0, "{report}");
+}
+
+#[test]
+fn the_report_goes_where_departures_do_not() {
+    let folder = Folder::new();
+    busy(&folder, 3);
+    let plain = folder.replay(WITH_FLOWS).success();
+    let both = folder.replay(&format!("{WITH_FLOWS} --report"));
+    assert!(both.status.success());
+    assert_eq!(both.stdout, plain);
+    assert!(both.stderr.contains("T-WFI"), "{}", both.stderr);
+    let printed = folder
+        .replay(&format!("{WITH_FLOWS} --report -o @out.csv"))
+        .success();
+    assert_eq!(printed, both.stderr);
+    assert_eq!(folder.read("out.csv"), plain);
+    let json = folder
+        .replay(&format!("{WITH_FLOWS} --json -o @json.csv"))
+        .success();
+    assert_eq!(folder.read("json.csv"), plain);
+    assert_eq!(
+        json,
+        folder.replay(&format!("{WITH_FLOWS} --json")).success()
+    );
+    // Without bounds it says so.
+    let fifo = folder.replay(&format!("{} --json", WITH_FLOWS.replace("qfq", "fifo")));
+    let report: serde_json::Value = serde_json::from_str(&fifo.success()).unwrap();
+    assert!(report["flows"][0]["t_wfi_bound_ns"].is_null(), "{report}");
+}
+
+#[test]
+fn the_table_shows_the_worst_flows_and_counts_the_others() {
+    let folder = Folder::new();
+    let text = |flows| {
+        busy(&folder, flows);
+        folder
+            .replay(&format!("{WITH_FLOWS} --report -o @out.csv"))
+            .success()
+    };
+    let rows = |text: &str| {
+        text.lines()
+            .filter(|line| line.starts_with('\u{2502}'))
+            .count()
+    };
+    let all = text(20);
+    // Two lines of header.
+    assert_eq!(rows(&all), 22);
+    assert!(
+        all.contains("20 flows") && !all.contains("left out"),
+        "{all}"
+    );
+    let some = text(27);
+    assert_eq!(rows(&some), 22);
+    assert!(some.contains("7 are left out"), "{some}");
+    let json = folder.replay(&format!("{WITH_FLOWS} --json")).success();
+    let report: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let mut badness: Vec<(f64, String)> = report["flows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|flow| {
+            let part =
+                flow["t_wfi_ns"].as_f64().unwrap() / flow["t_wfi_bound_ns"].as_f64().unwrap();
+            (part, format!("\u{2502} {} ", flow["flow"]))
+        })
+        .collect();
+    assert_eq!(badness.len(), 27);
+    badness.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let lines: Vec<&str> = some
+        .lines()
+        .filter(|l| l.starts_with('\u{2502}'))
+        .skip(2)
+        .collect();
+    for (line, (_, begins)) in lines.iter().zip(&badness) {
+        assert!(line.starts_with(begins), "{begins} should be here: {some}");
+    }
+}
+
+#[test]
+fn help_teaches_files_captures_and_examples() {
+    let help = fairlane(&["replay", "--help"]).success();
+    for part in [
+        "flow,weight,max_len",
+        "time_ns,flow,len",
+        HEADER,
+        "--alg <A>",
+        "--rate <R>",
+        "--flows <FLOWS.csv>",
+        "-o <OUT>",
+        "--flow-by <KEY>",
+        "--overhead <BYTES>",
+        "--aggregate <M>",
+        "--report",
+        "--json",
+        "fragments",
+        "cannot be recalled",
+        "Examples:",
+        "examples/replay/flows.csv",
+    ] {
+        assert!(help.contains(part), "{part} is not in:\n{help}");
+    }
+}
