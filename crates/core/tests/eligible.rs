@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use fairlane_core::sched::{Wf2q, Wf2qPlus};
 use fairlane_core::scheduler::{EntityId, Removal, Scheduler};
-use fairlane_core::{Charge, FlowId, Nanos, Share, VirtualTime};
+use fairlane_core::{Charge, FlowId, Length, Nanos, Share, VirtualTime, Weight};
 use support::{
     Backlogged, FRACTION, Offer, Random, Wfi, check, config, drain, length, next, scheduler, weight,
 };
@@ -719,4 +719,40 @@ fn shares_follow_a_new_weight() {
     }
     test(Wf2q::new());
     test(Wf2qPlus::new());
+}
+
+/// After 64 turns of virtual time an old finish time looks like one to come again.
+#[test]
+fn a_finish_time_of_many_turns_ago_keeps_nobody_back() {
+    let quarter = 1u64 << 62;
+    let mut wf2q_plus = Wf2qPlus::starting_at(VirtualTime::new(quarter / 10 * 9));
+    let mut entities = vec![Default::default(); 2];
+    let ids = [0, 1].map(|index| EntityId::new(index).unwrap());
+    for id in ids {
+        wf2q_plus.add(&mut entities, id, Share::of(Weight::ONE));
+    }
+    let packet = Charge::from(Length::MAX);
+    wf2q_plus.backlogged(&mut entities, ids[0], packet);
+    wf2q_plus.served(packet);
+    wf2q_plus.reschedule(&mut entities, ids[0], packet, None);
+    // V goes on by half a byte's units for each byte: to the start of the 256th quarter from
+    // there, where F of then lies most of a quarter ahead.
+    let mut left = (1u64 << 31) - (quarter >> 39) / 100 * 85;
+    while left > 0 {
+        let bytes = left.min(1 << 20);
+        wf2q_plus.served(Charge::new(bytes as u32).unwrap());
+        left -= bytes;
+    }
+    // Not alone: V would jump to its start.
+    for id in [ids[1], ids[0]] {
+        wf2q_plus.backlogged(&mut entities, id, packet);
+    }
+    wf2q_plus.invariants(&entities, 2).unwrap();
+    let served = [0; 4].map(|_: u8| {
+        let id = wf2q_plus.select(&entities, Nanos::ZERO).get().unwrap();
+        wf2q_plus.served(packet);
+        wf2q_plus.reschedule(&mut entities, id, packet, Some(packet));
+        id
+    });
+    assert_eq!(served.iter().filter(|&&id| id == ids[0]).count(), 2);
 }
