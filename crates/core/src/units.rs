@@ -164,6 +164,13 @@ impl Nanos {
     }
 }
 
+impl From<Nanos> for core::time::Duration {
+    #[inline]
+    fn from(span: Nanos) -> Self {
+        core::time::Duration::from_nanos(span.0)
+    }
+}
+
 impl Add for Nanos {
     type Output = Nanos;
     #[inline]

@@ -78,6 +78,8 @@ mod backend;
 mod datagram;
 pub mod memory;
 #[cfg(target_os = "linux")]
+mod shared_memory;
+#[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod sys;
 #[cfg(target_os = "linux")]
@@ -90,6 +92,8 @@ pub mod wait;
 pub use backend::{Backend, ByteLen};
 pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
 pub use memory::MemoryBackend;
+#[cfg(target_os = "linux")]
+pub use shared_memory::{PeerCredentials, SharedMemory};
 #[cfg(target_os = "linux")]
 pub use udp::UdpBackend;
 #[cfg(target_os = "linux")]

@@ -178,7 +178,9 @@ impl<F: Frame> Backend for UdpBackend<F> {
 
     fn transmit(&mut self, batch: &mut VecDeque<F>) -> io::Result<usize> {
         let socket = self.socket.as_fd();
-        verdict::transmit(batch, &mut self.refused, |batch| sys::send(socket, batch))
+        verdict::transmit(batch, &mut self.refused, |batch| {
+            sys::udp::send(socket, batch)
+        })
     }
 
     fn receive(&mut self, into: &mut Vec<Datagram>, max: usize) -> io::Result<usize> {
@@ -190,19 +192,15 @@ impl<F: Frame> Backend for UdpBackend<F> {
             let asked = room.min(sys::BATCH);
             let before = into.len();
             let came =
-                sys::receive(
-                    socket,
-                    &mut self.memory,
-                    self.buffer,
-                    asked,
-                    |arrival| match arrival.peer {
+                sys::udp::receive(socket, &mut self.memory, self.buffer, asked, |arrival| {
+                    match arrival.peer {
                         Some(peer) if !arrival.truncated => into.push(Datagram {
                             peer,
                             bytes: arrival.bytes.to_vec(),
                         }),
                         _ => self.discarded += 1,
-                    },
-                )?;
+                    }
+                })?;
             Ok(Taken {
                 asked,
                 came,

@@ -67,6 +67,44 @@ impl<T> Consumer<T> {
         Some(value)
     }
 
+    /// Hands at most `max` values to `each`, oldest first, and returns how many.
+    ///
+    /// Cost: that of so many [pops](Self::pop).
+    pub fn pop_batch(&mut self, max: usize, mut each: impl FnMut(T)) -> usize {
+        let mut popped = 0;
+        while popped < max {
+            let Some(value) = self.pop() else { break };
+            popped += 1;
+            each(value);
+        }
+        popped
+    }
+
+    /// Whether nothing waits, as far as this end can see.
+    ///
+    /// Cost: O(1), one load of the cache line that the next [`pop`](Self::pop) reads.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        // SAFETY: `head` is in range, and `shared` keeps the slots alive.
+        let slot = unsafe { self.view.slot(self.head) };
+        !slot.full.load(Ordering::Acquire)
+    }
+
+    /// Asks the processor to bring the cache line of the next [`pop`](Self::pop)
+    /// close, without waiting for it. A hint, on x86-64 only.
+    #[inline]
+    pub fn prefetch(&self) {
+        #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: `head` is in range, and `shared` keeps the slots alive.
+            let slot = unsafe { self.view.slot(self.head) };
+            // SAFETY: a prefetch reads nothing, and the address is of a slot.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(slot).cast()) };
+        }
+    }
+
     /// Gives the line that starts at `line` back to the producer, which looks
     /// at its first flag alone: that one is cleared last.
     #[inline]

@@ -102,11 +102,14 @@
 
 #![deny(unsafe_code)]
 
+pub mod bell;
 #[expect(unsafe_code, reason = "takes values out of the slots")]
 mod consumer;
 mod error;
 #[expect(unsafe_code, reason = "puts values into the slots")]
 mod producer;
+mod room;
+pub mod shared;
 #[expect(unsafe_code, reason = "owns the slots' memory")]
 mod slots;
 mod sync;
@@ -114,6 +117,7 @@ mod sync;
 pub use consumer::Consumer;
 pub use error::{CapacityError, Full};
 pub use producer::Producer;
+pub use room::Room;
 pub use slots::slots_per_line;
 
 use slots::Shared;

@@ -71,6 +71,21 @@ impl<T> Producer<T> {
         Ok(())
     }
 
+    /// Appends values from `values` until there is no room or no value left, and
+    /// returns how many. A value that does not fit is never taken from `values`.
+    ///
+    /// Cost: that of so many [pushes](Self::push).
+    pub fn push_batch(&mut self, values: &mut impl Iterator<Item = T>) -> usize {
+        let mut pushed = 0;
+        while !self.view.starts_line(self.tail) || self.next_line_is_free() {
+            let Some(value) = values.next() else { break };
+            let accepted = self.push(value);
+            debug_assert!(accepted.is_ok());
+            pushed += 1;
+        }
+        pushed
+    }
+
     /// Looks one line ahead of `tail`. Lines are released in ring order, so
     /// the answer holds for the line at `tail` too.
     #[inline]

@@ -4,17 +4,30 @@
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,
+    future::AtomicWaker,
     sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc, Condvar, Mutex,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     },
 };
 
 #[cfg(not(loom))]
+pub(crate) use atomic_waker::AtomicWaker;
+#[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
+#[cfg(all(not(loom), any(miri, not(target_os = "linux"))))]
+pub(crate) use std::sync::{Condvar, Mutex};
+
+/// `AtomicWaker::register`, which loom's takes by value.
+pub(crate) fn register(place: &AtomicWaker, waker: &core::task::Waker) {
+    #[cfg(loom)]
+    place.register_by_ref(waker);
+    #[cfg(not(loom))]
+    place.register(waker);
+}
 
 /// The standard cell with loom's interface, so that loom sees each access
 /// begin and end.

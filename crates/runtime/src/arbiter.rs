@@ -1,171 +1,25 @@
 //! The arbiter: PSPAT's `do_scan` (Fig. 5) as a pure step.
 
-use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use fairlane_core::scheduler::{MAX_ENTITIES, Violation};
 use fairlane_core::{
     ChangeError, Dequeue, FlowConfig, FlowStats, Length, Nanos, PacketScheduler, Scheduler,
-    SchedulerLimits, TotalStats,
+    TotalStats,
 };
 use fairlane_io::Backend;
-use fairlane_mailbox::{CapacityError, mailbox};
+use fairlane_mailbox::bell::{Woken, bell};
 
-use crate::client::{Client, ClientId, Counters, Request, count};
-use crate::clients::{Clients, Registered, Visit};
-use crate::link::{Link, Pacer};
-
-/// How an arbiter is set up.
-#[derive(Clone, Copy, Debug)]
-pub struct ArbiterConfig {
-    /// The link to pace.
-    pub link: Link,
-    /// How much may wait in all flows, and in each.
-    pub limits: SchedulerLimits,
-    /// Most clients at a time, 1 to 2^24.
-    pub max_clients: usize,
-    /// Slots of a client's mailbox: a power of two.
-    pub mailbox_slots: usize,
-    /// Most packets taken from one mailbox in one step, so that a step is short and
-    /// no client holds up the others.
-    pub drain_limit: usize,
-    /// Most packets released in one step.
-    pub release_limit: usize,
-}
-
-impl ArbiterConfig {
-    /// A thousand clients of 256 slots, and 64 packets a mailbox and a step.
-    pub fn new(link: Link) -> Self {
-        ArbiterConfig {
-            link,
-            limits: SchedulerLimits::default(),
-            max_clients: 1024,
-            mailbox_slots: 256,
-            drain_limit: 64,
-            release_limit: 64,
-        }
-    }
-}
-
-/// Why a client was not registered; nothing was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RegisterError {
-    /// As many as configured are registered.
-    #[error("there are {0} clients already, the most that were configured")]
-    TooManyClients(usize),
-    /// The mailbox cannot have that size.
-    #[error(transparent)]
-    Mailbox(#[from] CapacityError),
-    /// With the link's overhead, packets of this length exceed 65,535 bytes.
-    #[error("packets of {max} and {overhead} bytes of overhead are longer than 65535 bytes")]
-    TooLong {
-        /// The maximum length asked for.
-        max: Length,
-        /// The link's overhead.
-        overhead: u32,
-    },
-    /// The arbiter was dropped.
-    #[error("the arbiter is gone")]
-    ArbiterGone,
-}
-
-/// A client that waits to be taken in.
-struct Arrival<P> {
-    client: Registered<P>,
-    config: FlowConfig,
-}
-
-/// What registrars and the arbiter share. Only registering and leaving lock it.
-struct Door<P> {
-    /// Whether `arrivals` is worth locking for.
-    knocked: AtomicBool,
-    inner: Mutex<Inner<P>>,
-}
-
-struct Inner<P> {
-    arrivals: Vec<Arrival<P>>,
-    free: BTreeSet<u32>,
-    open: bool,
-}
-
-impl<P> Door<P> {
-    fn lock(&self) -> MutexGuard<'_, Inner<P>> {
-        // A panic of another holder leaves a list that is whole.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Registers clients, from any thread, while the arbiter runs.
-pub struct Registrar<P> {
-    door: Arc<Door<P>>,
-    link: Link,
-    max_clients: usize,
-    mailbox_slots: usize,
-}
-
-impl<P> Clone for Registrar<P> {
-    fn clone(&self) -> Self {
-        Registrar {
-            door: Arc::clone(&self.door),
-            ..*self
-        }
-    }
-}
-
-impl<P> std::fmt::Debug for Registrar<P> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registrar").finish_non_exhaustive()
-    }
-}
-
-impl<P: Send> Registrar<P> {
-    /// A new client with a flow of its own. It may push at once; the arbiter takes
-    /// it in at its next step. `config.max_length` is the client's, without the
-    /// link's overhead. Locks shortly, allocates the mailbox.
-    pub fn register(&self, config: FlowConfig) -> Result<Client<P>, RegisterError> {
-        let overhead = self.link.overhead;
-        let max = config.max_length;
-        let carried = self
-            .link
-            .carried(max)
-            .ok_or(RegisterError::TooLong { max, overhead })?;
-        let (producer, consumer) = mailbox::<Request<P>>(self.mailbox_slots)?;
-        let counters = Arc::new(Counters::new(max));
-        let mut inner = self.door.lock();
-        if !inner.open {
-            return Err(RegisterError::ArbiterGone);
-        }
-        let number = inner
-            .free
-            .pop_first()
-            .ok_or(RegisterError::TooManyClients(self.max_clients))?;
-        let id = ClientId(number);
-        inner.arrivals.push(Arrival {
-            client: Registered {
-                id,
-                flow: fairlane_core::FlowId::new(u32::MAX),
-                mailbox: consumer,
-                counters: Arc::clone(&counters),
-                leaving: false,
-                gone: false,
-            },
-            config: FlowConfig {
-                max_length: carried,
-                ..config
-            },
-        });
-        self.door.knocked.store(true, Ordering::Release);
-        Ok(Client {
-            id,
-            mailbox: producer,
-            counters,
-            overhead,
-            drops_seen: 0,
-        })
-    }
-}
+use crate::client::{ClientId, count};
+use crate::clients::{Clients, Scan, Visit};
+use crate::config::ArbiterConfig;
+use crate::delay::Spans;
+use crate::link::Pacer;
+use crate::registrar::{Arrival, Door, Registrar};
+use crate::release::{Release, Straight};
 
 /// What one step did, and when the next is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,84 +58,111 @@ pub struct ClientStats {
     pub flow: FlowStats,
 }
 
-/// One arbiter: an algorithm, the flows of its clients, a paced link, a backend.
+/// How an arbiter's thread fares: what PSPAT adds to the algorithm's own delays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArbiterStats {
+    /// How long packets may have waited in a mailbox: from the look before the one that
+    /// found some, the longest of each step. Delta_A of Eq. 1. Time asleep is not in it:
+    /// who pushes then, wakes the arbiter.
+    pub looks: Spans,
+    /// Sleeps, and how much too late those that ended by the clock did.
+    pub late: Spans,
+    /// Sleeps that a client or a registrar ended.
+    pub woken: u64,
+}
+
+/// One arbiter: an algorithm, the flows of its clients, a paced link, a way out.
 ///
 /// Not to be shared: one thread makes its steps.
-pub struct Arbiter<A: Scheduler, P, B> {
+pub struct Arbiter<A: Scheduler, P: Send, R> {
     scheduler: PacketScheduler<A, P>,
     clients: Clients<P>,
     pacer: Pacer,
-    backend: B,
-    /// Released, not yet taken by the backend.
-    batch: VecDeque<P>,
+    release: R,
     door: Arc<Door<P>>,
     config: ArbiterConfig,
+    stats: ArbiterStats,
+    /// Clients that left and whose packets are still queued.
+    leaving: usize,
+    now: Nanos,
 }
 
-impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
-    /// An arbiter without clients, whose link is idle from `now`.
+impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, Straight<B>> {
+    /// An arbiter without clients that transmits through `backend` itself, and whose link
+    /// is idle from `now`.
     pub fn new(algorithm: A, config: ArbiterConfig, backend: B, now: Nanos) -> Self {
+        Arbiter::releasing(algorithm, config, Straight::to(backend), now)
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &B {
+        self.release.backend()
+    }
+
+    /// The backend, to change.
+    pub fn backend_mut(&mut self) -> &mut B {
+        self.release.backend_mut()
+    }
+}
+
+impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
+    /// An arbiter without clients that releases packets to `release`, and whose link is
+    /// idle from `now`.
+    pub fn releasing(algorithm: A, config: ArbiterConfig, release: R, now: Nanos) -> Self {
         let max_clients = config.max_clients.clamp(1, MAX_ENTITIES);
         let config = ArbiterConfig {
             max_clients,
             drain_limit: config.drain_limit.max(1),
+            scan_limit: config.scan_limit.max(1),
             release_limit: config.release_limit.max(1),
             ..config
         };
         Arbiter {
             scheduler: PacketScheduler::new(algorithm, config.limits),
-            clients: Clients::new(),
+            clients: Clients::new(bell(max_clients as u32)),
             pacer: Pacer::new(config.link, now),
-            backend,
-            batch: VecDeque::with_capacity(config.release_limit),
-            door: Arc::new(Door {
-                knocked: AtomicBool::new(false),
-                inner: Mutex::new(Inner {
-                    arrivals: Vec::new(),
-                    free: (0..max_clients as u32).collect(),
-                    open: true,
-                }),
-            }),
+            release,
+            door: Arc::new(Door::new(max_clients)),
             config,
+            stats: ArbiterStats::default(),
+            leaving: 0,
+            now,
         }
     }
 
     /// A handle to register clients with.
     pub fn registrar(&self) -> Registrar<P> {
-        Registrar {
-            door: Arc::clone(&self.door),
-            link: self.config.link,
-            max_clients: self.config.max_clients,
-            mailbox_slots: self.config.mailbox_slots,
-        }
+        Registrar::new(Arc::clone(&self.door), self.clients.handle(), &self.config)
     }
 
     /// One round of decisions at time `now`, which must not go backwards: take in
     /// new clients, drain the mailboxes, release what the link can carry up to
     /// `now`, transmit.
     ///
-    /// All packets pushed before the call, up to the limits of a step, take part in
-    /// its decisions. O(clients + packets moved).
+    /// All packets pushed before the call, up to the limits of a step and to the interval
+    /// between two looks at a mailbox, take part in its decisions. O(active clients +
+    /// packets moved), however many clients are registered.
     ///
     /// # Errors
     ///
     /// What the backend says when it is unusable. No packet is lost by it: those
     /// not transmitted wait for the next step.
     pub fn step(&mut self, now: Nanos) -> io::Result<Step> {
+        self.now = now;
         self.open_door();
-        let (drained, more) = self.drain();
-        let mut transmitted = self.transmit()?;
+        let (drained, more) = self.drain(now);
+        let mut transmitted = self.release.flush()?;
         self.pacer.forget_before(now);
         // While the backend holds packets back, no further ones are committed to
         // an order.
-        let (released, left) = match self.batch.is_empty() {
-            true => self.release(now),
-            false => (0, Next::Now),
+        let (released, left) = match self.release.waiting() {
+            0 => self.release_due(now),
+            _ => (0, Next::Now),
         };
-        transmitted += self.transmit()?;
-        let next = if !self.batch.is_empty() {
+        transmitted += self.release.flush()?;
+        let next = if self.release.waiting() > 0 {
             Next::WhenBackendTakesMore
-        } else if more {
+        } else if more || (self.leaving > 0 && self.scheduler.is_empty()) {
             Next::Now
         } else {
             left
@@ -294,113 +175,147 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
         })
     }
 
+    #[inline]
     fn open_door(&mut self) {
-        if !self.door.knocked.swap(false, Ordering::Acquire) {
-            return;
-        }
-        let arrivals = std::mem::take(&mut self.door.lock().arrivals);
-        for Arrival { mut client, config } in arrivals {
+        for Arrival {
+            mut client,
+            config,
+            outlet,
+        } in self.door.arrivals()
+        {
             // There are no more clients than flows, and none has two.
             if let Ok(flow) = self.scheduler.add_flow(config) {
                 client.flow = flow;
-                self.clients.insert(client);
+                self.release.joined(flow, outlet);
+                self.clients.insert(client, self.now);
             }
         }
     }
 
     /// The first block of `do_scan`: what was drained, and whether a limit left
     /// something behind.
-    fn drain(&mut self) -> (usize, bool) {
-        let (mut drained, mut more) = (0, false);
+    #[inline]
+    fn drain(&mut self, now: Nanos) -> (usize, bool) {
         let Arbiter {
             scheduler,
             clients,
+            release,
             door,
             config,
+            leaving,
             ..
         } = self;
-        clients.scan(|client| {
+        let scan = Scan {
+            now,
+            limit: config.scan_limit,
+            interval: config.read_interval,
+        };
+        let mut more = false;
+        let mut longest = None;
+        let (drained, stopped) = clients.scan(scan, |client, room| {
             let mut taken = 0;
             if !client.leaving {
-                let gone = client.mailbox.is_abandoned();
-                while taken < config.drain_limit {
-                    let Some(Request { carried, packet }) = client.mailbox.pop() else {
-                        client.leaving = gone;
-                        break;
-                    };
-                    taken += 1;
-                    if scheduler.enqueue(client.flow, carried, packet).is_err() {
-                        count(&client.counters.by_arbiter.dropped, 1);
+                let gone = client.has_left();
+                let (flow, counters, before) = (client.flow, &client.counters, client.taken);
+                let limit = config.drain_limit.min(room);
+                let mut position = before;
+                taken = client.inbox.drain(limit, |carried, packet| {
+                    if scheduler.enqueue(flow, carried, packet).is_err() {
+                        count(&counters.by_arbiter.dropped, 1);
+                        release.dropped(flow, position);
                     }
+                    position += 1;
+                });
+                client.taken = position;
+                more |= taken == limit;
+                if taken > 0 {
+                    longest = longest.max(Some(now.since(client.looked_at)));
+                } else if gone {
+                    client.leaving = true;
+                    *leaving += 1;
                 }
-                drained += taken;
-                more |= taken == config.drain_limit;
+                client.looked_at = now;
             }
             if client.leaving {
                 let stats = scheduler.flow_stats(client.flow);
                 if stats.is_none_or(|stats| stats.queued.packets == 0) {
                     let removed = scheduler.remove_flow(client.flow, |_| {});
                     debug_assert!(removed.is_ok(), "a client's flow is its own");
-                    door.lock().free.insert(client.id.0);
+                    release.left(client.flow);
+                    door.give_back(client.id);
+                    *leaving -= 1;
                     return Visit::Gone;
                 }
             }
             match taken {
                 0 => Visit::Silent,
-                _ => Visit::Heard,
+                _ => Visit::Heard(taken),
             }
         });
-        (drained, more)
+        clients.tidy(now, config.linger);
+        if let Some(longest) = longest {
+            self.stats.looks.record(longest);
+        }
+        (drained, more | stopped)
     }
 
     /// The second block: what was released, and when there is more to release.
-    fn release(&mut self, now: Nanos) -> (usize, Next) {
+    #[inline]
+    fn release_due(&mut self, now: Nanos) -> (usize, Next) {
         let mut released = 0;
-        while released < self.config.release_limit && self.pacer.may_release(now) {
+        let mut window = self.pacer.open(now);
+        let stop = loop {
+            if released >= self.config.release_limit || !window.may_release() {
+                break None;
+            }
             match self.scheduler.dequeue(now) {
                 Dequeue::Packet(packet) => {
-                    self.pacer.charge(packet.len);
-                    self.batch.push_back(packet.payload);
+                    window.charge(packet.len);
+                    self.release.release(packet);
                     released += 1;
                 }
-                Dequeue::NotBefore(time) => {
-                    self.pacer.idled(now);
-                    return (released, Next::At(time));
-                }
-                Dequeue::Empty => {
-                    self.pacer.idled(now);
-                    return (released, Next::WhenPushed);
-                }
+                Dequeue::NotBefore(time) => break Some(Next::At(time)),
+                Dequeue::Empty => break Some(Next::WhenPushed),
             }
-        }
-        let next = if self.pacer.may_release(now) {
-            Next::Now
-        } else if self.scheduler.is_empty() {
-            Next::WhenPushed
-        } else {
-            Next::At(self.pacer.idle_at())
+        };
+        self.pacer.close(window);
+        let next = match stop {
+            Some(next) => {
+                self.pacer.idled(now);
+                next
+            }
+            None if self.pacer.may_release(now) => Next::Now,
+            None if self.scheduler.is_empty() => Next::WhenPushed,
+            None => Next::At(self.pacer.idle_at()),
         };
         (released, next)
     }
 
-    fn transmit(&mut self) -> io::Result<usize> {
-        if self.batch.is_empty() {
-            return Ok(0);
+    /// Lets the calling thread sleep until a client pushes, somebody registers, or
+    /// `longest` is over. `None`, at once, if somebody has pushed already.
+    ///
+    /// No client pays for more than one wake-up a sleep, all together.
+    pub fn sleep(&mut self, longest: Duration) -> Option<Woken> {
+        self.clients.sleep(longest)
+    }
+
+    /// What the thread tells after a sleep: how much too late it ended, and what ended it,
+    /// if anything but the clock could.
+    pub(crate) fn slept(&mut self, late: Nanos, woken: Option<Woken>) {
+        match woken {
+            None | Some(Woken::TimedOut) => self.stats.late.record(late),
+            Some(Woken::Rung | Woken::Nudged) => self.stats.woken += 1,
         }
-        self.backend.transmit(&mut self.batch)
     }
 
     /// Gives a client's flow another weight, maximum length or limits.
     ///
-    /// The client's next push goes by the new maximum, at most [`Link::longest`];
-    /// what is in its mailbox by then and longer is dropped, and told as any drop.
+    /// The client's next push goes by the new maximum, at most
+    /// [`Link::longest`](crate::Link::longest); what is in its mailbox by then and longer is
+    /// dropped, and told as any drop.
     pub fn change_client(&mut self, id: ClientId, config: FlowConfig) -> Result<(), ChangeError> {
         self.open_door();
-        let client = self
-            .clients
-            .iter()
-            .find(|client| client.id == id)
-            .ok_or(ChangeError::UnknownFlow)?;
+        let client = self.clients.get(id).ok_or(ChangeError::UnknownFlow)?;
         let link = self.config.link;
         let max = link.longest().unwrap_or(Length::MAX).min(config.max_length);
         self.scheduler.change_flow(
@@ -414,7 +329,7 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
         Ok(())
     }
 
-    /// What became of each client's packets, in the order of registration.
+    /// What became of each client's packets, in the order of their numbers.
     pub fn client_stats(&self) -> impl Iterator<Item = (ClientId, ClientStats)> {
         self.clients.iter().filter_map(|client| {
             let line = &client.counters.by_client;
@@ -434,19 +349,29 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
         self.scheduler.total_stats()
     }
 
+    /// How the arbiter's thread fares.
+    pub fn stats(&self) -> ArbiterStats {
+        self.stats
+    }
+
     /// Clients taken in and not gone.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// The backend.
-    pub fn backend(&self) -> &B {
-        &self.backend
+    /// Clients whose mailboxes a step looks at; the others ring when they push.
+    pub fn active_clients(&self) -> usize {
+        self.clients.active()
     }
 
-    /// The backend, to change.
-    pub fn backend_mut(&mut self) -> &mut B {
-        &mut self.backend
+    /// The way out.
+    pub fn release(&self) -> &R {
+        &self.release
+    }
+
+    /// The way out, to change.
+    pub fn release_mut(&mut self) -> &mut R {
+        &mut self.release
     }
 
     /// When the link will have carried all that was released. Later than now while a
@@ -457,7 +382,7 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
 
     /// Packets released that the backend has not taken yet.
     pub fn waiting_for_backend(&self) -> usize {
-        self.batch.len()
+        self.release.waiting()
     }
 
     /// Checks the scheduler's invariants, for tests.
@@ -466,11 +391,9 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, B> {
     }
 }
 
-impl<A: Scheduler, P, B> Drop for Arbiter<A, P, B> {
+impl<A: Scheduler, P: Send, R> Drop for Arbiter<A, P, R> {
     fn drop(&mut self) {
-        let mut inner = self.door.lock();
-        inner.open = false;
-        inner.arrivals.clear();
+        self.door.close();
     }
 }
 
@@ -481,6 +404,7 @@ mod tests {
     use fairlane_io::MemoryBackend;
 
     use super::*;
+    use crate::Link;
 
     #[test]
     fn a_client_that_left_leaves_its_flow_to_the_next() {
@@ -490,11 +414,11 @@ mod tests {
         let registrar = arbiter.registrar();
         for round in 0..3 {
             let client = registrar.register(FlowConfig::new(Weight::ONE)).unwrap();
-            arbiter.step(Nanos::ZERO).unwrap();
+            arbiter.step(Nanos::from_millis(2 * round)).unwrap();
             let flows: Vec<_> = arbiter.clients.iter().map(|c| c.flow.number()).collect();
             assert_eq!(flows, [0], "round {round}");
             drop(client);
-            arbiter.step(Nanos::ZERO).unwrap();
+            arbiter.step(Nanos::from_millis(2 * round + 1)).unwrap();
         }
     }
 }

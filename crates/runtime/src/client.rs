@@ -1,9 +1,10 @@
 //! A client: one sender with a mailbox of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use fairlane_core::Length;
+use fairlane_mailbox::bell::Ringer;
 use fairlane_mailbox::{Full, Producer};
 
 /// A client of one arbiter; its number may be given again after it left.
@@ -42,6 +43,8 @@ impl Counters {
 pub(crate) struct ClientLine {
     pub(crate) pushed: AtomicU64,
     pub(crate) refused: AtomicU64,
+    /// The client is gone; said where its mailbox does not say it.
+    pub(crate) left: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -115,6 +118,8 @@ pub struct Client<P> {
     pub(crate) counters: Arc<Counters>,
     pub(crate) overhead: u32,
     pub(crate) drops_seen: u64,
+    /// Rings for the last time when it is dropped, the mailbox being left by then.
+    pub(crate) bell: Ringer,
 }
 
 impl<P: Send> Client<P> {
@@ -123,40 +128,111 @@ impl<P: Send> Client<P> {
         self.id
     }
 
-    /// Hands a packet of `len` bytes to the arbiter, or gets it back at once. That the
-    /// arbiter is gone is told once the mailbox is full: to look at every push would
-    /// cost a load for what happens once. Never waits, takes no lock, makes no system call. O(1); no line is touched that
-    /// another client writes.
+    /// Hands a packet of `len` bytes to the arbiter, or gets it back at once. Never waits
+    /// and takes no lock. That the arbiter is gone is told once the mailbox is full: to look
+    /// at every push would cost a load for what happens once.
+    ///
+    /// O(1). Touches no line that another client writes, and makes no system call but to
+    /// wake an arbiter that sleeps: at most one for each of its sleeps.
     #[inline]
     pub fn push(&mut self, len: Length, packet: P) -> Result<Pushed, Refused<P>> {
-        let carried = Length::new(len.get() + self.overhead);
-        let max = self.counters.by_arbiter.max_length();
-        let (true, Some(carried)) = (len.get() <= max, carried) else {
-            let max = Length::new(max).unwrap_or(Length::MAX);
-            return Err(self.refuse(packet, Refusal::TooLong { len, max }));
+        let carried = match self.carried(len) {
+            Ok(carried) => carried,
+            Err(reason) => return Err(self.refuse(packet, reason)),
         };
         match self.mailbox.push(Request { carried, packet }) {
             Ok(()) => {
-                count(&self.counters.by_client.pushed, 1);
-                let drops = self.counters.by_arbiter.dropped.load(Ordering::Relaxed);
-                let dropped_before = drops - self.drops_seen;
-                self.drops_seen = drops;
-                Ok(Pushed { dropped_before })
+                self.bell.ring();
+                Ok(self.pushed(1))
             }
             Err(Full(request)) => {
-                let reason = if self.mailbox.is_abandoned() {
-                    Refusal::ArbiterGone
-                } else {
-                    Refusal::MailboxFull
-                };
+                let reason = self.full();
                 Err(self.refuse(request.packet, reason))
             }
         }
+    }
+
+    /// Hands over packets, each with its length in bytes, as many as there is room for:
+    /// returns how many, and what became of earlier ones. What does not fit is not taken
+    /// from `packets`.
+    ///
+    /// Cheaper than as many pushes: the cache line is published once, and the bell looked
+    /// at once, for all of them.
+    ///
+    /// # Errors
+    ///
+    /// A packet that is too long ends the batch; those before it are on their way.
+    #[inline]
+    pub fn push_batch(
+        &mut self,
+        packets: &mut impl Iterator<Item = (Length, P)>,
+    ) -> Result<(usize, Pushed), Refused<P>> {
+        let mut refused = None;
+        let (max, overhead) = (self.counters.by_arbiter.max_length(), self.overhead);
+        let mut requests = std::iter::from_fn(|| {
+            let (len, packet) = packets.next()?;
+            match carried(len, max, overhead) {
+                Ok(carried) => Some(Request { carried, packet }),
+                Err(reason) => {
+                    refused = Some((packet, reason));
+                    None
+                }
+            }
+        });
+        let count = self.mailbox.push_batch(&mut requests);
+        let pushed = self.pushed(count as u64);
+        if count > 0 {
+            self.bell.ring();
+        }
+        match refused {
+            Some((packet, reason)) => Err(self.refuse(packet, reason)),
+            None => Ok((count, pushed)),
+        }
+    }
+
+    #[inline]
+    fn carried(&self, len: Length) -> Result<Length, Refusal> {
+        carried(len, self.counters.by_arbiter.max_length(), self.overhead)
+    }
+
+    #[inline]
+    fn pushed(&mut self, packets: u64) -> Pushed {
+        count(&self.counters.by_client.pushed, packets);
+        let drops = self.counters.by_arbiter.dropped.load(Ordering::Relaxed);
+        let dropped_before = drops - self.drops_seen;
+        self.drops_seen = drops;
+        Pushed { dropped_before }
+    }
+
+    /// Why the mailbox took nothing.
+    #[cold]
+    fn full(&self) -> Refusal {
+        match self.mailbox.is_abandoned() {
+            true => Refusal::ArbiterGone,
+            false => Refusal::MailboxFull,
+        }
+    }
+
+    /// Whether the arbiter was dropped.
+    pub fn is_abandoned(&self) -> bool {
+        self.mailbox.is_abandoned()
     }
 
     #[cold]
     fn refuse(&self, packet: P, reason: Refusal) -> Refused<P> {
         count(&self.counters.by_client.refused, 1);
         Refused { packet, reason }
+    }
+}
+
+/// What the link will carry for a packet of `len`.
+#[inline]
+fn carried(len: Length, max: u32, overhead: u32) -> Result<Length, Refusal> {
+    match Length::new(len.get() + overhead) {
+        Some(carried) if len.get() <= max => Ok(carried),
+        _ => Err(Refusal::TooLong {
+            len,
+            max: Length::new(max).unwrap_or(Length::MAX),
+        }),
     }
 }

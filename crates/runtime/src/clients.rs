@@ -1,23 +1,43 @@
-//! The registered clients, and which of them to look at.
+//! The registered clients, and which of them to look at: PSPAT's client list.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use fairlane_core::FlowId;
-use fairlane_mailbox::Consumer;
+use fairlane_core::{FlowId, Nanos};
+use fairlane_mailbox::bell::{Handle, Listener, Woken};
 
-use crate::client::{ClientId, Counters, Request};
+use crate::client::{ClientId, Counters};
+use crate::inbox::Inbox;
 
 /// A client as the arbiter sees it.
 #[derive(Debug)]
 pub(crate) struct Registered<P> {
+    pub(crate) inbox: Inbox<P>,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) id: ClientId,
     pub(crate) flow: FlowId,
-    pub(crate) mailbox: Consumer<Request<P>>,
-    pub(crate) counters: Arc<Counters>,
+    /// No look before this time.
+    pub(crate) look_after: Nanos,
+    /// When its mailbox was last looked at: what is found there later came after.
+    pub(crate) looked_at: Nanos,
+    /// When something was last found.
+    pub(crate) heard_at: Nanos,
+    /// Packets taken from the mailbox.
+    pub(crate) taken: u64,
     /// The client is gone and its mailbox empty: only its flow is left.
     pub(crate) leaving: bool,
-    /// Its flow is removed too.
-    pub(crate) gone: bool,
+}
+
+impl<P: Send> Registered<P> {
+    /// Whether the client is gone, so that what is in its mailbox now is the last.
+    #[inline]
+    pub(crate) fn has_left(&self) -> bool {
+        match &self.inbox {
+            Inbox::Thread(mailbox) => mailbox.is_abandoned(),
+            Inbox::Source(_) => self.counters.by_client.left.load(Ordering::Acquire),
+        }
+    }
 }
 
 /// What a visit found.
@@ -25,69 +45,253 @@ pub(crate) struct Registered<P> {
 pub(crate) enum Visit {
     /// Nothing new.
     Silent,
-    /// Packets.
-    Heard,
+    /// So many packets.
+    Heard(usize),
     /// Neither a client nor packets of it: it is to be forgotten.
     Gone,
 }
 
-/// All clients of an arbiter. Which of them a scan visits is decided here alone:
-/// now every one of them, O(registered).
-#[derive(Debug)]
-pub(crate) struct Clients<P> {
-    registered: Vec<Registered<P>>,
-    /// Where the next scan begins.
-    first: usize,
+/// What a scan is allowed and told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scan {
+    pub(crate) now: Nanos,
+    /// Most packets in all.
+    pub(crate) limit: usize,
+    /// Least time between two looks at the same client.
+    pub(crate) interval: Nanos,
 }
 
-impl<P> Clients<P> {
-    pub(crate) fn new() -> Self {
+/// All clients of an arbiter.
+///
+/// A scan visits the *active* ones alone, O(active). Of the others, which doze, the bell
+/// tells who has pushed since. A client is in one of three places: in `active`, dozing, or
+/// rung and not yet collected.
+#[derive(Debug)]
+pub(crate) struct Clients<P> {
+    /// By number.
+    registered: Vec<Option<Registered<P>>>,
+    count: usize,
+    active: Vec<u32>,
+    /// Where in `active` the next scan begins.
+    first: usize,
+    bell: Listener,
+    /// Those being put to doze.
+    drowsy: Vec<u32>,
+    /// When next to look for those that fell silent.
+    tidy_at: Nanos,
+    /// When the last scan was, unless the arbiter slept since.
+    scanned_at: Option<Nanos>,
+}
+
+impl<P: Send> Clients<P> {
+    pub(crate) fn new(bell: Listener) -> Self {
         Clients {
             registered: Vec::new(),
+            count: 0,
+            active: Vec::new(),
             first: 0,
+            bell,
+            drowsy: Vec::new(),
+            tidy_at: Nanos::ZERO,
+            scanned_at: None,
         }
+    }
+
+    /// For registrars.
+    pub(crate) fn handle(&self) -> Handle {
+        self.bell.handle()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.registered.len()
+        self.count
     }
 
-    pub(crate) fn insert(&mut self, client: Registered<P>) {
-        self.registered.push(client);
+    /// Those that a scan visits.
+    pub(crate) fn active(&self) -> usize {
+        self.active.len()
+    }
+
+    /// A new client is active: it may have pushed before it was taken in.
+    pub(crate) fn insert(&mut self, mut client: Registered<P>, now: Nanos) {
+        let number = client.id.0 as usize;
+        client.heard_at = now;
+        client.looked_at = now;
+        if number >= self.registered.len() {
+            self.registered.resize_with(number + 1, || None);
+        }
+        debug_assert!(self.registered[number].is_none(), "a number is given once");
+        self.registered[number] = Some(client);
+        self.count += 1;
+        self.active.push(number as u32);
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Registered<P>> {
-        self.registered.iter()
+        self.registered.iter().flatten()
     }
 
-    /// Visits each client that may have something to say.
+    pub(crate) fn get(&self, id: ClientId) -> Option<&Registered<P>> {
+        self.registered.get(id.0 as usize)?.as_ref()
+    }
+
+    /// Visits each active client that may be looked at by now, until `scan.limit` packets
+    /// were heard; returns those, and whether a client was left out for that limit.
     ///
-    /// Where there is room for a few packets only, who comes first gets it. So a
-    /// scan begins behind the client that was the first to be heard in the one
-    /// before: those that want the room take turns.
-    pub(crate) fn scan(&mut self, mut visit: impl FnMut(&mut Registered<P>) -> Visit) {
-        let (before, behind) = self.registered.split_at_mut(self.first);
-        let (mut heard, mut gone) = (false, false);
-        let numbered = (self.first..).zip(behind).chain((0..).zip(before));
-        for (index, client) in numbered {
-            match visit(client) {
-                Visit::Silent => {}
-                Visit::Heard if heard => {}
-                Visit::Heard => {
-                    heard = true;
-                    self.first = index + 1;
-                }
-                Visit::Gone => {
-                    gone = true;
-                    client.gone = true;
+    /// Where there is room for a few packets only, who comes first gets it. So a scan
+    /// begins where the limit ended the one before, or else behind the client that was the
+    /// first to be heard in it: those that want the room take turns.
+    #[inline]
+    pub(crate) fn scan(
+        &mut self,
+        scan: Scan,
+        mut visit: impl FnMut(&mut Registered<P>, usize) -> Visit,
+    ) -> (usize, bool) {
+        self.collect(scan.now);
+        let (mut heard, mut gone) = (0, false);
+        let mut first_heard = None;
+        let mut stopped_at = None;
+        let mut at = self.first;
+        for _ in 0..self.active.len() {
+            if at >= self.active.len() {
+                at = 0;
+            }
+            if heard >= scan.limit {
+                stopped_at = Some(at);
+                break;
+            }
+            let number = self.active[at];
+            self.hint(at + 2);
+            if let Some(client) = &mut self.registered[number as usize]
+                && client.look_after <= scan.now
+            {
+                client.look_after = scan.now + scan.interval;
+                match visit(client, scan.limit - heard) {
+                    Visit::Silent => {}
+                    Visit::Heard(packets) => {
+                        heard += packets;
+                        client.heard_at = scan.now;
+                        first_heard.get_or_insert(at + 1);
+                    }
+                    Visit::Gone => {
+                        gone = true;
+                        self.count -= 1;
+                        self.registered[number as usize] = None;
+                    }
                 }
             }
+            at += 1;
         }
+        self.first = stopped_at.or(first_heard).unwrap_or(self.first);
         if gone {
-            let forgotten = |client: &&Registered<P>| client.gone;
-            let before = self.registered[..self.first].iter().filter(forgotten);
-            self.first -= before.count();
-            self.registered.retain(|client| !client.gone);
+            let registered = &self.registered;
+            let mut first = self.first;
+            forget(&mut self.active, &mut first, |number| {
+                registered[number as usize].is_none()
+            });
+            self.first = first;
+        }
+        self.scanned_at = Some(scan.now);
+        (heard, stopped_at.is_some())
+    }
+
+    /// Takes those in who rang. They pushed after the last scan, if nobody slept since.
+    #[inline]
+    fn collect(&mut self, now: Nanos) {
+        let Clients {
+            registered, active, ..
+        } = self;
+        let since = self.scanned_at.unwrap_or(now);
+        self.bell.collect(|number| {
+            if let Some(Some(client)) = registered.get_mut(number as usize) {
+                client.inbox.doze(false);
+                client.looked_at = since;
+                client.heard_at = now;
+                active.push(number);
+            }
+        });
+    }
+
+    #[inline]
+    fn hint(&self, at: usize) {
+        if let Some(&number) = self.active.get(at)
+            && let Some(client) = &self.registered[number as usize]
+        {
+            client.inbox.prefetch();
         }
     }
+
+    /// Puts those to doze who were silent for `linger`; looks for them once in so long.
+    #[inline]
+    pub(crate) fn tidy(&mut self, now: Nanos, linger: Nanos) {
+        if now < self.tidy_at {
+            return;
+        }
+        self.tidy_at = now + linger;
+        self.doze(|client| now.since(client.heard_at) >= linger);
+    }
+
+    /// Puts everybody to doze and sleeps until somebody rings, knocks, or `longest` is over.
+    /// Returns at once, with `None`, if somebody has something to say.
+    pub(crate) fn sleep(&mut self, longest: Duration) -> Option<Woken> {
+        if !self.doze(|_| true) {
+            return None;
+        }
+        self.scanned_at = None;
+        Some(self.bell.sleep(Some(longest)))
+    }
+
+    /// Whether all of those that `drowsy` named doze now.
+    #[cold]
+    fn doze(&mut self, drowsy: impl Fn(&Registered<P>) -> bool) -> bool {
+        debug_assert!(self.drowsy.is_empty());
+        for &number in &self.active {
+            if let Some(client) = &mut self.registered[number as usize]
+                && !client.leaving
+                && drowsy(client)
+            {
+                client.inbox.doze(true);
+                self.bell.doze(number);
+                self.drowsy.push(number);
+            }
+        }
+        if self.drowsy.is_empty() {
+            return true;
+        }
+        // From here on, a push is either seen below or rings.
+        self.bell.settle();
+        let mut all = true;
+        let mut kept = 0;
+        for at in 0..self.drowsy.len() {
+            let number = self.drowsy[at];
+            let client = self.registered[number as usize].as_mut();
+            if let Some(client) = client
+                && (client.has_left() || !client.inbox.is_empty())
+            {
+                all = false;
+                if self.bell.rouse(number) {
+                    client.inbox.doze(false);
+                    continue;
+                }
+            }
+            self.drowsy[kept] = number;
+            kept += 1;
+        }
+        self.drowsy.truncate(kept);
+        self.drowsy.sort_unstable();
+        let asleep = &self.drowsy;
+        let mut first = self.first;
+        forget(&mut self.active, &mut first, |number| {
+            asleep.binary_search(&number).is_ok()
+        });
+        self.first = first;
+        self.drowsy.clear();
+        all
+    }
+}
+
+/// Takes out of a list those that `which` names, and keeps `first` where it was among the
+/// others.
+fn forget(active: &mut Vec<u32>, first: &mut usize, which: impl Fn(u32) -> bool) {
+    let before = active.iter().take(*first);
+    *first -= before.filter(|&&number| which(number)).count();
+    active.retain(|&number| !which(number));
 }

@@ -38,11 +38,27 @@ mod arbiter;
 mod client;
 mod clients;
 mod clock;
+mod config;
+mod delay;
 mod driver;
+mod inbox;
 mod link;
+mod registrar;
+mod release;
 
-pub use arbiter::{Arbiter, ArbiterConfig, ClientStats, Next, RegisterError, Registrar, Step};
+pub use arbiter::{Arbiter, ArbiterStats, ClientStats, Next, Step};
 pub use client::{Client, ClientId, Pushed, Refusal, Refused};
 pub use clock::Clock;
+pub use config::ArbiterConfig;
+pub use delay::Spans;
+#[cfg(target_os = "linux")]
+pub use driver::pin_to_core;
 pub use driver::{Idling, drive};
-pub use link::{Link, Pacer};
+pub use fairlane_mailbox::bell::Woken;
+pub use inbox::Source;
+pub use link::{Link, Pacer, Window};
+pub use registrar::{RegisterError, Registrar, Remote};
+pub use release::{
+    Cleared, ClientsDispatch, Dispatcher, Dispatchers, DispatchingClient, Outlet, Release,
+    Straight, drive_dispatcher,
+};

@@ -95,15 +95,69 @@ impl Pacer {
         }
     }
 
+    /// What may be released at `now`, packet by packet without a division: as often as
+    /// `charge` and `may_release` would allow it. To be closed again.
+    #[inline]
+    pub fn open(&self, now: Nanos) -> Window {
+        let limit = match now.0.checked_sub(self.idle_at.0) {
+            // The link is idle at `now` while what it carries from `idle_at` on takes less
+            // than this: idle_at + (carried + remainder) / rate, rounded down, <= now.
+            Some(span) => span.saturating_add(1).saturating_mul(self.link.rate.bps()),
+            None => 0,
+        };
+        Window {
+            carried: self.remainder,
+            limit,
+        }
+    }
+
+    /// The link carries what was charged while the window was open.
+    #[inline]
+    pub fn close(&mut self, window: Window) {
+        let rate = self.link.rate.bps();
+        self.idle_at = self.idle_at + Nanos(window.carried / rate);
+        self.remainder = window.carried % rate;
+    }
+
     /// The link carries `len` bytes, overhead included, as soon as it is idle.
     #[inline]
     pub fn charge(&mut self, len: Length) {
-        let rate = self.link.rate.bps();
-        // Below 2^20 bits times 10^9, plus 10^12: 50 bits.
-        let scaled = u64::from(len.get()) * 8 * 1_000_000_000 + self.remainder;
-        self.idle_at = self.idle_at + Nanos(scaled / rate);
-        self.remainder = scaled % rate;
+        self.close(Window {
+            carried: scaled(len) + self.remainder,
+            limit: 0,
+        });
     }
+}
+
+/// What a [`Pacer`] lets pass at one time.
+#[derive(Debug)]
+#[must_use = "a window that is not closed charges nothing"]
+pub struct Window {
+    /// In billionths of a bit: what is carried, and the remainder from before.
+    carried: u64,
+    limit: u64,
+}
+
+impl Window {
+    /// Whether a packet may be released.
+    #[inline]
+    pub fn may_release(&self) -> bool {
+        self.carried < self.limit
+    }
+
+    /// The link carries `len` bytes, overhead included. At most some 30,000 packets of the
+    /// longest length fit the numbers of one window.
+    #[inline]
+    pub fn charge(&mut self, len: Length) {
+        self.carried = self.carried.saturating_add(scaled(len));
+    }
+}
+
+/// A length in billionths of a bit: what a link of rate R carries in R of them is a
+/// nanosecond. Below 2^50.
+#[inline]
+fn scaled(len: Length) -> u64 {
+    u64::from(len.get()) * 8 * 1_000_000_000
 }
 
 #[cfg(test)]
@@ -138,6 +192,31 @@ mod tests {
             }
             let exact = bits * 1_000_000_000 / u128::from(bps);
             assert_eq!(u128::from(pacer.idle_at().0), exact, "{bps} bit/s");
+        }
+    }
+
+    #[test]
+    fn a_window_lets_pass_what_packet_by_packet_may() {
+        for bps in [1_000, 64_000, 7_777_777, 1_000_000_000, 1_000_000_000_000] {
+            let (mut one, mut many) = (pacer(bps), pacer(bps));
+            let mut number = 0;
+            for now in (0..400_u64).map(|n| Nanos(n * n * 1_009)) {
+                let (mut passed, mut let_pass) = (0, 0);
+                let mut window = many.open(now);
+                while window.may_release() && let_pass < 50 {
+                    window.charge(length(1 + (number + let_pass) * 7 % 65_535));
+                    let_pass += 1;
+                }
+                many.close(window);
+                while one.may_release(now) && passed < 50 {
+                    one.charge(length(1 + (number + passed) * 7 % 65_535));
+                    passed += 1;
+                }
+                assert_eq!(passed, let_pass, "{bps} bit/s at {now:?}");
+                assert_eq!((one.idle_at, one.remainder), (many.idle_at, many.remainder));
+                number += passed;
+            }
+            assert!(number > 0);
         }
     }
 

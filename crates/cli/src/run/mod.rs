@@ -20,7 +20,7 @@ use fairlane_core::scheduler::Scheduler;
 use fairlane_core::units::MAX_WEIGHT;
 use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 use fairlane_io::{MAX_DATAGRAM, UdpBackend};
-use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Registrar, drive};
+use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Registrar, Straight, drive};
 
 use crate::algorithm::Algorithm;
 use crate::with_algorithm;
@@ -313,7 +313,11 @@ struct Entry {
 
 impl Ledger {
     /// Makes the arbiter's own counts visible to other threads.
-    fn publish<A: Scheduler>(&mut self, arbiter: &Arbiter<A, Box<Parcel>, Metered>, flows: &Flows) {
+    fn publish<A: Scheduler>(
+        &mut self,
+        arbiter: &Arbiter<A, Box<Parcel>, Straight<Metered>>,
+        flows: &Flows,
+    ) {
         arbiter.backend().publish();
         let flows = flows.all();
         self.0.resize(flows.len(), Entry::default());

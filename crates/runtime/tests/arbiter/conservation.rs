@@ -70,6 +70,8 @@ impl Setup {
             mailbox_slots: self.mailbox_slots,
             drain_limit: self.drain_limit,
             release_limit: self.release_limit,
+            read_interval: Nanos::ZERO,
+            ..ArbiterConfig::new(link(self.bps))
         }
     }
 }

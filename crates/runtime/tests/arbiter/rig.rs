@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, Scheduler, Weight};
 use fairlane_io::{Backend, ByteLen, MemoryBackend, memory};
 use fairlane_runtime::{
-    Arbiter, ArbiterConfig, Client, ClientStats, Link, Pushed, Refused, Registrar, Step,
+    Arbiter, ArbiterConfig, Client, ClientStats, Link, Pushed, Refused, Registrar, Step, Straight,
 };
 
 /// How many packets exist, wherever they are. Each counts itself in when it is made
@@ -89,8 +89,8 @@ impl Sender {
 }
 
 /// An arbiter, the far end of its device, and the time.
-pub struct Rig<A: Scheduler, B = MemoryBackend<Packet>> {
-    pub arbiter: Arbiter<A, Packet, B>,
+pub struct Rig<A: Scheduler, B: Backend = MemoryBackend<Packet>> {
+    pub arbiter: Arbiter<A, Packet, Straight<B>>,
     pub far: MemoryBackend<Packet>,
     pub registrar: Registrar<Packet>,
     pub population: Population,
@@ -232,6 +232,8 @@ pub fn config() -> ArbiterConfig {
 pub fn on(link: Link) -> ArbiterConfig {
     ArbiterConfig {
         max_clients: 64,
+        // Tests step as often as they like at one time.
+        read_interval: Nanos::ZERO,
         ..ArbiterConfig::new(link)
     }
 }

@@ -9,7 +9,7 @@ use fairlane_core::sched::{Drr, Fifo, Qfq};
 use fairlane_core::{FlowConfig, Nanos, Scheduler};
 use fairlane_io::{Backend, Datagram, memory};
 use fairlane_runtime::{
-    Arbiter, ArbiterConfig, Client, Clock, Idling, Link, Refusal, Registrar, drive,
+    Arbiter, ArbiterConfig, Client, Clock, Idling, Link, Refusal, Registrar, Straight, drive,
 };
 
 use crate::rig::{
@@ -60,7 +60,7 @@ fn send_all<P: Send>(
 /// all of their packets are with the device; returns the time this took, and the
 /// drops that clients were told of.
 fn drive_to_the_end<A, P, B>(
-    arbiter: &mut Arbiter<A, P, B>,
+    arbiter: &mut Arbiter<A, P, Straight<B>>,
     client: impl Fn(usize, &Registrar<P>) -> u64 + Sync,
     mut after_step: impl FnMut(),
 ) -> (Nanos, u64)
@@ -275,6 +275,7 @@ fn idle_steps(steps: u32, idling: Idling) -> Nanos {
 #[test]
 fn an_idle_arbiter_sleeps_between_steps() {
     let idling = Idling {
+        spin_for: Nanos::ZERO,
         longest_sleep: ms(2),
         ..Idling::default()
     };
@@ -284,18 +285,24 @@ fn an_idle_arbiter_sleeps_between_steps() {
 
 #[test]
 fn an_arbiter_that_may_spin_does_not_sleep() {
-    let idling = Idling {
-        spin_below: ms(101),
-        longest_sleep: ms(100),
-    };
-    assert!(idle_steps(20, idling) < ms(1900));
+    for idling in [
+        Idling::dedicated(),
+        Idling {
+            spin_for: ms(10_000),
+            ..Idling::default()
+        },
+    ] {
+        assert!(idle_steps(20, idling) < ms(1900));
+    }
 }
 
 #[test]
 fn a_busy_arbiter_sleeps_until_the_link_is_idle_and_no_longer() {
     let idling = Idling {
         spin_below: Nanos::ZERO,
-        longest_sleep: ms(10_000),
+        spin_for: Nanos::ZERO,
+        nap: ms(10_000),
+        ..Idling::default()
     };
     let mut rig = Rig::new(Fifo::new(), config());
     let mut sender = rig.join(weight(1));
@@ -320,6 +327,7 @@ fn a_busy_arbiter_sleeps_until_the_link_is_idle_and_no_longer() {
 #[test]
 fn however_slow_the_link_mailboxes_are_looked_at_within_the_longest_sleep() {
     let idling = Idling {
+        nap: ms(1),
         longest_sleep: ms(1),
         ..Idling::default()
     };
@@ -341,7 +349,8 @@ fn however_slow_the_link_mailboxes_are_looked_at_within_the_longest_sleep() {
 fn an_arbiter_at_a_limit_goes_on_at_once() {
     let idling = Idling {
         spin_below: Nanos::ZERO,
-        longest_sleep: ms(100),
+        spin_for: Nanos::ZERO,
+        ..Idling::default()
     };
     let one_at_a_time = ArbiterConfig {
         drain_limit: 1,

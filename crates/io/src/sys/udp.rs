@@ -1,9 +1,8 @@
-//! The system calls: the only unsafe code of this crate.
+//! Datagrams: many a system call, each with its address.
 //!
-//! Each function is safe to call with any arguments and makes one call. The arrays that
-//! `sendmmsg` and `recvmmsg` want point into one another and at the payloads; they live on the
-//! stack of the function that makes the call, so nothing that holds such a pointer outlives the
-//! call, moves, or crosses a thread, and no call allocates.
+//! The arrays that `sendmmsg` and `recvmmsg` want point into one another and at the payloads; they
+//! live on the stack of the function that makes the call, so nothing that holds such a pointer
+//! outlives the call, moves, or crosses a thread, and no call allocates.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -11,14 +10,11 @@ use std::mem::{self, MaybeUninit};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
-use std::time::Duration;
 
 use libc::{c_int, c_uint, socklen_t};
 
+use super::{BATCH, count_or_error, header};
 use crate::Frame;
-
-/// Datagrams per system call, in either direction.
-pub(crate) const BATCH: usize = 64;
 
 /// An Internet address as the kernel reads and writes it.
 #[repr(C)]
@@ -92,22 +88,6 @@ impl Address {
     }
 }
 
-/// A header of one message that has one part and an address.
-fn header(
-    address: *mut Address,
-    address_length: socklen_t,
-    payload: *mut libc::iovec,
-) -> libc::mmsghdr {
-    // SAFETY: the struct is made of integers and raw pointers, for which all zeros is a value.
-    // (Its padding is private on some targets, so it cannot be written out.)
-    let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
-    header.msg_hdr.msg_name = address.cast();
-    header.msg_hdr.msg_namelen = address_length;
-    header.msg_hdr.msg_iov = payload;
-    header.msg_hdr.msg_iovlen = 1;
-    header
-}
-
 /// Sends at most [`BATCH`] frames from the front of `batch` and returns how many the kernel took:
 /// at least one of a batch that is not empty. An error is about the first frame or the socket.
 pub(crate) fn send<F: Frame>(socket: BorrowedFd<'_>, batch: &VecDeque<F>) -> io::Result<usize> {
@@ -128,7 +108,7 @@ pub(crate) fn send<F: Frame>(socket: BorrowedFd<'_>, batch: &VecDeque<F>) -> io:
     let payload = payloads.as_mut_ptr().cast::<libc::iovec>();
     for (index, slot) in headers.iter_mut().enumerate().take(count) {
         slot.write(header(
-            address.wrapping_add(index),
+            address.wrapping_add(index).cast(),
             lengths[index],
             payload.wrapping_add(index),
         ));
@@ -183,7 +163,7 @@ pub(crate) fn receive(
     let payload = payloads.as_mut_ptr().cast::<libc::iovec>();
     let mut headers: [libc::mmsghdr; BATCH] = std::array::from_fn(|index| {
         header(
-            address.wrapping_add(index),
+            address.wrapping_add(index).cast(),
             V6_LENGTH,
             payload.wrapping_add(index),
         )
@@ -211,82 +191,6 @@ pub(crate) fn receive(
         });
     }
     Ok(came)
-}
-
-/// Bytes of kernel memory that the socket's unsent packets occupy.
-pub(crate) fn unsent(socket: BorrowedFd<'_>) -> io::Result<u64> {
-    let mut bytes: c_int = 0;
-    // SIOCOUTQ, which the kernel defines to be this one.
-    // SAFETY: this request writes one `int` through the pointer, which is one of ours.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
-    count_or_error(result)?;
-    Ok(u64::try_from(bytes).unwrap_or(0))
-}
-
-/// Which buffer of a socket.
-#[derive(Clone, Copy)]
-pub(crate) enum Buffer {
-    Send,
-    Receive,
-}
-
-/// Asks for a socket buffer of `bytes` and returns what the kernel then says it is.
-pub(crate) fn set_buffer(socket: BorrowedFd<'_>, which: Buffer, bytes: usize) -> io::Result<usize> {
-    let option = match which {
-        Buffer::Send => libc::SO_SNDBUF,
-        Buffer::Receive => libc::SO_RCVBUF,
-    };
-    let mut value = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-    let mut length = size_of::<c_int>() as socklen_t;
-    // SAFETY: the kernel reads `length` bytes, one `int`, at the pointer.
-    let set = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw const value).cast(),
-            length,
-        )
-    };
-    count_or_error(set)?;
-    // SAFETY: the kernel writes at most `length` bytes, one `int`, at the first pointer and the
-    // number of bytes written at the second; both are ours.
-    let got = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            (&raw mut value).cast(),
-            &raw mut length,
-        )
-    };
-    count_or_error(got)?;
-    Ok(usize::try_from(value).unwrap_or(0))
-}
-
-/// Waits until one of `set` is ready or `timeout` is over; returns how many are ready.
-pub(crate) fn poll(set: &mut [libc::pollfd], timeout: Duration) -> io::Result<usize> {
-    let timeout = libc::timespec {
-        // The type has 32 bits on some targets.
-        tv_sec: timeout.as_secs().min(i32::MAX as u64) as _,
-        tv_nsec: timeout.subsec_nanos() as _,
-    };
-    // SAFETY: the kernel reads and writes `set.len()` entries of a slice that is borrowed mutably,
-    // and reads one `timespec`. A null mask leaves the thread's signal mask alone.
-    let ready = unsafe {
-        libc::ppoll(
-            set.as_mut_ptr(),
-            set.len() as libc::nfds_t,
-            &raw const timeout,
-            ptr::null(),
-        )
-    };
-    count_or_error(ready)
-}
-
-/// A system call's result: what is not negative is a count, and -1 says that `errno` was set.
-fn count_or_error(result: c_int) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
 #[cfg(test)]

@@ -1,0 +1,117 @@
+//! What the kernel says of an interface, by `ioctl`.
+
+use std::ffi::c_char;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libc::c_int;
+
+use super::count_or_error;
+
+/// An interface, known by its index: its name may change, or pass to another.
+///
+/// It is looked up in the network namespace in which [`find`](Self::find) was called, whatever the
+/// namespace of the thread that asks later.
+#[derive(Debug)]
+pub(crate) struct Interface {
+    index: u32,
+    /// Any socket serves for questions about interfaces; this one does nothing else.
+    control: OwnedFd,
+}
+
+/// Whether packets can leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    /// Up, with a carrier.
+    Up,
+    /// Set down, or without a carrier.
+    Down,
+    /// Removed, or moved to another namespace.
+    Gone,
+}
+
+impl Interface {
+    /// The interface of this name in the calling thread's network namespace.
+    ///
+    /// Fails with `ENODEV` if there is none.
+    pub(crate) fn find(name: &str) -> io::Result<Self> {
+        let mut request = request(name)?;
+        // SAFETY: takes no pointer.
+        let socket =
+            unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        count_or_error(socket)?;
+        // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+        let control = unsafe { OwnedFd::from_raw_fd(socket) };
+        ask(control.as_fd(), libc::SIOCGIFINDEX as _, &mut request)?;
+        // SAFETY: the kernel has written this member; an integer has no invalid value.
+        let index = unsafe { request.ifr_ifru.ifru_ifindex };
+        Ok(Self {
+            index: u32::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?,
+            control,
+        })
+    }
+
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// The longest payload of a frame, in bytes, without the Ethernet header.
+    pub(crate) fn mtu(&self) -> io::Result<usize> {
+        let mut request = self.named()?;
+        ask(self.control.as_fd(), libc::SIOCGIFMTU as _, &mut request)?;
+        // SAFETY: the kernel has written this member; an integer has no invalid value.
+        let mtu = unsafe { request.ifr_ifru.ifru_mtu };
+        Ok(usize::try_from(mtu).unwrap_or(0))
+    }
+
+    pub(crate) fn state(&self) -> io::Result<LinkState> {
+        let flags = self.named().and_then(|mut request| {
+            ask(self.control.as_fd(), libc::SIOCGIFFLAGS as _, &mut request)?;
+            // SAFETY: the kernel has written this member; an integer has no invalid value.
+            Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
+        });
+        match flags {
+            Ok(flags) if flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0 => {
+                Ok(LinkState::Up)
+            }
+            Ok(_) => Ok(LinkState::Down),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(LinkState::Gone),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A request with the interface's present name.
+    fn named(&self) -> io::Result<libc::ifreq> {
+        let mut request = request("")?;
+        request.ifr_ifru.ifru_ifindex = self.index as c_int;
+        ask(self.control.as_fd(), libc::SIOCGIFNAME as _, &mut request)?;
+        Ok(request)
+    }
+}
+
+/// A request about the interface of this name.
+fn request(name: &str) -> io::Result<libc::ifreq> {
+    // SAFETY: `ifreq` is made of integers, arrays of them and pointers, for which all zeros is a
+    // value.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    // The last byte stays: names are terminated by a zero.
+    if name.len() >= request.ifr_name.len() || name.contains('\0') {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as c_char;
+    }
+    Ok(request)
+}
+
+fn ask(
+    control: BorrowedFd<'_>,
+    question: libc::Ioctl,
+    request: &mut libc::ifreq,
+) -> io::Result<()> {
+    // SAFETY: the questions asked in this file read and write one `ifreq`, which is borrowed
+    // mutably, and none of the pointers that it may hold.
+    count_or_error(unsafe { libc::ioctl(control.as_raw_fd(), question, &raw mut *request) })?;
+    Ok(())
+}

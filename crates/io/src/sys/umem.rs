@@ -1,0 +1,394 @@
+//! Memory that is shared with the kernel, and the ownership of the frames in it.
+//!
+//! The memory is cut into frames of equal size. At any time a frame is held by exactly one of:
+//! the free list, an [`XdpFrame`] in safe code, or a socket that has handed it to the kernel.
+//! Whoever holds a frame, and nobody else, may touch its bytes; so a frame is taken out of the
+//! list, or received from the kernel, as the one `XdpFrame` that there is of it, and an `XdpFrame`
+//! is gone once its frame is the kernel's.
+
+use std::fmt;
+use std::io;
+use std::mem;
+use std::process;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::xdp::free::{FreeList, MAX_FRAMES};
+
+/// One handle, in [`Shared::alive`]; a frame counts 1.
+const HANDLE: u64 = 1 << 32;
+/// Far more handles than memory has room for; a program that leaks them ends before they wrap.
+const MAX_HANDLES: u64 = 1 << 30;
+
+struct Shared {
+    memory: Memory,
+    frames: u32,
+    /// Bytes of a frame are 1 << `shift`.
+    shift: u32,
+    free: FreeList,
+    /// Who keeps this in being: handles, times [`HANDLE`], and frames that are not in the list.
+    ///
+    /// A count of frames, so that moving many of them to or from the list at once costs one
+    /// change, and a frame on its way through the kernel none.
+    alive: AtomicU64,
+    /// A bit for each place of [`Tenancy`] that is taken.
+    tenants: AtomicU64,
+}
+
+/// A number that no other socket with the same memory has, below 64. Given back when dropped.
+pub(super) struct Tenancy {
+    umem: Umem,
+    pub(super) number: u32,
+}
+
+impl Drop for Tenancy {
+    fn drop(&mut self) {
+        let tenants = &self.umem.shared().tenants;
+        tenants.fetch_and(!(1 << self.number), Ordering::AcqRel);
+    }
+}
+
+/// Anonymous memory, page-aligned.
+struct Memory {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory is this value's own, as a `Box<[u8]>` would be.
+unsafe impl Send for Memory {}
+// SAFETY: the same; nothing is written through a shared reference to it.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(bytes: usize) -> io::Result<Self> {
+        // SAFETY: asks for fresh memory at an address of the kernel's choice; no file is involved.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { start, bytes })
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: this was mapped by `new` with this length, and whoever drops the last owner has
+        // no reference into it. Pages that the kernel still uses stay until it lets go of them.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// The memory that frames lie in, shared with the kernel and between backends.
+///
+/// A handle: clones are the same memory. It lives until the last handle, the last backend and the
+/// last frame are gone, whichever goes first. Handles and frames may be used from any thread; no
+/// call locks or waits.
+pub struct Umem {
+    shared: NonNull<Shared>,
+}
+
+// SAFETY: `Shared` is `Sync` (its memory, atomics and constants are), and is dropped by whoever
+// comes last, on any thread: all its parts are `Send`.
+unsafe impl Send for Umem {}
+// SAFETY: the same.
+unsafe impl Sync for Umem {}
+
+impl Umem {
+    /// Memory for `frames` frames of `frame_size` bytes, 2048 or 4096, all free. The kernel pins it
+    /// once a backend is bound.
+    ///
+    /// Of a frame's bytes 256 are the kernel's when it receives: a frame of 2048 bytes holds 1792.
+    ///
+    /// How many are enough: each backend keeps as many as its receive ring has places, and up to
+    /// as many as its transmit ring has; the rest is what a scheduler can queue.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for another size, no frames, or more than 1,048,576 (4 GiB of 4096);
+    /// `OutOfMemory` when there is none.
+    pub fn new(frames: u32, frame_size: u32) -> io::Result<Self> {
+        const MOST: u32 = 1 << 20;
+        const { assert!(MOST <= MAX_FRAMES) };
+        if frame_size != 2048 && frame_size != 4096 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("a frame of {frame_size} bytes is not possible: it has 2048 or 4096"),
+            ));
+        }
+        if frames == 0 || frames > MOST {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{frames} frames are not possible: there are 1 to {MOST}"),
+            ));
+        }
+        let shift = frame_size.trailing_zeros();
+        let shared = Box::new(Shared {
+            memory: Memory::new((frames as usize) << shift)?,
+            frames,
+            shift,
+            free: FreeList::full(frames),
+            alive: AtomicU64::new(HANDLE),
+            tenants: AtomicU64::new(0),
+        });
+        Ok(Self {
+            shared: NonNull::from(Box::leak(shared)),
+        })
+    }
+
+    /// A free frame with a copy of `bytes`; `None` if no frame is free, or `bytes` are more than a
+    /// frame has. O(length).
+    pub fn frame_from(&self, bytes: &[u8]) -> Option<XdpFrame> {
+        if bytes.len() > self.frame_size() as usize {
+            return None;
+        }
+        let mut taken = None;
+        self.take(1, |index| taken = Some(index));
+        let start = taken? << self.shared().shift;
+        // SAFETY: the frame has just come out of the list, so nobody else holds it; its bytes from
+        // the first to `bytes.len()` are within it.
+        let mut frame = unsafe { self.adopt(start, bytes.len() as u16) };
+        frame.bytes_mut().copy_from_slice(bytes);
+        Some(frame)
+    }
+
+    /// How many frames there are, free or not.
+    pub fn frames(&self) -> u32 {
+        self.shared().frames
+    }
+
+    /// Bytes of a frame.
+    pub fn frame_size(&self) -> u32 {
+        1 << self.shared().shift
+    }
+
+    /// How many frames are free. While other threads take and give, of a moment ago.
+    pub fn free_frames(&self) -> u32 {
+        let alive = self.shared().alive.load(Ordering::Relaxed);
+        // A frame that one thread has given and not yet counted may be another's already.
+        self.shared().frames.saturating_sub((alive % HANDLE) as u32)
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: `alive` counts this handle, so what it points to lives.
+        unsafe { self.shared.as_ref() }
+    }
+
+    /// Where the memory starts, and how many bytes it has.
+    pub(super) fn memory(&self) -> (NonNull<u8>, usize) {
+        (self.shared().memory.start, self.shared().memory.bytes)
+    }
+
+    /// A number for one more socket; `None` if there are 64.
+    pub(super) fn settle(&self) -> Option<Tenancy> {
+        let free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
+        let tenants = &self.shared().tenants;
+        let taken = tenants
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, free)
+            .ok()?;
+        Some(Tenancy {
+            umem: self.clone(),
+            number: taken.trailing_ones(),
+        })
+    }
+
+    /// Takes at most `max` frames out of the list. They are the caller's, by number.
+    pub(super) fn take(&self, max: usize, each: impl FnMut(u32)) -> usize {
+        let shared = self.shared();
+        let count = shared.free.take(max, each);
+        // Nobody can count down to nothing meanwhile: this handle counts.
+        shared.alive.fetch_add(count as u64, Ordering::Relaxed);
+        count
+    }
+
+    /// Gives frames back to the list.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds these frames, each is given once, and neither it nor the kernel touches
+    /// them afterwards.
+    pub(super) unsafe fn give(&self, frames: impl IntoIterator<Item = u32>) {
+        let shared = self.shared();
+        let count = shared.free.give(frames);
+        // This handle stays, so this is not the end.
+        shared.alive.fetch_sub(count as u64, Ordering::Relaxed);
+    }
+
+    /// The frame that these bytes are in, as safe code's.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds the frame with the byte `start`, gives it up, and the kernel no longer
+    /// touches it; `length` bytes from `start` are within that frame.
+    pub(super) unsafe fn adopt(&self, start: u32, length: u16) -> XdpFrame {
+        XdpFrame {
+            shared: self.shared,
+            start,
+            length,
+        }
+    }
+
+    /// The number of the frame with this byte; not checked to be one of ours.
+    pub(super) fn number(&self, byte: u64) -> u64 {
+        byte >> self.shared().shift
+    }
+
+    /// See [`FreeList::note`].
+    pub(super) fn note(&self, frame: u32, note: u32) {
+        self.shared().free.note(frame, note);
+    }
+
+    /// See [`FreeList::noted`]; takes any number for a frame's.
+    pub(super) fn noted(&self, frame: u64) -> Option<(u32, u32)> {
+        let frame = u32::try_from(frame).ok()?;
+        Some((frame, self.shared().free.noted(frame)?))
+    }
+
+    /// Whether this is a frame of this memory.
+    pub(crate) fn owns(&self, frame: &XdpFrame) -> bool {
+        self.shared == frame.shared
+    }
+}
+
+impl Clone for Umem {
+    fn clone(&self) -> Self {
+        let before = self.shared().alive.fetch_add(HANDLE, Ordering::Relaxed);
+        if before / HANDLE > MAX_HANDLES {
+            process::abort();
+        }
+        Self {
+            shared: self.shared,
+        }
+    }
+}
+
+impl Drop for Umem {
+    fn drop(&mut self) {
+        // SAFETY: this handle was counted, and is not used again.
+        unsafe { release(self.shared, HANDLE) };
+    }
+}
+
+impl fmt::Debug for Umem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Umem")
+            .field("frames", &self.frames())
+            .field("frame_size", &self.frame_size())
+            .field("free", &self.free_frames())
+            .finish()
+    }
+}
+
+/// Counts down `alive`, and frees everything when nothing is left.
+///
+/// # Safety
+///
+/// `alive` has counted `count` for the caller, who does not use `shared` again.
+unsafe fn release(shared: NonNull<Shared>, count: u64) {
+    // SAFETY: `alive` still counts the caller's share, so `shared` lives.
+    let alive = unsafe { &shared.as_ref().alive };
+    // Release and acquire as for any shared owner: what others did before they let go comes before
+    // the end.
+    if alive.fetch_sub(count, Ordering::Release) == count {
+        fence(Ordering::Acquire);
+        // SAFETY: made by `Box::leak`, and nobody else is left who could use it.
+        drop(unsafe { Box::from_raw(shared.as_ptr()) });
+    }
+}
+
+/// A frame of a [`Umem`] with a packet in it: an Ethernet frame from its destination address on,
+/// without the check sequence.
+///
+/// A handle of 16 bytes; moving it moves no packet. Dropping it makes the frame free again, on any
+/// thread, without a lock.
+pub struct XdpFrame {
+    shared: NonNull<Shared>,
+    /// The packet's first byte, counted from the start of the memory.
+    start: u32,
+    length: u16,
+}
+
+const _: () = assert!(size_of::<Option<XdpFrame>>() == 16);
+
+// SAFETY: the frame is this value's alone, and what it points to is `Sync` and may be dropped on
+// any thread.
+unsafe impl Send for XdpFrame {}
+// SAFETY: a shared reference only reads.
+unsafe impl Sync for XdpFrame {}
+
+impl XdpFrame {
+    /// The packet.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: by the contract of `adopt` these bytes are within a frame that this value holds,
+        // so neither the kernel nor anybody else writes to them; all bytes of the memory have had
+        // a value since it was mapped. `alive` counts this frame, so the memory lives.
+        unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len()) }
+    }
+
+    /// The packet, to be changed in place.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`; and this value is borrowed mutably, so nobody reads them either.
+        unsafe { slice::from_raw_parts_mut(self.first().as_ptr(), self.len()) }
+    }
+
+    /// The packet's length in bytes.
+    #[allow(clippy::len_without_is_empty, reason = "no packet on a wire is empty")]
+    pub fn len(&self) -> usize {
+        usize::from(self.length)
+    }
+
+    /// Cuts the packet to `length` bytes; does nothing if it has fewer.
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self
+            .length
+            .min(length.try_into().unwrap_or(u16::MAX));
+    }
+
+    fn first(&self) -> NonNull<u8> {
+        // SAFETY: `alive` counts this frame, so `shared` lives; `start` is within its memory.
+        unsafe { self.shared.as_ref().memory.start.add(self.start as usize) }
+    }
+
+    /// Gives the frame up without making it free: where its packet starts, and its length. The
+    /// caller holds it now.
+    pub(super) fn into_place(self) -> (u32, u16) {
+        let frame = mem::ManuallyDrop::new(self);
+        (frame.start, frame.length)
+    }
+}
+
+impl crate::ByteLen for XdpFrame {
+    fn byte_len(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Drop for XdpFrame {
+    fn drop(&mut self) {
+        // SAFETY: `alive` counts this frame, so `shared` lives.
+        let shared = unsafe { self.shared.as_ref() };
+        shared.free.give([self.start >> shared.shift]);
+        // SAFETY: a frame that is not in the list counts 1; this one was not until now, and this
+        // value is not used again.
+        unsafe { release(self.shared, 1) };
+    }
+}
+
+impl fmt::Debug for XdpFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("XdpFrame")
+            .field("start", &self.start)
+            .field("length", &self.length)
+            .finish()
+    }
+}

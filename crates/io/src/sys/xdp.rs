@@ -1,0 +1,649 @@
+//! An AF_XDP socket: four rings of descriptors, shared with the kernel, of frames in a [`Umem`].
+//!
+//! | ring | who writes | an entry says |
+//! | --- | --- | --- |
+//! | fill | we | a frame to receive into: the kernel's now |
+//! | rx | the kernel | a packet received: ours now |
+//! | tx | we | a packet to send: the kernel's now |
+//! | completion | the kernel | a packet sent, or dropped: its frame is ours now |
+//!
+//! The writer of a ring fills entries and then moves the producer index beyond them (release); the
+//! reader sees the index (acquire), reads them, and moves the consumer index (release), whereupon
+//! the writer (acquire) may use their places again.
+//!
+//! A frame's note in the free list says which socket handed it to the kernel, and what for. So a
+//! descriptor of a frame that the kernel should not have is passed over, and a socket that closes
+//! finds what is its own.
+
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libc::{c_int, socklen_t, xdp_desc};
+
+use super::bpf::Program;
+use super::count_or_error;
+use super::umem::{Tenancy, Umem, XdpFrame};
+
+/// `XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17: frames that one call sends in copy mode, 32 without.
+const MAX_TX_SKB_BUDGET: c_int = 9;
+/// `MEMBARRIER_CMD_GLOBAL`.
+const MEMBARRIER_GLOBAL: c_int = 1;
+
+// The note on a frame that the kernel has: what for, by which socket (in six bits, which a link of
+// the free list leaves at zero, as it does these two), and how many bytes are to be sent.
+const POSTED: u32 = 1 << 31;
+const SENDING: u32 = 1 << 30;
+const TENANT_SHIFT: u32 = 24;
+const LENGTH: u32 = 0xffff;
+
+/// Bytes that the kernel keeps free in front of a received packet.
+pub(crate) const HEADROOM: usize = 256;
+
+/// A ring's size and places, as mapped from the kernel.
+struct Ring<T> {
+    map: NonNull<libc::c_void>,
+    bytes: usize,
+    producer: NonNull<AtomicU32>,
+    consumer: NonNull<AtomicU32>,
+    flags: NonNull<AtomicU32>,
+    entries: NonNull<T>,
+    size: u32,
+    /// Our index: the next entry to write, or to read.
+    ours: u32,
+    /// The kernel's index when we last looked.
+    theirs: u32,
+}
+
+// SAFETY: the mapping is this value's own and may be used from any one thread at a time.
+unsafe impl<T: Send> Send for Ring<T> {}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped with this length by `Ring::map`, and not used after this.
+        unsafe { libc::munmap(self.map.as_ptr(), self.bytes) };
+    }
+}
+
+impl<T: Copy> Ring<T> {
+    /// Asks for a ring of `size` entries and maps it.
+    fn map(
+        socket: BorrowedFd<'_>,
+        option: c_int,
+        size: u32,
+        page: i64,
+        offsets: &libc::xdp_ring_offset,
+    ) -> io::Result<Self> {
+        // SAFETY: an integer, of which the kernel makes a ring of its own.
+        unsafe { set(socket, option, &size) }?;
+        let bytes = offsets.desc as usize + size as usize * size_of::<T>();
+        // SAFETY: asks for a new mapping, of a ring that the kernel has just made, at an address
+        // of its choice.
+        let map = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_POPULATE,
+                socket.as_raw_fd(),
+                page as libc::off_t,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let map = NonNull::new(map).ok_or(io::ErrorKind::OutOfMemory)?;
+        let start = map.cast::<u8>();
+        let most = bytes - size_of::<u32>();
+        assert!(
+            [offsets.producer, offsets.consumer, offsets.flags]
+                .iter()
+                .all(|&offset| offset as usize <= most && offset % 4 == 0)
+                && offsets.desc % align_of::<T>() as u64 == 0,
+            "the kernel's offsets lie in its ring"
+        );
+        // SAFETY: all offsets are within the mapping, as just checked; the entries' end is its end
+        // by the computation of `bytes`. The kernel's offsets keep the entries aligned.
+        let (producer, consumer, flags, entries) = unsafe {
+            (
+                start.add(offsets.producer as usize).cast(),
+                start.add(offsets.consumer as usize).cast(),
+                start.add(offsets.flags as usize).cast(),
+                start.add(offsets.desc as usize).cast(),
+            )
+        };
+        Ok(Self {
+            map,
+            bytes,
+            producer,
+            consumer,
+            flags,
+            entries,
+            size,
+            ours: 0,
+            theirs: 0,
+        })
+    }
+
+    fn producer(&self) -> &AtomicU32 {
+        // SAFETY: an aligned word of the mapping, which lives as long as `self`, and which both
+        // sides use as an atomic.
+        unsafe { self.producer.as_ref() }
+    }
+
+    fn consumer(&self) -> &AtomicU32 {
+        // SAFETY: as for `producer`.
+        unsafe { self.consumer.as_ref() }
+    }
+
+    /// Whether the kernel asks to be called before it goes on.
+    fn needs_wakeup(&self) -> bool {
+        // SAFETY: as for `producer`.
+        let flags = unsafe { self.flags.as_ref() };
+        flags.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+    }
+
+    /// Of a ring that we write: places free when we last looked. An index that makes no sense makes
+    /// no room.
+    fn free(&self) -> u32 {
+        self.size
+            .saturating_sub(self.ours.wrapping_sub(self.theirs))
+    }
+
+    fn entry(&self, index: u32) -> NonNull<T> {
+        // SAFETY: masked to less than `size`, a power of two, and there are as many entries.
+        unsafe { self.entries.add((index & (self.size - 1)) as usize) }
+    }
+}
+
+/// A ring that we write.
+struct Outgoing<T>(Ring<T>);
+
+impl<T: Copy> Outgoing<T> {
+    /// Places free for at most `wanted` entries; looks at the kernel's index only when it must.
+    fn room(&mut self, wanted: u32) -> u32 {
+        let ring = &mut self.0;
+        if ring.free() < wanted {
+            ring.theirs = ring.consumer().load(Ordering::Acquire);
+        }
+        ring.free().min(wanted)
+    }
+
+    /// Writes an entry; the kernel sees it after `publish`. `false` if there is no room.
+    fn write(&mut self, value: T) -> bool {
+        if self.room(1) == 0 {
+            return false;
+        }
+        // SAFETY: a place in the mapping, which the kernel reads only once the index is beyond it.
+        unsafe { self.0.entry(self.0.ours).write(value) };
+        self.0.ours = self.0.ours.wrapping_add(1);
+        true
+    }
+
+    fn publish(&mut self) {
+        self.0.producer().store(self.0.ours, Ordering::Release);
+    }
+
+    /// Entries that the kernel has not taken.
+    fn pending(&self) -> u32 {
+        let theirs = self.0.consumer().load(Ordering::Acquire);
+        self.0.ours.wrapping_sub(theirs).min(self.0.size)
+    }
+}
+
+/// A ring that the kernel writes.
+struct Incoming<T>(Ring<T>);
+
+impl<T: Copy> Incoming<T> {
+    /// Entries to read, at most `wanted`; looks at the kernel's index only when it must.
+    fn waiting(&mut self, wanted: u32) -> u32 {
+        if self.0.theirs.wrapping_sub(self.0.ours) < wanted {
+            self.0.theirs = self.0.producer().load(Ordering::Acquire);
+        }
+        self.0.theirs.wrapping_sub(self.0.ours).min(self.0.size).min(wanted)
+    }
+
+    /// The entry `ahead` of the next, which `waiting` or `producer` said is there.
+    fn peek(&self, ahead: u32) -> T {
+        // SAFETY: a place in the mapping, which holds a value of integers whatever the kernel put
+        // there; it writes no place below the producer index that we have seen.
+        unsafe { self.0.entry(self.0.ours.wrapping_add(ahead)).read() }
+    }
+
+    /// Gives the places of `count` entries back.
+    fn release(&mut self, count: u32) {
+        self.0.ours = self.0.ours.wrapping_add(count);
+        self.0.consumer().store(self.0.ours, Ordering::Release);
+    }
+}
+
+/// Counters that the kernel keeps for a socket.
+pub(crate) type Statistics = libc::xdp_statistics;
+
+/// A socket with its rings. It holds the frames that the kernel has.
+pub(crate) struct Socket {
+    socket: OwnedFd,
+    fill: Outgoing<u64>,
+    received: Incoming<xdp_desc>,
+    sending: Outgoing<xdp_desc>,
+    completed: Incoming<u64>,
+    umem: Umem,
+    tenancy: Tenancy,
+    /// The program that brings packets, and the queue, once there is one.
+    route: Option<(Arc<Program>, u32)>,
+    /// Whether the driver itself reads and writes the frames.
+    zero_copy: bool,
+    /// Frames in the fill ring, or with the kernel, or in the rx ring: never more than either ring
+    /// has places, so neither overflows.
+    posted: u32,
+    /// Frames handed over to be sent and not yet back.
+    unsent: u32,
+    /// Their bytes.
+    unsent_bytes: u64,
+    /// Numbers of frames on their way between a ring and the free list.
+    passing: Vec<u32>,
+}
+
+impl Socket {
+    /// A socket with `umem` and rings of these sizes, powers of two, not bound yet.
+    pub(crate) fn open(umem: &Umem, rx: u32, tx: u32) -> io::Result<Self> {
+        // SAFETY: takes no pointer.
+        let socket =
+            unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        count_or_error(socket)?;
+        // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+
+        let tenancy = umem.settle().ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::QuotaExceeded,
+                "64 backends have this memory already, the most that can",
+            )
+        })?;
+        let (start, bytes) = umem.memory();
+        // Each socket registers the memory for itself. What the kernel calls a shared UMEM would
+        // bind the second device to the mode of the first, and to its lifetime.
+        // SAFETY: made of integers, for which all zeros is a value.
+        let mut registration: libc::xdp_umem_reg = unsafe { mem::zeroed() };
+        registration.addr = start.as_ptr() as u64;
+        registration.len = bytes as u64;
+        registration.chunk_size = umem.frame_size();
+        // SAFETY: the memory registered is that of frames; the kernel touches those that it is
+        // handed, and keeps the pages for as long as it may.
+        unsafe { set(socket.as_fd(), libc::XDP_UMEM_REG, &registration) }?;
+
+        let fd = socket.as_fd();
+        // SAFETY: made of integers.
+        let offsets: libc::xdp_mmap_offsets =
+            unsafe { get(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS) }?;
+        let fill = Ring::map(
+            fd,
+            libc::XDP_UMEM_FILL_RING,
+            rx,
+            libc::XDP_UMEM_PGOFF_FILL_RING as i64,
+            &offsets.fr,
+        )?;
+        let completed = Ring::map(
+            fd,
+            libc::XDP_UMEM_COMPLETION_RING,
+            tx,
+            libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64,
+            &offsets.cr,
+        )?;
+        let received = Ring::map(
+            fd,
+            libc::XDP_RX_RING,
+            rx,
+            libc::XDP_PGOFF_RX_RING as i64,
+            &offsets.rx,
+        )?;
+        let sending = Ring::map(
+            fd,
+            libc::XDP_TX_RING,
+            tx,
+            libc::XDP_PGOFF_TX_RING as i64,
+            &offsets.tx,
+        )?;
+        // A kernel that does not know it sends 32 a call.
+        // SAFETY: an integer.
+        let _ = unsafe { set(fd, MAX_TX_SKB_BUDGET, &tx) };
+        Ok(Self {
+            socket,
+            fill: Outgoing(fill),
+            received: Incoming(received),
+            sending: Outgoing(sending),
+            completed: Incoming(completed),
+            umem: umem.clone(),
+            tenancy,
+            route: None,
+            zero_copy: false,
+            posted: 0,
+            unsent: 0,
+            unsent_bytes: 0,
+            passing: Vec::with_capacity(rx.max(tx) as usize),
+        })
+    }
+
+    /// Binds to a queue of the interface with this index; copying or not, as said.
+    pub(crate) fn bind(&mut self, interface: u32, queue: u32, zero_copy: bool) -> io::Result<()> {
+        let mode = match zero_copy {
+            true => libc::XDP_ZEROCOPY,
+            false => libc::XDP_COPY,
+        };
+        let address = libc::sockaddr_xdp {
+            sxdp_family: libc::AF_XDP as u16,
+            sxdp_flags: mode | libc::XDP_USE_NEED_WAKEUP,
+            sxdp_ifindex: interface,
+            sxdp_queue_id: queue,
+            sxdp_shared_umem_fd: 0,
+        };
+        // SAFETY: the kernel reads as many bytes as said, one address, at the pointer.
+        let result = unsafe {
+            libc::bind(
+                self.socket.as_raw_fd(),
+                (&raw const address).cast(),
+                size_of_val(&address) as socklen_t,
+            )
+        };
+        count_or_error(result)?;
+        self.zero_copy = zero_copy;
+        Ok(())
+    }
+
+    /// Lets `program` bring the packets of `queue`.
+    pub(crate) fn serve(&mut self, program: Arc<Program>, queue: u32) -> io::Result<()> {
+        program.serve(queue, self.socket.as_fd())?;
+        self.route = Some((program, queue));
+        Ok(())
+    }
+
+    pub(crate) fn umem(&self) -> &Umem {
+        &self.umem
+    }
+
+    /// Offers the kernel frames to receive into, once at least `least` are wanting.
+    pub(crate) fn refill(&mut self, least: u32) {
+        let wanting = self.fill.0.size - self.posted;
+        if wanting < least.max(1) {
+            return;
+        }
+        let room = self.fill.room(wanting);
+        let note = self.note(POSTED);
+        let (umem, fill, posted) = (&self.umem, &mut self.fill, &mut self.posted);
+        umem.take(room as usize, |frame| {
+            umem.note(frame, note);
+            // There is room for as many as are taken.
+            fill.write(u64::from(frame) * u64::from(umem.frame_size()));
+            *posted += 1;
+        });
+        fill.publish();
+        if fill.0.needs_wakeup() {
+            // An error is met again by who looks at the device's state.
+            let _ = self.look();
+        }
+    }
+
+    /// Appends at most `max` received packets to `into`; returns how many.
+    pub(crate) fn receive(&mut self, into: &mut Vec<XdpFrame>, max: usize) -> usize {
+        let max = u32::try_from(max).unwrap_or(u32::MAX);
+        let waiting = self.received.waiting(max);
+        let before = into.len();
+        for ahead in 0..waiting {
+            let descriptor = self.received.peek(ahead);
+            into.extend(self.admit(descriptor));
+        }
+        if waiting > 0 {
+            self.received.release(waiting);
+            self.posted = self.posted.saturating_sub(waiting);
+        }
+        into.len() - before
+    }
+
+    /// The frame of a received packet, if the descriptor is of one that was offered.
+    fn admit(&self, descriptor: xdp_desc) -> Option<XdpFrame> {
+        let size = u64::from(self.umem.frame_size());
+        let length = u64::from(descriptor.len);
+        let (frame, note) = self.umem.noted(self.umem.number(descriptor.addr))?;
+        if note != self.note(POSTED) || descriptor.addr % size + length > size {
+            return None;
+        }
+        self.umem.note(frame, 0);
+        // SAFETY: the note says that this socket has handed this frame to the kernel to be received
+        // into, and the kernel has now handed it back; no second descriptor of it passes, for the
+        // note is gone. The packet lies within it. There is such a frame, so its address is below
+        // 2^32.
+        Some(unsafe { self.umem.adopt(descriptor.addr as u32, length as u16) })
+    }
+
+    /// Hands a packet over to be sent, once [`publish`](Self::publish) is called; gives it back if
+    /// the ring is full.
+    ///
+    /// The frame must be of this socket's memory.
+    pub(crate) fn send(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
+        assert!(self.umem.owns(&frame), "a frame of another memory");
+        if self.sending.room(1) == 0 {
+            return Err(frame);
+        }
+        let (start, length) = frame.into_place();
+        let number = self.umem.number(u64::from(start)) as u32;
+        self.umem
+            .note(number, self.note(SENDING) | u32::from(length));
+        self.sending.write(xdp_desc {
+            addr: u64::from(start),
+            len: u32::from(length),
+            options: 0,
+        });
+        self.unsent += 1;
+        self.unsent_bytes += u64::from(length);
+        Ok(())
+    }
+
+    pub(crate) fn publish(&mut self) {
+        self.sending.publish();
+    }
+
+    /// Packets handed over that the kernel has not taken up yet.
+    pub(crate) fn pending(&self) -> u32 {
+        self.sending.pending()
+    }
+
+    /// Bytes handed over to be sent and not known to be done, as of the last [`reap`](Self::reap).
+    pub(crate) fn unsent_bytes(&self) -> u64 {
+        self.unsent_bytes
+    }
+
+    /// The same, as of now. O(packets done since).
+    pub(crate) fn unsent_bytes_now(&self) -> u64 {
+        let ring = &self.completed.0;
+        let done = ring.producer().load(Ordering::Acquire).wrapping_sub(ring.ours);
+        let done = (0..done.min(ring.size))
+            .filter_map(|ahead| self.done(self.completed.peek(ahead)))
+            .map(|(_, length)| length)
+            .sum();
+        self.unsent_bytes.saturating_sub(done)
+    }
+
+    /// Makes the frames of packets that are done with free.
+    pub(crate) fn reap(&mut self) {
+        let done = self.completed.waiting(self.unsent);
+        if done == 0 {
+            return;
+        }
+        for ahead in 0..done {
+            if let Some((frame, length)) = self.done(self.completed.peek(ahead)) {
+                self.umem.note(frame, 0);
+                self.passing.push(frame);
+                self.unsent_bytes = self.unsent_bytes.saturating_sub(length);
+            }
+        }
+        self.completed.release(done);
+        self.unsent -= done;
+        // SAFETY: the notes said that the kernel had these frames to send, and it has handed them
+        // back; each is here once, for its note is gone.
+        unsafe { self.umem.give(self.passing.drain(..)) };
+    }
+
+    /// The frame and the length of a packet that the kernel is done with, if it had it.
+    fn done(&self, address: u64) -> Option<(u32, u64)> {
+        let (frame, note) = self.umem.noted(self.umem.number(address))?;
+        (note & !LENGTH == self.note(SENDING)).then_some((frame, u64::from(note & LENGTH)))
+    }
+
+    /// The note of this socket on a frame that the kernel has for this `purpose`.
+    fn note(&self, purpose: u32) -> u32 {
+        purpose | self.tenancy.number << TENANT_SHIFT
+    }
+
+    /// Makes the kernel send. Only where the kernel asks for it, a system call.
+    pub(crate) fn kick(&self) -> io::Result<()> {
+        if !self.sending.0.needs_wakeup() {
+            return Ok(());
+        }
+        // SAFETY: no bytes are sent and no address is given; a null pointer goes with both.
+        let result = unsafe {
+            libc::sendto(
+                self.socket.as_raw_fd(),
+                ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+                ptr::null(),
+                0,
+            )
+        };
+        count_or_error(result as c_int).map(drop)
+    }
+
+    /// Makes the kernel look at the fill ring if it needs to, and say what it thinks of the device.
+    pub(crate) fn look(&self) -> io::Result<()> {
+        // SAFETY: no bytes are received and no address is asked for.
+        let result = unsafe {
+            libc::recvfrom(
+                self.socket.as_raw_fd(),
+                ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        count_or_error(result as c_int).map(drop)
+    }
+
+    pub(crate) fn statistics(&self) -> io::Result<Statistics> {
+        // SAFETY: made of integers.
+        unsafe { get(self.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS) }
+    }
+
+    /// A number that no other network namespace has.
+    pub(crate) fn namespace(&self) -> io::Result<u64> {
+        // SAFETY: an integer.
+        unsafe { get(self.as_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE) }
+    }
+}
+
+impl Drop for Socket {
+    /// Takes back what the kernel has, as far as it is known to let go of it; other frames are
+    /// lost to the memory's users rather than written by two.
+    ///
+    /// Closing the socket would say as much only if nobody had a duplicate of its descriptor.
+    fn drop(&mut self) {
+        let patience = Instant::now() + Duration::from_millis(100);
+        self.reap();
+        while self.unsent > self.pending() && Instant::now() < patience {
+            thread::sleep(Duration::from_millis(1));
+            self.reap();
+        }
+        let sent = self.unsent == self.pending();
+        // What the kernel has not taken up, it is not to.
+        self.sending.0.ours = self.sending.0.ours.wrapping_sub(self.pending());
+        self.sending.publish();
+
+        let unrouted = match self.route.take() {
+            // Gone already if the interface is.
+            Some((program, queue)) => {
+                matches!(program.leave(queue).map_err(|e| e.raw_os_error()), Ok(()) | Err(Some(libc::ENOENT)))
+                    && wait_for_readers()
+            }
+            None => true,
+        };
+        // A driver that writes to frames goes on until the kernel has stopped it, some time after
+        // the socket is closed.
+        let received = unrouted && !self.zero_copy;
+
+        let (posted, sending) = (self.note(POSTED), self.note(SENDING));
+        for frame in 0..self.umem.frames() {
+            let note = self.umem.noted(frame.into()).map_or(0, |(_, note)| note & !LENGTH);
+            if note == posted || note == sending {
+                self.umem.note(frame, 0);
+                if (note == posted && received) || (note == sending && sent) {
+                    self.passing.push(frame);
+                }
+            }
+        }
+        // SAFETY: by their notes, this socket held these frames. Those posted: no packet is brought
+        // any more, nobody is left who was about to, and only who brings one writes to them. Those
+        // to be sent: the kernel is done with all that it has taken up, and the others are out of
+        // the ring.
+        unsafe { self.umem.give(self.passing.drain(..)) };
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Waits until every packet that was on its way through the kernel when this was called has got
+/// where it goes; `false` if this kernel cannot.
+fn wait_for_readers() -> bool {
+    // This command waits for an RCU grace period, and packets are brought by readers.
+    // SAFETY: takes no pointer.
+    unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL, 0, 0) == 0 }
+}
+
+/// Sets an option of AF_XDP's.
+///
+/// # Safety
+///
+/// `T` has no padding, and what the kernel then does with what is in it is sound.
+unsafe fn set<T>(socket: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as said at the pointer; the rest is the caller's.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_XDP,
+            option,
+            (&raw const *value).cast(),
+            size_of::<T>() as socklen_t,
+        )
+    };
+    count_or_error(result).map(drop)
+}
+
+/// # Safety
+///
+/// Any bytes are a value of `T`.
+unsafe fn get<T>(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut length = size_of::<T>() as socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes at the first pointer and the number of
+    // bytes written at the second; both are ours.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            value.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    count_or_error(result)?;
+    // SAFETY: all bytes have a value, by the caller's promise one of `T`.
+    Ok(unsafe { value.assume_init() })
+}

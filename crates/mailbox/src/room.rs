@@ -1,0 +1,88 @@
+//! An asynchronous producer waits for room in its mailbox.
+
+use core::{
+    fmt,
+    task::{Context, Poll},
+};
+
+use crate::sync::{AtomicBool, AtomicWaker, Ordering, fence, register};
+
+/// Where the one producer of a mailbox leaves its waker when the mailbox is
+/// full, and the consumer wakes it after it has made room.
+///
+/// Each side writes, fences (`SeqCst`) and looks: the producer sets `waiting`
+/// and looks at the mailbox, the consumer frees slots and looks at `waiting`.
+/// So either the producer sees the room or the consumer sees that it waits.
+pub struct Room {
+    waiting: AtomicBool,
+    waker: AtomicWaker,
+}
+
+impl Room {
+    /// Nobody waits.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            waiting: AtomicBool::new(false),
+            waker: AtomicWaker::new(),
+        }
+    }
+
+    /// The producer's side: ready when `still_full` says that there is room;
+    /// else pending, and the task is woken after the consumer has made some.
+    /// For one task at a time: the latest waker counts.
+    ///
+    /// Cost: `still_full` alone where there is room; else it is asked twice,
+    /// between them a fence and the clone of a waker.
+    pub fn poll_room(
+        &self,
+        cx: &mut Context<'_>,
+        mut still_full: impl FnMut() -> bool,
+    ) -> Poll<()> {
+        if !still_full() {
+            return Poll::Ready(());
+        }
+        register(&self.waker, cx.waker());
+        // Release: who sees it finds the waker.
+        self.waiting.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
+        if still_full() {
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// The consumer's side, to be called after it took values out of the
+    /// mailbox: wakes the producer if it waits.
+    ///
+    /// Cost: a fence, and one load of a line that is written only when the
+    /// producer begins to wait.
+    #[inline]
+    pub fn freed(&self) {
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        if self.waiting.swap(false, Ordering::Acquire) {
+            self.waker.wake();
+        }
+    }
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room")
+            .field("waiting", &self.waiting)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,51 @@
+//! How an arbiter is set up.
+
+use fairlane_core::{Nanos, SchedulerLimits};
+
+use crate::link::Link;
+
+/// How an arbiter is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct ArbiterConfig {
+    /// The link to pace.
+    pub link: Link,
+    /// How much may wait in all flows, and in each.
+    pub limits: SchedulerLimits,
+    /// Most clients at a time, 1 to 2^24.
+    pub max_clients: usize,
+    /// Slots of a client's mailbox: a power of two.
+    pub mailbox_slots: usize,
+    /// Least time between two looks into the same mailbox. Each look may take the cache
+    /// line that its client writes to; so much time apart, the client hardly notices
+    /// (PSPAT, Section 4.1). It is a part of Delta_A (Eq. 1).
+    pub read_interval: Nanos,
+    /// Most packets taken from one mailbox in one look, so that no client holds up the
+    /// others.
+    pub drain_limit: usize,
+    /// Most packets taken from all mailboxes in one step, so that a step is short; the
+    /// next step goes on where this one stopped.
+    pub scan_limit: usize,
+    /// Most packets released in one step. Below `scan_limit`, queues build up when the
+    /// arbiter is the bottleneck, and weights keep their meaning (Section 6.5).
+    pub release_limit: usize,
+    /// A client that was silent for so long is looked at no more until it rings.
+    pub linger: Nanos,
+}
+
+impl ArbiterConfig {
+    /// A thousand clients of 256 slots; a look at each mailbox every microsecond, at most
+    /// 64 packets a look, 1,024 in and 64 out a step.
+    pub fn new(link: Link) -> Self {
+        ArbiterConfig {
+            link,
+            limits: SchedulerLimits::default(),
+            max_clients: 1024,
+            mailbox_slots: 256,
+            read_interval: Nanos::from_micros(1),
+            drain_limit: 64,
+            scan_limit: 1024,
+            release_limit: 64,
+            linger: Nanos::from_millis(1),
+        }
+    }
+}

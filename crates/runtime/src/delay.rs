@@ -1,0 +1,57 @@
+//! Spans of time, summed up.
+
+use fairlane_core::Nanos;
+
+/// How long something took, over many times: enough for Delta_A and Delta_D of PSPAT's
+/// Eq. 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spans {
+    count: u64,
+    total: u64,
+    longest: Nanos,
+}
+
+impl Spans {
+    /// Once more. O(1).
+    #[inline]
+    pub fn record(&mut self, span: Nanos) {
+        self.count += 1;
+        self.total = self.total.saturating_add(span.0);
+        self.longest = self.longest.max(span);
+    }
+
+    /// How many were recorded.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The longest of them.
+    pub fn longest(&self) -> Nanos {
+        self.longest
+    }
+
+    /// Their mean, rounded down; zero if there are none.
+    pub fn mean(&self) -> Nanos {
+        Nanos(self.total.checked_div(self.count).unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_and_longest_are_of_what_was_recorded() {
+        let mut spans = Spans::default();
+        assert_eq!((spans.mean(), spans.longest()), (Nanos::ZERO, Nanos::ZERO));
+        for span in [3, 9, 4] {
+            spans.record(Nanos(span));
+        }
+        assert_eq!(
+            (spans.count(), spans.mean(), spans.longest()),
+            (3, Nanos(5), Nanos(9))
+        );
+        spans.record(Nanos::MAX);
+        assert_eq!(spans.mean(), Nanos(u64::MAX / 4));
+    }
+}

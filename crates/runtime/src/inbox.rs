@@ -1,0 +1,82 @@
+//! Where an arbiter takes a client's packets from.
+
+use std::fmt;
+
+use fairlane_core::Length;
+use fairlane_mailbox::Consumer;
+
+use crate::client::Request;
+
+/// The arbiter's end of a mailbox of another kind than that of a thread: of another
+/// process, say. It is visited by the arbiter's thread.
+pub trait Source<P>: Send {
+    /// Takes the oldest packet out, with the length that the link will carry for it. Never
+    /// waits, and does a bounded amount of work whatever the other side wrote.
+    fn pop(&mut self) -> Option<(Length, P)>;
+
+    /// Whether nothing waits. Looked at after [`doze`](Self::doze) to find what was pushed
+    /// in between.
+    fn is_empty(&self) -> bool;
+
+    /// The arbiter looks no more (`true`): the other side has to ring from now on; or it
+    /// does again (`false`).
+    fn doze(&mut self, dozing: bool);
+}
+
+/// A mailbox as the arbiter sees it.
+pub(crate) enum Inbox<P> {
+    Thread(Consumer<Request<P>>),
+    Source(Box<dyn Source<P>>),
+}
+
+impl<P: Send> Inbox<P> {
+    /// Takes at most `limit` packets out, oldest first; returns how many.
+    #[inline]
+    pub(crate) fn drain(&mut self, limit: usize, mut take: impl FnMut(Length, P)) -> usize {
+        match self {
+            Inbox::Thread(mailbox) => {
+                mailbox.pop_batch(limit, |Request { carried, packet }| take(carried, packet))
+            }
+            Inbox::Source(source) => {
+                let mut taken = 0;
+                while taken < limit {
+                    let Some((carried, packet)) = source.pop() else {
+                        break;
+                    };
+                    take(carried, packet);
+                    taken += 1;
+                }
+                taken
+            }
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Inbox::Thread(mailbox) => mailbox.is_empty(),
+            Inbox::Source(source) => source.is_empty(),
+        }
+    }
+
+    pub(crate) fn doze(&mut self, dozing: bool) {
+        if let Inbox::Source(source) = self {
+            source.doze(dozing);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        if let Inbox::Thread(mailbox) = self {
+            mailbox.prefetch();
+        }
+    }
+}
+
+impl<P> fmt::Debug for Inbox<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Inbox::Thread(mailbox) => mailbox.fmt(f),
+            Inbox::Source(_) => f.write_str("Source"),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! How clients come and go: the door between registrars and the arbiter.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fairlane_core::{FlowConfig, FlowId, Length};
+use fairlane_mailbox::bell::{Handle, Ringer};
+use fairlane_mailbox::{CapacityError, mailbox};
+
+use crate::client::{Client, ClientId, Counters, Request};
+use crate::clients::Registered;
+use crate::config::ArbiterConfig;
+use crate::inbox::{Inbox, Source};
+use crate::link::Link;
+use crate::release::{Cleared, DispatchingClient, Outlet};
+
+/// Why a client was not registered; nothing was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// As many as configured are registered.
+    #[error("there are {0} clients already, the most that were configured")]
+    TooManyClients(usize),
+    /// The mailbox cannot have that size.
+    #[error(transparent)]
+    Mailbox(#[from] CapacityError),
+    /// With the link's overhead, packets of this length exceed 65,535 bytes.
+    #[error("packets of {max} and {overhead} bytes of overhead are longer than 65535 bytes")]
+    TooLong {
+        /// The maximum length asked for.
+        max: Length,
+        /// The link's overhead.
+        overhead: u32,
+    },
+    /// The arbiter was dropped.
+    #[error("the arbiter is gone")]
+    ArbiterGone,
+}
+
+/// A client that waits to be taken in.
+pub(crate) struct Arrival<P> {
+    pub(crate) client: Registered<P>,
+    pub(crate) config: FlowConfig,
+    /// Of a client that dispatches its own packets.
+    pub(crate) outlet: Option<Outlet>,
+}
+
+/// What registrars and the arbiter share. Only registering and leaving lock it.
+pub(crate) struct Door<P> {
+    /// Whether `arrivals` is worth locking for.
+    knocked: AtomicBool,
+    inner: Mutex<Inner<P>>,
+}
+
+struct Inner<P> {
+    arrivals: Vec<Arrival<P>>,
+    free: BTreeSet<u32>,
+    open: bool,
+}
+
+impl<P> Door<P> {
+    pub(crate) fn new(max_clients: usize) -> Self {
+        Door {
+            knocked: AtomicBool::new(false),
+            inner: Mutex::new(Inner {
+                arrivals: Vec::new(),
+                free: (0..max_clients as u32).collect(),
+                open: true,
+            }),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<P>> {
+        // A panic of another holder leaves a list that is whole.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those who came since the last call; empty without a lock if nobody did.
+    #[inline]
+    pub(crate) fn arrivals(&self) -> Vec<Arrival<P>> {
+        if !self.knocked.load(Ordering::Relaxed) || !self.knocked.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.lock().arrivals)
+    }
+
+    /// The number may be given again.
+    pub(crate) fn give_back(&self, id: ClientId) {
+        self.lock().free.insert(id.0);
+    }
+
+    /// Nobody comes any more.
+    pub(crate) fn close(&self) {
+        let mut inner = self.lock();
+        inner.open = false;
+        inner.arrivals.clear();
+    }
+}
+
+/// Registers clients, from any thread, while the arbiter runs.
+pub struct Registrar<P> {
+    door: Arc<Door<P>>,
+    bell: Handle,
+    link: Link,
+    max_clients: usize,
+    mailbox_slots: usize,
+}
+
+impl<P> Clone for Registrar<P> {
+    fn clone(&self) -> Self {
+        Registrar {
+            door: Arc::clone(&self.door),
+            bell: self.bell.clone(),
+            ..*self
+        }
+    }
+}
+
+impl<P> std::fmt::Debug for Registrar<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registrar").finish_non_exhaustive()
+    }
+}
+
+impl<P: Send> Registrar<P> {
+    pub(crate) fn new(door: Arc<Door<P>>, bell: Handle, config: &ArbiterConfig) -> Self {
+        Registrar {
+            door,
+            bell,
+            link: config.link,
+            max_clients: config.max_clients,
+            mailbox_slots: config.mailbox_slots,
+        }
+    }
+
+    /// A new client with a flow of its own. It may push at once; the arbiter takes
+    /// it in at its next step. `config.max_length` is the client's, without the
+    /// link's overhead. Locks shortly, allocates the mailbox.
+    pub fn register(&self, config: FlowConfig) -> Result<Client<P>, RegisterError> {
+        self.thread_client(config, None)
+    }
+
+    /// A new client whose mailbox is of another kind. What [`Source::pop`] gives goes to a
+    /// flow of its own; the lengths it tells count the link's overhead already
+    /// ([`Link::carried`]).
+    pub fn register_source(
+        &self,
+        config: FlowConfig,
+        source: Box<dyn Source<P>>,
+    ) -> Result<Remote, RegisterError> {
+        let config = self.carried(config)?;
+        let counters = Arc::new(Counters::new(Length::MAX));
+        let (id, bell) = self.enter(Inbox::Source(source), config, &counters, None)?;
+        Ok(Remote { id, counters, bell })
+    }
+
+    fn thread_client(
+        &self,
+        config: FlowConfig,
+        outlet: Option<Outlet>,
+    ) -> Result<Client<P>, RegisterError> {
+        let carried = self.carried(config)?;
+        let (producer, consumer) = mailbox::<Request<P>>(self.mailbox_slots)?;
+        let counters = Arc::new(Counters::new(config.max_length));
+        let (id, bell) = self.enter(Inbox::Thread(consumer), carried, &counters, outlet)?;
+        Ok(Client {
+            id,
+            mailbox: producer,
+            counters,
+            overhead: self.link.overhead,
+            drops_seen: 0,
+            bell,
+        })
+    }
+
+    /// The flow's configuration, with the link's overhead.
+    fn carried(&self, config: FlowConfig) -> Result<FlowConfig, RegisterError> {
+        let (max, overhead) = (config.max_length, self.link.overhead);
+        let max_length = self
+            .link
+            .carried(max)
+            .ok_or(RegisterError::TooLong { max, overhead })?;
+        Ok(FlowConfig {
+            max_length,
+            ..config
+        })
+    }
+
+    fn enter(
+        &self,
+        inbox: Inbox<P>,
+        config: FlowConfig,
+        counters: &Arc<Counters>,
+        outlet: Option<Outlet>,
+    ) -> Result<(ClientId, Ringer), RegisterError> {
+        let mut inner = self.door.lock();
+        if !inner.open {
+            return Err(RegisterError::ArbiterGone);
+        }
+        let number = inner
+            .free
+            .pop_first()
+            .ok_or(RegisterError::TooManyClients(self.max_clients))?;
+        let id = ClientId(number);
+        // Awake from the start: the arbiter looks at a new client without being rung for.
+        let ringer = self.bell.ringer(number);
+        inner.arrivals.push(Arrival {
+            client: Registered::new(id, inbox, Arc::clone(counters)),
+            config,
+            outlet,
+        });
+        self.door.knocked.store(true, Ordering::Release);
+        drop(inner);
+        self.bell.nudge();
+        Ok((id, ringer))
+    }
+}
+
+impl Registrar<Cleared> {
+    /// A new client that keeps its packets, tells the arbiter their lengths, and transmits
+    /// what the arbiter has cleared ([`ClientsDispatch`](crate::ClientsDispatch)). At most
+    /// `window` packets of it are pushed and neither cleared nor dropped at a time.
+    pub fn register_dispatching<T>(
+        &self,
+        config: FlowConfig,
+        window: u32,
+    ) -> Result<DispatchingClient<T>, RegisterError> {
+        let (near, outlet) = Outlet::new(window)?;
+        let client = self.thread_client(config, Some(outlet))?;
+        Ok(DispatchingClient::new(client, near, window))
+    }
+}
+
+/// The handle of a client whose mailbox is a [`Source`]. Dropping it leaves: what is in the
+/// mailbox is still sent, then its flow is removed.
+#[derive(Debug)]
+pub struct Remote {
+    id: ClientId,
+    counters: Arc<Counters>,
+    bell: Ringer,
+}
+
+impl Remote {
+    /// The number the arbiter knows it by.
+    pub fn id(&self) -> ClientId {
+        self.id
+    }
+
+    /// Packets that were dropped inside the arbiter, since the start.
+    pub fn dropped(&self) -> u64 {
+        self.counters.by_arbiter.dropped.load(Ordering::Relaxed)
+    }
+
+    /// The other side has pushed while the arbiter did not look: it looks again, and is
+    /// woken if it sleeps. Said once too often, it does nothing.
+    pub fn ring(&self) {
+        self.bell.ring();
+    }
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        // Before the bell rings for the last time.
+        self.counters.by_client.left.store(true, Ordering::Release);
+    }
+}
+
+impl<P> Registered<P> {
+    fn new(id: ClientId, inbox: Inbox<P>, counters: Arc<Counters>) -> Self {
+        Registered {
+            inbox,
+            counters,
+            id,
+            flow: FlowId::new(u32::MAX),
+            look_after: fairlane_core::Nanos::ZERO,
+            looked_at: fairlane_core::Nanos::ZERO,
+            heard_at: fairlane_core::Nanos::ZERO,
+            taken: 0,
+            leaving: false,
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Where released packets go: to a backend, to dispatcher threads, or back to the clients.
+
+mod clients_dispatch;
+mod dispatchers;
+mod straight;
+
+use std::io;
+
+use fairlane_core::{FlowId, Packet};
+
+pub use clients_dispatch::{Cleared, ClientsDispatch, DispatchingClient, Outlet};
+pub use dispatchers::{Dispatcher, Dispatchers, drive_dispatcher};
+pub use straight::Straight;
+
+/// What an arbiter does with packets in the order that the algorithm gave them.
+///
+/// Whatever the way, packets of one flow keep their order.
+pub trait Release<P> {
+    /// A flow begins; `outlet` is there if its client dispatches its own packets.
+    fn joined(&mut self, flow: FlowId, outlet: Option<Outlet>) {
+        let _ = (flow, outlet);
+    }
+
+    /// A flow has ended; all its packets were released or dropped.
+    fn left(&mut self, flow: FlowId) {
+        let _ = flow;
+    }
+
+    /// The flow's `position`-th packet, from 0, was dropped inside the arbiter.
+    fn dropped(&mut self, flow: FlowId, position: u64) {
+        let _ = (flow, position);
+    }
+
+    /// Takes the next packet. It need not be on its way before [`flush`](Self::flush).
+    fn release(&mut self, packet: Packet<P>);
+
+    /// Sends what was taken, as far as there is room, and returns how many packets went.
+    ///
+    /// # Errors
+    ///
+    /// The device is unusable; what was not sent is kept.
+    fn flush(&mut self) -> io::Result<usize>;
+
+    /// Packets that wait for room. While there are any, the arbiter commits no further ones
+    /// to an order.
+    fn waiting(&self) -> usize;
+}

@@ -1,0 +1,278 @@
+//! The clients transmit themselves what the arbiter has cleared.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fairlane_core::{FlowId, Length, Packet};
+use fairlane_io::Backend;
+use fairlane_mailbox::{CapacityError, Consumer, Producer, mailbox, slots_per_line};
+
+use super::Release;
+use crate::client::{Client, ClientId, Pushed, Refusal, Refused};
+
+/// What an arbiter schedules in place of a packet that its client keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleared(());
+
+/// How many of a client's packets were cleared; alone on its line, which the arbiter
+/// writes and the client reads.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct ClearedLine(AtomicU64);
+
+/// The arbiter's end of what it tells a client that dispatches its own packets.
+#[derive(Debug)]
+pub struct Outlet {
+    cleared: Arc<ClearedLine>,
+    /// The positions of packets that were dropped.
+    dropped: Producer<u64>,
+}
+
+/// The client's end.
+#[derive(Debug)]
+pub(crate) struct Near {
+    cleared: Arc<ClearedLine>,
+    dropped: Consumer<u64>,
+}
+
+impl Outlet {
+    /// Both ends, for a client with at most `window` packets under way.
+    pub(crate) fn new(window: u32) -> Result<(Near, Outlet), CapacityError> {
+        let cleared = Arc::new(ClearedLine::default());
+        // Room for a verdict on each of them.
+        let slots = window as usize + 2 * slots_per_line::<u64>();
+        let (producer, consumer) = mailbox(slots.next_power_of_two())?;
+        let near = Near {
+            cleared: Arc::clone(&cleared),
+            dropped: consumer,
+        };
+        let dropped = producer;
+        Ok((near, Outlet { cleared, dropped }))
+    }
+}
+
+/// The arbiter decides, the clients transmit: the fastest way where each client has an
+/// output of its own (PSPAT, Section 6.1).
+///
+/// Only lengths pass through the mailboxes, and back comes a count: the packets of a flow
+/// leave in order, so the client knows which they are. A packet dropped inside is told by
+/// its position.
+#[derive(Debug, Default)]
+pub struct ClientsDispatch {
+    /// By the flow's number: cleared since the last flush.
+    fresh: Vec<u32>,
+    exits: Vec<Exit>,
+    /// Flows with something fresh.
+    touched: Vec<u32>,
+}
+
+#[derive(Debug, Default)]
+struct Exit {
+    cleared: u64,
+    outlet: Option<Outlet>,
+}
+
+impl ClientsDispatch {
+    /// For any number of clients.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+impl Release<Cleared> for ClientsDispatch {
+    fn joined(&mut self, flow: FlowId, outlet: Option<Outlet>) {
+        let number = flow.number() as usize;
+        if number >= self.exits.len() {
+            self.exits.resize_with(number + 1, Exit::default);
+            self.fresh.resize(number + 1, 0);
+        }
+        self.exits[number] = Exit { cleared: 0, outlet };
+    }
+
+    fn left(&mut self, flow: FlowId) {
+        let number = flow.number() as usize;
+        self.exits[number] = Exit::default();
+    }
+
+    fn dropped(&mut self, flow: FlowId, position: u64) {
+        if let Some(outlet) = &mut self.exits[flow.number() as usize].outlet {
+            let told = outlet.dropped.push(position);
+            debug_assert!(told.is_ok(), "a verdict for each packet of the window fits");
+        }
+    }
+
+    #[inline]
+    fn release(&mut self, packet: Packet<Cleared>) {
+        let number = packet.flow.number();
+        let fresh = &mut self.fresh[number as usize];
+        if *fresh == 0 {
+            self.touched.push(number);
+        }
+        *fresh += 1;
+    }
+
+    #[inline]
+    fn flush(&mut self) -> io::Result<usize> {
+        let mut packets = 0;
+        for number in self.touched.drain(..) {
+            let fresh = std::mem::take(&mut self.fresh[number as usize]);
+            let exit = &mut self.exits[number as usize];
+            exit.cleared += u64::from(fresh);
+            packets += fresh as usize;
+            if let Some(outlet) = &exit.outlet {
+                // Release: the verdicts told before are seen by who sees the count.
+                outlet.cleared.0.store(exit.cleared, Ordering::Release);
+            }
+        }
+        Ok(packets)
+    }
+
+    fn waiting(&self) -> usize {
+        0
+    }
+}
+
+/// A client that keeps its packets of type `T` until the arbiter has cleared them, and
+/// then transmits them itself.
+///
+/// One thread at a time. Dropping it leaves; what was not dispatched by then is dropped
+/// with it, though the link was charged for what had been cleared.
+#[derive(Debug)]
+pub struct DispatchingClient<T> {
+    client: Client<Cleared>,
+    near: Near,
+    window: u32,
+    /// Pushed and neither dispatched nor dropped, oldest first.
+    pending: VecDeque<T>,
+    /// Which packet of this client the oldest is, from 0.
+    first: u64,
+    /// Of those told dropped, the first that is still in `pending`.
+    next_drop: Option<u64>,
+    cleared: u64,
+    dispatched: u64,
+    dropped: u64,
+    /// Taken from `pending`, refused by a full backend.
+    batch: VecDeque<T>,
+}
+
+impl<T> DispatchingClient<T> {
+    pub(crate) fn new(client: Client<Cleared>, near: Near, window: u32) -> Self {
+        DispatchingClient {
+            client,
+            near,
+            window,
+            pending: VecDeque::with_capacity(window as usize),
+            first: 0,
+            next_drop: None,
+            cleared: 0,
+            dispatched: 0,
+            dropped: 0,
+            batch: VecDeque::new(),
+        }
+    }
+
+    /// The number the arbiter knows it by.
+    pub fn id(&self) -> ClientId {
+        self.client.id()
+    }
+
+    /// Asks the arbiter to clear a packet of `len` bytes, and keeps it meanwhile; or hands
+    /// it back at once, with [`Refusal::MailboxFull`] when the window is full too. O(1).
+    #[inline]
+    pub fn push(&mut self, len: Length, packet: T) -> Result<Pushed, Refused<T>> {
+        if self.pending.len() >= self.window as usize {
+            let reason = match self.client.is_abandoned() {
+                true => Refusal::ArbiterGone,
+                false => Refusal::MailboxFull,
+            };
+            return Err(Refused { packet, reason });
+        }
+        match self.client.push(len, Cleared(())) {
+            Ok(pushed) => {
+                self.pending.push_back(packet);
+                Ok(pushed)
+            }
+            Err(Refused { reason, .. }) => Err(Refused { packet, reason }),
+        }
+    }
+
+    /// Asks for packets until the window or the mailbox is full or `packets` ends; returns
+    /// how many. What does not fit is not taken from `packets`.
+    ///
+    /// # Errors
+    ///
+    /// A packet that is too long ends the batch and comes back; those before it are taken.
+    #[inline]
+    pub fn push_batch(
+        &mut self,
+        packets: &mut impl Iterator<Item = (Length, T)>,
+    ) -> Result<usize, Refused<T>> {
+        let room = (self.window as usize).saturating_sub(self.pending.len());
+        let pending = &mut self.pending;
+        let mut lengths = packets.take(room).map(|(len, packet)| {
+            pending.push_back(packet);
+            (len, Cleared(()))
+        });
+        match self.client.push_batch(&mut lengths) {
+            Ok((count, _)) => Ok(count),
+            // The one refused was the last to be taken.
+            Err(Refused { reason, .. }) => match self.pending.pop_back() {
+                Some(packet) => Err(Refused { packet, reason }),
+                None => Ok(0),
+            },
+        }
+    }
+
+    /// The oldest packet if the arbiter has cleared it: to be transmitted now. O(1); reads
+    /// the line that the arbiter writes only when all that it was known to hold is used up.
+    #[inline]
+    pub fn next_cleared(&mut self) -> Option<T> {
+        if self.dispatched == self.cleared {
+            self.cleared = self.near.cleared.0.load(Ordering::Acquire);
+            if self.next_drop.is_none() {
+                self.next_drop = self.near.dropped.pop();
+            }
+        }
+        while self.next_drop == Some(self.first) {
+            self.pending.pop_front();
+            self.first += 1;
+            self.dropped += 1;
+            self.next_drop = self.near.dropped.pop();
+        }
+        if self.dispatched == self.cleared {
+            return None;
+        }
+        self.dispatched += 1;
+        self.first += 1;
+        self.pending.pop_front()
+    }
+
+    /// Transmits what was cleared, in order, as far as `backend` takes it; returns how many
+    /// packets it accepted.
+    ///
+    /// # Errors
+    ///
+    /// The device is unusable. What was cleared and not accepted is kept.
+    pub fn dispatch(&mut self, backend: &mut impl Backend<Tx = T>) -> io::Result<usize> {
+        while let Some(packet) = self.next_cleared() {
+            self.batch.push_back(packet);
+        }
+        match self.batch.is_empty() {
+            true => Ok(0),
+            false => backend.transmit(&mut self.batch),
+        }
+    }
+
+    /// Packets pushed and neither dispatched nor known to be dropped.
+    pub fn pending(&self) -> usize {
+        self.pending.len() + self.batch.len()
+    }
+
+    /// Packets that the arbiter dropped, as far as [`next_cleared`](Self::next_cleared) has
+    /// come.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+}

@@ -1,0 +1,230 @@
+//! Threads that transmit, each with a TX mailbox of its own.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fairlane_core::{Nanos, Packet};
+use fairlane_io::Backend;
+use fairlane_mailbox::bell::{Listener, Ringer, bell};
+use fairlane_mailbox::{CapacityError, Consumer, Producer, mailbox};
+
+use super::Release;
+use crate::Next;
+use crate::clock::Clock;
+use crate::delay::Spans;
+use crate::driver::{Idling, Pause, Rest};
+
+/// Most packets that a dispatcher takes from its mailbox before it transmits.
+const BATCH: usize = 64;
+
+/// To dispatcher threads, where transmitting is dear (PSPAT, Section 3.3). A flow always
+/// goes to the same one, so its packets keep their order; those of different flows may pass
+/// one another by what the dispatchers hold (k Delta_D of Eq. 1).
+#[derive(Debug)]
+pub struct Dispatchers<P> {
+    ways: Vec<Way<P>>,
+    waiting: usize,
+    lost: u64,
+}
+
+#[derive(Debug)]
+struct Way<P> {
+    mailbox: Producer<P>,
+    held: VecDeque<P>,
+    bell: Ringer,
+}
+
+impl<P: Send> Dispatchers<P> {
+    /// One dispatcher for each backend, with a TX mailbox of `slots` slots: a power of two.
+    /// Each is to be driven by a thread of its own ([`drive_dispatcher`]).
+    ///
+    /// # Panics
+    ///
+    /// Without a backend: then there is nowhere to go.
+    pub fn new<B: Backend<Tx = P>>(
+        backends: Vec<B>,
+        slots: usize,
+    ) -> Result<(Self, Vec<Dispatcher<B>>), CapacityError> {
+        assert!(!backends.is_empty(), "there is a backend to dispatch to");
+        let mut ways = Vec::new();
+        let mut dispatchers = Vec::new();
+        for backend in backends {
+            let (producer, consumer) = mailbox(slots)?;
+            let listener = bell(1);
+            ways.push(Way {
+                mailbox: producer,
+                held: VecDeque::new(),
+                bell: listener.handle().ringer(0),
+            });
+            dispatchers.push(Dispatcher {
+                mailbox: consumer,
+                bell: listener,
+                batch: VecDeque::with_capacity(BATCH),
+                backend,
+                transmitted: 0,
+                passes: Spans::default(),
+                last_pass: None,
+            });
+        }
+        let dispatchers_of = Dispatchers {
+            ways,
+            waiting: 0,
+            lost: 0,
+        };
+        Ok((dispatchers_of, dispatchers))
+    }
+
+    /// Packets released to a dispatcher that had stopped: they are dropped and counted, so
+    /// that one broken device does not hold up the others.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+impl<P: Send> Release<P> for Dispatchers<P> {
+    #[inline]
+    fn release(&mut self, packet: Packet<P>) {
+        let way = packet.flow.number() as usize % self.ways.len();
+        self.ways[way].held.push_back(packet.payload);
+        self.waiting += 1;
+    }
+
+    fn flush(&mut self) -> io::Result<usize> {
+        if self.waiting == 0 {
+            return Ok(0);
+        }
+        let mut sent = 0;
+        for way in &mut self.ways {
+            if way.held.is_empty() {
+                continue;
+            }
+            let held = &mut way.held;
+            let pushed = way
+                .mailbox
+                .push_batch(&mut std::iter::from_fn(|| held.pop_front()));
+            if pushed > 0 {
+                way.bell.ring();
+            } else if way.mailbox.is_abandoned() {
+                self.lost += way.held.len() as u64;
+                self.waiting -= way.held.len();
+                way.held.clear();
+            }
+            self.waiting -= pushed;
+            sent += pushed;
+        }
+        Ok(sent)
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting
+    }
+}
+
+/// The other end of a TX mailbox, and the backend it feeds.
+#[derive(Debug)]
+pub struct Dispatcher<B: Backend> {
+    mailbox: Consumer<B::Tx>,
+    bell: Listener,
+    /// Taken from the mailbox, not yet taken by the backend.
+    batch: VecDeque<B::Tx>,
+    backend: B,
+    transmitted: u64,
+    passes: Spans,
+    last_pass: Option<Nanos>,
+}
+
+impl<B: Backend<Tx: Send>> Dispatcher<B> {
+    /// Moves what is in the mailbox to the backend, as far as it takes it; returns how many
+    /// packets it accepted. Reads no clock: `now` is for Delta_D.
+    ///
+    /// # Errors
+    ///
+    /// The backend is unusable.
+    pub fn pass(&mut self, now: Nanos) -> io::Result<usize> {
+        if self.batch.len() < BATCH {
+            let room = BATCH - self.batch.len();
+            let batch = &mut self.batch;
+            self.mailbox
+                .pop_batch(room, |packet| batch.push_back(packet));
+        }
+        let last = self.last_pass.replace(now);
+        if self.batch.is_empty() {
+            return Ok(0);
+        }
+        if let Some(last) = last {
+            self.passes.record(now.since(last));
+        }
+        let sent = self.backend.transmit(&mut self.batch)?;
+        self.transmitted += sent as u64;
+        Ok(sent)
+    }
+
+    /// Packets that the backend accepted.
+    pub fn transmitted(&self) -> u64 {
+        self.transmitted
+    }
+
+    /// The time from one pass to the next that found packets: Delta_D of Eq. 1.
+    pub fn passes(&self) -> Spans {
+        self.passes
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// Whether the arbiter is gone and all that it released was transmitted.
+    fn is_done(&self) -> bool {
+        // In this order: an empty mailbox means no more only after its producer has gone.
+        self.mailbox.is_abandoned() && self.mailbox.is_empty() && self.batch.is_empty()
+    }
+
+    fn sleep(&mut self, longest: Duration) {
+        self.bell.doze(0);
+        self.bell.settle();
+        if !self.mailbox.is_empty() || self.mailbox.is_abandoned() {
+            if !self.bell.rouse(0) {
+                self.bell.collect(|_| {});
+            }
+            return;
+        }
+        self.bell.sleep(Some(longest));
+        if !self.bell.rouse(0) {
+            self.bell.collect(|_| {});
+        }
+        // The time asleep is nobody's delay.
+        self.last_pass = None;
+    }
+}
+
+/// Makes passes until the arbiter is gone, or `stop` is set: then what is in the mailbox is
+/// dropped with the dispatcher.
+///
+/// # Errors
+///
+/// The first error of a pass; the arbiter's other dispatchers go on.
+pub fn drive_dispatcher<B: Backend<Tx: Send>>(
+    dispatcher: &mut Dispatcher<B>,
+    clock: &Clock,
+    idling: Idling,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    let mut rest = Rest::new(idling);
+    while !stop.load(Ordering::Acquire) && !dispatcher.is_done() {
+        let now = clock.now();
+        let worked = dispatcher.pass(now)? > 0;
+        let next = match dispatcher.batch.is_empty() {
+            true => Next::WhenPushed,
+            false => Next::WhenBackendTakesMore,
+        };
+        match rest.after(now, worked, next) {
+            Pause::Spin => std::hint::spin_loop(),
+            Pause::Nap(span) => std::thread::sleep(span.into()),
+            Pause::Sleep(span) => dispatcher.sleep(span.into()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! The arbiter transmits itself.
+
+use std::collections::VecDeque;
+use std::io;
+
+use fairlane_core::Packet;
+use fairlane_io::Backend;
+
+use super::Release;
+
+/// Straight to a backend, in batches: the shortest way where transmitting is cheap (PSPAT,
+/// Section 3.3).
+#[derive(Debug)]
+pub struct Straight<B: Backend> {
+    backend: B,
+    batch: VecDeque<B::Tx>,
+}
+
+impl<B: Backend> Straight<B> {
+    /// To `backend`.
+    pub fn to(backend: B) -> Self {
+        Straight {
+            backend,
+            batch: VecDeque::new(),
+        }
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The backend, to change.
+    pub fn backend_mut(&mut self) -> &mut B {
+        &mut self.backend
+    }
+}
+
+impl<B: Backend> Release<B::Tx> for Straight<B> {
+    #[inline]
+    fn release(&mut self, packet: Packet<B::Tx>) {
+        self.batch.push_back(packet.payload);
+    }
+
+    #[inline]
+    fn flush(&mut self) -> io::Result<usize> {
+        if self.batch.is_empty() {
+            return Ok(0);
+        }
+        self.backend.transmit(&mut self.batch)
+    }
+
+    fn waiting(&self) -> usize {
+        self.batch.len()
+    }
+}
