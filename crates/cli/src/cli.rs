@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, replay, run};
+use crate::{bench, replay, reproduce, run};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -29,6 +29,8 @@ pub enum Command {
     Bench(bench::Options),
     /// Turn arrivals from a file into departures, without a clock
     Replay(replay::Options),
+    /// Measure a paper's experiment again, ours beside theirs
+    Reproduce(reproduce::Options),
 }
 
 /// Reads the command line. Help and version are printed, an error is said in one

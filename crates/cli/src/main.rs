@@ -4,8 +4,10 @@
 mod algorithm;
 mod bench;
 mod cli;
+mod guarantee;
 mod output;
 mod replay;
+mod reproduce;
 mod run;
 mod table;
 
@@ -20,6 +22,7 @@ fn main() -> ExitCode {
         cli::Command::Run(options) => run::run(&options),
         cli::Command::Bench(options) => bench::run(&options),
         cli::Command::Replay(options) => replay::run(&options),
+        cli::Command::Reproduce(options) => reproduce::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -27,7 +30,9 @@ fn main() -> ExitCode {
         Err(error) => {
             // One sentence: the context says where, the cause says what.
             eprintln!("fairlane: {error:#}");
-            ExitCode::from(2)
+            // As a shell has it for Ctrl-C.
+            let interrupted = error.is::<reproduce::Interrupted>();
+            ExitCode::from(if interrupted { 130 } else { 2 })
         }
     }
 }

@@ -225,7 +225,7 @@ macro_rules! ensure_invariant {
 pub trait Scheduler {
     /// State of one entity, stored by the owner; at most 24 bytes for flat
     /// algorithms, so that a flow's queue and its state share a cache line.
-    type Entity: Copy + Default + fmt::Debug;
+    type Entity: Copy + Default + fmt::Debug + Send;
 
     /// The name in command lines, files and tables.
     const NAME: &'static str;

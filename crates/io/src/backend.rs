@@ -49,6 +49,27 @@ pub trait Backend {
     fn refused(&self) -> u64;
 }
 
+impl<B: Backend + ?Sized> Backend for Box<B> {
+    type Tx = B::Tx;
+    type Rx = B::Rx;
+
+    fn transmit(&mut self, batch: &mut VecDeque<Self::Tx>) -> io::Result<usize> {
+        (**self).transmit(batch)
+    }
+
+    fn receive(&mut self, into: &mut Vec<Self::Rx>, max: usize) -> io::Result<usize> {
+        (**self).receive(into, max)
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        (**self).in_flight()
+    }
+
+    fn refused(&self) -> u64 {
+        (**self).refused()
+    }
+}
+
 /// What has a length on the wire.
 ///
 /// Every [`Frame`](crate::Frame) has the length of its bytes.

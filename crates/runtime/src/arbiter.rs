@@ -212,25 +212,37 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         };
         let mut more = false;
         let mut longest = None;
-        let (drained, stopped) = clients.scan(scan, |client, room| {
+        let (drained, stopped) = clients.scan(scan, |client| {
             let mut taken = 0;
             if !client.leaving {
                 let gone = client.has_left();
                 let (flow, counters, before) = (client.flow, &client.counters, client.taken);
-                let limit = config.drain_limit.min(room);
+                let mut limit = config.drain_limit;
+                if config.hold_back {
+                    limit = limit.min(scheduler.room(flow) as usize);
+                }
                 let mut position = before;
+                let mut dropped = false;
                 taken = client.inbox.drain(limit, |carried, packet| {
                     if scheduler.enqueue(flow, carried, packet).is_err() {
+                        dropped = true;
                         count(&counters.by_arbiter.dropped, 1);
                         release.dropped(flow, position);
                     }
                     position += 1;
                 });
                 client.taken = position;
-                more |= taken == limit;
+                if dropped {
+                    let packets = counters.by_arbiter.dropped.load(Ordering::Relaxed);
+                    client.inbox.dropped(packets);
+                }
+                more |= taken == limit && limit > 0;
                 if taken > 0 {
                     longest = longest.max(Some(now.since(client.looked_at)));
-                } else if gone {
+                    if let Some(waiting) = &client.waiting {
+                        waiting.0.freed();
+                    }
+                } else if gone && limit > 0 {
                     client.leaving = true;
                     *leaving += 1;
                 }
@@ -352,6 +364,11 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
     /// How the arbiter's thread fares.
     pub fn stats(&self) -> ArbiterStats {
         self.stats
+    }
+
+    /// Starts [`stats`](Self::stats) anew.
+    pub fn reset_stats(&mut self) {
+        self.stats = ArbiterStats::default();
     }
 
     /// Clients taken in and not gone.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use fairlane_core::{FlowId, Nanos};
 use fairlane_mailbox::bell::{Handle, Listener, Woken};
 
+use crate::async_client::Waiting;
 use crate::client::{ClientId, Counters};
 use crate::inbox::Inbox;
 
@@ -27,9 +28,27 @@ pub(crate) struct Registered<P> {
     pub(crate) taken: u64,
     /// The client is gone and its mailbox empty: only its flow is left.
     pub(crate) leaving: bool,
+    /// A task that may wait for room. Dropped after the mailbox: it is woken then.
+    pub(crate) waiting: Option<Waiting>,
 }
 
 impl<P: Send> Registered<P> {
+    /// A client without a number and a flow yet.
+    pub(crate) fn new(inbox: Inbox<P>, counters: Arc<Counters>, waiting: Option<Waiting>) -> Self {
+        Registered {
+            inbox,
+            counters,
+            id: ClientId(u32::MAX),
+            flow: FlowId::new(u32::MAX),
+            look_after: Nanos::ZERO,
+            looked_at: Nanos::ZERO,
+            heard_at: Nanos::ZERO,
+            taken: 0,
+            leaving: false,
+            waiting,
+        }
+    }
+
     /// Whether the client is gone, so that what is in its mailbox now is the last.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
@@ -55,7 +74,7 @@ pub(crate) enum Visit {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scan {
     pub(crate) now: Nanos,
-    /// Most packets in all.
+    /// Most clients to look at.
     pub(crate) limit: usize,
     /// Least time between two looks at the same client.
     pub(crate) interval: Nanos,
@@ -133,8 +152,8 @@ impl<P: Send> Clients<P> {
         self.registered.get(id.0 as usize)?.as_ref()
     }
 
-    /// Visits each active client that may be looked at by now, until `scan.limit` packets
-    /// were heard; returns those, and whether a client was left out for that limit.
+    /// Visits the active clients that may be looked at by now, at most `scan.limit` of them;
+    /// returns how many packets were heard, and whether that limit left a client out.
     ///
     /// Where there is room for a few packets only, who comes first gets it. So a scan
     /// begins where the limit ended the one before, or else behind the client that was the
@@ -143,33 +162,30 @@ impl<P: Send> Clients<P> {
     pub(crate) fn scan(
         &mut self,
         scan: Scan,
-        mut visit: impl FnMut(&mut Registered<P>, usize) -> Visit,
+        mut visit: impl FnMut(&mut Registered<P>) -> Visit,
     ) -> (usize, bool) {
         self.collect(scan.now);
         let (mut heard, mut gone) = (0, false);
         let mut first_heard = None;
-        let mut stopped_at = None;
         let mut at = self.first;
-        for _ in 0..self.active.len() {
-            if at >= self.active.len() {
+        let active = self.active.len();
+        for _ in 0..active.min(scan.limit) {
+            if at >= active {
                 at = 0;
             }
-            if heard >= scan.limit {
-                stopped_at = Some(at);
-                break;
-            }
             let number = self.active[at];
-            self.hint(at + 2);
+            at += 1;
+            self.hint(at + 1);
             if let Some(client) = &mut self.registered[number as usize]
                 && client.look_after <= scan.now
             {
                 client.look_after = scan.now + scan.interval;
-                match visit(client, scan.limit - heard) {
+                match visit(client) {
                     Visit::Silent => {}
                     Visit::Heard(packets) => {
                         heard += packets;
                         client.heard_at = scan.now;
-                        first_heard.get_or_insert(at + 1);
+                        first_heard.get_or_insert(at);
                     }
                     Visit::Gone => {
                         gone = true;
@@ -178,9 +194,12 @@ impl<P: Send> Clients<P> {
                     }
                 }
             }
-            at += 1;
         }
-        self.first = stopped_at.or(first_heard).unwrap_or(self.first);
+        let stopped = active > scan.limit;
+        self.first = match stopped {
+            true => at,
+            false => first_heard.unwrap_or(self.first),
+        };
         if gone {
             let registered = &self.registered;
             let mut first = self.first;
@@ -190,7 +209,7 @@ impl<P: Send> Clients<P> {
             self.first = first;
         }
         self.scanned_at = Some(scan.now);
-        (heard, stopped_at.is_some())
+        (heard, stopped)
     }
 
     /// Takes those in who rang. They pushed after the last scan, if nobody slept since.

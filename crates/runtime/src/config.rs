@@ -15,6 +15,10 @@ pub struct ArbiterConfig {
     pub max_clients: usize,
     /// Slots of a client's mailbox: a power of two.
     pub mailbox_slots: usize,
+    /// What becomes of packets whose flow's queue is full: they wait in the mailbox, and
+    /// the client is told when that is full (`true`); or they are dropped, and the client is
+    /// told at its next push (`false`).
+    pub hold_back: bool,
     /// Least time between two looks into the same mailbox. Each look may take the cache
     /// line that its client writes to; so much time apart, the client hardly notices
     /// (PSPAT, Section 4.1). It is a part of Delta_A (Eq. 1).
@@ -22,28 +26,30 @@ pub struct ArbiterConfig {
     /// Most packets taken from one mailbox in one look, so that no client holds up the
     /// others.
     pub drain_limit: usize,
-    /// Most packets taken from all mailboxes in one step, so that a step is short; the
-    /// next step goes on where this one stopped.
+    /// Most mailboxes looked at in one step, so that a step is short; the next step goes
+    /// on where this one stopped. With many active clients a round of all takes several
+    /// steps, and that is Delta_A then.
     pub scan_limit: usize,
-    /// Most packets released in one step. Below `scan_limit`, queues build up when the
-    /// arbiter is the bottleneck, and weights keep their meaning (Section 6.5).
+    /// Most packets released in one step. As long as more can be taken in, queues build up
+    /// when the arbiter is the bottleneck, and weights keep their meaning (Section 6.5).
     pub release_limit: usize,
     /// A client that was silent for so long is looked at no more until it rings.
     pub linger: Nanos,
 }
 
 impl ArbiterConfig {
-    /// A thousand clients of 256 slots; a look at each mailbox every microsecond, at most
-    /// 64 packets a look, 1,024 in and 64 out a step.
+    /// A thousand clients of 256 slots; a look at each mailbox every microsecond, 32 looks a
+    /// step at most and 64 packets each; 64 packets out a step.
     pub fn new(link: Link) -> Self {
         ArbiterConfig {
             link,
             limits: SchedulerLimits::default(),
             max_clients: 1024,
             mailbox_slots: 256,
+            hold_back: false,
             read_interval: Nanos::from_micros(1),
             drain_limit: 64,
-            scan_limit: 1024,
+            scan_limit: 32,
             release_limit: 64,
             linger: Nanos::from_millis(1),
         }

@@ -21,6 +21,12 @@ pub trait Source<P>: Send {
     /// The arbiter looks no more (`true`): the other side has to ring from now on; or it
     /// does again (`false`).
     fn doze(&mut self, dozing: bool);
+
+    /// So many of its packets were dropped inside the arbiter since the start: the other side
+    /// may be told.
+    fn dropped(&mut self, packets: u64) {
+        let _ = packets;
+    }
 }
 
 /// A mailbox as the arbiter sees it.
@@ -61,6 +67,13 @@ impl<P: Send> Inbox<P> {
     pub(crate) fn doze(&mut self, dozing: bool) {
         if let Inbox::Source(source) = self {
             source.doze(dozing);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn dropped(&mut self, packets: u64) {
+        if let Inbox::Source(source) = self {
+            source.dropped(packets);
         }
     }
 

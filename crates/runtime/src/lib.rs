@@ -35,6 +35,9 @@
 #![forbid(unsafe_code)]
 
 mod arbiter;
+mod async_client;
+#[cfg(target_os = "linux")]
+pub mod attach;
 mod client;
 mod clients;
 mod clock;
@@ -47,6 +50,7 @@ mod registrar;
 mod release;
 
 pub use arbiter::{Arbiter, ArbiterStats, ClientStats, Next, Step};
+pub use async_client::AsyncClient;
 pub use client::{Client, ClientId, Pushed, Refusal, Refused};
 pub use clock::Clock;
 pub use config::ArbiterConfig;

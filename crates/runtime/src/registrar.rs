@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fairlane_core::{FlowConfig, FlowId, Length};
+use fairlane_core::{FlowConfig, Length};
 use fairlane_mailbox::bell::{Handle, Ringer};
-use fairlane_mailbox::{CapacityError, mailbox};
+use fairlane_mailbox::{CapacityError, Room, mailbox};
 
+use crate::async_client::{AsyncClient, Waiting};
 use crate::client::{Client, ClientId, Counters, Request};
 use crate::clients::Registered;
 use crate::config::ArbiterConfig;
@@ -133,11 +134,25 @@ impl<P: Send> Registrar<P> {
         }
     }
 
+    /// The link that the arbiter paces.
+    #[must_use]
+    pub fn link(&self) -> Link {
+        self.link
+    }
+
     /// A new client with a flow of its own. It may push at once; the arbiter takes
     /// it in at its next step. `config.max_length` is the client's, without the
     /// link's overhead. Locks shortly, allocates the mailbox.
     pub fn register(&self, config: FlowConfig) -> Result<Client<P>, RegisterError> {
-        self.thread_client(config, None)
+        self.thread_client(config, None, None)
+    }
+
+    /// A new client for a task, which waits for room where a thread is refused.
+    pub fn register_async(&self, config: FlowConfig) -> Result<AsyncClient<P>, RegisterError> {
+        let room = Arc::new(Room::new());
+        let waiting = Waiting(Arc::clone(&room));
+        let client = self.thread_client(config, None, Some(waiting))?;
+        Ok(AsyncClient::new(client, room))
     }
 
     /// A new client whose mailbox is of another kind. What [`Source::pop`] gives goes to a
@@ -150,7 +165,8 @@ impl<P: Send> Registrar<P> {
     ) -> Result<Remote, RegisterError> {
         let config = self.carried(config)?;
         let counters = Arc::new(Counters::new(Length::MAX));
-        let (id, bell) = self.enter(Inbox::Source(source), config, &counters, None)?;
+        let client = Registered::new(Inbox::Source(source), Arc::clone(&counters), None);
+        let (id, bell) = self.enter(client, config, None)?;
         Ok(Remote { id, counters, bell })
     }
 
@@ -158,11 +174,13 @@ impl<P: Send> Registrar<P> {
         &self,
         config: FlowConfig,
         outlet: Option<Outlet>,
+        waiting: Option<Waiting>,
     ) -> Result<Client<P>, RegisterError> {
         let carried = self.carried(config)?;
         let (producer, consumer) = mailbox::<Request<P>>(self.mailbox_slots)?;
         let counters = Arc::new(Counters::new(config.max_length));
-        let (id, bell) = self.enter(Inbox::Thread(consumer), carried, &counters, outlet)?;
+        let client = Registered::new(Inbox::Thread(consumer), Arc::clone(&counters), waiting);
+        let (id, bell) = self.enter(client, carried, outlet)?;
         Ok(Client {
             id,
             mailbox: producer,
@@ -188,9 +206,8 @@ impl<P: Send> Registrar<P> {
 
     fn enter(
         &self,
-        inbox: Inbox<P>,
+        client: Registered<P>,
         config: FlowConfig,
-        counters: &Arc<Counters>,
         outlet: Option<Outlet>,
     ) -> Result<(ClientId, Ringer), RegisterError> {
         let mut inner = self.door.lock();
@@ -205,7 +222,7 @@ impl<P: Send> Registrar<P> {
         // Awake from the start: the arbiter looks at a new client without being rung for.
         let ringer = self.bell.ringer(number);
         inner.arrivals.push(Arrival {
-            client: Registered::new(id, inbox, Arc::clone(counters)),
+            client: Registered { id, ..client },
             config,
             outlet,
         });
@@ -226,7 +243,7 @@ impl Registrar<Cleared> {
         window: u32,
     ) -> Result<DispatchingClient<T>, RegisterError> {
         let (near, outlet) = Outlet::new(window)?;
-        let client = self.thread_client(config, Some(outlet))?;
+        let client = self.thread_client(config, Some(outlet), None)?;
         Ok(DispatchingClient::new(client, near, window))
     }
 }
@@ -262,21 +279,5 @@ impl Drop for Remote {
     fn drop(&mut self) {
         // Before the bell rings for the last time.
         self.counters.by_client.left.store(true, Ordering::Release);
-    }
-}
-
-impl<P> Registered<P> {
-    fn new(id: ClientId, inbox: Inbox<P>, counters: Arc<Counters>) -> Self {
-        Registered {
-            inbox,
-            counters,
-            id,
-            flow: FlowId::new(u32::MAX),
-            look_after: fairlane_core::Nanos::ZERO,
-            looked_at: fairlane_core::Nanos::ZERO,
-            heard_at: fairlane_core::Nanos::ZERO,
-            taken: 0,
-            leaving: false,
-        }
     }
 }

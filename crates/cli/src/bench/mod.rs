@@ -2,6 +2,7 @@
 
 mod controller;
 mod flowsets;
+pub mod pspat;
 
 use std::num::NonZeroU32;
 use std::sync::LazyLock;
@@ -38,8 +39,10 @@ Examples:
 
 /// Options of `fairlane bench`.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = HELP)]
+#[command(after_help = HELP, args_conflicts_with_subcommands = true)]
 pub struct Options {
+    #[command(subcommand)]
+    other: Option<Other>,
     /// Algorithm to measure, or none for the environment alone; all without it
     #[arg(long, value_name = "A")]
     alg: Option<Contender>,
@@ -69,6 +72,13 @@ pub struct Options {
     /// Print one JSON object a run
     #[arg(long)]
     json: bool,
+}
+
+/// What else can be measured.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Other {
+    /// Measure the arbiter's throughput and fairness, and the lock that it replaces
+    Pspat(pspat::Options),
 }
 
 /// Reads flow sets; an error says in one sentence where and what is wrong.
@@ -139,6 +149,9 @@ struct Report<'a> {
 
 /// Runs the benchmark and prints the outcome.
 pub fn run(options: &Options) -> Result<()> {
+    if let Some(Other::Pspat(options)) = &options.other {
+        return pspat::run(options);
+    }
     match options.alg {
         Some(contender) => single(options, contender),
         None => table(options),

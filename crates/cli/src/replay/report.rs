@@ -1,18 +1,16 @@
 //! What a replay did to each flow, beside what its algorithm promises.
 
-use std::collections::HashMap;
-
 use anyhow::Result;
 use comfy_table::Table;
-use fairlane_core::bounds::{self, Aggregate, Round, Slot, Terms, Transmit, Wfi};
 use fairlane_core::scheduler::Scheduler;
-use fairlane_core::{FlowConfig, FlowId, Length, Rate, Weight};
+use fairlane_core::{FlowConfig, FlowId, Rate};
 use fairlane_sim::{Backlogged, Completion, DelayMeter, Moment, Observer, PacketInfo, WfiMeter};
 use serde::Serialize;
 
 use super::Options;
 use super::engine::Setup;
 use super::flow_key::Key;
+use crate::guarantee::Guarantees;
 use crate::{output, table, with_algorithm};
 
 /// Rows of the table; the others are counted.
@@ -132,7 +130,7 @@ impl Report {
         let alg = with_algorithm!(options.alg, options.aggregate, new => name(new));
         let configs: Vec<FlowConfig> = meters.wfi.flows().map(|(_, wfi)| wfi.config).collect();
         let sent: u64 = meters.bytes.iter().sum();
-        let bounds = Bounds::new(alg, options.aggregate.get(), &configs, sent);
+        let guarantees = Guarantees::new(options.alg, options.aggregate, &configs, sent);
         let nanos = |time: fairlane_sim::Picos| time.0 as f64 / 1e3;
         let flows: Vec<FlowReport> = meters
             .wfi
@@ -142,7 +140,7 @@ impl Report {
                 let delays = meters.delays.flow(id);
                 let packets = delays.map_or(0, |delays| delays.count());
                 let percentile = |percent| delays.map_or(0.0, |d| nanos(d.percentile(percent)));
-                let bound = bounds.of(&wfi.config);
+                let bound = guarantees.of(&wfi.config);
                 let number = id.number() as usize;
                 let declared = setup.flows.get(number);
                 FlowReport {
@@ -260,94 +258,4 @@ fn table_of(flows: &[&FlowReport]) -> Table {
 
 fn name<A: Scheduler>(_: impl Fn() -> A) -> &'static str {
     A::NAME
-}
-
-/// What an algorithm promises its flows, by their weights and maximum lengths.
-struct Bounds {
-    alg: &'static str,
-    weight_sum: u64,
-    longest: Length,
-    round: Option<Round>,
-    /// Bytes that the link sent.
-    sent: u64,
-    /// Most flows that any aggregate has.
-    members: u32,
-    of_kind: HashMap<Kind, Option<Wfi>>,
-}
-
-/// Weight and maximum length: flows that agree in both are promised the same.
-type Kind = (Weight, Length);
-
-fn kind(flow: &FlowConfig) -> Kind {
-    (flow.weight, flow.max_length)
-}
-
-impl Bounds {
-    fn new(alg: &'static str, aggregate: u32, flows: &[FlowConfig], sent: u64) -> Bounds {
-        let mut alike: HashMap<Kind, u32> = HashMap::new();
-        for flow in flows {
-            *alike.entry(kind(flow)).or_default() += 1;
-        }
-        let mut bounds = Bounds {
-            alg,
-            weight_sum: flows.iter().map(|flow| u64::from(flow.weight.get())).sum(),
-            longest: flows
-                .iter()
-                .map(|flow| flow.max_length)
-                .max()
-                .unwrap_or(Length::MAX),
-            round: Round::of(flows.iter().map(kind)),
-            sent,
-            members: aggregate.min(alike.values().copied().max().unwrap_or(1)),
-            of_kind: HashMap::new(),
-        };
-        bounds.of_kind = alike
-            .into_iter()
-            .map(|(kind, flows)| (kind, bounds.compute(kind, flows)))
-            .collect();
-        bounds
-    }
-
-    /// The bound of a flow: `None` where its algorithm promises none, or none is known.
-    fn of(&self, flow: &FlowConfig) -> Option<Wfi> {
-        self.of_kind.get(&kind(flow)).copied().flatten()
-    }
-
-    fn compute(&self, (weight, length): Kind, alike: u32) -> Option<Wfi> {
-        // Arrivals may find a packet half sent.
-        let transmit = Transmit::Direct;
-        let terms = Terms::new(weight, self.weight_sum, length, self.longest, transmit).ok()?;
-        let slot = Slot::Actual;
-        let exact = match self.alg {
-            "drr" => return bounds::drr(self.round.as_ref()?, weight, length, transmit),
-            "wf2q" => bounds::wf2q(&terms),
-            "wf2q+" => bounds::wf2q_plus(&terms),
-            "gfq" => bounds::gfq(&terms, slot),
-            "qfq" => bounds::qfq(&terms, slot),
-            "s-kps" => bounds::s_kps(&terms, slot),
-            "wf2q++" => self.aggregated(terms, alike, bounds::wf2q_plus_plus)?,
-            "gfq+" => self.aggregated(terms, alike, |a| bounds::gfq_plus(a, slot))?,
-            "qfq+" => self.aggregated(terms, alike, |a| bounds::qfq_plus(a, slot))?,
-            "s-kps+" => self.aggregated(terms, alike, |a| bounds::s_kps_plus(a, slot))?,
-            _ => return None,
-        };
-        // What fixed-point shares may be off by, over all that was sent.
-        Some(exact + bounds::qfq_rounding(&terms, self.sent))
-    }
-
-    /// The loosest bound over the sizes that the aggregates of a kind may have: they are
-    /// filled one after the other, so all are full but one.
-    fn aggregated(
-        &self,
-        terms: Terms,
-        alike: u32,
-        bound: impl Fn(&Aggregate) -> Wfi,
-    ) -> Option<Wfi> {
-        let full = alike.min(self.members);
-        [1, alike % full, full]
-            .into_iter()
-            .filter_map(|members| Aggregate::new(terms, members, self.members).ok())
-            .map(|aggregate| bound(&aggregate))
-            .max_by(|a, b| a.delay.bytes().total_cmp(&b.delay.bytes()))
-    }
 }

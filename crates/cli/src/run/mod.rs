@@ -92,22 +92,15 @@ pub struct Options {
     json: bool,
 }
 
+/// Weights, separated by commas.
 #[derive(Clone, Debug)]
-struct Weights(Vec<Weight>);
+pub struct Weights(pub Vec<Weight>);
 
 impl FromStr for Weights {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Weights> {
-        let weights = text
-            .split(',')
-            .map(|weight| {
-                let number = weight.trim().parse().ok();
-                number
-                    .and_then(Weight::new)
-                    .ok_or_else(|| anyhow!("'{weight}' is not a weight from 1 to {MAX_WEIGHT}"))
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let weights = text.split(',').map(weight).collect::<Result<Vec<_>>>()?;
         if weights.len() > MOST_SENDERS {
             bail!("{} senders are more than {MOST_SENDERS}", weights.len());
         }
@@ -115,7 +108,16 @@ impl FromStr for Weights {
     }
 }
 
-fn seconds(text: &str) -> Result<f64> {
+/// Reads one weight.
+pub fn weight(text: &str) -> Result<Weight> {
+    let number = text.trim().parse().ok();
+    number
+        .and_then(Weight::new)
+        .ok_or_else(|| anyhow!("'{text}' is not a weight from 1 to {MAX_WEIGHT}"))
+}
+
+/// Reads a time to run.
+pub fn seconds(text: &str) -> Result<f64> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 1e9 => Ok(seconds),
         _ => bail!("a time to run is a number of seconds above 0, up to 1e9"),

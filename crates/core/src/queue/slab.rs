@@ -68,6 +68,12 @@ impl<P> PacketSlab<P> {
         self.len() == 0
     }
 
+    /// Packets that it would take now.
+    #[inline]
+    pub fn room(&self) -> u32 {
+        self.limit.saturating_sub(self.len())
+    }
+
     /// Packets ever stored.
     #[inline]
     pub fn stored(&self) -> u64 {

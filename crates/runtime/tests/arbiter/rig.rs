@@ -234,6 +234,7 @@ pub fn on(link: Link) -> ArbiterConfig {
         max_clients: 64,
         // Tests step as often as they like at one time.
         read_interval: Nanos::ZERO,
+        scan_limit: 64,
         ..ArbiterConfig::new(link)
     }
 }

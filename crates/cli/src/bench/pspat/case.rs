@@ -1,0 +1,134 @@
+//! What is to be measured.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use fairlane_core::{FlowConfig, Length, Nanos, Rate, Weight};
+
+use super::outcome::Outcome;
+use super::victim::Victim;
+use super::{arbiter, lock, none};
+use crate::algorithm::Algorithm;
+use crate::guarantee::Guarantees;
+use crate::with_algorithm;
+
+/// Who decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Mode {
+    /// An arbiter that clients reach by mailboxes
+    Pspat,
+    /// The clients themselves, behind one spinlock
+    Lock,
+    /// Nobody: clients transmit as they like
+    None,
+}
+
+/// What becomes of a released packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Transmit {
+    /// Nothing
+    Noop,
+    /// It is sent to a port of loopback
+    Udp,
+    /// It is sent through an AF_XDP socket on a veth pair of its own (needs root)
+    Xdp,
+}
+
+/// Who transmits, in [`Mode::Pspat`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// The clients, what the arbiter has cleared
+    Clients,
+    /// The arbiter
+    Straight,
+    /// Dispatcher threads
+    Dispatchers,
+}
+
+/// The name that the command line has for a value.
+pub fn name(value: impl ValueEnum) -> String {
+    value
+        .to_possible_value()
+        .map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// One measurement.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// Registered clients, without the victim.
+    pub clients: u32,
+    /// Of which so many send.
+    pub active: u32,
+    /// Most clients that the arbiter admits.
+    pub max_clients: u32,
+    /// Threads that the sending clients are spread over.
+    pub threads: u32,
+    pub alg: Algorithm,
+    pub aggregate: NonZeroU32,
+    pub mode: Mode,
+    pub transmit: Transmit,
+    pub way: Way,
+    /// Threads of [`Way::Dispatchers`], at least 1 there.
+    pub dispatchers: u32,
+    pub rate: Rate,
+    /// Of the clients, in turns.
+    pub weights: Vec<Weight>,
+    pub packet: Length,
+    /// Slots of a client's mailbox.
+    pub mailbox: usize,
+    pub read_interval: Nanos,
+    pub victim: Option<Victim>,
+    pub seconds: f64,
+}
+
+impl Case {
+    pub fn weight(&self, client: u32) -> Weight {
+        self.weights[client as usize % self.weights.len()]
+    }
+
+    pub fn flow(&self, client: u32) -> FlowConfig {
+        self.flow_of(self.weight(client))
+    }
+
+    /// What all clients of a weight have.
+    pub fn flow_of(&self, weight: Weight) -> FlowConfig {
+        FlowConfig {
+            max_length: self.packet,
+            ..FlowConfig::new(weight)
+        }
+    }
+
+    /// What the algorithm promises, over `packets` packets.
+    pub fn guarantees(&self, packets: u64) -> Guarantees {
+        let clients = (0..self.clients).map(|client| self.flow(client));
+        let victim = self.victim.map(|victim| self.flow_of(victim.weight));
+        let flows: Vec<FlowConfig> = clients.chain(victim).collect();
+        let sent = packets * u64::from(self.packet.get());
+        Guarantees::new(self.alg, self.aggregate, &flows, sent)
+    }
+
+    /// Packets of a client that may be under way. Enough that the client need not come back
+    /// before its turn: its core is shared by all clients.
+    pub fn window(&self) -> u32 {
+        self.mailbox as u32
+    }
+
+    pub fn span(&self) -> Nanos {
+        Nanos((self.seconds * 1e9) as u64)
+    }
+}
+
+/// Measures until the time is over or `stop` is set.
+pub fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
+    let members = case.aggregate;
+    match case.mode {
+        Mode::None => none::measure(case, stop),
+        Mode::Lock => with_algorithm!(case.alg, members, new => lock::measure(case, new(), stop)),
+        Mode::Pspat => {
+            with_algorithm!(case.alg, members, new => arbiter::measure(case, new(), stop))
+        }
+    }
+    .with_context(|| format!("mode {}", name(case.mode)))
+}

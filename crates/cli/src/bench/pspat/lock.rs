@@ -1,0 +1,245 @@
+//! What kernels do: clients run the algorithm themselves, behind one spinlock.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use fairlane_core::{Dequeue, FlowId, Length, Limits, PacketScheduler, Scheduler, SchedulerLimits};
+use fairlane_runtime::{Clock, Link, Pacer};
+use spin::{Mutex, MutexGuard};
+
+use super::case::Case;
+use super::outcome::{Counts, Outcome, Percentiles};
+use super::output::{Device, Outputs};
+use super::senders::{Cores, Sender, start};
+use super::victim::{Pushes, Watch};
+use super::{WARM_UP, wait_until};
+
+/// Looks at a lock that is taken before the core is given up. A kernel's thread that holds
+/// a lock is not preempted; here it may be, and who waits for it lets it go on.
+const PATIENCE: u32 = 1000;
+
+/// Most packets that one client takes out for all, as kernels have it.
+const QUOTA: usize = 64;
+
+/// Packets that a client sends before others on its core have their turn.
+const ROUND: usize = 64;
+
+/// What the lock protects.
+struct Shared<A: Scheduler> {
+    /// The payload is the client's number.
+    scheduler: PacketScheduler<A, u32>,
+    pacer: Pacer,
+    watch: Option<Watch>,
+}
+
+struct Locked<A: Scheduler>(Mutex<Shared<A>>);
+
+impl<A: Scheduler> Locked<A> {
+    fn lock(&self) -> MutexGuard<'_, Shared<A>> {
+        let mut looks = 0;
+        loop {
+            if let Some(guard) = self.0.try_lock() {
+                return guard;
+            }
+            while self.0.is_locked() {
+                std::hint::spin_loop();
+                looks += 1;
+                if looks == PATIENCE {
+                    looks = 0;
+                    thread::yield_now();
+                }
+            }
+        }
+    }
+
+    /// Queues a packet, and takes out what the link may carry by now, whoever's it is.
+    /// Whether the packet was taken.
+    fn send(
+        &self,
+        clock: &Clock,
+        flow: FlowId,
+        len: Length,
+        number: u32,
+        out: &mut VecDeque<u32>,
+    ) -> bool {
+        let mut shared = self.lock();
+        let shared = &mut *shared;
+        let taken = shared.scheduler.enqueue(flow, len, number).is_ok();
+        let now = clock.now();
+        shared.pacer.forget_before(now);
+        for _ in 0..QUOTA {
+            if !shared.pacer.may_release(now) {
+                break;
+            }
+            let Dequeue::Packet(packet) = shared.scheduler.dequeue(now) else {
+                shared.pacer.idled(now);
+                break;
+            };
+            shared.pacer.charge(packet.len);
+            if let Some(watch) = &mut shared.watch
+                && watch.flow == packet.flow
+            {
+                watch.released();
+            } else {
+                out.push_back(packet.payload);
+            }
+        }
+        taken
+    }
+}
+
+struct Contender<A: Scheduler> {
+    shared: Arc<Locked<A>>,
+    clock: Clock,
+    flow: FlowId,
+    number: u32,
+    len: Length,
+    out: VecDeque<u32>,
+    device: Device,
+}
+
+impl<A: Scheduler + Send + 'static> Sender for Contender<A> {
+    fn round(&mut self) -> Result<bool> {
+        let mut taken = 0;
+        for _ in 0..ROUND {
+            if !self
+                .shared
+                .send(&self.clock, self.flow, self.len, self.number, &mut self.out)
+            {
+                break;
+            }
+            taken += 1;
+            // Outside the lock, as each transmit queue of a device has its own.
+            if !self.out.is_empty() {
+                self.device.transmit(&mut self.out)?;
+            }
+        }
+        if !self.out.is_empty() {
+            self.device.transmit(&mut self.out)?;
+        }
+        Ok(taken > 0)
+    }
+}
+
+pub fn measure<A: Scheduler + Send + 'static>(
+    case: &Case,
+    algorithm: A,
+    stop: &AtomicBool,
+) -> Result<Outcome> {
+    let outputs = Outputs::new(case)?;
+    let clock = Clock::start();
+    let packets = case.window().saturating_mul(case.clients + 1);
+    let mut scheduler = PacketScheduler::new(
+        algorithm,
+        SchedulerLimits {
+            packets,
+            bytes: u64::MAX,
+            per_flow: Limits {
+                packets: case.window(),
+                ..Limits::NONE
+            },
+        },
+    );
+    let mut watch = None;
+    if let Some(victim) = case.victim {
+        let flow = scheduler.add_flow(case.flow_of(victim.weight))?;
+        watch = Some(Watch::new(flow, clock)?);
+    }
+    let flows: Vec<FlowId> = (0..case.clients)
+        .map(|client| {
+            scheduler
+                .add_flow(case.flow(client))
+                .context("adding a flow")
+        })
+        .collect::<Result<_>>()?;
+    let pushes = watch.as_ref().map(|watch| watch.pushes.clone());
+    let shared = Arc::new(Locked(Mutex::new(Shared {
+        scheduler,
+        pacer: Pacer::new(Link::new(case.rate), clock.now()),
+        watch,
+    })));
+    let mut senders: Vec<Box<dyn Sender>> = Vec::new();
+    for number in 0..case.active {
+        senders.push(Box::new(Contender {
+            shared: Arc::clone(&shared),
+            clock,
+            flow: flows[number as usize],
+            number,
+            len: case.packet,
+            out: VecDeque::new(),
+            device: outputs.device()?,
+        }));
+    }
+    let cores = Cores::new();
+    let (started, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    let counts = || {
+        let shared = shared.lock();
+        let sent = |flow: &FlowId| {
+            let stats = shared.scheduler.flow_stats(*flow);
+            stats.map_or(0, |stats| stats.sent.packets)
+        };
+        let packets = flows.iter().take(case.active as usize).map(sent).collect();
+        let all = shared.scheduler.total_stats().sent.packets;
+        let over = clock.now();
+        (Counts { packets, over }, all)
+    };
+    let mut device = outputs.device()?;
+    let (counts, all) = thread::scope(|scope| -> Result<(Counts, u64)> {
+        let mut threads = start(
+            scope,
+            senders,
+            case.threads,
+            |n| cores.any(n),
+            &started,
+            &done,
+        );
+        if let (Some(victim), Some(pushes)) = (case.victim, &pushes) {
+            let (shared, done) = (&shared, &done);
+            let flow = FlowId::new(0);
+            let mut out = VecDeque::new();
+            threads.push(scope.spawn(move || {
+                victim.pace(clock, done, || {
+                    push_timed(pushes, clock, || {
+                        shared.send(&clock, flow, case.packet, 0, &mut out)
+                    });
+                    if !out.is_empty() {
+                        device.transmit(&mut out)?;
+                    }
+                    Ok(())
+                })
+            }));
+        }
+        while started.load(Ordering::Acquire) < case.threads {
+            thread::yield_now();
+        }
+        wait_until(clock.now() + WARM_UP, &clock, stop);
+        if let Some(watch) = &mut shared.lock().watch {
+            watch.begin();
+        }
+        let before = counts();
+        wait_until(before.0.over + case.span(), &clock, stop);
+        let after = counts();
+        done.store(true, Ordering::Release);
+        for thread in threads {
+            thread.join().map_err(|_| anyhow!("a client panicked"))??;
+        }
+        Ok((after.0.since(&before.0), after.1 - before.1))
+    })?;
+    let mut outcome = Outcome::new(case, &counts, all);
+    if let Some(watch) = &shared.lock().watch {
+        outcome.victim_ns = Percentiles::of(watch.delays());
+        outcome.victim_packets = watch.delays().len();
+    }
+    Ok(outcome)
+}
+
+/// A push of the victim's: timed from before it waits for anything.
+fn push_timed(pushes: &Pushes, clock: Clock, push: impl FnOnce() -> bool) {
+    pushes.begin(clock.now());
+    if !push() {
+        pushes.refused();
+    }
+}

@@ -1,0 +1,170 @@
+//! `fairlane bench pspat`: many clients, one arbiter; and the lock that it replaces.
+
+mod arbiter;
+mod case;
+mod lock;
+mod none;
+mod outcome;
+mod output;
+mod senders;
+mod victim;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use fairlane_core::sched::AUTOMATIC_MEMBERS;
+use fairlane_core::{Length, Nanos, Rate, Weight};
+
+use fairlane_runtime::Clock;
+
+use crate::algorithm::{Algorithm, members};
+use crate::{output as print, run};
+
+pub use case::{Case, Mode, Transmit, Way, measure};
+pub use outcome::Outcome;
+pub use victim::Victim;
+
+const HELP: &str = "\
+Clients push packets as fast as they can. With --mode pspat each has a mailbox and
+one arbiter, on a core of its own, decides for all; with --mode lock they run the
+same algorithm themselves behind one spinlock, as kernels do; with --mode none they
+transmit without asking. A decision is a packet that was released.
+
+Ways out in mode pspat:
+  clients      the arbiter clears packets, their clients transmit them
+  straight     the arbiter transmits
+  dispatchers  threads between arbiter and device transmit (--dispatchers T)
+
+Examples:
+  fairlane bench pspat                                  5 clients, QFQ+, no-op transmit
+  fairlane bench pspat --clients 1000 --active 5        most of them silent
+  fairlane bench pspat --mode lock --clients 2          what it replaces
+  fairlane bench pspat --transmit udp --way dispatchers --dispatchers 1
+  fairlane bench pspat --clients 2 --weights 10,1 --rate 5gbit --mode lock";
+
+/// Options of `fairlane bench pspat`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    /// Registered clients
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=65536))]
+    clients: u32,
+    /// Of which so many send [default: all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    active: Option<u32>,
+    /// Most clients that the arbiter admits
+    #[arg(long, value_name = "N", default_value_t = 65536, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
+    max_clients: u32,
+    /// Threads that the sending clients are spread over [default: one each]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// Scheduling algorithm
+    #[arg(long, value_enum, default_value = "qfq+")]
+    alg: Algorithm,
+    /// Most flows in an aggregate (M), for algorithms whose name ends in +
+    #[arg(long, value_name = "M", default_value_t = AUTOMATIC_MEMBERS, value_parser = members)]
+    aggregate: NonZeroU32,
+    /// Who decides
+    #[arg(long, value_enum, default_value = "pspat")]
+    mode: Mode,
+    /// What becomes of a released packet
+    #[arg(long, value_enum, default_value = "noop")]
+    transmit: Transmit,
+    /// Who transmits, in mode pspat
+    #[arg(long, value_enum, default_value = "clients")]
+    way: Way,
+    /// Dispatcher threads, with --way dispatchers; 0 is --way straight
+    #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=64))]
+    dispatchers: u32,
+    /// Rate of the link: a number with bit, kbit, mbit, gbit or tbit
+    #[arg(long, default_value = "1tbit")]
+    rate: Rate,
+    /// Weights of the clients, in turns
+    #[arg(long, value_name = "W,W,...", default_value = "1")]
+    weights: run::Weights,
+    /// Length of all packets in bytes, 60 to 9000
+    #[arg(long, value_name = "BYTES", default_value_t = 60, value_parser = clap::value_parser!(u32).range(60..=9000))]
+    packet: u32,
+    /// Slots of a client's mailbox: a power of two
+    #[arg(long, value_name = "SLOTS", default_value_t = 256)]
+    mailbox: usize,
+    /// Least nanoseconds between two reads of the same mailbox
+    #[arg(long, value_name = "NS", default_value_t = 1000)]
+    read_interval: u64,
+    /// Adds a client that sends so many packets a second, and measures their delay
+    #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    victim: Option<u32>,
+    /// Weight of that client
+    #[arg(long, value_name = "W", default_value = "50", value_parser = run::weight)]
+    victim_weight: Weight,
+    /// Seconds to measure
+    #[arg(long, value_name = "S", default_value = "2", value_parser = run::seconds)]
+    seconds: f64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Time that all clients send before anything is counted.
+const WARM_UP: Nanos = Nanos::from_millis(200);
+
+/// Sleeps until `time`, or until `stop` is set.
+fn wait_until(time: Nanos, clock: &Clock, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        let left = time.since(clock.now());
+        if left == Nanos::ZERO {
+            return;
+        }
+        std::thread::sleep(left.min(Nanos::from_millis(50)).into());
+    }
+}
+
+/// Measures and prints the outcome.
+pub fn run(options: &Options) -> Result<()> {
+    let active = options.active.unwrap_or(options.clients);
+    ensure!(
+        active <= options.clients,
+        "--active {active} is more than --clients {}: at most all clients can send",
+        options.clients
+    );
+    let stop = Arc::new(AtomicBool::new(false));
+    let on_signal = Arc::clone(&stop);
+    ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
+        .context("setting up Ctrl-C")?;
+    let way = match (options.way, options.dispatchers) {
+        (Way::Dispatchers, 0) => Way::Straight,
+        (way, _) => way,
+    };
+    let outcome = measure(
+        &Case {
+            clients: options.clients,
+            active,
+            max_clients: options.max_clients,
+            threads: options.threads.unwrap_or(active).min(active),
+            alg: options.alg,
+            aggregate: options.aggregate,
+            mode: options.mode,
+            transmit: options.transmit,
+            way,
+            dispatchers: options.dispatchers,
+            rate: options.rate,
+            weights: options.weights.0.clone(),
+            packet: Length::new(options.packet).context("a packet has a length")?,
+            mailbox: options.mailbox,
+            read_interval: Nanos(options.read_interval),
+            victim: options.victim.map(|rate| Victim {
+                packets_per_second: rate,
+                weight: options.victim_weight,
+            }),
+            seconds: options.seconds,
+        },
+        &stop,
+    )?;
+    if options.json {
+        print::line(serde_json::to_string(&outcome)?)
+    } else {
+        print::line(outcome)
+    }
+}

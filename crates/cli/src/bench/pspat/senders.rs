@@ -1,0 +1,140 @@
+//! The threads of the sending clients.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::{self, Scope, ScopedJoinHandle};
+
+use anyhow::Result;
+use fairlane_core::Length;
+use fairlane_runtime::{Client, DispatchingClient, Refused, pin_to_core};
+
+use super::output::Device;
+
+/// A client that sends as fast as it can.
+pub trait Sender: Send {
+    /// Pushes and transmits what it may by now; whether that was anything.
+    fn round(&mut self) -> Result<bool>;
+}
+
+/// The cores that clients share, and the one that an arbiter has to itself.
+pub struct Cores {
+    all: usize,
+}
+
+impl Cores {
+    pub fn new() -> Cores {
+        Cores {
+            all: thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    /// The arbiter's: the last. A machine with one core pins nobody.
+    pub fn arbiter(&self) -> Option<usize> {
+        (self.all > 1).then(|| self.all - 1)
+    }
+
+    /// A client's beside an arbiter.
+    pub fn beside_arbiter(&self, thread: usize) -> Option<usize> {
+        (self.all > 1).then(|| thread % (self.all - 1))
+    }
+
+    /// A client's where there is no arbiter: they have all cores.
+    pub fn any(&self, thread: usize) -> Option<usize> {
+        (self.all > 1).then(|| thread % self.all)
+    }
+}
+
+/// Keeps a thread on its core. One that may not is merely a less quiet measurement.
+pub fn pin(core: Option<usize>) {
+    if let Some(core) = core {
+        let _ = pin_to_core(core);
+    }
+}
+
+/// Starts `threads` threads for these clients, and counts those that run in `started`.
+pub fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    senders: Vec<Box<dyn Sender>>,
+    threads: u32,
+    core: impl Fn(usize) -> Option<usize>,
+    started: &'scope AtomicU32,
+    done: &'scope AtomicBool,
+) -> Vec<ScopedJoinHandle<'scope, Result<()>>> {
+    let mut groups: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
+    for (number, sender) in senders.into_iter().enumerate() {
+        groups[number % threads as usize].push(sender);
+    }
+    let run = |(number, mut group): (usize, Vec<Box<dyn Sender>>)| {
+        let core = core(number);
+        scope.spawn(move || {
+            pin(core);
+            started.fetch_add(1, Ordering::Release);
+            while !done.load(Ordering::Relaxed) {
+                let mut moved = false;
+                for sender in &mut group {
+                    moved |= sender.round()?;
+                }
+                if !moved {
+                    // The others on this core go on.
+                    thread::yield_now();
+                }
+            }
+            Ok(())
+        })
+    };
+    groups.into_iter().enumerate().map(run).collect()
+}
+
+/// A client that keeps its packets, which are nothing, and does nothing with them once they
+/// are cleared.
+pub struct Clearing {
+    pub client: DispatchingClient<()>,
+    pub len: Length,
+}
+
+impl Sender for Clearing {
+    fn round(&mut self) -> Result<bool> {
+        let mut packets = std::iter::repeat((self.len, ()));
+        let pushed = self.client.push_batch(&mut packets).map_err(reason)?;
+        let mut dispatched = 0;
+        while self.client.next_cleared().is_some() {
+            dispatched += 1;
+        }
+        Ok(pushed + dispatched > 0)
+    }
+}
+
+/// A client that transmits through a device of its own what was cleared.
+pub struct Dispatching {
+    pub client: DispatchingClient<u32>,
+    pub number: u32,
+    pub len: Length,
+    pub device: Device,
+}
+
+impl Sender for Dispatching {
+    fn round(&mut self) -> Result<bool> {
+        let mut packets = std::iter::repeat((self.len, self.number));
+        let pushed = self.client.push_batch(&mut packets).map_err(reason)?;
+        let dispatched = self.client.dispatch(&mut self.device)?;
+        Ok(pushed + dispatched > 0)
+    }
+}
+
+/// A client that hands its packets over.
+pub struct Pushing {
+    pub client: Client<u32>,
+    pub number: u32,
+    pub len: Length,
+}
+
+impl Sender for Pushing {
+    fn round(&mut self) -> Result<bool> {
+        let mut packets = std::iter::repeat((self.len, self.number));
+        let (pushed, _) = self.client.push_batch(&mut packets).map_err(reason)?;
+        Ok(pushed > 0)
+    }
+}
+
+pub fn reason<T>(refused: Refused<T>) -> anyhow::Error {
+    refused.reason.into()
+}

@@ -1,0 +1,145 @@
+//! A client that sends little, whose packets' delay is measured.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result};
+use fairlane_core::{FlowId, Nanos, Packet, Weight};
+use fairlane_runtime::{Clock, Outlet, Release};
+use hdrhistogram::Histogram;
+
+/// Longest delay told apart, in nanoseconds: ten seconds.
+const LONGEST: u64 = 10_000_000_000;
+
+/// How much and with which weight.
+#[derive(Clone, Copy, Debug)]
+pub struct Victim {
+    pub packets_per_second: u32,
+    pub weight: Weight,
+}
+
+impl Victim {
+    /// Calls `push` as often as it says, each time in time or late, never in a hurry to
+    /// catch up.
+    pub fn pace(
+        &self,
+        clock: Clock,
+        done: &AtomicBool,
+        mut push: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let interval = Nanos(1_000_000_000 / u64::from(self.packets_per_second));
+        let mut next = clock.now();
+        while !done.load(Ordering::Relaxed) {
+            let now = clock.now();
+            if now < next {
+                thread::sleep(next.since(now).into());
+                continue;
+            }
+            next = next.max(now - interval) + interval;
+            push()?;
+        }
+        Ok(())
+    }
+}
+
+/// When its packets were pushed that were not released yet.
+#[derive(Clone, Debug, Default)]
+pub struct Pushes(Arc<Mutex<VecDeque<Nanos>>>);
+
+impl Pushes {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Nanos>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// About to push at `now`.
+    pub fn begin(&self, now: Nanos) {
+        self.lock().push_back(now);
+    }
+
+    /// It was not taken.
+    pub fn refused(&self) {
+        self.lock().pop_back();
+    }
+
+    fn released(&self) -> Option<Nanos> {
+        self.lock().pop_front()
+    }
+}
+
+/// The delays of one flow's packets, from their push to their release.
+pub struct Watch {
+    pub flow: FlowId,
+    pub pushes: Pushes,
+    pub clock: Clock,
+    delays: Histogram<u64>,
+}
+
+impl Watch {
+    pub fn new(flow: FlowId, clock: Clock) -> Result<Watch> {
+        Ok(Watch {
+            flow,
+            pushes: Pushes::default(),
+            clock,
+            delays: Histogram::new_with_bounds(1, LONGEST, 3).context("a histogram of delays")?,
+        })
+    }
+
+    #[cold]
+    pub fn released(&mut self) {
+        if let Some(pushed) = self.pushes.released() {
+            self.delays
+                .saturating_record(self.clock.now().since(pushed).0);
+        }
+    }
+
+    /// Forgets what was measured so far.
+    pub fn begin(&mut self) {
+        self.delays.reset();
+    }
+
+    pub fn delays(&self) -> &Histogram<u64> {
+        &self.delays
+    }
+}
+
+/// A way out that watches one flow.
+pub struct Watched<R> {
+    pub inner: R,
+    pub watch: Option<Watch>,
+}
+
+impl<P, R: Release<P>> Release<P> for Watched<R> {
+    fn joined(&mut self, flow: FlowId, outlet: Option<Outlet>) {
+        self.inner.joined(flow, outlet);
+    }
+
+    fn left(&mut self, flow: FlowId) {
+        self.inner.left(flow);
+    }
+
+    fn dropped(&mut self, flow: FlowId, position: u64) {
+        self.inner.dropped(flow, position);
+    }
+
+    #[inline]
+    fn release(&mut self, packet: Packet<P>) {
+        if let Some(watch) = &mut self.watch
+            && watch.flow == packet.flow
+        {
+            watch.released();
+        }
+        self.inner.release(packet);
+    }
+
+    #[inline]
+    fn flush(&mut self) -> io::Result<usize> {
+        self.inner.flush()
+    }
+
+    fn waiting(&self) -> usize {
+        self.inner.waiting()
+    }
+}

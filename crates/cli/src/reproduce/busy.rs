@@ -1,0 +1,63 @@
+//! Work that takes a known time and touches no memory.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Steps in one go of the calibration.
+const STEPS: u32 = 20_000;
+
+/// How fast this machine works.
+#[derive(Clone, Copy, Debug)]
+pub struct Busy {
+    steps_per_ns: f64,
+}
+
+impl Busy {
+    /// Measures it, with the calling thread. The fastest of many goes counts: no other
+    /// thread took part of it.
+    pub fn calibrate() -> Busy {
+        let go = || {
+            let start = Instant::now();
+            steps(STEPS);
+            start.elapsed()
+        };
+        let fastest = (0..200).map(|_| go()).min().unwrap_or(Duration::MAX);
+        Busy {
+            steps_per_ns: f64::from(STEPS) / (fastest.as_nanos().max(1) as f64),
+        }
+    }
+
+    /// The number of steps that take `ns` nanoseconds, to the nearest.
+    pub fn for_ns(self, ns: f64) -> u32 {
+        (ns * self.steps_per_ns).round() as u32
+    }
+}
+
+/// Works: each step needs the result of the one before.
+#[inline]
+pub fn steps(count: u32) {
+    let mut value = black_box(1_u64);
+    for _ in 0..count {
+        value = value.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 1;
+    }
+    black_box(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_takes_the_time_it_was_asked_for() {
+        let busy = Busy::calibrate();
+        // The fastest again: the rest is other threads' time.
+        let go = || {
+            let start = Instant::now();
+            steps(busy.for_ns(100_000.0));
+            start.elapsed()
+        };
+        let took = (0..50).map(|_| go()).min().unwrap();
+        let range = Duration::from_micros(70)..Duration::from_micros(200);
+        assert!(range.contains(&took), "{took:?}");
+    }
+}

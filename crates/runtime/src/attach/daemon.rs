@@ -1,0 +1,241 @@
+//! The daemon's handle on those who attach.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fairlane_core::Length;
+use fairlane_io::PeerCredentials;
+use fairlane_mailbox::shared::GeometryError;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::desk::Desk;
+use super::mapping::Mapping;
+use super::server::Server;
+use super::socket::{BindError, Listener};
+use crate::client::ClientId;
+use crate::registrar::Registrar;
+
+/// How processes are let in.
+#[derive(Clone, Debug)]
+pub struct AttachConfig {
+    /// Who belongs to which class.
+    pub mapping: Mapping,
+    /// Most clients of all classes together.
+    pub most_clients: usize,
+    /// Slots of a client's mailbox: a power of two. Each takes the class's longest packet and 8
+    /// bytes, rounded up to 64.
+    pub slots: usize,
+    /// Permissions of the socket's file. Who may not write to it cannot even ask.
+    pub mode: u32,
+    /// How long a connection may stay silent before its hello.
+    pub hello_timeout: Duration,
+}
+
+impl AttachConfig {
+    /// A thousand clients of 256 slots, a second for the hello, and everybody may ask: the mapping
+    /// decides.
+    #[must_use]
+    pub fn new(mapping: Mapping) -> Self {
+        AttachConfig {
+            mapping,
+            most_clients: 1024,
+            slots: 256,
+            mode: 0o666,
+            hello_timeout: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Why there is no listening.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// The path is taken.
+    #[error("cannot listen at {}: another process listens there", .0.display())]
+    InUse(PathBuf),
+    /// The path is taken by something else.
+    #[error("cannot listen at {}: there is a file that is not a socket", .0.display())]
+    NotASocket(PathBuf),
+    /// The system says no.
+    #[error("cannot listen at {}: {error}", path.display())]
+    Io {
+        /// The path.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// No mailbox has that many slots, or slots of that size.
+    #[error("the class \"{class}\": {error}")]
+    Geometry {
+        /// Whose mailbox.
+        class: String,
+        /// What is allowed.
+        error: GeometryError,
+    },
+    /// With the link's overhead, the class's longest packets exceed 65,535 bytes.
+    #[error(
+        "the class \"{class}\": packets of {max} and {overhead} bytes of overhead are longer than 65535 bytes"
+    )]
+    TooLong {
+        /// Whose packets.
+        class: String,
+        /// Their longest.
+        max: Length,
+        /// The link's overhead in bytes.
+        overhead: u32,
+    },
+}
+
+/// What became of those that connected, from the beginning on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AttachStats {
+    /// Got a mailbox.
+    pub attached: u64,
+    /// Were told why not, or went before they could be told.
+    pub refused: u64,
+    /// Had a mailbox and are gone: closed, died, or cut off.
+    pub left: u64,
+}
+
+/// A client that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// The number the arbiter knows it by.
+    pub id: ClientId,
+    /// The process.
+    pub peer: PeerCredentials,
+    /// Its class.
+    pub class: String,
+}
+
+/// What the thread tells the handle.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    attached: AtomicU64,
+    refused: AtomicU64,
+    left: AtomicU64,
+    /// By connection.
+    present: Mutex<HashMap<u64, Attached>>,
+}
+
+impl Book {
+    fn present(&self) -> MutexGuard<'_, HashMap<u64, Attached>> {
+        // Insertion and removal leave a map that is whole.
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn attached(&self, connection: u64, client: Attached) {
+        self.present().insert(connection, client);
+        self.attached.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn left(&self, connection: u64) {
+        self.present().remove(&connection);
+        self.left.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Lets other processes attach to an arbiter, on a thread of its own.
+///
+/// Dropping it closes all connections and removes the socket's file: what the clients pushed is
+/// still sent, then their flows are removed.
+#[derive(Debug)]
+pub struct Attach {
+    book: Arc<Book>,
+    wake: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Attach {
+    /// Listens at `path`, where there may be the socket of a daemon that is gone. A client's
+    /// packets go through its own copy of `make`, on the arbiter's thread, which makes of the
+    /// bytes, and of whose they are, what the arbiter's other clients push.
+    ///
+    /// # Errors
+    ///
+    /// [`ListenError`]: the path cannot be used, or a class cannot have the mailboxes asked for.
+    pub fn listen<P, F>(
+        path: impl AsRef<Path>,
+        config: AttachConfig,
+        registrar: Registrar<P>,
+        make: F,
+    ) -> Result<Self, ListenError>
+    where
+        P: Send + 'static,
+        F: FnMut(Vec<u8>, PeerCredentials) -> P + Clone + Send + 'static,
+    {
+        let path = path.as_ref();
+        let desk = Desk::new(&config, registrar.link())?;
+        let failed = |error| match error {
+            BindError::InUse => ListenError::InUse(path.to_owned()),
+            BindError::NotASocket => ListenError::NotASocket(path.to_owned()),
+            BindError::Io(error) => ListenError::Io {
+                path: path.to_owned(),
+                error,
+            },
+        };
+        let listener = Listener::bind(path, config.mode).map_err(failed)?;
+        let book = Arc::new(Book::default());
+        let start = || {
+            let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
+            let server = Server::new(
+                listener,
+                &wake,
+                desk,
+                config.hello_timeout,
+                registrar,
+                make,
+                Arc::clone(&book),
+            )?;
+            let thread = thread::Builder::new()
+                .name("fairlane-attach".into())
+                .spawn(move || server.run())?;
+            Ok((wake, thread))
+        };
+        let (wake, thread) = start().map_err(BindError::Io).map_err(failed)?;
+        Ok(Attach {
+            book,
+            wake,
+            thread: Some(thread),
+        })
+    }
+
+    /// What became of those that connected.
+    #[must_use]
+    pub fn stats(&self) -> AttachStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        AttachStats {
+            attached: read(&self.book.attached),
+            refused: read(&self.book.refused),
+            left: read(&self.book.left),
+        }
+    }
+
+    /// The clients that are there, by number. Locks what attaching and leaving lock.
+    #[must_use]
+    pub fn attached(&self) -> Vec<Attached> {
+        let mut present: Vec<_> = self.book.present().values().cloned().collect();
+        present.sort_by_key(|client| client.id);
+        present
+    }
+}
+
+impl Drop for Attach {
+    fn drop(&mut self) {
+        // It fails only if the thread was woken 2^64 times before.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been reported there.
+            let _ = thread.join();
+        }
+    }
+}

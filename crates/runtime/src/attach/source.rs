@@ -1,0 +1,136 @@
+//! A process's mailbox as the arbiter sees it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fairlane_core::Length;
+use fairlane_io::{PeerCredentials, SharedMemory};
+use fairlane_mailbox::shared::{Popped, Receiver};
+use rustix::net::{Shutdown, shutdown};
+
+use super::desk::Seat;
+use crate::inbox::Source;
+use crate::link::Link;
+
+/// Slots with an impossible length that a client may leave before it is cut off. A client that
+/// keeps to the protocol leaves none.
+pub const MOST_MALFORMED: u64 = 16;
+
+/// The receiving end of a client's mailbox, and what is made of its packets.
+pub(super) struct ProcessSource<F> {
+    pub(super) receiver: Receiver<SharedMemory>,
+    pub(super) line: Arc<Line>,
+    /// Set when the socket says that the client is gone.
+    pub(super) left: Arc<AtomicBool>,
+    pub(super) link: Link,
+    pub(super) peer: PeerCredentials,
+    pub(super) make: F,
+    /// What may still be taken. After the client left, its memory may live on in a process that
+    /// writes for ever.
+    pub(super) allowance: Allowance,
+    /// Given back when the arbiter lets go.
+    pub(super) _seat: Seat,
+}
+
+/// How many slots the arbiter will look into.
+pub(super) enum Allowance {
+    /// Whatever comes.
+    Any,
+    /// So many: the client has left.
+    Last(usize),
+    /// None: it was cut off.
+    CutOff,
+}
+
+impl<F> ProcessSource<F> {
+    /// Whether another slot may be looked into; counted once the client has left.
+    fn may_look(&mut self) -> bool {
+        if matches!(self.allowance, Allowance::Any) && self.left.load(Ordering::Acquire) {
+            self.allowance = Allowance::Last(self.receiver.geometry().slots());
+        }
+        match &mut self.allowance {
+            Allowance::Any => true,
+            Allowance::Last(slots) if *slots > 0 => {
+                *slots -= 1;
+                true
+            }
+            Allowance::Last(_) | Allowance::CutOff => false,
+        }
+    }
+
+    /// The socket tells both the client and the thread that listens.
+    #[cold]
+    fn cut_off(&mut self) {
+        self.allowance = Allowance::CutOff;
+        self.line.hang_up();
+    }
+}
+
+impl<P, F> Source<P> for ProcessSource<F>
+where
+    F: FnMut(Vec<u8>, PeerCredentials) -> P + Send,
+{
+    fn pop(&mut self) -> Option<(Length, P)> {
+        // Passes over at most `MOST_MALFORMED` slots in the life of a client.
+        while self.may_look() {
+            let mut packet = Vec::new();
+            match self.receiver.pop(&mut packet) {
+                Popped::Packet => {
+                    let length = Length::new(packet.len() as u32);
+                    if let Some(carried) = length.and_then(|length| self.link.carried(length)) {
+                        return Some((carried, (self.make)(packet, self.peer)));
+                    }
+                }
+                Popped::Empty => return None,
+                Popped::Malformed if self.receiver.malformed() < MOST_MALFORMED => {}
+                Popped::Malformed | Popped::OutOfStep => self.cut_off(),
+            }
+        }
+        None
+    }
+
+    fn is_empty(&self) -> bool {
+        match self.allowance {
+            Allowance::Any | Allowance::Last(1..) => self.receiver.is_empty(),
+            Allowance::Last(0) | Allowance::CutOff => true,
+        }
+    }
+
+    fn doze(&mut self, dozing: bool) {
+        self.receiver.doze(dozing);
+    }
+
+    fn dropped(&mut self, packets: u64) {
+        self.receiver.tell_dropped(packets);
+    }
+}
+
+/// The connection of a source: it ends when nobody has a part in it any more, so that a client
+/// learns that the arbiter has forgotten it or is itself gone.
+pub(super) struct Line(Option<Arc<OwnedFd>>);
+
+impl Line {
+    pub(super) fn new(socket: Arc<OwnedFd>) -> Self {
+        Line(Some(socket))
+    }
+
+    /// Ends the connection, whoever holds its handle.
+    fn hang_up(&self) {
+        if let Some(socket) = &self.0 {
+            // It may have ended before.
+            let _ = shutdown(socket, Shutdown::Both);
+        }
+    }
+
+    /// The connection goes on without.
+    pub(super) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.hang_up();
+    }
+}

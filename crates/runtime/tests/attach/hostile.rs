@@ -1,0 +1,177 @@
+//! Clients that break the protocol on purpose, each step of it known.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_runtime::Idling;
+use fairlane_runtime::attach::{AttachConfig, Mapping, connect};
+use fairlane_runtime::attach::{MOST_MALFORMED, MOST_STRANGERS, PERIOD, RINGS_PER_PERIOD};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+use crate::raw::{HELLO, Raw, dial, receive, send, sentence};
+use crate::rig::{
+    LONGEST, Running, Still, class, config, number_of, packet, push_waiting, wait_until,
+};
+
+#[test]
+fn an_impossible_length_costs_its_slot_until_there_were_too_many() {
+    let mut daemon = Still::new(config());
+    let raw = Raw::attach(&daemon.path.get());
+    let forgiven = MOST_MALFORMED as usize - 1;
+    for place in 0..forgiven {
+        raw.write_header(place, LONGEST + 1 + place as u32);
+    }
+    raw.write(forgiven, &packet(1));
+    let arrived = daemon.steps();
+    assert_eq!(arrived.len(), 1);
+    assert_eq!(number_of(&arrived[0].bytes), Some(1));
+    assert_eq!(daemon.attach().stats().left, 0);
+
+    raw.write(forgiven + 1, &packet(2));
+    raw.write_header(forgiven + 2, u32::MAX);
+    raw.write(forgiven + 3, &packet(3));
+    let arrived = daemon.steps();
+    assert_eq!(
+        arrived.len(),
+        1,
+        "what was whole before is sent, and nothing behind"
+    );
+    assert_eq!(number_of(&arrived[0].bytes), Some(2));
+    daemon.wait_until_left(1);
+    assert_eq!(receive(&raw.socket).0, b"");
+    assert!(daemon.drain_the_dead().is_empty());
+}
+
+#[test]
+fn a_client_out_of_step_is_cut_off() {
+    let mut daemon = Still::new(config());
+    let raw = Raw::attach(&daemon.path.get());
+    raw.write(0, &packet(0));
+    raw.slot(1)[0].store(7 << 32 | 5, Ordering::Relaxed);
+    let arrived = daemon.steps();
+    assert_eq!(arrived.len(), 1);
+    daemon.wait_until_left(1);
+    assert_eq!(receive(&raw.socket).0, b"");
+    assert!(daemon.drain_the_dead().is_empty());
+}
+
+#[test]
+fn a_client_that_goes_on_writing_after_it_has_left_is_forgotten() {
+    let mut daemon = Still::new(config());
+    let raw = Raw::attach(&daemon.path.get());
+    let Raw {
+        socket,
+        memory,
+        geometry,
+    } = raw;
+    let raw = Raw {
+        // Some socket: the real one goes.
+        socket: rustix::net::socket(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::SEQPACKET,
+            None,
+        )
+        .unwrap(),
+        memory,
+        geometry,
+    };
+    for place in 0..geometry.slots() {
+        raw.write(place, &packet(place as u64));
+    }
+    drop(socket);
+    daemon.wait_until_left(1);
+    // Whatever the arbiter takes is there again before it looks once more.
+    let mut place = geometry.slots();
+    let mut arrived = 0;
+    for _ in 0..1_000 {
+        arrived += daemon.step().len();
+        while raw.is_free(place) {
+            raw.write(place, &packet(place as u64));
+            place += 1;
+        }
+    }
+    assert_eq!(daemon.arbiter().clients(), 0);
+    assert_eq!(arrived, geometry.slots());
+}
+
+#[test]
+fn a_flood_of_rings_is_listened_to_in_rations() {
+    let daemon = Running::new(config(), Idling::default());
+    let flooding = Raw::attach(&daemon.path.get());
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let flood = thread::spawn(move || {
+        let start = Instant::now();
+        let mut rings = 0_u64;
+        while !stopped.load(Ordering::Relaxed) {
+            match send(&flooding.socket, b"r", SendFlags::DONTWAIT) {
+                Ok(_) => rings += 1,
+                Err(Errno::AGAIN) => thread::yield_now(),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        (rings, start.elapsed(), flooding)
+    });
+    // Meanwhile the others' packets, and new clients, get through.
+    let until = Instant::now() + Duration::from_millis(300);
+    let mut number = 0;
+    while Instant::now() < until {
+        let mut client = connect(daemon.path.get()).unwrap();
+        assert!(push_waiting(&mut client, &packet(number)));
+        number += 1;
+        drop(client);
+        thread::sleep(Duration::from_millis(5));
+    }
+    wait_until("the packets arrive", || daemon.arrived() == number);
+    stop.store(true, Ordering::Relaxed);
+    let (rings, elapsed, flooding) = flood.join().unwrap();
+    let periods = elapsed.as_nanos() / PERIOD.as_nanos() + 2;
+    let heard = u128::from(RINGS_PER_PERIOD) * periods;
+    // What the kernel holds of one socket is some hundred messages.
+    assert!(
+        u128::from(rings) < heard + 1_000,
+        "{rings} rings in {elapsed:?}"
+    );
+    assert!(rings > 1_000, "there was a flood");
+    drop(flooding);
+    daemon.wait_until_left(number + 1);
+    daemon.finish();
+}
+
+#[test]
+fn who_sends_anything_but_a_ring_is_cut_off() {
+    let mut daemon = Still::new(config());
+    for (round, message) in [HELLO, &b"rr"[..], &[0; 10_000]].into_iter().enumerate() {
+        let raw = Raw::attach(&daemon.path.get());
+        send(&raw.socket, message, SendFlags::empty()).unwrap();
+        daemon.wait_until_left(round as u64 + 1);
+        daemon.drain_the_dead();
+        assert_eq!(receive(&raw.socket).0, b"");
+    }
+}
+
+#[test]
+fn strangers_that_wait_take_no_place_from_those_who_may() {
+    let mapping = Mapping::new().class(class("tests", 0)).unwrap();
+    let mapping = mapping
+        .rule(fairlane_runtime::attach::Who::Any, "tests")
+        .unwrap();
+    let daemon = Still::new(AttachConfig {
+        hello_timeout: Duration::from_secs(60),
+        ..AttachConfig::new(mapping)
+    });
+    // None of them may attach, and none says hello.
+    let waiting: Vec<_> = (0..MOST_STRANGERS)
+        .map(|_| dial(&daemon.path.get()))
+        .collect();
+    let further = dial(&daemon.path.get());
+    assert!(sentence(&receive(&further).0).contains("has 0 clients already"));
+    assert_eq!(receive(&further).0, b"");
+    assert_eq!(daemon.attach().stats().refused, 1);
+    // One of the others is told as soon as it says hello.
+    send(&waiting[0], HELLO, SendFlags::empty()).unwrap();
+    assert!(sentence(&receive(&waiting[0]).0).contains("has 0 clients already"));
+}

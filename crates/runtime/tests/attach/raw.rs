@@ -1,0 +1,122 @@
+//! A client that speaks the protocol by hand, and so can break it.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use fairlane_io::SharedMemory;
+use fairlane_mailbox::shared::Geometry;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendFlags, SocketAddrUnix, SocketType, connect, recvmsg, sendmsg, socket,
+};
+
+pub const HELLO: &[u8] = b"fairlane\x01\0\0\0";
+
+/// Words before the first slot's header.
+const SLOTS: usize = 16;
+
+pub fn dial(path: &Path) -> OwnedFd {
+    let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    socket
+}
+
+pub fn send(socket: &OwnedFd, message: &[u8], flags: SendFlags) -> rustix::io::Result<usize> {
+    let flags = flags | SendFlags::NOSIGNAL;
+    let mut control = SendAncillaryBuffer::default();
+    sendmsg(socket, &[IoSlice::new(message)], &mut control, flags)
+}
+
+/// A message and a handle; an empty message if the daemon has hung up.
+pub fn receive(socket: &OwnedFd) -> (Vec<u8>, Option<OwnedFd>) {
+    let mut message = vec![0; 1024];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut message)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    );
+    let received = received.map_or(0, |received| received.bytes);
+    message.truncate(received);
+    let mut handles = control.drain().flat_map(|part| match part {
+        RecvAncillaryMessage::ScmRights(handles) => handles.collect(),
+        _ => Vec::new(),
+    });
+    let handle = handles.next();
+    assert!(handles.next().is_none(), "one handle at most");
+    (message, handle)
+}
+
+/// The sentence of a refusal.
+pub fn sentence(message: &[u8]) -> String {
+    assert_eq!(message[12..16], 1_u32.to_le_bytes(), "{message:?}");
+    String::from_utf8(message[16..].to_vec()).unwrap()
+}
+
+/// An attached client with its hands on the memory.
+pub struct Raw {
+    pub socket: OwnedFd,
+    pub memory: SharedMemory,
+    pub geometry: Geometry,
+}
+
+impl Raw {
+    pub fn attach(path: &Path) -> Self {
+        let socket = dial(path);
+        send(&socket, HELLO, SendFlags::empty()).unwrap();
+        let (reply, handle) = receive(&socket);
+        let number = |at: usize| u32::from_le_bytes(*reply[at..].first_chunk().unwrap()) as usize;
+        assert_eq!(number(12), 0, "{reply:?}");
+        let geometry = Geometry::new(number(16), number(20)).unwrap();
+        let memory = SharedMemory::open(handle.unwrap(), geometry.bytes()).unwrap();
+        Raw {
+            socket,
+            memory,
+            geometry,
+        }
+    }
+
+    pub fn words(&self) -> &[AtomicU64] {
+        self.memory.as_ref()
+    }
+
+    /// The words of the slot of a place.
+    pub fn slot(&self, place: usize) -> &[AtomicU64] {
+        let slots = self.geometry.slots();
+        let words = (self.geometry.words() - SLOTS) / slots;
+        &self.words()[SLOTS + place % slots * words..][..words]
+    }
+
+    fn generation(&self, place: usize) -> u64 {
+        (place / self.geometry.slots()) as u64
+    }
+
+    pub fn is_free(&self, place: usize) -> bool {
+        self.slot(place)[0].load(Ordering::Acquire) == self.generation(place) << 32
+    }
+
+    /// The words of a packet, without the header that makes it one.
+    pub fn write_body(&self, place: usize, packet: &[u8]) {
+        for (word, bytes) in self.slot(place)[1..].iter().zip(packet.chunks(8)) {
+            let mut whole = [0; 8];
+            whole[..bytes.len()].copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(whole), Ordering::Relaxed);
+        }
+    }
+
+    pub fn write_header(&self, place: usize, length: u32) {
+        let header = self.generation(place) << 32 | u64::from(length);
+        self.slot(place)[0].store(header, Ordering::Release);
+        fence(Ordering::SeqCst);
+    }
+
+    pub fn write(&self, place: usize, packet: &[u8]) {
+        self.write_body(place, packet);
+        self.write_header(place, packet.len() as u32);
+    }
+}

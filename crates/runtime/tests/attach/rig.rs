@@ -1,0 +1,297 @@
+//! A daemon in this process, and packets that say which they are.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fairlane_core::sched::Qfq;
+use fairlane_core::{FlowConfig, Length, Nanos, Rate, TotalStats, Weight};
+use fairlane_io::{Backend, ByteLen, MemoryBackend, memory};
+use fairlane_runtime::attach::{
+    Attach, AttachConfig, Class, Mapping, PeerCredentials, ProcessClient, PushRefused, Who, connect,
+};
+use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Registrar, Straight, drive};
+
+/// Longest packet of the classes here.
+pub const LONGEST: u32 = 300;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until `done`.
+pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited too long until {what}");
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// A packet of some length that names its number in every byte.
+pub fn packet(number: u64) -> Vec<u8> {
+    let length = 8 + (number * 37 % u64::from(LONGEST - 7)) as usize;
+    let bytes = number.to_le_bytes();
+    (0..length)
+        .map(|at| bytes[at % 8] ^ (at / 8) as u8)
+        .collect()
+}
+
+/// The number of a packet, if it is whole.
+pub fn number_of(bytes: &[u8]) -> Option<u64> {
+    let number = u64::from_le_bytes(*bytes.first_chunk()?);
+    (packet(number) == bytes).then_some(number)
+}
+
+/// Pushes a packet as soon as there is room for it; false if the daemon is gone.
+pub fn push_waiting(client: &mut ProcessClient, packet: &[u8]) -> bool {
+    loop {
+        match client.push(packet) {
+            Ok(()) => return true,
+            Err(PushRefused::Full) => thread::sleep(Duration::from_micros(50)),
+            Err(PushRefused::Gone) => return false,
+            Err(refused) => panic!("{refused}"),
+        }
+    }
+}
+
+/// What came from a process.
+#[derive(Debug)]
+pub struct Arrived {
+    pub from: PeerCredentials,
+    pub bytes: Vec<u8>,
+}
+
+impl ByteLen for Arrived {
+    fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+pub fn make(bytes: Vec<u8>, from: PeerCredentials) -> Arrived {
+    Arrived { from, bytes }
+}
+
+pub fn my_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+pub fn class(name: &str, most_clients: usize) -> Class {
+    Class {
+        name: name.to_owned(),
+        flow: FlowConfig {
+            max_length: Length::new(LONGEST).unwrap(),
+            ..FlowConfig::new(Weight::new(3).unwrap())
+        },
+        most_clients,
+    }
+}
+
+/// The user who runs the tests may attach.
+pub fn mapping(class: Class) -> Mapping {
+    let name = class.name.clone();
+    let mapping = Mapping::new().class(class).unwrap();
+    mapping.rule(Who::Uid(my_uid()), &name).unwrap()
+}
+
+pub fn config() -> AttachConfig {
+    AttachConfig {
+        slots: 64,
+        ..AttachConfig::new(mapping(class("tests", 100)))
+    }
+}
+
+pub fn arbiter_config() -> ArbiterConfig {
+    ArbiterConfig::new(Link::new(Rate::MAX))
+}
+
+type Daemon = Arbiter<Qfq, Arrived, Straight<MemoryBackend<Arrived>>>;
+
+fn daemon(config: ArbiterConfig) -> (Daemon, MemoryBackend<Arrived>) {
+    let (near, far) = memory::pair(usize::MAX);
+    (Arbiter::new(Qfq::new(), config, near, Nanos::ZERO), far)
+}
+
+/// A path for a socket, in a folder of its own.
+pub struct Path {
+    folder: tempfile::TempDir,
+}
+
+impl Path {
+    pub fn new() -> Self {
+        Path {
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    pub fn get(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+}
+
+/// A daemon whose arbiter moves when it is told to.
+pub struct Still {
+    pub path: Path,
+    pub attach: Option<Attach>,
+    pub arbiter: Option<Daemon>,
+    pub registrar: Registrar<Arrived>,
+    far: MemoryBackend<Arrived>,
+    now: Nanos,
+}
+
+impl Still {
+    pub fn new(config: AttachConfig) -> Self {
+        Still::with(config, arbiter_config())
+    }
+
+    pub fn with(config: AttachConfig, arbiter: ArbiterConfig) -> Self {
+        let path = Path::new();
+        let (arbiter, far) = daemon(arbiter);
+        let registrar = arbiter.registrar();
+        let attach = Attach::listen(path.get(), config, registrar.clone(), make).unwrap();
+        Still {
+            path,
+            attach: Some(attach),
+            arbiter: Some(arbiter),
+            registrar,
+            far,
+            now: Nanos::ZERO,
+        }
+    }
+
+    pub fn attach(&self) -> &Attach {
+        self.attach.as_ref().unwrap()
+    }
+
+    pub fn arbiter(&mut self) -> &mut Daemon {
+        self.arbiter.as_mut().unwrap()
+    }
+
+    pub fn connect(&self) -> ProcessClient {
+        connect(self.path.get()).unwrap()
+    }
+
+    /// Why nobody is let in now.
+    pub fn refusal(&self) -> String {
+        connect(self.path.get()).unwrap_err().to_string()
+    }
+
+    /// One step, a microsecond after the last; returns what was sent.
+    pub fn step(&mut self) -> Vec<Arrived> {
+        self.now = self.now + Nanos::from_micros(1);
+        let now = self.now;
+        self.arbiter().step(now).unwrap();
+        let mut arrived = Vec::new();
+        self.far.receive(&mut arrived, usize::MAX).unwrap();
+        arrived
+    }
+
+    /// Enough steps to take whatever is in the mailboxes and let go of who has left.
+    pub fn steps(&mut self) -> Vec<Arrived> {
+        (0..200).flat_map(|_| self.step()).collect()
+    }
+
+    /// Steps until all clients that have left are forgotten.
+    pub fn drain_the_dead(&mut self) -> Vec<Arrived> {
+        let mut arrived = Vec::new();
+        for _ in 0..10_000 {
+            arrived.extend(self.step());
+            if self.arbiter().clients() == 0 {
+                return arrived;
+            }
+        }
+        panic!("a client that has left is still there");
+    }
+
+    pub fn wait_until_left(&self, clients: u64) {
+        wait_until("the clients have left", || {
+            self.attach().stats().left == clients
+        });
+    }
+}
+
+/// The packets of each process, in the order in which they came out.
+pub type ByProcess = HashMap<u32, Vec<Vec<u8>>>;
+
+/// A daemon whose arbiter runs, and the order in which each process's packets came out.
+pub struct Running {
+    pub path: Path,
+    pub attach: Option<Attach>,
+    stop: Arc<AtomicBool>,
+    arrived: Arc<AtomicU64>,
+    thread: JoinHandle<(ByProcess, TotalStats)>,
+}
+
+impl Running {
+    pub fn new(config: AttachConfig, idling: Idling) -> Self {
+        Running::with(config, arbiter_config(), idling)
+    }
+
+    pub fn with(config: AttachConfig, arbiter: ArbiterConfig, idling: Idling) -> Self {
+        let path = Path::new();
+        let (mut arbiter, mut far) = daemon(arbiter);
+        let attach = Attach::listen(path.get(), config, arbiter.registrar(), make).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let arrived = Arc::new(AtomicU64::new(0));
+        let (stopped, counter) = (Arc::clone(&stop), Arc::clone(&arrived));
+        let thread = thread::spawn(move || {
+            let mut by_process = ByProcess::new();
+            let mut batch = Vec::new();
+            drive(&mut arbiter, &Clock::start(), idling, |arbiter, _, _| {
+                far.receive(&mut batch, usize::MAX).unwrap();
+                counter.fetch_add(batch.len() as u64, Ordering::Relaxed);
+                for Arrived { from, bytes } in batch.drain(..) {
+                    by_process.entry(from.pid).or_default().push(bytes);
+                }
+                !(stopped.load(Ordering::Relaxed) && arbiter.clients() == 0)
+            })
+            .unwrap();
+            arbiter.invariants().unwrap();
+            (by_process, arbiter.total_stats())
+        });
+        Running {
+            path,
+            attach: Some(attach),
+            stop,
+            arrived,
+            thread,
+        }
+    }
+
+    pub fn attach(&self) -> &Attach {
+        self.attach.as_ref().unwrap()
+    }
+
+    /// Packets sent so far.
+    pub fn arrived(&self) -> u64 {
+        self.arrived.load(Ordering::Relaxed)
+    }
+
+    pub fn wait_until_left(&self, clients: u64) {
+        wait_until("the clients have left", || {
+            self.attach().stats().left == clients
+        });
+    }
+
+    /// Waits until all clients are gone and what they pushed was sent; checks the counts, and
+    /// returns the packets of each process.
+    pub fn finish(mut self) -> ByProcess {
+        self.attach = None;
+        self.stop.store(true, Ordering::Relaxed);
+        let (by_process, total) = self.thread.join().unwrap();
+        let sent: usize = by_process.values().map(Vec::len).sum();
+        assert_eq!(total.sent.packets, sent as u64, "{total:?}");
+        assert_eq!(total.accepted.packets, total.sent.packets, "{total:?}");
+        by_process
+    }
+}
+
+/// Asserts that these are the first packets of a process, whole and in order; returns how many.
+pub fn assert_a_whole_beginning(packets: &[Vec<u8>]) -> u64 {
+    for (expected, bytes) in packets.iter().enumerate() {
+        assert_eq!(number_of(bytes), Some(expected as u64), "{bytes:?}");
+    }
+    packets.len() as u64
+}
