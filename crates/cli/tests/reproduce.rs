@@ -52,6 +52,22 @@ fn without_a_name_it_lists_name_claim_paper_and_time() {
 }
 
 #[test]
+fn help_explains_every_option_and_what_is_written() {
+    let help = fairlane(&["reproduce", "--help"]).success();
+    for text in [
+        "NAME|all",
+        "--out",
+        "--seconds",
+        "--json",
+        "result.json",
+        "plot.png",
+    ] {
+        assert!(help.contains(text), "{text} is not in:\n{help}");
+    }
+    assert!(fairlane(&["--help"]).success().contains("reproduce"));
+}
+
+#[test]
 fn an_unknown_experiment_is_named_with_the_nearest_there_is() {
     for (name, nearest) in [
         ("pspat-tabel2", "'pspat-table2'"),

@@ -71,6 +71,15 @@ pub struct ArbiterStats {
     pub woken: u64,
 }
 
+/// What a look at the mailboxes found.
+struct Drained {
+    packets: usize,
+    /// A limit of the step left something behind.
+    more: bool,
+    /// A flow had no room.
+    held_back: bool,
+}
+
 /// One arbiter: an algorithm, the flows of its clients, a paced link, a way out.
 ///
 /// Not to be shared: one thread makes its steps.
@@ -150,7 +159,11 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
     pub fn step(&mut self, now: Nanos) -> io::Result<Step> {
         self.now = now;
         self.open_door();
-        let (drained, more) = self.drain(now);
+        let Drained {
+            packets: drained,
+            more,
+            held_back,
+        } = self.drain(now);
         let mut transmitted = self.release.flush()?;
         self.pacer.forget_before(now);
         // While the backend holds packets back, no further ones are committed to
@@ -162,7 +175,8 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         transmitted += self.release.flush()?;
         let next = if self.release.waiting() > 0 {
             Next::WhenBackendTakesMore
-        } else if more || (self.leaving > 0 && self.scheduler.is_empty()) {
+        } else if more || ((self.leaving > 0 || held_back) && self.scheduler.is_empty()) {
+            // Where all has been released since, there is room for what was held back.
             Next::Now
         } else {
             left
@@ -192,10 +206,9 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         }
     }
 
-    /// The first block of `do_scan`: what was drained, and whether a limit left
-    /// something behind.
+    /// The first block of `do_scan`.
     #[inline]
-    fn drain(&mut self, now: Nanos) -> (usize, bool) {
+    fn drain(&mut self, now: Nanos) -> Drained {
         let Arbiter {
             scheduler,
             clients,
@@ -210,7 +223,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
             limit: config.scan_limit,
             interval: config.read_interval,
         };
-        let mut more = false;
+        let (mut more, mut held_back) = (false, false);
         let mut longest = None;
         let (drained, stopped) = clients.scan(scan, |client| {
             let mut taken = 0;
@@ -220,6 +233,11 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
                 let mut limit = config.drain_limit;
                 if config.hold_back {
                     limit = limit.min(scheduler.room(flow) as usize);
+                    // With nothing queued there will never be more room: it is dropped.
+                    if limit == 0 && scheduler.is_empty() {
+                        limit = 1;
+                    }
+                    held_back |= limit == 0;
                 }
                 let mut position = before;
                 let mut dropped = false;
@@ -242,7 +260,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
                     if let Some(waiting) = &client.waiting {
                         waiting.0.freed();
                     }
-                } else if gone && limit > 0 {
+                } else if gone && (limit > 0 || client.inbox.is_empty()) {
                     client.leaving = true;
                     *leaving += 1;
                 }
@@ -268,7 +286,11 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         if let Some(longest) = longest {
             self.stats.looks.record(longest);
         }
-        (drained, more | stopped)
+        Drained {
+            packets: drained,
+            more: more | stopped,
+            held_back,
+        }
     }
 
     /// The second block: what was released, and when there is more to release.

@@ -15,8 +15,8 @@ pub struct Idling {
     /// How long it spins for new packets before it sleeps: T_w of PSPAT, Section 3.5. A
     /// client pays for a wake-up at most once in so long.
     pub spin_for: Nanos,
-    /// Longest sleep from which no client wakes it: while the link is busy, or a device
-    /// full. A pushed packet may go unseen for so long (Delta_A of Eq. 1), but could not
+    /// Longest sleep from which no client wakes it: while the link is busy, a device full,
+    /// or packets held back. A pushed packet may go unseen for so long (Delta_A of Eq. 1), but could not
     /// have left either.
     pub nap: Nanos,
     /// Longest sleep at all, though clients wake it.
@@ -65,6 +65,9 @@ pub(crate) enum Pause {
 pub(crate) struct Rest {
     idling: Idling,
     worked_at: Nanos,
+    /// A client kept the thread from sleeping, and no packet has moved since: one waits in
+    /// a mailbox that is not to be emptied yet.
+    kept_awake: bool,
 }
 
 impl Rest {
@@ -72,6 +75,7 @@ impl Rest {
         Rest {
             idling,
             worked_at: Nanos::ZERO,
+            kept_awake: false,
         }
     }
 
@@ -79,6 +83,7 @@ impl Rest {
     pub(crate) fn after(&mut self, now: Nanos, worked: bool, next: Next) -> Pause {
         if worked {
             self.worked_at = now;
+            self.kept_awake = false;
         }
         let Idling {
             spin_below,
@@ -93,14 +98,27 @@ impl Rest {
             Next::Now => Pause::Spin,
             Next::WhenBackendTakesMore if spun => Pause::Nap(nap),
             Next::WhenBackendTakesMore => Pause::Spin,
-            Next::WhenPushed if spun => Pause::Sleep(longest_sleep),
+            Next::WhenPushed if spun => self.sleep(longest_sleep),
             Next::WhenPushed => Pause::Spin,
             Next::At(time) => match time.since(now) {
                 wait if wait < spin_below => Pause::Spin,
-                wait if wait > nap && spun => Pause::Sleep(wait.min(longest_sleep)),
+                wait if wait > nap && spun => self.sleep(wait.min(longest_sleep)),
                 wait => Pause::Nap(wait.min(nap)),
             },
         }
+    }
+
+    fn sleep(&self, longest: Nanos) -> Pause {
+        match self.kept_awake {
+            true => Pause::Nap(longest.min(self.idling.nap)),
+            false => Pause::Sleep(longest),
+        }
+    }
+
+    /// There was no sleep at `now`, as somebody had pushed: it spins once more, then naps.
+    pub(crate) fn kept_awake(&mut self, now: Nanos) {
+        self.worked_at = now;
+        self.kept_awake = true;
     }
 }
 
@@ -138,12 +156,13 @@ where
                 std::thread::sleep(span.into());
                 arbiter.slept(clock.now().since(now + span), None);
             }
-            Pause::Sleep(span) => {
-                if let Some(woken) = arbiter.sleep(span.into()) {
+            Pause::Sleep(span) => match arbiter.sleep(span.into()) {
+                Some(woken) => {
                     let late = clock.now().since(now + span);
                     arbiter.slept(late, Some(woken));
                 }
-            }
+                None => rest.kept_awake(now),
+            },
         }
     }
 }

@@ -45,3 +45,29 @@ pub trait Release<P> {
     /// to an order.
     fn waiting(&self) -> usize;
 }
+
+impl<P, R: Release<P> + ?Sized> Release<P> for Box<R> {
+    fn joined(&mut self, flow: FlowId, outlet: Option<Outlet>) {
+        (**self).joined(flow, outlet);
+    }
+
+    fn left(&mut self, flow: FlowId) {
+        (**self).left(flow);
+    }
+
+    fn dropped(&mut self, flow: FlowId, position: u64) {
+        (**self).dropped(flow, position);
+    }
+
+    fn release(&mut self, packet: Packet<P>) {
+        (**self).release(packet);
+    }
+
+    fn flush(&mut self) -> io::Result<usize> {
+        (**self).flush()
+    }
+
+    fn waiting(&self) -> usize {
+        (**self).waiting()
+    }
+}

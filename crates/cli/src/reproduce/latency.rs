@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anyhow::{Context, Result};
-use fairlane_core::bounds::{self, Round, Terms, Transmit};
+use fairlane_core::bounds::{self, Terms, Transmit};
 use fairlane_core::{Nanos, Rate};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
@@ -11,7 +11,7 @@ use serde_json::json;
 use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, digits, median};
 use super::lab::Lab;
 use super::plot::{Axis, Chart, Curve};
-use super::section6::{Named, decider, greedy, length, measure, weight};
+use super::section6::{Named, decider, greedy, measure, weight};
 use crate::algorithm::Algorithm;
 use crate::bench::pspat::{Case, Mode, Outcome, Victim};
 
@@ -131,17 +131,8 @@ impl Experiment for Latency {
         let paper: Paper = data(self.name(), "paper.toml", text)?;
         let settings = settings(parameters)?;
         let runs = lab.rounds(&settings, scenario.rounds, scenario.seed, |setting| {
-            let Named(alg) = parameters.alg;
-            let base = greedy(lab, alg, setting.mode, setting.greedy, setting.packet)?;
-            let case = Case {
-                rate: setting.rate,
-                victim: Some(Victim {
-                    packets_per_second: parameters.victim_pps,
-                    weight: weight(parameters.victim_weight)?,
-                }),
-                ..base
-            };
-            delays(parameters, setting, &measure(lab, &case)?)
+            let case = case(lab, parameters, setting)?;
+            delays(setting, &case, &measure(lab, &case)?)
         })?;
         let middle: Vec<Delays> = runs.iter().map(|runs| middle(runs)).collect();
         Ok(findings(parameters, &paper, &middle))
@@ -174,14 +165,35 @@ fn settings(parameters: &Parameters) -> Result<Vec<Setting>> {
     Ok(settings)
 }
 
-fn delays(parameters: &Parameters, setting: &Setting, outcome: &Outcome) -> Result<Delays> {
+fn case(lab: &Lab, parameters: &Parameters, setting: &Setting) -> Result<Case> {
+    let Named(alg) = parameters.alg;
+    Ok(Case {
+        rate: setting.rate,
+        victim: Some(Victim {
+            packets_per_second: parameters.victim_pps,
+            weight: weight(parameters.victim_weight)?,
+        }),
+        ..greedy(lab, alg, setting.mode, setting.greedy, setting.packet)?
+    })
+}
+
+fn delays(setting: &Setting, case: &Case, outcome: &Outcome) -> Result<Delays> {
+    let victim = case.victim.context("a victim")?;
     let delays = outcome.victim_ns.context("the victim sent nothing")?;
     let [min, p10, p50] = [delays.min, delays.p10, delays.p50];
     let us = [min, p10, p50, delays.p90, delays.p98, delays.p99].map(us);
     let dispatch = outcome
         .delta_d_ns
         .map_or((0, 0), |span| (span.mean, span.max));
-    let bound = |scan: u64, dispatch: u64| bound(parameters, setting, Nanos(scan), Nanos(dispatch));
+    let bound = |scan, dispatch| {
+        bound(
+            case,
+            &victim,
+            outcome.decisions,
+            Nanos(scan),
+            Nanos(dispatch),
+        )
+    };
     let bounds = match outcome.delta_a_ns {
         Some(looks) => Some((
             bound(looks.mean, dispatch.0)?,
@@ -205,19 +217,18 @@ fn us(ns: u64) -> f64 {
     ns as f64 / 1e3
 }
 
-/// How long a packet of the victim's may take, in microseconds: Eq. 1 with DRR, and the
-/// packet itself at the victim's own rate. The victim sends so little that it never has
-/// two packets waiting.
-fn bound(parameters: &Parameters, setting: &Setting, scan: Nanos, dispatch: Nanos) -> Result<f64> {
-    let (own, packet) = (weight(parameters.victim_weight)?, length(setting.packet)?);
-    let flows = [(own, packet)].into_iter();
-    let others = std::iter::repeat_n((weight(1)?, packet), setting.greedy as usize);
-    let round = Round::of(flows.chain(others)).context("a round of no flow")?;
-    let wfi = bounds::drr(&round, own, packet, Transmit::Direct).context("a flow of the round")?;
-    let sum = u64::from(own.get()) + u64::from(setting.greedy);
-    let terms = Terms::new(own, sum, packet, packet, Transmit::Direct)?;
-    let algorithm = terms.worst_delay(wfi, u64::from(packet.get()), setting.rate);
-    let block = bounds::pspat_block(scan, setting.rate, packet);
+/// How long a packet of the victim's may take, in microseconds: Eq. 1, and the packet
+/// itself at the victim's own rate. The victim sends so little that it never has two
+/// packets waiting. `packets` were sent by all.
+fn bound(case: &Case, victim: &Victim, packets: u64, scan: Nanos, dispatch: Nanos) -> Result<f64> {
+    let own = case.flow_of(victim.weight);
+    let wfi = case.guarantees(packets).of(&own);
+    let wfi = wfi.context("the algorithm promises nothing")?;
+    let others = (0..case.clients).map(|client| u64::from(case.weight(client).get()));
+    let sum = u64::from(own.weight.get()) + others.sum::<u64>();
+    let terms = Terms::new(own.weight, sum, case.packet, case.packet, Transmit::Direct)?;
+    let algorithm = terms.worst_delay(wfi, u64::from(case.packet.get()), case.rate);
+    let block = bounds::pspat_block(scan, case.rate, case.packet);
     Ok(us(bounds::pspat(algorithm, scan, dispatch, block).0))
 }
 
@@ -320,7 +331,7 @@ fn findings(parameters: &Parameters, paper: &Paper, measured: &[Delays]) -> Find
                  paper's to the receiver: over a NIC in Table 3, over loopback in Fig. 11.",
                 parameters.victim_pps, parameters.victim_weight
             ),
-            "The bound is Eq. 1 with DRR's T-WFI, and the packet itself at the victim's rate. \
+            "The bound is Eq. 1, and the packet itself at the victim's rate. \
              D_A is the time between two looks at a mailbox, measured in the same run; clients \
              transmit themselves, so that D_D is nothing."
                 .into(),
@@ -356,6 +367,8 @@ fn judge(measured: &[Delays]) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     fn run(p99: f64, max: f64, bound: Option<f64>) -> Delays {
@@ -398,7 +411,11 @@ mod tests {
             packet: 1500,
             rate: "10gbit".parse().unwrap(),
         };
-        let bound = bound(&parameters(), &setting, Nanos(1000), Nanos(0)).unwrap();
+        let stop = AtomicBool::new(false);
+        let lab = Lab::new("test", 1.0, 1, &stop);
+        let case = case(&lab, &parameters(), &setting).unwrap();
+        let victim = case.victim.unwrap();
+        let bound = bound(&case, &victim, 1_000_000, Nanos(1000), Nanos(0)).unwrap();
         let packets = 54.0 / 50.0 + 9.0;
         assert!((bound - (packets * 1.2 + 1.0)).abs() < 0.002, "{bound}");
     }

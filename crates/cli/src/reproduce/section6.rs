@@ -57,6 +57,7 @@ pub fn greedy(lab: &Lab, alg: Algorithm, mode: Mode, clients: u32, packet: u32) 
         weights: vec![weight(1)?],
         packet: length(packet)?,
         mailbox: 256,
+        queue: 64,
         read_interval: Nanos(1000),
         victim: None,
         seconds: lab.measurement.as_secs_f64(),

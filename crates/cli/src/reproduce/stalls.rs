@@ -328,8 +328,7 @@ fn run(lab: &Lab, case: Case, busy: Busy) -> Result<Counts> {
     };
     thread::scope(|scope| {
         let (writer, reader) = (scope.spawn(writer), scope.spawn(reader));
-        let failed = || writer.is_finished() || reader.is_finished();
-        let waited = lab.wait(|| begun.load(Ordering::Relaxed) == 2 || failed());
+        let waited = lab.wait(|| begun.load(Ordering::Relaxed) == 2);
         stop.0.store(true, Ordering::Relaxed);
         let (written, writing) = writer.join().expect("the writer panicked")?;
         let ((reads, changes), reading) = reader.join().expect("the reader panicked")?;

@@ -10,7 +10,7 @@ use fairlane_core::{Length, Weight};
 use fairlane_io::SharedMemory;
 use fairlane_mailbox::shared::{Geometry, PushError, Sender, Told};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{SendFlags, SocketAddrUnix, SocketFlags};
+use rustix::net::{SocketAddrUnix, SocketFlags};
 
 use super::message::{self, Grant, Reply};
 use super::socket;
@@ -69,6 +69,8 @@ pub enum PushRefused {
 pub struct ProcessClient {
     sender: Sender<SharedMemory>,
     socket: OwnedFd,
+    /// Written to when the arbiter dozes.
+    bell: OwnedFd,
     grant: Grant,
 }
 
@@ -85,7 +87,7 @@ pub fn connect(path: impl AsRef<Path>) -> Result<ProcessClient, ConnectError> {
         path: path.to_owned(),
         reason,
     };
-    let (socket, answer, handle) = call(path).map_err(|error| ConnectError::Unreachable {
+    let (socket, answer, handles) = call(path).map_err(|error| ConnectError::Unreachable {
         path: path.to_owned(),
         error: match error.kind() {
             io::ErrorKind::WouldBlock => io::Error::new(
@@ -102,29 +104,31 @@ pub fn connect(path: impl AsRef<Path>) -> Result<ProcessClient, ConnectError> {
         Reply::Attached(grant) => grant,
         Reply::Refused(sentence) => return Err(ConnectError::Refused(sentence)),
     };
-    let handle = handle.ok_or_else(|| unusable("it sent no memory".into()))?;
+    let [memory, bell] = <[OwnedFd; 2]>::try_from(handles)
+        .map_err(|_| unusable("it sent no memory, or no bell".into()))?;
     let longest = grant.max_length.get() as usize;
     let geometry = Geometry::new(grant.slots as usize, longest)
         .map_err(|error| unusable(error.to_string()))?;
-    let memory = SharedMemory::open(handle, geometry.bytes())
+    let memory = SharedMemory::open(memory, geometry.bytes())
         .map_err(|error| unusable(error.to_string()))?;
     let sender = Sender::new(memory, geometry).map_err(|error| unusable(error.to_string()))?;
     Ok(ProcessClient {
         sender,
         socket,
+        bell,
         grant,
     })
 }
 
-fn call(path: &Path) -> io::Result<(OwnedFd, Vec<u8>, Option<OwnedFd>)> {
+fn call(path: &Path) -> io::Result<(OwnedFd, Vec<u8>, Vec<OwnedFd>)> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket::new(SocketFlags::empty())?;
     set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     rustix::net::connect(&socket, &address)?;
-    socket::send(&socket, &message::hello(), None)?;
-    let (answer, handle) = socket::receive(&socket)?;
-    Ok((socket, answer, handle))
+    socket::send(&socket, &message::hello(), &[])?;
+    let (answer, handles) = socket::receive(&socket)?;
+    Ok((socket, answer, handles))
 }
 
 impl ProcessClient {
@@ -157,10 +161,8 @@ impl ProcessClient {
 
     #[cold]
     fn ring(&self) {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        // Where there is no room for one more, enough others wait; a daemon that is gone needs
-        // no ring.
-        let _ = rustix::net::send(&self.socket, &message::RING, flags);
+        // It fails only after 2^64 rings.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
     /// Whether the daemon is gone, or has cut this client off: what is pushed from now on is lost.

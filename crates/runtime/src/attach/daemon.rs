@@ -100,6 +100,8 @@ pub struct AttachStats {
     pub refused: u64,
     /// Had a mailbox and are gone: closed, died, or cut off.
     pub left: u64,
+    /// Times that a client's bell was heard.
+    pub rings: u64,
 }
 
 /// A client that is there.
@@ -119,6 +121,7 @@ pub(super) struct Book {
     attached: AtomicU64,
     refused: AtomicU64,
     left: AtomicU64,
+    rings: AtomicU64,
     /// By connection.
     present: Mutex<HashMap<u64, Attached>>,
 }
@@ -141,6 +144,10 @@ impl Book {
 
     pub(super) fn refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn rung(&self) {
+        self.rings.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -217,6 +224,7 @@ impl Attach {
             attached: read(&self.book.attached),
             refused: read(&self.book.refused),
             left: read(&self.book.left),
+            rings: read(&self.book.rings),
         }
     }
 

@@ -3,9 +3,8 @@
 //! ```text
 //! client to daemon   hello      magic, version
 //! daemon to client   attached   magic, version, 0, slots, longest packet, weight, class name
-//!                               with the handle of the shared memory
+//!                               with two handles: of the shared memory, and of the bell, an eventfd
 //!                    refused    magic, version, 1, a sentence
-//! client to daemon   ring       one byte, as often as the arbiter dozes
 //! ```
 //!
 //! Numbers have 32 bits, the lowest byte first. Whatever else the version changes, the beginning of
@@ -20,9 +19,6 @@ pub(super) const VERSION: u32 = 1;
 
 const ATTACHED: u32 = 0;
 const REFUSED: u32 = 1;
-
-/// The client has pushed while the arbiter dozed.
-pub(super) const RING: [u8; 1] = [b'r'];
 
 /// No message is longer; a sentence is cut.
 pub(super) const LONGEST: usize = 512;

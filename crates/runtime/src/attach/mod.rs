@@ -7,7 +7,7 @@
 //! ```text
 //!  process A: ProcessClient --shared memory--\
 //!  process B: ProcessClient --shared memory---> Arbiter (as one Source each)
-//!        \___ socket: hello, doorbell, death __ a thread of the daemon
+//!        \____ socket, bell __ a thread of the daemon
 //! ```
 //!
 //! # Who may attach
@@ -28,14 +28,59 @@
 //! | breaks the mailbox in any other way | it is cut off: what was whole before is sent, nothing more is read |
 //! | goes on writing after it has left | at most as many packets as the mailbox has slots are taken |
 //! | says nothing after it connected | its connection is closed after [`AttachConfig::hello_timeout`] |
-//! | rings without need | [256](RINGS_PER_PERIOD) times in [10 ms](PERIOD) it is listened to, then not until these are over |
-//! | sends anything else | it is cut off |
-//! | connects many times | up to its class's number; refused connections wait for their hello in [64](MOST_STRANGERS) places, further ones are closed at once |
+//! | rings without need | [256](RINGS_PER_PERIOD) times in [10 ms](PERIOD) it is heard, then not until these are over |
+//! | says anything after its hello | it is cut off |
+//! | connects many times, or comes and goes | its class's places are all that it gets; a place is free again when the last packet of the one who had it is sent |
+//! | connects without a mapping | [64](MOST_STRANGERS) such may wait until they say hello and are refused; further ones are refused at once |
 //!
-//! A pop costs the arbiter's thread one copy of the packet and its allocation.
+//! What all of this can cost the others is the time of the thread that listens: one message and one
+//! new connection in each of its rounds.
 //!
-//! The doorbell is a message on the socket and not an `eventfd`: the flags of a file are shared
-//! with every process that has it, and a client that made it blocking could make the daemon wait.
+//! # Example
+//!
+//! ```
+//! use fairlane_core::{FlowConfig, Length, Nanos, Weight, sched::Qfq};
+//! use fairlane_io::{Backend, MemoryBackend, memory};
+//! use fairlane_runtime::attach::{Attach, AttachConfig, Class, Mapping, Who, connect};
+//! use fairlane_runtime::{Arbiter, ArbiterConfig, Link};
+//! # let folder = tempfile::tempdir()?;
+//! # let path = folder.path().join("link.sock");
+//!
+//! // The daemon: everybody may attach, eight processes at a time.
+//! let (near, mut far): (MemoryBackend<Vec<u8>>, MemoryBackend<Vec<u8>>) = memory::pair(16);
+//! let config = ArbiterConfig::new(Link::new("10mbit".parse()?));
+//! let mut arbiter = Arbiter::new(Qfq::new(), config, near, Nanos::ZERO);
+//! let mut flow = FlowConfig::new(Weight::new(2).unwrap());
+//! flow.max_length = Length::new(1500).unwrap();
+//! let guests = Class { name: "guests".into(), flow, most_clients: 8 };
+//! let mapping = Mapping::new().class(guests)?.rule(Who::Any, "guests")?;
+//! let attach = Attach::listen(
+//!     &path,
+//!     AttachConfig::new(mapping),
+//!     arbiter.registrar(),
+//!     |bytes, _process| bytes,
+//! )?;
+//!
+//! // Another process.
+//! let mut client = connect(&path)?;
+//! assert_eq!(client.class(), "guests");
+//! client.push(b"over the link")?;
+//!
+//! // The daemon again.
+//! arbiter.step(Nanos::ZERO)?;
+//! let mut sent = Vec::new();
+//! far.receive(&mut sent, 16)?;
+//! assert_eq!(sent, [b"over the link"]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Notes
+//!
+//! A pop costs the arbiter's thread one copy of the packet and its allocation; letting go of a
+//! client, the unmapping of its mailbox.
+//!
+//! The bell is an `eventfd` that the daemon never reads: who shares a file shares its flags, and a
+//! client that made it blocking could make the daemon wait.
 
 mod client;
 mod daemon;

@@ -3,21 +3,21 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fairlane_io::{PeerCredentials, SharedMemory};
 use fairlane_mailbox::shared::Receiver;
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use super::daemon::{Attached, Book};
 use super::desk::{Desk, Seat};
-use super::message::{self, Grant, RING, Reply, VERSION};
+use super::message::{self, Grant, Reply, VERSION};
 use super::socket::{self, Listener};
 use super::source::{Allowance, Line, ProcessSource};
 use crate::registrar::{Registrar, Remote};
@@ -25,17 +25,52 @@ use crate::registrar::{Registrar, Remote};
 /// Connections that are to be refused and may still wait for their hello, at a time.
 pub const MOST_STRANGERS: usize = 64;
 
-/// Messages of one client, or new connections, that are looked at in a [`PERIOD`]. An arbiter that
-/// spins before it sleeps goes to doze less often than that.
+/// Rings of one client, or new connections, that are heard in a [`PERIOD`]. An arbiter that spins
+/// before it sleeps goes to doze less often than that.
 pub const RINGS_PER_PERIOD: u32 = 256;
 
 /// The time over which [`RINGS_PER_PERIOD`] is counted.
 pub const PERIOD: Duration = Duration::from_millis(10);
 
-/// What an event is about, where it is not about a connection.
-const WAKE: u64 = 0;
-const LISTENER: u64 = 1;
-const FIRST_CONNECTION: u64 = 2;
+/// What an event is about.
+#[derive(Clone, Copy)]
+enum Topic {
+    Wake,
+    Listener,
+    Socket(u64),
+    Bell(u64),
+}
+
+impl Topic {
+    const FIRST_CONNECTION: u64 = 1;
+
+    fn of(event: u64) -> Self {
+        match (event / 2, event % 2) {
+            (0, 0) => Topic::Wake,
+            (0, _) => Topic::Listener,
+            (connection, 0) => Topic::Socket(connection),
+            (connection, _) => Topic::Bell(connection),
+        }
+    }
+
+    fn event(self) -> EventData {
+        EventData::new_u64(match self {
+            Topic::Wake => 0,
+            Topic::Listener => 1,
+            Topic::Socket(connection) => 2 * connection,
+            Topic::Bell(connection) => 2 * connection + 1,
+        })
+    }
+
+    /// A bell is heard each time that it is rung and never read: who shares a file shares its
+    /// flags, and a client could make a read wait.
+    fn flags(self) -> EventFlags {
+        match self {
+            Topic::Bell(_) => EventFlags::IN | EventFlags::ET,
+            Topic::Wake | Topic::Listener | Topic::Socket(_) => EventFlags::IN,
+        }
+    }
+}
 
 /// Events taken from the kernel at a time.
 const EVENTS: usize = 64;
@@ -66,6 +101,8 @@ enum State {
     Silent(Seat),
     Attached {
         remote: Remote,
+        bell: OwnedFd,
+        ration: Ration,
         /// Tells the source.
         left: Arc<AtomicBool>,
     },
@@ -75,7 +112,6 @@ struct Connection {
     socket: Arc<OwnedFd>,
     peer: PeerCredentials,
     state: State,
-    ration: Ration,
 }
 
 pub(super) struct Server<P, F> {
@@ -93,7 +129,7 @@ pub(super) struct Server<P, F> {
     /// Until when a connection may be silent, earliest first.
     deadlines: VecDeque<(Instant, u64)>,
     /// Who is not listened to in this period.
-    muted: Vec<u64>,
+    muted: Vec<Topic>,
     accepts: Ration,
     start: Instant,
 }
@@ -114,8 +150,8 @@ where
         book: Arc<Book>,
     ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (file, number) in [(wake, WAKE), (listener.socket(), LISTENER)] {
-            epoll::add(&epoll, file, EventData::new_u64(number), EventFlags::IN)?;
+        for (file, topic) in [(wake, Topic::Wake), (listener.socket(), Topic::Listener)] {
+            epoll::add(&epoll, file, topic.event(), topic.flags())?;
         }
         Ok(Server {
             epoll,
@@ -126,7 +162,7 @@ where
             make,
             book,
             connections: HashMap::new(),
-            next: FIRST_CONNECTION,
+            next: Topic::FIRST_CONNECTION,
             strangers: 0,
             deadlines: VecDeque::new(),
             muted: Vec::new(),
@@ -147,17 +183,18 @@ where
                 Err(_) => return,
             };
             for event in events {
-                match event.data.u64() {
-                    WAKE => return,
-                    LISTENER => self.accept(),
-                    number => self.hear(number, event.flags),
+                match Topic::of(event.data.u64()) {
+                    Topic::Wake => return,
+                    Topic::Listener => self.accept(),
+                    Topic::Socket(number) => self.hear(number),
+                    Topic::Bell(number) => self.rung(number),
                 }
             }
             self.expire();
             if self.period() != period {
                 period = self.period();
-                for number in std::mem::take(&mut self.muted) {
-                    self.listen_to(number, EventFlags::IN);
+                for topic in std::mem::take(&mut self.muted) {
+                    self.listen_to(topic, topic.flags());
                 }
             }
         }
@@ -181,26 +218,29 @@ where
         Timespec::try_from(wait).ok()
     }
 
-    /// Asks the kernel to tell what comes from a connection, or nothing but its end.
-    fn listen_to(&self, number: u64, events: EventFlags) {
-        let socket = match self.connections.get(&number) {
-            Some(connection) => &connection.socket,
-            None if number == LISTENER => self.listener.socket(),
-            None => return,
+    /// Asks the kernel for other events than before. A bell that was rung meanwhile is heard.
+    fn listen_to(&self, topic: Topic, flags: EventFlags) {
+        let file = match topic {
+            Topic::Listener => self.listener.socket(),
+            Topic::Bell(number) => match self.connections.get(&number).map(|c| &c.state) {
+                Some(State::Attached { bell, .. }) => bell,
+                _ => return,
+            },
+            Topic::Wake | Topic::Socket(_) => return,
         };
         // It fails only for what is not registered.
-        let _ = epoll::modify(&self.epoll, socket, EventData::new_u64(number), events);
+        let _ = epoll::modify(&self.epoll, file, topic.event(), flags);
     }
 
-    fn mute(&mut self, number: u64) {
-        self.listen_to(number, EventFlags::empty());
-        self.muted.push(number);
+    fn mute(&mut self, topic: Topic) {
+        self.listen_to(topic, EventFlags::empty());
+        self.muted.push(topic);
     }
 
     /// One connection; others wait for the next round.
     fn accept(&mut self) {
         if self.accepts.take(self.period()) {
-            self.mute(LISTENER);
+            self.mute(Topic::Listener);
         }
         // Nobody waits any more, or no file is to be had now; what waits then waits on.
         let Ok(socket) = self.listener.accept() else {
@@ -221,49 +261,53 @@ where
         };
         let number = self.next;
         self.next += 1;
-        let token = EventData::new_u64(number);
-        let added = epoll::add(&self.epoll, &socket, token, EventFlags::IN);
+        let topic = Topic::Socket(number);
+        let added = epoll::add(&self.epoll, &socket, topic.event(), topic.flags());
         let connection = Connection {
             socket: Arc::new(socket),
             peer,
             state,
-            ration: Ration::default(),
         };
         self.connections.insert(number, connection);
         match added {
             Ok(()) => {
-                let deadline = Instant::now() + self.hello_timeout;
-                self.deadlines.push_back((deadline, number));
+                // A time that never comes is no deadline.
+                if let Some(deadline) = Instant::now().checked_add(self.hello_timeout) {
+                    self.deadlines.push_back((deadline, number));
+                }
             }
             Err(error) => self.close(number, &format!("it cannot be listened to: {error}")),
         }
     }
 
-    /// One message of a connection, or its end.
-    fn hear(&mut self, number: u64, events: EventFlags) {
+    /// The bell of a connection.
+    fn rung(&mut self, number: u64) {
         let period = self.period();
         // It may have been closed by an event before this one.
-        let Some(connection) = self.connections.get_mut(&number) else {
+        let connection = self.connections.get_mut(&number);
+        if let Some(State::Attached { remote, ration, .. }) = connection.map(|c| &mut c.state) {
+            remote.ring();
+            self.book.rung();
+            if ration.take(period) {
+                self.mute(Topic::Bell(number));
+            }
+        }
+    }
+
+    /// One message of a connection, or its end.
+    fn hear(&mut self, number: u64) {
+        let Some(connection) = self.connections.get(&number) else {
             return;
         };
-        if events.intersects(EventFlags::HUP | EventFlags::ERR) {
+        if matches!(connection.state, State::Attached { .. }) {
+            // Its end, or a message where there is nothing to say.
             return self.close(number, "");
         }
-        let last = connection.ration.take(period);
         let mut message = [0; 64];
-        let length = match recv(&connection.socket, &mut message, RecvFlags::DONTWAIT) {
-            Ok((length, _)) => length,
-            Err(Errno::AGAIN | Errno::INTR) => return,
-            Err(_) => 0,
-        };
-        let message = &message[..length];
-        match &connection.state {
-            State::Attached { remote, .. } if message == RING => remote.ring(),
-            State::Attached { .. } => return self.close(number, ""),
-            State::Silent(_) | State::Stranger(_) => self.answer(number, message),
-        }
-        if last {
-            self.mute(number);
+        match recv(&connection.socket, &mut message, RecvFlags::DONTWAIT) {
+            Ok((length, _)) if length > 0 => self.answer(number, &message[..length]),
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Ok(_) | Err(_) => self.close(number, ""),
         }
     }
 
@@ -297,7 +341,6 @@ where
                     socket,
                     peer,
                     state,
-                    ration: connection.ration,
                 };
                 self.connections.insert(number, connection);
             }
@@ -318,6 +361,11 @@ where
         let (memory, handle) =
             SharedMemory::create(offer.geometry.bytes()).map_err(|error| no_mailbox(&error))?;
         let receiver = Receiver::new(memory, offer.geometry).map_err(|error| no_mailbox(&error))?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|error| no_mailbox(&error))?;
+        let topic = Topic::Bell(number);
+        epoll::add(&self.epoll, &bell, topic.event(), topic.flags())
+            .map_err(|error| no_mailbox(&error))?;
         let left = Arc::new(AtomicBool::new(false));
         let line = Arc::new(Line::new(Arc::clone(socket)));
         let source = ProcessSource {
@@ -356,8 +404,14 @@ where
             class: offer.class.name.clone(),
         });
         // If it cannot be told, it is gone, which is the next event.
-        let _ = socket::send(socket, &grant.write(), Some(&handle));
-        Ok(State::Attached { remote, left })
+        let handles = [handle.as_fd(), bell.as_fd()];
+        let _ = socket::send(socket, &grant.write(), &handles);
+        Ok(State::Attached {
+            remote,
+            bell,
+            ration: Ration::default(),
+            left,
+        })
     }
 
     /// Closes those that have been silent for too long.
@@ -386,7 +440,11 @@ where
         // The source may keep the socket open for a while.
         let _ = epoll::delete(&self.epoll, &connection.socket);
         match connection.state {
-            State::Attached { remote, left } => {
+            State::Attached {
+                remote, bell, left, ..
+            } => {
+                // The client may keep it for a while.
+                let _ = epoll::delete(&self.epoll, &bell);
                 self.book.left(number);
                 left.store(true, Ordering::Release);
                 // The arbiter looks once more.
@@ -403,7 +461,7 @@ where
     fn refuse(&self, socket: &OwnedFd, sentence: String) {
         self.book.refused();
         // Who is gone cannot be told.
-        let _ = socket::send(socket, &Reply::Refused(sentence).write(), None);
+        let _ = socket::send(socket, &Reply::Refused(sentence).write(), &[]);
     }
 }
 

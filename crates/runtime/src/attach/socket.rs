@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,9 @@ use super::message::LONGEST;
 /// Connections that the kernel holds until they are accepted.
 const BACKLOG: i32 = 128;
 
+/// Handles that come with a message.
+const MOST_HANDLES: usize = 2;
+
 /// Messages with boundaries, in order, and an end that is seen: `SOCK_SEQPACKET`.
 pub(super) fn new(flags: SocketFlags) -> io::Result<OwnedFd> {
     let flags = flags | SocketFlags::CLOEXEC;
@@ -30,26 +33,23 @@ pub(super) fn new(flags: SocketFlags) -> io::Result<OwnedFd> {
     )?)
 }
 
-/// Sends a message, with a handle perhaps, if there is room for it at once.
-pub(super) fn send(socket: &OwnedFd, message: &[u8], handle: Option<&OwnedFd>) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+/// Sends a message, with handles perhaps, if there is room for it at once.
+pub(super) fn send(socket: &OwnedFd, message: &[u8], handles: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    let handle = handle.map(AsFd::as_fd);
-    if let Some(handle) = &handle {
-        control.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(
-            handle,
-        )));
+    if !handles.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(handles));
     }
     let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     sendmsg(socket, &[IoSlice::new(message)], &mut control, flags)?;
     Ok(())
 }
 
-/// Receives a message and perhaps a handle; waits as long as the socket's timeout allows. Nothing
+/// Receives a message and perhaps handles; waits as long as the socket's timeout allows. Nothing
 /// means that the other side is gone.
-pub(super) fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)> {
+pub(super) fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Vec<OwnedFd>)> {
     let mut message = vec![0; LONGEST];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_HANDLES))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = recvmsg(
         socket,
@@ -58,11 +58,11 @@ pub(super) fn receive(socket: &OwnedFd) -> io::Result<(Vec<u8>, Option<OwnedFd>)
         RecvFlags::CMSG_CLOEXEC,
     )?;
     message.truncate(received.bytes);
-    let handle = control.drain().find_map(|part| match part {
-        RecvAncillaryMessage::ScmRights(mut handles) => handles.next(),
+    let handles = control.drain().find_map(|part| match part {
+        RecvAncillaryMessage::ScmRights(handles) => Some(handles.collect()),
         _ => None,
     });
-    Ok((message, handle))
+    Ok((message, handles.unwrap_or_default()))
 }
 
 /// Whether the other side is gone, as far as can be told from one that sends nothing.

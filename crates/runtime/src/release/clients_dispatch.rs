@@ -250,14 +250,17 @@ impl<T> DispatchingClient<T> {
     }
 
     /// Transmits what was cleared, in order, as far as `backend` takes it; returns how many
-    /// packets it accepted.
+    /// packets it accepted. While the device is full nothing more is taken out of the window,
+    /// so that a full device fills it, and then holds up this client.
     ///
     /// # Errors
     ///
     /// The device is unusable. What was cleared and not accepted is kept.
     pub fn dispatch(&mut self, backend: &mut impl Backend<Tx = T>) -> io::Result<usize> {
-        while let Some(packet) = self.next_cleared() {
-            self.batch.push_back(packet);
+        if self.batch.is_empty() {
+            while let Some(packet) = self.next_cleared() {
+                self.batch.push_back(packet);
+            }
         }
         match self.batch.is_empty() {
             true => Ok(0),

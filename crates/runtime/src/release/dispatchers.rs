@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairlane_core::{Nanos, Packet};
@@ -26,15 +27,23 @@ const BATCH: usize = 64;
 pub struct Dispatchers<P> {
     ways: Vec<Way<P>>,
     waiting: usize,
-    lost: u64,
 }
 
 #[derive(Debug)]
 struct Way<P> {
     mailbox: Producer<P>,
     held: VecDeque<P>,
+    /// Packets that `held` no longer has.
+    released: u64,
+    settled: Arc<Settled>,
     bell: Ringer,
 }
+
+/// How many packets the device has taken or refused; alone on its line, which the dispatcher
+/// writes.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Settled(AtomicU64);
 
 impl<P: Send> Dispatchers<P> {
     /// One dispatcher for each backend, with a TX mailbox of `slots` slots: a power of two.
@@ -53,9 +62,12 @@ impl<P: Send> Dispatchers<P> {
         for backend in backends {
             let (producer, consumer) = mailbox(slots)?;
             let listener = bell(1);
+            let settled = Arc::new(Settled::default());
             ways.push(Way {
                 mailbox: producer,
                 held: VecDeque::new(),
+                released: 0,
+                settled: Arc::clone(&settled),
                 bell: listener.handle().ringer(0),
             });
             dispatchers.push(Dispatcher {
@@ -63,6 +75,8 @@ impl<P: Send> Dispatchers<P> {
                 bell: listener,
                 batch: VecDeque::with_capacity(BATCH),
                 backend,
+                settled,
+                taken: 0,
                 transmitted: 0,
                 passes: Spans::default(),
                 last_pass: None,
@@ -71,15 +85,17 @@ impl<P: Send> Dispatchers<P> {
         let dispatchers_of = Dispatchers {
             ways,
             waiting: 0,
-            lost: 0,
         };
         Ok((dispatchers_of, dispatchers))
     }
 
-    /// Packets released to a dispatcher that had stopped: they are dropped and counted, so
-    /// that one broken device does not hold up the others.
+    /// Packets of dispatchers that are gone which no device has taken or refused. What is
+    /// released to such a dispatcher is dropped and counted here, so that one broken device
+    /// does not hold up the others.
     pub fn lost(&self) -> u64 {
-        self.lost
+        let gone = self.ways.iter().filter(|way| way.mailbox.is_abandoned());
+        gone.map(|way| way.released - way.settled.0.load(Ordering::Relaxed))
+            .sum()
     }
 }
 
@@ -101,18 +117,18 @@ impl<P: Send> Release<P> for Dispatchers<P> {
                 continue;
             }
             let held = &mut way.held;
-            let pushed = way
-                .mailbox
-                .push_batch(&mut std::iter::from_fn(|| held.pop_front()));
-            if pushed > 0 {
+            let gone = if way.mailbox.is_abandoned() {
+                held.drain(..).count()
+            } else {
+                let pushed = way
+                    .mailbox
+                    .push_batch(&mut std::iter::from_fn(|| held.pop_front()));
                 way.bell.ring();
-            } else if way.mailbox.is_abandoned() {
-                self.lost += way.held.len() as u64;
-                self.waiting -= way.held.len();
-                way.held.clear();
-            }
-            self.waiting -= pushed;
-            sent += pushed;
+                sent += pushed;
+                pushed
+            };
+            way.released += gone as u64;
+            self.waiting -= gone;
         }
         Ok(sent)
     }
@@ -130,6 +146,9 @@ pub struct Dispatcher<B: Backend> {
     /// Taken from the mailbox, not yet taken by the backend.
     batch: VecDeque<B::Tx>,
     backend: B,
+    settled: Arc<Settled>,
+    /// Packets taken from the mailbox.
+    taken: u64,
     transmitted: u64,
     passes: Spans,
     last_pass: Option<Nanos>,
@@ -146,8 +165,10 @@ impl<B: Backend<Tx: Send>> Dispatcher<B> {
         if self.batch.len() < BATCH {
             let room = BATCH - self.batch.len();
             let batch = &mut self.batch;
-            self.mailbox
+            let taken = self
+                .mailbox
                 .pop_batch(room, |packet| batch.push_back(packet));
+            self.taken += taken as u64;
         }
         let last = self.last_pass.replace(now);
         if self.batch.is_empty() {
@@ -156,7 +177,10 @@ impl<B: Backend<Tx: Send>> Dispatcher<B> {
         if let Some(last) = last {
             self.passes.record(now.since(last));
         }
-        let sent = self.backend.transmit(&mut self.batch)?;
+        let sent = self.backend.transmit(&mut self.batch);
+        let settled = self.taken - self.batch.len() as u64;
+        self.settled.0.store(settled, Ordering::Relaxed);
+        let sent = sent?;
         self.transmitted += sent as u64;
         Ok(sent)
     }

@@ -2,11 +2,15 @@
 //! [`threads`] runs in real time.
 
 mod backend;
+mod client_list;
 mod clients;
 mod conservation;
 mod leaving;
 mod pace;
+mod remote;
 mod rig;
 mod shares;
+mod sleep;
 mod steps;
 mod threads;
+mod time;

@@ -46,6 +46,7 @@ fn the_rule_that_matches_first_gives_the_class() {
     let mapping = mapping.class(class("second", 9)).unwrap();
     let mapping = mapping.rule(Who::Uid(my_uid() + 1), "first").unwrap();
     let mapping = mapping.rule(Who::Any, "second").unwrap();
+    let mapping = mapping.rule(Who::Uid(my_uid()), "first").unwrap();
     let daemon = Still::new(AttachConfig::new(mapping));
     assert_eq!(daemon.connect().class(), "second");
 }

@@ -127,8 +127,8 @@ fn scribble(path: &Path, seed: u64) {
         if round % 64 == 0 {
             let place = (round / 64) as usize;
             raw.write(place, &packet(place as u64));
-            let ring = crate::raw::send(&raw.socket, b"r", rustix::net::SendFlags::DONTWAIT);
-            if ring == Err(rustix::io::Errno::PIPE) {
+            raw.ring();
+            if raw.is_cut_off() {
                 return;
             }
         }

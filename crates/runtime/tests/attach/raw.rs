@@ -5,12 +5,15 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::time::Duration;
 
 use fairlane_io::SharedMemory;
 use fairlane_mailbox::shared::Geometry;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendFlags, SocketAddrUnix, SocketType, connect, recvmsg, sendmsg, socket,
+    SendFlags, SocketAddrUnix, SocketType, connect, recv, recvmsg, sendmsg, socket,
 };
 
 pub const HELLO: &[u8] = b"fairlane\x01\0\0\0";
@@ -20,6 +23,8 @@ const SLOTS: usize = 16;
 
 pub fn dial(path: &Path) -> OwnedFd {
     let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    // A test that waits in vain is to fail.
+    set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(30))).unwrap();
     connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
     socket
 }
@@ -30,8 +35,8 @@ pub fn send(socket: &OwnedFd, message: &[u8], flags: SendFlags) -> rustix::io::R
     sendmsg(socket, &[IoSlice::new(message)], &mut control, flags)
 }
 
-/// A message and a handle; an empty message if the daemon has hung up.
-pub fn receive(socket: &OwnedFd) -> (Vec<u8>, Option<OwnedFd>) {
+/// A message and handles; an empty message if the daemon has hung up.
+pub fn receive(socket: &OwnedFd) -> (Vec<u8>, Vec<OwnedFd>) {
     let mut message = vec![0; 1024];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -41,15 +46,17 @@ pub fn receive(socket: &OwnedFd) -> (Vec<u8>, Option<OwnedFd>) {
         &mut control,
         RecvFlags::CMSG_CLOEXEC,
     );
-    let received = received.map_or(0, |received| received.bytes);
+    let received = match received {
+        Ok(received) => received.bytes,
+        Err(Errno::AGAIN) => panic!("the daemon says nothing"),
+        Err(_) => 0,
+    };
     message.truncate(received);
-    let mut handles = control.drain().flat_map(|part| match part {
+    let handles = control.drain().flat_map(|part| match part {
         RecvAncillaryMessage::ScmRights(handles) => handles.collect(),
         _ => Vec::new(),
     });
-    let handle = handles.next();
-    assert!(handles.next().is_none(), "one handle at most");
-    (message, handle)
+    (message, handles.collect())
 }
 
 /// The sentence of a refusal.
@@ -61,6 +68,7 @@ pub fn sentence(message: &[u8]) -> String {
 /// An attached client with its hands on the memory.
 pub struct Raw {
     pub socket: OwnedFd,
+    pub bell: OwnedFd,
     pub memory: SharedMemory,
     pub geometry: Geometry,
 }
@@ -69,16 +77,28 @@ impl Raw {
     pub fn attach(path: &Path) -> Self {
         let socket = dial(path);
         send(&socket, HELLO, SendFlags::empty()).unwrap();
-        let (reply, handle) = receive(&socket);
+        let (reply, handles) = receive(&socket);
         let number = |at: usize| u32::from_le_bytes(*reply[at..].first_chunk().unwrap()) as usize;
         assert_eq!(number(12), 0, "{reply:?}");
         let geometry = Geometry::new(number(16), number(20)).unwrap();
-        let memory = SharedMemory::open(handle.unwrap(), geometry.bytes()).unwrap();
+        let [memory, bell] = <[OwnedFd; 2]>::try_from(handles).unwrap();
+        let memory = SharedMemory::open(memory, geometry.bytes()).unwrap();
         Raw {
             socket,
+            bell,
             memory,
             geometry,
         }
+    }
+
+    pub fn ring(&self) {
+        rustix::io::write(&self.bell, &1_u64.to_ne_bytes()).unwrap();
+    }
+
+    /// Whether the daemon has hung up.
+    pub fn is_cut_off(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        recv(&self.socket, &mut [0], flags).is_ok_and(|(length, _)| length == 0)
     }
 
     pub fn words(&self) -> &[AtomicU64] {

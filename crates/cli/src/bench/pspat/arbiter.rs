@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use fairlane_core::{FlowId, Limits, Nanos, Scheduler, SchedulerLimits};
+use fairlane_core::{FlowId, Nanos, Scheduler};
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, Client, ClientsDispatch, Clock, Dispatcher, Dispatchers,
     DispatchingClient, Idling, Link, Refusal, Refused, Release, Spans, Straight, drive,
@@ -39,17 +39,22 @@ pub fn measure<A: Scheduler + Send + 'static>(
             measurement.clearing(algorithm, Watched { inner, watch }, &outputs)
         }
         Way::Straight => {
-            let inner = Straight::to(outputs.device()?);
+            let inner: Exit = Box::new(Straight::to(outputs.device()?));
             measurement.pushing(algorithm, Watched { inner, watch }, Vec::new())
         }
         Way::Dispatchers => {
             let devices = (0..case.dispatchers).map(|_| outputs.device());
             let (inner, dispatchers) =
                 Dispatchers::new(devices.collect::<Result<Vec<_>>>()?, TX_SLOTS)?;
+            let inner: Exit = Box::new(inner);
             measurement.pushing(algorithm, Watched { inner, watch }, dispatchers)
         }
     }
 }
+
+/// A way out that is not the clients': one type for both, as each copy of the arbiter takes
+/// its time to compile.
+type Exit = Box<dyn Release<u32> + Send>;
 
 struct Measurement<'a> {
     case: &'a Case,
@@ -91,14 +96,7 @@ impl Measurement<'_> {
     fn config(&self) -> ArbiterConfig {
         let case = self.case;
         ArbiterConfig {
-            limits: SchedulerLimits {
-                packets: case.window().saturating_mul(case.clients + 1),
-                bytes: u64::MAX,
-                per_flow: Limits {
-                    packets: case.window(),
-                    ..Limits::NONE
-                },
-            },
+            limits: case.limits(),
             max_clients: case.max_clients as usize,
             mailbox_slots: case.mailbox,
             hold_back: true,

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use fairlane_core::{FlowConfig, Length, Nanos, Rate, Weight};
+use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 
 use super::outcome::Outcome;
 use super::victim::Victim;
@@ -78,6 +78,8 @@ pub struct Case {
     pub packet: Length,
     /// Slots of a client's mailbox.
     pub mailbox: usize,
+    /// Packets that a flow may queue behind the mailbox.
+    pub queue: u32,
     pub read_interval: Nanos,
     pub victim: Option<Victim>,
     pub seconds: f64,
@@ -109,10 +111,21 @@ impl Case {
         Guarantees::new(self.alg, self.aggregate, &flows, sent)
     }
 
-    /// Packets of a client that may be under way. Enough that the client need not come back
-    /// before its turn: its core is shared by all clients.
+    /// Packets of a client that may be under way: as many as its mailbox has slots.
     pub fn window(&self) -> u32 {
         self.mailbox as u32
+    }
+
+    /// How much may wait in the flows. What does not fit waits in the mailboxes.
+    pub fn limits(&self) -> SchedulerLimits {
+        SchedulerLimits {
+            packets: self.queue.saturating_mul(self.clients + 1),
+            bytes: u64::MAX,
+            per_flow: Limits {
+                packets: self.queue,
+                ..Limits::NONE
+            },
+        }
     }
 
     pub fn span(&self) -> Nanos {

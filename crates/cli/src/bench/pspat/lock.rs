@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use fairlane_core::{Dequeue, FlowId, Length, Limits, PacketScheduler, Scheduler, SchedulerLimits};
+use fairlane_core::{Dequeue, FlowId, Length, PacketScheduler, Scheduler};
 use fairlane_runtime::{Clock, Link, Pacer};
 use spin::{Mutex, MutexGuard};
 
@@ -131,18 +131,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
 ) -> Result<Outcome> {
     let outputs = Outputs::new(case)?;
     let clock = Clock::start();
-    let packets = case.window().saturating_mul(case.clients + 1);
-    let mut scheduler = PacketScheduler::new(
-        algorithm,
-        SchedulerLimits {
-            packets,
-            bytes: u64::MAX,
-            per_flow: Limits {
-                packets: case.window(),
-                ..Limits::NONE
-            },
-        },
-    );
+    let mut scheduler = PacketScheduler::new(algorithm, case.limits());
     let mut watch = None;
     if let Some(victim) = case.victim {
         let flow = scheduler.add_flow(case.flow_of(victim.weight))?;

@@ -72,9 +72,9 @@ pub struct Options {
     /// What becomes of a released packet
     #[arg(long, value_enum, default_value = "noop")]
     transmit: Transmit,
-    /// Who transmits, in mode pspat
-    #[arg(long, value_enum, default_value = "clients")]
-    way: Way,
+    /// Who transmits, in mode pspat [default: clients, or straight with --transmit xdp]
+    #[arg(long, value_enum)]
+    way: Option<Way>,
     /// Dispatcher threads, with --way dispatchers; 0 is --way straight
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=64))]
     dispatchers: u32,
@@ -90,6 +90,9 @@ pub struct Options {
     /// Slots of a client's mailbox: a power of two
     #[arg(long, value_name = "SLOTS", default_value_t = 256)]
     mailbox: usize,
+    /// Packets that a flow may queue behind the mailbox
+    #[arg(long, value_name = "PACKETS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
+    queue: u32,
     /// Least nanoseconds between two reads of the same mailbox
     #[arg(long, value_name = "NS", default_value_t = 1000)]
     read_interval: u64,
@@ -134,8 +137,10 @@ pub fn run(options: &Options) -> Result<()> {
     ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
         .context("setting up Ctrl-C")?;
     let way = match (options.way, options.dispatchers) {
-        (Way::Dispatchers, 0) => Way::Straight,
-        (way, _) => way,
+        (Some(Way::Dispatchers), 0) => Way::Straight,
+        (Some(way), _) => way,
+        (None, _) if options.transmit == Transmit::Xdp => Way::Straight,
+        (None, _) => Way::Clients,
     };
     let outcome = measure(
         &Case {
@@ -153,6 +158,7 @@ pub fn run(options: &Options) -> Result<()> {
             weights: options.weights.0.clone(),
             packet: Length::new(options.packet).context("a packet has a length")?,
             mailbox: options.mailbox,
+            queue: options.queue,
             read_interval: Nanos(options.read_interval),
             victim: options.victim.map(|rate| Victim {
                 packets_per_second: rate,

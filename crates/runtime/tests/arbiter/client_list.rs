@@ -1,0 +1,566 @@
+//! The client list: a step looks at the clients that may have something to say, a bounded
+//! number of them, each no more often than configured; and nobody goes unheard.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_core::Nanos;
+use fairlane_core::sched::{Fifo, Qfq};
+use fairlane_runtime::{ArbiterConfig, RegisterError};
+use proptest::prelude::*;
+
+use crate::remote::RemoteSender;
+use crate::rig::{Packet, Rig, Sender, fast, ms, numbered, us, weight};
+
+/// How long it takes until a client that is silent from now on dozes, at most: `linger`, and as
+/// long until somebody looks for the silent.
+const DOZES_WITHIN: Nanos = ms(2);
+
+type Remotes = Vec<RemoteSender>;
+
+fn remotes(rig: &Rig<Fifo>, count: usize) -> Remotes {
+    (0..count)
+        .map(|name| RemoteSender::join(&rig.registrar, weight(1), name, &rig.population))
+        .collect()
+}
+
+#[test]
+fn of_a_thousand_clients_a_step_looks_at_the_five_that_send() {
+    let mut rig = Rig::new(
+        Fifo::new(),
+        ArbiterConfig {
+            max_clients: 1000,
+            scan_limit: 1000,
+            ..fast()
+        },
+    );
+    let mut remotes = remotes(&rig, 1000);
+    rig.step();
+    // Any of them may have pushed before it was taken in.
+    assert_eq!((rig.arbiter.clients(), rig.arbiter.active_clients()), (1000, 1000));
+    let senders = [3, 64, 500, 501, 999];
+    let send = |rig: &mut Rig<Fifo>, remotes: &mut Remotes, span| {
+        let end = rig.now + span;
+        while rig.now < end {
+            senders.iter().for_each(|&sender| remotes[sender].push(100));
+            assert_eq!(rig.step_after(us(50)).drained, 5);
+        }
+    };
+    send(&mut rig, &mut remotes, DOZES_WITHIN);
+    assert_eq!((rig.arbiter.clients(), rig.arbiter.active_clients()), (1000, 5));
+    remotes.iter().for_each(|remote| _ = remote.looks());
+    send(&mut rig, &mut remotes, ms(5));
+    for remote in &remotes {
+        let looks = if senders.contains(&remote.name) { 100 } else { 0 };
+        assert_eq!(remote.looks(), looks, "at {}", remote.name);
+    }
+}
+
+/// A rig of one client that has fallen silent, and dozes.
+fn one_that_dozes() -> (Rig<Fifo>, Sender) {
+    let mut rig = Rig::new(Fifo::new(), fast());
+    let sender = rig.join(weight(1));
+    rig.step();
+    assert_eq!(rig.arbiter.active_clients(), 1);
+    rig.step_after(DOZES_WITHIN);
+    assert_eq!((rig.arbiter.clients(), rig.arbiter.active_clients()), (1, 0));
+    (rig, sender)
+}
+
+#[test]
+fn a_client_that_dozes_is_heard_at_the_step_after_its_push() {
+    let (mut rig, mut sender) = one_that_dozes();
+    for round in 0..3 {
+        sender.push_all(2, 100);
+        assert_eq!(rig.step_after(us(1)).drained, 2, "round {round}");
+        assert_eq!(rig.arbiter.active_clients(), 1);
+        // It needs not ring now.
+        sender.push_all(1, 100);
+        assert_eq!(rig.step_after(us(1)).drained, 1);
+        rig.step_after(DOZES_WITHIN);
+        assert_eq!(rig.arbiter.active_clients(), 0);
+    }
+    assert_eq!(rig.arrivals(), numbered(0, 0..9));
+}
+
+#[test]
+fn a_client_that_leaves_while_it_dozes_is_forgotten() {
+    let (mut rig, sender) = one_that_dozes();
+    let id = sender.client.id();
+    drop(sender);
+    rig.step_after(us(1));
+    assert_eq!((rig.arbiter.clients(), rig.arbiter.active_clients()), (0, 0));
+    assert_eq!(rig.join(weight(1)).client.id(), id);
+}
+
+#[test]
+fn a_client_that_pushes_while_it_dozes_and_leaves_is_sent_first() {
+    let (mut rig, mut sender) = one_that_dozes();
+    sender.push_all(3, 100);
+    drop(sender);
+    assert_eq!(rig.step_after(us(1)).drained, 3);
+    rig.step_after(us(1));
+    assert_eq!((rig.arbiter.clients(), rig.arrivals()), (0, numbered(0, 0..3)));
+}
+
+#[test]
+fn a_mailbox_is_looked_at_once_in_the_read_interval() {
+    let interval = us(10);
+    let mut rig = Rig::new(
+        Fifo::new(),
+        ArbiterConfig {
+            read_interval: interval,
+            linger: ms(100),
+            ..fast()
+        },
+    );
+    let mut remotes = remotes(&rig, 2);
+    rig.step();
+    let first = rig.now;
+    for (after, drained) in [(1, 0), (9_999, 0), (10_000, 2), (19_999, 0), (20_000, 2)] {
+        if drained == 0 {
+            // More than one packet to be found would show nothing more.
+            remotes[0].push(100);
+        }
+        assert_eq!(rig.step_at(first + Nanos(after)).drained, drained, "{after} ns");
+        if after == 10_000 {
+            remotes[0].push(100);
+        }
+    }
+    // A thousand steps in a hundred intervals.
+    remotes.iter().for_each(|remote| _ = remote.looks());
+    for _ in 0..1000 {
+        rig.step_after(us(1));
+    }
+    for remote in &remotes {
+        assert_eq!(remote.looks(), 100);
+    }
+}
+
+#[test]
+fn a_step_looks_at_no_more_mailboxes_than_the_scan_limit_and_the_next_goes_on_there() {
+    for (clients, limit) in [(10, 3), (10, 1), (12, 4), (7, 6), (5, 5), (5, 64), (3, 0)] {
+        let mut rig = Rig::new(
+            Fifo::new(),
+            ArbiterConfig {
+                scan_limit: limit,
+                ..fast()
+            },
+        );
+        let remotes = remotes(&rig, clients);
+        // 0 is taken for 1.
+        let limit = limit.max(1);
+        let mut seen = Vec::new();
+        for _ in 0..3 * clients {
+            rig.step_after(us(1));
+            let mut looked_at: Vec<_> = remotes
+                .iter()
+                .filter(|remote| remote.looks() > 0)
+                .map(|remote| remote.name)
+                .collect();
+            assert_eq!(looked_at.len(), limit.min(clients), "{clients} clients");
+            // In the order in which they came, from where the last step ended.
+            if let Some(&last) = seen.last()
+                && limit < clients
+            {
+                looked_at.sort_by_key(|name| (name + clients - last - 1) % clients);
+            }
+            seen.extend(looked_at);
+        }
+        for (at, name) in seen.into_iter().enumerate() {
+            assert_eq!(name, at % clients, "{clients} clients, {limit} a step");
+        }
+    }
+}
+
+#[test]
+fn every_active_client_is_heard_within_one_round_of_all() {
+    for (clients, limit) in [(10_usize, 3), (64, 7), (9, 9), (9, 8)] {
+        let mut rig = Rig::new(
+            Fifo::new(),
+            ArbiterConfig {
+                scan_limit: limit,
+                ..fast()
+            },
+        );
+        let mut senders: Vec<_> = (0..clients).map(|_| rig.join(weight(1))).collect();
+        // Wherever the list begins by now.
+        for start in 0..clients {
+            rig.step_after(us(1));
+            senders.iter_mut().for_each(|sender| sender.push_all(1, 100));
+            let steps = clients.div_ceil(limit);
+            let heard: usize = (0..steps).map(|_| rig.step_after(us(1)).drained).sum();
+            assert_eq!(heard, clients, "start {start}, {limit} of {clients} a step");
+        }
+    }
+}
+
+#[test]
+fn whoever_joins_or_leaves_in_between_the_others_are_heard_within_a_round() {
+    const LIMIT: usize = 3;
+    let mut rig = Rig::new(
+        Fifo::new(),
+        ArbiterConfig {
+            scan_limit: LIMIT,
+            ..fast()
+        },
+    );
+    let mut stay: Vec<_> = (0..10).map(|_| rig.join(weight(1))).collect();
+    rig.step();
+    let mut come_and_go = Vec::new();
+    for round in 0..100 {
+        stay.iter_mut().for_each(|sender| sender.push_all(1, 100));
+        let (mut heard, mut steps) = (0, 0);
+        // Those that were in the list at any time meanwhile.
+        let mut listed = rig.arbiter.active_clients();
+        while heard < stay.len() {
+            if (round + steps) % 3 == 0 {
+                come_and_go.push(rig.join(weight(1)));
+                listed += 1;
+            }
+            if come_and_go.len() > 1 {
+                come_and_go.remove(0);
+            }
+            heard += rig.step_after(us(1)).drained;
+            steps += 1;
+            assert!(steps <= listed.div_ceil(LIMIT), "round {round}: {heard} heard");
+        }
+    }
+    assert!(come_and_go.len() == 1 && rig.arbiter.clients() < 16);
+}
+
+#[test]
+fn a_client_lingers_in_the_list_as_long_as_configured_after_its_last_packet() {
+    let linger = us(300);
+    let mut rig = Rig::new(
+        Fifo::new(),
+        ArbiterConfig {
+            linger,
+            ..fast()
+        },
+    );
+    let mut remotes = remotes(&rig, 2);
+    let silent = remotes.remove(1);
+    let mut often = remotes.remove(0);
+    let joined = us(7);
+    rig.step_at(joined);
+    let mut dozes_at = None;
+    for n in 1..1000 {
+        // Just often enough.
+        if n % 29 == 0 {
+            often.push(100);
+        }
+        rig.step_at(joined + us(10 * n));
+        if silent.is_dozing() {
+            dozes_at.get_or_insert(rig.now);
+        }
+    }
+    assert_eq!(often.dozes(), 0);
+    assert_eq!(silent.dozes(), 1);
+    let after = dozes_at.unwrap().since(joined);
+    assert!(after >= linger && after < linger + linger, "{after:?}");
+}
+
+/// A client that leaves rings for the last time when its mailbox is gone already; by then its
+/// number may be somebody else's, and dozing.
+#[test]
+fn a_number_given_again_while_the_former_thread_is_still_going_brings_no_confusion() {
+    const LIVES: usize = 2000;
+    /// What a ring that is lost costs.
+    const LONGEST_SLEEP: Duration = Duration::from_secs(40);
+    let mut rig = Rig::new(
+        Fifo::new(),
+        ArbiterConfig {
+            max_clients: 1,
+            // Whoever is silent dozes.
+            linger: Nanos::ZERO,
+            ..fast()
+        },
+    );
+    let (registrar, population) = (rig.registrar.clone(), rig.population.clone());
+    let lives = AtomicUsize::new(0);
+    let start = Instant::now();
+    let mut next = BTreeMap::new();
+    let mut arrived = 0;
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let mut client = match registrar.register(weight(1)) {
+                        Ok(client) => client,
+                        Err(RegisterError::TooManyClients(1)) => {
+                            thread::yield_now();
+                            if lives.load(Ordering::Relaxed) >= LIVES {
+                                return;
+                            }
+                            continue;
+                        }
+                        Err(error) => panic!("{error}"),
+                    };
+                    let name = lives.fetch_add(1, Ordering::Relaxed);
+                    for number in 0..(name % 4) as u32 {
+                        let packet = population.packet(name, number, 100);
+                        client.push(crate::rig::length(100), packet).unwrap();
+                        if name % 3 == 0 {
+                            thread::yield_now();
+                        }
+                    }
+                    if name >= LIVES {
+                        return;
+                    }
+                }
+            });
+        }
+        while lives.load(Ordering::Relaxed) < LIVES || rig.arbiter.clients() > 0 {
+            let step = rig.step_after(us(1));
+            for Packet { from, number, .. } in &rig.arrived() {
+                let next = next.entry(*from).or_insert(0);
+                assert_eq!(number, next, "of {from}");
+                *next += 1;
+                arrived += 1;
+            }
+            if step.drained == 0 && lives.load(Ordering::Relaxed) < LIVES {
+                rig.arbiter.sleep(LONGEST_SLEEP);
+            }
+        }
+    });
+    rig.step_after(ms(1));
+    rig.step_after(ms(1));
+    arrived += rig.arrived().len();
+    assert!(start.elapsed() < LONGEST_SLEEP, "somebody was not heard");
+    let lives = lives.into_inner();
+    assert_eq!(arrived, (0..lives).map(|name| name % 4).sum::<usize>());
+    assert_eq!(rig.population.count(), 0);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    Join { remote: bool },
+    Push { who: usize, packets: u8 },
+    Ring { who: usize },
+    Leave { who: usize },
+    Step { nanos: u32 },
+    /// What `drive` does when it has found nothing to do.
+    Sleep,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Setup {
+    scan_limit: usize,
+    drain_limit: usize,
+    read_interval: Nanos,
+    linger: Nanos,
+}
+
+fn setup() -> impl Strategy<Value = Setup> {
+    let span = || prop_oneof![Just(0_u64), 1_u64..20_000];
+    (1_usize..6, 1_usize..8, span(), span()).prop_map(
+        |(scan_limit, drain_limit, read_interval, linger)| Setup {
+            scan_limit,
+            drain_limit,
+            read_interval: Nanos(read_interval),
+            linger: Nanos(linger),
+        },
+    )
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let who = 0_usize..12;
+    prop_oneof![
+        2 => any::<bool>().prop_map(|remote| Operation::Join { remote }),
+        6 => (who.clone(), 1_u8..10).prop_map(|(who, packets)| Operation::Push { who, packets }),
+        1 => who.clone().prop_map(|who| Operation::Ring { who }),
+        1 => who.prop_map(|who| Operation::Leave { who }),
+        10 => (0_u32..30_000).prop_map(|nanos| Operation::Step { nanos }),
+        2 => Just(Operation::Sleep),
+    ]
+}
+
+#[derive(Debug)]
+enum Somebody {
+    Thread(Sender),
+    Remote(RemoteSender),
+}
+
+/// What each client that is here, or was, has pushed and got through.
+#[derive(Debug)]
+struct Known {
+    here: Option<Somebody>,
+    pushed: u32,
+    arrived: u32,
+    taken_in: bool,
+}
+
+struct Model {
+    rig: Rig<Qfq>,
+    setup: Setup,
+    /// By name.
+    clients: Vec<Known>,
+}
+
+impl Model {
+    const MOST: usize = 12;
+
+    fn new(setup: Setup) -> Self {
+        let config = ArbiterConfig {
+            max_clients: Self::MOST,
+            scan_limit: setup.scan_limit,
+            drain_limit: setup.drain_limit,
+            read_interval: setup.read_interval,
+            linger: setup.linger,
+            ..fast()
+        };
+        Model {
+            rig: Rig::new(Qfq::new(), config),
+            setup,
+            clients: Vec::new(),
+        }
+    }
+
+    fn pick(&mut self, who: usize) -> Option<&mut Known> {
+        let count = self.clients.iter().filter(|c| c.here.is_some()).count();
+        let mut here = self.clients.iter_mut().filter(|c| c.here.is_some());
+        here.nth(who % count.max(1))
+    }
+
+    fn apply(&mut self, operation: Operation) {
+        match operation {
+            Operation::Join { remote } => self.join(remote),
+            Operation::Push { who, packets } => {
+                if let Some(known) = self.pick(who) {
+                    for _ in 0..packets {
+                        match known.here.as_mut().unwrap() {
+                            Somebody::Thread(sender) => known.pushed += u32::from(sender.push(64).is_ok()),
+                            Somebody::Remote(sender) => {
+                                sender.push(64);
+                                known.pushed += 1;
+                            }
+                        }
+                    }
+                }
+            }
+            Operation::Ring { who } => {
+                if let Some(Known {
+                    here: Some(Somebody::Remote(sender)),
+                    ..
+                }) = self.pick(who)
+                {
+                    sender.remote.ring();
+                }
+            }
+            Operation::Leave { who } => {
+                if let Some(known) = self.pick(who) {
+                    known.here = None;
+                }
+            }
+            Operation::Step { nanos } => self.step(Nanos(nanos.into())),
+            Operation::Sleep => self.sleep(),
+        }
+    }
+
+    fn join(&mut self, remote: bool) {
+        let name = self.clients.len();
+        let waiting = self.clients.iter().filter(|c| !c.taken_in).count();
+        if self.rig.arbiter.clients() + waiting == Self::MOST {
+            let refused = self.rig.registrar.register(weight(1)).unwrap_err();
+            return assert_eq!(refused, RegisterError::TooManyClients(Self::MOST));
+        }
+        let (registrar, population) = (&self.rig.registrar, &self.rig.population);
+        let somebody = if remote {
+            Somebody::Remote(RemoteSender::join(registrar, weight(1), name, population))
+        } else {
+            let client = self.rig.registrar.register(weight(1)).unwrap();
+            let mut sender = self.rig.adopt(client);
+            sender.name = name;
+            Somebody::Thread(sender)
+        };
+        self.clients.push(Known {
+            here: Some(somebody),
+            pushed: 0,
+            arrived: 0,
+            taken_in: false,
+        });
+    }
+
+    fn step(&mut self, span: Nanos) {
+        let step = self.rig.step_after(span);
+        self.clients.iter_mut().for_each(|c| c.taken_in = true);
+        assert!(step.drained <= self.setup.scan_limit * self.setup.drain_limit);
+        for (name, number) in self.rig.arrivals() {
+            let known = &mut self.clients[name];
+            assert_eq!(number, known.arrived, "of {name}");
+            known.arrived += 1;
+            assert!(known.arrived <= known.pushed);
+        }
+    }
+
+    /// Whoever has something to say keeps the arbiter awake.
+    fn sleep(&mut self) {
+        let waits = self.waiting() > 0;
+        let new = self.clients.iter().any(|c| !c.taken_in);
+        let woken = self.rig.arbiter.sleep(Duration::ZERO);
+        if waits && !new {
+            assert_ne!(woken, Some(fairlane_runtime::Woken::TimedOut));
+        }
+    }
+
+    /// Packets that have not come out.
+    fn waiting(&self) -> u32 {
+        self.clients.iter().map(|c| c.pushed - c.arrived).sum()
+    }
+
+    fn check(&self) {
+        let active = self.rig.arbiter.active_clients();
+        assert!(active <= self.rig.arbiter.clients());
+        let taken_in = self.clients.iter().filter(|c| c.taken_in);
+        let (mut least, mut most) = (0, 0);
+        for known in taken_in {
+            match &known.here {
+                Some(Somebody::Remote(sender)) => {
+                    let awake = usize::from(!sender.is_dozing());
+                    least += awake;
+                    most += awake;
+                }
+                _ => most += 1,
+            }
+        }
+        assert!(least <= active && active <= most, "{least} <= {active} <= {most}");
+        assert_eq!(self.rig.population.count() as u32, self.waiting());
+    }
+
+    /// Everybody is heard in as many rounds as the fullest mailbox needs.
+    fn finish(mut self) {
+        self.step(self.setup.read_interval + us(1));
+        let fullest = self.clients.iter().map(|c| c.pushed - c.arrived).max();
+        let looks = fullest.unwrap_or(0).div_ceil(self.setup.drain_limit as u32);
+        // One more for those that leave, and for those that the list goes past as they come in.
+        for _ in 0..(looks + 2) * (Self::MOST as u32).div_ceil(self.setup.scan_limit as u32) {
+            self.step(self.setup.read_interval + us(1));
+            self.check();
+        }
+        assert_eq!(self.waiting(), 0);
+        self.clients.iter_mut().for_each(|c| c.here = None);
+        for _ in 0..4 * Self::MOST {
+            self.step(self.setup.read_interval + us(1));
+        }
+        assert_eq!((self.rig.arbiter.clients(), self.rig.arbiter.active_clients()), (0, 0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn whatever_clients_do_each_is_heard_in_its_order_and_the_list_is_right(
+        setup in setup(), operations in proptest::collection::vec(operation(), 1..120),
+    ) {
+        let mut model = Model::new(setup);
+        for operation in operations {
+            model.apply(operation);
+            model.check();
+        }
+        model.finish();
+    }
+}

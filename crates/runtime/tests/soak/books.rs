@@ -1,0 +1,137 @@
+//! Who pushed how many packets and what arrived of them, kept apart from the arbiter's own
+//! counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fairlane_io::ByteLen;
+
+/// The sums over all senders that are gone.
+#[derive(Debug, Default)]
+pub struct Books {
+    pub senders: AtomicU64,
+    pub pushed: AtomicU64,
+    pub arrived: AtomicU64,
+    /// Drops that clients were told of.
+    pub told: AtomicU64,
+    /// Senders of which something is left: themselves, or a packet.
+    pub open: AtomicU64,
+    faults: Mutex<Vec<String>>,
+}
+
+impl Books {
+    /// Something is wrong; the soak goes on and fails at its end.
+    pub fn fault(&self, fault: String) {
+        let mut faults = self.faults.lock().unwrap();
+        if faults.len() < 20 {
+            eprintln!("{fault}");
+            faults.push(fault);
+        }
+    }
+
+    pub fn faults(&self) -> Vec<String> {
+        self.faults.lock().unwrap().clone()
+    }
+}
+
+/// The counts of one sender, shared by it and its packets: who goes last closes it.
+#[derive(Debug)]
+pub struct Account {
+    books: Arc<Books>,
+    kind: &'static str,
+    pushed: AtomicU64,
+    told: AtomicU64,
+    arrived: AtomicU64,
+    /// The least number that may arrive next.
+    next: AtomicU64,
+}
+
+impl Account {
+    pub fn open(books: &Arc<Books>, kind: &'static str) -> Arc<Self> {
+        books.open.fetch_add(1, Ordering::Relaxed);
+        books.senders.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Account {
+            books: Arc::clone(books),
+            kind,
+            pushed: AtomicU64::new(0),
+            told: AtomicU64::new(0),
+            arrived: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+        })
+    }
+
+    /// The sender's next packet, whether or not it will be taken.
+    pub fn packet(self: &Arc<Self>, number: u64, len: u32) -> Packet {
+        let account = Arc::clone(self);
+        Packet {
+            account,
+            number,
+            len,
+        }
+    }
+
+    pub fn pushed(&self, packets: u64) {
+        self.pushed.fetch_add(packets, Ordering::Relaxed);
+    }
+
+    pub fn told(&self, drops: u64) {
+        self.told.fetch_add(drops, Ordering::Relaxed);
+    }
+
+    pub fn packets_pushed(&self) -> u64 {
+        self.pushed.load(Ordering::Relaxed)
+    }
+
+    pub fn fault(&self, fault: &str) {
+        self.books
+            .fault(format!("a client of kind {}: {fault}", self.kind));
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let Account {
+            pushed,
+            told,
+            arrived,
+            ..
+        } = self;
+        let (pushed, told, arrived) = (*pushed.get_mut(), *told.get_mut(), *arrived.get_mut());
+        if arrived + told > pushed {
+            self.fault(&format!(
+                "{pushed} pushed, {arrived} arrived, {told} told dropped"
+            ));
+        }
+        let books = &self.books;
+        books.pushed.fetch_add(pushed, Ordering::Relaxed);
+        books.told.fetch_add(told, Ordering::Relaxed);
+        books.arrived.fetch_add(arrived, Ordering::Relaxed);
+        books.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A packet that knows who sent it as the how manyth.
+#[derive(Debug)]
+pub struct Packet {
+    account: Arc<Account>,
+    number: u64,
+    len: u32,
+}
+
+impl Packet {
+    /// It has come out at the far end.
+    pub fn arrive(self) {
+        let account = &self.account;
+        let next = account.next.swap(self.number + 1, Ordering::Relaxed);
+        if self.number < next {
+            account.fault(&format!("{} arrives after {}", self.number, next - 1));
+        }
+        account.arrived.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl ByteLen for Packet {
+    fn byte_len(&self) -> usize {
+        self.len as usize
+    }
+}

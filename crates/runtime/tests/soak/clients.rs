@@ -1,0 +1,275 @@
+//! Clients of this process: threads with many of them, tasks, and clients that dispatch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_core::{FlowConfig, Length, Limits, Weight};
+use fairlane_io::{Backend, ByteLen, memory};
+use fairlane_runtime::{Cleared, Client, Refusal, RegisterError, Registrar};
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+use crate::books::{Account, Books, Packet};
+use crate::executor::block_on;
+
+/// Longest packet, in bytes.
+pub const LONGEST: u32 = 1500;
+
+/// Most clients of one thread.
+const CROWD: usize = 12;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is on for everybody.
+#[derive(Debug, Default)]
+pub struct Weather {
+    over: AtomicBool,
+    quiet: AtomicBool,
+}
+
+impl Weather {
+    pub fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+    }
+
+    /// Nobody pushes meanwhile, so that the arbiter sleeps.
+    pub fn be_quiet(&self, quiet: bool) {
+        self.quiet.store(quiet, Ordering::Relaxed);
+    }
+
+    /// A pause of mostly less than two milliseconds.
+    pub fn pause(&self, random: &mut SmallRng) {
+        let micros = match random.random_range(0..20) {
+            0..4 => 0,
+            4..18 => random.random_range(50..2_000),
+            _ => random.random_range(2_000..20_000),
+        };
+        match micros {
+            0 => thread::yield_now(),
+            _ => thread::sleep(Duration::from_micros(micros)),
+        }
+        while self.quiet.load(Ordering::Relaxed) && !self.is_over() {
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// A flow of any weight whose queue is short, or seldom as long as the arbiter's limits let it
+/// be.
+pub fn flow(random: &mut SmallRng) -> FlowConfig {
+    let limits = Limits {
+        packets: random.random_range(1..48),
+        ..Limits::NONE
+    };
+    FlowConfig {
+        weight: Weight::new(random.random_range(1..=100)).unwrap(),
+        max_length: Length::new(LONGEST).unwrap(),
+        limits: (random.random_range(0..8) > 0).then_some(limits),
+    }
+}
+
+fn any_length(random: &mut SmallRng) -> Length {
+    Length::new(random.random_range(1..=LONGEST)).unwrap()
+}
+
+/// A client of a thread that keeps books.
+struct Sender {
+    client: Client<Packet>,
+    account: Arc<Account>,
+}
+
+impl Sender {
+    /// Pushes at most so many packets; stops where it is refused.
+    fn burst(&mut self, packets: u32, random: &mut SmallRng) {
+        let Sender { client, account } = self;
+        let number = account.packets_pushed();
+        if random.random() {
+            let mut batch = (number..number + u64::from(packets)).map(|number| {
+                let len = any_length(random);
+                (len, account.packet(number, len.get()))
+            });
+            match client.push_batch(&mut batch) {
+                Ok((taken, pushed)) => {
+                    account.pushed(taken as u64);
+                    account.told(pushed.dropped_before);
+                }
+                Err(refused) => account.fault(&refused.reason.to_string()),
+            }
+            return;
+        }
+        for number in number..number + u64::from(packets) {
+            let len = any_length(random);
+            match client.push(len, account.packet(number, len.get())) {
+                Ok(pushed) => {
+                    account.pushed(1);
+                    account.told(pushed.dropped_before);
+                }
+                Err(refused) if refused.reason == Refusal::MailboxFull => return,
+                Err(refused) => return account.fault(&refused.reason.to_string()),
+            }
+        }
+    }
+}
+
+/// A thread with up to [`CROWD`] clients, which come and go.
+pub fn crowd(
+    registrar: &Registrar<Packet>,
+    books: &Arc<Books>,
+    weather: &Weather,
+    mut random: SmallRng,
+) {
+    let mut senders: Vec<Sender> = Vec::with_capacity(CROWD);
+    while !weather.is_over() {
+        let any = random.random_range(0..senders.len().max(1));
+        match random.random_range(0..100) {
+            0..10 if senders.len() < CROWD => match registrar.register(flow(&mut random)) {
+                Ok(client) => senders.push(Sender {
+                    client,
+                    account: Account::open(books, "thread"),
+                }),
+                Err(RegisterError::TooManyClients(_)) => {}
+                Err(error) => books.fault(error.to_string()),
+            },
+            10..16 if !senders.is_empty() => {
+                let mut leaves = senders.swap_remove(any);
+                // Its last packets may be seen after it has gone.
+                leaves.burst(random.random_range(0..5), &mut random);
+            }
+            _ => {
+                if let Some(sender) = senders.get_mut(any) {
+                    sender.burst(random.random_range(1..200), &mut random);
+                }
+            }
+        }
+        weather.pause(&mut random);
+    }
+}
+
+/// A task that waits for room, one client after another.
+pub fn task(
+    registrar: &Registrar<Packet>,
+    books: &Arc<Books>,
+    weather: &Weather,
+    mut random: SmallRng,
+) {
+    while !weather.is_over() {
+        let Ok(mut client) = registrar.register_async(flow(&mut random)) else {
+            weather.pause(&mut random);
+            continue;
+        };
+        let account = Account::open(books, "task");
+        block_on(async {
+            for _ in 0..random.random_range(1..50) {
+                // More than the mailbox holds, now and then.
+                for _ in 0..random.random_range(1..300) {
+                    let len = any_length(&mut random);
+                    let packet = account.packet(account.packets_pushed(), len.get());
+                    match client.send(len, packet).await {
+                        Ok(()) => account.pushed(1),
+                        Err(refused) => return account.fault(&refused.reason.to_string()),
+                    }
+                }
+                weather.pause(&mut random);
+                if weather.is_over() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+/// What clients that dispatch have counted.
+#[derive(Debug, Default)]
+pub struct Dispatched {
+    pub clients: AtomicU64,
+    pub pushed: AtomicU64,
+    pub transmitted: AtomicU64,
+    pub dropped: AtomicU64,
+    /// Left with their client before they were transmitted, or known to be dropped.
+    pub forsaken: AtomicU64,
+}
+
+struct Numbered(u64);
+
+impl ByteLen for Numbered {
+    fn byte_len(&self) -> usize {
+        1
+    }
+}
+
+/// Clients that transmit what was cleared, one after another, on a device that is often full.
+pub fn dispatching(
+    registrar: &Registrar<Cleared>,
+    books: &Books,
+    sums: &Dispatched,
+    weather: &Weather,
+    mut random: SmallRng,
+) {
+    while !weather.is_over() {
+        let Ok(mut client) = registrar.register_dispatching(flow(&mut random), 64) else {
+            weather.pause(&mut random);
+            continue;
+        };
+        let (mut near, mut far) = memory::pair::<Numbered, Numbered>(16);
+        let (mut pushed, mut transmitted, mut next) = (0, 0, 0);
+        let mut batch = Vec::new();
+        let mut dispatch = |client: &mut fairlane_runtime::DispatchingClient<Numbered>| {
+            transmitted += client.dispatch(&mut near).unwrap() as u64;
+            far.receive(&mut batch, 32).unwrap();
+            for Numbered(number) in batch.drain(..) {
+                if number < next {
+                    books.fault(format!("dispatched: {number} after {}", next - 1));
+                }
+                next = number + 1;
+            }
+        };
+        for _ in 0..random.random_range(1..100) {
+            for _ in 0..random.random_range(1..100) {
+                match client.push(any_length(&mut random), Numbered(pushed)) {
+                    Ok(_) => pushed += 1,
+                    Err(refused) if refused.reason == Refusal::MailboxFull => break,
+                    Err(refused) => books.fault(format!("dispatching: {}", refused.reason)),
+                }
+            }
+            dispatch(&mut client);
+            weather.pause(&mut random);
+            if weather.is_over() {
+                break;
+            }
+        }
+        // Half of them stay to the end.
+        if random.random() {
+            let start = Instant::now();
+            while client.pending() > 0 && start.elapsed() < PATIENCE {
+                dispatch(&mut client);
+                thread::sleep(Duration::from_micros(200));
+            }
+            if client.pending() > 0 {
+                books.fault("a client that dispatches waits for ever".to_owned());
+            }
+        }
+        let (dropped, forsaken) = (client.dropped(), client.pending() as u64);
+        if pushed != transmitted + dropped + forsaken {
+            books.fault(format!(
+                "dispatching: {pushed} pushed, {transmitted} transmitted, {dropped} dropped, \
+                 {forsaken} pending"
+            ));
+        }
+        for (sum, count) in [
+            (&sums.clients, 1),
+            (&sums.pushed, pushed),
+            (&sums.transmitted, transmitted),
+            (&sums.dropped, dropped),
+            (&sums.forsaken, forsaken),
+        ] {
+            sum.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+}
