@@ -19,7 +19,7 @@ use super::senders::{Clearing, Cores, Dispatching, Pushing, Sender, pin, start};
 use super::victim::{Pushes, Watch, Watched};
 
 /// Slots of a TX mailbox.
-const TX_SLOTS: usize = 1024;
+pub const TX_SLOTS: usize = 1024;
 
 pub fn measure<A: Scheduler + Send + 'static>(
     case: &Case,

@@ -8,6 +8,7 @@ use fairlane_runtime::Spans;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use super::arbiter::TX_SLOTS;
 use super::case::{Case, Mode, name};
 
 /// Percentiles that the paper's Table 3 has.
@@ -168,7 +169,9 @@ impl Outcome {
     ) -> Outcome {
         let longest = |span: Option<Span>| Nanos(span.map_or(0, |span| span.max));
         let (scan, dispatch) = (longest(delta_a), longest(delta_d));
-        let block = bounds::pspat_block(scan, case.rate, case.packet);
+        // More than they hold cannot be on its way through the dispatchers.
+        let held = (u64::from(case.dispatchers) * TX_SLOTS as u64).max(1);
+        let block = bounds::pspat_block(scan, case.rate, case.packet).min(held);
         for share in &mut self.shares {
             share.t_wfi_ns = share
                 .t_wfi_algorithm_ns
