@@ -500,13 +500,14 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         Ok(())
     }
 
-    /// How many packets of the flow's maximum length would be accepted now: 0 for an
-    /// unknown flow. O(1).
+    /// How many packets of the flow's maximum length, or of as many bytes as it may hold if
+    /// that is less, would be accepted now: 0 for an unknown flow. O(1).
     pub fn room(&self, id: FlowId) -> u32 {
         let Some(flow) = self.flow(id) else {
             return 0;
         };
-        let longest = i64::from(flow.max_length);
+        let most = i64::from(self.limits_of(id).bytes).max(1);
+        let longest = i64::from(flow.max_length).min(most);
         let bytes = i64::from(flow.room_bytes).min(self.room_bytes) / longest;
         let packets = i64::from(flow.room_packets).min(i64::from(self.slab.room()));
         bytes.min(packets).clamp(0, i64::from(u32::MAX)) as u32

@@ -81,8 +81,17 @@ fn unsafe_code_stays_in_its_named_homes() {
         "mailbox/src/slots.rs",
         "mailbox/src/producer.rs",
         "mailbox/src/consumer.rs",
+        "io/src/sys/bpf.rs",
+        "io/src/sys/interface.rs",
+        "io/src/sys/memory.rs",
         "io/src/sys/mod.rs",
+        "io/src/sys/packet.rs",
+        "io/src/sys/tun.rs",
+        "io/src/sys/peer.rs",
         "io/src/sys/udp.rs",
+        "io/src/sys/umem.rs",
+        "io/src/sys/xdp.rs",
+        "io/src/sys/xdp/ring.rs",
     ];
     let mut found = Vec::new();
     for name in [

@@ -13,15 +13,21 @@
 //! | [`MemoryBackend`] | any type with a [`ByteLen`] | any type with a [`ByteLen`] | nothing | [`memory`] |
 #![cfg_attr(
     target_os = "linux",
-    doc = "| [`UdpBackend`] | any [`Frame`] | [`Datagram`] | Linux, no privilege | [`udp`] |"
+    doc = "| [`UdpBackend`] | any [`Frame`] | [`Datagram`] | Linux, no privilege | [`udp`] |",
+    doc = "| [`PacketBackend`] | Ethernet frames, any bytes | `Vec<u8>` | Linux, `CAP_NET_RAW` | [`packet`] |",
+    doc = "| [`XdpBackend`] | [`XdpFrame`] | [`XdpFrame`] | Linux, `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF` | [`xdp`] |",
+    doc = "| [`TunBackend`] | IP packets or Ethernet frames, any bytes | `Vec<u8>` | Linux, `CAP_NET_ADMIN` | [`tun`] |"
 )]
 #![cfg_attr(
     not(target_os = "linux"),
-    doc = "| `UdpBackend` | any [`Frame`] | [`Datagram`] | Linux, no privilege | not on this system |"
+    doc = "| `UdpBackend` | any [`Frame`] | [`Datagram`] | Linux, no privilege | not on this system |",
+    doc = "| `PacketBackend` | Ethernet frames, any bytes | `Vec<u8>` | Linux, `CAP_NET_RAW` | not on this system |",
+    doc = "| `XdpBackend` | `XdpFrame` | `XdpFrame` | Linux, `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_BPF` | not on this system |",
+    doc = "| `TunBackend` | IP packets or Ethernet frames, any bytes | `Vec<u8>` | Linux, `CAP_NET_ADMIN` | not on this system |"
 )]
 //!
-//! UDP is served by `sendmmsg` and `recvmmsg`, 64 datagrams a system call; only Linux has both in
-//! the form needed, so the modules `udp` and `wait` exist there alone. The rest builds everywhere.
+//! All but the memory backend use what only Linux has; they exist there alone, as does `wait`. The
+//! rest builds everywhere.
 //!
 //! # Who owns a packet
 //!
@@ -50,6 +56,11 @@
 //! batch, the call reports what it had accepted and the next call reports the error. One bad packet
 //! never holds up those behind it, and none is lost in silence.
 //!
+//! # Beside the backends
+//!
+//! On Linux, `SharedMemory` is memory that two processes have in common, and `PeerCredentials` says
+//! who is at the other end of a Unix socket: what clients in other processes are reached by.
+//!
 //! # Example
 //!
 //! ```
@@ -75,26 +86,42 @@
 #![deny(unsafe_code)]
 
 mod backend;
+#[cfg(target_os = "linux")]
+mod budget;
 mod datagram;
 pub mod memory;
+#[cfg(target_os = "linux")]
+pub mod packet;
 #[cfg(target_os = "linux")]
 mod shared_memory;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 mod sys;
 #[cfg(target_os = "linux")]
+pub mod tun;
+#[cfg(target_os = "linux")]
 pub mod udp;
 #[cfg(target_os = "linux")]
 mod verdict;
 #[cfg(target_os = "linux")]
 pub mod wait;
+#[cfg(target_os = "linux")]
+pub mod xdp;
 
 pub use backend::{Backend, ByteLen};
+#[cfg(target_os = "linux")]
+pub use budget::Budget;
 pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
 pub use memory::MemoryBackend;
 #[cfg(target_os = "linux")]
+pub use packet::PacketBackend;
+#[cfg(target_os = "linux")]
 pub use shared_memory::{PeerCredentials, SharedMemory};
+#[cfg(target_os = "linux")]
+pub use tun::TunBackend;
 #[cfg(target_os = "linux")]
 pub use udp::UdpBackend;
 #[cfg(target_os = "linux")]
 pub use wait::Waiter;
+#[cfg(target_os = "linux")]
+pub use xdp::{Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions};

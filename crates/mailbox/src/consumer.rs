@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::{
-    slots::{Shared, Slot, View},
+    slots::{Lap, Ring, Shared, View},
     sync::{Arc, Ordering},
 };
 
@@ -20,9 +20,15 @@ use crate::{
 /// ```
 pub struct Consumer<T> {
     view: View<T>,
-    /// The slot of the next pop, in `0..view.len()`. The slots before it in
-    /// its line are consumed but still flagged full.
-    head: usize,
+    /// The line of the next pop. The lines before it in its block are consumed
+    /// but not yet given back.
+    line: usize,
+    /// The slot of the next pop in that line, in `0..PER_LINE`.
+    place: usize,
+    /// How many slots of the line were full when it was last looked at:
+    /// `place <= seen`.
+    seen: usize,
+    lap: Lap,
     shared: Arc<Shared<T>>,
 }
 
@@ -30,7 +36,10 @@ impl<T> Consumer<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>) -> Self {
         Self {
             view: shared.view(),
-            head: 0,
+            line: 0,
+            place: 0,
+            seen: 0,
+            lap: Lap::FIRST,
             shared,
         }
     }
@@ -40,88 +49,110 @@ impl<T> Consumer<T> {
     /// Never waits. Values come in the order in which they were pushed, each
     /// once, and belong to the caller.
     ///
-    /// Cost: O(1), amortised: reads one cache line (more if a slot is larger
-    /// than one); the pop that empties a line also writes that line, clearing
-    /// its [`slots_per_line`] flags, 64 at most. PSPAT, Section 4.1.
+    /// Cost: O(1) worst case. Reads one cache line (more if a value is larger
+    /// than one), and the count in it only after all that the last look at it
+    /// showed; the pop that empties a block ([`slots_per_block`]) also writes
+    /// one count. PSPAT, Section 4.1.
     ///
-    /// [`slots_per_line`]: crate::slots_per_line
+    /// [`slots_per_block`]: crate::slots_per_block
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
-        let head = self.head;
-        // SAFETY: `head` is in range, and `shared` keeps the slots alive.
-        let slot = unsafe { self.view.slot(head) };
-        if !slot.full.load(Ordering::Acquire) {
+        if !self.look() {
             return None;
         }
-        // SAFETY: the flag is set, so the value was written, and the load
-        // ordered that write before this read. Moving `head` on makes this the
-        // only read, and the producer does not write before the line is
-        // released.
-        let value = slot
-            .value
-            .with(|place| unsafe { place.read().assume_init() });
-        self.head = self.view.after(head, 1);
-        if self.view.starts_line(self.head) {
-            self.release(head & !(Slot::<T>::PER_LINE - 1));
-        }
+        // SAFETY: `look` saw the slot at `place` full, `advance` passes it, and
+        // `shared` keeps the slots alive.
+        let value = unsafe { self.view.read(self.line, self.place) };
+        self.advance(self.place + 1);
         Some(value)
     }
 
     /// Hands at most `max` values to `each`, oldest first, and returns how many.
+    /// A value that was handed over is out of the mailbox, and no other is,
+    /// even if `each` panics.
     ///
     /// Cost: that of so many [pops](Self::pop).
+    #[inline]
     pub fn pop_batch(&mut self, max: usize, mut each: impl FnMut(T)) -> usize {
         let mut popped = 0;
-        while popped < max {
-            let Some(value) = self.pop() else { break };
-            popped += 1;
-            each(value);
+        while popped < max && self.look() {
+            let before = self.place;
+            let end = self.seen.min(before.saturating_add(max - popped));
+            let mut emptying = Emptying {
+                consumer: self,
+                place: before,
+            };
+            // The same twice: whole lines in a loop of a constant length.
+            if before == 0 && end == Ring::<T>::PER_LINE {
+                emptying.empty(0, Ring::<T>::PER_LINE, &mut each);
+            } else {
+                emptying.empty(before, end, &mut each);
+            }
+            popped += end - before;
         }
         popped
     }
 
     /// Whether nothing waits, as far as this end can see.
     ///
-    /// Cost: O(1), one load of the cache line that the next [`pop`](Self::pop) reads.
+    /// Cost: O(1), one load at most, of the cache line that the next
+    /// [`pop`](Self::pop) reads.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        // SAFETY: `head` is in range, and `shared` keeps the slots alive.
-        let slot = unsafe { self.view.slot(self.head) };
-        !slot.full.load(Ordering::Acquire)
+        self.place == self.seen && self.place == self.full()
     }
 
     /// Asks the processor to bring the cache line of the next [`pop`](Self::pop)
-    /// close, without waiting for it. A hint, on x86-64 only.
+    /// close, and does not wait for it: for a thread that reads many mailboxes
+    /// in turn. A hint, on x86-64 only.
     #[inline]
     pub fn prefetch(&self) {
-        #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
-        {
-            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: `head` is in range, and `shared` keeps the slots alive.
-            let slot = unsafe { self.view.slot(self.head) };
-            // SAFETY: a prefetch reads nothing, and the address is of a slot.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(slot).cast()) };
-        }
+        self.view.prefetch(self.line);
     }
 
-    /// Gives the line that starts at `line` back to the producer, which looks
-    /// at its first flag alone: that one is cleared last.
+    /// Whether the slot at `place` is full.
     #[inline]
-    fn release(&self, line: usize) {
-        debug_assert!(self.view.starts_line(line));
-        for place in 1..Slot::<T>::PER_LINE {
-            // SAFETY: in the line of a position that was in range, and
-            // `shared` keeps the slots alive.
-            let slot = unsafe { self.view.slot(line + place) };
-            slot.full.store(false, Ordering::Relaxed);
+    fn look(&mut self) -> bool {
+        if self.place == self.seen {
+            self.seen = self.full();
         }
-        // SAFETY: as above.
-        let first = unsafe { self.view.slot(line) };
-        first.full.store(false, Ordering::Release);
+        self.place != self.seen
     }
 
-    /// How many values can wait before a push may be refused; the same as
+    #[inline]
+    fn full(&self) -> usize {
+        // SAFETY: a line starts at `line`, and `shared` keeps the slots alive.
+        let full = unsafe { self.view.full(self.line) };
+        self.lap.full(full.load(Ordering::Acquire))
+    }
+
+    /// Passes the slots of the line before `place`, all of them read.
+    #[inline]
+    fn advance(&mut self, place: usize) {
+        debug_assert!(self.place < place && place <= self.seen);
+        if place < Ring::<T>::PER_LINE {
+            self.place = place;
+            return;
+        }
+        let last = self.line;
+        self.line = self.view.after(last, Ring::<T>::LINE_BYTES);
+        self.place = 0;
+        self.seen = 0;
+        if self.view.starts_block(self.line) {
+            // The producer looks at the count of the block's first line alone.
+            let first = last + Ring::<T>::LINE_BYTES - Ring::<T>::BLOCK_BYTES;
+            // SAFETY: a block starts at `first`, and `shared` keeps the slots
+            // alive.
+            let full = unsafe { self.view.full(first) };
+            full.store(self.lap.next().count(0), Ordering::Release);
+            if self.line == 0 {
+                self.lap = self.lap.next();
+            }
+        }
+    }
+
+    /// How many values can always wait; the same as
     /// [`Producer::capacity`](crate::Producer::capacity).
     ///
     /// Cost: O(1), no shared memory.
@@ -145,18 +176,56 @@ impl<T> Consumer<T> {
     }
 }
 
+/// A line that a batch is being read from. The consumer passes what was read
+/// when it goes, be it because a closure panicked.
+struct Emptying<'a, T> {
+    consumer: &'a mut Consumer<T>,
+    /// The slots from the consumer's place to this one are read.
+    place: usize,
+}
+
+impl<T> Emptying<'_, T> {
+    /// Empties the slots from `first`, which is the consumer's place, to `end`.
+    #[inline(always)]
+    fn empty(&mut self, first: usize, end: usize, each: &mut impl FnMut(T)) {
+        // Copies, which nothing that `each` does can change.
+        let (view, line) = (self.consumer.view, self.consumer.line);
+        for place in first..end {
+            // SAFETY: `look` saw all slots before `end` full, the consumer
+            // passes those that were read, and keeps the slots alive.
+            let value = unsafe { view.read(line, place) };
+            self.place = place + 1;
+            each(value);
+        }
+    }
+}
+
+impl<T> Drop for Emptying<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.place > self.consumer.place {
+            self.consumer.advance(self.place);
+        }
+    }
+}
+
 impl<T> Drop for Consumer<T> {
     fn drop(&mut self) {
-        self.shared.last_head.store(self.head, Ordering::Relaxed);
-        self.shared.consumer_gone.store(true, Ordering::Release);
+        let shared = &self.shared;
+        shared.last_line.store(self.line, Ordering::Relaxed);
+        shared.last_place.store(self.place, Ordering::Relaxed);
+        let odd = self.lap.count(0) != Lap::FIRST.count(0);
+        shared.last_lap_odd.store(odd, Ordering::Relaxed);
+        shared.consumer_gone.store(true, Ordering::Release);
     }
 }
 
 impl<T> fmt::Debug for Consumer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Consumer")
-            .field("slots", &self.view.len())
-            .field("head", &self.head)
+            .field("capacity", &self.capacity())
+            .field("line", &(self.line / Ring::<T>::LINE_BYTES))
+            .field("place", &self.place)
             .finish_non_exhaustive()
     }
 }

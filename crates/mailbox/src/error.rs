@@ -10,7 +10,7 @@ use core::fmt;
 pub struct CapacityError {
     /// The number of slots asked for.
     pub given: usize,
-    /// The smallest number allowed: two lines' worth of slots.
+    /// The smallest number allowed.
     pub least: usize,
     /// The largest number allowed.
     pub most: usize,

@@ -1,10 +1,10 @@
 //! The end that pushes.
 
-use core::{fmt, mem::MaybeUninit};
+use core::fmt;
 
 use crate::{
     error::Full,
-    slots::{Shared, Slot, View},
+    slots::{Lap, Ring, Shared, View, is_free},
     sync::{Arc, Ordering},
 };
 
@@ -20,8 +20,12 @@ use crate::{
 /// ```
 pub struct Producer<T> {
     view: View<T>,
-    /// The slot of the next push, in `0..view.len()`.
-    tail: usize,
+    /// The line of the next push.
+    line: usize,
+    /// The slot of the next push in that line, in `0..PER_LINE`; the slots
+    /// before it are full, or were and are still the consumer's to give back.
+    place: usize,
+    lap: Lap,
     shared: Arc<Shared<T>>,
 }
 
@@ -29,7 +33,9 @@ impl<T> Producer<T> {
     pub(crate) fn new(shared: Arc<Shared<T>>) -> Self {
         Self {
             view: shared.view(),
-            tail: 0,
+            line: 0,
+            place: 0,
+            lap: Lap::FIRST,
             shared,
         }
     }
@@ -42,8 +48,8 @@ impl<T> Producer<T> {
     /// load for an event that happens once; see
     /// [`is_abandoned`](Self::is_abandoned).
     ///
-    /// Cost: O(1) worst case. Writes one cache line (more if a slot is larger
-    /// than one), and reads one flag of another every [`slots_per_line`]
+    /// Cost: O(1) worst case. Writes one cache line (more if a value is larger
+    /// than one), and reads the count of another every [`slots_per_block`]
     /// pushes and on each refused one. PSPAT, Section 4.1.
     ///
     /// # Errors
@@ -51,54 +57,87 @@ impl<T> Producer<T> {
     /// [`Full`] gives the value back. It cannot happen while fewer than
     /// [`capacity`](Self::capacity) values wait.
     ///
-    /// [`slots_per_line`]: crate::slots_per_line
+    /// [`slots_per_block`]: crate::slots_per_block
     #[inline]
     pub fn push(&mut self, value: T) -> Result<(), Full<T>> {
-        let tail = self.tail;
-        if self.view.starts_line(tail) && !self.next_line_is_free() {
+        if !self.has_room() {
             return Err(Full(value));
         }
-        // SAFETY: `tail` is in range, and `shared` keeps the slots alive.
-        let slot = unsafe { self.view.slot(tail) };
-        debug_assert!(!slot.full.load(Ordering::Relaxed));
-        // SAFETY: the check made on entering this line proved all of it free,
-        // and ordered the consumer's reads before this write; the consumer
-        // does not look at the value before the flag is set.
-        slot.value
-            .with_mut(|place| unsafe { place.write(MaybeUninit::new(value)) });
-        slot.full.store(true, Ordering::Release);
-        self.tail = self.view.after(tail, 1);
+        // SAFETY: `has_room`, nothing at or after `place` is published, and
+        // `shared` keeps the slots alive.
+        unsafe { self.view.write(self.line, self.place, value) };
+        self.publish(self.place + 1);
         Ok(())
     }
 
-    /// Appends values from `values` until there is no room or no value left, and
-    /// returns how many. A value that does not fit is never taken from `values`.
+    /// Appends values from `values` until there is no room or they end, and
+    /// returns how many. A value for which there is no room is not taken from
+    /// `values`, and one that was taken is in the mailbox, even if `values`
+    /// panics at a later one.
     ///
-    /// Cost: that of so many [pushes](Self::push).
+    /// Cost: that of so many [pushes](Self::push), but each cache line is
+    /// published once: the consumer sees the values of a line together.
+    #[inline]
     pub fn push_batch(&mut self, values: &mut impl Iterator<Item = T>) -> usize {
         let mut pushed = 0;
-        while !self.view.starts_line(self.tail) || self.next_line_is_free() {
-            let Some(value) = values.next() else { break };
-            let accepted = self.push(value);
-            debug_assert!(accepted.is_ok());
-            pushed += 1;
+        while self.has_room() {
+            let before = self.place;
+            let mut filling = Filling {
+                producer: self,
+                place: before,
+            };
+            // The same twice: whole lines in a loop of a constant length.
+            if before == 0 {
+                filling.fill(0, values);
+            } else {
+                filling.fill(before, values);
+            }
+            let ended = filling.place < Ring::<T>::PER_LINE;
+            pushed += filling.place - before;
+            drop(filling);
+            if ended {
+                break;
+            }
         }
         pushed
     }
 
-    /// Looks one line ahead of `tail`. Lines are released in ring order, so
-    /// the answer holds for the line at `tail` too.
+    /// Whether there is a free slot at `place`. Inside a block there always is;
+    /// at its start this looks one block ahead. Blocks are released in ring
+    /// order, so the answer holds for the block about to be entered too.
     #[inline]
-    fn next_line_is_free(&self) -> bool {
-        let first = self.view.after(self.tail, Slot::<T>::PER_LINE);
-        // SAFETY: `first` is in range, and `shared` keeps the slots alive.
-        let slot = unsafe { self.view.slot(first) };
-        !slot.full.load(Ordering::Acquire)
+    fn has_room(&self) -> bool {
+        if self.place > 0 || !self.view.starts_block(self.line) {
+            return true;
+        }
+        let next = self.view.after(self.line, Ring::<T>::BLOCK_BYTES);
+        // SAFETY: a line starts at `next`, and `shared` keeps the slots alive.
+        let full = unsafe { self.view.full(next) };
+        is_free(full.load(Ordering::Acquire))
     }
 
-    /// How many values can wait before a push may be refused: `N - 2L + 1`,
-    /// for `N` slots in lines of `L`. Up to `L - 1` more may be accepted; see
-    /// the [crate documentation](crate#effective-capacity).
+    /// Lets the consumer see the slots of the line before `place`, all of them
+    /// written.
+    #[inline]
+    fn publish(&mut self, place: usize) {
+        debug_assert!(self.place < place && place <= Ring::<T>::PER_LINE);
+        // SAFETY: a line starts at `line`, and `shared` keeps the slots alive.
+        let full = unsafe { self.view.full(self.line) };
+        full.store(self.lap.count(place), Ordering::Release);
+        if place < Ring::<T>::PER_LINE {
+            self.place = place;
+        } else {
+            self.line = self.view.after(self.line, Ring::<T>::LINE_BYTES);
+            self.place = 0;
+            if self.line == 0 {
+                self.lap = self.lap.next();
+            }
+        }
+    }
+
+    /// How many values can always wait: while fewer do, a push succeeds. At
+    /// least the number of slots asked for; some more may be accepted, see the
+    /// [crate documentation](crate#capacity).
     ///
     /// Cost: O(1), no shared memory.
     #[must_use]
@@ -119,6 +158,39 @@ impl<T> Producer<T> {
     }
 }
 
+/// A line that a batch is being written to. What was written is published when
+/// it goes, be it because an iterator panicked.
+struct Filling<'a, T> {
+    producer: &'a mut Producer<T>,
+    /// The slots from the producer's place to this one are written.
+    place: usize,
+}
+
+impl<T> Filling<'_, T> {
+    /// Fills the slots from `first`, which is the producer's place.
+    #[inline(always)]
+    fn fill(&mut self, first: usize, values: &mut impl Iterator<Item = T>) {
+        // Copies, which no store to a slot can change.
+        let (view, line) = (self.producer.view, self.producer.line);
+        for place in first..Ring::<T>::PER_LINE {
+            let Some(value) = values.next() else { break };
+            // SAFETY: `has_room`, nothing at or after the producer's place is
+            // published, and the producer keeps the slots alive.
+            unsafe { view.write(line, place, value) };
+            self.place = place + 1;
+        }
+    }
+}
+
+impl<T> Drop for Filling<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.place > self.producer.place {
+            self.producer.publish(self.place);
+        }
+    }
+}
+
 impl<T> Drop for Producer<T> {
     fn drop(&mut self) {
         self.shared.producer_gone.store(true, Ordering::Release);
@@ -128,8 +200,9 @@ impl<T> Drop for Producer<T> {
 impl<T> fmt::Debug for Producer<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Producer")
-            .field("slots", &self.view.len())
-            .field("tail", &self.tail)
+            .field("capacity", &self.capacity())
+            .field("line", &(self.line / Ring::<T>::LINE_BYTES))
+            .field("place", &self.place)
             .finish_non_exhaustive()
     }
 }

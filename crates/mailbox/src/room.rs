@@ -12,7 +12,9 @@ use crate::sync::{AtomicBool, AtomicWaker, Ordering, fence, register};
 ///
 /// Each side writes, fences (`SeqCst`) and looks: the producer sets `waiting`
 /// and looks at the mailbox, the consumer frees slots and looks at `waiting`.
-/// So either the producer sees the room or the consumer sees that it waits.
+/// So either the producer sees the room or the consumer sees that it waits. If
+/// it does, and wakes before the waker is there, then what the waker's own state
+/// orders makes the producer's look, which comes later, see the room.
 pub struct Room {
     waiting: AtomicBool,
     waker: AtomicWaker,
@@ -43,12 +45,12 @@ impl Room {
             return Poll::Ready(());
         }
         register(&self.waker, cx.waker());
-        // Release: who sees it finds the waker.
-        self.waiting.store(true, Ordering::Release);
+        self.waiting.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         if still_full() {
             return Poll::Pending;
         }
+        self.waiting.store(false, Ordering::Relaxed);
         Poll::Ready(())
     }
 
@@ -67,9 +69,8 @@ impl Room {
 
     #[cold]
     fn wake(&self) {
-        if self.waiting.swap(false, Ordering::Acquire) {
-            self.waker.wake();
-        }
+        self.waiting.store(false, Ordering::Relaxed);
+        self.waker.wake();
     }
 }
 

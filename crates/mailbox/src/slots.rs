@@ -5,91 +5,184 @@ use std::alloc::{self, Layout};
 
 use crate::{
     error::CapacityError,
-    sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell},
+    sync::{AtomicBool, AtomicU8, AtomicUsize, Ordering, UnsafeCell},
 };
 
 const CACHE_LINE: usize = 64;
 const MOST_SLOTS: usize = 1 << 24;
 
-/// One place for a value.
-pub(crate) struct Slot<T> {
-    /// Set by the producer once `value` is written; cleared by the consumer,
-    /// for a whole line at a time, after `value` was moved out.
-    pub(crate) full: AtomicBool,
-    /// Initialised exactly when `full` is set and the slot is not before
-    /// `head` in a line that the consumer has yet to release.
-    pub(crate) value: UnsafeCell<MaybeUninit<T>>,
+/// The bit of a count that changes from lap to lap, so that the counts of the
+/// last lap read as "nothing" in this one, and need not be cleared.
+const LAP: u8 = 0x80;
+
+/// Whether an end's laps around the ring are even or odd in number.
+#[derive(Clone, Copy)]
+pub(crate) struct Lap(u8);
+
+impl Lap {
+    /// In which the counts of a new ring, 0, mean empty.
+    pub(crate) const FIRST: Self = Self(0);
+
+    #[inline]
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 ^ LAP)
+    }
+
+    /// What to store for `full` slots.
+    #[inline]
+    pub(crate) fn count(self, full: usize) -> u8 {
+        debug_assert!(full < usize::from(LAP));
+        full as u8 | self.0
+    }
+
+    /// How many slots a stored count says are full in this lap.
+    #[inline]
+    pub(crate) fn full(self, count: u8) -> usize {
+        let full = count ^ self.0;
+        if full < LAP { usize::from(full) } else { 0 }
+    }
 }
 
-impl<T> Slot<T> {
-    /// Slots in a line; a power of two.
+/// Whether a stored count says that the slots are free, whatever the lap.
+#[inline]
+pub(crate) fn is_free(count: u8) -> bool {
+    count & !LAP == 0
+}
+
+/// A place for a value. It holds one from the moment when its line's count
+/// covers it until the consumer moves it out.
+type Slot<T> = UnsafeCell<MaybeUninit<T>>;
+
+/// How a ring of values of type `T` lies in memory.
+///
+/// ```text
+/// |----------------- a block -----------------|
+/// | count, slots.. | count, slots.. | ..      | ..
+/// |---- a line ----|
+/// ```
+pub(crate) struct Ring<T>(PhantomData<T>);
+
+impl<T> Ring<T> {
+    /// Where a line's first slot may begin, its count being at the start.
+    const AFTER_COUNT: usize = size_of::<AtomicU8>().next_multiple_of(align_of::<Slot<T>>());
+
+    /// Slots in a line.
     pub(crate) const PER_LINE: usize = {
-        let fitting = CACHE_LINE / size_of::<Self>();
+        let room = CACHE_LINE.saturating_sub(Self::AFTER_COUNT);
         if cfg!(loom) {
-            // Small enough that a few operations reach every line.
-            2
-        } else if fitting == 0 {
+            // Small enough that a few operations reach every line, and of both
+            // kinds: a line that is filled at once and one that is not.
+            if size_of::<T>() < size_of::<u64>() {
+                2
+            } else {
+                1
+            }
+        } else if size_of::<T>() == 0 {
+            room
+        } else if size_of::<T>() > room {
             1
         } else {
-            1 << fitting.ilog2()
+            room / size_of::<T>()
         }
     };
 
-    /// Distance between the starts of two lines, in bytes. Where the slots do
-    /// not fill the cache line the rest of it stays unused: a line that began
-    /// inside its predecessor would let the two ends write to the same one.
-    const LINE_BYTES: usize = (Self::PER_LINE * size_of::<Self>()).next_multiple_of(CACHE_LINE);
-
-    const ALIGN: usize = if align_of::<Self>() > CACHE_LINE {
-        align_of::<Self>()
+    const ALIGN: usize = if align_of::<Slot<T>>() > CACHE_LINE {
+        align_of::<Slot<T>>()
     } else {
         CACHE_LINE
     };
 
-    const LEAST: usize = 2 * Self::PER_LINE;
+    /// Whole cache lines: a line that began inside its predecessor would let
+    /// the two ends write to the same one.
+    pub(crate) const LINE_BYTES: usize =
+        (Self::AFTER_COUNT + Self::PER_LINE * size_of::<Slot<T>>()).next_multiple_of(Self::ALIGN);
+
+    /// Where the first slot of a line is: as far back as possible, so that
+    /// values whose size is a power of two do not straddle cache lines.
+    const FIRST_SLOT: usize = Self::LINE_BYTES - Self::PER_LINE * size_of::<Slot<T>>();
+
+    /// Bytes that are released together: four cache lines, as far as lines
+    /// are not longer.
+    pub(crate) const BLOCK_BYTES: usize = {
+        let lines = 4 * CACHE_LINE / Self::LINE_BYTES;
+        Self::LINE_BYTES
+            * if cfg!(loom) {
+                2
+            } else if lines == 0 {
+                1
+            } else {
+                lines
+            }
+    };
+
+    pub(crate) const PER_BLOCK: usize = Self::BLOCK_BYTES / Self::LINE_BYTES * Self::PER_LINE;
+
+    /// Under loom a ring of two blocks can be had, which is soon full.
+    const LEAST: usize = if cfg!(loom) { 1 } else { 2 };
 
     const MOST: usize = {
-        let lines = (isize::MAX as usize - (Self::ALIGN - 1)) / Self::LINE_BYTES;
-        let slots = lines * Self::PER_LINE;
-        if slots >= MOST_SLOTS {
-            MOST_SLOTS
-        } else if slots == 0 {
-            0
-        } else {
-            1 << slots.ilog2()
+        let mut slots = MOST_SLOTS;
+        while slots > 0 && Self::bytes(slots).is_none() {
+            slots /= 2;
         }
+        slots
     };
+
+    /// The length of a ring that takes a push while fewer than `slots` values
+    /// wait: two blocks are all that the two ends keep from each other. `None`
+    /// if the address space is shorter.
+    const fn bytes(slots: usize) -> Option<usize> {
+        let blocks = (slots - 1).div_ceil(Self::PER_BLOCK) + 2;
+        match blocks.checked_mul(Self::BLOCK_BYTES) {
+            Some(bytes) if bytes <= isize::MAX as usize - (Self::ALIGN - 1) => Some(bytes),
+            _ => None,
+        }
+    }
 }
 
 const _: () = {
-    assert!(Slot::<u64>::LINE_BYTES.is_multiple_of(Slot::<u64>::ALIGN));
-    assert!(cfg!(loom) || Slot::<u64>::LINE_BYTES == CACHE_LINE);
-    assert!(cfg!(loom) || Slot::<[u64; 2]>::LINE_BYTES == CACHE_LINE);
-    assert!(Slot::<u64>::MOST == MOST_SLOTS);
+    assert!(Ring::<u64>::MOST == MOST_SLOTS);
+    assert!(Ring::<u8>::PER_LINE < LAP as usize, "a count is seven bits");
+};
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(Ring::<u64>::LINE_BYTES == CACHE_LINE && Ring::<u64>::PER_LINE == 7);
+    assert!(Ring::<[u64; 2]>::LINE_BYTES == CACHE_LINE && Ring::<[u64; 2]>::PER_LINE == 3);
+    assert!(Ring::<[u64; 2]>::FIRST_SLOT == 16);
 };
 
 // A test could not ask for such a mailbox: the value does not fit a stack.
 #[cfg(all(target_pointer_width = "64", not(loom)))]
-const _: () = assert!(Slot::<[u8; 1 << 60]>::MOST == 4);
+const _: () = assert!(Ring::<[u8; 1 << 60]>::MOST == 4);
 
-/// How many values of type `T` share a cache line, each with its flag: the
-/// granularity at which slots are released.
-///
-/// The largest power of two that fits in 64 bytes, or 1 when a single slot is
-/// larger than that. A mailbox needs at least twice as many slots.
+/// How many values of type `T` share a cache line, and one count of them: as
+/// many as fit in 64 bytes, or 1 where a single one does not. Seven of 8 bytes,
+/// three of 16.
 ///
 /// Cost: a constant.
 #[must_use]
 pub const fn slots_per_line<T>() -> usize {
-    Slot::<T>::PER_LINE
+    Ring::<T>::PER_LINE
+}
+
+/// How many slots the consumer gives back at a time: those of the lines in 256
+/// bytes, or of a single line where that is longer.
+///
+/// Cost: a constant.
+#[must_use]
+pub const fn slots_per_block<T>() -> usize {
+    Ring::<T>::PER_BLOCK
 }
 
 /// Where the slots are. Each end keeps a copy of its own, so that finding a
 /// slot reads no memory that the other end can reach.
+///
+/// A line is named by its distance from the start of the ring, in bytes.
 pub(crate) struct View<T> {
-    base: NonNull<Slot<T>>,
-    /// Number of slots less one.
-    mask: usize,
+    base: NonNull<u8>,
+    bytes: usize,
+    of: PhantomData<*const T>,
 }
 
 impl<T> Clone for View<T> {
@@ -101,107 +194,177 @@ impl<T> Clone for View<T> {
 impl<T> Copy for View<T> {}
 
 // SAFETY: a view is an address and a number. What lies there is reached only
-// through `slot`, whose atomics may be shared, and whose cells hold values that
-// the two ends hand over from thread to thread, which `T: Send` permits.
+// through `full` and `slot`: atomics, which may be shared, and cells, whose
+// values the two ends hand over from thread to thread, which `T: Send` permits.
 unsafe impl<T: Send> Send for View<T> {}
 // SAFETY: as above; no method of a view returns a `&T`.
 unsafe impl<T: Send> Sync for View<T> {}
 
 impl<T> View<T> {
-    pub(crate) fn len(self) -> usize {
-        self.mask + 1
+    /// The line `bytes` after `line`, around the ring; `bytes` is at most a
+    /// block's and a multiple of a line's.
+    #[inline]
+    pub(crate) fn after(self, line: usize, bytes: usize) -> usize {
+        debug_assert!(line < self.bytes && bytes <= Ring::<T>::BLOCK_BYTES);
+        let next = line + bytes;
+        if next >= self.bytes {
+            next - self.bytes
+        } else {
+            next
+        }
     }
 
-    /// The position `steps` after `at`, around the ring; both positions are in
-    /// `0..len`.
     #[inline]
-    pub(crate) fn after(self, at: usize, steps: usize) -> usize {
-        (at + steps) & self.mask
-    }
-
-    #[inline]
-    pub(crate) fn starts_line(self, at: usize) -> bool {
-        at.is_multiple_of(Slot::<T>::PER_LINE)
+    pub(crate) fn starts_block(self, line: usize) -> bool {
+        line.is_multiple_of(Ring::<T>::BLOCK_BYTES)
     }
 
     /// See [`Producer::capacity`](crate::Producer::capacity).
     pub(crate) fn capacity(self) -> usize {
-        self.len() - 2 * Slot::<T>::PER_LINE + 1
+        (self.bytes / Ring::<T>::BLOCK_BYTES - 2) * Ring::<T>::PER_BLOCK + 1
     }
 
-    /// The slot at `at`, in `0..len`.
+    /// The count of the line at `line`: how many of its slots the producer has
+    /// filled. The consumer sets that of a block's first line to 0 when it gives
+    /// the block back. See [`Lap`].
     ///
     /// # Safety
     ///
-    /// The [`Slots`] that this view comes from must outlive `'a`, and `at`
-    /// must be less than its length.
+    /// The [`Slots`] that this view comes from must outlive `'a`, and a line of
+    /// theirs must start at `line`.
     #[inline]
-    pub(crate) unsafe fn slot<'a>(self, at: usize) -> &'a Slot<T> {
-        debug_assert!(at <= self.mask);
-        // SAFETY: the caller vouches for `at` and for the allocation being
-        // alive; `Slots::new` initialised every slot, and slots are only ever
+    pub(crate) unsafe fn full<'a>(self, line: usize) -> &'a AtomicU8 {
+        debug_assert!(line < self.bytes && line.is_multiple_of(Ring::<T>::LINE_BYTES));
+        // SAFETY: the caller vouches for `line` and for the allocation being
+        // alive; `Slots::new` initialised every count, and counts are only ever
         // borrowed shared.
-        unsafe { self.place(at).as_ref() }
+        unsafe { self.base.byte_add(line).cast().as_ref() }
     }
 
-    /// The address of the slot at `at`, initialised or not.
+    /// Puts `value` into the slot at `place` of the line at `line`.
     ///
     /// # Safety
     ///
-    /// `base` must be an allocation of [`Slots::layout`] for a ring in which
-    /// `at` is a position.
+    /// As for [`full`](Self::full). `place` must be in `0..PER_LINE` and not
+    /// covered by the line's count, and the consumer must have given the line
+    /// back, which the producer saw when it entered the line's block.
     #[inline]
-    unsafe fn place(self, at: usize) -> NonNull<Slot<T>> {
-        let line = at / Slot::<T>::PER_LINE;
-        let place = at % Slot::<T>::PER_LINE;
-        // SAFETY: the layout has a line of `LINE_BYTES` for each `PER_LINE`
-        // positions, which these slots fit in.
-        unsafe { self.base.byte_add(line * Slot::<T>::LINE_BYTES).add(place) }
+    pub(crate) unsafe fn write(self, line: usize, place: usize, value: T) {
+        // SAFETY: the caller's promise.
+        let slot = unsafe { self.slot(line, place) };
+        // SAFETY: what the producer saw ordered the consumer's reads before
+        // this write, and the consumer does not look at a slot that the count
+        // does not cover.
+        slot.with_mut(|slot| unsafe { slot.write(MaybeUninit::new(value)) });
+    }
+
+    /// Moves the value out of the slot at `place` of the line at `line`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`full`](Self::full). The consumer must have seen that the line's
+    /// count covers `place`, and must not read the slot again, nor give the
+    /// line back before.
+    #[inline]
+    pub(crate) unsafe fn read(self, line: usize, place: usize) -> T {
+        // SAFETY: the caller's promise; a count is at most `PER_LINE`.
+        let slot = unsafe { self.slot(line, place) };
+        // SAFETY: the count covers the slot, so the value was written, and the
+        // load of the count ordered that write before this read. The producer
+        // does not write before the line is given back.
+        slot.with(|slot| unsafe { slot.read().assume_init() })
+    }
+
+    /// The slot at `place`, in `0..PER_LINE`, of the line at `line`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`full`](Self::full); and `place` must be in range.
+    #[inline]
+    unsafe fn slot<'a>(self, line: usize, place: usize) -> &'a Slot<T> {
+        debug_assert!(place < Ring::<T>::PER_LINE);
+        // SAFETY: as for `full`; `Slots::new` initialised every cell.
+        unsafe { self.slot_address(line, place).as_ref() }
+    }
+
+    /// The address of a slot, initialised or not.
+    ///
+    /// # Safety
+    ///
+    /// `base` must be an allocation of [`Slots::layout`] for a ring in which a
+    /// line starts at `line`, and `place` must be in `0..PER_LINE`.
+    #[inline]
+    unsafe fn slot_address(self, line: usize, place: usize) -> NonNull<Slot<T>> {
+        // SAFETY: a line is `FIRST_SLOT` bytes and `PER_LINE` slots long.
+        unsafe {
+            self.base
+                .byte_add(line + Ring::<T>::FIRST_SLOT)
+                .cast::<Slot<T>>()
+                .add(place)
+        }
+    }
+
+    /// Asks the processor to bring the line at `line` close.
+    #[inline]
+    pub(crate) fn prefetch(self, line: usize) {
+        #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+        {
+            use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let start = self.base.as_ptr().wrapping_add(line).cast_const();
+            // SAFETY: a prefetch accesses nothing, whatever the address.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(start.cast()) };
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(loom), not(miri))))]
+        let _ = line;
     }
 }
 
 /// Owner of the slots' memory, not of the values in it.
 struct Slots<T> {
     view: View<T>,
-    owns: PhantomData<Slot<T>>,
+    owns: PhantomData<T>,
 }
 
 impl<T> Slots<T> {
-    fn layout(slots: usize) -> Layout {
-        let bytes = slots / Slot::<T>::PER_LINE * Slot::<T>::LINE_BYTES;
-        debug_assert!(bytes > 0);
-        Layout::from_size_align(bytes, Slot::<T>::ALIGN)
+    fn layout(bytes: usize) -> Layout {
+        Layout::from_size_align(bytes, Ring::<T>::ALIGN)
             .expect("the number of slots was checked against the address space")
     }
 
     fn new(slots: usize) -> Result<Self, CapacityError> {
-        let (least, most) = (Slot::<T>::LEAST, Slot::<T>::MOST);
+        let (least, most) = (Ring::<T>::LEAST, Ring::<T>::MOST);
+        let refused = CapacityError {
+            given: slots,
+            least,
+            most,
+        };
         if !slots.is_power_of_two() || slots < least || slots > most {
-            return Err(CapacityError {
-                given: slots,
-                least,
-                most,
-            });
+            return Err(refused);
         }
-        let layout = Self::layout(slots);
-        // SAFETY: a layout of two lines or more is not empty.
+        let bytes = Ring::<T>::bytes(slots).ok_or(refused)?;
+        let layout = Self::layout(bytes);
+        // SAFETY: a layout of two blocks or more is not empty.
         let memory = unsafe { alloc::alloc(layout) };
-        let Some(base) = NonNull::new(memory.cast::<Slot<T>>()) else {
+        let Some(base) = NonNull::new(memory) else {
             alloc::handle_alloc_error(layout)
         };
         let view = View {
             base,
-            mask: slots - 1,
+            bytes,
+            of: PhantomData,
         };
-        for at in 0..slots {
-            // SAFETY: `at` is a position of the ring just allocated, aligned
-            // since `ALIGN` and `LINE_BYTES` are multiples of the alignment of
-            // a slot.
+        for line in (0..bytes).step_by(Ring::<T>::LINE_BYTES) {
+            // SAFETY: a line of the ring just allocated starts at `line`,
+            // aligned since `ALIGN` and `LINE_BYTES` are multiples of the
+            // alignments of a count and of a slot.
             unsafe {
-                view.place(at).write(Slot {
-                    full: AtomicBool::new(false),
-                    value: UnsafeCell::new(MaybeUninit::uninit()),
-                });
+                base.byte_add(line)
+                    .cast::<AtomicU8>()
+                    .write(AtomicU8::new(0));
+                for place in 0..Ring::<T>::PER_LINE {
+                    view.slot_address(line, place)
+                        .write(UnsafeCell::new(MaybeUninit::uninit()));
+                }
             }
         }
         Ok(Self {
@@ -217,12 +380,7 @@ impl<T> Drop for Slots<T> {
         //
         // SAFETY: allocated by `new` with the layout of this very length, and
         // both ends are gone, so no borrow of a slot is left.
-        unsafe {
-            alloc::dealloc(
-                self.view.base.as_ptr().cast(),
-                Self::layout(self.view.len()),
-            );
-        }
+        unsafe { alloc::dealloc(self.view.base.as_ptr(), Self::layout(self.view.bytes)) };
     }
 }
 
@@ -234,8 +392,12 @@ pub(crate) struct Shared<T> {
     pub(crate) producer_gone: AtomicBool,
     /// Set when the consumer is dropped.
     pub(crate) consumer_gone: AtomicBool,
-    /// Where the dropped consumer would have popped next, in `0..len`.
-    pub(crate) last_head: AtomicUsize,
+    /// The line where the dropped consumer would have popped next.
+    pub(crate) last_line: AtomicUsize,
+    /// The place in that line, in `0..PER_LINE`.
+    pub(crate) last_place: AtomicUsize,
+    /// Whether the lap around the ring was an odd one, counting from 0.
+    pub(crate) last_lap_odd: AtomicBool,
 }
 
 // SAFETY: the pointer in `slots` is that of a `View`, and the same argument
@@ -251,7 +413,9 @@ impl<T> Shared<T> {
             slots: Slots::new(slots)?,
             producer_gone: AtomicBool::new(false),
             consumer_gone: AtomicBool::new(false),
-            last_head: AtomicUsize::new(0),
+            last_line: AtomicUsize::new(0),
+            last_place: AtomicUsize::new(0),
+            last_lap_odd: AtomicBool::new(false),
         })
     }
 
@@ -268,19 +432,30 @@ impl<T> Drop for Shared<T> {
         let view = self.view();
         // Relaxed throughout: the reference count has ordered everything that
         // either end did before this.
-        let mut at = self.last_head.load(Ordering::Relaxed);
+        let mut line = self.last_line.load(Ordering::Relaxed);
+        let mut first = self.last_place.load(Ordering::Relaxed);
+        let mut lap = Lap::FIRST;
+        if self.last_lap_odd.load(Ordering::Relaxed) {
+            lap = lap.next();
+        }
         loop {
-            // SAFETY: `at` stays in range, and `slots` is still alive.
-            let slot = unsafe { view.slot(at) };
-            if !slot.full.load(Ordering::Relaxed) {
+            // SAFETY: a line starts at `line`, and `slots` is still alive.
+            let full = lap.full(unsafe { view.full(line) }.load(Ordering::Relaxed));
+            for place in first..full {
+                // SAFETY: `full` slots are in the line.
+                let slot = unsafe { view.slot(line, place) };
+                // SAFETY: a full slot at or after the consumer's place holds a
+                // value that nobody has moved out; the walk ends at the free
+                // block, before it could come back to the slots before.
+                slot.with_mut(|value| unsafe { (*value).assume_init_drop() });
+            }
+            if full < Ring::<T>::PER_LINE {
                 return;
             }
-            // SAFETY: a full slot at or after `head` holds a value that nobody
-            // has moved out; the walk ends at the free line, before it could
-            // come back to the slots before `head`.
-            slot.value
-                .with_mut(|value| unsafe { (*value).assume_init_drop() });
-            at = view.after(at, 1);
+            (line, first) = (view.after(line, Ring::<T>::LINE_BYTES), 0);
+            if line == 0 {
+                lap = lap.next();
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ pub(crate) use loom::{
     future::AtomicWaker,
     sync::{
         Arc, Condvar, Mutex,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+        atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     },
 };
 
@@ -16,7 +16,7 @@ pub(crate) use atomic_waker::AtomicWaker;
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
+    atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
 };
 #[cfg(all(not(loom), any(miri, not(target_os = "linux"))))]
 pub(crate) use std::sync::{Condvar, Mutex};

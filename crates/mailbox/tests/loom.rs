@@ -1,5 +1,6 @@
 //! Every interleaving and every outcome that the memory model allows, on
-//! mailboxes of two or four lines of two slots.
+//! mailboxes of two or three blocks of two lines. Under loom a line has one slot
+//! for a `u64` and two for a `u32`.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p fairlane-mailbox --release --test loom`
 #![cfg(loom)]
@@ -9,15 +10,21 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use fairlane_mailbox::{Consumer, Full, Producer, mailbox, slots_per_line};
+use fairlane_mailbox::{Consumer, Full, Producer, mailbox, slots_per_block, slots_per_line};
 use loom::thread;
 
-/// Two lines: the fewest slots that a mailbox can have.
-const SMALLEST: usize = 2 * slots_per_line::<u64>();
+/// Asks for two blocks, the shortest ring.
+const SMALLEST: usize = 1;
 
-/// The most values that can wait in so many slots.
+/// Slots of the shortest ring.
+const fn lap<T>() -> usize {
+    2 * slots_per_block::<T>()
+}
+
+/// The most values that can wait in so many slots: all blocks but one.
 const fn most(slots: usize) -> u64 {
-    (slots - slots_per_line::<u64>()) as u64
+    let block = slots_per_block::<u64>();
+    (((slots - 1).div_ceil(block) + 1) * block) as u64
 }
 
 /// Makes loom try every order of the steps that two threads take.
@@ -88,7 +95,7 @@ fn cross(count: u64) {
 
 #[test]
 fn every_value_arrives_once_and_in_order_around_the_ring() {
-    loom::model(|| cross(SMALLEST as u64 + 1));
+    loom::model(|| cross(lap::<u64>() as u64 + 1));
 }
 
 #[test]
@@ -96,12 +103,138 @@ fn every_value_arrives_once_and_in_order_over_two_laps() {
     // Both ends wait, which leaves too many schedules for all of them.
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(5);
-    builder.check(|| cross(2 * SMALLEST as u64));
+    builder.check(|| cross(2 * lap::<u64>() as u64 + 1));
+}
+
+/// Each side in batches or one by one; lines of two values, so that batches
+/// begin and end inside lines.
+fn cross_in_batches(count: u32, push: Option<u32>, pop: Option<usize>) {
+    let (mut producer, mut consumer) = mailbox::<u32>(SMALLEST).unwrap();
+    let pushing = thread::spawn(move || {
+        let mut next = 0;
+        while next < count {
+            let size = push.unwrap_or(1);
+            let mut values = next..count.min(next + size);
+            if push.is_none() {
+                values.start += u32::from(producer.push(next).is_ok());
+            } else {
+                let pushed = producer.push_batch(&mut values);
+                assert_eq!(values.start, next + pushed as u32);
+            }
+            if values.start == next {
+                thread::yield_now();
+            }
+            next = values.start;
+        }
+    });
+    let mut expected = 0;
+    while expected < count {
+        let before = expected;
+        let mut take = |value| {
+            assert_eq!(value, expected);
+            expected += 1;
+        };
+        match pop {
+            Some(max) => {
+                consumer.pop_batch(max, take);
+            }
+            None => {
+                consumer.pop().map(&mut take);
+            }
+        }
+        if expected == before {
+            thread::yield_now();
+        }
+    }
+    assert!(consumer.is_empty());
+    pushing.join().unwrap();
+}
+
+#[test]
+fn batches_cross_in_order_whether_the_other_side_batches_or_not() {
+    for (push, pop) in [(Some(3), Some(3)), (Some(5), None), (None, Some(5))] {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(move || cross_in_batches(lap::<u32>() as u32 + 1, push, pop));
+    }
+}
+
+#[test]
+fn the_values_of_a_line_come_into_sight_together_and_a_count_covers_only_what_is_written() {
+    let line = slots_per_line::<u32>();
+    let outcomes = Outcomes::default();
+    let seen = outcomes.clone();
+    loom::model(move || {
+        let (mut producer, mut consumer) = mailbox::<u32>(SMALLEST).unwrap();
+        let pushing = thread::spawn(move || {
+            assert_eq!(producer.push_batch(&mut (0..3)), 3);
+            producer
+        });
+        let mut popped = Vec::new();
+        let in_sight = consumer.pop_batch(9, |value| popped.push(value));
+        seen.note(in_sight > 0);
+        assert!([0, line, 3].contains(&in_sight));
+        let _producer = pushing.join().unwrap();
+        consumer.pop_batch(9, |value| popped.push(value));
+        assert_eq!(popped, [0, 1, 2]);
+    });
+    outcomes.assert_both();
+}
+
+#[test]
+fn a_batch_that_meets_a_full_mailbox_leaves_the_rest_in_the_iterator() {
+    let outcomes = Outcomes::default();
+    let seen = outcomes.clone();
+    loom::model(move || {
+        let (mut producer, mut consumer) = mailbox::<u32>(SMALLEST).unwrap();
+        let block = slots_per_block::<u32>();
+        let mut values = 0..7;
+        assert_eq!(producer.push_batch(&mut values), block);
+        let steps = Steps::new();
+        let pushes = steps.clone();
+        let pushing = thread::spawn(move || {
+            pushes.take();
+            let pushed = producer.push_batch(&mut values);
+            assert_eq!(values.len() + pushed, 7 - block);
+            (pushed, producer)
+        });
+        steps.take();
+        let mut popped = Vec::new();
+        consumer.pop_batch(block, |value| popped.push(value));
+        steps.take();
+        let (pushed, _producer) = pushing.join().unwrap();
+        seen.note(pushed > 0);
+        consumer.pop_batch(9, |value| popped.push(value));
+        assert!(popped.into_iter().eq(0..(block + pushed) as u32));
+    });
+    outcomes.assert_both();
+}
+
+#[test]
+fn a_mailbox_that_is_not_empty_gives_a_value() {
+    let outcomes = Outcomes::default();
+    let seen = outcomes.clone();
+    loom::model(move || {
+        let (mut producer, mut consumer) = mailbox::<u32>(SMALLEST).unwrap();
+        // In the second place of a line, and of the second lap too.
+        for value in 0..lap::<u32>() as u32 + 1 {
+            producer.push(value).unwrap();
+            consumer.pop().unwrap();
+        }
+        let pushing = thread::spawn(move || producer.push(100).unwrap());
+        let empty = consumer.is_empty();
+        seen.note(empty);
+        if !empty {
+            assert_eq!(consumer.pop(), Some(100));
+        }
+        pushing.join().unwrap();
+    });
+    outcomes.assert_both();
 }
 
 #[test]
 fn a_full_mailbox_never_overwrites() {
-    for slots in [SMALLEST, 2 * SMALLEST] {
+    for slots in [SMALLEST, 2] {
         loom::model(move || {
             let (mut producer, mut consumer) = mailbox(slots).unwrap();
             let most = most(slots);
@@ -133,7 +266,7 @@ fn a_full_mailbox_never_overwrites() {
 }
 
 #[test]
-fn a_full_mailbox_accepts_once_a_line_was_released_and_not_before() {
+fn a_full_mailbox_accepts_once_a_block_was_released_and_not_before() {
     let outcomes = Outcomes::default();
     let seen = outcomes.clone();
     loom::model(move || {
@@ -158,7 +291,7 @@ fn a_full_mailbox_accepts_once_a_line_was_released_and_not_before() {
         seen.note(early);
         if early {
             let begun = pops_begun.load(Ordering::Relaxed);
-            assert_eq!(begun, slots_per_line::<u64>(), "the line is still read");
+            assert_eq!(begun, slots_per_block::<u64>(), "the block is still read");
         }
         let mut consumer = popping.join().unwrap();
         if !early {
@@ -172,7 +305,7 @@ fn a_full_mailbox_accepts_once_a_line_was_released_and_not_before() {
 #[test]
 fn none_after_abandonment_means_empty_for_ever() {
     loom::model(|| {
-        let (mut producer, mut consumer) = mailbox(2 * SMALLEST).unwrap();
+        let (mut producer, mut consumer) = mailbox(2).unwrap();
         let pushing = thread::spawn(move || {
             for value in 0..3 {
                 producer.push(value).unwrap();
@@ -236,11 +369,11 @@ impl Drop for Counted {
 
 #[test]
 fn every_value_is_dropped_once_when_both_ends_go_at_once() {
-    // The consumer leaves inside the first line, at its end, and beyond.
+    // The consumer leaves inside the first block, at its end, and beyond.
     for pops in 0..4 {
         loom::model(move || {
             let drops = Arc::new(AtomicUsize::new(0));
-            let (mut producer, mut consumer) = mailbox(2 * SMALLEST).unwrap();
+            let (mut producer, mut consumer) = mailbox(2).unwrap();
             producer.push(Counted(Arc::clone(&drops))).unwrap();
             let counted = Arc::clone(&drops);
             let steps = Steps::new();
@@ -257,6 +390,26 @@ fn every_value_is_dropped_once_when_both_ends_go_at_once() {
                 drop(consumer.pop());
             }
             steps.take();
+            drop(consumer);
+            pushing.join().unwrap();
+            assert_eq!(drops.load(Ordering::Relaxed), 4);
+        });
+    }
+}
+
+#[test]
+fn batches_are_dropped_once_when_both_ends_go_at_once() {
+    for pops in [0, 1, 3] {
+        loom::model(move || {
+            let drops = Arc::new(AtomicUsize::new(0));
+            let (mut producer, mut consumer) = mailbox(2).unwrap();
+            producer.push(Counted(Arc::clone(&drops))).unwrap();
+            let counted = Arc::clone(&drops);
+            let pushing = thread::spawn(move || {
+                let mut values = (0..3).map(|_| Counted(Arc::clone(&counted)));
+                assert_eq!(producer.push_batch(&mut values), 3);
+            });
+            consumer.pop_batch(pops, drop);
             drop(consumer);
             pushing.join().unwrap();
             assert_eq!(drops.load(Ordering::Relaxed), 4);

@@ -212,21 +212,27 @@ fn an_abandoned_mailbox_is_never_slept_over() {
 }
 
 #[test]
-fn what_was_pushed_before_the_ring_is_there_when_the_client_is_given() {
-    let outcomes = Outcomes::<2>::new();
+fn what_was_pushed_before_a_ring_is_there_when_the_client_is_given() {
+    // By number: given or not. Of two that ring, one may be given through what
+    // the other has set.
+    let outcomes = Outcomes::<4>::new();
     let seen = outcomes.clone();
-    loom::model(move || {
-        let (mut arbiter, mut clients) = Arbiter::new(1);
-        let mut client = clients.remove(0);
+    check(3, move || {
+        let (mut arbiter, clients) = Arbiter::new(2);
         arbiter.doze();
-        let pushing = thread::spawn(move || {
-            client.push(0);
-            client
+        let pushing = clients.into_iter().map(|mut client| {
+            thread::spawn(move || {
+                client.push(0);
+                client
+            })
         });
-        let given = arbiter.collect();
-        seen.note(given);
-        assert!(arbiter.pop(0) || given == 0);
-        let _client = pushing.join().unwrap();
+        let pushing: Vec<_> = pushing.collect();
+        arbiter.collect();
+        for client in arbiter.listed.clone() {
+            assert!(arbiter.pop(client));
+        }
+        seen.note(arbiter.listed.iter().map(|client| 1 << client).sum());
+        let _clients: Vec<_> = pushing.into_iter().map(|t| t.join().unwrap()).collect();
     });
     outcomes.assert_all();
 }
@@ -267,36 +273,65 @@ fn a_client_is_taken_back_or_given_and_never_both() {
 
 #[test]
 fn a_client_that_has_rung_is_given_next_whatever_the_others_are_in_the_middle_of() {
-    let outcomes = Outcomes::<4>::new();
-    let seen = outcomes.clone();
-    loom::model(move || {
-        let (mut arbiter, clients) = Arbiter::new(2);
-        arbiter.doze();
-        let begun = loom::sync::Arc::new(loom::sync::atomic::AtomicUsize::new(0));
-        let ringing: Vec<_> = clients
-            .into_iter()
-            .enumerate()
-            .map(|(client, ends)| {
-                let rung = loom::sync::Arc::clone(&begun);
+    // The second client shares a leaf with the first, or only the group.
+    for second in 1..3 {
+        let outcomes = Outcomes::<4>::new();
+        let seen = outcomes.clone();
+        check(3, move || {
+            let mut listener = bell(3);
+            let handle = listener.handle();
+            let clients = [0, second];
+            let ringers = clients.map(|client| handle.ringer(client));
+            for client in clients {
+                listener.doze(client);
+            }
+            listener.settle();
+            let rung = loom::sync::Arc::new(loom::sync::atomic::AtomicUsize::new(0));
+            let bit = |client: u32| 1 << usize::from(client == second);
+            let [first, last] = ringers;
+            let ringing = [(first, 1), (last, 2)].map(|(ringer, bit)| {
+                let rung = loom::sync::Arc::clone(&rung);
                 thread::spawn(move || {
-                    ends.ringer.ring();
-                    rung.fetch_add(1 << client, Ordering::Release);
-                    ends
+                    ringer.ring();
+                    rung.fetch_add(bit, Ordering::Release);
+                    ringer
                 })
-            })
-            .collect();
-        let rung = begun.load(Ordering::Acquire);
-        seen.note(rung);
-        arbiter.collect();
-        for client in 0..2 {
-            assert!(rung & (1 << client) == 0 || arbiter.listed.contains(&client));
+            });
+            let sure = rung.load(Ordering::Acquire);
+            seen.note(sure);
+            let mut given = 0;
+            listener.collect(|client| given += bit(client));
+            assert_eq!(sure & !given, 0);
+            let _ringers = ringing.map(|thread| thread.join().unwrap());
+            listener.collect(|client| given += bit(client));
+            assert_eq!(given, 3, "each once");
+        });
+        outcomes.assert_all();
+    }
+}
+
+#[test]
+fn the_number_of_a_client_that_left_is_free_when_it_is_given() {
+    check(3, || {
+        let mut listener = bell(3);
+        let handle = listener.handle();
+        let clients = [0, 2];
+        let leaving = clients.map(|client| {
+            let ringer = handle.ringer(client);
+            listener.doze(client);
+            ringer
+        });
+        listener.settle();
+        let leaving = leaving.map(|ringer| thread::spawn(move || drop(ringer)));
+        let mut next = Vec::new();
+        // It panics if the number is not free.
+        listener.collect(|client| next.push(handle.ringer(client)));
+        for thread in leaving {
+            thread.join().unwrap();
         }
-        let _clients: Vec<_> = ringing.into_iter().map(|t| t.join().unwrap()).collect();
-        arbiter.collect();
-        arbiter.listed.sort_unstable();
-        assert_eq!(arbiter.listed, [0, 1]);
+        listener.collect(|client| next.push(handle.ringer(client)));
+        assert_eq!(next.len(), clients.len());
     });
-    outcomes.assert_all();
 }
 
 #[test]
@@ -332,6 +367,7 @@ fn whoever_rings_and_nudges_at_once_one_of_them_wakes_the_arbiter() {
 fn what_was_done_before_a_nudge_is_seen_after_it() {
     check(4, || {
         let mut listener = bell(0);
+        // Nobody knows of `done` but by the nudge.
         let done: [_; 2] = std::array::from_fn(|_| {
             loom::sync::Arc::new(loom::sync::atomic::AtomicBool::new(false))
         });
@@ -352,12 +388,12 @@ fn what_was_done_before_a_nudge_is_seen_after_it() {
 }
 
 #[test]
-fn a_client_that_leaves_late_takes_no_ring_from_who_has_its_index_next() {
+fn a_client_that_leaves_late_takes_no_ring_from_who_has_its_number_next() {
     loom::model(|| {
         let mut listener = bell(1);
         let handle = listener.handle();
         let former = handle.ringer(0);
-        // The arbiter saw the mailbox abandoned, and has given the index again,
+        // The arbiter saw the mailbox abandoned, and has given the number again,
         // before the thread that left came to drop its ringer.
         let next = handle.ringer(0);
         let leaving = thread::spawn(move || drop(former));
@@ -371,7 +407,7 @@ fn a_client_that_leaves_late_takes_no_ring_from_who_has_its_index_next() {
 }
 
 #[test]
-fn a_client_that_has_the_index_of_one_that_left_is_never_slept_over() {
+fn a_client_that_has_the_number_of_one_that_left_is_never_slept_over() {
     check(3, || {
         let (mut arbiter, mut clients) = Arbiter::new(1);
         let leaving = thread::spawn(move || drop(clients.remove(0)));

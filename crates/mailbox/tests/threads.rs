@@ -39,6 +39,33 @@ fn a_million_values_cross_in_order() {
 }
 
 #[test]
+fn a_million_values_cross_in_batches() {
+    for slots in [8, 1024] {
+        let (mut producer, mut consumer) = mailbox::<[u64; 2]>(slots).unwrap();
+        let pushing = thread::spawn(move || {
+            let mut values = (0..VALUES).map(|value| [value, !value]).peekable();
+            while values.peek().is_some() {
+                if producer.push_batch(&mut values) == 0 {
+                    thread::yield_now();
+                }
+            }
+        });
+        let mut expected = 0;
+        while expected < VALUES {
+            let popped = consumer.pop_batch(32, |value| {
+                assert_eq!(value, [expected, !expected]);
+                expected += 1;
+            });
+            if popped == 0 {
+                thread::yield_now();
+            }
+        }
+        pushing.join().unwrap();
+        assert!(consumer.is_empty());
+    }
+}
+
+#[test]
 fn large_values_cross_untorn() {
     let (mut producer, mut consumer) = mailbox::<[u64; 13]>(4).unwrap();
     let count = VALUES / 10;

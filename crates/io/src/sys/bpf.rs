@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libc::{c_long, c_uint};
 
 /// Queues of one interface that can have a socket.
-pub(super) const QUEUES: u32 = 256;
+pub(crate) const QUEUES: u32 = 256;
 
 // From the kernel's `linux/bpf.h` and `linux/if_link.h`.
 const MAP_CREATE: c_uint = 0;

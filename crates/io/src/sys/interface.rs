@@ -66,19 +66,59 @@ impl Interface {
     }
 
     pub(crate) fn state(&self) -> io::Result<LinkState> {
-        let flags = self.named().and_then(|mut request| {
-            ask(self.control.as_fd(), libc::SIOCGIFFLAGS as _, &mut request)?;
-            // SAFETY: the kernel has written this member; an integer has no invalid value.
-            Ok(c_int::from(unsafe { request.ifr_ifru.ifru_flags }))
-        });
-        match flags {
-            Ok(flags) if flags & libc::IFF_UP != 0 && flags & libc::IFF_RUNNING != 0 => {
-                Ok(LinkState::Up)
-            }
-            Ok(_) => Ok(LinkState::Down),
+        match self.can_send() {
+            Ok(true) => Ok(LinkState::Up),
+            Ok(false) => Ok(LinkState::Down),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(LinkState::Gone),
             Err(error) => Err(error),
         }
+    }
+
+    fn can_send(&self) -> io::Result<bool> {
+        let mut request = self.named()?;
+        ask(self.control.as_fd(), libc::SIOCGIFFLAGS as _, &mut request)?;
+        // SAFETY: the kernel has written this member; an integer has no invalid value.
+        let flags = c_int::from(unsafe { request.ifr_ifru.ifru_flags });
+        if flags & libc::IFF_UP == 0 {
+            return Ok(false);
+        }
+        // The flag that says so follows the carrier up to a second later.
+        match self.carrier() {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                Ok(flags & libc::IFF_RUNNING != 0)
+            }
+            carrier => carrier,
+        }
+    }
+
+    /// Whether there is a carrier now; `EOPNOTSUPP` for a driver that cannot tell.
+    fn carrier(&self) -> io::Result<bool> {
+        /// `struct ethtool_value`.
+        #[repr(C)]
+        struct Value {
+            command: u32,
+            data: u32,
+        }
+        /// `ETHTOOL_GLINK`.
+        const GET_LINK: u32 = 0x0a;
+        let mut value = Value {
+            command: GET_LINK,
+            data: 0,
+        };
+        let mut request = self.named()?;
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // SAFETY: the kernel reads and writes one `ifreq` and, for this command, the `Value` that
+        // it points to, which lives until after the call.
+        let result = unsafe {
+            libc::ioctl(
+                self.control.as_raw_fd(),
+                libc::SIOCETHTOOL as _,
+                &raw mut request,
+            )
+        };
+        count_or_error(result)?;
+        // SAFETY: the field is ours, aligned, and the kernel has left an integer in it.
+        Ok(unsafe { (&raw const value.data).read() } != 0)
     }
 
     /// A request with the interface's present name.
@@ -91,7 +131,7 @@ impl Interface {
 }
 
 /// A request about the interface of this name.
-fn request(name: &str) -> io::Result<libc::ifreq> {
+pub(super) fn request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: `ifreq` is made of integers, arrays of them and pointers, for which all zeros is a
     // value.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };

@@ -11,11 +11,15 @@ use std::time::Duration;
 
 use libc::{c_int, c_void, socklen_t};
 
-pub(crate) mod memory;
-pub(crate) mod peer;
+pub(crate) mod bpf;
 pub(crate) mod interface;
+pub(crate) mod memory;
 pub(crate) mod packet;
+pub(crate) mod peer;
+pub(crate) mod tun;
 pub(crate) mod udp;
+pub(crate) mod umem;
+pub(crate) mod xdp;
 
 /// Packets per system call, in either direction.
 pub(crate) const BATCH: usize = 64;

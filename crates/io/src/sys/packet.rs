@@ -12,10 +12,6 @@ use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket3_hd
 
 use super::{BATCH, count_or_error};
 
-/// Bytes of a block. A block is the unit that passes between the kernel and us, and holds any
-/// frame with what the kernel writes beside it.
-pub(crate) const BLOCK: usize = 1 << 17;
-
 /// After so many milliseconds the kernel hands over a block that holds anything. It takes no less.
 const HAND_OVER_MILLISECONDS: c_uint = 1;
 
@@ -156,6 +152,7 @@ pub(crate) struct Ring {
     socket: OwnedFd,
     memory: NonNull<u8>,
     blocks: usize,
+    block_size: usize,
     /// The block to look at next, or the one half read.
     block: usize,
     /// Frames of that block not yet read; 0 if it has not been opened.
@@ -168,24 +165,30 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Gives `socket`, which must not be bound yet, a ring of so many blocks.
-    pub(crate) fn new(socket: OwnedFd, blocks: usize) -> io::Result<Self> {
+    /// Gives `socket`, which must not be bound yet, a ring of so many blocks of `block_size` bytes,
+    /// a power of two and no less than a page.
+    pub(crate) fn new(socket: OwnedFd, blocks: usize, block_size: usize) -> io::Result<Self> {
         let fd = socket.as_fd();
         set(fd, libc::PACKET_IGNORE_OUTGOING, 1 as c_int)?;
         set(fd, libc::PACKET_VNET_HDR, 1 as c_int)?;
-        set(fd, libc::PACKET_VERSION, libc::tpacket_versions::TPACKET_V3 as c_int)?;
+        set(
+            fd,
+            libc::PACKET_VERSION,
+            libc::tpacket_versions::TPACKET_V3 as c_int,
+        )?;
+        let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
+        let size = blocks.checked_mul(block_size).ok_or_else(too_large)?;
+        let narrow = |value| c_uint::try_from(value).map_err(|_| too_large());
         // Frames are packed, so this size means nothing; it must be stated and divide the block.
         let frame = 2_048;
-        let too_large = |_| io::Error::from_raw_os_error(libc::ENOMEM);
         set(
             fd,
             libc::PACKET_RX_RING,
             libc::tpacket_req3 {
-                tp_block_size: BLOCK as c_uint,
-                tp_block_nr: c_uint::try_from(blocks).map_err(too_large)?,
-                tp_frame_size: frame,
-                tp_frame_nr: c_uint::try_from(blocks * (BLOCK / frame as usize))
-                    .map_err(too_large)?,
+                tp_block_size: narrow(block_size)?,
+                tp_block_nr: narrow(blocks)?,
+                tp_frame_size: narrow(frame)?,
+                tp_frame_nr: narrow(size / frame)?,
                 tp_retire_blk_tov: HAND_OVER_MILLISECONDS,
                 tp_sizeof_priv: 0,
                 tp_feature_req_word: 0,
@@ -195,7 +198,7 @@ impl Ring {
         let memory = unsafe {
             libc::mmap(
                 ptr::null_mut(),
-                blocks * BLOCK,
+                size,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 fd.as_raw_fd(),
@@ -209,6 +212,7 @@ impl Ring {
             socket,
             memory: NonNull::new(memory.cast()).expect("the kernel maps nothing at 0 by choice"),
             blocks,
+            block_size,
             block: 0,
             left: 0,
             at: 0,
@@ -220,8 +224,12 @@ impl Ring {
     pub(crate) fn receive(&mut self, max: usize, mut deliver: impl FnMut(Arrival<'_>)) -> usize {
         let mut came = 0;
         while came < max {
-            let block = self.memory.as_ptr().wrapping_add(self.block * BLOCK);
-            let status = block.wrapping_add(offset_in_block(offset_of!(tpacket_hdr_v1, block_status)));
+            let block = self
+                .memory
+                .as_ptr()
+                .wrapping_add(self.block * self.block_size);
+            let status =
+                block.wrapping_add(offset_in_block(offset_of!(tpacket_hdr_v1, block_status)));
             // SAFETY: `block` is one of the `blocks` blocks of the mapping, which lives as long as
             // `self`; the status word in its header is aligned, since blocks and the header's
             // fields are, and both sides only ever access it as one word.
@@ -233,7 +241,7 @@ impl Ring {
             // SAFETY: the block lies in the mapping, as said. Its status says that it is ours: the
             // kernel writes no byte of it until we hand it back, below, after the last use of this
             // slice.
-            let bytes = unsafe { std::slice::from_raw_parts(block, BLOCK) };
+            let bytes = unsafe { std::slice::from_raw_parts(block, self.block_size) };
             if self.left == 0 {
                 self.left = read_u32(bytes, offset_in_block(offset_of!(tpacket_hdr_v1, num_pkts)));
                 self.at = read_u32(
@@ -289,7 +297,10 @@ impl Drop for Ring {
         // SAFETY: this is the mapping that `new` made, of this size; nothing borrows from it, for
         // `receive` lends slices of it to a closure only.
         unsafe {
-            libc::munmap(self.memory.as_ptr().cast::<c_void>(), self.blocks * BLOCK);
+            libc::munmap(
+                self.memory.as_ptr().cast::<c_void>(),
+                self.blocks * self.block_size,
+            );
         }
     }
 }

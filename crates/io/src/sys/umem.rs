@@ -12,7 +12,7 @@ use std::mem;
 use std::process;
 use std::ptr::{self, NonNull};
 use std::slice;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::xdp::free::{FreeList, MAX_FRAMES};
 
@@ -32,6 +32,8 @@ struct Shared {
     /// A count of frames, so that moving many of them to or from the list at once costs one
     /// change, and a frame on its way through the kernel none.
     alive: AtomicU64,
+    /// Frames that are neither held nor in the list any more.
+    lost: AtomicU32,
     /// A bit for each place of [`Tenancy`] that is taken.
     tenants: AtomicU64,
 }
@@ -105,8 +107,8 @@ unsafe impl Send for Umem {}
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Memory for `frames` frames of `frame_size` bytes, 2048 or 4096, all free. The kernel pins it
-    /// once a backend is bound.
+    /// Memory for `frames` frames of `frame_size` bytes, 2048 or 4096, all free. It is allocated at
+    /// once, and pinned when a backend is bound.
     ///
     /// Of a frame's bytes 256 are the kernel's when it receives: a frame of 2048 bytes holds 1792.
     ///
@@ -139,6 +141,7 @@ impl Umem {
             shift,
             free: FreeList::full(frames),
             alive: AtomicU64::new(HANDLE),
+            lost: AtomicU32::new(0),
             tenants: AtomicU64::new(0),
         });
         Ok(Self {
@@ -172,11 +175,15 @@ impl Umem {
         1 << self.shared().shift
     }
 
-    /// How many frames are free. While other threads take and give, of a moment ago.
+    /// How many frames are free. While other threads take and give, of a moment ago. O(1).
     pub fn free_frames(&self) -> u32 {
-        let alive = self.shared().alive.load(Ordering::Relaxed);
+        let shared = self.shared();
+        let held = (shared.alive.load(Ordering::Relaxed) % HANDLE) as u32;
         // A frame that one thread has given and not yet counted may be another's already.
-        self.shared().frames.saturating_sub((alive % HANDLE) as u32)
+        shared
+            .frames
+            .saturating_sub(held)
+            .saturating_sub(shared.lost.load(Ordering::Relaxed))
     }
 
     fn shared(&self) -> &Shared {
@@ -222,6 +229,19 @@ impl Umem {
         let count = shared.free.give(frames);
         // This handle stays, so this is not the end.
         shared.alive.fetch_sub(count as u64, Ordering::Relaxed);
+    }
+
+    /// Gives up frames that the kernel may still touch: nobody will hold them again. They do not
+    /// keep the memory in being; its pages the kernel keeps for itself as long as it needs them.
+    ///
+    /// # Safety
+    ///
+    /// The caller holds so many frames, and from now on does not.
+    pub(super) unsafe fn lose(&self, count: u32) {
+        let shared = self.shared();
+        shared.lost.fetch_add(count, Ordering::Relaxed);
+        // This handle stays, so this is not the end.
+        shared.alive.fetch_sub(count.into(), Ordering::Relaxed);
     }
 
     /// The frame that these bytes are in, as safe code's.
@@ -349,9 +369,7 @@ impl XdpFrame {
 
     /// Cuts the packet to `length` bytes; does nothing if it has fewer.
     pub fn truncate(&mut self, length: usize) {
-        self.length = self
-            .length
-            .min(length.try_into().unwrap_or(u16::MAX));
+        self.length = self.length.min(length.try_into().unwrap_or(u16::MAX));
     }
 
     fn first(&self) -> NonNull<u8> {

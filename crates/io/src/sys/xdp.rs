@@ -7,28 +7,27 @@
 //! | tx | we | a packet to send: the kernel's now |
 //! | completion | the kernel | a packet sent, or dropped: its frame is ours now |
 //!
-//! The writer of a ring fills entries and then moves the producer index beyond them (release); the
-//! reader sees the index (acquire), reads them, and moves the consumer index (release), whereupon
-//! the writer (acquire) may use their places again.
-//!
 //! A frame's note in the free list says which socket handed it to the kernel, and what for. So a
 //! descriptor of a frame that the kernel should not have is passed over, and a socket that closes
 //! finds what is its own.
 
+mod ring;
+
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use libc::{c_int, socklen_t, xdp_desc};
 
 use super::bpf::Program;
+pub(crate) use super::bpf::QUEUES;
 use super::count_or_error;
 use super::umem::{Tenancy, Umem, XdpFrame};
+use ring::{Incoming, Outgoing};
 
 /// `XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17: frames that one call sends in copy mode, 32 without.
 const MAX_TX_SKB_BUDGET: c_int = 9;
@@ -45,181 +44,12 @@ const LENGTH: u32 = 0xffff;
 /// Bytes that the kernel keeps free in front of a received packet.
 pub(crate) const HEADROOM: usize = 256;
 
-/// A ring's size and places, as mapped from the kernel.
-struct Ring<T> {
-    map: NonNull<libc::c_void>,
-    bytes: usize,
-    producer: NonNull<AtomicU32>,
-    consumer: NonNull<AtomicU32>,
-    flags: NonNull<AtomicU32>,
-    entries: NonNull<T>,
-    size: u32,
-    /// Our index: the next entry to write, or to read.
-    ours: u32,
-    /// The kernel's index when we last looked.
-    theirs: u32,
-}
-
-// SAFETY: the mapping is this value's own and may be used from any one thread at a time.
-unsafe impl<T: Send> Send for Ring<T> {}
-
-impl<T> Drop for Ring<T> {
-    fn drop(&mut self) {
-        // SAFETY: mapped with this length by `Ring::map`, and not used after this.
-        unsafe { libc::munmap(self.map.as_ptr(), self.bytes) };
-    }
-}
-
-impl<T: Copy> Ring<T> {
-    /// Asks for a ring of `size` entries and maps it.
-    fn map(
-        socket: BorrowedFd<'_>,
-        option: c_int,
-        size: u32,
-        page: i64,
-        offsets: &libc::xdp_ring_offset,
-    ) -> io::Result<Self> {
-        // SAFETY: an integer, of which the kernel makes a ring of its own.
-        unsafe { set(socket, option, &size) }?;
-        let bytes = offsets.desc as usize + size as usize * size_of::<T>();
-        // SAFETY: asks for a new mapping, of a ring that the kernel has just made, at an address
-        // of its choice.
-        let map = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                socket.as_raw_fd(),
-                page as libc::off_t,
-            )
-        };
-        if map == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let map = NonNull::new(map).ok_or(io::ErrorKind::OutOfMemory)?;
-        let start = map.cast::<u8>();
-        let most = bytes - size_of::<u32>();
-        assert!(
-            [offsets.producer, offsets.consumer, offsets.flags]
-                .iter()
-                .all(|&offset| offset as usize <= most && offset % 4 == 0)
-                && offsets.desc % align_of::<T>() as u64 == 0,
-            "the kernel's offsets lie in its ring"
-        );
-        // SAFETY: all offsets are within the mapping, as just checked; the entries' end is its end
-        // by the computation of `bytes`. The kernel's offsets keep the entries aligned.
-        let (producer, consumer, flags, entries) = unsafe {
-            (
-                start.add(offsets.producer as usize).cast(),
-                start.add(offsets.consumer as usize).cast(),
-                start.add(offsets.flags as usize).cast(),
-                start.add(offsets.desc as usize).cast(),
-            )
-        };
-        Ok(Self {
-            map,
-            bytes,
-            producer,
-            consumer,
-            flags,
-            entries,
-            size,
-            ours: 0,
-            theirs: 0,
-        })
-    }
-
-    fn producer(&self) -> &AtomicU32 {
-        // SAFETY: an aligned word of the mapping, which lives as long as `self`, and which both
-        // sides use as an atomic.
-        unsafe { self.producer.as_ref() }
-    }
-
-    fn consumer(&self) -> &AtomicU32 {
-        // SAFETY: as for `producer`.
-        unsafe { self.consumer.as_ref() }
-    }
-
-    /// Whether the kernel asks to be called before it goes on.
-    fn needs_wakeup(&self) -> bool {
-        // SAFETY: as for `producer`.
-        let flags = unsafe { self.flags.as_ref() };
-        flags.load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
-    }
-
-    /// Of a ring that we write: places free when we last looked. An index that makes no sense makes
-    /// no room.
-    fn free(&self) -> u32 {
-        self.size
-            .saturating_sub(self.ours.wrapping_sub(self.theirs))
-    }
-
-    fn entry(&self, index: u32) -> NonNull<T> {
-        // SAFETY: masked to less than `size`, a power of two, and there are as many entries.
-        unsafe { self.entries.add((index & (self.size - 1)) as usize) }
-    }
-}
-
-/// A ring that we write.
-struct Outgoing<T>(Ring<T>);
-
-impl<T: Copy> Outgoing<T> {
-    /// Places free for at most `wanted` entries; looks at the kernel's index only when it must.
-    fn room(&mut self, wanted: u32) -> u32 {
-        let ring = &mut self.0;
-        if ring.free() < wanted {
-            ring.theirs = ring.consumer().load(Ordering::Acquire);
-        }
-        ring.free().min(wanted)
-    }
-
-    /// Writes an entry; the kernel sees it after `publish`. `false` if there is no room.
-    fn write(&mut self, value: T) -> bool {
-        if self.room(1) == 0 {
-            return false;
-        }
-        // SAFETY: a place in the mapping, which the kernel reads only once the index is beyond it.
-        unsafe { self.0.entry(self.0.ours).write(value) };
-        self.0.ours = self.0.ours.wrapping_add(1);
-        true
-    }
-
-    fn publish(&mut self) {
-        self.0.producer().store(self.0.ours, Ordering::Release);
-    }
-
-    /// Entries that the kernel has not taken.
-    fn pending(&self) -> u32 {
-        let theirs = self.0.consumer().load(Ordering::Acquire);
-        self.0.ours.wrapping_sub(theirs).min(self.0.size)
-    }
-}
-
-/// A ring that the kernel writes.
-struct Incoming<T>(Ring<T>);
-
-impl<T: Copy> Incoming<T> {
-    /// Entries to read, at most `wanted`; looks at the kernel's index only when it must.
-    fn waiting(&mut self, wanted: u32) -> u32 {
-        if self.0.theirs.wrapping_sub(self.0.ours) < wanted {
-            self.0.theirs = self.0.producer().load(Ordering::Acquire);
-        }
-        self.0.theirs.wrapping_sub(self.0.ours).min(self.0.size).min(wanted)
-    }
-
-    /// The entry `ahead` of the next, which `waiting` or `producer` said is there.
-    fn peek(&self, ahead: u32) -> T {
-        // SAFETY: a place in the mapping, which holds a value of integers whatever the kernel put
-        // there; it writes no place below the producer index that we have seen.
-        unsafe { self.0.entry(self.0.ours.wrapping_add(ahead)).read() }
-    }
-
-    /// Gives the places of `count` entries back.
-    fn release(&mut self, count: u32) {
-        self.0.ours = self.0.ours.wrapping_add(count);
-        self.0.consumer().store(self.0.ours, Ordering::Release);
-    }
+/// Whether the kernel may copy packets between frames and memory of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Copying {
+    Never,
+    IfNeeded,
+    Always,
 }
 
 /// Counters that the kernel keeps for a socket.
@@ -253,8 +83,7 @@ impl Socket {
     /// A socket with `umem` and rings of these sizes, powers of two, not bound yet.
     pub(crate) fn open(umem: &Umem, rx: u32, tx: u32) -> io::Result<Self> {
         // SAFETY: takes no pointer.
-        let socket =
-            unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+        let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         count_or_error(socket)?;
         // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
@@ -281,32 +110,32 @@ impl Socket {
         // SAFETY: made of integers.
         let offsets: libc::xdp_mmap_offsets =
             unsafe { get(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS) }?;
-        let fill = Ring::map(
+        let fill = Outgoing::map(
             fd,
             libc::XDP_UMEM_FILL_RING,
             rx,
-            libc::XDP_UMEM_PGOFF_FILL_RING as i64,
+            libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t,
             &offsets.fr,
         )?;
-        let completed = Ring::map(
+        let completed = Incoming::map(
             fd,
             libc::XDP_UMEM_COMPLETION_RING,
             tx,
-            libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64,
+            libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t,
             &offsets.cr,
         )?;
-        let received = Ring::map(
+        let received = Incoming::map(
             fd,
             libc::XDP_RX_RING,
             rx,
-            libc::XDP_PGOFF_RX_RING as i64,
+            libc::XDP_PGOFF_RX_RING,
             &offsets.rx,
         )?;
-        let sending = Ring::map(
+        let sending = Outgoing::map(
             fd,
             libc::XDP_TX_RING,
             tx,
-            libc::XDP_PGOFF_TX_RING as i64,
+            libc::XDP_PGOFF_TX_RING,
             &offsets.tx,
         )?;
         // A kernel that does not know it sends 32 a call.
@@ -314,10 +143,10 @@ impl Socket {
         let _ = unsafe { set(fd, MAX_TX_SKB_BUDGET, &tx) };
         Ok(Self {
             socket,
-            fill: Outgoing(fill),
-            received: Incoming(received),
-            sending: Outgoing(sending),
-            completed: Incoming(completed),
+            fill,
+            received,
+            sending,
+            completed,
             umem: umem.clone(),
             tenancy,
             route: None,
@@ -329,11 +158,12 @@ impl Socket {
         })
     }
 
-    /// Binds to a queue of the interface with this index; copying or not, as said.
-    pub(crate) fn bind(&mut self, interface: u32, queue: u32, zero_copy: bool) -> io::Result<()> {
-        let mode = match zero_copy {
-            true => libc::XDP_ZEROCOPY,
-            false => libc::XDP_COPY,
+    /// Binds to a queue of the interface with this index.
+    pub(crate) fn bind(&mut self, interface: u32, queue: u32, copy: Copying) -> io::Result<()> {
+        let mode = match copy {
+            Copying::Never => libc::XDP_ZEROCOPY,
+            Copying::IfNeeded => 0,
+            Copying::Always => libc::XDP_COPY,
         };
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
@@ -351,8 +181,15 @@ impl Socket {
             )
         };
         count_or_error(result)?;
-        self.zero_copy = zero_copy;
+        // SAFETY: an integer.
+        let options: u32 = unsafe { get(self.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS) }?;
+        self.zero_copy = options & libc::XDP_OPTIONS_ZEROCOPY != 0;
         Ok(())
+    }
+
+    /// Whether the driver itself reads and writes the frames.
+    pub(crate) fn is_zero_copy(&self) -> bool {
+        self.zero_copy
     }
 
     /// Lets `program` bring the packets of `queue`.
@@ -368,21 +205,21 @@ impl Socket {
 
     /// Offers the kernel frames to receive into, once at least `least` are wanting.
     pub(crate) fn refill(&mut self, least: u32) {
-        let wanting = self.fill.0.size - self.posted;
+        let wanting = self.fill.size() - self.posted;
         if wanting < least.max(1) {
             return;
         }
         let room = self.fill.room(wanting);
-        let note = self.note(POSTED);
+        let mark = self.mark(POSTED);
         let (umem, fill, posted) = (&self.umem, &mut self.fill, &mut self.posted);
         umem.take(room as usize, |frame| {
-            umem.note(frame, note);
+            umem.note(frame, mark);
             // There is room for as many as are taken.
             fill.write(u64::from(frame) * u64::from(umem.frame_size()));
             *posted += 1;
         });
         fill.publish();
-        if fill.0.needs_wakeup() {
+        if fill.needs_wakeup() {
             // An error is met again by who looks at the device's state.
             let _ = self.look();
         }
@@ -409,7 +246,7 @@ impl Socket {
         let size = u64::from(self.umem.frame_size());
         let length = u64::from(descriptor.len);
         let (frame, note) = self.umem.noted(self.umem.number(descriptor.addr))?;
-        if note != self.note(POSTED) || descriptor.addr % size + length > size {
+        if note != self.mark(POSTED) || descriptor.addr % size + length > size {
             return None;
         }
         self.umem.note(frame, 0);
@@ -432,7 +269,7 @@ impl Socket {
         let (start, length) = frame.into_place();
         let number = self.umem.number(u64::from(start)) as u32;
         self.umem
-            .note(number, self.note(SENDING) | u32::from(length));
+            .note(number, self.mark(SENDING) | u32::from(length));
         self.sending.write(xdp_desc {
             addr: u64::from(start),
             len: u32::from(length),
@@ -459,9 +296,7 @@ impl Socket {
 
     /// The same, as of now. O(packets done since).
     pub(crate) fn unsent_bytes_now(&self) -> u64 {
-        let ring = &self.completed.0;
-        let done = ring.producer().load(Ordering::Acquire).wrapping_sub(ring.ours);
-        let done = (0..done.min(ring.size))
+        let done = (0..self.completed.waiting_now())
             .filter_map(|ahead| self.done(self.completed.peek(ahead)))
             .map(|(_, length)| length)
             .sum();
@@ -491,17 +326,17 @@ impl Socket {
     /// The frame and the length of a packet that the kernel is done with, if it had it.
     fn done(&self, address: u64) -> Option<(u32, u64)> {
         let (frame, note) = self.umem.noted(self.umem.number(address))?;
-        (note & !LENGTH == self.note(SENDING)).then_some((frame, u64::from(note & LENGTH)))
+        (note & !LENGTH == self.mark(SENDING)).then_some((frame, u64::from(note & LENGTH)))
     }
 
     /// The note of this socket on a frame that the kernel has for this `purpose`.
-    fn note(&self, purpose: u32) -> u32 {
+    fn mark(&self, purpose: u32) -> u32 {
         purpose | self.tenancy.number << TENANT_SHIFT
     }
 
     /// Makes the kernel send. Only where the kernel asks for it, a system call.
     pub(crate) fn kick(&self) -> io::Result<()> {
-        if !self.sending.0.needs_wakeup() {
+        if !self.sending.needs_wakeup() {
             return Ok(());
         }
         // SAFETY: no bytes are sent and no address is given; a null pointer goes with both.
@@ -560,14 +395,13 @@ impl Drop for Socket {
         }
         let sent = self.unsent == self.pending();
         // What the kernel has not taken up, it is not to.
-        self.sending.0.ours = self.sending.0.ours.wrapping_sub(self.pending());
-        self.sending.publish();
+        self.sending.take_back();
 
         let unrouted = match self.route.take() {
-            // Gone already if the interface is.
+            // `ENOENT`: gone already.
             Some((program, queue)) => {
-                matches!(program.leave(queue).map_err(|e| e.raw_os_error()), Ok(()) | Err(Some(libc::ENOENT)))
-                    && wait_for_readers()
+                let left = program.leave(queue).map_err(|error| error.raw_os_error());
+                matches!(left, Ok(()) | Err(Some(libc::ENOENT))) && wait_for_readers()
             }
             None => true,
         };
@@ -575,21 +409,30 @@ impl Drop for Socket {
         // the socket is closed.
         let received = unrouted && !self.zero_copy;
 
-        let (posted, sending) = (self.note(POSTED), self.note(SENDING));
+        let (posted, sending) = (self.mark(POSTED), self.mark(SENDING));
+        let mut lost = 0;
         for frame in 0..self.umem.frames() {
-            let note = self.umem.noted(frame.into()).map_or(0, |(_, note)| note & !LENGTH);
+            let note = self
+                .umem
+                .noted(frame.into())
+                .map_or(0, |(_, note)| note & !LENGTH);
             if note == posted || note == sending {
                 self.umem.note(frame, 0);
                 if (note == posted && received) || (note == sending && sent) {
                     self.passing.push(frame);
+                } else {
+                    lost += 1;
                 }
             }
         }
-        // SAFETY: by their notes, this socket held these frames. Those posted: no packet is brought
-        // any more, nobody is left who was about to, and only who brings one writes to them. Those
-        // to be sent: the kernel is done with all that it has taken up, and the others are out of
-        // the ring.
-        unsafe { self.umem.give(self.passing.drain(..)) };
+        // SAFETY: by their notes, this socket held all these frames. Those given that were posted:
+        // no packet is brought any more, nobody is left who was about to, and only who brings one
+        // writes to them. Those that were to be sent: the kernel is done with all that it has
+        // taken up, and the others are out of the ring.
+        unsafe {
+            self.umem.give(self.passing.drain(..));
+            self.umem.lose(lost);
+        }
     }
 }
 

@@ -75,3 +75,54 @@ mod imp {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::{hint, sync::atomic::AtomicU32, thread};
+
+    use super::{Barrier, Ordering};
+
+    const ROUNDS: u32 = if cfg!(miri) { 10 } else { 4_000 };
+
+    /// Two threads, again and again at once: each writes its own word, fences,
+    /// and looks at the other's. In how many rounds neither saw the other's.
+    fn rounds_missed(barrier: Barrier) -> usize {
+        let words = [const { AtomicU32::new(0) }; 2];
+        let ready = AtomicU32::new(0);
+        let side = |own: usize, fence: &dyn Fn()| -> Vec<bool> {
+            let round = |round| {
+                ready.fetch_add(1, Ordering::AcqRel);
+                let mut spins = 0_u32;
+                while ready.load(Ordering::Acquire) < 2 * round {
+                    spins += 1;
+                    if spins.is_multiple_of(1000) {
+                        thread::yield_now();
+                    }
+                    hint::spin_loop();
+                }
+                words[own].store(round, Ordering::Relaxed);
+                fence();
+                words[1 - own].load(Ordering::Relaxed) < round
+            };
+            (1..=ROUNDS).map(round).collect()
+        };
+        thread::scope(|scope| {
+            let light = scope.spawn(|| side(0, &|| barrier.light()));
+            let heavy = side(1, &|| barrier.heavy());
+            let both = light.join().unwrap().into_iter().zip(heavy);
+            both.filter(|&(light, heavy)| light && heavy).count()
+        })
+    }
+
+    #[test]
+    fn of_two_sides_that_write_fence_and_look_one_sees_the_other() {
+        assert_eq!(rounds_missed(Barrier::Symmetric), 0);
+        assert_eq!(rounds_missed(Barrier::new()), 0);
+    }
+
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn linux_gives_the_light_side_for_nothing() {
+        assert_eq!(Barrier::new(), Barrier::Asymmetric);
+    }
+}

@@ -1,85 +1,134 @@
-//! The set of rung clients, and in the same word whether the arbiter sleeps.
+//! The set of rung clients, and in the same place whether the arbiter sleeps.
 //!
-//! A stack of client numbers, linked through the clients' lines. Whoever rings
-//! puts itself on top; the arbiter takes the whole stack by one swap, so there
-//! is nothing to be popped and no ABA. The top can also say that the stack is
-//! empty and the arbiter asleep: who changes that, one client only, wakes it.
+//! A bitmap in two levels: a bit for each client in a *leaf*, and in the *top*
+//! word a bit for each group of leaves. A client sets the one, then the other;
+//! the arbiter takes the top word first and then the leaves it names. A client
+//! that is preempted between the two keeps nobody waiting: each sets its group's
+//! bit itself, whoever was there before.
+//!
+//! The top word also says that the arbiter sleeps, so that no fence is needed
+//! between "I ring" and "does it sleep?", or between "I sleep" and "did anybody
+//! ring?". Whoever adds a bit to a word that says nothing but "asleep" wakes the
+//! arbiter: one for each sleep, as the next already finds that bit.
 
 use core::time::Duration;
 
-use super::{Line, MOST_CLIENTS, park::Park};
+use super::park::Park;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-const EMPTY: u32 = u32::MAX;
-const ASLEEP: u32 = u32::MAX - 1;
-// The line after the last client's, for nudges, is a number like the others.
-const _: () = assert!(MOST_CLIENTS < ASLEEP);
+// A futex watches 32 bits: the top word's.
+const ASLEEP: u32 = 1 << 31;
+const NUDGED: u32 = 1 << 30;
+/// The other bits, one for each group of leaves. A model has leaves that share a
+/// group, and clients that share a leaf, with three clients.
+const GROUPS: u32 = if cfg!(loom) { 1 } else { NUDGED - 1 };
+const LEAF: u32 = if cfg!(loom) { 2 } else { u64::BITS };
+
+/// A bit for each of `LEAF` clients, on a line that those of other leaves do not write.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Leaf(AtomicU64);
 
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Rung {
-    /// Who rang last, `EMPTY` or `ASLEEP`.
     top: AtomicU32,
+    /// How many leaves there are in a group.
+    span: u32,
+    leaves: Box<[Leaf]>,
     wakes: AtomicU64,
     park: Park,
 }
 
+/// What a sleeper found when it woke.
+pub(super) struct Found {
+    pub(super) rung: bool,
+    pub(super) nudged: bool,
+}
+
 impl Rung {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(clients: u32) -> Self {
+        let leaves = clients.div_ceil(LEAF);
         Self {
-            top: AtomicU32::new(EMPTY),
+            top: AtomicU32::new(0),
+            span: leaves.div_ceil(GROUPS.count_ones()).max(1),
+            leaves: (0..leaves).map(|_| Leaf(AtomicU64::new(0))).collect(),
             wakes: AtomicU64::new(0),
             park: Park::new(),
         }
     }
 
-    /// Adds a client that is not in the set, and wakes the arbiter if it
-    /// sleeps. Tries again only when another client has come in between.
-    pub(super) fn insert(&self, lines: &[Line], client: u32) {
-        let next = &lines[client as usize].next;
-        let mut top = self.top.load(Ordering::Relaxed);
-        loop {
-            next.store(if top == ASLEEP { EMPTY } else { top }, Ordering::Relaxed);
-            // Release: the arbiter sees the link, and what was pushed. Later
-            // insertions continue the release sequence.
-            match self
-                .top
-                .compare_exchange_weak(top, client, Ordering::Release, Ordering::Relaxed)
-            {
-                Ok(_) => break,
-                Err(now) => top = now,
-            }
-        }
-        if top == ASLEEP {
+    /// Adds a client, and wakes the arbiter if it sleeps.
+    pub(super) fn insert(&self, client: u32) {
+        let (leaf, bit) = (client / LEAF, 1 << (client % LEAF));
+        // Release, as in `add`: the arbiter sees what was pushed, whichever of
+        // the two bits it learns it from.
+        self.leaves[leaf as usize]
+            .0
+            .fetch_or(bit, Ordering::Release);
+        self.add(1 << (leaf / self.span));
+    }
+
+    /// Wakes the arbiter if it sleeps, or else ends its next sleep.
+    pub(super) fn nudge(&self) {
+        self.add(NUDGED);
+    }
+
+    fn add(&self, bit: u32) {
+        if self.top.fetch_or(bit, Ordering::Release) == ASLEEP {
             self.wakes.fetch_add(1, Ordering::Relaxed);
             self.park.wake(&self.top);
         }
     }
 
-    #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        self.top.load(Ordering::Relaxed) == EMPTY
+    /// Whether the client waits to be given. Says nothing of one that is being
+    /// added.
+    pub(super) fn contains(&self, client: u32) -> bool {
+        let (leaf, bit) = (client / LEAF, 1 << (client % LEAF));
+        self.leaves[leaf as usize].0.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// Empties the set, the latest first.
-    pub(super) fn take_all(&self, lines: &[Line], mut each: impl FnMut(u32)) {
-        let mut client = self.top.swap(EMPTY, Ordering::Acquire);
-        while client < ASLEEP {
-            // Read before `each`, which may let the client ring again.
-            let next = lines[client as usize].next.load(Ordering::Relaxed);
-            each(client);
-            client = next;
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.top.load(Ordering::Relaxed) & GROUPS == 0
+    }
+
+    /// Empties the set; a nudge stays.
+    #[inline(never)]
+    pub(super) fn take_all(&self, mut each: impl FnMut(u32)) {
+        let mut groups = self.top.fetch_and(NUDGED, Ordering::Acquire) & GROUPS;
+        while groups != 0 {
+            let first = groups.trailing_zeros() * self.span;
+            groups &= groups - 1;
+            let leaves = &self.leaves[first as usize..];
+            for (number, leaf) in (first..).zip(leaves).take(self.span as usize) {
+                // Alone in its group, it is why the group's bit was set.
+                if self.span > 1 && leaf.0.load(Ordering::Relaxed) == 0 {
+                    continue;
+                }
+                let mut clients = leaf.0.swap(0, Ordering::Acquire);
+                while clients != 0 {
+                    each(number * LEAF + clients.trailing_zeros());
+                    clients &= clients - 1;
+                }
+            }
         }
     }
 
-    /// Sleeps until the set is not empty, or `longest` is over.
-    pub(super) fn wait(&self, longest: Option<Duration>) {
-        // Nothing is ordered by it: `take_all` comes next.
-        let slept = self
+    /// Sleeps until a bit is set, or `longest` is over. Takes the nudge out.
+    pub(super) fn sleep(&self, longest: Option<Duration>) -> Found {
+        // Fails if there is a bit already. Orders nothing: the next line does.
+        let asleep = self
             .top
-            .compare_exchange(EMPTY, ASLEEP, Ordering::Relaxed, Ordering::Relaxed);
-        if slept.is_ok() {
+            .compare_exchange(0, ASLEEP, Ordering::Relaxed, Ordering::Relaxed);
+        if asleep.is_ok() {
             self.park.wait(&self.top, ASLEEP, longest);
+        }
+        // Acquire: what was done before a nudge is seen.
+        let found = self.top.fetch_and(GROUPS, Ordering::Acquire);
+        Found {
+            rung: found & GROUPS != 0,
+            nudged: found & NUDGED != 0,
         }
     }
 

@@ -44,6 +44,18 @@
 //!
 //! Memory that is all zeros is an empty ring.
 //!
+//! # Why it is sound
+//!
+//! **A packet is whole when it is seen.** Its header is a `Release` store behind the stores of its
+//! words, and the receiver reads the words behind its `Acquire` load of that header.
+//!
+//! **A packet is not overwritten while it is copied.** The freeing of the slot is a `Release` store
+//! behind the loads of the copy, and the sender writes to the slot behind its `Acquire` load of
+//! what freed it. (loom never delays a load behind a store that follows it, so its models can tell
+//! that the slot is freed after the copy, but not that `Release` is needed for it.)
+//!
+//! **An old header is no new one.** A header tells the lap, and each side knows its own.
+//!
 //! # What the other side can do
 //!
 //! **Stop.** A sender that is killed in the middle of a push has not written the header, so the

@@ -139,11 +139,10 @@ impl<M: AsRef<[AtomicU64]>> Receiver<M> {
 /// Copies the first `length` bytes of `words`, which has as many.
 #[inline]
 fn copy_out(words: &[AtomicU64], length: usize, into: &mut Vec<u8>) {
-    into.clear();
-    into.reserve(length.next_multiple_of(size_of::<u64>()));
-    let words = &words[..length.div_ceil(size_of::<u64>())];
-    for word in words {
-        into.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+    into.resize(length.next_multiple_of(size_of::<u64>()), 0);
+    let (chunks, _) = into.as_chunks_mut();
+    for (bytes, word) in chunks.iter_mut().zip(words) {
+        *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
     }
     into.truncate(length);
 }

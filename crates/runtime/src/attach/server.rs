@@ -33,7 +33,7 @@ pub const RINGS_PER_PERIOD: u32 = 256;
 pub const PERIOD: Duration = Duration::from_millis(10);
 
 /// What an event is about.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Topic {
     Wake,
     Listener,
@@ -471,6 +471,37 @@ impl<P, F> Drop for Server<P, F> {
             if let State::Attached { left, .. } = &connection.state {
                 left.store(true, Ordering::Release);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ration_is_for_one_period() {
+        let mut ration = Ration::default();
+        for period in [0, 1, 7] {
+            for _ in 1..RINGS_PER_PERIOD {
+                assert!(!ration.take(period));
+            }
+            assert!(ration.take(period));
+            assert!(ration.take(period), "what came before it was muted");
+        }
+    }
+
+    #[test]
+    fn an_event_is_about_what_it_was_asked_for() {
+        for topic in [
+            Topic::Wake,
+            Topic::Listener,
+            Topic::Socket(1),
+            Topic::Bell(1),
+            Topic::Socket(2),
+            Topic::Bell(u64::MAX / 2),
+        ] {
+            assert_eq!(Topic::of(topic.event().u64()), topic);
         }
     }
 }

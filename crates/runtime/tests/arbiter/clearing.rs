@@ -167,7 +167,7 @@ fn a_window_larger_than_the_mailbox_is_bounded_by_the_mailbox() {
 #[test]
 fn a_batch_takes_what_fits_and_leaves_the_rest() {
     let mut clearing = Clearing::new(fast());
-    let mut client = clearing.join(weight(1), 10).client;
+    let mut client = clearing.registrar.register_dispatching(weight(1), 10).unwrap();
     let mut packets = (0..25).map(|number| (length(100), number));
     for from in [0, 10, 20] {
         let taken = client.push_batch(&mut packets).unwrap();
@@ -183,7 +183,7 @@ fn a_batch_takes_what_fits_and_leaves_the_rest() {
 #[test]
 fn a_packet_too_long_ends_a_batch_and_comes_back() {
     let mut clearing = Clearing::new(fast());
-    let mut client = clearing.join(weight(1), 10).client;
+    let mut client = clearing.registrar.register_dispatching(weight(1), 10).unwrap();
     let lengths = [100, 1500, 1501, 60];
     let mut packets = (0..).zip(lengths).map(|(number, len)| (length(len), number));
     let refused = client.push_batch(&mut packets).unwrap_err();
@@ -271,7 +271,7 @@ fn a_client_that_leaves_early_takes_its_packets_with_it_and_its_place_is_free() 
             Some(RegisterError::TooManyClients(1))
         );
         client.push_all(10, 1000);
-        clearing.step_after(ms(1));
+        clearing.step_after(Nanos::ZERO);
         assert_eq!(client.dispatch(), [0], "round {round}");
         drop(client);
         // The link is charged for what was asked for.
@@ -418,8 +418,8 @@ fn run(setup: Setup, operations: &[Operation]) {
     for known in &mut clients {
         while known.client.client.pending() > 0 {
             let before = known.client.client.pending();
-            known.dispatch();
             known.drain();
+            known.dispatch();
             assert!(known.client.client.pending() < before);
         }
         known.drain();

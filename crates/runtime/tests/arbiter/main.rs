@@ -1,10 +1,15 @@
-//! Clients, the arbiter and its link, on a clock that the tests turn by hand; only
-//! [`threads`] runs in real time.
+//! Clients, the arbiter and its link, most of it on a clock that the tests turn by hand;
+//! [`threads`], [`sleep`], [`time`] and parts of others run in real time.
 
 mod backend;
+mod clearing;
 mod client_list;
 mod clients;
 mod conservation;
+mod dispatchers;
+#[path = "../support/executor.rs"]
+mod executor;
+mod holding_back;
 mod leaving;
 mod pace;
 mod remote;
@@ -12,5 +17,6 @@ mod rig;
 mod shares;
 mod sleep;
 mod steps;
+mod tasks;
 mod threads;
 mod time;

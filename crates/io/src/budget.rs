@@ -1,0 +1,61 @@
+//! How much a device may sit on.
+
+/// The most bytes that a backend lets be in flight: *Q*, the transmit queue's share of every delay
+/// bound.
+///
+/// A backend with a budget takes no packet that would bring
+/// [`in_flight`](crate::Backend::in_flight) above it. A small budget keeps delays short; one that is
+/// smaller than what the device sends between two calls leaves the link idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Budget(u64);
+
+impl Budget {
+    /// A budget of so many bytes, counted as the backend's `in_flight` counts them.
+    pub const fn from_bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// The budget in bytes.
+    pub const fn as_bytes(self) -> u64 {
+        self.0
+    }
+
+    /// How many packets may follow what is in flight, if they cost so much one after the other.
+    pub(crate) fn room_for(self, in_flight: u64, costs: impl Iterator<Item = u64>) -> usize {
+        let mut total = in_flight;
+        costs
+            .take_while(|cost| {
+                total = total.saturating_add(*cost);
+                total <= self.0
+            })
+            .count()
+    }
+}
+
+/// 256 KiB: a batch of 64 frames of 1,500 bytes with what the kernel allots beside them.
+impl Default for Budget {
+    fn default() -> Self {
+        Self(256 << 10)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_fit_up_to_the_last_byte_of_the_budget_and_no_further() {
+        let budget = Budget::from_bytes(100);
+        assert_eq!(budget.room_for(0, [50, 50, 1].into_iter()), 2);
+        assert_eq!(budget.room_for(1, [50, 50, 1].into_iter()), 1);
+        assert_eq!(budget.room_for(50, [50].into_iter()), 1);
+        assert_eq!(budget.room_for(51, [50].into_iter()), 0);
+        assert_eq!(budget.room_for(u64::MAX, [1].into_iter()), 0);
+    }
+
+    #[test]
+    fn no_packet_overtakes_one_that_does_not_fit() {
+        let budget = Budget::from_bytes(100);
+        assert_eq!(budget.room_for(0, [60, 50, 10].into_iter()), 1);
+    }
+}

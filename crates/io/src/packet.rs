@@ -1,0 +1,386 @@
+//! Whole Ethernet frames on an interface, through packet sockets (`AF_PACKET`). Linux only.
+//!
+//! A [`PacketBackend`] hears every frame that arrives on its interface (beside the kernel's own
+//! network, which hears them too) and sends frames exactly as they are given. It serves any
+//! interface that carries Ethernet, with any driver. It needs the privilege `CAP_NET_RAW`.
+//!
+//! # Receiving
+//!
+//! Frames arrive in a ring of blocks that the kernel fills (`TPACKET_V3`), so that receiving them
+//! costs no system call, only a copy. A block is handed over when it is full, or after a
+//! millisecond: that is what a frame may wait on a quiet interface, and the price of a thread that
+//! is woken once a block and not once a frame: over a virtual cable, that carried about twice as
+//! much as a ring of single frames (`TPACKET_V2`).
+//!
+//! Whoever does not call for longer than the ring holds loses frames, and
+//! [`lost`](PacketBackend::lost) says how many. A ring holds so many bytes
+//! ([`Options::ring`], each frame with some 100 bytes beside it), in blocks of 32 KiB: on a quiet
+//! interface one of these is used up each millisecond, so the 256 of the default ring last a
+//! quarter of a second.
+//!
+//! A received frame is as it was on the wire: VLAN tags, which the kernel takes out, are put back;
+//! checksums that a sender on the same machine left to hardware that does not exist are
+//! completed. What is not done is to cut segments: with segmentation offload, such a sender hands
+//! over up to 64 KiB as one frame. It is received as it is, and counted by
+//! [`uncut`](PacketBackend::uncut); but no interface will take it, so turn that off where you
+//! forward (`ethtool -K DEV tso off gso off`, and `gro off` on the receiving side). What this
+//! backend has sent itself is not received, nor is what the kernel sends on the interface.
+//!
+//! # Transmitting
+//!
+//! By `sendmmsg`, 64 frames a system call. A transmit ring, of either version, carried 0.9 to 1.0
+//! times as much, and leaving out the queueing discipline (`PACKET_QDISC_BYPASS`) made no
+//! difference; the latter would also drop frames that the driver has no room for.
+//!
+//! [`in_flight`](Backend::in_flight) is kept within the [`Budget`]. It is counted in bytes of
+//! kernel memory, as the kernel counts: a frame of 60 bytes takes 832 of them, one of 1,514 bytes
+//! 2,304. A frame is in flight while it waits in the queueing discipline or the driver; when it
+//! leaves, nobody is told, so offer the rest again after a while.
+//!
+//! | error | taken as |
+//! | --- | --- |
+//! | `EAGAIN`, `ENOBUFS`, `ENOMEM`, the budget is used up | full: the rest stays in the batch |
+//! | `ENETDOWN`: the interface is set down | the same: it may be set up again |
+//! | `EMSGSIZE` (longer than the MTU allows), `EINVAL` (shorter than an Ethernet header), longer than the whole budget | the frame is refused |
+//! | `ENXIO`: the interface was removed, or moved to another namespace | fatal |
+//!
+//! While the *other* end of a cable is down, an interface takes frames and loses them, as an
+//! unplugged one does.
+//!
+//! # Example
+//!
+//! ```
+//! use fairlane_io::{Backend, PacketBackend, packet::Options};
+//! use std::collections::VecDeque;
+//!
+//! // One sentence says what is missing: here an interface, elsewhere perhaps a privilege.
+//! let error = PacketBackend::<Vec<u8>>::open("nosuch0", &Options::default()).unwrap_err();
+//! println!("{error}");
+//!
+//! fn forward(from: &mut PacketBackend, to: &mut PacketBackend) -> std::io::Result<usize> {
+//!     let mut arrived = Vec::new();
+//!     from.receive(&mut arrived, 64)?;
+//!     to.transmit(&mut VecDeque::from(arrived))
+//! }
+//! ```
+
+mod repair;
+
+use std::collections::VecDeque;
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::sys::interface::{Interface, LinkState};
+use crate::sys::packet::{self, Hears, Ring};
+use crate::{Backend, Budget, sys, verdict};
+
+/// What can be chosen about a [`PacketBackend`].
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The most bytes of kernel memory that frames may occupy that have not left. At least what
+    /// one frame of the interface's MTU takes.
+    pub budget: Budget,
+    /// Bytes of the ring in which frames wait to be received, rounded up to whole blocks, at least
+    /// two. A block has 32 KiB, or more if the interface's MTU is over 32,256 bytes.
+    pub ring: usize,
+    /// Whether frames to other stations' addresses are received too (promiscuous mode): what a
+    /// bridge needs. A virtual cable delivers them in any case.
+    pub promiscuous: bool,
+}
+
+/// The default budget, a ring of 8 MiB, not promiscuous.
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            budget: Budget::default(),
+            ring: 8 << 20,
+            promiscuous: false,
+        }
+    }
+}
+
+/// An interface that sends frames `F` and receives `Vec<u8>`, each a whole Ethernet frame without
+/// its checksum.
+///
+/// No call blocks. [`transmit`](Backend::transmit) makes two system calls for 64 frames and
+/// allocates nothing. [`receive`](Backend::receive) makes none while frames are there, and
+/// allocates each one's bytes at their exact size (beside the tag put back). To wait, use
+/// [`Waiter`](crate::Waiter).
+#[derive(Debug)]
+pub struct PacketBackend<F = Vec<u8>> {
+    name: String,
+    interface: Interface,
+    /// Frames leave by a socket of their own: what it has in flight is what was sent.
+    sender: OwnedFd,
+    ring: Ring,
+    budget: Budget,
+    /// Calls of `receive` running that found nothing, modulo [`LOOKS_PER_QUESTION`].
+    vain: u32,
+    /// The interface was down when last heard of.
+    down: bool,
+    refused: u64,
+    discarded: u64,
+    uncut: u64,
+    lost: u64,
+    frames: PhantomData<fn(F)>,
+}
+
+impl<F: AsRef<[u8]>> PacketBackend<F> {
+    /// Opens the interface of this name in the calling thread's network namespace. It may be down.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what to do: `PermissionDenied` without the privilege `CAP_NET_RAW`,
+    /// `NotFound` if there is no such interface, `InvalidInput` if the budget is below one frame,
+    /// `OutOfMemory` if the kernel has no room for the ring.
+    pub fn open(name: &str, options: &Options) -> io::Result<Self> {
+        let explained = |error| explain(name, error);
+        let sender = packet::open().map_err(explained)?;
+        let interface = Interface::find(name).map_err(explained)?;
+        let mtu = interface.mtu().map_err(explained)?;
+        let least = kernel_memory(mtu + HEADER);
+        if options.budget.as_bytes() < least {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!(
+                    "a budget of {} bytes in flight is too small for {name}: one frame of its MTU \
+                     of {mtu} takes {least} bytes of kernel memory",
+                    options.budget.as_bytes()
+                ),
+            ));
+        }
+        let index = interface.index();
+        packet::bind(sender.as_fd(), index, Hears::Nothing).map_err(explained)?;
+        // What the kernel grants at most caps the budget.
+        let wanted = usize::try_from(options.budget.as_bytes()).unwrap_or(usize::MAX);
+        sys::set_buffer(sender.as_fd(), sys::Buffer::Send, wanted).map_err(explained)?;
+
+        let block = block_size(mtu);
+        let blocks = options.ring.div_ceil(block).max(2);
+        let receiver = packet::open().map_err(explained)?;
+        let ring = Ring::new(receiver, blocks, block).map_err(|error| match error.kind() {
+            io::ErrorKind::OutOfMemory | io::ErrorKind::InvalidInput => io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                format!(
+                    "the kernel has no room for a receive ring of {} bytes for {name}",
+                    blocks.saturating_mul(block)
+                ),
+            ),
+            _ => explained(error),
+        })?;
+        packet::bind(ring.as_fd(), index, Hears::Everything).map_err(explained)?;
+        if options.promiscuous {
+            packet::hear_all_addresses(ring.as_fd(), index).map_err(explained)?;
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            interface,
+            sender,
+            ring,
+            budget: options.budget,
+            vain: 0,
+            down: false,
+            refused: 0,
+            discarded: 0,
+            uncut: 0,
+            lost: 0,
+            frames: PhantomData,
+        })
+    }
+}
+
+impl<F> PacketBackend<F> {
+    /// Frames that arrived and found no room in the ring, since this backend was made: too small a
+    /// ring for how late [`receive`](Backend::receive) was called. One system call.
+    ///
+    /// # Errors
+    ///
+    /// None is known.
+    pub fn lost(&mut self) -> io::Result<u64> {
+        self.lost += self.ring.lost()?;
+        Ok(self.lost)
+    }
+
+    /// Frames received and thrown away, since this backend was made: cut by the kernel, for being
+    /// longer than a block.
+    pub fn discarded(&self) -> u64 {
+        self.discarded
+    }
+
+    /// Frames received that are yet to be cut into segments, since this backend was made. If there
+    /// are any, turn the sender's segmentation offload off: see the [module's page](self).
+    pub fn uncut(&self) -> u64 {
+        self.uncut
+    }
+
+    /// Learns what became of the interface, if something has.
+    fn look_for_errors(&mut self) -> io::Result<()> {
+        match sys::take_error(self.ring.as_fd()) {
+            Ok(()) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => self.down = true,
+            Err(error) => return Err(explain(&self.name, error)),
+        }
+        // The kernel says when an interface is down from the start, and when one that is up is set
+        // down, also to remove it. It does not say when one that is down is removed.
+        if self.down {
+            match self.interface.state() {
+                Ok(LinkState::Gone) => return Err(removed(&self.name)),
+                Ok(state) => self.down = state == LinkState::Down,
+                Err(error) => return Err(explain(&self.name, error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Of so many calls that find nothing, the first asks the kernel for an error. A look at the ring
+/// costs no system call, and those who look without pause should not pay for one.
+const LOOKS_PER_QUESTION: u32 = 32;
+
+impl<F: AsRef<[u8]>> Backend for PacketBackend<F> {
+    type Tx = F;
+    type Rx = Vec<u8>;
+
+    /// # Errors
+    ///
+    /// `NotFound` when the interface has been removed.
+    fn transmit(&mut self, batch: &mut VecDeque<F>) -> io::Result<usize> {
+        let socket = self.sender.as_fd();
+        let (budget, name) = (self.budget, &self.name);
+        verdict::transmit(batch, &mut self.refused, |batch| {
+            let costs = batch
+                .iter()
+                .map(|frame| kernel_memory(frame.as_ref().len()));
+            if costs
+                .clone()
+                .next()
+                .is_some_and(|cost| cost > budget.as_bytes())
+            {
+                return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+            }
+            let room = budget.room_for(sys::unsent(socket)?, costs.take(sys::BATCH));
+            if room == 0 {
+                return Ok(0);
+            }
+            packet::send(socket, batch, room).or_else(|error| match error.raw_os_error() {
+                Some(libc::ENETDOWN) => Ok(0),
+                Some(libc::ENXIO | libc::ENODEV) => Err(removed(name)),
+                _ => Err(error),
+            })
+        })
+    }
+
+    /// # Errors
+    ///
+    /// `NotFound` when the interface has been removed. It is found out by one of several calls
+    /// that find nothing.
+    fn receive(&mut self, into: &mut Vec<Vec<u8>>, max: usize) -> io::Result<usize> {
+        let before = into.len();
+        loop {
+            let room = max - (into.len() - before);
+            let came = self.ring.receive(room, |arrival| {
+                self.uncut += u64::from(arrival.offload.segments);
+                match repair::repair(&arrival) {
+                    Some(frame) => into.push(frame),
+                    None => self.discarded += 1,
+                }
+            });
+            if came < room || into.len() - before == max {
+                break;
+            }
+        }
+        let came = into.len() - before;
+        if came > 0 || max == 0 {
+            self.vain = 0;
+            return Ok(came);
+        }
+        if self.vain == 0 {
+            self.look_for_errors()?;
+        }
+        self.vain = (self.vain + 1) % LOOKS_PER_QUESTION;
+        Ok(0)
+    }
+
+    /// The kernel memory charged to the socket for what has not left (`SIOCOUTQ`): the frames with
+    /// what the kernel allots beside them. Some devices (a virtual cable among them) let go of a
+    /// frame before it has left.
+    fn in_flight(&self) -> io::Result<u64> {
+        sys::unsent(self.sender.as_fd())
+    }
+
+    fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+impl<F> AsFd for PacketBackend<F> {
+    /// Readable when frames wait.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ring.as_fd()
+    }
+}
+
+/// Bytes of an Ethernet header with a VLAN tag, which the MTU does not count.
+const HEADER: usize = 18;
+
+/// Bytes of a block in the receive ring: one that holds a frame of this MTU with what the kernel
+/// writes before it, and as many short ones that handing it over costs little.
+///
+/// Blocks of 16 KiB carried a sixth less than those of 128 KiB, and of 32 KiB a twentieth; but on a
+/// quiet interface each is handed over with a frame or two, so many small ones last longer.
+fn block_size(mtu: usize) -> usize {
+    const BESIDE: usize = 512;
+    const LEAST: usize = 32 << 10;
+    (mtu + BESIDE).next_power_of_two().max(LEAST)
+}
+
+/// What the kernel charges at most for a frame of so many bytes on its way out.
+///
+/// It allots the frame, the room that devices reserve beside it and 320 bytes of its own together,
+/// in a power of two or in one piece of at most 640 bytes; a frame from a page on lies in pages of
+/// its own, with such a piece for its header. A descriptor of 256 bytes comes to either.
+fn kernel_memory(length: usize) -> u64 {
+    const RESERVED: usize = 128;
+    const SHARED: usize = 320;
+    const SMALL: usize = 640;
+    const DESCRIPTOR: usize = 256;
+    const PAGE: usize = 4_096;
+    let allotted = match length {
+        PAGE.. => length.next_multiple_of(PAGE) + SMALL,
+        _ => match length + RESERVED + SHARED {
+            ..=SMALL => SMALL,
+            together => together.next_power_of_two(),
+        },
+    };
+    (allotted + DESCRIPTOR) as u64
+}
+
+fn removed(name: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::NotFound,
+        format!(
+            "the interface {name} has been removed or moved to another network namespace: open it \
+             again when it is back"
+        ),
+    )
+}
+
+/// The sentence for an error met with an interface.
+fn explain(name: &str, error: io::Error) -> io::Error {
+    let sentence = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => format!(
+            "to send and receive frames on {name} the privilege CAP_NET_RAW is needed: run as \
+             root, or grant it to the program (setcap cap_net_raw+ep)"
+        ),
+        Some(libc::ENODEV | libc::ENXIO) => {
+            format!("there is no interface {name} in this network namespace")
+        }
+        _ => format!("the interface {name} cannot be used: {error}"),
+    };
+    let kind = match error.raw_os_error() {
+        Some(libc::ENODEV | libc::ENXIO) => io::ErrorKind::NotFound,
+        _ => error.kind(),
+    };
+    io::Error::new(kind, sentence)
+}

@@ -1,0 +1,224 @@
+//! A virtual interface whose other end is this program (TUN and TAP). Linux only.
+//!
+//! What the kernel routes to the interface is received here, and what is transmitted here arrives
+//! at the kernel as if from a wire: the way in for a VPN, a proxy, or any program that schedules
+//! the traffic of others without their knowing. On a TUN interface the packets are IP packets, on
+//! a TAP interface Ethernet frames; see [`Layer`].
+//!
+//! [`open`](TunBackend::open) makes the interface, or takes one that was made to persist, which
+//! needs the privilege `CAP_NET_ADMIN`. It starts down, without an address: giving it both is left
+//! to whoever configures the network. It is gone when the backend is dropped.
+//!
+//! One system call moves one packet; the kernel has none that moves more.
+//!
+//! # What waits where
+//!
+//! A packet is with the kernel when the call that transmits it returns, on its way to a socket or
+//! another interface. So nothing is ever [in flight](Backend::in_flight), and there is no budget to
+//! keep: *Q* is 0. In the other direction the kernel holds up to 500 packets (the interface's
+//! `txqueuelen`) for us to receive, drops what comes when they are there, and counts it among the
+//! interface's statistics.
+//!
+//! | error | taken as |
+//! | --- | --- |
+//! | `EAGAIN`, `ENOBUFS`, `ENOMEM` | full: the rest stays in the batch |
+//! | `EIO`: the interface is down | the same: it may be set up again |
+//! | `EINVAL`, `EMSGSIZE`: no IP packet (TUN), or shorter than an Ethernet header (TAP) | the packet is refused |
+//! | `EBADFD`: the interface was removed | fatal |
+//!
+//! # Example
+//!
+//! ```
+//! use fairlane_io::TunBackend;
+//! use fairlane_io::tun::Layer;
+//!
+//! // `%d`: the first number that is free.
+//! match TunBackend::<Vec<u8>>::open("lane%d", Layer::Ip) {
+//!     Ok(tun) => println!("made {}", tun.name()),
+//!     Err(error) => println!("{error}"),
+//! }
+//! ```
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use crate::sys::tun::{self, Kind};
+use crate::verdict::{self, Taken};
+use crate::{Backend, sys};
+
+/// What passes through the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// IPv4 and IPv6 packets (TUN).
+    Ip,
+    /// Ethernet frames, without their checksum (TAP).
+    Ethernet,
+}
+
+/// Bytes of the longest packet: an IP packet of any length, in an Ethernet frame with two tags.
+const LONGEST: usize = 65_535 + 22;
+
+/// The program's end of a virtual interface: sends packets `F`, receives `Vec<u8>`.
+///
+/// No call blocks. Each packet costs one system call in either direction; one received is allocated
+/// at its exact size. To wait, use [`Waiter`](crate::Waiter).
+#[derive(Debug)]
+pub struct TunBackend<F = Vec<u8>> {
+    device: File,
+    name: String,
+    /// Room for one received packet.
+    buffer: Box<[u8]>,
+    refused: u64,
+    packets: PhantomData<fn(F)>,
+}
+
+impl<F: AsRef<[u8]>> TunBackend<F> {
+    /// Makes an interface of this name in the calling thread's network namespace, or takes a
+    /// persistent one over. The name has at most 15 bytes. A `%d` in it becomes the first number
+    /// that is free; an empty name becomes `tun%d` or `tap%d`. See [`name`](Self::name).
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what to do: `PermissionDenied` without the privilege `CAP_NET_ADMIN`,
+    /// `InvalidInput` for a name that cannot be given or belongs to an interface of another kind,
+    /// `ResourceBusy` if another program has it open, `NotFound` if the kernel has no TUN.
+    pub fn open(name: &str, layer: Layer) -> io::Result<Self> {
+        let device = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(DEVICE)
+            .map_err(|error| explain(name, error))?;
+        let kind = match layer {
+            Layer::Ip => Kind::Tun,
+            Layer::Ethernet => Kind::Tap,
+        };
+        let name = tun::attach(device.as_fd(), name, kind).map_err(|error| explain(name, error))?;
+        Ok(Self {
+            device,
+            name,
+            buffer: vec![0; LONGEST].into(),
+            refused: 0,
+            packets: PhantomData,
+        })
+    }
+}
+
+impl<F> TunBackend<F> {
+    /// The interface's name when it was made.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl<F: AsRef<[u8]>> Backend for TunBackend<F> {
+    type Tx = F;
+    type Rx = Vec<u8>;
+
+    /// # Errors
+    ///
+    /// `NotFound` when the interface has been removed.
+    fn transmit(&mut self, batch: &mut VecDeque<F>) -> io::Result<usize> {
+        let (mut device, name) = (&self.device, &self.name);
+        verdict::transmit(batch, &mut self.refused, |batch| {
+            let mut taken = 0;
+            for packet in batch.iter().take(sys::BATCH) {
+                match device.write(packet.as_ref()) {
+                    Ok(_) => taken += 1,
+                    // Met again, and then judged, by the next attempt.
+                    Err(_) if taken > 0 => break,
+                    Err(error) => match error.raw_os_error() {
+                        Some(libc::EIO) => return Ok(0),
+                        _ => return Err(while_running(name, error)),
+                    },
+                }
+            }
+            Ok(taken)
+        })
+    }
+
+    /// # Errors
+    ///
+    /// `NotFound` when the interface has been removed.
+    fn receive(&mut self, into: &mut Vec<Vec<u8>>, max: usize) -> io::Result<usize> {
+        let (mut device, name, buffer) = (&self.device, &self.name, &mut self.buffer);
+        verdict::receive(max, |_| {
+            let length = device
+                .read(buffer)
+                .map_err(|error| while_running(name, error))?;
+            into.push(buffer[..length].to_vec());
+            Ok(Taken {
+                asked: 1,
+                came: 1,
+                delivered: 1,
+            })
+        })
+    }
+
+    /// Always 0: see the [module's page](self).
+    fn in_flight(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+impl<F> AsFd for TunBackend<F> {
+    /// Readable when packets wait.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+/// Where the kernel gives out virtual interfaces.
+const DEVICE: &str = "/dev/net/tun";
+
+/// The sentence for an error met while opening.
+fn explain(name: &str, error: io::Error) -> io::Error {
+    let (kind, sentence) = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => (
+            error.kind(),
+            format!(
+                "to make the interface {name} the privilege CAP_NET_ADMIN is needed: run as root, \
+                 or grant it to the program (setcap cap_net_admin+ep)"
+            ),
+        ),
+        Some(libc::ENOENT | libc::ENXIO) => (
+            io::ErrorKind::NotFound,
+            format!("this kernel has no {DEVICE}: load the module tun (modprobe tun)"),
+        ),
+        Some(libc::EBUSY) => (
+            error.kind(),
+            format!("the interface {name} is busy: another program has it open"),
+        ),
+        Some(libc::EINVAL | libc::ENODEV | libc::EEXIST) => (
+            io::ErrorKind::InvalidInput,
+            format!(
+                "no interface can be made with the name {name:?}: it must have at most 15 bytes, \
+                 no slash, colon or space, and not be that of an interface of another kind"
+            ),
+        ),
+        _ => (
+            error.kind(),
+            format!("the interface {name} cannot be made: {error}"),
+        ),
+    };
+    io::Error::new(kind, sentence)
+}
+
+/// An error met later, with a sentence if the interface is gone.
+fn while_running(name: &str, error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EBADFD | libc::ENODEV) => io::Error::new(
+            io::ErrorKind::NotFound,
+            format!("the interface {name} has been removed: open it again"),
+        ),
+        _ => error,
+    }
+}

@@ -1,0 +1,430 @@
+//! AF_XDP: Ethernet frames of one queue of an interface, in memory shared with the kernel. Linux
+//! only, and needs privilege.
+//!
+//! An [`XdpBackend`] takes *all* packets that arrive at its queue from the kernel's own stack, and
+//! sends past the kernel's queueing disciplines. Other queues of the interface are left alone.
+//!
+//! # Frames
+//!
+//! Packets lie in the frames of a [`Umem`]. An [`XdpFrame`] is the handle of one, 16 bytes that may
+//! be moved through queues and between threads; the bytes stay where they are. Backends bound with
+//! the same [`Umem`] pass frames on as they are: what one receives, another transmits, and no
+//! packet is copied by this process. A frame of another memory is copied on its way out.
+//!
+//! A frame belongs to whoever holds the handle, alone. The backend that transmits it gives it to
+//! the kernel, and makes it free when the kernel is done with it; who drops it makes it free at
+//! once. Frames run out when a scheduler queues more than [`Umem::new`] made: then what arrives is
+//! dropped by the kernel and counted by [`XdpBackend::dropped`].
+//!
+//! A backend that is dropped makes its frames free, but for those that a device may still read or
+//! write: in zero-copy mode all that it had, for the driver is stopped some time later. These are
+//! lost to the [`Umem`]; its memory is freed with the rest.
+//!
+//! | held by | how many |
+//! | --- | --- |
+//! | each backend, to receive into | as many as its receive ring has places |
+//! | each backend, to send | up to as many as its transmit ring has places |
+//! | the program, as [`XdpFrame`] | the rest, but for those that are free |
+//!
+//! A packet from another program on the same machine comes as it was left to the device: its
+//! checksums may not be computed yet, and it may be too long to arrive at all, unless the sending
+//! interface's offloads are off (`ethtool -K .. tx off`).
+//!
+//! # Modes
+//!
+//! | mode | what the kernel does | offered by |
+//! | --- | --- | --- |
+//! | [`ZeroCopy`](XdpMode::ZeroCopy) | the device reads and writes the frames | some drivers |
+//! | [`Native`](XdpMode::Native) | the driver hands packets over early; copied | many drivers, veth among them |
+//! | [`Generic`](XdpMode::Generic) | the stack hands packets over; copied | every device |
+//!
+//! Asked for none, a backend gets the first that the interface offers, and
+//! [`mode`](XdpBackend::mode) tells which.
+//!
+//! # What the kernel's errors become
+//!
+//! | error | taken as |
+//! | --- | --- |
+//! | `EAGAIN`, `ENOBUFS` | full: the rest stays in the batch |
+//! | `EBUSY` | the device dropped one; if it has no carrier, as the next |
+//! | `ENETDOWN` | the link is down: full until it is up again, and nothing is lost here |
+//! | `ENXIO` | the interface is gone: fatal |
+//! | any other | fatal |
+//!
+//! # Example
+//!
+//! ```no_run
+//! use fairlane_io::{Backend, Umem, XdpBackend, XdpOptions};
+//! use std::collections::VecDeque;
+//!
+//! let umem = Umem::new(4_096, 2_048)?;
+//! let mut left = XdpBackend::bind(&umem, "veth0", 0, &XdpOptions::default())?;
+//! let mut right = XdpBackend::bind(&umem, "veth1", 0, &XdpOptions::default())?;
+//!
+//! // What arrives on the left leaves on the right.
+//! let (mut arrived, mut batch) = (Vec::new(), VecDeque::new());
+//! loop {
+//!     left.receive(&mut arrived, 64)?;
+//!     batch.extend(arrived.drain(..));
+//!     right.transmit(&mut batch)?;
+//! }
+//! # #[allow(unreachable_code)]
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod bind;
+pub(crate) mod free;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use crate::sys::interface::{Interface, LinkState};
+use crate::sys::xdp::Socket;
+use crate::{Backend, Budget};
+
+pub use crate::sys::umem::{Umem, XdpFrame};
+
+/// How a backend and the device exchange packets, fastest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// The device reads and writes the frames themselves.
+    ZeroCopy,
+    /// The driver hands packets over before the kernel makes structures of its own for them, and
+    /// the kernel copies them.
+    Native,
+    /// The kernel's stack hands packets over, and copies them. Every device has it.
+    Generic,
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ZeroCopy => "zero-copy",
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// What may be chosen about an [`XdpBackend`].
+#[derive(Clone, Debug)]
+pub struct XdpOptions {
+    /// This mode or an error; `None` for the first that the interface offers.
+    pub mode: Option<XdpMode>,
+    /// Frames kept ready to receive into: a power of two, 64 to 32,768. What arrives while all are
+    /// full is lost. 1,024 if not chosen.
+    pub rx_ring: u32,
+    /// Frames that may be with the device to be sent: a power of two, 64 to 32,768. 256 if not
+    /// chosen.
+    pub tx_ring: u32,
+    /// Bytes that may be with the device to be sent: the most that
+    /// [`in_flight`](Backend::in_flight) ever says, *Q*. At least the interface's longest frame.
+    /// 64 KiB if not chosen.
+    pub budget: Budget,
+}
+
+impl Default for XdpOptions {
+    fn default() -> Self {
+        Self {
+            mode: None,
+            rx_ring: 1_024,
+            tx_ring: 256,
+            budget: Budget::from_bytes(64 << 10),
+        }
+    }
+}
+
+/// A frame that leaves its size to the device has an Ethernet header at least.
+const HEADER: usize = 14;
+/// The tag of a virtual LAN, which does not count against the MTU.
+const TAG: usize = 4;
+/// Frames offered to the kernel at once: fewer would touch the shared lines more often.
+const REFILL: u32 = 32;
+/// While nothing arrives, how often the kernel is asked whether the interface is still there.
+const ATTENTION: Duration = Duration::from_millis(10);
+/// Calls in vain for one look at the clock, which costs more than the rest of such a call.
+const CALLS: u32 = 8;
+/// While the link is down, how often the kernel is asked whether it is up again.
+const PATIENCE: Duration = Duration::from_millis(1);
+
+/// A socket on one queue of an interface, that sends and receives [`XdpFrame`]s.
+///
+/// No call blocks. [`receive`](Backend::receive) makes no system call while packets arrive, and
+/// one every ten milliseconds while none does; [`transmit`](Backend::transmit) makes one for as
+/// many frames as the kernel takes at once. Neither allocates, but for the room in the caller's
+/// vector.
+///
+/// It may be moved to another thread, as its frames may; there is one of it, and it is used by one
+/// thread at a time. A thread with nothing else to do may wait for it with a
+/// [`Waiter`](crate::Waiter). That ends at the removal of the interface only with its timeout.
+pub struct XdpBackend {
+    socket: Socket,
+    interface: Interface,
+    name: String,
+    mode: XdpMode,
+    budget: Budget,
+    mtu: usize,
+    state: State,
+    /// When the kernel was last asked how the interface is.
+    attended: Instant,
+    /// Calls in vain since the clock was looked at.
+    in_vain: u32,
+    refused: u64,
+}
+
+/// What is known of the link.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Up,
+    /// As of then.
+    Down(Instant),
+    Gone,
+}
+
+impl XdpBackend {
+    /// Which mode the interface offered.
+    pub fn mode(&self) -> XdpMode {
+        self.mode
+    }
+
+    /// The interface's name when this was bound.
+    pub fn interface(&self) -> &str {
+        &self.name
+    }
+
+    /// Packets that arrived and were lost, since this was bound: no frame was free to receive
+    /// into, or the packet was longer than one.
+    ///
+    /// # Errors
+    ///
+    /// None are known.
+    pub fn dropped(&self) -> io::Result<u64> {
+        let counted = self.socket.statistics()?;
+        Ok(counted.rx_dropped + counted.rx_ring_full)
+    }
+
+    /// Moves to the ring what the budget and the ring have room for; drops what is not to be sent.
+    fn hand_over(&mut self, batch: &mut VecDeque<XdpFrame>) -> usize {
+        let mut count = 0;
+        while let Some(frame) = batch.front() {
+            let length = frame.len();
+            if !(HEADER..=self.longest(frame.bytes())).contains(&length) {
+                self.refused += 1;
+                batch.pop_front();
+                continue;
+            }
+            if self.socket.unsent_bytes() + length as u64 > self.budget.as_bytes() {
+                break;
+            }
+            let Some(frame) = self.native(batch) else {
+                break;
+            };
+            if let Err(frame) = self.socket.send(frame) {
+                batch.push_front(frame);
+                break;
+            }
+            count += 1;
+        }
+        self.socket.publish();
+        count
+    }
+
+    /// Takes the frame at the front, or a copy in this backend's memory if it is of another.
+    /// `None` if no frame is free for that.
+    fn native(&self, batch: &mut VecDeque<XdpFrame>) -> Option<XdpFrame> {
+        let umem = self.socket.umem();
+        if umem.owns(batch.front()?) {
+            return batch.pop_front();
+        }
+        let copy = umem.frame_from(batch.front()?.bytes())?;
+        batch.pop_front();
+        Some(copy)
+    }
+
+    /// The longest frame that the device takes, if it starts with these bytes.
+    fn longest(&self, bytes: &[u8]) -> usize {
+        let tagged = matches!(bytes.get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]));
+        self.mtu + HEADER + if tagged { TAG } else { 0 }
+    }
+
+    /// Whether packets can leave; asks the kernel if they could not a while ago.
+    fn is_up(&mut self) -> io::Result<bool> {
+        match self.state {
+            State::Up => Ok(true),
+            State::Gone => Err(self.gone()),
+            State::Down(since) if since.elapsed() < PATIENCE => Ok(false),
+            State::Down(_) => self.ask(),
+        }
+    }
+
+    /// Asks the kernel whether packets can leave.
+    fn ask(&mut self) -> io::Result<bool> {
+        match self.interface.state()? {
+            LinkState::Up => {
+                // It may have been changed meanwhile.
+                self.mtu = self.interface.mtu()?;
+                self.state = State::Up;
+                Ok(true)
+            }
+            LinkState::Down => {
+                self.state = State::Down(Instant::now());
+                Ok(false)
+            }
+            LinkState::Gone => {
+                self.state = State::Gone;
+                Err(self.gone())
+            }
+        }
+    }
+
+    /// Makes the kernel send what is in the ring.
+    fn kick(&mut self) -> io::Result<()> {
+        let Err(error) = self.socket.kick() else {
+            return Ok(());
+        };
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Ok(()),
+            Some(libc::EBUSY | libc::ENETDOWN) => self.ask().map(drop),
+            Some(libc::ENXIO) => {
+                self.state = State::Gone;
+                Err(self.gone())
+            }
+            _ => Err(io::Error::new(
+                error.kind(),
+                format!("sending on interface {} failed: {error}", self.name),
+            )),
+        }
+    }
+
+    /// Nothing has arrived: looks whether the interface is still there, and sends what a link that
+    /// was down has left in the ring.
+    fn attend(&mut self) -> io::Result<()> {
+        if let State::Gone = self.state {
+            return Err(self.gone());
+        }
+        self.in_vain += 1;
+        if self.in_vain < CALLS {
+            return Ok(());
+        }
+        self.in_vain = 0;
+        if self.attended.elapsed() < ATTENTION {
+            return Ok(());
+        }
+        self.attended = Instant::now();
+        if let Err(error) = self.socket.look()
+            && error.raw_os_error() == Some(libc::ENXIO)
+        {
+            self.state = State::Gone;
+            return Err(self.gone());
+        }
+        if self.socket.pending() > 0 && self.is_up()? {
+            self.kick()?;
+        }
+        Ok(())
+    }
+
+    fn gone(&self) -> io::Error {
+        io::Error::new(
+            io::ErrorKind::NetworkDown,
+            format!(
+                "interface {} was removed, or moved to another network namespace: bind to it \
+                 again when it is back",
+                self.name
+            ),
+        )
+    }
+}
+
+impl Backend for XdpBackend {
+    type Tx = XdpFrame;
+    type Rx = XdpFrame;
+
+    /// A frame is refused if it is longer than the interface's MTU with an Ethernet header (and a
+    /// tag, if it has one), or shorter than that header. The MTU is that of when this was bound, or
+    /// when the link was last found to be up again.
+    ///
+    /// # Errors
+    ///
+    /// `NetworkDown` when the interface was removed. A link that is down is not an error: it takes
+    /// nothing, and goes on when it is up again.
+    fn transmit(&mut self, batch: &mut VecDeque<XdpFrame>) -> io::Result<usize> {
+        let mut accepted = 0;
+        loop {
+            self.socket.reap();
+            match self.is_up() {
+                Ok(true) => {}
+                Err(error) if accepted == 0 => return Err(error),
+                Ok(false) | Err(_) => return Ok(accepted),
+            }
+            accepted += self.hand_over(batch);
+            let pending = self.socket.pending();
+            if pending == 0 {
+                return Ok(accepted);
+            }
+            match self.kick() {
+                Ok(()) => {}
+                Err(error) if accepted == 0 => return Err(error),
+                Err(_) => return Ok(accepted),
+            }
+            // The kernel takes some frames a call, so it is called until it takes no more.
+            if self.socket.pending() == pending {
+                self.socket.reap();
+                return Ok(accepted);
+            }
+        }
+    }
+
+    /// # Errors
+    ///
+    /// `NetworkDown` when the interface was removed and all that had arrived is received.
+    fn receive(&mut self, into: &mut Vec<XdpFrame>, max: usize) -> io::Result<usize> {
+        let count = self.socket.receive(into, max);
+        self.socket.reap();
+        self.socket.refill(REFILL);
+        if count == 0 && max > 0 {
+            self.attend()?;
+        }
+        Ok(count)
+    }
+
+    /// The bytes of frames that the kernel has not yet given back: never more than the budget.
+    ///
+    /// A device that copies gives a frame back when it is done with the copy: veth, when the other
+    /// side has received it.
+    fn in_flight(&self) -> io::Result<u64> {
+        match self.state {
+            State::Gone => Err(self.gone()),
+            State::Up | State::Down(_) => Ok(self.socket.unsent_bytes_now()),
+        }
+    }
+
+    fn refused(&self) -> u64 {
+        self.refused
+    }
+}
+
+impl AsFd for XdpBackend {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl AsRawFd for XdpBackend {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl fmt::Debug for XdpBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("XdpBackend")
+            .field("interface", &self.name)
+            .field("mode", &self.mode)
+            .field("state", &self.state)
+            .field("refused", &self.refused)
+            .finish_non_exhaustive()
+    }
+}

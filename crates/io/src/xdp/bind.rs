@@ -1,0 +1,291 @@
+//! Binding: the steps, the modes that are tried, and what can go wrong.
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{HEADER, State, TAG, Umem, XdpBackend, XdpMode, XdpOptions};
+use crate::sys::bpf::{Place, Program};
+use crate::sys::interface::Interface;
+use crate::sys::xdp::{Copying, HEADROOM, QUEUES, Socket};
+
+/// The kernel takes down a socket and a program some time after they are closed. Until then their
+/// queue is busy.
+const TEARDOWN: Duration = Duration::from_secs(1);
+
+/// The programs that this process has on interfaces: one serves all queues.
+static PROGRAMS: Mutex<Vec<Attached>> = Mutex::new(Vec::new());
+
+struct Attached {
+    /// `None` where the kernel has no number for it (before Linux 5.14): then nothing is shared.
+    namespace: Option<u64>,
+    interface: u32,
+    place: Place,
+    program: Weak<Program>,
+}
+
+/// What was tried when an error came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Open,
+    Attach,
+    Bind,
+}
+
+impl XdpBackend {
+    /// Takes over `queue` of the interface with the name `interface`, in the calling thread's
+    /// network namespace. Blocks for up to a second while the queue is busy, for the kernel lets
+    /// go of a socket that was closed just now some time later.
+    ///
+    /// Backends of this process may share an interface, each with a queue of its own.
+    ///
+    /// # Errors
+    ///
+    /// Each is a sentence that names the interface and what to do: `NotFound` if there is none,
+    /// `ResourceBusy` if its queue has a socket or it has another XDP program, `PermissionDenied`
+    /// without the privilege, `OutOfMemory` beyond the limit of pinned memory, `Unsupported` if it
+    /// does not offer the mode, `InvalidInput` for options out of range, for a queue that it does
+    /// not have, and for an MTU beyond what a frame holds.
+    pub fn bind(
+        umem: &Umem,
+        interface: &str,
+        queue: u32,
+        options: &XdpOptions,
+    ) -> io::Result<Self> {
+        let device = Interface::find(interface).map_err(|error| no_interface(interface, error))?;
+        let mtu = device.mtu()?;
+        check(umem, interface, queue, mtu, options)?;
+        let patience = Instant::now() + TEARDOWN;
+        loop {
+            let error = match open(umem, &device, queue, options) {
+                Ok((mut socket, mode)) => {
+                    socket.refill(1);
+                    return Ok(Self {
+                        socket,
+                        interface: device,
+                        name: interface.to_owned(),
+                        mode,
+                        budget: options.budget,
+                        mtu,
+                        state: State::Up,
+                        attended: Instant::now(),
+                        in_vain: 0,
+                        refused: 0,
+                    });
+                }
+                Err(error) => error,
+            };
+            let busy = matches!(error.1.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
+            if !busy || Instant::now() >= patience {
+                return Err(explain(interface, queue, options.mode, error));
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A socket that is bound and receives.
+fn open(
+    umem: &Umem,
+    device: &Interface,
+    queue: u32,
+    options: &XdpOptions,
+) -> Result<(Socket, XdpMode), (Step, io::Error)> {
+    let at = |step| move |error| (step, error);
+    let mut socket =
+        Socket::open(umem, options.rx_ring, options.tx_ring).map_err(at(Step::Open))?;
+    let (program, place) = attach(&socket, device, options.mode).map_err(at(Step::Attach))?;
+    let copying = match (options.mode, place) {
+        (Some(XdpMode::ZeroCopy), _) => Copying::Never,
+        (None, Place::Driver) => Copying::IfNeeded,
+        _ => Copying::Always,
+    };
+    socket
+        .bind(device.index(), queue, copying)
+        .map_err(at(Step::Bind))?;
+    socket.serve(program, queue).map_err(at(Step::Attach))?;
+    let mode = match place {
+        _ if socket.is_zero_copy() => XdpMode::ZeroCopy,
+        Place::Driver => XdpMode::Native,
+        Place::Stack => XdpMode::Generic,
+    };
+    Ok((socket, mode))
+}
+
+/// The program on the device: this process's, if there is one in a place that `mode` allows, or a
+/// new one.
+fn attach(
+    socket: &Socket,
+    device: &Interface,
+    mode: Option<XdpMode>,
+) -> io::Result<(Arc<Program>, Place)> {
+    let places: &[Place] = match mode {
+        None => &[Place::Driver, Place::Stack],
+        Some(XdpMode::ZeroCopy | XdpMode::Native) => &[Place::Driver],
+        Some(XdpMode::Generic) => &[Place::Stack],
+    };
+    let namespace = socket.namespace().ok();
+    // A panic of another holder leaves a list that is whole.
+    let mut programs = PROGRAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    programs.retain(|attached| attached.program.strong_count() > 0);
+    let ours = programs
+        .iter()
+        .filter(|attached| namespace.is_some() && attached.namespace == namespace)
+        .filter(|attached| attached.interface == device.index())
+        .filter(|attached| places.contains(&attached.place))
+        .find_map(|attached| Some((attached.program.upgrade()?, attached.place)));
+    if let Some(ours) = ours {
+        return Ok(ours);
+    }
+    let mut result = Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    for &place in places {
+        result = Program::attach(device.index(), place).map(|program| (Arc::new(program), place));
+        match &result {
+            Err(error) if !is_final(error) => {}
+            _ => break,
+        }
+    }
+    let (program, place) = result?;
+    programs.push(Attached {
+        namespace,
+        interface: device.index(),
+        place,
+        program: Arc::downgrade(&program),
+    });
+    Ok((program, place))
+}
+
+/// Whether another place would meet the same error.
+fn is_final(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EPERM | libc::EACCES | libc::EBUSY | libc::EEXIST | libc::ENODEV)
+    )
+}
+
+/// Holds options and interface against what is possible.
+fn check(
+    umem: &Umem,
+    interface: &str,
+    queue: u32,
+    mtu: usize,
+    options: &XdpOptions,
+) -> io::Result<()> {
+    let invalid = |what: String| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    for (name, ring) in [("receive", options.rx_ring), ("transmit", options.tx_ring)] {
+        if !ring.is_power_of_two() || !(64..=32_768).contains(&ring) {
+            return invalid(format!(
+                "a {name} ring of {ring} places is not possible: it has a power of two, 64 to 32768"
+            ));
+        }
+    }
+    if queue >= QUEUES {
+        return invalid(format!(
+            "interface {interface} has no queue {queue}: only queues below {QUEUES} are served"
+        ));
+    }
+    let most = umem.frame_size() as usize - HEADROOM - HEADER - TAG;
+    if mtu > most {
+        return invalid(format!(
+            "interface {interface} has an MTU of {mtu}, and frames of {} bytes serve one of up to \
+             {most}: take larger frames, or lower the MTU (`ip link set {interface} mtu {most}`)",
+            umem.frame_size()
+        ));
+    }
+    let longest = mtu + HEADER + TAG;
+    if options.budget.as_bytes() < longest as u64 {
+        return invalid(format!(
+            "a transmit budget of {} bytes is less than a frame of interface {interface} may \
+             have: take at least {longest}",
+            options.budget.as_bytes()
+        ));
+    }
+    Ok(())
+}
+
+fn no_interface(interface: &str, error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::ENODEV) => io::Error::new(
+            io::ErrorKind::NotFound,
+            format!(
+                "there is no interface {interface} in this network namespace: `ip link` lists \
+                 those that there are"
+            ),
+        ),
+        _ => error,
+    }
+}
+
+/// The error as a sentence for whoever has to do something about it.
+fn explain(
+    interface: &str,
+    queue: u32,
+    mode: Option<XdpMode>,
+    (step, error): (Step, io::Error),
+) -> io::Error {
+    use io::ErrorKind::{
+        InvalidInput, NotFound, OutOfMemory, PermissionDenied, ResourceBusy, Unsupported,
+    };
+    let (kind, what) = match (error.raw_os_error(), step) {
+        (Some(libc::EPERM | libc::EACCES), _) => (
+            PermissionDenied,
+            format!(
+                "no privilege for AF_XDP on interface {interface}: run as root, or with the \
+                 capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF"
+            ),
+        ),
+        (Some(libc::ENOBUFS | libc::ENOMEM), Step::Open) => (
+            OutOfMemory,
+            format!(
+                "the memory for interface {interface} cannot be pinned: raise the limit (`ulimit \
+                 -l`), take fewer frames, or run with the capability CAP_IPC_LOCK"
+            ),
+        ),
+        (Some(libc::EAFNOSUPPORT), Step::Open) => (
+            Unsupported,
+            format!(
+                "this kernel has no AF_XDP for interface {interface}: it was built without \
+                 CONFIG_XDP_SOCKETS"
+            ),
+        ),
+        (Some(libc::EBUSY | libc::EEXIST), Step::Attach) => (
+            ResourceBusy,
+            format!(
+                "interface {interface} is busy: it has an XDP program already (`ip link show \
+                 {interface}`); stop the program that uses it, or take it off (`ip link set \
+                 {interface} xdp off`)"
+            ),
+        ),
+        (Some(libc::EBUSY), _) => (
+            ResourceBusy,
+            format!(
+                "queue {queue} of interface {interface} is busy: it has an AF_XDP socket already; \
+                 stop the program that uses it, or take another queue"
+            ),
+        ),
+        (Some(libc::EINVAL), Step::Bind) => (
+            InvalidInput,
+            format!(
+                "interface {interface} has no queue {queue}: `ethtool -l {interface}` shows how \
+                 many it has, counted from 0"
+            ),
+        ),
+        (Some(libc::ENODEV), _) => (
+            NotFound,
+            format!("interface {interface} was removed while it was being bound to"),
+        ),
+        _ if mode.is_some_and(|mode| mode != XdpMode::Generic) && step != Step::Open => (
+            Unsupported,
+            format!(
+                "interface {interface} does not offer the mode that was asked for ({error}): \
+                 leave the mode open, or take generic"
+            ),
+        ),
+        _ => (
+            error.kind(),
+            format!("AF_XDP on queue {queue} of interface {interface} failed: {error}"),
+        ),
+    };
+    io::Error::new(kind, what)
+}

@@ -1,0 +1,63 @@
+//! Why there is no network to work in.
+
+use std::io;
+
+/// What went wrong, in a sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// The process may not make network namespaces.
+    #[error(
+        "making a network namespace needs root's privileges CAP_SYS_ADMIN and CAP_NET_ADMIN: {0}"
+    )]
+    NotPermitted(#[source] io::Error),
+    /// The kernel was built without what is needed.
+    #[error("this kernel cannot {attempt}: {source}")]
+    NotSupported {
+        /// What was tried: "make a ..".
+        attempt: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// Anything else.
+    #[error("cannot {attempt}: {source}")]
+    Failed {
+        /// What was tried: "set the link .. up".
+        attempt: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+}
+
+impl LabError {
+    pub(crate) fn new(attempt: impl Into<String>, source: io::Error) -> Self {
+        let attempt = attempt.into();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Self::NotPermitted(source),
+            io::ErrorKind::Unsupported => Self::NotSupported { attempt, source },
+            _ => Self::Failed { attempt, source },
+        }
+    }
+
+    /// Whether this machine, or this user, cannot have such a network at all: no fault of the
+    /// caller's, and no trial will succeed.
+    pub fn is_not_to_be_had(&self) -> bool {
+        !matches!(self, Self::Failed { .. })
+    }
+}
+
+/// What was made; or `None`, after saying on standard error that `test` is skipped and why, if
+/// this machine or this user cannot have it.
+///
+/// # Panics
+///
+/// On any other error.
+pub fn or_skip<T>(test: &str, made: Result<T, LabError>) -> Option<T> {
+    match made {
+        Ok(made) => Some(made),
+        Err(error) if error.is_not_to_be_had() => {
+            eprintln!("skipped: {test}: {error}");
+            None
+        }
+        Err(error) => panic!("{test}: {error}"),
+    }
+}

@@ -1,0 +1,44 @@
+//! Throw-away networks in the kernel, for tests and measurements. Linux only, and needs root.
+//!
+//! A [`Namespace`] is a network of its own: no interface of the machine is in it, and nothing done
+//! in it reaches the machine. [`cable`] joins two new ones by a pair of virtual Ethernet devices
+//! (`veth`): what one [`Link`] sends arrives at the other, and nothing else does, for IPv6 is off
+//! and nobody else speaks there.
+//!
+//! A namespace lives as long as something refers to it: a [`Namespace`] or [`Link`] in a variable,
+//! a thread in it, a socket made in it. Then the kernel removes it and all its devices. Nothing has
+//! a name in the file system, so nothing is left behind by a panic or a kill either.
+//!
+//! No program is called: the kernel is asked through netlink.
+//!
+//! # Example
+//!
+//! ```
+//! # #[cfg(target_os = "linux")] {
+//! use std::net::UdpSocket;
+//!
+//! let made = fairlane_netlab::cable(1_500);
+//! let Some((near, far)) = fairlane_netlab::or_skip("the example", made) else { return };
+//! near.add_address([10, 0, 0, 1].into(), 24).unwrap();
+//! far.add_address([10, 0, 0, 2].into(), 24).unwrap();
+//!
+//! let receiver = far.namespace().run(|| UdpSocket::bind("10.0.0.2:9").unwrap());
+//! let sender = near.namespace().run(|| UdpSocket::bind("10.0.0.1:0").unwrap());
+//! sender.send_to(b"hello", "10.0.0.2:9").unwrap();
+//! assert_eq!(receiver.recv(&mut [0; 16]).unwrap(), 5);
+//! # }
+//! ```
+
+#![cfg(target_os = "linux")]
+#![forbid(unsafe_code)]
+
+mod error;
+mod ethtool;
+mod link;
+mod namespace;
+mod netlink;
+mod shape;
+
+pub use error::{LabError, or_skip};
+pub use link::{Link, cable, veth};
+pub use namespace::Namespace;
