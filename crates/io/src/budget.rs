@@ -32,7 +32,7 @@ impl Budget {
     }
 }
 
-/// 256 KiB: a batch of 64 frames of 1,500 bytes with what the kernel allots beside them.
+/// 256 KiB: more than a batch of 64 frames of 1,514 bytes with what the kernel allots beside them.
 impl Default for Budget {
     fn default() -> Self {
         Self(256 << 10)

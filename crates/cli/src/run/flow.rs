@@ -98,6 +98,25 @@ pub struct Flow {
     pub delay: Delay,
 }
 
+impl Flow {
+    /// A flow of which nothing was counted yet.
+    pub fn new(name: String, weight: Weight, client: ClientId, sink: SocketAddr) -> Flow {
+        Flow {
+            name,
+            weight,
+            client,
+            sink,
+            offered: Counter::default(),
+            backpressure: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            sent: Counter::default(),
+            expected: Bytes::default(),
+            received: Counter::default(),
+            delay: Delay::default(),
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Delay {
     pub p50: AtomicU64,

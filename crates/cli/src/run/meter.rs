@@ -15,14 +15,19 @@ use super::flow::{Flow, Flows, Parcel};
 /// Longest delay told apart, in nanoseconds: a minute.
 const LONGEST: u64 = 60_000_000_000;
 
-/// The socket, with a histogram of delays for each flow.
+/// How often percentiles are made visible to other threads.
+const PERIOD: Nanos = Nanos::from_millis(100);
+
+/// A socket, with a histogram of delays for each flow that leaves by it.
 pub struct Metered {
     socket: UdpBackend<Box<Parcel>>,
     clock: Clock,
     flows: Flows,
-    meters: Vec<Meter>,
+    /// By the flow's number.
+    meters: Vec<Option<Meter>>,
     /// Of the batch that is being transmitted: flow, payload length, push time.
     passing: Vec<(u32, usize, Nanos)>,
+    publish_at: Nanos,
 }
 
 struct Meter {
@@ -38,12 +43,12 @@ impl Metered {
             flows,
             meters: Vec::new(),
             passing: Vec::new(),
+            publish_at: Nanos::ZERO,
         }
     }
 
-    /// Makes the percentiles so far visible to other threads.
-    pub fn publish(&self) {
-        for Meter { flow, delays } in &self.meters {
+    fn publish(&self) {
+        for Meter { flow, delays } in self.meters.iter().flatten() {
             let delay = &flow.delay;
             delay
                 .p50
@@ -55,17 +60,28 @@ impl Metered {
         }
     }
 
-    fn meter(&mut self, flow: u32) -> io::Result<&mut Meter> {
-        let flow = flow as usize;
-        if flow >= self.meters.len() {
-            for flow in self.flows.all().into_iter().skip(self.meters.len()) {
-                let delays = Histogram::new_with_bounds(1, LONGEST, 3).map_err(io::Error::other)?;
-                self.meters.push(Meter { flow, delays });
+    fn meter(&mut self, number: u32) -> io::Result<&mut Meter> {
+        let index = number as usize;
+        if index >= self.meters.len() {
+            self.meters.resize_with(index + 1, || None);
+        }
+        match &mut self.meters[index] {
+            Some(meter) => Ok(meter),
+            none => {
+                let flow = self.flows.all().get(index).cloned();
+                let unknown = || io::Error::other(format!("flow {number} was never added"));
+                Ok(none.insert(Meter {
+                    flow: flow.ok_or_else(unknown)?,
+                    delays: Histogram::new_with_bounds(1, LONGEST, 3).map_err(io::Error::other)?,
+                }))
             }
         }
-        self.meters
-            .get_mut(flow)
-            .ok_or_else(|| io::Error::other(format!("flow {flow} was never added")))
+    }
+}
+
+impl Drop for Metered {
+    fn drop(&mut self) {
+        self.publish();
     }
 }
 
@@ -89,6 +105,10 @@ impl Backend for Metered {
             meter.delays.saturating_record(now.since(pushed_at).0);
         }
         self.passing = passing;
+        if now >= self.publish_at {
+            self.publish_at = now + PERIOD;
+            self.publish();
+        }
         Ok(accepted)
     }
 

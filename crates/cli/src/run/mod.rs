@@ -1,5 +1,6 @@
 //! `fairlane run`: real datagrams through the arbiter, out at their fair shares.
 
+mod attach;
 mod flow;
 mod meter;
 mod relay;
@@ -7,23 +8,29 @@ mod report;
 mod screen;
 mod sender;
 mod sink;
+mod vitals;
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use fairlane_core::sched::automatic_members;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::units::MAX_WEIGHT;
 use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 use fairlane_io::{MAX_DATAGRAM, UdpBackend};
-use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Registrar, Straight, drive};
+use fairlane_runtime::{
+    Arbiter, ArbiterConfig, ClientId, Clock, Dispatcher, Dispatchers, Idling, Link, Registrar,
+    Release, Straight, drive, drive_dispatcher, pin_to_core,
+};
 
 use crate::algorithm::Algorithm;
 use crate::with_algorithm;
+use attach::Allow;
 use flow::{Flow, Flows, OVERHEAD, Parcel};
 use meter::Metered;
 use relay::Relay;
@@ -31,6 +38,7 @@ use report::{Report, fluid_allocation};
 use screen::Screen;
 use sender::Outlet;
 use sink::{Sink, Sinks, Socket};
+use vitals::Vitals;
 
 const HELP: &str = "\
 Built-in senders, one for each weight, offer more than the whole link as UDP
@@ -40,12 +48,14 @@ arrive. The lighter a sender, the more it offers: compare --alg qfq, where share
 follow the weights, with --alg fifo, where they follow the offered load.
 
 Send datagrams of your own to the address that is printed: each source becomes one
-more flow, of weight 1.
+more flow, of weight 1. Processes may attach with --attach and --allow: each gets a
+mailbox in shared memory, and a flow whose weight the rule says.
 
 Examples:
   fairlane run                                until Ctrl-C
   fairlane run --seconds 5 --json             five seconds, one JSON object at the end
-  fairlane run --rate 250mbit --weights 1,1,10 --packet 500 --alg drr";
+  fairlane run --rate 250mbit --weights 1,1,10 --packet 500 --alg drr
+  fairlane run --weights none --attach /run/fairlane.sock --allow uid=1000:4 --allow any:1";
 
 /// Most senders, each a thread.
 const MOST_SENDERS: usize = 64;
@@ -59,6 +69,13 @@ const RELEASES: u32 = 64;
 /// Where datagrams are relayed from unless the command line says otherwise.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7171);
 
+/// Slots of a dispatcher's mailbox: what waits there can no longer be overtaken.
+const TX_SLOTS: usize = 64;
+
+/// The arbiter's way out: one type for all, as each copy of the arbiter takes its time to
+/// compile.
+type Exit = Box<dyn Release<Box<Parcel>> + Send>;
+
 /// Options of `fairlane run`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
@@ -69,7 +86,7 @@ pub struct Options {
     /// Scheduling algorithm
     #[arg(long, value_enum, default_value = "qfq")]
     alg: Algorithm,
-    /// Weights of the built-in senders, 1 to 1000000 each, 64 of them at most
+    /// Weights of the built-in senders, 1 to 1000000 each, 64 of them at most, or none
     #[arg(long, value_name = "W,W,...", default_value = "1,2,4,8")]
     weights: Weights,
     /// Payload of the senders' datagrams in bytes, 1 to 65507
@@ -80,6 +97,19 @@ pub struct Options {
         value_parser = clap::value_parser!(u32).range(1..=MAX_DATAGRAM as i64)
     )]
     packet: u32,
+    /// Dispatcher threads between the arbiter and their sockets; with 0 it sends itself
+    #[arg(long, value_name = "T", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16))]
+    dispatchers: u32,
+    /// Keeps the arbiter on this core, counted from 0, where it never sleeps
+    #[arg(long, value_name = "CORE")]
+    dedicated: Option<usize>,
+    /// Lets other processes attach at this Unix socket, with mailboxes in shared memory
+    #[arg(long, value_name = "PATH", requires = "allow")]
+    attach: Option<PathBuf>,
+    /// Who may attach (uid=N, gid=N or any) and the weight of each one's flow; may be given
+    /// several times, and the first that matches counts
+    #[arg(long, value_name = "WHO:WEIGHT", requires = "attach")]
+    allow: Vec<Allow>,
     /// Time to run, in seconds; until Ctrl-C without it
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
@@ -136,25 +166,38 @@ impl Opener {
     fn open(&self, name: String, config: FlowConfig) -> Result<Outlet> {
         let socket = Socket::open()?;
         let client = self.registrar.register(config)?;
-        let (number, flow) = self.flows.add(Flow {
-            name,
-            weight: config.weight,
-            client: client.id(),
-            sink: socket.address()?,
-            offered: Default::default(),
-            backpressure: Default::default(),
-            dropped: Default::default(),
-            sent: Default::default(),
-            expected: Default::default(),
-            received: Default::default(),
-            delay: Default::default(),
-        });
+        let sink = socket.address()?;
+        let (number, flow) = self
+            .flows
+            .add(Flow::new(name, config.weight, client.id(), sink));
         self.sinks.add(socket, Arc::clone(&flow));
         Ok(Outlet {
             number,
             flow,
             client,
         })
+    }
+}
+
+impl Opener {
+    /// A flow for a client that is registered already; its packets go to `nowhere` if there
+    /// is no socket for them.
+    fn adopt(
+        &self,
+        name: String,
+        weight: Weight,
+        client: ClientId,
+        nowhere: SocketAddr,
+    ) -> (u32, Arc<Flow>) {
+        let opened = Socket::open().and_then(|socket| Ok((socket.address()?, socket)));
+        match opened {
+            Ok((sink, socket)) => {
+                let (number, flow) = self.flows.add(Flow::new(name, weight, client, sink));
+                self.sinks.add(socket, Arc::clone(&flow));
+                (number, flow)
+            }
+            Err(_) => self.flows.add(Flow::new(name, weight, client, nowhere)),
+        }
     }
 }
 
@@ -187,7 +230,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         ..Link::new(options.rate)
     };
     let longest = link.longest().context("the link carries no packet")?;
-    let max_clients = MOST_SENDERS + relay::MOST_SOURCES;
+    let max_clients = MOST_SENDERS + relay::MOST_SOURCES + attach::MOST_PROCESSES;
     let mut config = ArbiterConfig {
         max_clients,
         release_limit: RELEASES as usize,
@@ -196,7 +239,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
     config.limits = match options.alg {
         // One queue for all: who offers more, has more of it.
         Algorithm::Fifo => SchedulerLimits {
-            packets: QUEUE * options.weights.0.len() as u32,
+            packets: QUEUE * options.weights.0.len().max(1) as u32,
             ..SchedulerLimits::default()
         },
         _ => SchedulerLimits {
@@ -207,9 +250,23 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
             ..SchedulerLimits::default()
         },
     };
-    let backend = Metered::new(socket, clock, flows.clone());
+    let mut sockets = vec![Metered::new(socket, clock, flows.clone())];
+    for _ in 1..options.dispatchers {
+        let socket =
+            UdpBackend::bind(SocketAddr::new(LISTEN.ip(), 0)).context("opening a socket")?;
+        sockets.push(Metered::new(socket, clock, flows.clone()));
+    }
+    let (exit, dispatchers): (Exit, _) = match (options.dispatchers, sockets.pop()) {
+        (0, Some(socket)) => (Box::new(Straight::to(socket)), Vec::new()),
+        (_, last) => {
+            sockets.extend(last);
+            let (exit, dispatchers) = Dispatchers::new(sockets, TX_SLOTS)?;
+            (Box::new(exit), dispatchers)
+        }
+    };
     let start = clock.now();
-    let mut arbiter = Arbiter::new(algorithm, config, backend, start);
+    let vitals = Vitals::default();
+    let mut arbiter = Arbiter::releasing(algorithm, config, exit, start);
     let opener = Opener {
         registrar: arbiter.registrar(),
         flows: flows.clone(),
@@ -223,6 +280,14 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
             ..FlowConfig::new(weight)
         };
         outlets.push(opener.open(format!("sender-{}", number + 1), config)?);
+    }
+    let attached = match &options.attach {
+        Some(path) => Some(attach::listen(path, &options.allow, &opener, clock)?),
+        None => None,
+    };
+    if let Some(core) = options.dedicated {
+        // Before any thread of the run is there to inherit it.
+        check_core(core)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let on_signal = Arc::clone(&stop);
@@ -254,9 +319,17 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
                 or_stop(sent, stop)
             }));
         }
-        let (show_flows, show_screen) = (&flows, &screen);
+        let passing: Vec<_> = dispatchers
+            .into_iter()
+            .enumerate()
+            .map(|(number, dispatcher)| {
+                let vitals = vitals.clone();
+                scope.spawn(move || or_stop(dispatch(number, dispatcher, clock, &vitals), stop))
+            })
+            .collect();
+        let (show_flows, show_screen, show_vitals) = (&flows, &screen, &vitals);
         let rate = options.rate;
-        let take = move |now| Report::take(A::NAME, rate, now, show_flows);
+        let take = move |now| Report::take(A::NAME, rate, now, show_flows, show_vitals);
         let showing =
             scope.spawn(move || or_stop(show_screen.follow(clock, start, done, take), stop));
 
@@ -267,22 +340,31 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         let mut ledger = Ledger::default();
         let mut publish_at = start;
         let mut stopped_at = start;
-        let outcome = drive(
-            &mut arbiter,
-            &clock,
-            Idling::default(),
-            |arbiter, now, _| {
-                stopped_at = now;
-                let go_on = now < end && !stop.load(Ordering::Acquire);
-                if now >= publish_at || !go_on {
-                    publish_at = now + Nanos::from_millis(100);
-                    ledger.publish(arbiter, &flows);
-                }
-                go_on
-            },
-        );
+        let idling = match options.dedicated {
+            Some(core) => {
+                pin_to_core(core).with_context(|| format!("--dedicated {core}"))?;
+                Idling::dedicated()
+            }
+            None => Idling::default(),
+        };
+        let outcome = drive(&mut arbiter, &clock, idling, |arbiter, now, _| {
+            stopped_at = now;
+            let go_on = now < end && !stop.load(Ordering::Acquire);
+            if now >= publish_at || !go_on {
+                publish_at = now + Nanos::from_millis(100);
+                ledger.publish(arbiter, &flows);
+                vitals.arbiter(arbiter.stats());
+            }
+            go_on
+        });
+        // Nobody attaches to an arbiter that is gone, and the dispatchers end with it.
+        drop(attached);
+        drop(arbiter);
         done.store(true, Ordering::Release);
         let mut results = vec![outcome.context("sending through the link's socket")];
+        for dispatcher in passing {
+            results.push(joined(dispatcher).context("sending through a dispatcher's socket"));
+        }
         for sender in senders {
             results.push(joined(sender));
         }
@@ -290,9 +372,38 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         results.push(joined(receiver));
         results.push(joined(showing));
         results.into_iter().collect::<Result<Vec<()>>>()?;
-        let report = Report::take(A::NAME, options.rate, stopped_at.since(start), &flows);
+        let ran = stopped_at.since(start);
+        let report = Report::take(A::NAME, options.rate, ran, &flows, &vitals);
         screen.conclude(&report, ignored?)
     })
+}
+
+/// A dispatcher's thread: until the arbiter is gone.
+fn dispatch(
+    number: usize,
+    mut dispatcher: Dispatcher<Metered>,
+    clock: Clock,
+    vitals: &Vitals,
+) -> Result<()> {
+    drive_dispatcher(
+        &mut dispatcher,
+        &clock,
+        Idling::default(),
+        &AtomicBool::new(false),
+    )?;
+    vitals.dispatcher(number, dispatcher.passes());
+    Ok(())
+}
+
+/// Whether this machine has such a core.
+fn check_core(core: usize) -> Result<()> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    ensure!(
+        core < cores,
+        "--dedicated {core}: there is no such core, the last is {}",
+        cores - 1
+    );
+    Ok(())
 }
 
 /// What a sender offers, as a multiple of the link: the first offers most.
@@ -315,12 +426,7 @@ struct Entry {
 
 impl Ledger {
     /// Makes the arbiter's own counts visible to other threads.
-    fn publish<A: Scheduler>(
-        &mut self,
-        arbiter: &Arbiter<A, Box<Parcel>, Straight<Metered>>,
-        flows: &Flows,
-    ) {
-        arbiter.backend().publish();
+    fn publish<A: Scheduler>(&mut self, arbiter: &Arbiter<A, Box<Parcel>, Exit>, flows: &Flows) {
         let flows = flows.all();
         self.0.resize(flows.len(), Entry::default());
         let mut demands = Vec::with_capacity(flows.len());

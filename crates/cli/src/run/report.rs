@@ -7,6 +7,7 @@ use fairlane_core::{Nanos, Rate};
 use serde::Serialize;
 
 use super::flow::Flows;
+use super::vitals::{ArbiterReport, Vitals};
 use crate::table;
 
 /// Columns to do without on a narrow terminal, the first of them first.
@@ -18,6 +19,7 @@ pub struct Report {
     pub alg: &'static str,
     pub seconds: f64,
     pub link: LinkReport,
+    pub arbiter: ArbiterReport,
     pub flows: Vec<FlowReport>,
 }
 
@@ -59,7 +61,13 @@ pub struct DelayReport {
 
 impl Report {
     /// The state after `elapsed` of running.
-    pub fn take(alg: &'static str, rate: Rate, elapsed: Nanos, flows: &Flows) -> Report {
+    pub fn take(
+        alg: &'static str,
+        rate: Rate,
+        elapsed: Nanos,
+        flows: &Flows,
+        vitals: &Vitals,
+    ) -> Report {
         let seconds = elapsed.0 as f64 / 1e9;
         let micros = |nanos: u64| nanos as f64 / 1e3;
         let mut reports: Vec<FlowReport> = flows
@@ -102,6 +110,7 @@ impl Report {
                 sent_bps,
                 utilisation: sent_bps / rate.bps() as f64,
             },
+            arbiter: vitals.report(),
             flows: reports,
         }
     }
@@ -287,7 +296,13 @@ mod tests {
         let rate: Rate = "1mbit".parse().unwrap();
         let report = Report {
             flows: (1..=5).map(flow).collect(),
-            ..Report::take("qfq", rate, Nanos::ZERO, &Flows::default())
+            ..Report::take(
+                "qfq",
+                rate,
+                Nanos::ZERO,
+                &Flows::default(),
+                &Vitals::default(),
+            )
         };
         let all = report.table(&report, 5).to_string();
         assert!(all.contains("sender-5") && !all.contains("more"), "{all}");

@@ -31,10 +31,16 @@ impl Screen {
         let weights: Vec<String> = options.weights.0.iter().map(Weight::to_string).collect();
         let introduction = format!(
             "A loopback link of {rate}, scheduled by {alg}. Send UDP datagrams to {relay}.\n\
-             Senders of weight {weights} each offer more than all of it; yours weighs 1.\n\
+             {senders}\n\
              {end}",
             rate = options.rate,
-            weights = weights.join(", "),
+            senders = match weights.len() {
+                0 => "There are no senders of its own; each of yours weighs 1.".to_owned(),
+                _ => format!(
+                    "Senders of weight {} each offer more than all of it; yours weighs 1.",
+                    weights.join(", ")
+                ),
+            },
             end = match options.seconds {
                 Some(seconds) => format!("Ends after {seconds} s, or with Ctrl-C."),
                 None => "Ctrl-C ends.".to_owned(),

@@ -184,7 +184,13 @@ mod tests {
         assert_eq!(list.noted(0), Some(u32::MAX));
         assert_eq!(list.noted(2), None);
         list.give([0]);
-        assert_eq!(take(&list, 2), [0, 1]);
+        // Nor does one that is left while more are taken lead astray.
+        let mut taken = Vec::new();
+        list.take(2, |frame| {
+            list.note(frame, u32::MAX);
+            taken.push(frame);
+        });
+        assert_eq!(taken, [0, 1]);
     }
 
     #[test]

@@ -82,10 +82,7 @@ impl<P: Send> Dispatchers<P> {
                 last_pass: None,
             });
         }
-        let dispatchers_of = Dispatchers {
-            ways,
-            waiting: 0,
-        };
+        let dispatchers_of = Dispatchers { ways, waiting: 0 };
         Ok((dispatchers_of, dispatchers))
     }
 

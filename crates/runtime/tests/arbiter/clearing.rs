@@ -125,7 +125,9 @@ fn a_packet_stays_with_its_client_until_it_is_cleared() {
 fn clients_are_cleared_by_their_weights() {
     let mut clearing = Clearing::new(config());
     let mut clients = [clearing.join(weight(1), 100), clearing.join(weight(3), 100)];
-    clients.iter_mut().for_each(|client| client.push_all(80, 100));
+    clients
+        .iter_mut()
+        .for_each(|client| client.push_all(80, 100));
     clearing.step_after(Nanos::ZERO);
     clearing.step_after(ms(8));
     let cleared = clients.map(|mut client| client.dispatch().len());
@@ -167,7 +169,10 @@ fn a_window_larger_than_the_mailbox_is_bounded_by_the_mailbox() {
 #[test]
 fn a_batch_takes_what_fits_and_leaves_the_rest() {
     let mut clearing = Clearing::new(fast());
-    let mut client = clearing.registrar.register_dispatching(weight(1), 10).unwrap();
+    let mut client = clearing
+        .registrar
+        .register_dispatching(weight(1), 10)
+        .unwrap();
     let mut packets = (0..25).map(|number| (length(100), number));
     for from in [0, 10, 20] {
         let taken = client.push_batch(&mut packets).unwrap();
@@ -183,12 +188,20 @@ fn a_batch_takes_what_fits_and_leaves_the_rest() {
 #[test]
 fn a_packet_too_long_ends_a_batch_and_comes_back() {
     let mut clearing = Clearing::new(fast());
-    let mut client = clearing.registrar.register_dispatching(weight(1), 10).unwrap();
+    let mut client = clearing
+        .registrar
+        .register_dispatching(weight(1), 10)
+        .unwrap();
     let lengths = [100, 1500, 1501, 60];
-    let mut packets = (0..).zip(lengths).map(|(number, len)| (length(len), number));
+    let mut packets = (0..)
+        .zip(lengths)
+        .map(|(number, len)| (length(len), number));
     let refused = client.push_batch(&mut packets).unwrap_err();
     let (len, max) = (length(1501), length(1500));
-    assert_eq!((refused.packet, refused.reason), (2, Refusal::TooLong { len, max }));
+    assert_eq!(
+        (refused.packet, refused.reason),
+        (2, Refusal::TooLong { len, max })
+    );
     assert_eq!(client.push_batch(&mut packets), Ok(1), "those behind it");
     clearing.step_after(us(1));
     let cleared: Vec<_> = std::iter::from_fn(|| client.next_cleared()).collect();
@@ -224,7 +237,10 @@ fn a_window_of_drops_alone_is_told_and_makes_room() {
         assert_eq!(client.push(1000), Err(Refusal::MailboxFull));
         clearing.step_after(us(1));
         assert_eq!(client.dispatch(), []);
-        assert_eq!((client.client.dropped(), client.client.pending()), (16 * round, 0));
+        assert_eq!(
+            (client.client.dropped(), client.client.pending()),
+            (16 * round, 0)
+        );
     }
 }
 
@@ -267,7 +283,10 @@ fn a_client_that_leaves_early_takes_its_packets_with_it_and_its_place_is_free() 
     for round in 0..3 {
         let mut client = clearing.join(weight(1), 16);
         assert_eq!(
-            clearing.registrar.register_dispatching::<()>(weight(1), 16).err(),
+            clearing
+                .registrar
+                .register_dispatching::<()>(weight(1), 16)
+                .err(),
             Some(RegisterError::TooManyClients(1))
         );
         client.push_all(10, 1000);
@@ -279,7 +298,10 @@ fn a_client_that_leaves_early_takes_its_packets_with_it_and_its_place_is_free() 
             clearing.step_after(ms(1));
         }
         assert_eq!(clearing.arbiter.clients(), 0);
-        assert_eq!(clearing.arbiter.total_stats().sent.packets, 10 * (round + 1));
+        assert_eq!(
+            clearing.arbiter.total_stats().sent.packets,
+            10 * (round + 1)
+        );
     }
 }
 
@@ -323,8 +345,11 @@ fn operation() -> impl Strategy<Value = Operation> {
 }
 
 fn setup() -> impl Strategy<Value = Setup> {
-    (1_u32..40, 0_u32..12, 1_usize..10)
-        .prop_map(|(window, holds, device)| Setup { window, holds, device })
+    (1_u32..40, 0_u32..12, 1_usize..10).prop_map(|(window, holds, device)| Setup {
+        window,
+        holds,
+        device,
+    })
 }
 
 /// A client, and what it should see: a queue beside the arbiter's.
@@ -398,7 +423,9 @@ fn run(setup: Setup, operations: &[Operation]) {
         match operation {
             Operation::Push { who, packets, len } => {
                 for _ in 0..packets {
-                    let Known { client, mailbox, .. } = &mut clients[who];
+                    let Known {
+                        client, mailbox, ..
+                    } = &mut clients[who];
                     let number = client.pushed;
                     match client.push(len) {
                         Ok(()) => mailbox.push_back(number),
@@ -426,7 +453,10 @@ fn run(setup: Setup, operations: &[Operation]) {
         assert_eq!((known.cleared.len(), known.mailbox.len()), (0, 0));
         let client = &known.client;
         assert_eq!(client.client.dropped(), known.drops);
-        assert_eq!(u64::from(client.pushed), known.seen.sent.packets + known.drops);
+        assert_eq!(
+            u64::from(client.pushed),
+            known.seen.sent.packets + known.drops
+        );
     }
 }
 

@@ -39,7 +39,10 @@ fn of_a_thousand_clients_a_step_looks_at_the_five_that_send() {
     let mut remotes = remotes(&rig, 1000);
     rig.step();
     // Any of them may have pushed before it was taken in.
-    assert_eq!((rig.arbiter.clients(), rig.arbiter.active_clients()), (1000, 1000));
+    assert_eq!(
+        (rig.arbiter.clients(), rig.arbiter.active_clients()),
+        (1000, 1000)
+    );
     let senders = [3, 64, 500, 501, 999];
     let send = |rig: &mut Rig<Fifo>, remotes: &mut Remotes, span| {
         let end = rig.now + span;
@@ -49,11 +52,18 @@ fn of_a_thousand_clients_a_step_looks_at_the_five_that_send() {
         }
     };
     send(&mut rig, &mut remotes, DOZES_WITHIN);
-    assert_eq!((rig.arbiter.clients(), rig.arbiter.active_clients()), (1000, 5));
+    assert_eq!(
+        (rig.arbiter.clients(), rig.arbiter.active_clients()),
+        (1000, 5)
+    );
     remotes.iter().for_each(|remote| _ = remote.looks());
     send(&mut rig, &mut remotes, ms(5));
     for remote in &remotes {
-        let looks = if senders.contains(&remote.name) { 100 } else { 0 };
+        let looks = if senders.contains(&remote.name) {
+            100
+        } else {
+            0
+        };
         assert_eq!(remote.looks(), looks, "at {}", remote.name);
     }
 }
@@ -65,7 +75,10 @@ fn one_that_dozes() -> (Rig<Fifo>, Sender) {
     rig.step();
     assert_eq!(rig.arbiter.active_clients(), 1);
     rig.step_after(DOZES_WITHIN);
-    assert_eq!((rig.arbiter.clients(), rig.arbiter.active_clients()), (1, 0));
+    assert_eq!(
+        (rig.arbiter.clients(), rig.arbiter.active_clients()),
+        (1, 0)
+    );
     (rig, sender)
 }
 
@@ -91,7 +104,10 @@ fn a_client_that_leaves_while_it_dozes_is_forgotten() {
     let id = sender.client.id();
     drop(sender);
     rig.step_after(us(1));
-    assert_eq!((rig.arbiter.clients(), rig.arbiter.active_clients()), (0, 0));
+    assert_eq!(
+        (rig.arbiter.clients(), rig.arbiter.active_clients()),
+        (0, 0)
+    );
     assert_eq!(rig.join(weight(1)).client.id(), id);
 }
 
@@ -102,7 +118,10 @@ fn a_client_that_pushes_while_it_dozes_and_leaves_is_sent_first() {
     drop(sender);
     assert_eq!(rig.step_after(us(1)).drained, 3);
     rig.step_after(us(1));
-    assert_eq!((rig.arbiter.clients(), rig.arrivals()), (0, numbered(0, 0..3)));
+    assert_eq!(
+        (rig.arbiter.clients(), rig.arrivals()),
+        (0, numbered(0, 0..3))
+    );
 }
 
 #[test]
@@ -124,7 +143,11 @@ fn a_mailbox_is_looked_at_once_in_the_read_interval() {
             // More than one packet to be found would show nothing more.
             remotes[0].push(100);
         }
-        assert_eq!(rig.step_at(first + Nanos(after)).drained, drained, "{after} ns");
+        assert_eq!(
+            rig.step_at(first + Nanos(after)).drained,
+            drained,
+            "{after} ns"
+        );
         if after == 10_000 {
             remotes[0].push(100);
         }
@@ -189,7 +212,9 @@ fn every_active_client_is_heard_within_one_round_of_all() {
         // Wherever the list begins by now.
         for start in 0..clients {
             rig.step_after(us(1));
-            senders.iter_mut().for_each(|sender| sender.push_all(1, 100));
+            senders
+                .iter_mut()
+                .for_each(|sender| sender.push_all(1, 100));
             let steps = clients.div_ceil(limit);
             let heard: usize = (0..steps).map(|_| rig.step_after(us(1)).drained).sum();
             assert_eq!(heard, clients, "start {start}, {limit} of {clients} a step");
@@ -225,7 +250,10 @@ fn whoever_joins_or_leaves_in_between_the_others_are_heard_within_a_round() {
             }
             heard += rig.step_after(us(1)).drained;
             steps += 1;
-            assert!(steps <= listed.div_ceil(LIMIT), "round {round}: {heard} heard");
+            assert!(
+                steps <= listed.div_ceil(LIMIT),
+                "round {round}: {heard} heard"
+            );
         }
     }
     assert!(come_and_go.len() == 1 && rig.arbiter.clients() < 16);
@@ -234,13 +262,7 @@ fn whoever_joins_or_leaves_in_between_the_others_are_heard_within_a_round() {
 #[test]
 fn a_client_lingers_in_the_list_as_long_as_configured_after_its_last_packet() {
     let linger = us(300);
-    let mut rig = Rig::new(
-        Fifo::new(),
-        ArbiterConfig {
-            linger,
-            ..fast()
-        },
-    );
+    let mut rig = Rig::new(Fifo::new(), ArbiterConfig { linger, ..fast() });
     let mut remotes = remotes(&rig, 2);
     let silent = remotes.remove(1);
     let mut often = remotes.remove(0);
@@ -303,7 +325,7 @@ fn a_number_given_again_while_the_former_thread_is_still_going_brings_no_confusi
                     for number in 0..(name % 4) as u32 {
                         let packet = population.packet(name, number, 100);
                         client.push(crate::rig::length(100), packet).unwrap();
-                        if name % 3 == 0 {
+                        if name.is_multiple_of(3) {
                             thread::yield_now();
                         }
                     }
@@ -337,11 +359,22 @@ fn a_number_given_again_while_the_former_thread_is_still_going_brings_no_confusi
 
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    Join { remote: bool },
-    Push { who: usize, packets: u8 },
-    Ring { who: usize },
-    Leave { who: usize },
-    Step { nanos: u32 },
+    Join {
+        remote: bool,
+    },
+    Push {
+        who: usize,
+        packets: u8,
+    },
+    Ring {
+        who: usize,
+    },
+    Leave {
+        who: usize,
+    },
+    Step {
+        nanos: u32,
+    },
     /// What `drive` does when it has found nothing to do.
     Sleep,
 }
@@ -432,7 +465,9 @@ impl Model {
                 if let Some(known) = self.pick(who) {
                     for _ in 0..packets {
                         match known.here.as_mut().unwrap() {
-                            Somebody::Thread(sender) => known.pushed += u32::from(sender.push(64).is_ok()),
+                            Somebody::Thread(sender) => {
+                                known.pushed += u32::from(sender.push(64).is_ok())
+                            }
                             Somebody::Remote(sender) => {
                                 sender.push(64);
                                 known.pushed += 1;
@@ -526,7 +561,10 @@ impl Model {
                 _ => most += 1,
             }
         }
-        assert!(least <= active && active <= most, "{least} <= {active} <= {most}");
+        assert!(
+            least <= active && active <= most,
+            "{least} <= {active} <= {most}"
+        );
         assert_eq!(self.rig.population.count() as u32, self.waiting());
     }
 
@@ -545,7 +583,13 @@ impl Model {
         for _ in 0..4 * Self::MOST {
             self.step(self.setup.read_interval + us(1));
         }
-        assert_eq!((self.rig.arbiter.clients(), self.rig.arbiter.active_clients()), (0, 0));
+        assert_eq!(
+            (
+                self.rig.arbiter.clients(),
+                self.rig.arbiter.active_clients()
+            ),
+            (0, 0)
+        );
     }
 }
 

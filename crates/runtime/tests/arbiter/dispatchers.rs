@@ -99,7 +99,11 @@ fn run(dispatchers: usize, clients: usize, packets: u32, broken: Option<usize>) 
         };
         let mut ends: Vec<_> = ends.into_iter().map(|end| Some(drive_one(end))).collect();
         drive(&mut arbiter, clock, Idling::default(), |arbiter, now, _| {
-            assert!(Duration::from(now) < PATIENCE, "{:?}", arbiter.total_stats());
+            assert!(
+                Duration::from(now) < PATIENCE,
+                "{:?}",
+                arbiter.total_stats()
+            );
             if collect(&mut far)
                 && let Some(device) = broken
             {
@@ -155,7 +159,10 @@ fn every_packet_is_transmitted_once_and_those_of_a_flow_in_order_by_one_dispatch
         let mut by_client = BTreeMap::new();
         for (device, arrived) in outcome.arrived.iter().enumerate() {
             assert_eq!(arrived.len() as u64, outcome.transmitted[device]);
-            assert!(!arrived.is_empty(), "device {device} of {dispatchers} idles");
+            assert!(
+                !arrived.is_empty(),
+                "device {device} of {dispatchers} idles"
+            );
             for &(from, number) in arrived {
                 let (its_device, next) = by_client.entry(from).or_insert((device, 0));
                 assert_eq!((device, number), (*its_device, *next), "of {from}");
@@ -192,7 +199,9 @@ fn a_dispatcher_that_is_gone_loses_what_is_released_to_it_from_then_on() {
     let (mut arbiter, mut ends, mut far) = arbiter(2, 64, fast(), 64);
     let registrar = arbiter.registrar();
     let population = Population::default();
-    let mut clients: Vec<_> = (0..2).map(|_| registrar.register(weight(1)).unwrap()).collect();
+    let mut clients: Vec<_> = (0..2)
+        .map(|_| registrar.register(weight(1)).unwrap())
+        .collect();
     let mut push = |packets: u32| {
         for (name, client) in clients.iter_mut().enumerate() {
             for number in 0..packets {
@@ -279,7 +288,9 @@ fn a_sleeping_dispatcher_is_woken_by_a_packet_and_by_the_arbiters_end() {
             }
         }
         drop(arbiter);
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
     });
     assert!(start.elapsed() < PATIENCE);
 }
@@ -304,7 +315,10 @@ fn while_a_dispatchers_mailbox_is_full_the_arbiter_commits_no_further_packets() 
         if step.next == Next::WhenBackendTakesMore {
             break arbiter.total_stats().sent.packets;
         }
-        assert!(pushed < 1000, "a mailbox of 64 slots takes no thousand packets");
+        assert!(
+            pushed < 1000,
+            "a mailbox of 64 slots takes no thousand packets"
+        );
     };
     assert!(arbiter.waiting_for_backend() > 0);
     for _ in 0..3 {
@@ -358,7 +372,10 @@ fn the_longest_time_between_two_looks_is_what_a_packet_may_wait_in_its_mailbox()
         ..fast()
     };
     let (mut arbiter, _ends, _far) = arbiter(1, 64, config, 1000);
-    let mut client = arbiter.registrar().register(holding(100, weight(1))).unwrap();
+    let mut client = arbiter
+        .registrar()
+        .register(holding(100, weight(1)))
+        .unwrap();
     let population = Population::default();
     for (packet, at) in [
         (false, 0),
@@ -377,7 +394,10 @@ fn the_longest_time_between_two_looks_is_what_a_packet_may_wait_in_its_mailbox()
             client.push(length(100), packet).unwrap();
         }
         assert_eq!(arbiter.step(us(at)).unwrap().drained, usize::from(packet));
-        assert_eq!(arbiter.active_clients(), usize::from(!(700..820).contains(&at)));
+        assert_eq!(
+            arbiter.active_clients(),
+            usize::from(!(700..820).contains(&at))
+        );
     }
     let looks = arbiter.stats().looks;
     assert_eq!((looks.count(), looks.longest()), (4, us(30)));
@@ -385,8 +405,13 @@ fn the_longest_time_between_two_looks_is_what_a_packet_may_wait_in_its_mailbox()
 
     // The arbiter's sleep is nobody's wait: it would have been woken.
     arbiter.reset_stats();
-    assert_eq!(arbiter.sleep(Duration::ZERO), Some(fairlane_runtime::Woken::Nudged));
-    client.push(length(100), population.packet(0, 0, 100)).unwrap();
+    assert_eq!(
+        arbiter.sleep(Duration::ZERO),
+        Some(fairlane_runtime::Woken::Nudged)
+    );
+    client
+        .push(length(100), population.packet(0, 0, 100))
+        .unwrap();
     assert_eq!(arbiter.step(us(100_000)).unwrap().drained, 1);
     assert_eq!(arbiter.stats().looks.longest(), Nanos::ZERO);
 }

@@ -95,7 +95,9 @@ fn a_full_scheduler_holds_everybody_back_and_all_take_turns() {
         }),
     );
     let mut senders: Vec<_> = (0..4).map(|_| rig.join(weight(1))).collect();
-    senders.iter_mut().for_each(|sender| sender.push_all(20, 1000));
+    senders
+        .iter_mut()
+        .for_each(|sender| sender.push_all(20, 1000));
     let mut arrived = Vec::new();
     for _ in 0..90 {
         rig.step_after(ms(1));
@@ -103,9 +105,14 @@ fn a_full_scheduler_holds_everybody_back_and_all_take_turns() {
     }
     assert_eq!(rig.arbiter.total_stats().dropped.packets, 0);
     for sender in &senders {
-        let of_it = arrived.iter().copied().filter(|&(from, _)| from == sender.name);
+        let of_it = arrived
+            .iter()
+            .copied()
+            .filter(|&(from, _)| from == sender.name);
         assert!(of_it.eq(numbered(sender.name, 0..20)));
-        let soon = arrived[..40].iter().filter(|&&(from, _)| from == sender.name);
+        let soon = arrived[..40]
+            .iter()
+            .filter(|&&(from, _)| from == sender.name);
         assert!(soon.count() >= 4, "{} starves", sender.name);
     }
 }

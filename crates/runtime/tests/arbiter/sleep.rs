@@ -187,7 +187,9 @@ fn many_that_push_end_one_sleep_and_no_other() {
     // The registrations would end it.
     rig.arbiter.sleep(Duration::ZERO);
     let (woken, ()) = woken_by(&mut rig, || {
-        senders.iter_mut().for_each(|sender| sender.push_all(3, 100));
+        senders
+            .iter_mut()
+            .for_each(|sender| sender.push_all(3, 100));
     });
     assert_eq!(woken, Some(Woken::Rung));
     assert_eq!(rig.step_after(us(1)).drained, 24);
@@ -242,7 +244,10 @@ fn each_sleep_is_ended_once_by_somebody_or_by_the_clock() {
     assert!(start.elapsed() < PATIENCE);
     let stats = rig.arbiter.stats();
     // Three pushes end one sleep; a thread that is held up between them makes it two or three.
-    assert!((1..=3 * u64::from(PUSHES)).contains(&stats.woken), "{stats:?}");
+    assert!(
+        (1..=3 * u64::from(PUSHES)).contains(&stats.woken),
+        "{stats:?}"
+    );
     assert!(stats.woken >= u64::from(PUSHES) / 2, "{stats:?}");
     assert_eq!(stats.late.count(), 0, "{stats:?}");
 }
@@ -286,7 +291,10 @@ fn an_idle_arbiter_takes_less_than_a_hundredth_of_a_processor() {
     let _silent: Vec<_> = (0..1000).map(|_| rig.join(weight(1))).collect();
     rig.step();
     let share = processor_share(&mut rig, ms(2000));
-    println!("an idle arbiter takes {:.3} % of a processor", 100.0 * share);
+    println!(
+        "an idle arbiter takes {:.3} % of a processor",
+        100.0 * share
+    );
     assert!(share < 0.01, "{share}");
 }
 
@@ -330,7 +338,8 @@ impl Backend for Stopwatch {
     fn transmit(&mut self, batch: &mut VecDeque<Nanos>) -> io::Result<usize> {
         let now = self.clock.now();
         let count = batch.len();
-        self.latencies.extend(batch.drain(..).map(|at| now.since(at)));
+        self.latencies
+            .extend(batch.drain(..).map(|at| now.since(at)));
         Ok(count)
     }
     fn receive(&mut self, _: &mut Vec<()>, _: usize) -> io::Result<usize> {
@@ -379,6 +388,10 @@ fn a_packet_that_wakes_the_arbiter_is_on_its_way_within_milliseconds() {
         median.0,
         latencies[PACKETS - 1].0
     );
-    assert!(arbiter.stats().woken >= PACKETS as u64 / 2, "{:?}", arbiter.stats());
+    assert!(
+        arbiter.stats().woken >= PACKETS as u64 / 2,
+        "{:?}",
+        arbiter.stats()
+    );
     assert!(median < ms(5), "{median:?}");
 }

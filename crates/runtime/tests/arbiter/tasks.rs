@@ -12,7 +12,9 @@ use fairlane_runtime::{ArbiterConfig, AsyncClient, Refusal, Refused};
 use futures_sink::Sink;
 
 use crate::executor::block_on;
-use crate::rig::{Packet, Population, Rig, config, fast, holding, length, ms, numbered, us, weight};
+use crate::rig::{
+    Packet, Population, Rig, config, fast, holding, length, ms, numbered, us, weight,
+};
 
 /// Counts how often it was woken, and does nothing.
 #[derive(Default)]
@@ -262,7 +264,10 @@ fn a_task_that_leaves_drops_the_packet_that_waits_and_sends_the_others() {
     assert_eq!(rig.population.count(), sent as usize);
     while rig.step_after(us(1)).drained > 0 {}
     rig.step_after(us(1));
-    assert_eq!((rig.arrivals(), rig.arbiter.clients()), (numbered(0, 0..sent), 0));
+    assert_eq!(
+        (rig.arrivals(), rig.arbiter.clients()),
+        (numbered(0, 0..sent), 0)
+    );
 }
 
 #[test]
@@ -287,7 +292,11 @@ fn where_packets_are_held_back_a_task_sends_at_the_pace_of_its_flow() {
         let start = Instant::now();
         let mut arrived = Vec::new();
         while arrived.len() < 200 {
-            assert!(start.elapsed() < Duration::from_secs(30), "{}", arrived.len());
+            assert!(
+                start.elapsed() < Duration::from_secs(30),
+                "{}",
+                arrived.len()
+            );
             if rig.step_after(ms(1)).drained == 0 {
                 thread::yield_now();
             }

@@ -1,0 +1,269 @@
+//! The surroundings that a backend is measured in: cables, tunnels, sockets of its own; or
+//! an interface that there is.
+
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+use anyhow::{Context, Error, Result, anyhow};
+use clap::ValueEnum;
+use etherparse::PacketBuilder;
+use fairlane_io::tun::Layer;
+use fairlane_io::{
+    Datagram, PacketBackend, TunBackend, UdpBackend, Umem, XdpBackend, XdpOptions, packet,
+};
+use fairlane_netlab::{LabError, Link, Namespace, cable};
+
+use super::subject::{Bench, Inlet, Subject};
+use super::wire::{Generator, HEADERS, Packets, Sender, Tunnel, Udp, Wire, Xdp};
+
+/// A kind of backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// AF_PACKET: Ethernet frames through packet sockets
+    Packet,
+    /// AF_XDP: Ethernet frames in memory shared with the kernel
+    Xdp,
+    /// TUN: IP packets of an interface whose other end is the program
+    Tun,
+    /// UDP over loopback; needs no privilege
+    Udp,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Packet => "packet",
+            Kind::Xdp => "xdp",
+            Kind::Tun => "tun",
+            Kind::Udp => "udp",
+        }
+    }
+
+    /// Whether an interface can be given for it.
+    pub fn takes_interface(self) -> bool {
+        matches!(self, Kind::Packet | Kind::Xdp)
+    }
+}
+
+/// A queue of an interface that there is.
+#[derive(Clone, Copy, Debug)]
+pub struct Interface<'a> {
+    pub name: &'a str,
+    pub queue: u32,
+}
+
+/// This machine, or this user, cannot have it.
+#[derive(Debug)]
+pub struct Unavailable(pub String);
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// The MTU of cables and tunnels, and so the longest packet.
+pub const MTU: u32 = 1_500;
+/// Frames of AF_XDP, and the bytes of each.
+const FRAMES: u32 = 8_192;
+const FRAME_BYTES: u32 = 2_048;
+/// An experimental protocol of Ethernet: nobody listens to it.
+const PROTOCOL: [u8; 2] = [0x88, 0xb5];
+/// On a network that there is, frames go from a station to itself: a switch that knows
+/// where it is passes them to nobody else.
+const STATION: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
+
+/// A backend in surroundings of its own, with packets of so many bytes: Ethernet frames, or
+/// IP packets.
+pub fn subject(kind: Kind, packet: u32) -> Result<Box<dyn Subject>> {
+    match kind {
+        Kind::Packet => {
+            let [into, out] = cables()?;
+            let open = |link: &Link| {
+                let open = || PacketBackend::open(link.name(), &packet::Options::default());
+                link.namespace().run(open).map_err(device)
+            };
+            let inlet = Inlet {
+                backend: open(&into.far)?,
+                generator: Box::new(frames(&into, packet)?),
+            };
+            let wire = Packets::new(out.frame(packet));
+            let outlet = open(&out.near)?;
+            bench(wire, outlet, Some(inlet), (into, out))
+        }
+        Kind::Xdp => {
+            let [into, out] = cables()?;
+            // One memory for both: no packet is copied between them.
+            let umem = umem()?;
+            let inlet = Inlet {
+                backend: bind(&umem, &into.far, 2_048)?,
+                generator: Box::new(frames(&into, packet)?),
+            };
+            let outlet = bind(&umem, &out.near, 64)?;
+            let packet = out.frame(packet);
+            bench(Xdp { umem, packet }, outlet, Some(inlet), (into, out))
+        }
+        Kind::Tun => {
+            let (into, out) = (Tun::new([10, 0, 0, 1])?, Tun::new([10, 0, 1, 1])?);
+            let sender = into.link.namespace().run(|| bind_udp([10, 0, 0, 1]))?;
+            let peer = ([10, 0, 0, 2], 9).into();
+            let inlet = Inlet {
+                backend: into.backend,
+                generator: Box::new(Generator {
+                    sender: Sender::new(datagrams(peer, packet)),
+                    backend: sender,
+                }),
+            };
+            // For a host that is not there, as seen from the second tunnel's end.
+            let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(9, 9);
+            let mut bytes = Vec::with_capacity(packet as usize);
+            builder
+                .write(&mut bytes, &vec![0; payload(packet)])
+                .context("making an IP packet")?;
+            let lab = (into.link, out.link);
+            bench(Tunnel::new(bytes), out.backend, Some(inlet), lab)
+        }
+        Kind::Udp => {
+            let localhost = Ipv4Addr::LOCALHOST.octets();
+            // Never read, so that what comes is soon dropped.
+            let sink = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("opening a socket")?;
+            let backend = bind_udp(localhost)?;
+            // As much as it is granted.
+            backend.set_receive_buffer(8 << 20)?;
+            let inlet = Inlet {
+                generator: Box::new(Generator {
+                    sender: Sender::new(datagrams(backend.local_addr()?, packet)),
+                    backend: bind_udp(localhost)?,
+                }),
+                backend,
+            };
+            let wire = datagrams(sink.local_addr()?, packet);
+            bench(wire, bind_udp(localhost)?, Some(inlet), sink)
+        }
+    }
+}
+
+/// A backend that transmits Ethernet frames of so many bytes on an interface.
+pub fn on_interface(kind: Kind, interface: Interface, packet: u32) -> Result<Box<dyn Subject>> {
+    let Interface { name, queue } = interface;
+    let packet = frame(STATION, STATION, packet);
+    if kind == Kind::Xdp {
+        let umem = umem()?;
+        let outlet = XdpBackend::bind(&umem, name, queue, &XdpOptions::default())?;
+        return bench(Xdp { umem, packet }, outlet, None, ());
+    }
+    let outlet = PacketBackend::open(name, &packet::Options::default())?;
+    bench(Packets::new(packet), outlet, None, ())
+}
+
+fn bench<W: Wire + 'static>(
+    wire: W,
+    outlet: W::Backend,
+    inlet: Option<Inlet<W>>,
+    lab: impl Send + 'static,
+) -> Result<Box<dyn Subject>> {
+    Ok(Box::new(Bench::new(wire, outlet, inlet, lab)?))
+}
+
+/// Two ends of a cable.
+struct Cable {
+    near: Link,
+    far: Link,
+}
+
+impl Cable {
+    /// A frame from the near end to the far one.
+    fn frame(&self, length: u32) -> Vec<u8> {
+        frame(self.far.mac(), self.near.mac(), length)
+    }
+}
+
+/// The one that packets come over, and the one that they leave by.
+fn cables() -> Result<[Cable; 2]> {
+    let new = || cable(MTU).map(|(near, far)| Cable { near, far });
+    Ok([new().map_err(lab)?, new().map_err(lab)?])
+}
+
+fn frame(to: [u8; 6], from: [u8; 6], length: u32) -> Vec<u8> {
+    let mut frame = [&to[..], &from, &PROTOCOL].concat();
+    frame.resize(length as usize, 0);
+    frame
+}
+
+/// Sends frames over a cable, by the fastest means that there is.
+fn frames(cable: &Cable, length: u32) -> Result<Generator<Xdp>> {
+    let umem = umem()?;
+    Ok(Generator {
+        backend: bind(&umem, &cable.near, 64)?,
+        sender: Sender::new(Xdp {
+            packet: cable.frame(length),
+            umem,
+        }),
+    })
+}
+
+fn umem() -> Result<Umem> {
+    Umem::new(FRAMES, FRAME_BYTES).context("memory for AF_XDP")
+}
+
+fn bind(umem: &Umem, link: &Link, rx_ring: u32) -> Result<XdpBackend> {
+    let options = XdpOptions {
+        rx_ring,
+        ..XdpOptions::default()
+    };
+    let bind = || XdpBackend::bind(umem, link.name(), 0, &options);
+    link.namespace().run(bind).map_err(device)
+}
+
+/// A tunnel into a namespace of its own.
+struct Tun {
+    backend: TunBackend,
+    link: Link,
+}
+
+impl Tun {
+    fn new(address: [u8; 4]) -> Result<Tun> {
+        let namespace = Namespace::new().map_err(lab)?;
+        let open = || TunBackend::open("lane%d", Layer::Ip);
+        let backend = namespace.run(open).map_err(device)?;
+        let link = Link::find(&namespace, backend.name()).map_err(lab)?;
+        link.add_address(address.into(), 24).map_err(lab)?;
+        link.up().map_err(lab)?;
+        Ok(Tun { backend, link })
+    }
+}
+
+fn bind_udp(address: [u8; 4]) -> Result<UdpBackend<Datagram>> {
+    UdpBackend::bind((address, 0).into()).context("opening a socket")
+}
+
+/// What IPv4 and UDP add is a part of the packet's length.
+fn payload(packet: u32) -> usize {
+    (packet as usize).saturating_sub(HEADERS)
+}
+
+fn datagrams(peer: SocketAddr, packet: u32) -> Udp {
+    Udp {
+        peer,
+        payload: vec![0; payload(packet)],
+    }
+}
+
+fn lab(error: LabError) -> Error {
+    match error.is_not_to_be_had() {
+        true => Unavailable(error.to_string()).into(),
+        // The sentence has its source in it.
+        false => anyhow!("{error}"),
+    }
+}
+
+fn device(error: io::Error) -> Error {
+    use io::ErrorKind::{NotFound, PermissionDenied, Unsupported};
+    match error.kind() {
+        PermissionDenied | Unsupported | NotFound => Unavailable(error.to_string()).into(),
+        _ => error.into(),
+    }
+}

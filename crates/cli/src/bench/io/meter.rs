@@ -1,0 +1,191 @@
+//! Counting packets, and the time that a thread takes for them.
+
+use std::io;
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use super::wire::BATCH;
+
+/// How long packets pile up before they are worked off: a few batches of them.
+const PAUSE: Duration = Duration::from_micros(200);
+
+/// What one round of a loop did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Round {
+    /// Packets that came in.
+    pub came: usize,
+    /// Packets that are done with: what is counted.
+    pub done: usize,
+    /// Packets that came in are not all done with.
+    pub unfinished: bool,
+}
+
+/// Packets, and the time for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    pub packets: u64,
+    /// Rounds that moved packets.
+    pub rounds: u64,
+    /// Time of the thread on its core, the kernel's part included, while there was work.
+    pub cpu: Duration,
+    /// The same by the clock on the wall.
+    pub busy: Duration,
+    /// From the begin to the end.
+    pub span: Duration,
+}
+
+impl AddAssign for Sample {
+    fn add_assign(&mut self, other: Sample) {
+        self.packets += other.packets;
+        self.rounds += other.rounds;
+        self.cpu += other.cpu;
+        self.busy += other.busy;
+        self.span += other.span;
+    }
+}
+
+/// The time that the calling thread was on a core so far.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// When a measurement is over.
+#[derive(Clone, Copy)]
+pub struct Until<'a> {
+    pub span: Duration,
+    /// Set when it is to end early.
+    pub stop: &'a AtomicBool,
+}
+
+impl Until<'_> {
+    fn is_over(&self, begun: Instant) -> bool {
+        begun.elapsed() >= self.span || self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Makes rounds without a pause.
+pub fn without_pause(until: Until, round: impl FnMut() -> io::Result<Round>) -> io::Result<Sample> {
+    let begun = Instant::now();
+    let mut sample = busy(round, |_| until.is_over(begun))?;
+    sample.span = begun.elapsed();
+    Ok(sample)
+}
+
+/// Lets packets pile up, makes rounds until they are worked off, and so on. Only the latter
+/// counts as busy, so that packets are worked off as by a thread that always has more.
+pub fn with_backlog(
+    until: Until,
+    mut round: impl FnMut() -> io::Result<Round>,
+) -> io::Result<Sample> {
+    let begun = Instant::now();
+    let mut total = Sample::default();
+    while !until.is_over(begun) {
+        thread::sleep(PAUSE);
+        let sample = busy(&mut round, |round| {
+            round.came < BATCH && !round.unfinished || until.is_over(begun)
+        })?;
+        if sample.packets > 0 {
+            total += sample;
+        }
+    }
+    total.span = begun.elapsed();
+    Ok(total)
+}
+
+/// Makes rounds until one was the last.
+fn busy(
+    mut round: impl FnMut() -> io::Result<Round>,
+    mut last: impl FnMut(Round) -> bool,
+) -> io::Result<Sample> {
+    let mut sample = Sample::default();
+    let (cpu, begun) = (thread_time(), Instant::now());
+    loop {
+        let did = round()?;
+        sample.packets += did.done as u64;
+        sample.rounds += u64::from(did.done > 0);
+        if last(did) {
+            break;
+        }
+    }
+    sample.busy = begun.elapsed();
+    sample.cpu = thread_time().saturating_sub(cpu);
+    Ok(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPAN: Duration = Duration::from_millis(30);
+
+    fn full() -> Round {
+        Round {
+            came: BATCH,
+            done: BATCH,
+            unfinished: false,
+        }
+    }
+
+    #[test]
+    fn pauses_count_neither_as_time_on_the_core_nor_as_busy() {
+        let stop = AtomicBool::new(false);
+        let until = Until {
+            span: SPAN,
+            stop: &stop,
+        };
+        let mut rounds = 0_u64;
+        let sample = with_backlog(until, || {
+            rounds += 1;
+            // Every other round empties the queue.
+            Ok(Round {
+                came: BATCH - (rounds % 2) as usize,
+                ..full()
+            })
+        })
+        .unwrap();
+        assert_eq!(sample.packets, rounds * BATCH as u64);
+        assert!(sample.span >= SPAN, "{sample:?}");
+        assert!(sample.busy < SPAN / 2, "{sample:?}");
+        assert!(sample.cpu < SPAN / 2, "{sample:?}");
+    }
+
+    #[test]
+    fn who_never_pauses_is_busy_all_the_time() {
+        let stop = AtomicBool::new(false);
+        let until = Until {
+            span: SPAN,
+            stop: &stop,
+        };
+        let sample = without_pause(until, || Ok(full())).unwrap();
+        assert!(
+            sample.busy >= SPAN && sample.busy <= sample.span,
+            "{sample:?}"
+        );
+        assert!(sample.cpu > Duration::ZERO && sample.packets == sample.rounds * BATCH as u64);
+    }
+
+    #[test]
+    fn what_is_unfinished_is_worked_off_before_the_next_pause() {
+        let stop = AtomicBool::new(false);
+        let until = Until {
+            span: Duration::MAX,
+            stop: &stop,
+        };
+        let mut left = 5;
+        let sample = with_backlog(until, || {
+            left -= 1;
+            stop.store(left == 0, Ordering::Relaxed);
+            Ok(Round {
+                came: 0,
+                done: 1,
+                unfinished: true,
+            })
+        });
+        assert_eq!(sample.unwrap().packets, 5);
+    }
+}

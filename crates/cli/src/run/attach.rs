@@ -1,0 +1,110 @@
+//! Other processes' packets: a flow for each process that attaches.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use anyhow::{Context, Error, Result};
+use fairlane_core::{FlowConfig, Length, Weight};
+use fairlane_runtime::Clock;
+use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, Who};
+
+use super::flow::{Flow, Parcel};
+use super::{Opener, weight};
+
+/// Longest packet of an attached process in bytes: what its mailbox has slots for.
+const LONGEST: Length = match Length::new(9_000) {
+    Some(length) => length,
+    None => unreachable!(),
+};
+
+/// Most processes at a time.
+pub const MOST_PROCESSES: usize = 64;
+
+/// The address of a flow for which no socket could be had: nobody listens there.
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9);
+
+/// One `--allow`: who may attach, and what weight each one's flow has.
+#[derive(Clone, Debug)]
+pub struct Allow {
+    who: Who,
+    weight: Weight,
+}
+
+impl FromStr for Allow {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Allow> {
+        let (who, of) = text
+            .rsplit_once(':')
+            .with_context(|| format!("'{text}' is not WHO:WEIGHT, as in uid=1000:4"))?;
+        Ok(Allow {
+            who: who.parse()?,
+            weight: weight(of)?,
+        })
+    }
+}
+
+/// Lets processes attach at `path` as the rules say; the first that matches counts.
+pub fn listen(path: &Path, rules: &[Allow], opener: &Opener, clock: Clock) -> Result<Attach> {
+    let mut mapping = Mapping::new();
+    for (number, rule) in rules.iter().enumerate() {
+        // Two rules may be about the same: the first counts.
+        let name = format!("{}/{}", rule.who, number + 1);
+        mapping = mapping
+            .class(Class {
+                name: name.clone(),
+                flow: FlowConfig {
+                    max_length: LONGEST,
+                    ..FlowConfig::new(rule.weight)
+                },
+                most_clients: MOST_PROCESSES,
+            })?
+            .rule(rule.who, &name)?;
+    }
+    let (of, classes) = (opener.clone(), mapping.clone());
+    let mut flow: Option<(u32, Arc<Flow>)> = None;
+    let make = move |payload: Vec<u8>, process: &Attached| {
+        let (number, flow) = flow.get_or_insert_with(|| {
+            let peer = process.peer;
+            let name = format!("uid {} pid {}", peer.uid, peer.pid);
+            let class = classes.class_of(peer);
+            let weight = class.map_or(Weight::ONE, |class| class.flow.weight);
+            of.adopt(name, weight, process.id, NOWHERE)
+        });
+        flow.offered.add(payload.len());
+        Box::new(Parcel {
+            flow: *number,
+            // From here on its delay is measured: a process has its own clock.
+            pushed_at: clock.now(),
+            peer: flow.sink,
+            payload,
+        })
+    };
+    let registrar = opener.registrar.clone();
+    let config = AttachConfig {
+        most_clients: MOST_PROCESSES,
+        ..AttachConfig::new(mapping)
+    };
+    Ok(Attach::listen(path, config, registrar, make)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_names_who_and_a_weight() {
+        let rule: Allow = "uid=1000:4".parse().unwrap();
+        assert_eq!((rule.who, rule.weight.get()), (Who::Uid(1000), 4));
+        for (text, names) in [
+            ("uid=1000", "WHO:WEIGHT"),
+            ("user:1", "\"user\""),
+            ("any:0", "'0'"),
+        ] {
+            let error = text.parse::<Allow>().unwrap_err().to_string();
+            assert!(error.contains(names), "{error}");
+        }
+    }
+}
