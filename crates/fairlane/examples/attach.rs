@@ -42,7 +42,7 @@ mod linux {
 
     use fairlane::io::{Backend, ByteLen, memory};
     use fairlane::runtime::attach::{
-        Attach, AttachConfig, Class, Mapping, PeerCredentials, PushRefused, Who, connect,
+        Attach, AttachConfig, Attached, Class, Mapping, PeerCredentials, PushRefused, Who, connect,
     };
     use fairlane::runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, drive};
     use fairlane::{FlowConfig, Length, Nanos, Rate, Weight, sched::Qfq};
@@ -77,7 +77,10 @@ mod linux {
         let mapping = Mapping::new()
             .class(everybody)?
             .rule(Who::Any, "everybody")?;
-        let make = |bytes, from| Packet { from, bytes };
+        let make = |bytes, process: &Attached| Packet {
+            from: process.peer,
+            bytes,
+        };
         let registrar = arbiter.registrar();
         let attach = Attach::listen(socket, AttachConfig::new(mapping), registrar, make)?;
 

@@ -135,6 +135,7 @@ impl<P: Send> Clients<P> {
         let number = client.id.0 as usize;
         client.heard_at = now;
         client.looked_at = now;
+        client.inbox.joined(client.id);
         if number >= self.registered.len() {
             self.registered.resize_with(number + 1, || None);
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use fairlane_core::Length;
 use fairlane_mailbox::Consumer;
 
-use crate::client::Request;
+use crate::client::{ClientId, Request};
 
 /// The arbiter's end of a mailbox of another kind than that of a thread: of another
 /// process, say. It is visited by the arbiter's thread.
@@ -21,6 +21,11 @@ pub trait Source<P>: Send {
     /// The arbiter looks no more (`true`): the other side has to ring from now on; or it
     /// does again (`false`).
     fn doze(&mut self, dozing: bool);
+
+    /// The arbiter has taken the client in, and knows it by this number.
+    fn joined(&mut self, id: ClientId) {
+        let _ = id;
+    }
 
     /// So many of its packets were dropped inside the arbiter since the start: the other side
     /// may be told.
@@ -67,6 +72,12 @@ impl<P: Send> Inbox<P> {
     pub(crate) fn doze(&mut self, dozing: bool) {
         if let Inbox::Source(source) = self {
             source.doze(dozing);
+        }
+    }
+
+    pub(crate) fn joined(&mut self, id: ClientId) {
+        if let Inbox::Source(source) = self {
+            source.joined(id);
         }
     }
 

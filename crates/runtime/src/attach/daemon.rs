@@ -178,7 +178,7 @@ impl Attach {
     ) -> Result<Self, ListenError>
     where
         P: Send + 'static,
-        F: FnMut(Vec<u8>, PeerCredentials) -> P + Clone + Send + 'static,
+        F: FnMut(Vec<u8>, &Attached) -> P + Clone + Send + 'static,
     {
         let path = path.as_ref();
         let desk = Desk::new(&config, registrar.link())?;

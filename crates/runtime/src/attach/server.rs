@@ -20,6 +20,7 @@ use super::desk::{Desk, Seat};
 use super::message::{self, Grant, Reply, VERSION};
 use super::socket::{self, Listener};
 use super::source::{Allowance, Line, ProcessSource};
+use crate::client::ClientId;
 use crate::registrar::{Registrar, Remote};
 
 /// Connections that are to be refused and may still wait for their hello, at a time.
@@ -137,7 +138,7 @@ pub(super) struct Server<P, F> {
 impl<P, F> Server<P, F>
 where
     P: Send + 'static,
-    F: FnMut(Vec<u8>, PeerCredentials) -> P + Clone + Send + 'static,
+    F: FnMut(Vec<u8>, &Attached) -> P + Clone + Send + 'static,
 {
     /// A server that ends when `wake` is written to.
     pub(super) fn new(
@@ -373,7 +374,11 @@ where
             line: Arc::clone(&line),
             left: Arc::clone(&left),
             link: self.registrar.link(),
-            peer,
+            process: Attached {
+                id: ClientId(u32::MAX),
+                peer,
+                class: offer.class.name.clone(),
+            },
             make: self.make.clone(),
             allowance: Allowance::Any,
             _seat: seat,

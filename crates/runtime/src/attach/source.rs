@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fairlane_core::Length;
-use fairlane_io::{PeerCredentials, SharedMemory};
+use fairlane_io::SharedMemory;
 use fairlane_mailbox::shared::{Popped, Receiver};
 use rustix::net::{Shutdown, shutdown};
 
+use super::daemon::Attached;
 use super::desk::Seat;
+use crate::client::ClientId;
 use crate::inbox::Source;
 use crate::link::Link;
 
@@ -24,7 +26,8 @@ pub(super) struct ProcessSource<F> {
     /// Set when the socket says that the client is gone.
     pub(super) left: Arc<AtomicBool>,
     pub(super) link: Link,
-    pub(super) peer: PeerCredentials,
+    /// Who it is; the number comes with the arbiter's knowing it.
+    pub(super) process: Attached,
     pub(super) make: F,
     /// What may still be taken. After the client left, its memory may live on in a process that
     /// writes for ever.
@@ -69,7 +72,7 @@ impl<F> ProcessSource<F> {
 
 impl<P, F> Source<P> for ProcessSource<F>
 where
-    F: FnMut(Vec<u8>, PeerCredentials) -> P + Send,
+    F: FnMut(Vec<u8>, &Attached) -> P + Send,
 {
     fn pop(&mut self) -> Option<(Length, P)> {
         // Passes over at most `MOST_MALFORMED` slots in the life of a client.
@@ -79,7 +82,7 @@ where
                 Popped::Packet => {
                     let length = Length::new(packet.len() as u32);
                     if let Some(carried) = length.and_then(|length| self.link.carried(length)) {
-                        return Some((carried, (self.make)(packet, self.peer)));
+                        return Some((carried, (self.make)(packet, &self.process)));
                     }
                 }
                 Popped::Empty => return None,
@@ -95,6 +98,10 @@ where
             Allowance::Any | Allowance::Last(1..) => self.receiver.is_empty(),
             Allowance::Last(0) | Allowance::CutOff => true,
         }
+    }
+
+    fn joined(&mut self, id: ClientId) {
+        self.process.id = id;
     }
 
     fn doze(&mut self, dozing: bool) {

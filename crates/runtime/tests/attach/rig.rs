@@ -11,7 +11,8 @@ use fairlane_core::sched::Qfq;
 use fairlane_core::{FlowConfig, Length, Nanos, Rate, TotalStats, Weight};
 use fairlane_io::{Backend, ByteLen, MemoryBackend, memory};
 use fairlane_runtime::attach::{
-    Attach, AttachConfig, Class, Mapping, PeerCredentials, ProcessClient, PushRefused, Who, connect,
+    Attach, AttachConfig, Attached, Class, Mapping, PeerCredentials, ProcessClient, PushRefused,
+    Who, connect,
 };
 use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Registrar, Straight, drive};
 
@@ -70,7 +71,8 @@ impl ByteLen for Arrived {
     }
 }
 
-pub fn make(bytes: Vec<u8>, from: PeerCredentials) -> Arrived {
+pub fn make(bytes: Vec<u8>, process: &Attached) -> Arrived {
+    let from = process.peer;
     Arrived { from, bytes }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use fairlane_core::{FlowConfig, Length, Limits, Weight};
 use fairlane_runtime::Registrar;
 use fairlane_runtime::attach::{
-    Attach, AttachConfig, Class, Mapping, PeerCredentials, PushRefused, Who, connect,
+    Attach, AttachConfig, Attached, Class, Mapping, PushRefused, Who, connect,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -126,7 +126,7 @@ pub fn listen(path: &Path, registrar: Registrar<Packet>, books: &Arc<Books>) -> 
         books: Arc::clone(books),
         account: None,
     };
-    let make = move |bytes: Vec<u8>, _: PeerCredentials| taker.take(&bytes);
+    let make = move |bytes: Vec<u8>, _: &Attached| taker.take(&bytes);
     Attach::listen(path, config, registrar, make).unwrap()
 }
 

@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
 use anyhow::{Context, Error, Result, anyhow};
 use clap::ValueEnum;
-use etherparse::PacketBuilder;
+use etherparse::{IpNumber, Ipv4Header, UdpHeader};
 use fairlane_io::tun::Layer;
 use fairlane_io::{
     Datagram, PacketBackend, TunBackend, UdpBackend, Umem, XdpBackend, XdpOptions, packet,
@@ -118,11 +118,7 @@ pub fn subject(kind: Kind, packet: u32) -> Result<Box<dyn Subject>> {
                 }),
             };
             // For a host that is not there, as seen from the second tunnel's end.
-            let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(9, 9);
-            let mut bytes = Vec::with_capacity(packet as usize);
-            builder
-                .write(&mut bytes, &vec![0; payload(packet)])
-                .context("making an IP packet")?;
+            let bytes = datagram([10, 0, 0, 1], [10, 0, 0, 2], packet)?;
             let lab = (into.link, out.link);
             bench(Tunnel::new(bytes), out.backend, Some(inlet), lab)
         }
@@ -243,6 +239,18 @@ fn bind_udp(address: [u8; 4]) -> Result<UdpBackend<Datagram>> {
 /// What IPv4 and UDP add is a part of the packet's length.
 fn payload(packet: u32) -> usize {
     (packet as usize).saturating_sub(HEADERS)
+}
+
+/// An IP packet of so many bytes.
+fn datagram(from: [u8; 4], to: [u8; 4], length: u32) -> Result<Vec<u8>> {
+    let (payload, port) = (payload(length), 9);
+    let udp = UdpHeader::without_ipv4_checksum(port, port, payload)?;
+    let ttl = 64;
+    let mut ip = Ipv4Header::new(udp.length, ttl, IpNumber::UDP, from, to)?;
+    ip.header_checksum = ip.calc_header_checksum();
+    let mut packet = [&ip.to_bytes()[..], &udp.to_bytes()].concat();
+    packet.resize(length as usize, 0);
+    Ok(packet)
 }
 
 fn datagrams(peer: SocketAddr, packet: u32) -> Udp {

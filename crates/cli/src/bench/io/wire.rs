@@ -16,7 +16,7 @@ pub const BATCH: usize = 64;
 pub const HEADERS: usize = 28;
 
 /// A kind of backend with its packets.
-pub trait Wire: Send {
+pub trait Wire: Send + Sync {
     type Packet: Send;
     type Backend: Backend<Tx = Self::Packet, Rx = Self::Packet> + Send;
 
