@@ -74,6 +74,8 @@ pub struct ArbiterStats {
 /// What a look at the mailboxes found.
 struct Drained {
     packets: usize,
+    /// Packets that went out on the way.
+    told: usize,
     /// A limit of the step left something behind.
     more: bool,
     /// A flow had no room.
@@ -161,10 +163,11 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         self.open_door();
         let Drained {
             packets: drained,
+            told,
             more,
             held_back,
         } = self.drain(now);
-        let mut transmitted = self.release.flush()?;
+        let mut transmitted = told + self.release.flush(true)?;
         self.pacer.forget_before(now);
         // While the backend holds packets back, no further ones are committed to
         // an order.
@@ -172,7 +175,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
             0 => self.release_due(now),
             _ => (0, Next::Now),
         };
-        transmitted += self.release.flush()?;
+        transmitted += self.release.flush(left == Next::Now)?;
         let next = if self.release.waiting() > 0 {
             Next::WhenBackendTakesMore
         } else if more || ((self.leaving > 0 || held_back) && self.scheduler.is_empty()) {
@@ -224,11 +227,13 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
             interval: config.read_interval,
         };
         let (mut more, mut held_back) = (false, false);
+        let mut told = 0;
         let mut longest = None;
         let (drained, stopped) = clients.scan(scan, |client| {
             let mut taken = 0;
             if !client.leaving {
                 let gone = client.has_left();
+                told += release.visit(client.flow);
                 let (flow, counters, before) = (client.flow, &client.counters, client.taken);
                 let mut limit = config.drain_limit;
                 if config.hold_back {
@@ -288,6 +293,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         }
         Drained {
             packets: drained,
+            told,
             more: more | stopped,
             held_back,
         }

@@ -16,8 +16,8 @@ pub struct Idling {
     /// client pays for a wake-up at most once in so long.
     pub spin_for: Nanos,
     /// Longest sleep from which no client wakes it: while the link is busy, a device full,
-    /// or packets held back. A pushed packet may go unseen for so long (Delta_A of Eq. 1), but could not
-    /// have left either.
+    /// or packets held back. A pushed packet may go unseen for so long (Delta_A of Eq. 1),
+    /// but could not have left either.
     pub nap: Nanos,
     /// Longest sleep at all, though clients wake it.
     pub longest_sleep: Nanos,

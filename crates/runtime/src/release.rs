@@ -34,12 +34,21 @@ pub trait Release<P> {
     /// Takes the next packet. It need not be on its way before [`flush`](Self::flush).
     fn release(&mut self, packet: Packet<P>);
 
+    /// The arbiter is looking into the mailbox of this flow's client: a good time to write to
+    /// the lines that only that client reads. Returns how many packets went.
+    fn visit(&mut self, flow: FlowId) -> usize {
+        let _ = flow;
+        0
+    }
+
     /// Sends what was taken, as far as there is room, and returns how many packets went.
+    /// With `more`, the arbiter has further packets to release at once, and some may be kept
+    /// back to go together with those.
     ///
     /// # Errors
     ///
     /// The device is unusable; what was not sent is kept.
-    fn flush(&mut self) -> io::Result<usize>;
+    fn flush(&mut self, more: bool) -> io::Result<usize>;
 
     /// Packets that wait for room. While there are any, the arbiter commits no further ones
     /// to an order.
@@ -63,8 +72,12 @@ impl<P, R: Release<P> + ?Sized> Release<P> for Box<R> {
         (**self).release(packet);
     }
 
-    fn flush(&mut self) -> io::Result<usize> {
-        (**self).flush()
+    fn visit(&mut self, flow: FlowId) -> usize {
+        (**self).visit(flow)
+    }
+
+    fn flush(&mut self, more: bool) -> io::Result<usize> {
+        (**self).flush(more)
     }
 
     fn waiting(&self) -> usize {

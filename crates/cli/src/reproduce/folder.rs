@@ -49,7 +49,6 @@ impl Folder {
             fs::write(aside.path().join(name), content)
                 .with_context(|| format!("writing {}", self.path.join(name).display()))?;
         }
-        self.made.clear();
         for (name, _) in files {
             let target = self.path.join(name);
             fs::rename(aside.path().join(name), &target)

@@ -15,7 +15,7 @@ const COLOURS: [&str; 6] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
 ];
 
-const WIDTH: f64 = 860.0;
+const WIDTH: f64 = 1040.0;
 const HEIGHT: f64 = 480.0;
 
 /// Pixels of the PNG for one of the SVG's.
@@ -113,7 +113,7 @@ impl Chart {
             .with_height(HEIGHT)
             .with_title_size(17)
             .with_tick_format(TickFormat::Custom(Arc::new(tick)))
-            .with_legend_position(LegendPosition::OutsideBottomColumns);
+            .with_legend_position(LegendPosition::OutsideRightTop);
         if self.x.log {
             layout = layout.with_log_x();
         }

@@ -235,7 +235,8 @@ fn summary(
         writes_per_sec: median(runs.iter().map(|run| run.written)),
         seen_per_sec: median(runs.iter().map(|run| run.changes / run.ns * 1e9)),
     };
-    let visible: Vec<Visible> = reads.iter().map(visible).collect();
+    let mut visible: Vec<Visible> = reads.iter().map(visible).collect();
+    visible.sort_by(|one, other| one.writes_per_sec.total_cmp(&other.writes_per_sec));
     Pair {
         pair,
         cores,

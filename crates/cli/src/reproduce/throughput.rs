@@ -138,10 +138,9 @@ fn findings(paper: &Paper, measured: &[Measured]) -> Findings {
             .unwrap_or(0)
     };
     let called = |mode: &str, transmit: &str| {
-        let transmit = if transmit == "noop" {
-            "no-op"
-        } else {
-            transmit
+        let transmit = match transmit {
+            "noop" => "no-op".to_owned(),
+            other => other.to_uppercase(),
         };
         format!("here, {}, {transmit}", decider(MODES[place(mode)]))
     };

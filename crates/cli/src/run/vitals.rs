@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fairlane_core::Nanos;
 use fairlane_runtime::{ArbiterStats, Spans};
 use serde::Serialize;
 
@@ -64,15 +63,6 @@ pub struct ArbiterReport {
     pub sleeps: u64,
     /// Sleeps that a client ended.
     pub woken: u64,
-}
-
-impl ArbiterReport {
-    /// Delta_A and Delta_D at their longest.
-    pub fn longest(&self) -> (Nanos, Nanos) {
-        let nanos = |us: f64| Nanos((us * 1e3) as u64);
-        let dispatch = self.delta_d_us.map_or(0.0, |delta| delta.max);
-        (nanos(self.delta_a_us.max), nanos(dispatch))
-    }
 }
 
 /// Microseconds.

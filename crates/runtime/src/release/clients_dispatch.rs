@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlane_core::{FlowId, Length, Packet};
 use fairlane_io::Backend;
-use fairlane_mailbox::{CapacityError, Consumer, Producer, mailbox, slots_per_line};
+use fairlane_mailbox::{CapacityError, Consumer, Producer, mailbox};
 
 use super::Release;
 use crate::client::{Client, ClientId, Pushed, Refusal, Refused};
@@ -42,8 +42,8 @@ impl Outlet {
     pub(crate) fn new(window: u32) -> Result<(Near, Outlet), CapacityError> {
         let cleared = Arc::new(ClearedLine::default());
         // Room for a verdict on each of them.
-        let slots = window as usize + 2 * slots_per_line::<u64>();
-        let (producer, consumer) = mailbox(slots.next_power_of_two())?;
+        let slots = (window as usize).max(2).next_power_of_two();
+        let (producer, consumer) = mailbox(slots)?;
         let near = Near {
             cleared: Arc::clone(&cleared),
             dropped: consumer,
@@ -59,14 +59,26 @@ impl Outlet {
 /// Only lengths pass through the mailboxes, and back comes a count: the packets of a flow
 /// leave in order, so the client knows which they are. A packet dropped inside is told by
 /// its position.
+///
+/// The line with the count is taken from the client's core at each telling. So while the
+/// arbiter is the bottleneck, a client is told when its mailbox is looked into, once a round
+/// for both; else at once, and a millisecond or so later at the latest.
 #[derive(Debug, Default)]
 pub struct ClientsDispatch {
-    /// By the flow's number: cleared since the last flush.
+    /// By the flow's number: packets cleared and not told, and [`LISTED`].
     fresh: Vec<u32>,
     exits: Vec<Exit>,
-    /// Flows with something fresh.
-    touched: Vec<u32>,
+    /// Flows that may have something to be told.
+    listed: Vec<u32>,
+    /// Flushes since all were told.
+    kept_back: u32,
 }
+
+/// The flow is in the list.
+const LISTED: u32 = 1 << 31;
+
+/// Flushes after which all are told, busy or not.
+const PATIENCE: u32 = 1024;
 
 #[derive(Debug, Default)]
 struct Exit {
@@ -78,6 +90,24 @@ impl ClientsDispatch {
     /// For any number of clients.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Tells a client what was cleared; returns how many packets that is.
+    #[inline]
+    fn tell(&mut self, number: u32) -> usize {
+        let fresh = &mut self.fresh[number as usize];
+        let packets = *fresh & !LISTED;
+        *fresh &= LISTED;
+        if packets == 0 {
+            return 0;
+        }
+        let exit = &mut self.exits[number as usize];
+        exit.cleared += u64::from(packets);
+        if let Some(outlet) = &exit.outlet {
+            // Release: the verdicts told before are seen by who sees the count.
+            outlet.cleared.0.store(exit.cleared, Ordering::Release);
+        }
+        packets as usize
     }
 }
 
@@ -92,8 +122,8 @@ impl Release<Cleared> for ClientsDispatch {
     }
 
     fn left(&mut self, flow: FlowId) {
-        let number = flow.number() as usize;
-        self.exits[number] = Exit::default();
+        self.tell(flow.number());
+        self.exits[flow.number() as usize] = Exit::default();
     }
 
     fn dropped(&mut self, flow: FlowId, position: u64) {
@@ -107,24 +137,29 @@ impl Release<Cleared> for ClientsDispatch {
     fn release(&mut self, packet: Packet<Cleared>) {
         let number = packet.flow.number();
         let fresh = &mut self.fresh[number as usize];
-        if *fresh == 0 {
-            self.touched.push(number);
+        if *fresh & LISTED == 0 {
+            *fresh |= LISTED;
+            self.listed.push(number);
         }
         *fresh += 1;
     }
 
     #[inline]
-    fn flush(&mut self) -> io::Result<usize> {
+    fn visit(&mut self, flow: FlowId) -> usize {
+        self.tell(flow.number())
+    }
+
+    #[inline]
+    fn flush(&mut self, more: bool) -> io::Result<usize> {
+        self.kept_back += 1;
+        if more && self.kept_back < PATIENCE {
+            return Ok(0);
+        }
+        self.kept_back = 0;
         let mut packets = 0;
-        for number in self.touched.drain(..) {
-            let fresh = std::mem::take(&mut self.fresh[number as usize]);
-            let exit = &mut self.exits[number as usize];
-            exit.cleared += u64::from(fresh);
-            packets += fresh as usize;
-            if let Some(outlet) = &exit.outlet {
-                // Release: the verdicts told before are seen by who sees the count.
-                outlet.cleared.0.store(exit.cleared, Ordering::Release);
-            }
+        while let Some(number) = self.listed.pop() {
+            packets += self.tell(number);
+            self.fresh[number as usize] = 0;
         }
         Ok(packets)
     }

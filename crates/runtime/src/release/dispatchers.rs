@@ -104,7 +104,7 @@ impl<P: Send> Release<P> for Dispatchers<P> {
         self.waiting += 1;
     }
 
-    fn flush(&mut self) -> io::Result<usize> {
+    fn flush(&mut self, _: bool) -> io::Result<usize> {
         if self.waiting == 0 {
             return Ok(0);
         }

@@ -43,7 +43,7 @@ impl<B: Backend> Release<B::Tx> for Straight<B> {
     }
 
     #[inline]
-    fn flush(&mut self) -> io::Result<usize> {
+    fn flush(&mut self, _: bool) -> io::Result<usize> {
         if self.batch.is_empty() {
             return Ok(0);
         }

@@ -274,7 +274,7 @@ fn a_sleeping_dispatcher_is_woken_by_a_packet_and_by_the_arbiters_end() {
             })
             .collect();
         let mut arrived = 0;
-        for number in 0..200 {
+        for number in 0..3000 {
             let packet = population.packet(0, number, 100);
             client.push(length(100), packet).unwrap();
             arbiter.step(us(u64::from(number))).unwrap();
@@ -283,8 +283,12 @@ fn a_sleeping_dispatcher_is_woken_by_a_packet_and_by_the_arbiters_end() {
                 assert!(start.elapsed() < PATIENCE, "{number}");
                 thread::yield_now();
             }
-            if number % 20 == 0 {
+            if number % 100 == 0 {
                 thread::sleep(Duration::from_millis(2));
+            }
+            // Not always at the same moment of the dispatcher's preparations.
+            for _ in 0..number % 61 * 8 {
+                std::hint::spin_loop();
             }
         }
         drop(arbiter);

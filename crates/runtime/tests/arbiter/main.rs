@@ -4,6 +4,7 @@
 mod backend;
 mod clearing;
 mod client_list;
+mod client_list_model;
 mod clients;
 mod conservation;
 mod dispatchers;

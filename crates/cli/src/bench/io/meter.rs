@@ -12,6 +12,8 @@ use super::wire::BATCH;
 
 /// How long packets pile up before they are worked off: a few batches of them.
 const PAUSE: Duration = Duration::from_micros(200);
+/// How long a first packet is waited for beyond the span, on a machine with other work.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What one round of a loop did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,15 +65,20 @@ pub struct Until<'a> {
 }
 
 impl Until<'_> {
-    fn is_over(&self, begun: Instant) -> bool {
-        begun.elapsed() >= self.span || self.stop.load(Ordering::Relaxed)
+    /// With so many packets counted since it begun.
+    fn is_over(&self, begun: Instant, packets: u64) -> bool {
+        let span = match packets {
+            0 => self.span.saturating_add(PATIENCE),
+            _ => self.span,
+        };
+        begun.elapsed() >= span || self.stop.load(Ordering::Relaxed)
     }
 }
 
 /// Makes rounds without a pause.
 pub fn without_pause(until: Until, round: impl FnMut() -> io::Result<Round>) -> io::Result<Sample> {
     let begun = Instant::now();
-    let mut sample = busy(round, |_| until.is_over(begun))?;
+    let mut sample = busy(round, |_, packets| until.is_over(begun, packets))?;
     sample.span = begun.elapsed();
     Ok(sample)
 }
@@ -84,10 +91,11 @@ pub fn with_backlog(
 ) -> io::Result<Sample> {
     let begun = Instant::now();
     let mut total = Sample::default();
-    while !until.is_over(begun) {
+    while !until.is_over(begun, total.packets) {
         thread::sleep(PAUSE);
-        let sample = busy(&mut round, |round| {
-            round.came < BATCH && !round.unfinished || until.is_over(begun)
+        let sample = busy(&mut round, |round, packets| {
+            let worked_off = round.came < BATCH && !round.unfinished;
+            worked_off || until.is_over(begun, total.packets + packets)
         })?;
         if sample.packets > 0 {
             total += sample;
@@ -100,7 +108,7 @@ pub fn with_backlog(
 /// Makes rounds until one was the last.
 fn busy(
     mut round: impl FnMut() -> io::Result<Round>,
-    mut last: impl FnMut(Round) -> bool,
+    mut last: impl FnMut(Round, u64) -> bool,
 ) -> io::Result<Sample> {
     let mut sample = Sample::default();
     let (cpu, begun) = (thread_time(), Instant::now());
@@ -108,7 +116,7 @@ fn busy(
         let did = round()?;
         sample.packets += did.done as u64;
         sample.rounds += u64::from(did.done > 0);
-        if last(did) {
+        if last(did, sample.packets) {
             break;
         }
     }
@@ -167,6 +175,21 @@ mod tests {
             "{sample:?}"
         );
         assert!(sample.cpu > Duration::ZERO && sample.packets == sample.rounds * BATCH as u64);
+    }
+
+    #[test]
+    fn a_first_packet_that_is_late_is_waited_for() {
+        let stop = AtomicBool::new(false);
+        let until = Until {
+            span: SPAN,
+            stop: &stop,
+        };
+        let begun = Instant::now();
+        let late = || match begun.elapsed() >= 2 * SPAN {
+            true => Ok(full()),
+            false => Ok(Round::default()),
+        };
+        assert!(without_pause(until, late).unwrap().packets > 0);
     }
 
     #[test]

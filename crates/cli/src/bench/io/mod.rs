@@ -262,8 +262,8 @@ fn measure(options: &Options, contenders: &mut [Contender], stop: &AtomicBool) -
 fn nothing(options: &Options) -> String {
     match &options.interface {
         Some(interface) => format!(
-            "interface {interface} took no packet in {} s: set it up (`ip link set {interface} \
-             up`), and see that it has a carrier",
+            "interface {interface} took no packet in {} s: if it is down, set it up (`ip link set \
+             {interface} up`)",
             options.seconds
         ),
         None => format!(

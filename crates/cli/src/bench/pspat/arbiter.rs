@@ -36,18 +36,18 @@ pub fn measure<A: Scheduler + Send + 'static>(
     match case.way {
         Way::Clients => {
             let inner = ClientsDispatch::new();
-            measurement.clearing(algorithm, Watched { inner, watch }, &outputs)
+            measurement.clearing(algorithm, Watched::new(inner, watch), &outputs)
         }
         Way::Straight => {
             let inner: Exit = Box::new(Straight::to(outputs.device()?));
-            measurement.pushing(algorithm, Watched { inner, watch }, Vec::new())
+            measurement.pushing(algorithm, Watched::new(inner, watch), Vec::new())
         }
         Way::Dispatchers => {
             let devices = (0..case.dispatchers).map(|_| outputs.device());
             let (inner, dispatchers) =
                 Dispatchers::new(devices.collect::<Result<Vec<_>>>()?, TX_SLOTS)?;
             let inner: Exit = Box::new(inner);
-            measurement.pushing(algorithm, Watched { inner, watch }, dispatchers)
+            measurement.pushing(algorithm, Watched::new(inner, watch), dispatchers)
         }
     }
 }
@@ -196,11 +196,7 @@ impl Measurement<'_> {
         let Measurement { case, clock, stop } = *self;
         let cores = Cores::new();
         let (started, done) = (AtomicU32::new(0), AtomicBool::new(false));
-        let pushes = arbiter
-            .release()
-            .watch
-            .as_ref()
-            .map(|watch| watch.pushes.clone());
+        let pushes = arbiter.release().watch().map(|watch| watch.pushes.clone());
         let skip = usize::from(victim.is_some());
         thread::scope(|scope| -> Result<Outcome> {
             let (started, done, cores) = (&started, &done, &cores);
@@ -222,7 +218,7 @@ impl Measurement<'_> {
                                 begun = now + WARM_UP;
                             }
                             if now >= begun {
-                                if let Some(watch) = &mut arbiter.release_mut().watch {
+                                if let Some(watch) = arbiter.release_mut().watch_mut() {
                                     watch.begin();
                                 }
                                 arbiter.reset_stats();
@@ -234,7 +230,7 @@ impl Measurement<'_> {
                             let (after, all) = counted(arbiter, case, skip, now);
                             let mut figures = Outcome::new(case, &after.since(before), all - sent);
                             looks = Span::of(arbiter.stats().looks);
-                            if let Some(watch) = &arbiter.release().watch {
+                            if let Some(watch) = arbiter.release().watch() {
                                 figures.victim_ns = Percentiles::of(watch.delays());
                                 figures.victim_packets = watch.delays().len();
                             }

@@ -107,8 +107,38 @@ impl Watch {
 
 /// A way out that watches one flow.
 pub struct Watched<R> {
-    pub inner: R,
-    pub watch: Option<Watch>,
+    inner: R,
+    watch: Option<Watch>,
+    /// Released and perhaps not on its way.
+    released: u32,
+}
+
+impl<R> Watched<R> {
+    pub fn new(inner: R, watch: Option<Watch>) -> Watched<R> {
+        Watched {
+            inner,
+            watch,
+            released: 0,
+        }
+    }
+
+    pub fn watch(&self) -> Option<&Watch> {
+        self.watch.as_ref()
+    }
+
+    pub fn watch_mut(&mut self) -> Option<&mut Watch> {
+        self.watch.as_mut()
+    }
+
+    /// What was released is on its way now.
+    #[inline]
+    fn sent(&mut self) {
+        if let Some(watch) = &mut self.watch {
+            for _ in 0..std::mem::take(&mut self.released) {
+                watch.released();
+            }
+        }
+    }
 }
 
 impl<P, R: Release<P>> Release<P> for Watched<R> {
@@ -126,17 +156,30 @@ impl<P, R: Release<P>> Release<P> for Watched<R> {
 
     #[inline]
     fn release(&mut self, packet: Packet<P>) {
-        if let Some(watch) = &mut self.watch
+        if let Some(watch) = &self.watch
             && watch.flow == packet.flow
         {
-            watch.released();
+            self.released += 1;
         }
         self.inner.release(packet);
     }
 
     #[inline]
-    fn flush(&mut self) -> io::Result<usize> {
-        self.inner.flush()
+    fn visit(&mut self, flow: FlowId) -> usize {
+        let told = self.inner.visit(flow);
+        if told > 0 && self.watch.as_ref().is_some_and(|watch| watch.flow == flow) {
+            self.sent();
+        }
+        told
+    }
+
+    #[inline]
+    fn flush(&mut self, more: bool) -> io::Result<usize> {
+        let sent = self.inner.flush(more)?;
+        if sent > 0 {
+            self.sent();
+        }
+        Ok(sent)
     }
 
     fn waiting(&self) -> usize {
