@@ -28,6 +28,7 @@ struct Report {
 #[derive(Debug, Deserialize)]
 struct Measured {
     backend: String,
+    mode: Option<String>,
     transmit: Figures,
     receive: Option<Figures>,
     forward: Option<Figures>,
@@ -131,7 +132,7 @@ fn udp_is_measured_without_privilege() {
     let [measured] = &report.backends[..] else {
         panic!("{:?}", report.backends)
     };
-    assert_eq!(measured.backend, "udp");
+    assert_eq!((&*measured.backend, &measured.mode), ("udp", &None));
     is_complete(measured);
     assert!(report.skipped.is_empty(), "{:?}", report.skipped);
 }
@@ -252,6 +253,7 @@ fn an_interface_that_there_is_is_measured_transmitting() {
     assert_eq!(measured, ["packet", "xdp"]);
     for measured in &report.backends {
         makes_sense(&measured.transmit);
+        assert_eq!(measured.mode.is_some(), measured.backend == "xdp");
         assert!(
             measured.receive.is_none() && measured.ratio.is_none(),
             "{measured:?}"
@@ -308,7 +310,7 @@ fn what_is_out_of_range_is_refused() {
         ("--seconds", "0", "above 0"),
         ("--backend", "pcap", "packet, xdp, tun, udp, all"),
     ] {
-        let finished = fairlane(&["bench", "io", "--backend", "udp", option, value]);
+        let finished = fairlane(&["bench", "io", option, value]);
         refuses(&finished, &[option, names]);
     }
 }

@@ -60,6 +60,7 @@ pub fn greedy(lab: &Lab, alg: Algorithm, mode: Mode, clients: u32, packet: u32) 
         queue: 64,
         read_interval: Nanos(1000),
         victim: None,
+        sleep: false,
         seconds: lab.measurement.as_secs_f64(),
     })
 }

@@ -114,6 +114,12 @@ struct Contender {
     samples: Samples,
 }
 
+impl Contender {
+    fn measured(&self) -> Option<Measured> {
+        self.samples.measured(self.kind, self.subject.mode())
+    }
+}
+
 /// Measures and prints the outcome.
 pub fn run(options: &Options) -> Result<()> {
     let (mut contenders, skipped) = prepare(options)?;
@@ -125,7 +131,6 @@ pub fn run(options: &Options) -> Result<()> {
     if rounds == 0 {
         bail!(reproduce::Interrupted);
     }
-    let backends = contenders.iter();
     let report = Report {
         packet: options.packet,
         alg: "qfq+",
@@ -134,9 +139,7 @@ pub fn run(options: &Options) -> Result<()> {
         seconds: options.seconds,
         rounds,
         interface: options.interface.clone(),
-        backends: backends
-            .filter_map(|contender| contender.samples.measured(contender.kind))
-            .collect(),
+        backends: contenders.iter().filter_map(Contender::measured).collect(),
         skipped,
     };
     if options.json {
@@ -304,13 +307,17 @@ fn print(report: &Report) -> Result<()> {
         column.set_cell_alignment(CellAlignment::Left);
     }
     for measured in &report.backends {
+        let backend = match &measured.mode {
+            Some(mode) => format!("{} {mode}", measured.backend),
+            None => measured.backend.to_owned(),
+        };
         for (what, figures) in figures(measured) {
             let ratio = match (what, measured.ratio) {
                 (What::Scheduled, Some(ratio)) => format!("{ratio:.3}"),
                 _ => String::new(),
             };
             table.add_row([
-                measured.backend.to_owned(),
+                backend.clone(),
                 name(what).to_owned(),
                 format!("{:.3}", figures.mpps),
                 format!("{:.0}", figures.cpu_ns),

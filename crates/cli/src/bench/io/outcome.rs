@@ -28,6 +28,8 @@ pub struct Report {
 #[derive(Debug, Serialize)]
 pub struct Measured {
     pub backend: &'static str,
+    /// How it exchanges packets with the device, where there are several ways.
+    pub mode: Option<String>,
     pub transmit: Figures,
     pub receive: Option<Figures>,
     pub forward: Option<Figures>,
@@ -77,10 +79,11 @@ impl Samples {
         }
     }
 
-    pub fn measured(&self, kind: Kind) -> Option<Measured> {
+    pub fn measured(&self, kind: Kind, mode: Option<String>) -> Option<Measured> {
         let pairs = self.scheduled.iter().zip(&self.forward);
         Some(Measured {
             backend: kind.name(),
+            mode,
             transmit: figures(What::Transmit, &self.transmit)?,
             receive: figures(What::Receive, &self.receive),
             forward: figures(What::Forward, &self.forward),
@@ -149,7 +152,7 @@ mod tests {
             ],
             scheduled: vec![sample(1_000, 1_100), sample(1_000, 4_400), sample(500, 550)],
         };
-        let measured = samples.measured(Kind::Xdp).unwrap();
+        let measured = samples.measured(Kind::Xdp, None).unwrap();
         assert!((measured.ratio.unwrap() - 1.1).abs() < 1e-9);
         assert!(measured.receive.is_none());
         let scheduled = measured.scheduled.unwrap();

@@ -35,6 +35,9 @@ pub enum What {
 
 /// A backend under measurement.
 pub trait Subject: Send {
+    /// See [`Wire::mode`].
+    fn mode(&self) -> Option<String>;
+
     fn measure(&mut self, what: What, until: Until) -> Result<Sample>;
 }
 
@@ -93,6 +96,10 @@ impl<W: Wire> Bench<W> {
 }
 
 impl<W: Wire> Subject for Bench<W> {
+    fn mode(&self) -> Option<String> {
+        W::mode(self.arbiter.backend())
+    }
+
     fn measure(&mut self, what: What, until: Until) -> Result<Sample> {
         let Bench {
             sender,
@@ -233,4 +240,76 @@ fn fed<T: Send>(
 
 fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fairlane_io::{MemoryBackend, memory};
+
+    use super::super::wire::{Bytes, Generator};
+    use super::*;
+
+    type Memory = Bytes<MemoryBackend<Vec<u8>, Vec<u8>>>;
+
+    /// A backend in memory, and the far end of what it transmits.
+    fn bench() -> (Bench<Memory>, MemoryBackend<Vec<u8>, Vec<u8>>) {
+        let (feed, input) = memory::pair(1_024);
+        let (outlet, far) = memory::pair(1 << 20);
+        let wire = || Memory::new(vec![7; 60]);
+        let inlet = Inlet {
+            backend: input,
+            generator: Box::new(Generator {
+                sender: Sender::new(wire()),
+                backend: feed,
+            }),
+        };
+        let bench = Bench::new(wire(), outlet, Some(inlet), ()).unwrap();
+        (bench, far)
+    }
+
+    fn measure(bench: &mut Bench<Memory>, what: What) -> Sample {
+        let stop = AtomicBool::new(false);
+        let span = Duration::from_millis(20);
+        bench.measure(what, Until { span, stop: &stop }).unwrap()
+    }
+
+    /// What the scheduler has sent of each flow.
+    fn sent(bench: &Bench<Memory>) -> Vec<u64> {
+        let clients = bench.arbiter.client_stats();
+        clients.map(|(_, stats)| stats.flow.sent.packets).collect()
+    }
+
+    #[test]
+    fn what_is_scheduled_passes_through_the_flow_that_its_last_byte_names() {
+        let (mut bench, mut far) = bench();
+        let sample = measure(&mut bench, What::Scheduled);
+        let mut arrived = Vec::new();
+        far.receive(&mut arrived, usize::MAX).unwrap();
+        assert_eq!(
+            arrived.len() as u64,
+            sample.packets,
+            "counted once, and sent"
+        );
+        let mut of_flow = vec![0; FLOWS.into()];
+        for packet in &arrived {
+            assert_eq!((packet.len(), &packet[..59]), (60, &[7; 59][..]));
+            of_flow[usize::from(packet[59])] += 1;
+        }
+        assert_eq!(sent(&bench), of_flow);
+        assert!(of_flow.iter().all(|&packets| packets > 0), "{of_flow:?}");
+    }
+
+    #[test]
+    fn what_is_forwarded_or_received_passes_the_scheduler_by() {
+        let (mut bench, mut far) = bench();
+        let mut arrived = Vec::new();
+        assert!(measure(&mut bench, What::Receive).packets > 0);
+        assert_eq!(far.receive(&mut arrived, 1).unwrap(), 0);
+        let sample = measure(&mut bench, What::Forward);
+        far.receive(&mut arrived, usize::MAX).unwrap();
+        assert_eq!(arrived.len() as u64, sample.packets);
+        assert_eq!(sent(&bench), vec![0; FLOWS.into()]);
+    }
 }

@@ -25,6 +25,12 @@ pub trait Wire: Send + Sync {
 
     fn bytes(packet: &Self::Packet) -> &[u8];
 
+    /// How the backend exchanges packets with the device, where there are several ways.
+    fn mode(backend: &Self::Backend) -> Option<String> {
+        let _ = backend;
+        None
+    }
+
     /// Makes of a received packet one to send.
     fn pass_on(&self, packet: &mut Self::Packet) {
         let _ = packet;
@@ -80,6 +86,10 @@ impl Wire for Xdp {
 
     fn bytes(packet: &XdpFrame) -> &[u8] {
         packet.bytes()
+    }
+
+    fn mode(backend: &XdpBackend) -> Option<String> {
+        Some(backend.mode().to_string())
     }
 }
 

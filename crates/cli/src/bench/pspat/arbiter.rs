@@ -6,7 +6,7 @@ use std::thread;
 use anyhow::{Context, Result, anyhow};
 use fairlane_core::{FlowId, Nanos, Scheduler};
 use fairlane_runtime::{
-    Arbiter, ArbiterConfig, Client, ClientsDispatch, Clock, Dispatcher, Dispatchers,
+    Arbiter, ArbiterConfig, ArbiterStats, Client, ClientsDispatch, Clock, Dispatcher, Dispatchers,
     DispatchingClient, Idling, Link, Refusal, Refused, Release, Spans, Straight, drive,
     drive_dispatcher,
 };
@@ -200,50 +200,47 @@ impl Measurement<'_> {
         let skip = usize::from(victim.is_some());
         thread::scope(|scope| -> Result<Outcome> {
             let (started, done, cores) = (&started, &done, &cores);
-            let deciding = scope.spawn(move || -> Result<(Outcome, Option<Span>)> {
+            let deciding = scope.spawn(move || -> Result<(Outcome, Option<ArbiterStats>)> {
                 pin(cores.arbiter());
+                let idling = match case.sleep {
+                    true => Idling::default(),
+                    false => Idling::dedicated(),
+                };
                 let mut begun = Nanos::MAX;
                 let mut before = None;
                 let mut outcome = None;
-                let mut looks = None;
-                let driven = drive(
-                    &mut arbiter,
-                    &clock,
-                    Idling::dedicated(),
-                    |arbiter, now, _| {
-                        if before.is_none() {
-                            if begun == Nanos::MAX
-                                && started.load(Ordering::Acquire) == case.threads
-                            {
-                                begun = now + WARM_UP;
-                            }
-                            if now >= begun {
-                                if let Some(watch) = arbiter.release_mut().watch_mut() {
-                                    watch.begin();
-                                }
-                                arbiter.reset_stats();
-                                before = Some(counted(arbiter, case, skip, now));
-                            }
-                        } else if let Some((before, sent)) = &before
-                            && (now >= before.over + case.span() || stop.load(Ordering::Relaxed))
-                        {
-                            let (after, all) = counted(arbiter, case, skip, now);
-                            let mut figures = Outcome::new(case, &after.since(before), all - sent);
-                            looks = Span::of(arbiter.stats().looks);
-                            if let Some(watch) = arbiter.release().watch() {
-                                figures.victim_ns = Percentiles::of(watch.delays());
-                                figures.victim_packets = watch.delays().len();
-                            }
-                            outcome = Some(figures);
+                let mut stats = None;
+                let driven = drive(&mut arbiter, &clock, idling, |arbiter, now, _| {
+                    if before.is_none() {
+                        if begun == Nanos::MAX && started.load(Ordering::Acquire) == case.threads {
+                            begun = now + WARM_UP;
                         }
-                        outcome.is_none() && !done.load(Ordering::Relaxed)
-                    },
-                );
+                        if now >= begun {
+                            if let Some(watch) = arbiter.release_mut().watch_mut() {
+                                watch.begin();
+                            }
+                            arbiter.reset_stats();
+                            before = Some(counted(arbiter, case, skip, now));
+                        }
+                    } else if let Some((before, sent)) = &before
+                        && (now >= before.over + case.span() || stop.load(Ordering::Relaxed))
+                    {
+                        let (after, all) = counted(arbiter, case, skip, now);
+                        let mut figures = Outcome::new(case, &after.since(before), all - sent);
+                        stats = Some(arbiter.stats());
+                        if let Some(watch) = arbiter.release().watch() {
+                            figures.victim_ns = Percentiles::of(watch.delays());
+                            figures.victim_packets = watch.delays().len();
+                        }
+                        outcome = Some(figures);
+                    }
+                    outcome.is_none() && !done.load(Ordering::Relaxed)
+                });
                 done.store(true, Ordering::Release);
                 driven?;
                 // What is still queued is dropped with the arbiter.
                 let outcome = outcome.context("a client stopped early")?;
-                Ok((outcome, looks))
+                Ok((outcome, stats))
             });
             let mut threads = start(
                 scope,
@@ -292,8 +289,11 @@ impl Measurement<'_> {
                 }
             }
             results.into_iter().collect::<Result<Vec<()>>>()?;
-            let (outcome, looks) = outcome?;
-            Ok(outcome.with_delays(case, looks, longest))
+            let (outcome, stats) = outcome?;
+            let stats = stats.unwrap_or_default();
+            let mut outcome = outcome.with_delays(case, Span::of(stats.looks), longest);
+            outcome.wakeups = stats.woken;
+            Ok(outcome)
         })
     }
 }

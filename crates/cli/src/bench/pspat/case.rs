@@ -82,6 +82,8 @@ pub struct Case {
     pub queue: u32,
     pub read_interval: Nanos,
     pub victim: Option<Victim>,
+    /// Whether an idle arbiter sleeps.
+    pub sleep: bool,
     pub seconds: f64,
 }
 

@@ -41,6 +41,7 @@ Examples:
   fairlane bench pspat                                  5 clients, QFQ+, no-op transmit
   fairlane bench pspat --clients 1000 --active 5        most of them silent
   fairlane bench pspat --mode lock --clients 2          what it replaces
+  fairlane bench pspat --active 0 --victim 100 --sleep  how long a wake-up takes
   fairlane bench pspat --transmit udp --way dispatchers --dispatchers 1
   fairlane bench pspat --clients 2 --weights 10,1 --rate 5gbit --mode lock";
 
@@ -52,7 +53,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=65536))]
     clients: u32,
     /// Of which so many send [default: all]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=65536))]
     active: Option<u32>,
     /// Most clients that the arbiter admits
     #[arg(long, value_name = "N", default_value_t = 65536, value_parser = clap::value_parser!(u32).range(1..=1 << 24))]
@@ -102,6 +103,9 @@ pub struct Options {
     /// Weight of that client
     #[arg(long, value_name = "W", default_value = "50", value_parser = run::weight)]
     victim_weight: Weight,
+    /// The arbiter sleeps when it is idle, instead of having its core to itself
+    #[arg(long)]
+    sleep: bool,
     /// Seconds to measure
     #[arg(long, value_name = "S", default_value = "2", value_parser = run::seconds)]
     seconds: f64,
@@ -164,6 +168,7 @@ pub fn run(options: &Options) -> Result<()> {
                 packets_per_second: rate,
                 weight: options.victim_weight,
             }),
+            sleep: options.sleep,
             seconds: options.seconds,
         },
         &stop,

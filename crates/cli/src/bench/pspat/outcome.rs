@@ -41,7 +41,9 @@ pub struct Outcome {
     pub delta_d_ns: Option<Span>,
     /// The victim's delay in nanoseconds, from its push to its release.
     pub victim_ns: Option<Percentiles>,
-    /// What the victim's packets were, that were measured.
+    /// Sleeps of the arbiter that a client ended.
+    pub wakeups: u64,
+    /// How many of the victim's packets were measured.
     pub victim_packets: u64,
 }
 
@@ -154,6 +156,7 @@ impl Outcome {
             delta_a_ns: None,
             delta_d_ns: None,
             victim_ns: None,
+            wakeups: 0,
             victim_packets: 0,
         }
     }
