@@ -98,7 +98,8 @@ fn a_paced_link_carries_its_rate_and_shares_it_by_weight() {
 
 /// How far shares are from the weights on a link that carries 20,000 packets a second.
 fn paced() -> f64 {
-    let options = "--clients 4 --weights 1,4 --rate 9600kbit --queue 1024 --mailbox 1024 --seconds 0.5";
+    let options =
+        "--clients 4 --weights 1,4 --rate 9600kbit --queue 1024 --mailbox 1024 --seconds 0.5";
     let options: Vec<&str> = options.split(' ').collect();
     let figures = measured(&options);
     let rate = figures["decisions_per_sec"].as_f64().unwrap();
@@ -212,6 +213,7 @@ fn what_cannot_be_is_refused_in_one_sentence() {
         (&["--clients", "2", "--active", "3"], "--active 3"),
         (&["--clients", "0"], "--clients"),
         (&["--weights", "1,0"], "--weights"),
+        (&["--weights", "none"], "--weights"),
         (&["--packet", "10"], "--packet"),
         (&["--rate", "10"], "--rate"),
         (&["--seconds", "0"], "--seconds"),

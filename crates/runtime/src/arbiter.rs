@@ -232,7 +232,6 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         let (drained, stopped) = clients.scan(scan, |client| {
             let mut taken = 0;
             if !client.leaving {
-                let gone = client.has_left();
                 told += release.visit(client.flow);
                 let (flow, counters, before) = (client.flow, &client.counters, client.taken);
                 let mut limit = config.drain_limit;
@@ -265,7 +264,8 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
                     if let Some(waiting) = &client.waiting {
                         waiting.0.freed();
                     }
-                } else if gone && (limit > 0 || client.inbox.is_empty()) {
+                } else if client.has_left() && client.inbox.is_empty() {
+                    // In this order: what was pushed before it left is in sight.
                     client.leaving = true;
                     *leaving += 1;
                 }

@@ -180,7 +180,7 @@ fn reproduce(
     for note in &findings.notes {
         output::line(note)?;
     }
-    output::line(findings.verdict.line(&scenario.claim))?;
+    output::line(outcome.verdict())?;
     output::line(format_args!("Written to {}\n", path.display()))
 }
 

@@ -81,14 +81,20 @@ impl Outcome<'_> {
         if !self.machine.optimised {
             method += "; BUILT WITHOUT OPTIMISATION: the program itself is slow";
         }
-        if let Some(others) = self.others.filter(|others| *others > QUIET) {
+        if let Some(others) = self.others {
             let percent = others * 100.0;
-            let _ = write!(
-                method,
-                "; NOT QUIET: others had {percent:.0}% of all cores' time"
-            );
+            let _ = write!(method, "; others had {percent:.0}% of all cores' time");
         }
         method
+    }
+
+    /// The verdict in one line, and how far to trust it.
+    pub fn verdict(&self) -> String {
+        let mut line = self.findings.verdict.line(&self.scenario.claim);
+        if self.others.is_some_and(|others| others > QUIET) {
+            line += " The machine was not quiet: measure again before you rely on this.";
+        }
+        line
     }
 
     /// `result.md`.
@@ -99,7 +105,7 @@ impl Outcome<'_> {
             self.name,
             scenario.title,
             scenario.paper,
-            self.findings.verdict.line(&scenario.claim)
+            self.verdict()
         );
         let table = &self.findings.table;
         let cells = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
@@ -117,5 +123,65 @@ impl Outcome<'_> {
             let _ = write!(page, "\n{text}\n");
         }
         page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::experiment::Rows;
+    use super::super::plot::{Axis, Chart};
+    use super::*;
+
+    #[test]
+    fn a_verdict_from_a_busy_machine_says_so() {
+        let findings = Findings {
+            ours: json!([{ "users": 1 }]),
+            papers: json!({}),
+            table: Rows {
+                header: vec!["users".into(), "Mops/s".into()],
+                rows: vec![vec!["1".into(), "10.0".into()]],
+            },
+            chart: Chart {
+                x: Axis::linear("users"),
+                y: Axis::linear("Mops/s"),
+                curves: vec![],
+            },
+            verdict: Verdict {
+                holds: true,
+                criterion: "less".into(),
+                found: "half".into(),
+            },
+            notes: vec!["A note.".into()],
+        };
+        let scenario = Scenario {
+            title: "A lock".into(),
+            paper: "Table 1".into(),
+            claim: "locks do not scale".into(),
+            seconds: 0.2,
+            rounds: 5,
+            seed: 1,
+            parameters: json!({ "users": [1] }),
+        };
+        let machine = Machine::this().unwrap();
+        let page = |others| {
+            let outcome = Outcome {
+                name: "lock",
+                scenario: &scenario,
+                seconds: 0.1,
+                machine: &machine,
+                others,
+                findings: &findings,
+            };
+            assert_eq!(outcome.json().unwrap()["others_share"], json!(others));
+            outcome.page()
+        };
+        let busy = page(Some(0.5));
+        assert!(busy.contains("It holds here: half (asked: less). The machine was not quiet"));
+        assert!(busy.contains("others had 50%") && busy.contains("of 0.1 s"));
+        for quiet in [page(Some(0.01)), page(None)] {
+            assert!(!quiet.contains("not quiet"), "{quiet}");
+            assert!(quiet.contains("| users | Mops/s |\n| --- | ---: |\n| 1 | 10.0 |\n"));
+            assert!(quiet.contains("\nA note.\n"));
+        }
     }
 }

@@ -130,6 +130,9 @@ impl FromStr for Weights {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Weights> {
+        if text == "none" {
+            return Ok(Weights(Vec::new()));
+        }
         let weights = text.split(',').map(weight).collect::<Result<Vec<_>>>()?;
         if weights.len() > MOST_SENDERS {
             bail!("{} senders are more than {MOST_SENDERS}", weights.len());

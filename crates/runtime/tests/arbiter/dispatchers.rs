@@ -300,6 +300,43 @@ fn a_sleeping_dispatcher_is_woken_by_a_packet_and_by_the_arbiters_end() {
 }
 
 #[test]
+fn a_dispatcher_does_not_sleep_on_packets_that_it_has_not_taken() {
+    let (mut arbiter, ends, mut far) = arbiter(1, 256, fast(), 1000);
+    let mut client = arbiter.registrar().register(weight(1)).unwrap();
+    let population = Population::default();
+    // More than a dispatcher takes at a time.
+    for number in 0..200 {
+        let packet = population.packet(0, number, 100);
+        client.push(length(100), packet).unwrap();
+    }
+    for n in 1..10 {
+        arbiter.step(us(n)).unwrap();
+    }
+    let idling = Idling {
+        spin_for: Nanos::ZERO,
+        longest_sleep: Nanos::from_millis(60_000),
+        ..Idling::default()
+    };
+    let start = Instant::now();
+    thread::scope(|scope| {
+        for mut end in ends {
+            scope.spawn(move || {
+                let stop = AtomicBool::new(false);
+                drive_dispatcher(&mut end, &Clock::start(), idling, &stop).unwrap();
+            });
+        }
+        let mut arrived = Vec::new();
+        while arrived.len() < 200 {
+            assert!(start.elapsed() < PATIENCE, "{} arrived", arrived.len());
+            arrived.extend(names(&receive(&mut far[0])));
+            thread::yield_now();
+        }
+        assert_eq!(arrived, numbered(0, 0..200));
+        drop(arbiter);
+    });
+}
+
+#[test]
 fn while_a_dispatchers_mailbox_is_full_the_arbiter_commits_no_further_packets() {
     let (mut arbiter, mut ends, mut far) = arbiter(1, 64, fast(), 1000);
     let mut client = arbiter.registrar().register(weight(1)).unwrap();

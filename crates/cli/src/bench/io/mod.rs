@@ -38,11 +38,12 @@ what arrives was worked on by the generator's core. A thread that receives lets 
 pile up and then works them off, and only the latter counts as CPU time: so a forwarder is
 saturated, however slow the generator. Mpps are those of that time; of receive, those
 that arrive from end to end. The ratio compares forward and scheduled of the same round.
+On a machine with other work, CPU time says more than Mpps.
 
 Without --interface all happens in network namespaces of its own, which needs root; udp
 needs nothing. With --interface only transmit is measured, by packet and xdp: it sends as
-fast as it can, frames of an experimental protocol from a station to itself; and while
-xdp is measured, nothing that arrives at the queue reaches the kernel.
+fast as it can, frames of an experimental protocol from a station to itself. From the
+begin to the end of a run with xdp, nothing that arrives at the queue reaches the kernel.
 
 Examples:
   fairlane bench io                                    all backends (root)

@@ -253,10 +253,10 @@ mod tests {
 
     type Memory = Bytes<MemoryBackend<Vec<u8>, Vec<u8>>>;
 
-    /// A backend in memory, and the far end of what it transmits.
-    fn bench() -> (Bench<Memory>, MemoryBackend<Vec<u8>, Vec<u8>>) {
+    /// A backend in memory that takes so many packets, and the far end of what it transmits.
+    fn bench(room: usize) -> (Bench<Memory>, MemoryBackend<Vec<u8>, Vec<u8>>) {
         let (feed, input) = memory::pair(1_024);
-        let (outlet, far) = memory::pair(1 << 20);
+        let (outlet, far) = memory::pair(room);
         let wire = || Memory::new(vec![7; 60]);
         let inlet = Inlet {
             backend: input,
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn what_is_scheduled_passes_through_the_flow_that_its_last_byte_names() {
-        let (mut bench, mut far) = bench();
+        let (mut bench, mut far) = bench(1 << 20);
         let sample = measure(&mut bench, What::Scheduled);
         let mut arrived = Vec::new();
         far.receive(&mut arrived, usize::MAX).unwrap();
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn what_is_forwarded_or_received_passes_the_scheduler_by() {
-        let (mut bench, mut far) = bench();
+        let (mut bench, mut far) = bench(1 << 20);
         let mut arrived = Vec::new();
         assert!(measure(&mut bench, What::Receive).packets > 0);
         assert_eq!(far.receive(&mut arrived, 1).unwrap(), 0);
@@ -311,5 +311,16 @@ mod tests {
         far.receive(&mut arrived, usize::MAX).unwrap();
         assert_eq!(arrived.len() as u64, sample.packets);
         assert_eq!(sent(&bench), vec![0; FLOWS.into()]);
+    }
+
+    #[test]
+    fn what_a_full_backend_does_not_take_is_not_counted() {
+        for what in [What::Transmit, What::Forward, What::Scheduled] {
+            let (mut bench, mut far) = bench(100);
+            let sample = measure(&mut bench, what);
+            let arrived = far.receive(&mut Vec::new(), usize::MAX).unwrap();
+            assert_eq!(sample.packets, arrived as u64, "{what:?}");
+            assert!((1..=100).contains(&arrived), "{what:?}: {arrived}");
+        }
     }
 }

@@ -1,14 +1,14 @@
 //! What kernels do: clients run the algorithm themselves, behind one spinlock.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use fairlane_core::{Dequeue, FlowId, Length, PacketScheduler, Scheduler};
 use fairlane_runtime::{Clock, Link, Pacer};
-use spin::{Mutex, MutexGuard};
+use spin::mutex::TicketMutex;
 
 use super::case::Case;
 use super::outcome::{Counts, Outcome, Percentiles};
@@ -17,15 +17,11 @@ use super::senders::{Cores, Sender, start};
 use super::victim::{Pushes, Watch};
 use super::{WARM_UP, wait_until};
 
-/// Looks at a lock that is taken before the core is given up. A kernel's thread that holds
-/// a lock is not preempted; here it may be, and who waits for it lets it go on.
-const PATIENCE: u32 = 1000;
-
 /// Most packets that one client takes out for all, as kernels have it.
 const QUOTA: usize = 64;
 
 /// Packets that a client sends before others on its core have their turn.
-const ROUND: usize = 64;
+const ROUND: usize = 256;
 
 /// What the lock protects.
 struct Shared<A: Scheduler> {
@@ -35,26 +31,10 @@ struct Shared<A: Scheduler> {
     watch: Option<Watch>,
 }
 
-struct Locked<A: Scheduler>(Mutex<Shared<A>>);
+/// A fair lock, as those of kernels are: who waits gets it in the order of coming.
+struct Locked<A: Scheduler>(TicketMutex<Shared<A>>);
 
 impl<A: Scheduler> Locked<A> {
-    fn lock(&self) -> MutexGuard<'_, Shared<A>> {
-        let mut looks = 0;
-        loop {
-            if let Some(guard) = self.0.try_lock() {
-                return guard;
-            }
-            while self.0.is_locked() {
-                std::hint::spin_loop();
-                looks += 1;
-                if looks == PATIENCE {
-                    looks = 0;
-                    thread::yield_now();
-                }
-            }
-        }
-    }
-
     /// Queues a packet, and takes out what the link may carry by now, whoever's it is.
     /// Whether the packet was taken.
     fn send(
@@ -65,7 +45,7 @@ impl<A: Scheduler> Locked<A> {
         number: u32,
         out: &mut VecDeque<u32>,
     ) -> bool {
-        let mut shared = self.lock();
+        let mut shared = self.0.lock();
         let shared = &mut *shared;
         let taken = shared.scheduler.enqueue(flow, len, number).is_ok();
         let now = clock.now();
@@ -93,6 +73,9 @@ impl<A: Scheduler> Locked<A> {
 
 struct Contender<A: Scheduler> {
     shared: Arc<Locked<A>>,
+    /// Of this client's core. In a kernel, who waits for the lock or has it keeps its core:
+    /// there is one of them a core at most. Here the clients of a core take turns.
+    core: Arc<Mutex<()>>,
     clock: Clock,
     flow: FlowId,
     number: u32,
@@ -103,6 +86,18 @@ struct Contender<A: Scheduler> {
 
 impl<A: Scheduler + Send + 'static> Sender for Contender<A> {
     fn round(&mut self) -> Result<bool> {
+        let turn = Arc::clone(&self.core);
+        let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.sends()?;
+        drop(turn);
+        thread::yield_now();
+        Ok(taken > 0)
+    }
+}
+
+impl<A: Scheduler> Contender<A> {
+    /// Sends a round of packets; returns how many the scheduler took.
+    fn sends(&mut self) -> Result<usize> {
         let mut taken = 0;
         for _ in 0..ROUND {
             if !self
@@ -120,7 +115,7 @@ impl<A: Scheduler + Send + 'static> Sender for Contender<A> {
         if !self.out.is_empty() {
             self.device.transmit(&mut self.out)?;
         }
-        Ok(taken > 0)
+        Ok(taken)
     }
 }
 
@@ -145,15 +140,19 @@ pub fn measure<A: Scheduler + Send + 'static>(
         })
         .collect::<Result<_>>()?;
     let pushes = watch.as_ref().map(|watch| watch.pushes.clone());
-    let shared = Arc::new(Locked(Mutex::new(Shared {
+    let shared = Arc::new(Locked(TicketMutex::new(Shared {
         scheduler,
         pacer: Pacer::new(Link::new(case.rate), clock.now()),
         watch,
     })));
+    let cores = Cores::new();
+    let turns: Vec<Arc<Mutex<()>>> = (0..cores.count()).map(|_| Arc::default()).collect();
     let mut senders: Vec<Box<dyn Sender>> = Vec::new();
     for number in 0..case.active {
+        let thread = (number % case.threads) as usize;
         senders.push(Box::new(Contender {
             shared: Arc::clone(&shared),
+            core: Arc::clone(&turns[cores.any(thread).unwrap_or(0)]),
             clock,
             flow: flows[number as usize],
             number,
@@ -162,10 +161,9 @@ pub fn measure<A: Scheduler + Send + 'static>(
             device: outputs.device()?,
         }));
     }
-    let cores = Cores::new();
     let (started, done) = (AtomicU32::new(0), AtomicBool::new(false));
     let counts = || {
-        let shared = shared.lock();
+        let shared = shared.0.lock();
         let sent = |flow: &FlowId| {
             let stats = shared.scheduler.flow_stats(*flow);
             stats.map_or(0, |stats| stats.sent.packets)
@@ -205,7 +203,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
             thread::yield_now();
         }
         wait_until(clock.now() + WARM_UP, &clock, stop);
-        if let Some(watch) = &mut shared.lock().watch {
+        if let Some(watch) = &mut shared.0.lock().watch {
             watch.begin();
         }
         let before = counts();
@@ -218,7 +216,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
         Ok((after.0.since(&before.0), after.1 - before.1))
     })?;
     let mut outcome = Outcome::new(case, &counts, all);
-    if let Some(watch) = &shared.lock().watch {
+    if let Some(watch) = &shared.0.lock().watch {
         outcome.victim_ns = Percentiles::of(watch.delays());
         outcome.victim_packets = watch.delays().len();
     }

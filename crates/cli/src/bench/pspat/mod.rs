@@ -136,6 +136,10 @@ pub fn run(options: &Options) -> Result<()> {
         "--active {active} is more than --clients {}: at most all clients can send",
         options.clients
     );
+    ensure!(
+        !options.weights.0.is_empty(),
+        "--weights none: clients have weights, 1 to 1000000 each"
+    );
     let stop = Arc::new(AtomicBool::new(false));
     let on_signal = Arc::clone(&stop);
     ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))

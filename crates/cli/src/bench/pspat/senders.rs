@@ -27,6 +27,11 @@ impl Cores {
         }
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all
+    }
+
     /// The arbiter's: the last. A machine with one core pins nobody.
     pub fn arbiter(&self) -> Option<usize> {
         (self.all > 1).then(|| self.all - 1)

@@ -1,0 +1,118 @@
+//! `fairlane run --attach`: other processes as clients, each with the weight of its rule.
+#![cfg(target_os = "linux")]
+
+mod program;
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_runtime::attach::{ConnectError, ProcessClient, connect};
+use program::{fairlane, start};
+use serde_json::Value;
+
+/// Connects as soon as somebody listens.
+fn attach(path: &Path) -> Result<ProcessClient, ConnectError> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !path.exists() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(5));
+    }
+    connect(path)
+}
+
+fn run(path: &Path, rules: &[&str]) -> program::Running {
+    let path = path.to_str().unwrap();
+    let mut arguments = vec!["run", "--json", "--weights", "none", "--seconds", "2"];
+    arguments.extend(["--listen", "127.0.0.1:0", "--attach", path]);
+    for rule in rules {
+        arguments.extend(["--allow", rule]);
+    }
+    start(&arguments)
+}
+
+#[test]
+fn a_process_that_attaches_has_a_flow_with_the_weight_of_its_rule() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("link.sock");
+    let running = run(&path, &["uid=4294967294:9", "any:4"]);
+    let mut client = attach(&path).unwrap();
+    assert_eq!(client.weight().get(), 4);
+    for number in 0..100_u8 {
+        client.push(&[number; 200]).unwrap();
+    }
+    // It stays until the end.
+    let report: Value = serde_json::from_str(&running.finish().success()).unwrap();
+    drop(client);
+    let flows = report["flows"].as_array().unwrap();
+    assert_eq!(flows.len(), 1, "{report}");
+    let name = flows[0]["name"].as_str().unwrap();
+    assert!(
+        name.ends_with(&format!("pid {}", std::process::id())),
+        "{name}"
+    );
+    assert_eq!(flows[0]["weight"], 4);
+    assert_eq!(flows[0]["sent_packets"], 100);
+    assert_eq!(flows[0]["received_packets"], 100);
+    let arbiter = &report["arbiter"];
+    assert!(
+        arbiter["delta_a_us"]["max"].as_f64().unwrap() > 0.0,
+        "{report}"
+    );
+    assert!(arbiter["sleeps"].as_u64().unwrap() > 0, "{report}");
+    assert!(!path.exists(), "the socket's file is removed");
+}
+
+#[test]
+fn a_process_without_a_rule_is_refused_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("link.sock");
+    let running = run(&path, &["uid=4294967294:1"]);
+    let refused = attach(&path).unwrap_err().to_string();
+    assert!(refused.contains("uid"), "{refused}");
+    let report: Value = serde_json::from_str(&running.finish().success()).unwrap();
+    assert_eq!(report["flows"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_refused_with_status_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a file");
+    std::fs::write(&file, "").unwrap();
+    let file = file.to_str().unwrap();
+    for (arguments, names) in [
+        (&["--attach", file][..], "--allow"),
+        (&["--attach", file, "--allow", "any:1"], "not a socket"),
+        (&["--attach", file, "--allow", "someone:1"], "someone"),
+        (&["--attach", file, "--allow", "any:0"], "'0'"),
+        (&["--dedicated", "100000"], "--dedicated 100000"),
+        (&["--dispatchers", "17"], "--dispatchers"),
+    ] {
+        let options = ["run", "--seconds", "1", "--listen", "127.0.0.1:0"];
+        let refused = fairlane(&[&options[..], arguments].concat());
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert!(refused.stderr.contains(names), "{refused:?}");
+        assert_eq!(refused.stderr.trim_end().lines().count(), 1, "{refused:?}");
+    }
+}
+
+#[test]
+fn dispatchers_and_a_core_of_its_own_carry_what_the_arbiter_alone_does() {
+    for options in [&["--dispatchers", "2"][..], &["--dedicated", "0"]] {
+        let common = [
+            "run",
+            "--json",
+            "--seconds",
+            "1",
+            "--rate",
+            "20mbit",
+            "--listen",
+        ];
+        let report = fairlane(&[&common[..], &["127.0.0.1:0"], options].concat()).success();
+        let report: Value = serde_json::from_str(&report).unwrap();
+        let used = report["link"]["utilisation"].as_f64().unwrap();
+        // As much as a machine that is busy with other things lets through.
+        assert!((0.1..1.2).contains(&used), "{options:?}: {report}");
+        let dispatched = !report["arbiter"]["delta_d_us"].is_null();
+        assert_eq!(dispatched, options[0] == "--dispatchers", "{report}");
+    }
+}
