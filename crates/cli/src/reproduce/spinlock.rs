@@ -101,14 +101,13 @@ impl Experiment for Table1 {
             "{} needs two cores, and this program may run on one only",
             self.name()
         );
-        let section = Busy::calibrate().for_ns(parameters.section_ns);
         let users = || parameters.users.iter();
         let kinds = [Kind::Spin, Kind::Yield(parameters.patience)];
         let cases: Vec<Case> = users()
             .flat_map(|&users| kinds.map(|kind| Case { users, kind }))
             .collect();
         let rates = lab.rounds(&cases, scenario.rounds, scenario.seed, |&case| {
-            contend(lab, case, section, &cores)
+            contend(lab, case, parameters.section_ns, &cores)
         })?;
         let points: Vec<Point> = users()
             .zip(rates.chunks_exact(kinds.len()))
@@ -156,10 +155,14 @@ impl SpinLock {
 }
 
 /// Millions of sections a second that all users of one lock do together.
-fn contend(lab: &Lab, case: Case, section: u32, cores: &[usize]) -> Result<f64> {
+fn contend(lab: &Lab, case: Case, section_ns: f64, cores: &[usize]) -> Result<f64> {
+    // Each time anew: a processor's speed changes with what else it and its host do.
+    let section = Busy::calibrate().for_ns(section_ns);
     let lock = Line(SpinLock(AtomicBool::new(false)));
     // Counted without an atomic addition: only a lock that excludes makes it right.
     let counted = Line(AtomicU64::new(0));
+    // Handed on from section to section, so that none begins before the last has ended.
+    let work = Line(AtomicU64::new(1));
     let stop = Line(AtomicBool::new(false));
     let barrier = Barrier::new(case.users as usize);
     let user = |core: usize| -> Result<(Instant, u64)> {
@@ -170,7 +173,10 @@ fn contend(lab: &Lab, case: Case, section: u32, cores: &[usize]) -> Result<f64> 
         let mut sections = 0;
         while !stop.0.load(Ordering::Relaxed) {
             lock.0.lock(case.kind);
-            steps(section);
+            work.0.store(
+                steps(section, work.0.load(Ordering::Relaxed)),
+                Ordering::Relaxed,
+            );
             counted
                 .0
                 .store(counted.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -337,7 +343,7 @@ mod tests {
         for kind in [Kind::Spin, Kind::Yield(10)] {
             // Fails by itself if the sections were not one after another.
             let case = Case { users: 4, kind };
-            assert!(contend(&lab, case, 10, &cores).unwrap() > 0.0);
+            assert!(contend(&lab, case, 20.0, &cores).unwrap() > 0.0);
         }
     }
 }

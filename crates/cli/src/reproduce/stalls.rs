@@ -310,7 +310,7 @@ fn run(lab: &Lab, case: Case, busy: Busy) -> Result<Counts> {
             Pace::Always => write(&shared, &stop.0, || ()),
             Pace::Every(ns) => {
                 let pause = busy.for_ns(f64::from(ns));
-                write(&shared, &stop.0, || steps(pause))
+                write(&shared, &stop.0, || _ = steps(pause, 1))
             }
         };
         Ok((written, ns(start)))
@@ -322,7 +322,7 @@ fn run(lab: &Lab, case: Case, busy: Busy) -> Result<Counts> {
             Pace::Always => read(&shared, &stop.0, || ()),
             Pace::Every(ns) => {
                 let pause = busy.for_ns(f64::from(ns));
-                read(&shared, &stop.0, || steps(pause))
+                read(&shared, &stop.0, || _ = steps(pause, 1))
             }
         };
         Ok((counts, ns(start)))

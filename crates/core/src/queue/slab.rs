@@ -1,6 +1,6 @@
 //! The slab all packets of a scheduler live in.
 
-use crate::units::Length;
+use crate::units::{Length, MAX_LENGTH};
 use alloc::vec::Vec;
 
 /// No packet.
@@ -10,12 +10,15 @@ pub(super) const NIL: u32 = u32::MAX;
 struct Slot<P> {
     /// Next packet of the same list, or next free slot.
     next: u32,
-    /// Of no meaning in a free slot.
-    len: Length,
+    /// In bytes; of no meaning in a free slot. Two bytes, so that a slot without a payload of
+    /// its own takes eight, and as many more of them fit the cache.
+    len: u16,
     /// `None` only in a free slot.
     payload: Option<P>,
 }
 
+const _: () = assert!(MAX_LENGTH == u16::MAX as u32);
+const _: () = assert!(size_of::<Slot<()>>() == 8);
 const _: () = assert!(size_of::<Slot<u64>>() - size_of::<u64>() <= 16);
 const _: () = assert!(size_of::<Slot<alloc::boxed::Box<u8>>>() == 16);
 
@@ -88,7 +91,7 @@ impl<P> PacketSlab<P> {
             if let Some(slot) = self.slots.get_mut(index as usize) {
                 self.free = slot.next;
                 slot.next = NIL;
-                slot.len = len;
+                slot.len = len.get() as u16;
                 slot.payload = Some(payload);
                 self.stored += 1;
                 return Ok(Stored(index));
@@ -109,7 +112,7 @@ impl<P> PacketSlab<P> {
         }
         self.slots.push(Slot {
             next: NIL,
-            len: Length::MAX,
+            len: 0,
             payload: None,
         });
         self.free = index;
@@ -125,7 +128,7 @@ impl<P> PacketSlab<P> {
         slot.next = self.free;
         self.free = index;
         self.taken += 1;
-        Some((slot.len, payload, next))
+        Some((Length::new(u32::from(slot.len))?, payload, next))
     }
 
     #[inline]
@@ -138,13 +141,17 @@ impl<P> PacketSlab<P> {
     #[inline]
     pub(super) fn get(&self, index: u32) -> Option<(Length, &P, u32)> {
         let slot = self.slots.get(index as usize)?;
-        Some((slot.len, slot.payload.as_ref()?, slot.next))
+        Some((
+            Length::new(u32::from(slot.len))?,
+            slot.payload.as_ref()?,
+            slot.next,
+        ))
     }
 
     /// Length of the packet at `index`, which must be in a list.
     #[inline]
     pub(super) fn length(&self, index: u32) -> Option<Length> {
-        self.slots.get(index as usize).map(|slot| slot.len)
+        Length::new(u32::from(self.slots.get(index as usize)?.len))
     }
 }
 

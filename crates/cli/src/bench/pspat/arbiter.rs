@@ -14,7 +14,7 @@ use fairlane_runtime::{
 use super::WARM_UP;
 use super::case::{Case, Transmit, Way};
 use super::outcome::{Counts, Outcome, Percentiles, Span};
-use super::output::{Device, Outputs};
+use super::output::{Device, Of, Outputs};
 use super::senders::{Clearing, Cores, Dispatching, Pushing, Sender, pin, start};
 use super::victim::{Pushes, Watch, Watched};
 
@@ -54,7 +54,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
 
 /// A way out that is not the clients': one type for both, as each copy of the arbiter takes
 /// its time to compile.
-type Exit = Box<dyn Release<u32> + Send>;
+type Exit = Box<dyn Release<Of> + Send>;
 
 struct Measurement<'a> {
     case: &'a Case,
@@ -81,13 +81,13 @@ impl Victims for ClearingVictim {
 }
 
 struct PushingVictim {
-    client: Client<u32>,
+    client: Client<Of>,
     len: fairlane_core::Length,
 }
 
 impl Victims for PushingVictim {
     fn push(&mut self) -> Result<(), Refusal> {
-        let pushed = self.client.push(self.len, 0);
+        let pushed = self.client.push(self.len, Of(0));
         pushed.map(|_| ()).map_err(|Refused { reason, .. }| reason)
     }
 }
@@ -148,10 +148,10 @@ impl Measurement<'_> {
     }
 
     /// The arbiter or its dispatchers transmit.
-    fn pushing<A: Scheduler + Send, R: Release<u32> + Send>(
+    fn pushing<A: Scheduler + Send>(
         &self,
         algorithm: A,
-        release: Watched<R>,
+        release: Watched<Exit>,
         dispatchers: Vec<Dispatcher<Device>>,
     ) -> Result<Outcome> {
         let case = self.case;

@@ -12,7 +12,7 @@ use spin::mutex::TicketMutex;
 
 use super::case::Case;
 use super::outcome::{Counts, Outcome, Percentiles};
-use super::output::{Device, Outputs};
+use super::output::{Device, Of, Outputs};
 use super::senders::{Cores, Sender, start};
 use super::victim::{Pushes, Watch};
 use super::{WARM_UP, wait_until};
@@ -26,7 +26,7 @@ const ROUND: usize = 256;
 /// What the lock protects.
 struct Shared<A: Scheduler> {
     /// The payload is the client's number.
-    scheduler: PacketScheduler<A, u32>,
+    scheduler: PacketScheduler<A, Of>,
     pacer: Pacer,
     watch: Option<Watch>,
 }
@@ -42,12 +42,12 @@ impl<A: Scheduler> Locked<A> {
         clock: &Clock,
         flow: FlowId,
         len: Length,
-        number: u32,
-        out: &mut VecDeque<u32>,
+        packet: Of,
+        out: &mut VecDeque<Of>,
     ) -> bool {
         let mut shared = self.0.lock();
         let shared = &mut *shared;
-        let taken = shared.scheduler.enqueue(flow, len, number).is_ok();
+        let taken = shared.scheduler.enqueue(flow, len, packet).is_ok();
         let now = clock.now();
         shared.pacer.forget_before(now);
         for _ in 0..QUOTA {
@@ -80,7 +80,7 @@ struct Contender<A: Scheduler> {
     flow: FlowId,
     number: u32,
     len: Length,
-    out: VecDeque<u32>,
+    out: VecDeque<Of>,
     device: Device,
 }
 
@@ -100,10 +100,13 @@ impl<A: Scheduler> Contender<A> {
     fn sends(&mut self) -> Result<usize> {
         let mut taken = 0;
         for _ in 0..ROUND {
-            if !self
-                .shared
-                .send(&self.clock, self.flow, self.len, self.number, &mut self.out)
-            {
+            if !self.shared.send(
+                &self.clock,
+                self.flow,
+                self.len,
+                Of(self.number),
+                &mut self.out,
+            ) {
                 break;
             }
             taken += 1;
@@ -190,7 +193,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
             threads.push(scope.spawn(move || {
                 victim.pace(clock, done, || {
                     push_timed(pushes, clock, || {
-                        shared.send(&clock, flow, case.packet, 0, &mut out)
+                        shared.send(&clock, flow, case.packet, Of(0), &mut out)
                     });
                     if !out.is_empty() {
                         device.transmit(&mut out)?;

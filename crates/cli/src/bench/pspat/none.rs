@@ -10,7 +10,7 @@ use fairlane_runtime::Clock;
 
 use super::case::Case;
 use super::outcome::{Counts, Outcome};
-use super::output::{Device, Outputs};
+use super::output::{Device, Of, Outputs};
 use super::senders::{Cores, Sender, start};
 use super::{WARM_UP, wait_until};
 
@@ -20,7 +20,7 @@ const BATCH: usize = 64;
 struct Free {
     number: u32,
     device: Device,
-    batch: VecDeque<u32>,
+    batch: VecDeque<Of>,
     sent: Arc<Sent>,
 }
 
@@ -31,7 +31,7 @@ struct Sent(AtomicU64);
 
 impl Sender for Free {
     fn round(&mut self) -> Result<bool> {
-        self.batch.resize(BATCH, self.number);
+        self.batch.resize(BATCH, Of(self.number));
         let sent = self.device.transmit(&mut self.batch)? as u64;
         let before = self.sent.0.load(Ordering::Relaxed);
         self.sent.0.store(before + sent, Ordering::Relaxed);

@@ -13,8 +13,13 @@ use fairlane_netlab::Link;
 
 use super::case::{Case, Transmit};
 
+/// A packet of the client with this number. A type of its own: what the algorithms are compiled
+/// for here is apart from what other measurements count the instructions of.
+#[derive(Clone, Copy, Debug)]
+pub struct Of(pub u32);
+
 /// A way out for packets of any client.
-pub type Device = Box<dyn Backend<Tx = u32, Rx = ()> + Send>;
+pub type Device = Box<dyn Backend<Tx = Of, Rx = ()> + Send>;
 
 /// Most sockets that receive: clients beyond them share.
 const MOST_SINKS: u32 = 64;
@@ -91,10 +96,10 @@ impl Outputs {
 struct Nothing;
 
 impl Backend for Nothing {
-    type Tx = u32;
+    type Tx = Of;
     type Rx = ();
 
-    fn transmit(&mut self, batch: &mut VecDeque<u32>) -> io::Result<usize> {
+    fn transmit(&mut self, batch: &mut VecDeque<Of>) -> io::Result<usize> {
         let packets = batch.len();
         for packet in batch.drain(..) {
             black_box(packet);
@@ -139,12 +144,12 @@ struct Socket {
 }
 
 impl Backend for Socket {
-    type Tx = u32;
+    type Tx = Of;
     type Rx = ();
 
-    fn transmit(&mut self, batch: &mut VecDeque<u32>) -> io::Result<usize> {
+    fn transmit(&mut self, batch: &mut VecDeque<Of>) -> io::Result<usize> {
         // What the socket did not take last time stands first.
-        self.batch.extend(batch.drain(..).map(|client| Copy {
+        self.batch.extend(batch.drain(..).map(|Of(client)| Copy {
             peer: self.peers[client as usize % self.peers.len()],
             bytes: Arc::clone(&self.packet),
         }));
@@ -201,7 +206,7 @@ impl Interface {
         })
     }
 
-    fn transmit(&mut self, batch: &mut VecDeque<u32>) -> io::Result<usize> {
+    fn transmit(&mut self, batch: &mut VecDeque<Of>) -> io::Result<usize> {
         let before = self.batch.len();
         while !batch.is_empty()
             && let Some(frame) = self.umem.frame_from(&self.packet)
@@ -219,10 +224,10 @@ impl Interface {
 struct Queue(Arc<Mutex<Interface>>);
 
 impl Backend for Queue {
-    type Tx = u32;
+    type Tx = Of;
     type Rx = ();
 
-    fn transmit(&mut self, batch: &mut VecDeque<u32>) -> io::Result<usize> {
+    fn transmit(&mut self, batch: &mut VecDeque<Of>) -> io::Result<usize> {
         let mut interface = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         interface.transmit(batch)
     }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use fairlane_core::Length;
 use fairlane_runtime::{Client, DispatchingClient, Refused, pin_to_core};
 
-use super::output::Device;
+use super::output::{Device, Of};
 
 /// A client that sends as fast as it can.
 pub trait Sender: Send {
@@ -110,7 +110,7 @@ impl Sender for Clearing {
 
 /// A client that transmits through a device of its own what was cleared.
 pub struct Dispatching {
-    pub client: DispatchingClient<u32>,
+    pub client: DispatchingClient<Of>,
     pub number: u32,
     pub len: Length,
     pub device: Device,
@@ -118,7 +118,7 @@ pub struct Dispatching {
 
 impl Sender for Dispatching {
     fn round(&mut self) -> Result<bool> {
-        let mut packets = std::iter::repeat((self.len, self.number));
+        let mut packets = std::iter::repeat((self.len, Of(self.number)));
         let pushed = self.client.push_batch(&mut packets).map_err(reason)?;
         let dispatched = self.client.dispatch(&mut self.device)?;
         Ok(pushed + dispatched > 0)
@@ -127,14 +127,14 @@ impl Sender for Dispatching {
 
 /// A client that hands its packets over.
 pub struct Pushing {
-    pub client: Client<u32>,
+    pub client: Client<Of>,
     pub number: u32,
     pub len: Length,
 }
 
 impl Sender for Pushing {
     fn round(&mut self) -> Result<bool> {
-        let mut packets = std::iter::repeat((self.len, self.number));
+        let mut packets = std::iter::repeat((self.len, Of(self.number)));
         let (pushed, _) = self.client.push_batch(&mut packets).map_err(reason)?;
         Ok(pushed > 0)
     }
