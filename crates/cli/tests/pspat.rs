@@ -209,7 +209,10 @@ fn what_cannot_be_is_refused_in_one_sentence() {
     for (arguments, names) in [
         (&["--mailbox", "100"][..], "power of two"),
         (&["--mailbox", "0"], "power of two"),
-        (&["--clients", "10", "--max-clients", "5"], "5 clients"),
+        (
+            &["--clients", "10", "--max-clients", "5"],
+            "--max-clients 5",
+        ),
         (&["--clients", "2", "--active", "3"], "--active 3"),
         (&["--clients", "0"], "--clients"),
         (&["--weights", "1,0"], "--weights"),

@@ -286,6 +286,14 @@ pub fn pspat(algorithm: Nanos, scan: Nanos, dispatch: Nanos, block: u64) -> Nano
     algorithm + scan + dispatches
 }
 
+/// T-WFI of PSPAT where nobody stands between arbiter and link, which sends in the order of
+/// release: `algorithm` and 2 D_A. A packet is seen up to D_A after its arrival, and what may
+/// go is released up to D_A later than the link could have begun with it; the terms of
+/// [`pspat`] for what dispatchers send side by side fall away.
+pub fn pspat_direct(algorithm: Nanos, scan: Nanos) -> Nanos {
+    algorithm + scan + scan
+}
+
 /// k of [`pspat`]: packets of `longest` that a link of `rate` sends in `scan`, rounded up,
 /// and at least one.
 pub fn pspat_block(scan: Nanos, rate: Rate, longest: Length) -> u64 {

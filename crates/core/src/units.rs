@@ -2,7 +2,7 @@
 //! compared in one place only.
 
 use core::fmt;
-use core::num::NonZeroU32;
+use core::num::{NonZeroU16, NonZeroU32};
 use core::ops::{Add, Sub};
 use core::str::FromStr;
 
@@ -41,7 +41,20 @@ impl Length {
     pub const fn get(self) -> u32 {
         self.0.get()
     }
+
+    /// The same in two bytes, for tables: every length fits.
+    #[inline]
+    pub(crate) fn packed(self) -> NonZeroU16 {
+        NonZeroU16::new(self.get() as u16).unwrap_or(NonZeroU16::MAX)
+    }
+
+    #[inline]
+    pub(crate) fn unpacked(packed: NonZeroU16) -> Length {
+        Length(packed.into())
+    }
 }
+
+const _: () = assert!(MAX_LENGTH == u16::MAX as u32);
 
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -201,7 +201,9 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         } in self.door.arrivals()
         {
             // There are no more clients than flows, and none has two.
-            if let Ok(flow) = self.scheduler.add_flow(config) {
+            let added = self.scheduler.add_flow(config);
+            debug_assert!(added.is_ok(), "there is a flow for each client");
+            if let Ok(flow) = added {
                 client.flow = flow;
                 self.release.joined(flow, outlet);
                 self.clients.insert(client, self.now);
@@ -342,6 +344,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
     /// What the thread tells after a sleep: how much too late it ended, and what ended it,
     /// if anything but the clock could.
     pub(crate) fn slept(&mut self, late: Nanos, woken: Option<Woken>) {
+        self.clients.slept();
         match woken {
             None | Some(Woken::TimedOut) => self.stats.late.record(late),
             Some(Woken::Rung | Woken::Nudged) => self.stats.woken += 1,

@@ -50,6 +50,11 @@ impl<P: Send> AsyncClient<P> {
         self.client.id()
     }
 
+    /// Packets that were dropped inside the arbiter, since the start.
+    pub fn dropped(&self) -> u64 {
+        self.client.dropped()
+    }
+
     /// [`Client::push`]: never waits.
     pub fn try_push(&mut self, len: Length, packet: P) -> Result<Pushed, Refused<P>> {
         if self.held.is_some() {
@@ -77,7 +82,7 @@ impl<P: Send> AsyncClient<P> {
 
     /// Takes a packet: into the mailbox, or else into the handle, which holds none.
     fn accept(&mut self, len: Length, packet: P) -> Result<(), Refused<P>> {
-        match self.client.push(len, packet) {
+        match self.client.offer(len, packet) {
             Ok(_) => Ok(()),
             Err(Refused {
                 packet,

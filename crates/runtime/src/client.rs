@@ -136,18 +136,29 @@ impl<P: Send> Client<P> {
     /// wake an arbiter that sleeps: at most one for each of its sleeps.
     #[inline]
     pub fn push(&mut self, len: Length, packet: P) -> Result<Pushed, Refused<P>> {
+        let pushed = self.offer(len, packet);
+        if pushed.is_err() {
+            self.refused();
+        }
+        pushed
+    }
+
+    /// A push that does not count what it hands back.
+    #[inline]
+    pub(crate) fn offer(&mut self, len: Length, packet: P) -> Result<Pushed, Refused<P>> {
         let carried = match self.carried(len) {
             Ok(carried) => carried,
-            Err(reason) => return Err(self.refuse(packet, reason)),
+            Err(reason) => return Err(Refused { packet, reason }),
         };
         match self.mailbox.push(Request { carried, packet }) {
             Ok(()) => {
                 self.bell.ring();
-                Ok(self.pushed(1))
+                count(&self.counters.by_client.pushed, 1);
+                Ok(self.told())
             }
-            Err(Full(request)) => {
+            Err(Full(Request { packet, .. })) => {
                 let reason = self.full();
-                Err(self.refuse(request.packet, reason))
+                Err(Refused { packet, reason })
             }
         }
     }
@@ -179,14 +190,17 @@ impl<P: Send> Client<P> {
                 }
             }
         });
-        let count = self.mailbox.push_batch(&mut requests);
-        let pushed = self.pushed(count as u64);
-        if count > 0 {
+        let taken = self.mailbox.push_batch(&mut requests);
+        count(&self.counters.by_client.pushed, taken as u64);
+        if taken > 0 {
             self.bell.ring();
         }
         match refused {
-            Some((packet, reason)) => Err(self.refuse(packet, reason)),
-            None => Ok((count, pushed)),
+            Some((packet, reason)) => {
+                self.refused();
+                Err(Refused { packet, reason })
+            }
+            None => Ok((taken, self.told())),
         }
     }
 
@@ -195,13 +209,18 @@ impl<P: Send> Client<P> {
         carried(len, self.counters.by_arbiter.max_length(), self.overhead)
     }
 
+    /// What was dropped since this was last asked.
     #[inline]
-    fn pushed(&mut self, packets: u64) -> Pushed {
-        count(&self.counters.by_client.pushed, packets);
-        let drops = self.counters.by_arbiter.dropped.load(Ordering::Relaxed);
+    fn told(&mut self) -> Pushed {
+        let drops = self.dropped();
         let dropped_before = drops - self.drops_seen;
         self.drops_seen = drops;
         Pushed { dropped_before }
+    }
+
+    /// Packets of this client that were dropped inside the arbiter, since the start.
+    pub fn dropped(&self) -> u64 {
+        self.counters.by_arbiter.dropped.load(Ordering::Relaxed)
     }
 
     /// Why the mailbox took nothing.
@@ -219,9 +238,8 @@ impl<P: Send> Client<P> {
     }
 
     #[cold]
-    fn refuse(&self, packet: P, reason: Refusal) -> Refused<P> {
+    fn refused(&self) {
         count(&self.counters.by_client.refused, 1);
-        Refused { packet, reason }
     }
 }
 

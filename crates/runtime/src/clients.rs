@@ -98,6 +98,9 @@ pub(crate) struct Clients<P> {
     drowsy: Vec<u32>,
     /// When next to look for those that fell silent.
     tidy_at: Nanos,
+    /// Looks in vain since something was heard or the arbiter slept: once all active clients
+    /// were silent, there is nothing to go on with.
+    silent: usize,
     /// When the last scan was, unless the arbiter slept since.
     scanned_at: Option<Nanos>,
 }
@@ -112,6 +115,7 @@ impl<P: Send> Clients<P> {
             bell,
             drowsy: Vec::new(),
             tidy_at: Nanos::ZERO,
+            silent: 0,
             scanned_at: None,
         }
     }
@@ -196,11 +200,16 @@ impl<P: Send> Clients<P> {
                 }
             }
         }
-        let stopped = active > scan.limit;
-        self.first = match stopped {
-            true => at,
-            false => first_heard.unwrap_or(self.first),
+        let whole_round = active <= scan.limit;
+        self.first = match whole_round {
+            true => first_heard.unwrap_or(self.first),
+            false => at,
         };
+        self.silent = match heard {
+            0 => self.silent.saturating_add(scan.limit),
+            _ => 0,
+        };
+        let stopped = !whole_round && self.silent < active;
         if gone {
             let registered = &self.registered;
             let mut first = self.first;
@@ -237,6 +246,11 @@ impl<P: Send> Clients<P> {
         {
             client.inbox.prefetch();
         }
+    }
+
+    /// The arbiter slept: all active clients are to be looked at before it may again.
+    pub(crate) fn slept(&mut self) {
+        self.silent = 0;
     }
 
     /// Puts those to doze who were silent for `linger`; looks for them once in so long.

@@ -7,13 +7,20 @@
 //! another client, not for the arbiter. The [`Arbiter`] is the only one to run the
 //! scheduling algorithm. Its [`step`](Arbiter::step) drains the mailboxes into the
 //! flows' queues, takes packets out in the algorithm's order at the pace of the
-//! link, and hands them to a [`Backend`](fairlane_io::Backend).
+//! link, and releases them.
 //!
 //! ```text
-//!  client --mailbox--\                                      /
-//!  client --mailbox---> scan -> PacketScheduler -> Pacer -> batch -> Backend
-//!  client --mailbox--/            (who is next?)   (when?)  \
+//!  Client        --mailbox--\                                      / Straight: a Backend
+//!  AsyncClient   --mailbox---> look -> PacketScheduler -> Pacer -> <  Dispatchers: threads
+//!  process       --shared---/        (who is next?)   (when?)      \ ClientsDispatch: counts
 //! ```
+//!
+//! | client | registered by | where there is no room |
+//! | --- | --- | --- |
+//! | [`Client`], of a thread | [`Registrar::register`] | the packet comes back |
+//! | [`AsyncClient`], of a task | [`Registrar::register_async`] | the task waits |
+//! | [`DispatchingClient`], keeps its packets and transmits them | [`Registrar::register_dispatching`] | the packet comes back |
+//! | another process | `attach` (Linux) | the packet is not taken |
 //!
 //! `step(now)` reads no clock and starts no thread, so a test drives it on a clock
 //! of its own; [`drive`] is the loop around it for a thread of its own.
@@ -24,7 +31,7 @@
 //! | --- | --- |
 //! | its mailbox is full | [`push`](Client::push) hands the packet back at once |
 //! | the packet is too long for its flow | the same |
-//! | a packet was dropped inside (its flow's queue is full) | the next `push` tells how many |
+//! | a packet was dropped inside (its flow's queue is full) | the next `push` tells how many; a task asks for `dropped` |
 //! | the arbiter is gone | the same, once the mailbox is full |
 //!
 //! # Units

@@ -236,12 +236,13 @@ impl<P: Send> Registrar<P> {
 impl Registrar<Cleared> {
     /// A new client that keeps its packets, tells the arbiter their lengths, and transmits
     /// what the arbiter has cleared ([`ClientsDispatch`](crate::ClientsDispatch)). At most
-    /// `window` packets of it are pushed and neither cleared nor dropped at a time.
+    /// `window` packets of it are pushed and neither cleared nor dropped at a time; one, where 0 is asked for.
     pub fn register_dispatching<T>(
         &self,
         config: FlowConfig,
         window: u32,
     ) -> Result<DispatchingClient<T>, RegisterError> {
+        let window = window.max(1);
         let (near, outlet) = Outlet::new(window)?;
         let client = self.thread_client(config, Some(outlet), None)?;
         Ok(DispatchingClient::new(client, near, window))

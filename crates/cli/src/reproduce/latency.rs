@@ -3,7 +3,7 @@
 use std::fmt;
 
 use anyhow::{Context, Result};
-use fairlane_core::bounds::{Terms, Transmit};
+use fairlane_core::bounds::{self, Terms, Transmit};
 use fairlane_core::{Nanos, Rate};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
@@ -222,7 +222,7 @@ fn bound(case: &Case, victim: &Victim, packets: u64, scan: Nanos) -> Result<f64>
     let sum = u64::from(own.weight.get()) + others.sum::<u64>();
     let terms = Terms::new(own.weight, sum, case.packet, case.packet, Transmit::Direct)?;
     let algorithm = terms.worst_delay(wfi, u64::from(case.packet.get()), case.rate);
-    Ok(us((algorithm + scan + scan).0))
+    Ok(us(bounds::pspat_direct(algorithm, scan).0))
 }
 
 fn middle(runs: &[Delays]) -> Delays {

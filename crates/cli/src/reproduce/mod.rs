@@ -53,7 +53,7 @@ the end, all of them or none.
 Examples:
   fairlane reproduce                              the experiments there are
   fairlane reproduce pspat-table1                 one, into its folder
-  fairlane reproduce all --seconds 0.02 --out /tmp/quick";
+  fairlane reproduce all --seconds 0.02 --out quick";
 
 /// Options of `fairlane reproduce`.
 #[derive(Clone, Debug, clap::Args)]

@@ -1,14 +1,15 @@
 //! Other processes' packets: a flow for each process that attaches.
 
+use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Error, Result};
 use fairlane_core::{FlowConfig, Length, Weight};
-use fairlane_runtime::Clock;
 use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, Who};
+use fairlane_runtime::{ClientId, Clock};
 
 use super::flow::{Flow, Parcel};
 use super::{Opener, weight};
@@ -19,7 +20,7 @@ const LONGEST: Length = match Length::new(9_000) {
     None => unreachable!(),
 };
 
-/// Most processes at a time.
+/// Most processes of one rule at a time.
 pub const MOST_PROCESSES: usize = 64;
 
 /// The address of a flow for which no socket could be had: nobody listens there.
@@ -51,7 +52,11 @@ pub fn listen(path: &Path, rules: &[Allow], opener: &Opener, clock: Clock) -> Re
     let mut mapping = Mapping::new();
     for (number, rule) in rules.iter().enumerate() {
         // Two rules may be about the same: the first counts.
-        let name = format!("{}/{}", rule.who, number + 1);
+        let twice = rules[..number].iter().any(|other| other.who == rule.who);
+        let name = match twice {
+            true => format!("{}/{}", rule.who, number + 1),
+            false => rule.who.to_string(),
+        };
         mapping = mapping
             .class(Class {
                 name: name.clone(),
@@ -63,16 +68,14 @@ pub fn listen(path: &Path, rules: &[Allow], opener: &Opener, clock: Clock) -> Re
             })?
             .rule(rule.who, &name)?;
     }
-    let (of, classes) = (opener.clone(), mapping.clone());
+    let places = Places {
+        opener: opener.clone(),
+        classes: mapping.clone(),
+        known: Arc::default(),
+    };
     let mut flow: Option<(u32, Arc<Flow>)> = None;
     let make = move |payload: Vec<u8>, process: &Attached| {
-        let (number, flow) = flow.get_or_insert_with(|| {
-            let peer = process.peer;
-            let name = format!("uid {} pid {}", peer.uid, peer.pid);
-            let class = classes.class_of(peer);
-            let weight = class.map_or(Weight::ONE, |class| class.flow.weight);
-            of.adopt(name, weight, process.id, NOWHERE)
-        });
+        let (number, flow) = flow.get_or_insert_with(|| places.take(process));
         flow.offered.add(payload.len());
         Box::new(Parcel {
             flow: *number,
@@ -84,10 +87,38 @@ pub fn listen(path: &Path, rules: &[Allow], opener: &Opener, clock: Clock) -> Re
     };
     let registrar = opener.registrar.clone();
     let config = AttachConfig {
-        most_clients: MOST_PROCESSES,
+        most_clients: MOST_PROCESSES * rules.len(),
         ..AttachConfig::new(mapping)
     };
     Ok(Attach::listen(path, config, registrar, make)?)
+}
+
+/// By the name of the rule and the client's number: the flow and its own.
+type Known = HashMap<(String, ClientId), (u32, Arc<Flow>)>;
+
+/// The flows of processes, that left too: who comes next with the same number and by the same
+/// rule has the flow again, so that there are no more of them than places.
+#[derive(Clone)]
+struct Places {
+    opener: Opener,
+    classes: Mapping,
+    known: Arc<Mutex<Known>>,
+}
+
+impl Places {
+    fn take(&self, process: &Attached) -> (u32, Arc<Flow>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_rule = known.keys().filter(|(class, _)| *class == process.class);
+        let name = format!("{} #{}", process.class, of_rule.count() + 1);
+        let place = known.entry((process.class.clone(), process.id));
+        let (number, flow) = place.or_insert_with(|| {
+            let class = self.classes.class_of(process.peer);
+            let weight = class.map_or(Weight::ONE, |class| class.flow.weight);
+            self.opener.adopt(name, weight, process.id, NOWHERE)
+        });
+        self.opener.flows.hand_over(flow, process.id);
+        (*number, Arc::clone(flow))
+    }
 }
 
 #[cfg(test)]

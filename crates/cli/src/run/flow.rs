@@ -79,7 +79,8 @@ impl Bytes {
 pub struct Flow {
     pub name: String,
     pub weight: Weight,
-    pub client: ClientId,
+    /// Whose it is by now: of a process that left, nobody's.
+    client: Mutex<Option<ClientId>>,
     /// Where its datagrams are received.
     pub sink: SocketAddr,
     /// By the sender: all it wanted to send.
@@ -99,12 +100,20 @@ pub struct Flow {
 }
 
 impl Flow {
+    fn client(&self) -> MutexGuard<'_, Option<ClientId>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_of(&self, client: ClientId) -> bool {
+        *self.client() == Some(client)
+    }
+
     /// A flow of which nothing was counted yet.
     pub fn new(name: String, weight: Weight, client: ClientId, sink: SocketAddr) -> Flow {
         Flow {
             name,
             weight,
-            client,
+            client: Mutex::new(Some(client)),
             sink,
             offered: Counter::default(),
             backpressure: AtomicU64::new(0),
@@ -139,6 +148,15 @@ impl Flows {
         let flow = Arc::new(flow);
         flows.push(Arc::clone(&flow));
         (flows.len() as u32 - 1, flow)
+    }
+
+    /// From now on the flow is that client's; no other is, as numbers of clients that left are
+    /// given again.
+    pub fn hand_over(&self, to: &Flow, client: ClientId) {
+        for flow in self.lock().iter().filter(|flow| flow.is_of(client)) {
+            *flow.client() = None;
+        }
+        *to.client() = Some(client);
     }
 
     pub fn all(&self) -> Vec<Arc<Flow>> {

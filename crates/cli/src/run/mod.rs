@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use fairlane_core::sched::automatic_members;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::units::MAX_WEIGHT;
@@ -233,7 +233,8 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         ..Link::new(options.rate)
     };
     let longest = link.longest().context("the link carries no packet")?;
-    let max_clients = MOST_SENDERS + relay::MOST_SOURCES + attach::MOST_PROCESSES;
+    let processes = attach::MOST_PROCESSES * options.allow.len();
+    let max_clients = MOST_SENDERS + relay::MOST_SOURCES + processes;
     let mut config = ArbiterConfig {
         max_clients,
         release_limit: RELEASES as usize,
@@ -289,8 +290,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         None => None,
     };
     if let Some(core) = options.dedicated {
-        // Before any thread of the run is there to inherit it.
-        check_core(core)?;
+        may_run_on(core)?;
     }
     let stop = Arc::new(AtomicBool::new(false));
     let on_signal = Arc::clone(&stop);
@@ -345,7 +345,8 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         let mut stopped_at = start;
         let idling = match options.dedicated {
             Some(core) => {
-                pin_to_core(core).with_context(|| format!("--dedicated {core}"))?;
+                // It could just now; on another core it is only less alone.
+                let _ = pin_to_core(core);
                 Idling::dedicated()
             }
             None => Idling::default(),
@@ -398,15 +399,12 @@ fn dispatch(
     Ok(())
 }
 
-/// Whether this machine has such a core.
-fn check_core(core: usize) -> Result<()> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    ensure!(
-        core < cores,
-        "--dedicated {core}: there is no such core, the last is {}",
-        cores - 1
-    );
-    Ok(())
+/// Whether this program may run on such a core: a thread tries it.
+fn may_run_on(core: usize) -> Result<()> {
+    let tried = thread::spawn(move || pin_to_core(core)).join();
+    tried
+        .unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into()))
+        .with_context(|| format!("--dedicated {core}: there is no core {core} to run on"))
 }
 
 /// What a sender offers, as a multiple of the link: the first offers most.
@@ -447,8 +445,10 @@ impl Ledger {
         {
             flow.expected.add(bytes);
         }
+        // Nothing waits of who has left.
+        self.0.iter_mut().for_each(|entry| entry.queued = 0);
         for (id, stats) in arbiter.client_stats() {
-            let number = flows.iter().position(|flow| flow.client == id);
+            let number = flows.iter().position(|flow| flow.is_of(id));
             if let Some(number) = number {
                 let dropped = stats.flow.dropped.packets;
                 flows[number].dropped.store(dropped, Ordering::Relaxed);

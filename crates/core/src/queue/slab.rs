@@ -1,7 +1,8 @@
 //! The slab all packets of a scheduler live in.
 
-use crate::units::{Length, MAX_LENGTH};
+use crate::units::Length;
 use alloc::vec::Vec;
+use core::num::NonZeroU16;
 
 /// No packet.
 pub(super) const NIL: u32 = u32::MAX;
@@ -12,12 +13,11 @@ struct Slot<P> {
     next: u32,
     /// In bytes; of no meaning in a free slot. Two bytes, so that a slot without a payload of
     /// its own takes eight, and as many more of them fit the cache.
-    len: u16,
+    len: NonZeroU16,
     /// `None` only in a free slot.
     payload: Option<P>,
 }
 
-const _: () = assert!(MAX_LENGTH == u16::MAX as u32);
 const _: () = assert!(size_of::<Slot<()>>() == 8);
 const _: () = assert!(size_of::<Slot<u64>>() - size_of::<u64>() <= 16);
 const _: () = assert!(size_of::<Slot<alloc::boxed::Box<u8>>>() == 16);
@@ -91,7 +91,7 @@ impl<P> PacketSlab<P> {
             if let Some(slot) = self.slots.get_mut(index as usize) {
                 self.free = slot.next;
                 slot.next = NIL;
-                slot.len = len.get() as u16;
+                slot.len = len.packed();
                 slot.payload = Some(payload);
                 self.stored += 1;
                 return Ok(Stored(index));
@@ -112,7 +112,7 @@ impl<P> PacketSlab<P> {
         }
         self.slots.push(Slot {
             next: NIL,
-            len: 0,
+            len: NonZeroU16::MAX,
             payload: None,
         });
         self.free = index;
@@ -128,7 +128,7 @@ impl<P> PacketSlab<P> {
         slot.next = self.free;
         self.free = index;
         self.taken += 1;
-        Some((Length::new(u32::from(slot.len))?, payload, next))
+        Some((Length::unpacked(slot.len), payload, next))
     }
 
     #[inline]
@@ -142,7 +142,7 @@ impl<P> PacketSlab<P> {
     pub(super) fn get(&self, index: u32) -> Option<(Length, &P, u32)> {
         let slot = self.slots.get(index as usize)?;
         Some((
-            Length::new(u32::from(slot.len))?,
+            Length::unpacked(slot.len),
             slot.payload.as_ref()?,
             slot.next,
         ))
@@ -151,7 +151,9 @@ impl<P> PacketSlab<P> {
     /// Length of the packet at `index`, which must be in a list.
     #[inline]
     pub(super) fn length(&self, index: u32) -> Option<Length> {
-        Length::new(u32::from(self.slots.get(index as usize)?.len))
+        self.slots
+            .get(index as usize)
+            .map(|slot| Length::unpacked(slot.len))
     }
 }
 

@@ -62,7 +62,7 @@ impl Outlet {
 ///
 /// The line with the count is taken from the client's core at each telling. So while the
 /// arbiter is the bottleneck, a client is told when its mailbox is looked into, once a round
-/// for both; else at once, and a millisecond or so later at the latest.
+/// for both, and after 512 steps at the latest; else at once.
 #[derive(Debug, Default)]
 pub struct ClientsDispatch {
     /// By the flow's number: packets cleared and not told, and [`LISTED`].

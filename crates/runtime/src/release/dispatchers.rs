@@ -203,19 +203,21 @@ impl<B: Backend<Tx: Send>> Dispatcher<B> {
         self.mailbox.is_abandoned() && self.mailbox.is_empty() && self.batch.is_empty()
     }
 
+    /// Awake again, whoever said so. A ring that is still on its way is collected next time.
+    fn rouse(&mut self) {
+        self.bell.rouse(0);
+        self.bell.collect(|_| {});
+    }
+
     fn sleep(&mut self, longest: Duration) {
         self.bell.doze(0);
         self.bell.settle();
         if !self.mailbox.is_empty() || self.mailbox.is_abandoned() {
-            if !self.bell.rouse(0) {
-                self.bell.collect(|_| {});
-            }
+            self.rouse();
             return;
         }
         self.bell.sleep(Some(longest));
-        if !self.bell.rouse(0) {
-            self.bell.collect(|_| {});
-        }
+        self.rouse();
         // The time asleep is nobody's delay.
         self.last_pass = None;
     }

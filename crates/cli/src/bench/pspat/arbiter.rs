@@ -249,7 +249,7 @@ impl Measurement<'_> {
                 |number| cores.beside_arbiter(number),
                 started,
                 done,
-            );
+            )?;
             if let (Some(settings), Some(mut victim), Some(pushes)) = (case.victim, victim, pushes)
             {
                 threads.push(scope.spawn(move || {

@@ -185,7 +185,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
             |n| cores.any(n),
             &started,
             &done,
-        );
+        )?;
         if let (Some(victim), Some(pushes)) = (case.victim, &pushes) {
             let (shared, done) = (&shared, &done);
             let flow = FlowId::new(0);

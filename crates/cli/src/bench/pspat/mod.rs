@@ -136,6 +136,12 @@ pub fn run(options: &Options) -> Result<()> {
         "--active {active} is more than --clients {}: at most all clients can send",
         options.clients
     );
+    let all = options.clients + u32::from(options.victim.is_some());
+    ensure!(
+        all <= options.max_clients || options.mode != Mode::Pspat,
+        "{all} clients are more than --max-clients {}: raise that or register fewer",
+        options.max_clients
+    );
     ensure!(
         !options.weights.0.is_empty(),
         "--weights none: clients have weights, 1 to 1000000 each"

@@ -69,7 +69,7 @@ pub fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
             |n| cores.any(n),
             &started,
             &done,
-        );
+        )?;
         while started.load(Ordering::Acquire) < case.threads {
             thread::yield_now();
         }

@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use super::arbiter::TX_SLOTS;
-use super::case::{Case, Mode, name};
+use super::case::{Case, Mode, Way, name};
 
 /// Percentiles that the paper's Table 3 has.
 const PERCENTILES: [f64; 6] = [0.0, 10.0, 50.0, 90.0, 98.0, 99.0];
@@ -175,10 +175,12 @@ impl Outcome {
         // More than they hold cannot be on its way through the dispatchers.
         let held = (u64::from(case.dispatchers) * TX_SLOTS as u64).max(1);
         let block = bounds::pspat_block(scan, case.rate, case.packet).min(held);
+        let whole = |algorithm| match case.way {
+            Way::Dispatchers => bounds::pspat(algorithm, scan, dispatch, block),
+            Way::Clients | Way::Straight => bounds::pspat_direct(algorithm, scan),
+        };
         for share in &mut self.shares {
-            share.t_wfi_ns = share
-                .t_wfi_algorithm_ns
-                .map(|algorithm| bounds::pspat(Nanos(algorithm), scan, dispatch, block).0);
+            share.t_wfi_ns = share.t_wfi_algorithm_ns.map(|own| whole(Nanos(own)).0);
         }
         self.delta_a_ns = delta_a;
         self.delta_d_ns = delta_d;

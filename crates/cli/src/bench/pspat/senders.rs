@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use fairlane_core::Length;
 use fairlane_runtime::{Client, DispatchingClient, Refused, pin_to_core};
 
@@ -55,7 +55,8 @@ pub fn pin(core: Option<usize>) {
     }
 }
 
-/// Starts `threads` threads for these clients, and counts those that run in `started`.
+/// Starts `threads` threads for these clients, and counts those that run in `started`. If the
+/// system gives no more, those that run are told that they are `done`.
 pub fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     senders: Vec<Box<dyn Sender>>,
@@ -63,14 +64,14 @@ pub fn start<'scope>(
     core: impl Fn(usize) -> Option<usize>,
     started: &'scope AtomicU32,
     done: &'scope AtomicBool,
-) -> Vec<ScopedJoinHandle<'scope, Result<()>>> {
+) -> Result<Vec<ScopedJoinHandle<'scope, Result<()>>>> {
     let mut groups: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
     for (number, sender) in senders.into_iter().enumerate() {
         groups[number % threads as usize].push(sender);
     }
     let run = |(number, mut group): (usize, Vec<Box<dyn Sender>>)| {
         let core = core(number);
-        scope.spawn(move || {
+        let spawned = thread::Builder::new().spawn_scoped(scope, move || {
             pin(core);
             started.fetch_add(1, Ordering::Release);
             while !done.load(Ordering::Relaxed) {
@@ -84,7 +85,11 @@ pub fn start<'scope>(
                 }
             }
             Ok(())
-        })
+        });
+        if spawned.is_err() {
+            done.store(true, Ordering::Release);
+        }
+        spawned.with_context(|| format!("no more than {number} of --threads {threads} could start"))
     };
     groups.into_iter().enumerate().map(run).collect()
 }
