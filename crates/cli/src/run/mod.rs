@@ -69,6 +69,9 @@ const RELEASES: u32 = 64;
 /// Where datagrams are relayed from unless the command line says otherwise.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7171);
 
+/// How often the arbiter's counts are made visible.
+const PUBLISH: Nanos = Nanos::from_millis(100);
+
 /// Slots of a dispatcher's mailbox: what waits there can no longer be overtaken.
 const TX_SLOTS: usize = 64;
 
@@ -341,7 +344,8 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
             .map(|s| start + Nanos((s * 1e9) as u64))
             .unwrap_or(Nanos::MAX);
         let mut ledger = Ledger::default();
-        let mut publish_at = start;
+        // All have begun by then: who comes a moment later wants its share too.
+        let mut publish_at = start + PUBLISH;
         let mut stopped_at = start;
         let idling = match options.dedicated {
             Some(core) => {
@@ -355,7 +359,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
             stopped_at = now;
             let go_on = now < end && !stop.load(Ordering::Acquire);
             if now >= publish_at || !go_on {
-                publish_at = now + Nanos::from_millis(100);
+                publish_at = now + PUBLISH;
                 ledger.publish(arbiter, &flows);
                 vitals.arbiter(arbiter.stats());
             }

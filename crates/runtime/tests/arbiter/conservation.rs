@@ -71,6 +71,7 @@ impl Setup {
             drain_limit: self.drain_limit,
             release_limit: self.release_limit,
             read_interval: Nanos::ZERO,
+            scan_limit: 64,
             ..ArbiterConfig::new(link(self.bps))
         }
     }
