@@ -56,7 +56,7 @@ pub fn greedy(lab: &Lab, alg: Algorithm, mode: Mode, clients: u32, packet: u32) 
         rate: Rate::MAX,
         weights: vec![weight(1)?],
         packet: length(packet)?,
-        mailbox: 256,
+        mailbox: 512,
         queue: 64,
         read_interval: Nanos(1000),
         victim: None,

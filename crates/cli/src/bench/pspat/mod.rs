@@ -88,8 +88,9 @@ pub struct Options {
     /// Length of all packets in bytes, 60 to 9000
     #[arg(long, value_name = "BYTES", default_value_t = 60, value_parser = clap::value_parser!(u32).range(60..=9000))]
     packet: u32,
-    /// Slots of a client's mailbox: a power of two
-    #[arg(long, value_name = "SLOTS", default_value_t = 256)]
+    /// Slots of a client's mailbox: a power of two. Enough to last until the client has
+    /// its core again, or it is not saturated and cannot have its share
+    #[arg(long, value_name = "SLOTS", default_value_t = 512)]
     mailbox: usize,
     /// Packets that a flow may queue behind the mailbox
     #[arg(long, value_name = "PACKETS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
