@@ -39,7 +39,7 @@ pub struct ArbiterConfig {
 
 impl ArbiterConfig {
     /// A thousand clients of 256 slots; a look at each mailbox every microsecond, 6 looks a
-    /// step at most and 64 packets each; 64 packets out a step. With many active clients, few
+    /// step at most and 128 packets each; 64 packets out a step. With many active clients, few
     /// looks a step find more packets each, and that is what makes them cheap: of 1,000, all
     /// saturated, 6 looks carry as many packets as 5 clients do, and 32 looks half as many.
     pub fn new(link: Link) -> Self {
@@ -50,7 +50,7 @@ impl ArbiterConfig {
             mailbox_slots: 256,
             hold_back: false,
             read_interval: Nanos::from_micros(1),
-            drain_limit: 64,
+            drain_limit: 128,
             scan_limit: 6,
             release_limit: 64,
             linger: Nanos::from_millis(1),

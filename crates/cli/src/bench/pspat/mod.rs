@@ -90,11 +90,12 @@ pub struct Options {
     packet: u32,
     /// Slots of a client's mailbox: a power of two. Enough to last until the client has
     /// its core again, or it is not saturated and cannot have its share
-    #[arg(long, value_name = "SLOTS", default_value_t = 512)]
+    #[arg(long, value_name = "SLOTS", default_value_t = 1024)]
     mailbox: usize,
-    /// Packets that a flow may queue behind the mailbox
-    #[arg(long, value_name = "PACKETS", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..))]
-    queue: u32,
+    /// Packets that a flow may queue behind the mailbox [default: 512, fewer for many clients,
+    /// but 64]
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..))]
+    queue: Option<u32>,
     /// Least nanoseconds between two reads of the same mailbox
     #[arg(long, value_name = "NS", default_value_t = 1000)]
     read_interval: u64,
@@ -117,6 +118,12 @@ pub struct Options {
 
 /// Time that all clients send before anything is counted.
 const WARM_UP: Nanos = Nanos::from_millis(200);
+
+/// Packets a flow should be able to queue: as many as the arbiter may release between two looks
+/// at one mailbox; of many flows each gets little, and all of them should fit the cache.
+pub fn queue_for(active: u32) -> u32 {
+    (8192 / active.max(1)).clamp(64, 512)
+}
 
 /// Sleeps until `time`, or until `stop` is set.
 fn wait_until(time: Nanos, clock: &Clock, stop: &AtomicBool) {
@@ -173,7 +180,7 @@ pub fn run(options: &Options) -> Result<()> {
             weights: options.weights.0.clone(),
             packet: Length::new(options.packet).context("a packet has a length")?,
             mailbox: options.mailbox,
-            queue: options.queue,
+            queue: options.queue.unwrap_or_else(|| queue_for(active)),
             read_interval: Nanos(options.read_interval),
             victim: options.victim.map(|rate| Victim {
                 packets_per_second: rate,
