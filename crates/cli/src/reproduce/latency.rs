@@ -328,6 +328,9 @@ fn findings(parameters: &Parameters, paper: &Paper, measured: &[Delays]) -> Find
              packet itself at the victim's rate. D_A is the time between two looks at a mailbox, \
              measured in the same run."
                 .into(),
+            "The lock's delays are those of user space: who holds it may lose its core, and the \
+             victim waits for a slice of the system's scheduler or two; in a kernel it would not."
+                .into(),
             format!(
                 "In the paper's Fig. 11 delays turn upwards at {i7_tc} Mpps (TC) and {i7_pspat} \
                  Mpps (PSPAT) on I7, and at {xeon40_tc} and {xeon40_pspat} Mpps on XEON40."

@@ -193,8 +193,8 @@ fn findings(paper: &Paper, measured: &[Measured]) -> Findings {
             "With PSPAT one core is the arbiter's, and clients have the others; without it they \
              have all. UDP goes to ports of loopback that nobody reads."
                 .into(),
-            "A kernel's thread that holds a lock keeps its core; here one may lose it. Who waits \
-             gives up its core after a while, so that this costs little."
+            "The lock is fair, as those of kernels are, and of the clients of one core one contends \
+             at a time, as a kernel's thread that holds a lock or waits for it keeps its core."
                 .into(),
         ],
     }
