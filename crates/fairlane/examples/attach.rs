@@ -1,9 +1,9 @@
 //! Processes that share a link: one of them runs the arbiter, the others attach to it.
 //!
 //! ```sh
-//! cargo run --release --example attach -- daemon /run/link.sock 100mbit
-//! cargo run --release --example attach -- client /run/link.sock 80mbit 1500
-//! cargo run --release --example attach -- client /run/link.sock 80mbit 200
+//! cargo run --release --example attach -- daemon link.sock 100mbit
+//! cargo run --release --example attach -- client link.sock 80mbit 1500
+//! cargo run --release --example attach -- client link.sock 80mbit 200
 //! ```
 //!
 //! The daemon takes everybody, all with the same weight, and prints each second what each process
