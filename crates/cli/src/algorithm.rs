@@ -3,6 +3,10 @@
 use std::num::NonZeroU32;
 
 use clap::ValueEnum;
+use fairlane_core::Scheduler;
+use fairlane_core::sched::AUTOMATIC_MEMBERS;
+
+use crate::with_algorithm;
 
 /// A scheduling algorithm to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,6 +46,16 @@ pub enum Algorithm {
     /// DRR over aggregates of flows
     #[value(name = "drr+")]
     DrrPlus,
+}
+
+impl Algorithm {
+    /// As the papers and the command line call it.
+    pub fn name(self) -> &'static str {
+        fn of<A: Scheduler>(_: impl Fn() -> A) -> &'static str {
+            A::NAME
+        }
+        with_algorithm!(self, AUTOMATIC_MEMBERS, new => of(new))
+    }
 }
 
 /// Evaluates an expression with `$new` as the constructor of the algorithm named by a

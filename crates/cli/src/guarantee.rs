@@ -4,13 +4,36 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 use fairlane_core::bounds::{self, Aggregate, Round, Slot, Terms, Transmit, Wfi};
-use fairlane_core::{FlowConfig, Length, Scheduler, Weight};
+use fairlane_core::{FlowConfig, Length, Nanos, Rate, Weight};
 
 use crate::algorithm::Algorithm;
-use crate::with_algorithm;
 
-fn name<A: Scheduler>(_: impl Fn() -> A) -> &'static str {
-    A::NAME
+/// T-WFI of the whole by PSPAT's Eq. 1, where the algorithm alone promises `algorithm`, looks at
+/// a mailbox are up to `scan` (Delta_A) apart, and packets are `longest` at most.
+pub fn with_arbiter(
+    algorithm: Nanos,
+    scan: Nanos,
+    dispatched: Option<Dispatched>,
+    rate: Rate,
+    longest: Length,
+) -> Nanos {
+    match dispatched {
+        Some(Dispatched { passes, held }) => {
+            // More than they hold cannot be on its way through the dispatchers.
+            let block = bounds::pspat_block(scan, rate, longest).min(held);
+            bounds::pspat(algorithm, scan, passes, block)
+        }
+        None => bounds::pspat_direct(algorithm, scan),
+    }
+}
+
+/// Dispatchers between arbiter and link.
+#[derive(Clone, Copy, Debug)]
+pub struct Dispatched {
+    /// Longest time from one pass to the next: Delta_D.
+    pub passes: Nanos,
+    /// Packets that all of them hold at most.
+    pub held: u64,
 }
 
 /// What an algorithm promises its flows, by their weights and maximum lengths.
@@ -47,7 +70,7 @@ impl Guarantees {
             *alike.entry(kind(flow)).or_default() += 1;
         }
         let mut guarantees = Guarantees {
-            alg: with_algorithm!(alg, aggregate, new => name(new)),
+            alg: alg.name(),
             weight_sum: flows.iter().map(|flow| u64::from(flow.weight.get())).sum(),
             longest: flows
                 .iter()

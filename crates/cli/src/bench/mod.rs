@@ -101,15 +101,9 @@ impl Contender {
     fn name(self) -> &'static str {
         match self {
             Contender::None => "none",
-            Contender::Algorithm(algorithm) => {
-                with_algorithm!(algorithm, AUTOMATIC_MEMBERS, new => name(new))
-            }
+            Contender::Algorithm(algorithm) => algorithm.name(),
         }
     }
-}
-
-fn name<A: Scheduler>(_: impl Fn() -> A) -> &'static str {
-    A::NAME
 }
 
 impl clap::ValueEnum for Contender {

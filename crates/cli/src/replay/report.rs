@@ -2,7 +2,6 @@
 
 use anyhow::Result;
 use comfy_table::Table;
-use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{FlowConfig, FlowId, Rate};
 use fairlane_sim::{Backlogged, Completion, DelayMeter, Moment, Observer, PacketInfo, WfiMeter};
 use serde::Serialize;
@@ -11,7 +10,7 @@ use super::Options;
 use super::engine::Setup;
 use super::flow_key::Key;
 use crate::guarantee::Guarantees;
-use crate::{output, table, with_algorithm};
+use crate::{output, table};
 
 /// Rows of the table; the others are counted.
 const MOST_ROWS: usize = 20;
@@ -127,7 +126,7 @@ impl Report {
         meters: Meters,
         keys: Option<Vec<Key>>,
     ) -> Self {
-        let alg = with_algorithm!(options.alg, options.aggregate, new => name(new));
+        let alg = options.alg.name();
         let configs: Vec<FlowConfig> = meters.wfi.flows().map(|(_, wfi)| wfi.config).collect();
         let sent: u64 = meters.bytes.iter().sum();
         let guarantees = Guarantees::new(options.alg, options.aggregate, &configs, sent);
@@ -254,8 +253,4 @@ fn table_of(flows: &[&FlowReport]) -> Table {
     }
     table::fit(&mut table, &EXPENDABLE);
     table
-}
-
-fn name<A: Scheduler>(_: impl Fn() -> A) -> &'static str {
-    A::NAME
 }

@@ -113,8 +113,8 @@ impl Places {
         let place = known.entry((process.class.clone(), process.id));
         let (number, flow) = place.or_insert_with(|| {
             let class = self.classes.class_of(process.peer);
-            let weight = class.map_or(Weight::ONE, |class| class.flow.weight);
-            self.opener.adopt(name, weight, process.id, NOWHERE)
+            let config = class.map_or(FlowConfig::new(Weight::ONE), |class| class.flow);
+            self.opener.adopt(name, config, process.id, NOWHERE)
         });
         self.opener.flows.hand_over(flow, process.id);
         (*number, Arc::clone(flow))

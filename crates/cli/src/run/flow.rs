@@ -4,8 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fairlane_core::Nanos;
-use fairlane_core::Weight;
+use fairlane_core::{FlowConfig, Length, Nanos, Weight};
 use fairlane_io::Frame;
 use fairlane_runtime::ClientId;
 
@@ -79,6 +78,8 @@ impl Bytes {
 pub struct Flow {
     pub name: String,
     pub weight: Weight,
+    /// Of its packets on the link.
+    pub max_length: Length,
     /// Whose it is by now: of a process that left, nobody's.
     client: Mutex<Option<ClientId>>,
     /// Where its datagrams are received.
@@ -104,15 +105,26 @@ impl Flow {
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What it is entitled to on the link.
+    pub fn config(&self) -> FlowConfig {
+        FlowConfig {
+            max_length: self.max_length,
+            ..FlowConfig::new(self.weight)
+        }
+    }
+
     pub fn is_of(&self, client: ClientId) -> bool {
         *self.client() == Some(client)
     }
 
-    /// A flow of which nothing was counted yet.
-    pub fn new(name: String, weight: Weight, client: ClientId, sink: SocketAddr) -> Flow {
+    /// A flow of which nothing was counted yet. On the link, its packets have the overhead on
+    /// top of `config`'s maximum length.
+    pub fn new(name: String, config: FlowConfig, client: ClientId, sink: SocketAddr) -> Flow {
+        let longest = config.max_length.get().saturating_add(OVERHEAD);
         Flow {
             name,
-            weight,
+            weight: config.weight,
+            max_length: Length::new(longest).unwrap_or(Length::MAX),
             client: Mutex::new(Some(client)),
             sink,
             offered: Counter::default(),

@@ -34,7 +34,7 @@ use attach::Allow;
 use flow::{Flow, Flows, OVERHEAD, Parcel};
 use meter::Metered;
 use relay::Relay;
-use report::{Report, fluid_allocation};
+use report::{Promise, Report, fluid_allocation};
 use screen::Screen;
 use sender::Outlet;
 use sink::{Sink, Sinks, Socket};
@@ -173,9 +173,7 @@ impl Opener {
         let socket = Socket::open()?;
         let client = self.registrar.register(config)?;
         let sink = socket.address()?;
-        let (number, flow) = self
-            .flows
-            .add(Flow::new(name, config.weight, client.id(), sink));
+        let (number, flow) = self.flows.add(Flow::new(name, config, client.id(), sink));
         self.sinks.add(socket, Arc::clone(&flow));
         Ok(Outlet {
             number,
@@ -191,18 +189,18 @@ impl Opener {
     fn adopt(
         &self,
         name: String,
-        weight: Weight,
+        config: FlowConfig,
         client: ClientId,
         nowhere: SocketAddr,
     ) -> (u32, Arc<Flow>) {
         let opened = Socket::open().and_then(|socket| Ok((socket.address()?, socket)));
         match opened {
             Ok((sink, socket)) => {
-                let (number, flow) = self.flows.add(Flow::new(name, weight, client, sink));
+                let (number, flow) = self.flows.add(Flow::new(name, config, client, sink));
                 self.sinks.add(socket, Arc::clone(&flow));
                 (number, flow)
             }
-            Err(_) => self.flows.add(Flow::new(name, weight, client, nowhere)),
+            Err(_) => self.flows.add(Flow::new(name, config, client, nowhere)),
         }
     }
 }
@@ -334,8 +332,13 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
             })
             .collect();
         let (show_flows, show_screen, show_vitals) = (&flows, &screen, &vitals);
-        let rate = options.rate;
-        let take = move |now| Report::take(A::NAME, rate, now, show_flows, show_vitals);
+        let promise = Promise {
+            alg: options.alg,
+            members: automatic_members(RELEASES),
+            rate: options.rate,
+            dispatched: u64::from(options.dispatchers) * TX_SLOTS as u64,
+        };
+        let take = move |now| Report::take(&promise, now, show_flows, show_vitals);
         let showing =
             scope.spawn(move || or_stop(show_screen.follow(clock, start, done, take), stop));
 
@@ -381,7 +384,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         results.push(joined(showing));
         results.into_iter().collect::<Result<Vec<()>>>()?;
         let ran = stopped_at.since(start);
-        let report = Report::take(A::NAME, options.rate, ran, &flows, &vitals);
+        let report = Report::take(&promise, ran, &flows, &vitals);
         screen.conclude(&report, ignored?)
     })
 }
@@ -393,11 +396,18 @@ fn dispatch(
     clock: Clock,
     vitals: &Vitals,
 ) -> Result<()> {
+    let mut publish_at = clock.now() + PUBLISH;
     drive_dispatcher(
         &mut dispatcher,
         &clock,
         Idling::default(),
-        &AtomicBool::new(false),
+        |dispatcher, now| {
+            if now >= publish_at {
+                publish_at = now + PUBLISH;
+                vitals.dispatcher(number, dispatcher.passes());
+            }
+            true
+        },
     )?;
     vitals.dispatcher(number, dispatcher.passes());
     Ok(())

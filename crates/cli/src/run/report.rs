@@ -1,13 +1,17 @@
 //! What a run shows: the live table, the summary and the JSON object.
 
+use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use comfy_table::Table;
-use fairlane_core::{Nanos, Rate};
+use fairlane_core::{FlowConfig, Length, Nanos, Rate};
 use serde::Serialize;
 
-use super::flow::Flows;
+use super::flow::{Flow, Flows};
 use super::vitals::{ArbiterReport, Vitals};
+use crate::algorithm::Algorithm;
+use crate::guarantee::{Dispatched, Guarantees, with_arbiter};
 use crate::table;
 
 /// Columns to do without on a narrow terminal, the first of them first.
@@ -44,6 +48,9 @@ pub struct FlowReport {
     pub dropped_packets: u64,
     pub backpressure: u64,
     pub delay_us: DelayReport,
+    /// T-WFI at most, the arbiter's and the dispatchers' part included, at the longest Delta_A
+    /// and Delta_D so far; null where the algorithm promises none.
+    pub t_wfi_us: Option<f64>,
     #[serde(skip)]
     pub offered_bytes: u64,
     #[serde(skip)]
@@ -59,21 +66,52 @@ pub struct DelayReport {
     pub max: f64,
 }
 
+/// What the bounds of a run follow from.
+#[derive(Clone, Copy, Debug)]
+pub struct Promise {
+    pub alg: Algorithm,
+    /// Most flows in an aggregate.
+    pub members: NonZeroU32,
+    pub rate: Rate,
+    /// Packets that dispatchers hold at most; 0 without any.
+    pub dispatched: u64,
+}
+
+impl Promise {
+    /// T-WFI of each flow, while those that have come so far all stay.
+    fn bounds(&self, flows: &[Arc<Flow>], vitals: &Vitals) -> Vec<Option<Nanos>> {
+        let sent = flows.iter().map(|flow| flow.sent.bytes()).sum();
+        let configs: Vec<FlowConfig> = flows.iter().map(|flow| flow.config()).collect();
+        let guarantees = Guarantees::new(self.alg, self.members, &configs, sent);
+        let (scan, passes) = vitals.longest();
+        let dispatched = passes.map(|passes| Dispatched {
+            passes,
+            held: self.dispatched,
+        });
+        let longest = configs.iter().map(|config| config.max_length).max();
+        let longest = longest.unwrap_or(Length::MAX);
+        let whole = |config: &FlowConfig| {
+            let algorithm = guarantees.of(config)?.delay.time(self.rate);
+            Some(with_arbiter(
+                algorithm, scan, dispatched, self.rate, longest,
+            ))
+        };
+        configs.iter().map(whole).collect()
+    }
+}
+
 impl Report {
     /// The state after `elapsed` of running.
-    pub fn take(
-        alg: &'static str,
-        rate: Rate,
-        elapsed: Nanos,
-        flows: &Flows,
-        vitals: &Vitals,
-    ) -> Report {
+    pub fn take(promise: &Promise, elapsed: Nanos, flows: &Flows, vitals: &Vitals) -> Report {
+        let (alg, rate) = (promise.alg.name(), promise.rate);
+        let flows = flows.all();
+        let bounds = promise.bounds(&flows, vitals);
         let seconds = elapsed.0 as f64 / 1e9;
         let micros = |nanos: u64| nanos as f64 / 1e3;
         let mut reports: Vec<FlowReport> = flows
-            .all()
             .iter()
-            .map(|flow| FlowReport {
+            .zip(bounds)
+            .map(|(flow, bound)| FlowReport {
                 name: flow.name.clone(),
                 weight: flow.weight.get(),
                 expected_share: 0.0,
@@ -88,6 +126,7 @@ impl Report {
                     p99: micros(flow.delay.p99.load(Ordering::Relaxed)),
                     max: micros(flow.delay.max.load(Ordering::Relaxed)),
                 },
+                t_wfi_us: bound.map(|bound| micros(bound.0)),
                 offered_bytes: flow.offered.bytes(),
                 received_bytes: flow.received.bytes(),
                 expected_bytes: flow.expected.get(),
@@ -289,20 +328,20 @@ mod tests {
                 p99: 0.0,
                 max: 0.0,
             },
+            t_wfi_us: None,
             offered_bytes: 0,
             received_bytes: 0,
             expected_bytes: 0.0,
         };
-        let rate: Rate = "1mbit".parse().unwrap();
+        let promise = Promise {
+            alg: Algorithm::Qfq,
+            members: NonZeroU32::MIN,
+            rate: "1mbit".parse().unwrap(),
+            dispatched: 0,
+        };
         let report = Report {
             flows: (1..=5).map(flow).collect(),
-            ..Report::take(
-                "qfq",
-                rate,
-                Nanos::ZERO,
-                &Flows::default(),
-                &Vitals::default(),
-            )
+            ..Report::take(&promise, Nanos::ZERO, &Flows::default(), &Vitals::default())
         };
         let all = report.table(&report, 5).to_string();
         assert!(all.contains("sender-5") && !all.contains("more"), "{all}");

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fairlane_core::Nanos;
 use fairlane_runtime::{ArbiterStats, Spans};
 use serde::Serialize;
 
@@ -32,6 +33,13 @@ impl Vitals {
 
     fn change(&self, change: impl FnOnce(&mut Known)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The longest Delta_A, and where there are dispatchers the longest Delta_D.
+    pub fn longest(&self) -> (Nanos, Option<Nanos>) {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let passes = known.passes.iter().map(Spans::longest).max();
+        (known.arbiter.looks.longest(), passes)
     }
 
     pub fn report(&self) -> ArbiterReport {

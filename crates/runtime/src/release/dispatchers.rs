@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fairlane_core::{Nanos, Packet};
@@ -223,8 +223,9 @@ impl<B: Backend<Tx: Send>> Dispatcher<B> {
     }
 }
 
-/// Makes passes until the arbiter is gone, or `stop` is set: then what is in the mailbox is
-/// dropped with the dispatcher.
+/// Makes passes until the arbiter is gone and all was transmitted, or `after_pass` returns
+/// `false`: then what is in the mailbox is dropped with the dispatcher. It is called after every
+/// pass, at least once in [`Idling::longest_sleep`].
 ///
 /// # Errors
 ///
@@ -233,12 +234,15 @@ pub fn drive_dispatcher<B: Backend<Tx: Send>>(
     dispatcher: &mut Dispatcher<B>,
     clock: &Clock,
     idling: Idling,
-    stop: &AtomicBool,
+    mut after_pass: impl FnMut(&Dispatcher<B>, Nanos) -> bool,
 ) -> io::Result<()> {
     let mut rest = Rest::new(idling);
-    while !stop.load(Ordering::Acquire) && !dispatcher.is_done() {
+    while !dispatcher.is_done() {
         let now = clock.now();
         let worked = dispatcher.pass(now)? > 0;
+        if !after_pass(dispatcher, now) {
+            break;
+        }
         let next = match dispatcher.batch.is_empty() {
             true => Next::WhenPushed,
             false => Next::WhenBackendTakesMore,

@@ -35,6 +35,26 @@ fn arbiter(
     (arbiter, dispatchers, far)
 }
 
+/// 200 packets of one client, released to one dispatcher whose device holds 1000.
+fn two_hundred_released() -> (Dispatched, Vec<Dispatcher<Device>>, Vec<Device>, Population) {
+    let (mut arbiter, ends, far) = arbiter(1, 256, fast(), 1000);
+    let mut client = arbiter.registrar().register(weight(1)).unwrap();
+    let population = Population::default();
+    for number in 0..200 {
+        let packet = population.packet(0, number, 100);
+        client.push(length(100), packet).unwrap();
+    }
+    for n in 1..10 {
+        arbiter.step(us(n)).unwrap();
+    }
+    (arbiter, ends, far, population)
+}
+
+/// Goes on until `stop` is set.
+fn until(stop: &AtomicBool) -> impl FnMut(&Dispatcher<Device>, Nanos) -> bool {
+    |_, _| !stop.load(Ordering::Acquire)
+}
+
 fn receive(far: &mut Device) -> Vec<Packet> {
     let mut packets = Vec::new();
     far.receive(&mut packets, usize::MAX).unwrap();
@@ -93,7 +113,7 @@ fn run(dispatchers: usize, clients: usize, packets: u32, broken: Option<usize>) 
         }
         let drive_one = |mut end: Dispatcher<Device>| {
             scope.spawn(move || {
-                let outcome = drive_dispatcher(&mut end, clock, Idling::default(), stop);
+                let outcome = drive_dispatcher(&mut end, clock, Idling::default(), until(stop));
                 (outcome.map_err(|error| error.kind()), end.transmitted())
             })
         };
@@ -230,22 +250,12 @@ fn a_dispatcher_that_is_gone_loses_what_is_released_to_it_from_then_on() {
 
 #[test]
 fn when_the_arbiter_is_dropped_a_dispatcher_ends_after_it_has_transmitted_everything() {
-    let (mut arbiter, ends, mut far) = arbiter(1, 256, fast(), 1000);
-    let mut client = arbiter.registrar().register(weight(1)).unwrap();
-    let population = Population::default();
-    for number in 0..200 {
-        let packet = population.packet(0, number, 100);
-        client.push(length(100), packet).unwrap();
-    }
-    for n in 1..10 {
-        arbiter.step(us(n)).unwrap();
-    }
+    let (arbiter, ends, mut far, population) = two_hundred_released();
     drop(arbiter);
     assert_eq!(population.count(), 200);
     for mut end in ends {
-        let stop = AtomicBool::new(false);
         let clock = Clock::start();
-        drive_dispatcher(&mut end, &clock, Idling::default(), &stop).unwrap();
+        drive_dispatcher(&mut end, &clock, Idling::default(), |_, _| true).unwrap();
         assert_eq!(end.transmitted(), 200);
     }
     assert_eq!(names(&receive(&mut far[0])), numbered(0, 0..200));
@@ -268,8 +278,7 @@ fn a_sleeping_dispatcher_is_woken_by_a_packet_and_by_the_arbiters_end() {
             .into_iter()
             .map(|mut end| {
                 scope.spawn(move || {
-                    let stop = AtomicBool::new(false);
-                    drive_dispatcher(&mut end, &Clock::start(), idling, &stop).unwrap();
+                    drive_dispatcher(&mut end, &Clock::start(), idling, |_, _| true).unwrap();
                 })
             })
             .collect();
@@ -301,17 +310,8 @@ fn a_sleeping_dispatcher_is_woken_by_a_packet_and_by_the_arbiters_end() {
 
 #[test]
 fn a_dispatcher_does_not_sleep_on_packets_that_it_has_not_taken() {
-    let (mut arbiter, ends, mut far) = arbiter(1, 256, fast(), 1000);
-    let mut client = arbiter.registrar().register(weight(1)).unwrap();
-    let population = Population::default();
     // More than a dispatcher takes at a time.
-    for number in 0..200 {
-        let packet = population.packet(0, number, 100);
-        client.push(length(100), packet).unwrap();
-    }
-    for n in 1..10 {
-        arbiter.step(us(n)).unwrap();
-    }
+    let (arbiter, ends, mut far, _population) = two_hundred_released();
     let idling = Idling {
         spin_for: Nanos::ZERO,
         longest_sleep: Nanos::from_millis(60_000),
@@ -321,8 +321,7 @@ fn a_dispatcher_does_not_sleep_on_packets_that_it_has_not_taken() {
     thread::scope(|scope| {
         for mut end in ends {
             scope.spawn(move || {
-                let stop = AtomicBool::new(false);
-                drive_dispatcher(&mut end, &Clock::start(), idling, &stop).unwrap();
+                drive_dispatcher(&mut end, &Clock::start(), idling, |_, _| true).unwrap();
             });
         }
         let mut arrived = Vec::new();

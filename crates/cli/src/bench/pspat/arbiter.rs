@@ -263,7 +263,9 @@ impl Measurement<'_> {
                 .map(|(number, mut dispatcher)| {
                     scope.spawn(move || -> Result<Spans> {
                         pin(cores.beside_arbiter(number));
-                        drive_dispatcher(&mut dispatcher, &clock, Idling::default(), done)?;
+                        drive_dispatcher(&mut dispatcher, &clock, Idling::default(), |_, _| {
+                            !done.load(Ordering::Relaxed)
+                        })?;
                         Ok(dispatcher.passes())
                     })
                 })

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
@@ -13,9 +13,9 @@ use spin::mutex::TicketMutex;
 use super::case::Case;
 use super::outcome::{Counts, Outcome, Percentiles};
 use super::output::{Device, Of, Outputs};
-use super::senders::{Cores, Sender, start};
+use super::senders::{Cores, Sender, pin, start};
 use super::victim::{Pushes, Watch};
-use super::{WARM_UP, wait_until};
+use super::{wait_until, warm_up};
 
 /// Most packets that one client takes out for all, as kernels have it.
 const QUOTA: usize = 64;
@@ -63,19 +63,38 @@ impl<A: Scheduler> Locked<A> {
                 && watch.flow == packet.flow
             {
                 watch.released();
-            } else {
-                out.push_back(packet.payload);
             }
+            out.push_back(packet.payload);
         }
         taken
     }
 }
 
+/// The turns of one core's clients. In a kernel, who waits for the lock or has it keeps its core:
+/// there is one of them a core at most, and who is woken comes next.
+#[derive(Default)]
+struct Turns {
+    turn: Mutex<()>,
+    /// Somebody who sends one packet waits: the round that goes on ends with its packet.
+    wanted: AtomicBool,
+}
+
+impl Turns {
+    fn take(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_next(&self) -> MutexGuard<'_, ()> {
+        self.wanted.store(true, Ordering::Relaxed);
+        let turn = self.take();
+        self.wanted.store(false, Ordering::Relaxed);
+        turn
+    }
+}
+
 struct Contender<A: Scheduler> {
     shared: Arc<Locked<A>>,
-    /// Of this client's core. In a kernel, who waits for the lock or has it keeps its core:
-    /// there is one of them a core at most. Here the clients of a core take turns.
-    core: Arc<Mutex<()>>,
+    core: Arc<Turns>,
     clock: Clock,
     flow: FlowId,
     number: u32,
@@ -87,7 +106,7 @@ struct Contender<A: Scheduler> {
 impl<A: Scheduler + Send + 'static> Sender for Contender<A> {
     fn round(&mut self) -> Result<bool> {
         let turn = Arc::clone(&self.core);
-        let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = turn.take();
         let taken = self.sends()?;
         drop(turn);
         thread::yield_now();
@@ -110,6 +129,9 @@ impl<A: Scheduler> Contender<A> {
                 break;
             }
             taken += 1;
+            if self.core.wanted.load(Ordering::Relaxed) {
+                break;
+            }
             // Outside the lock, as each transmit queue of a device has its own.
             if !self.out.is_empty() {
                 self.device.transmit(&mut self.out)?;
@@ -149,7 +171,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
         watch,
     })));
     let cores = Cores::new();
-    let turns: Vec<Arc<Mutex<()>>> = (0..cores.count()).map(|_| Arc::default()).collect();
+    let turns: Vec<Arc<Turns>> = (0..cores.count()).map(|_| Arc::default()).collect();
     let mut senders: Vec<Box<dyn Sender>> = Vec::new();
     for number in 0..case.active {
         let thread = (number % case.threads) as usize;
@@ -190,9 +212,13 @@ pub fn measure<A: Scheduler + Send + 'static>(
             let (shared, done) = (&shared, &done);
             let flow = FlowId::new(0);
             let mut out = VecDeque::new();
+            let core = cores.any(0);
+            let turns = &turns[core.unwrap_or(0)];
             threads.push(scope.spawn(move || {
+                pin(core);
                 victim.pace(clock, done, || {
                     push_timed(pushes, clock, || {
+                        let _turn = turns.take_next();
                         shared.send(&clock, flow, case.packet, Of(0), &mut out)
                     });
                     if !out.is_empty() {
@@ -202,10 +228,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
                 })
             }));
         }
-        while started.load(Ordering::Acquire) < case.threads {
-            thread::yield_now();
-        }
-        wait_until(clock.now() + WARM_UP, &clock, stop);
+        warm_up(&started, case.threads, &clock, stop);
         if let Some(watch) = &mut shared.0.lock().watch {
             watch.begin();
         }

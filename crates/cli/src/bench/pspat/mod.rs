@@ -11,7 +11,7 @@ mod victim;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
@@ -123,6 +123,14 @@ const WARM_UP: Nanos = Nanos::from_millis(200);
 /// at one mailbox; of many flows each gets little, and all of them should fit the cache.
 pub fn queue_for(active: u32) -> u32 {
     (8192 / active.max(1)).clamp(64, 512)
+}
+
+/// Waits until all threads have started, and then for the time before anything is counted.
+fn warm_up(started: &AtomicU32, threads: u32, clock: &Clock, stop: &AtomicBool) {
+    while started.load(Ordering::Acquire) < threads {
+        std::thread::yield_now();
+    }
+    wait_until(clock.now() + WARM_UP, clock, stop);
 }
 
 /// Sleeps until `time`, or until `stop` is set.

@@ -12,7 +12,7 @@ use super::case::Case;
 use super::outcome::{Counts, Outcome};
 use super::output::{Device, Of, Outputs};
 use super::senders::{Cores, Sender, start};
-use super::{WARM_UP, wait_until};
+use super::{wait_until, warm_up};
 
 /// Packets a round.
 const BATCH: usize = 64;
@@ -70,10 +70,7 @@ pub fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
             &started,
             &done,
         )?;
-        while started.load(Ordering::Acquire) < case.threads {
-            thread::yield_now();
-        }
-        wait_until(clock.now() + WARM_UP, &clock, stop);
+        warm_up(&started, case.threads, &clock, stop);
         let before = counts();
         wait_until(before.over + case.span(), &clock, stop);
         let counts = counts().since(&before);

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use fairlane_core::bounds;
 use fairlane_core::{Nanos, Weight};
 use fairlane_runtime::Spans;
 use hdrhistogram::Histogram;
@@ -10,6 +9,7 @@ use serde::Serialize;
 
 use super::arbiter::TX_SLOTS;
 use super::case::{Case, Mode, Way, name};
+use crate::guarantee::{Dispatched, with_arbiter};
 
 /// Percentiles that the paper's Table 3 has.
 const PERCENTILES: [f64; 6] = [0.0, 10.0, 50.0, 90.0, 98.0, 99.0];
@@ -171,16 +171,15 @@ impl Outcome {
         delta_d: Option<Span>,
     ) -> Outcome {
         let longest = |span: Option<Span>| Nanos(span.map_or(0, |span| span.max));
-        let (scan, dispatch) = (longest(delta_a), longest(delta_d));
-        // More than they hold cannot be on its way through the dispatchers.
-        let held = (u64::from(case.dispatchers) * TX_SLOTS as u64).max(1);
-        let block = bounds::pspat_block(scan, case.rate, case.packet).min(held);
-        let whole = |algorithm| match case.way {
-            Way::Dispatchers => bounds::pspat(algorithm, scan, dispatch, block),
-            Way::Clients | Way::Straight => bounds::pspat_direct(algorithm, scan),
-        };
+        let dispatched = (case.way == Way::Dispatchers).then(|| Dispatched {
+            passes: longest(delta_d),
+            held: u64::from(case.dispatchers) * TX_SLOTS as u64,
+        });
         for share in &mut self.shares {
-            share.t_wfi_ns = share.t_wfi_algorithm_ns.map(|own| whole(Nanos(own)).0);
+            share.t_wfi_ns = share.t_wfi_algorithm_ns.map(|own| {
+                let scan = longest(delta_a);
+                with_arbiter(Nanos(own), scan, dispatched, case.rate, case.packet).0
+            });
         }
         self.delta_a_ns = delta_a;
         self.delta_d_ns = delta_d;
