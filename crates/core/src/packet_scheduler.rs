@@ -286,8 +286,9 @@ impl<S> Entities<S> for [Flow<S>] {
 /// Flows and their packets, in the order of algorithm `A`.
 ///
 /// `P` is the caller's packet or handle; the scheduler never looks into it.
-/// `enqueue` and `dequeue` cost what the algorithm costs, O(1) for most, and touch one cache line a flow and one a packet. Nothing is allocated
-/// once the tables have grown to the largest number of flows and packets.
+/// `enqueue` and `dequeue` cost what the algorithm costs, O(1) for most, and touch one cache
+/// line a flow and one a packet. Nothing is allocated once the tables have grown to the
+/// largest number of flows and packets.
 // `room_bytes` and `accepted_bytes` stand apart for the reason given at `Flow`.
 #[derive(Clone, Debug)]
 #[repr(C)]

@@ -363,6 +363,14 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
+    fn a_length_comes_out_of_two_bytes_as_it_went_in() {
+        for bytes in [1, 255, 256, 1500, 65_534, MAX_LENGTH] {
+            let length = Length::new(bytes).unwrap();
+            assert_eq!(Length::unpacked(length.packed()), length);
+        }
+    }
+
+    #[test]
     fn lengths_and_weights_hold_exactly_their_ranges() {
         assert!(Length::new(0).is_none() && Length::new(MAX_LENGTH + 1).is_none());
         assert_eq!(Length::new(1).unwrap().get(), 1);

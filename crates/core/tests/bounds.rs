@@ -99,6 +99,7 @@ fn the_examples_of_the_pspat_paper() {
     let whole = pspat(Nanos(14_400), scan, scan, 1);
     assert_eq!(whole, Nanos(18_400), "2 D_A + 2 D_D more");
     assert_eq!(pspat(Nanos(5), Nanos(100), Nanos(1000), 4), Nanos(6105));
+    assert_eq!(pspat_direct(Nanos(5), Nanos(100)), Nanos(205));
     // "Even on 40 Gbit/s k is less than 5."
     let fast = Rate::from_bps(40_000_000_000).unwrap();
     assert_eq!(pspat_block(scan, fast, length(L)), 4);

@@ -7,7 +7,8 @@ use std::collections::{BTreeSet, VecDeque};
 use fairlane_core::sched::{Drr, Qfq, SKps};
 use fairlane_core::scheduler::MAX_ENTITIES;
 use fairlane_core::{
-    ChangeError, FlowConfig, FlowId, Limits, PacketScheduler, Rejection, Scheduler, Weight,
+    ChangeError, FlowConfig, FlowId, Limits, PacketScheduler, Rejection, Scheduler,
+    SchedulerLimits, Weight,
 };
 use support::{
     Backlogged, Offer, Random, Wfi, check, config, drain, length, next, scheduler, weight,
@@ -273,6 +274,43 @@ fn limits_below_the_backlog_refuse_until_there_is_room() {
             check(&link);
         }
         unreachable!("there is room for three");
+    }
+    for_every_algorithm!(test);
+}
+
+#[test]
+fn as_many_of_the_longest_packets_are_accepted_as_there_is_said_to_be_room_for() {
+    fn test<A: Scheduler>(algorithm: A) {
+        let limits = SchedulerLimits {
+            packets: 40,
+            bytes: 50_000,
+            ..SchedulerLimits::default()
+        };
+        let mut link = PacketScheduler::new(algorithm, limits);
+        // By packets, by bytes, by the scheduler's bytes, by its packets; at last by bytes that
+        // are fewer than a longest packet's.
+        for (packets, bytes, longest, room) in [
+            (7, 100_000, 1500, 7),
+            (100, 9000, 1500, 6),
+            (100, 100_000, 1500, 20),
+            (100, 100_000, 1, 7),
+            (100, 0, 1500, 0),
+        ] {
+            let flow = link
+                .add_flow(FlowConfig {
+                    limits: Some(Limits { packets, bytes }),
+                    ..config(1, longest)
+                })
+                .unwrap();
+            assert_eq!(link.room(flow), room);
+            for left in (0..room).rev() {
+                link.enqueue(flow, length(longest), ()).unwrap();
+                assert_eq!(link.room(flow), left);
+            }
+            assert!(link.enqueue(flow, length(longest), ()).is_err());
+        }
+        assert_eq!(link.room(FlowId::new(5)), 0, "there is no such flow");
+        check(&link);
     }
     for_every_algorithm!(test);
 }

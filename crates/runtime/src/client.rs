@@ -172,7 +172,8 @@ impl<P: Send> Client<P> {
     ///
     /// # Errors
     ///
-    /// A packet that is too long ends the batch; those before it are on their way.
+    /// A packet that is too long ends the batch, and comes back; those that were taken from
+    /// `packets` before it are on their way, and those behind it were not taken.
     #[inline]
     pub fn push_batch(
         &mut self,

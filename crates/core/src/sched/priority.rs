@@ -6,9 +6,9 @@
 //! take turns, a packet each. There is no guarantee for a level that has others above: it
 //! may starve.
 //!
-//! A packet costs O(levels / 64): the levels in use lie sorted in one table, and a bit for each that
-//! has somebody active tells the highest, 64 levels to a word. Becoming active costs a
-//! binary search, O(log levels). Adding, removing and changing entities costs O(levels)
+//! A packet costs O(levels / 64): the levels in use lie sorted in one table, and a bit for
+//! each that has somebody active tells the highest, 64 levels to a word. Becoming active
+//! costs a binary search, O(log levels). Adding, removing and changing entities costs O(levels)
 //! where a level gets its first entity or loses its last. So nothing is allocated or moved
 //! while packets come and go, and up to 64 levels one find-first-set is the whole choice.
 //!
