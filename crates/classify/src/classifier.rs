@@ -1,0 +1,208 @@
+//! The first rule that a packet matches.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::cover;
+use crate::pattern::{Pattern, V4, V4_ORIGIN, V6, V6_ORIGIN, key};
+use crate::space::Space;
+use crate::{Family, Headers, Origin, Rule};
+
+/// What [`Classifier::classify`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Hit<T = u32> {
+    /// The rule, by its place in the list that the classifier was made of.
+    pub rule: usize,
+    /// What it leads to.
+    pub target: T,
+}
+
+/// A rule that no packet ever reaches.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Unreachable {
+    /// The rule, by its place in the list.
+    pub rule: usize,
+    /// Rules before it that take all its packets. None: it contradicts itself.
+    pub by: Vec<usize>,
+}
+
+/// What the search for a rule may come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Effort {
+    /// Tables that a packet is looked up in.
+    pub tables: usize,
+    /// Rules that it is compared with.
+    pub comparisons: usize,
+}
+
+/// Many rules, made ready to be searched.
+#[derive(Clone, Debug)]
+pub struct Classifier<T = u32> {
+    rules: usize,
+    v4: Words<T, V4, V4_ORIGIN>,
+    v6: Words<T, V6, V6_ORIGIN>,
+    other: Words<T, V4, V4_ORIGIN>,
+}
+
+/// The rules that concern one family, in as many words as they need: most lists do not ask
+/// where a packet came from.
+#[derive(Clone, Debug)]
+enum Words<T, const HEADERS: usize, const ORIGIN: usize> {
+    Headers(Ranked<T, HEADERS>),
+    Origin(Ranked<T, ORIGIN>),
+}
+
+impl<T: Copy, const HEADERS: usize, const ORIGIN: usize> Words<T, HEADERS, ORIGIN> {
+    fn new(rules: &[Rule<T>], order: &[usize], family: Family) -> Self {
+        if rules.iter().any(|rule| rule.matches.asks_origin()) {
+            Words::Origin(Ranked::new(rules, order, family))
+        } else {
+            Words::Headers(Ranked::new(rules, order, family))
+        }
+    }
+
+    #[inline]
+    fn first(&self, headers: &Headers, origin: &Origin) -> Option<Hit<T>> {
+        match self {
+            Words::Headers(rules) => rules.first(headers, origin),
+            Words::Origin(rules) => rules.first(headers, origin),
+        }
+    }
+
+    fn covered(&self, known: &mut [Known]) {
+        match self {
+            Words::Headers(rules) => rules.covered(known),
+            Words::Origin(rules) => rules.covered(known),
+        }
+    }
+
+    fn effort(&self) -> Effort {
+        match self {
+            Words::Headers(rules) => rules.space.effort(),
+            Words::Origin(rules) => rules.space.effort(),
+        }
+    }
+}
+
+/// The rules that concern one family, by precedence.
+#[derive(Clone, Debug)]
+struct Ranked<T, const N: usize> {
+    space: Space<N>,
+    hits: Vec<Hit<T>>,
+}
+
+impl<T: Copy, const N: usize> Ranked<T, N> {
+    fn new(rules: &[Rule<T>], order: &[usize], family: Family) -> Self {
+        let (patterns, hits) = order
+            .iter()
+            .filter_map(|&rule| {
+                let pattern = Pattern::new(&rules[rule].matches, family)?;
+                let target = rules[rule].target;
+                Some((pattern, Hit { rule, target }))
+            })
+            .unzip();
+        let patterns: Vec<_> = patterns;
+        let space = Space::new(&patterns);
+        Ranked { space, hits }
+    }
+
+    #[inline]
+    fn first(&self, headers: &Headers, origin: &Origin) -> Option<Hit<T>> {
+        let rank = self.space.first(&key(headers, origin))?;
+        Some(self.hits[rank])
+    }
+
+    /// Adds to what is known of each rule: what takes its packets of this family, or that
+    /// nothing does.
+    fn covered(&self, known: &mut [Known]) {
+        for (hit, by) in self.hits.iter().zip(cover::covered(&self.space.patterns())) {
+            let known = &mut known[hit.rule];
+            match by {
+                Some(by) => known.by.extend(by.iter().map(|&rank| self.hits[rank].rule)),
+                None => known.reached = true,
+            }
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Known {
+    reached: bool,
+    by: Vec<usize>,
+}
+
+impl<T: Copy> Classifier<T> {
+    /// Makes `rules` ready. The first that matches wins: by priority, higher first, then in
+    /// the order given. O(n log n) for lists that few tables take, and in a second for ten
+    /// thousand rules of any kind.
+    pub fn new(rules: impl IntoIterator<Item = Rule<T>>) -> Classifier<T> {
+        let rules: Vec<_> = rules.into_iter().collect();
+        let mut order: Vec<_> = (0..rules.len()).collect();
+        order.sort_by_key(|&rule| Reverse(rules[rule].priority));
+        Classifier {
+            rules: rules.len(),
+            v4: Words::new(&rules, &order, Family::V4),
+            v6: Words::new(&rules, &order, Family::V6),
+            other: Words::new(&rules, &order, Family::Other),
+        }
+    }
+
+    /// The first rule that a packet matches, or `None`: the default class is the caller's.
+    /// `headers` is what [`parse`](crate::parse) read.
+    ///
+    /// A look into each of a few tables, until no table has a better rule than was found;
+    /// at most [`effort`](Classifier::effort), whatever the packet.
+    #[inline]
+    pub fn classify(&self, headers: &Headers, origin: &Origin) -> Option<Hit<T>> {
+        match headers.family {
+            Family::V4 => self.v4.first(headers, origin),
+            Family::V6 => self.v6.first(headers, origin),
+            Family::Other => self.other.first(headers, origin),
+        }
+    }
+
+    /// The rules that can never match, by their place: because rules before them take all
+    /// their packets, or because nothing is all that they ask for.
+    ///
+    /// None is listed that can match. Found are all that one rule covers, and those that
+    /// several cover together which differ in one field: prefixes or ranges of ports that
+    /// add up to a larger one, families, fragments and whole datagrams.
+    pub fn unreachable(&self) -> Vec<Unreachable> {
+        let mut known = alloc::vec![Known::default(); self.rules];
+        self.v4.covered(&mut known);
+        self.v6.covered(&mut known);
+        self.other.covered(&mut known);
+        let unreached = known.into_iter().enumerate();
+        unreached
+            .filter(|(_, known)| !known.reached)
+            .map(|(rule, Known { mut by, .. })| {
+                by.sort_unstable();
+                by.dedup();
+                Unreachable { rule, by }
+            })
+            .collect()
+    }
+
+    /// The most that any packet may cost. A sender who knew everything could not make it
+    /// more.
+    pub fn effort(&self) -> Effort {
+        let efforts = [self.v4.effort(), self.v6.effort(), self.other.effort()];
+        let most = |part: fn(&Effort) -> usize| efforts.iter().map(part).max().unwrap_or(0);
+        Effort {
+            tables: most(|effort| effort.tables),
+            comparisons: most(|effort| effort.comparisons),
+        }
+    }
+}
+impl<T: Copy> Classifier<T> {
+    pub(crate) fn debug(&self, h: &Headers) -> (usize, usize, bool) {
+        let o = &Origin::default();
+        if let (Family::V4, Words::Headers(r)) = (h.family, &self.v4) {
+            return r.space.debug(&key(h, o));
+        }
+        if let (Family::V6, Words::Headers(r)) = (h.family, &self.v6) {
+            return r.space.debug(&key(h, o));
+        }
+        (0, 0, false)
+    }
+}

@@ -1,0 +1,407 @@
+//! The fields that rules ask about, each a type that holds only what can be.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
+
+use crate::Family;
+
+/// What an IP datagram carries: the number of IPv4's protocol and IPv6's next header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Protocol(pub u8);
+
+impl Protocol {
+    /// ICMP of IPv4.
+    pub const ICMP: Protocol = Protocol(1);
+    /// TCP.
+    pub const TCP: Protocol = Protocol(6);
+    /// UDP.
+    pub const UDP: Protocol = Protocol(17);
+    /// DCCP.
+    pub const DCCP: Protocol = Protocol(33);
+    /// ICMP of IPv6.
+    pub const ICMPV6: Protocol = Protocol(58);
+    /// SCTP.
+    pub const SCTP: Protocol = Protocol(132);
+    /// UDP-Lite.
+    pub const UDP_LITE: Protocol = Protocol(136);
+
+    /// The names that are read and written.
+    pub const NAMES: [(&'static str, Protocol); 11] = [
+        ("icmp", Protocol::ICMP),
+        ("igmp", Protocol(2)),
+        ("tcp", Protocol::TCP),
+        ("udp", Protocol::UDP),
+        ("dccp", Protocol::DCCP),
+        ("gre", Protocol(47)),
+        ("esp", Protocol(50)),
+        ("ah", Protocol(51)),
+        ("icmpv6", Protocol::ICMPV6),
+        ("sctp", Protocol::SCTP),
+        ("udp-lite", Protocol::UDP_LITE),
+    ];
+
+    /// Whether its packets have ports.
+    pub const fn has_ports(self) -> bool {
+        matches!(
+            self,
+            Protocol::TCP | Protocol::UDP | Protocol::DCCP | Protocol::SCTP | Protocol::UDP_LITE
+        )
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Protocol::NAMES.iter().find(|(_, known)| known == self) {
+            Some((name, _)) => f.write_str(name),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// Why a text is no protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a protocol is a number from 0 to 255, or a name such as tcp, udp, icmp")]
+pub struct ParseProtocolError;
+
+impl FromStr for Protocol {
+    type Err = ParseProtocolError;
+
+    /// Reads a name of [`Protocol::NAMES`], any case, or a number.
+    fn from_str(text: &str) -> Result<Protocol, ParseProtocolError> {
+        Protocol::NAMES
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(text))
+            .map(|&(_, protocol)| protocol)
+            .or_else(|| text.parse().ok().map(Protocol))
+            .ok_or(ParseProtocolError)
+    }
+}
+
+/// A differentiated services code point, 0 to 63.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dscp(u8);
+
+impl Dscp {
+    /// The names that are read and written (RFC 2474, 2597, 3246, 5865, 8622). `cs0` is
+    /// written for `default`.
+    pub const NAMES: [(&'static str, u8); 24] = [
+        ("cs0", 0),
+        ("default", 0),
+        ("le", 1),
+        ("cs1", 8),
+        ("af11", 10),
+        ("af12", 12),
+        ("af13", 14),
+        ("cs2", 16),
+        ("af21", 18),
+        ("af22", 20),
+        ("af23", 22),
+        ("cs3", 24),
+        ("af31", 26),
+        ("af32", 28),
+        ("af33", 30),
+        ("cs4", 32),
+        ("af41", 34),
+        ("af42", 36),
+        ("af43", 38),
+        ("cs5", 40),
+        ("voice-admit", 44),
+        ("ef", 46),
+        ("cs6", 48),
+        ("cs7", 56),
+    ];
+
+    /// A code point, or `None` above 63.
+    pub const fn new(value: u8) -> Option<Dscp> {
+        if value < 64 { Some(Dscp(value)) } else { None }
+    }
+
+    /// The code point in a traffic class (IPv4: type of service).
+    pub(crate) const fn of_traffic_class(byte: u8) -> Dscp {
+        Dscp(byte >> 2)
+    }
+
+    /// The number.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+impl fmt::Display for Dscp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match Dscp::NAMES.iter().find(|(_, value)| *value == self.0) {
+            Some((name, _)) => f.write_str(name),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+/// Why a text is no code point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a DSCP is a number from 0 to 63, or a name such as ef, af41, cs1, le")]
+pub struct ParseDscpError;
+
+impl FromStr for Dscp {
+    type Err = ParseDscpError;
+
+    /// Reads a name of [`Dscp::NAMES`], any case, or a number.
+    fn from_str(text: &str) -> Result<Dscp, ParseDscpError> {
+        Dscp::NAMES
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(text))
+            .map(|&(_, value)| value)
+            .or_else(|| text.parse().ok())
+            .and_then(Dscp::new)
+            .ok_or(ParseDscpError)
+    }
+}
+
+/// A VLAN, 1 to 4095.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VlanId(core::num::NonZeroU16);
+
+impl VlanId {
+    /// A VLAN, or `None` outside 1 to 4095.
+    pub const fn new(id: u16) -> Option<VlanId> {
+        match core::num::NonZeroU16::new(id) {
+            Some(value) if id < 4096 => Some(VlanId(value)),
+            _ => None,
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u16 {
+        self.0.get()
+    }
+}
+
+impl fmt::Display for VlanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Ports from a first to a last, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PortRange {
+    first: u16,
+    last: u16,
+}
+
+impl PortRange {
+    /// All ports: asks only that a packet has some.
+    pub const ALL: PortRange = PortRange {
+        first: 0,
+        last: u16::MAX,
+    };
+
+    /// The ports from `first` to `last`, or `None` where the first is beyond the last.
+    pub const fn new(first: u16, last: u16) -> Option<PortRange> {
+        if first <= last {
+            Some(PortRange { first, last })
+        } else {
+            None
+        }
+    }
+
+    /// The lowest port.
+    pub const fn first(self) -> u16 {
+        self.first
+    }
+
+    /// The highest port.
+    pub const fn last(self) -> u16 {
+        self.last
+    }
+
+    /// Whether `port` is one of them.
+    pub const fn contains(self, port: u16) -> bool {
+        self.first <= port && port <= self.last
+    }
+}
+
+impl From<u16> for PortRange {
+    fn from(port: u16) -> PortRange {
+        PortRange {
+            first: port,
+            last: port,
+        }
+    }
+}
+
+impl fmt::Display for PortRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.first, self.last) {
+            (first, last) if first == last => write!(f, "{first}"),
+            (first, last) => write!(f, "{first}-{last}"),
+        }
+    }
+}
+
+/// Why a text is no range of ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParsePortsError {
+    /// Not one or two numbers.
+    #[error("ports are one number from 0 to 65535, or two such as 1000-2000")]
+    NoNumber,
+    /// The first is beyond the last.
+    #[error("ports {first}-{last} go backwards; write {last}-{first}")]
+    Backwards {
+        /// As written first.
+        first: u16,
+        /// As written last.
+        last: u16,
+    },
+}
+
+impl FromStr for PortRange {
+    type Err = ParsePortsError;
+
+    /// Reads `5060` or `1000-2000`.
+    fn from_str(text: &str) -> Result<PortRange, ParsePortsError> {
+        let number = |text: &str| {
+            let port = text.trim().parse::<u16>();
+            port.map_err(|_| ParsePortsError::NoNumber)
+        };
+        let Some((first, last)) = text.split_once('-') else {
+            return number(text).map(PortRange::from);
+        };
+        let (first, last) = (number(first)?, number(last)?);
+        PortRange::new(first, last).ok_or(ParsePortsError::Backwards { first, last })
+    }
+}
+
+/// All addresses that begin with the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Prefix {
+    v6: bool,
+    len: u8,
+    /// In the low 32 bits for IPv4, as in [`Headers`](crate::Headers).
+    address: u128,
+}
+
+impl Prefix {
+    /// The addresses whose first `len` bits are those of `address`. The other bits of
+    /// `address` must be zero: a slip there would be a rule that matches something else.
+    pub fn new(address: IpAddr, len: u8) -> Result<Prefix, ParsePrefixError> {
+        let (v6, bits) = match address {
+            IpAddr::V4(v4) => (false, u128::from(v4.to_bits())),
+            IpAddr::V6(v6) => (true, v6.to_bits()),
+        };
+        let width = if v6 { 128 } else { 32 };
+        if len > width {
+            return Err(ParsePrefixError::TooLong { len, width });
+        }
+        let prefix = Prefix {
+            v6,
+            len,
+            address: bits & mask(width, len),
+        };
+        if prefix.address == bits {
+            Ok(prefix)
+        } else {
+            Err(ParsePrefixError::HostBits {
+                address,
+                len,
+                nearest: prefix,
+            })
+        }
+    }
+
+    /// [`Family::V4`] or [`Family::V6`].
+    pub const fn family(self) -> Family {
+        if self.v6 { Family::V6 } else { Family::V4 }
+    }
+
+    /// How many bits of the address are given.
+    pub const fn len(self) -> u8 {
+        self.len
+    }
+
+    /// Whether no bit is given: all addresses of the family.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The lowest address; IPv4 in the low 32 bits.
+    pub const fn first(self) -> u128 {
+        self.address
+    }
+
+    /// The highest address.
+    pub const fn last(self) -> u128 {
+        let width = if self.v6 { 128 } else { 32 };
+        self.address | (mask(width, width) ^ mask(width, self.len))
+    }
+
+    /// Whether `address`, of a packet of `family`, is one of them.
+    pub fn contains(self, family: Family, address: u128) -> bool {
+        family == self.family() && self.first() <= address && address <= self.last()
+    }
+}
+
+/// The first `len` of `width` bits, in the low `width` bits of the number.
+pub(crate) const fn mask(width: u8, len: u8) -> u128 {
+    let all = u128::MAX >> (128 - width as u32);
+    match all.checked_shr(len as u32) {
+        Some(rest) => all ^ rest,
+        None => all,
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.v6 {
+            write!(f, "{}/{}", Ipv6Addr::from_bits(self.address), self.len)
+        } else {
+            let bits = self.address as u32;
+            write!(f, "{}/{}", Ipv4Addr::from_bits(bits), self.len)
+        }
+    }
+}
+
+/// Why a text is no prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParsePrefixError {
+    /// Neither an address nor an address and a length.
+    #[error("a prefix is an address, or an address and a length such as 10.0.0.0/8")]
+    NoPrefix,
+    /// More bits than an address has.
+    #[error("a prefix of {len} bits is longer than an address, which has {width}")]
+    TooLong {
+        /// As written.
+        len: u8,
+        /// What the family has.
+        width: u8,
+    },
+    /// The address has bits that the length leaves out.
+    #[error("{address}/{len} has bits beyond its length; write {nearest}")]
+    HostBits {
+        /// As written.
+        address: IpAddr,
+        /// As written.
+        len: u8,
+        /// The same without those bits.
+        nearest: Prefix,
+    },
+}
+
+impl FromStr for Prefix {
+    type Err = ParsePrefixError;
+
+    /// Reads `10.0.0.0/8`, `2001:db8::/32`, or an address alone.
+    fn from_str(text: &str) -> Result<Prefix, ParsePrefixError> {
+        let (address, len) = match text.split_once('/') {
+            Some((address, len)) => (address, Some(len)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| ParsePrefixError::NoPrefix)?;
+        let width = if address.is_ipv6() { 128 } else { 32 };
+        let len = match len {
+            Some(len) => len.parse().map_err(|_| ParsePrefixError::NoPrefix)?,
+            None => width,
+        };
+        Prefix::new(address, len)
+    }
+}

@@ -1,0 +1,182 @@
+//! What is known of a packet: what its headers say, and where it came from.
+
+use core::fmt;
+
+use crate::{Dscp, Protocol, VlanId};
+
+/// What the first byte of a packet belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layer {
+    /// An Ethernet header: frames of a network interface.
+    Ethernet,
+    /// An IP header of either version: packets of a tunnel device.
+    Ip,
+}
+
+/// The network protocol of a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+    /// Anything else, such as ARP.
+    #[default]
+    Other,
+}
+
+/// Whether a packet is a part of a datagram, and which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fragment {
+    /// A whole datagram.
+    #[default]
+    No,
+    /// The first part, which has the transport header.
+    First,
+    /// Another part: there are no ports in it.
+    Later,
+}
+
+/// What [`parse`](crate::parse) read from a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Headers {
+    /// The network protocol; the fields of IP are zero or absent unless it is IP.
+    pub family: Family,
+    /// Source address; an IPv4 address is in the low 32 bits.
+    pub source: u128,
+    /// Destination address, likewise.
+    pub destination: u128,
+    /// The protocol that the packet carries, behind extension headers. Of an IPv6
+    /// [`Fragment::Later`], what its fragment header names.
+    pub protocol: Option<Protocol>,
+    /// Source and destination port, where there is a header that has them: TCP, UDP,
+    /// SCTP, DCCP, UDP-Lite, and not in a [`Fragment::Later`].
+    pub ports: Option<Ports>,
+    /// Differentiated services code point.
+    pub dscp: Dscp,
+    /// Explicit congestion notification, 0 to 3.
+    pub ecn: u8,
+    /// The outermost VLAN. A priority tag (VLAN 0) is none.
+    pub vlan: Option<VlanId>,
+    /// Whether it is a part of a datagram. IPv6 with a fragment header around a whole
+    /// datagram (RFC 6946) is whole.
+    pub fragment: Fragment,
+    /// The type in the last Ethernet header; 0 without one.
+    pub ethertype: u16,
+    /// Where the header behind Ethernet and VLAN tags begins, in bytes.
+    pub ip_offset: u16,
+}
+
+/// The two ports of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ports {
+    /// Whom the packet is from.
+    pub source: u16,
+    /// Whom it is to.
+    pub destination: u16,
+}
+
+/// Where a packet came from, which its bytes do not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Origin {
+    /// The caller's number of the interface that received it, or [`Origin::ATTACHED`].
+    pub ingress: u16,
+    /// Who sent it, for a process that attached.
+    pub owner: Option<Owner>,
+}
+
+impl Origin {
+    /// The `ingress` of what did not come in by an interface but from a process.
+    pub const ATTACHED: u16 = u16::MAX;
+}
+
+/// A process, as the kernel vouched for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Process.
+    pub pid: u32,
+}
+
+/// A kind of header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Header {
+    /// Ethernet, 14 bytes.
+    Ethernet,
+    /// An 802.1Q or 802.1ad tag, 4 bytes.
+    Vlan,
+    /// IPv4, with its options.
+    Ipv4,
+    /// IPv6, 40 bytes.
+    Ipv6,
+    /// An IPv6 extension header, fragment header and authentication header included.
+    Ipv6Extension,
+    /// TCP, 20 bytes or more.
+    Tcp,
+    /// UDP, 8 bytes.
+    Udp,
+    /// SCTP's common header, 12 bytes.
+    Sctp,
+    /// DCCP, 12 bytes or more.
+    Dccp,
+    /// UDP-Lite, 8 bytes.
+    UdpLite,
+}
+
+impl fmt::Display for Header {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Header::Ethernet => "an Ethernet header",
+            Header::Vlan => "a VLAN tag",
+            Header::Ipv4 => "an IPv4 header",
+            Header::Ipv6 => "an IPv6 header",
+            Header::Ipv6Extension => "an IPv6 extension header",
+            Header::Tcp => "a TCP header",
+            Header::Udp => "a UDP header",
+            Header::Sctp => "an SCTP header",
+            Header::Dccp => "a DCCP header",
+            Header::UdpLite => "a UDP-Lite header",
+        })
+    }
+}
+
+/// A packet that is not what its headers say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[error("{header} {reason}")]
+pub struct Malformed {
+    /// The header that is wrong.
+    pub header: Header,
+    /// What is wrong with it.
+    pub reason: Reason,
+}
+
+/// What is wrong with a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// The packet ends before so many bytes of the header.
+    Short(u16),
+    /// The header's version is another than the one announced, or none that is known.
+    Version(u8),
+    /// The header claims to be so many bytes long, which it cannot be.
+    HeaderLength(u16),
+    /// The datagram claims so many bytes: more than were captured, or fewer than its
+    /// header has.
+    TotalLength(u32),
+    /// More extension headers follow each other than are followed.
+    TooMany(u8),
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::Short(need) => write!(f, "ends before its {need} bytes"),
+            Reason::Version(version) => write!(f, "has version {version}"),
+            Reason::HeaderLength(len) => write!(f, "claims {len} bytes for itself"),
+            Reason::TotalLength(len) => write!(f, "claims {len} bytes for the datagram"),
+            Reason::TooMany(most) => write!(f, "follows more than {most} others"),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Rules: what a packet must be for a target.
+
+use crate::{Dscp, Family, Fragment, Headers, Origin, PortRange, Prefix, Protocol, VlanId};
+
+/// What a rule asks of a packet; what is `None` is not asked. The default asks nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Match {
+    /// Source address; implies the family.
+    pub source: Option<Prefix>,
+    /// Destination address; implies the family.
+    pub destination: Option<Prefix>,
+    /// Source port: the packet must have ports, so a later fragment never matches.
+    pub source_port: Option<PortRange>,
+    /// Destination port, likewise.
+    pub destination_port: Option<PortRange>,
+    /// What the datagram carries; only IP does.
+    pub protocol: Option<Protocol>,
+    /// Differentiated services code point; only IP has one.
+    pub dscp: Option<Dscp>,
+    /// The outermost VLAN.
+    pub vlan: Option<VlanId>,
+    /// Whether it is a fragment, the first included. What is not IP is none.
+    pub fragment: Option<bool>,
+    /// The interface that received it, or [`Origin::ATTACHED`].
+    pub ingress: Option<u16>,
+    /// User of the process that sent it: only what a process sent matches.
+    pub uid: Option<u32>,
+    /// Group of that process.
+    pub gid: Option<u32>,
+    /// That process.
+    pub pid: Option<u32>,
+    /// The network protocol.
+    pub family: Option<Family>,
+}
+
+impl Match {
+    /// Whether a packet is what the rule asks for. O(1). This is what a rule means;
+    /// [`Classifier`](crate::Classifier) finds the same faster among many.
+    pub fn matches(&self, headers: &Headers, origin: &Origin) -> bool {
+        let ip = headers.family != Family::Other;
+        let within = |prefix: Option<Prefix>, address| {
+            prefix.is_none_or(|prefix| prefix.contains(headers.family, address))
+        };
+        let ports = |source: Option<PortRange>, destination: Option<PortRange>| {
+            (source.is_none() && destination.is_none())
+                || headers.ports.is_some_and(|ports| {
+                    source.is_none_or(|range| range.contains(ports.source))
+                        && destination.is_none_or(|range| range.contains(ports.destination))
+                })
+        };
+        within(self.source, headers.source)
+            && within(self.destination, headers.destination)
+            && ports(self.source_port, self.destination_port)
+            && self.protocol.is_none_or(|p| headers.protocol == Some(p))
+            && self.dscp.is_none_or(|dscp| ip && headers.dscp == dscp)
+            && self.vlan.is_none_or(|vlan| headers.vlan == Some(vlan))
+            && self
+                .fragment
+                .is_none_or(|is| is == (headers.fragment != Fragment::No))
+            && self.ingress.is_none_or(|ingress| origin.ingress == ingress)
+            && self
+                .uid
+                .is_none_or(|uid| origin.owner.is_some_and(|owner| owner.uid == uid))
+            && self
+                .gid
+                .is_none_or(|gid| origin.owner.is_some_and(|owner| owner.gid == gid))
+            && self
+                .pid
+                .is_none_or(|pid| origin.owner.is_some_and(|owner| owner.pid == pid))
+            && self.family.is_none_or(|family| headers.family == family)
+    }
+
+    /// Whether it asks where the packet came from.
+    pub(crate) fn asks_origin(&self) -> bool {
+        self.ingress.is_some() || self.uid.or(self.gid).or(self.pid).is_some()
+    }
+}
+
+/// A match and what it leads to. `T` is whatever the caller does with a packet: the
+/// number of a class, or an enum of all that may be decided. There is no class beside a
+/// decision that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rule<T = u32> {
+    /// Higher comes first; among equals, the earlier in the list.
+    pub priority: i32,
+    /// What the packet must be.
+    pub matches: Match,
+    /// What the first rule that matches yields.
+    pub target: T,
+}

@@ -1,0 +1,398 @@
+//! Tuple-space search: rules that ask for the same bits, or for more, share a hash table
+//! keyed by those bits.
+//!
+//! One table for each combination of prefix lengths, ports and so on (Srinivasan, Suri and
+//! Varghese, SIGCOMM 1999) is exact, and needs a look into each of hundreds of tables.
+//! Here a table hashes fewer bits than most of its rules ask for, and compares the rest, as
+//! TupleMerge does (Daly et al., IEEE/ACM ToN 2019): a handful of tables take all rules of
+//! a realistic list. Tables are looked into in the order of their best rules, until no
+//! table can have a better one than was found. A range of ports is one entry, hashed by the
+//! bits in which its ends agree, and compared.
+//!
+//! # Against senders who choose
+//!
+//! Packets are looked up and never inserted, so how many entries any packet can be
+//! compared with is known when the tables are built ([`Space::effort`]), even if the
+//! sender knows the hash. Which slot a key falls in is a matter of a strongly universal
+//! hash, multilinear with half the multiplications (Lemire and Kaser, The Computer
+//! Journal 2014): two keys meet with a probability of one over the number of slots,
+//! whatever they are, over the choice of the multipliers. If too many meet, others are
+//! chosen.
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+
+use crate::Effort;
+use crate::pattern::{Key, Pattern, refinements};
+
+/// "No rule", and a rank behind all.
+const NONE: u32 = u32::MAX;
+
+/// Rules with the same hashed bits that a table takes at first. Every few tables it
+/// doubles: tables stay few, whatever the rules.
+const CROWD: u32 = 8;
+/// Tables after which it doubles.
+const PATIENCE: usize = 4;
+/// Keys that may meet in a slot.
+const MEETING: usize = 6;
+/// Hashes that are tried, every fourth time in twice the slots, until no more meet.
+const CHOICES: u32 = 16;
+
+/// The rules of one family, each with its place in the order of precedence: its rank.
+#[derive(Clone, Debug)]
+pub(crate) struct Space<const N: usize> {
+    /// By their best rules.
+    tables: Vec<Table<N>>,
+}
+
+#[derive(Clone, Debug)]
+struct Table<const N: usize> {
+    mask: [u64; N],
+    hash: Hash<N>,
+    /// The best rank in it.
+    best: u32,
+    /// Bits of the hash that are not the slot.
+    shift: u32,
+    /// Where the entries of each slot begin, and where those of the last end.
+    starts: Vec<u32>,
+    /// Of each slot by rank.
+    entries: Vec<Entry<N>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry<const N: usize> {
+    pattern: Pattern<N>,
+    rank: u32,
+}
+
+/// Multipliers.
+#[derive(Clone, Debug)]
+struct Hash<const N: usize>([[u64; 2]; N]);
+
+impl<const N: usize> Hash<N> {
+    fn nth(choice: u64) -> Self {
+        // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+        let mut state = choice << 32;
+        let mut next = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ (z >> 31)
+        };
+        Hash([(); N].map(|()| [next(), next()]))
+    }
+
+    /// The high 32 bits are what the theorem is about.
+    #[inline]
+    fn of(&self, key: &Key<N>, mask: &[u64; N]) -> u64 {
+        let mut sum = 0u64;
+        for word in 0..N {
+            let bits = key[word] & mask[word];
+            let [low, high] = self.0[word];
+            let product = low
+                .wrapping_add(bits & 0xffff_ffff)
+                .wrapping_mul(high.wrapping_add(bits >> 32));
+            sum = sum.wrapping_add(product);
+        }
+        sum
+    }
+}
+
+impl<const N: usize> Space<N> {
+    /// Makes patterns ready that are given in the order of precedence.
+    pub(crate) fn new(patterns: &[Pattern<N>]) -> Self {
+        let mut tables = Vec::new();
+        let mut left: Vec<u32> = (0..patterns.len() as u32).collect();
+        let mut plan = Plan::new(patterns);
+        while !left.is_empty() {
+            let crowd = CROWD << (tables.len() / PATIENCE).min(24);
+            let mask = plan.mask(&left, crowd);
+            let (taken, rest) = plan.split(&left, &mask, crowd);
+            tables.push(Table::new(mask, patterns, &taken));
+            left = rest;
+        }
+        tables.sort_by_key(|table| table.best);
+
+        Space { tables }
+    }
+
+    /// The rank of the first pattern that a packet matches.
+    #[inline]
+    pub(crate) fn first(&self, key: &Key<N>) -> Option<usize> {
+        let mut found = NONE;
+        for table in &self.tables {
+            if table.best >= found {
+                break;
+            }
+            let hash = table.hash.of(key, &table.mask);
+            for entry in table.slot(hash) {
+                if entry.rank >= found {
+                    break;
+                }
+                if entry.pattern.matches(key) {
+                    found = entry.rank;
+                    break;
+                }
+            }
+        }
+        (found != NONE).then_some(found as usize)
+    }
+
+    /// The first pattern before `rank` that covers `pattern`.
+    pub(crate) fn cover(&self, pattern: &Pattern<N>, rank: usize) -> Option<usize> {
+        let mut found = rank as u32;
+        for table in &self.tables {
+            let asks_more = (0..N).any(|word| table.mask[word] & !pattern.mask[word] != 0);
+            if asks_more {
+                continue;
+            }
+            let hash = table.hash.of(&pattern.value, &table.mask);
+            let slot = table.slot(hash).iter();
+            let mut before = slot.take_while(|entry| entry.rank < found);
+            if let Some(entry) = before.find(|entry| entry.pattern.covers(pattern)) {
+                found = entry.rank;
+            }
+        }
+        (found != rank as u32).then_some(found as usize)
+    }
+
+    /// What it was made of.
+    pub(crate) fn patterns(&self) -> Vec<Pattern<N>> {
+        let tables = self.tables.iter();
+        let mut entries: Vec<_> = tables.flat_map(|table| &table.entries).collect();
+        entries.sort_unstable_by_key(|entry| entry.rank);
+        entries.into_iter().map(|entry| entry.pattern).collect()
+    }
+
+    /// The most that any packet may cost.
+    pub(crate) fn effort(&self) -> Effort {
+        Effort {
+            tables: self.tables.len(),
+            comparisons: self.tables.iter().map(Table::longest).sum(),
+        }
+    }
+}
+
+impl<const N: usize> Table<N> {
+    fn new(mask: [u64; N], patterns: &[Pattern<N>], ranks: &[u32]) -> Self {
+        let entry = |&rank: &u32| Entry {
+            pattern: patterns[rank as usize],
+            rank,
+        };
+        let entries: Vec<_> = ranks.iter().map(entry).collect();
+        // Half the slots are empty even if no two rules have the same bits.
+        let bits = (2 * entries.len()).next_power_of_two().ilog2().max(1);
+        let mut choice = 0;
+        loop {
+            let bits = bits + choice / 4;
+            let table = Table::with(mask, Hash::nth(choice.into()), bits, entries.clone());
+            if table.meeting() <= MEETING || choice == CHOICES {
+                return table;
+            }
+            choice += 1;
+        }
+    }
+
+    fn with(mask: [u64; N], hash: Hash<N>, bits: u32, mut entries: Vec<Entry<N>>) -> Self {
+        let shift = u64::BITS - bits;
+        let slot = |entry: &Entry<N>| hash.of(&entry.pattern.value, &mask) >> shift;
+        entries.sort_by_cached_key(|entry| (slot(entry), entry.rank));
+        let mut starts = vec![0u32; (1 << bits) + 1];
+        for entry in &entries {
+            starts[slot(entry) as usize + 1] += 1;
+        }
+        for slot in 1..starts.len() {
+            starts[slot] += starts[slot - 1];
+        }
+        Table {
+            best: entries.iter().map(|entry| entry.rank).min().unwrap_or(NONE),
+            mask,
+            hash,
+            shift,
+            starts,
+            entries,
+        }
+    }
+
+    #[inline]
+    fn slot(&self, hash: u64) -> &[Entry<N>] {
+        let slot = (hash >> self.shift) as usize;
+        &self.entries[self.starts[slot] as usize..self.starts[slot + 1] as usize]
+    }
+
+    fn slots(&self) -> impl Iterator<Item = &[Entry<N>]> {
+        let bounds = self.starts.windows(2);
+        bounds.map(|ends| &self.entries[ends[0] as usize..ends[1] as usize])
+    }
+
+    /// The most keys that meet in a slot.
+    fn meeting(&self) -> usize {
+        let keys = |slot: &[Entry<N>]| {
+            let hashed = |entry: &Entry<N>| {
+                let mut key = entry.pattern.value;
+                for (bits, mask) in key.iter_mut().zip(&self.mask) {
+                    *bits &= mask;
+                }
+                key
+            };
+            let mut keys: Vec<Key<N>> = slot.iter().map(hashed).collect();
+            keys.sort_unstable();
+            keys.dedup();
+            keys.len()
+        };
+        let crowded = self.slots().filter(|slot| slot.len() > MEETING);
+        crowded.map(keys).max().unwrap_or(0)
+    }
+
+    fn longest(&self) -> usize {
+        self.slots().map(<[Entry<N>]>::len).max().unwrap_or(0)
+    }
+}
+
+/// Chooses what tables hash.
+struct Plan<'a, const N: usize> {
+    patterns: &'a [Pattern<N>],
+    refinements: Vec<Vec<[u64; N]>>,
+    hash: Hash<N>,
+    /// How many patterns a key has so far, in which count: cleared by counting on.
+    counts: Vec<(u32, u32)>,
+    count: u32,
+    shift: u32,
+}
+
+impl<'a, const N: usize> Plan<'a, N> {
+    fn new(patterns: &'a [Pattern<N>]) -> Self {
+        let bits = (4 * patterns.len() + 2).next_power_of_two().ilog2();
+        Plan {
+            patterns,
+            refinements: refinements(),
+            hash: Hash::nth(0),
+            counts: vec![(0, 0); 1 << bits],
+            count: 0,
+            shift: 64 - bits,
+        }
+    }
+
+    /// How many patterns before it have the bits of `mask` in common with a pattern that
+    /// asks for all of them. (Two keys that meet count as the same: it is only about how
+    /// well a choice does.)
+    fn company(&mut self, rank: u32, mask: &[u64; N]) -> Option<u32> {
+        let pattern = &self.patterns[rank as usize];
+        if (0..N).any(|word| mask[word] & !pattern.mask[word] != 0) {
+            return None;
+        }
+        let slot = self.hash.of(&pattern.value, mask) >> self.shift;
+        let (count, had) = &mut self.counts[slot as usize];
+        if *count != self.count {
+            (*count, *had) = (self.count, 0);
+        }
+        *had += 1;
+        Some(*had - 1)
+    }
+
+    /// How well a table with `mask` does: the patterns that it takes, and then, fewer that
+    /// have to be told apart.
+    fn worth(&mut self, left: &[u32], mask: &[u64; N], crowd: u32) -> (usize, Reverse<u64>) {
+        self.count += 1;
+        let (mut taken, mut pairs) = (0, 0);
+        for &rank in left {
+            if let Some(company) = self.company(rank, mask).filter(|&with| with < crowd) {
+                taken += 1;
+                pairs += u64::from(crowd - company);
+            }
+        }
+        (pairs as usize, Reverse(taken as u64))
+    }
+
+    /// The patterns that a table with `mask` takes, and the others.
+    fn split(&mut self, left: &[u32], mask: &[u64; N], crowd: u32) -> (Vec<u32>, Vec<u32>) {
+        self.count += 1;
+        let mut taken = |&rank: &u32| self.company(rank, mask).is_some_and(|with| with < crowd);
+        left.iter().partition(|&rank| taken(rank))
+    }
+
+    /// The mask that takes most of what is `left`: from no bits, the refinement of one
+    /// field that gains most, as long as there is a gain.
+    fn mask(&mut self, left: &[u32], crowd: u32) -> [u64; N] {
+        let refinements = core::mem::take(&mut self.refinements);
+        let mut best = [0; N];
+        let mut most = self.worth(left, &best, crowd);
+        loop {
+            let (base, before) = (best, most);
+            for refined in refinements.iter().flatten() {
+                let mut mask = base;
+                for word in 0..N {
+                    mask[word] |= refined[word];
+                }
+                if mask == base {
+                    continue;
+                }
+                let worth = self.worth(left, &mask, crowd);
+                if worth > most {
+                    (best, most) = (mask, worth);
+                }
+            }
+            if most == before {
+                break;
+            }
+        }
+        self.refinements = refinements;
+        best
+    }
+}
+
+#[cfg(test)]
+mod dbg {
+    extern crate std;
+    #[path = "/work/main/crates/classify/benches/classify/lists.rs"]
+    mod lists;
+
+    #[test]
+    fn show() {
+        for kind in ["firewall", "firewall v6", "any lengths", "nested"] {
+            let rules = lists::list(kind, 10_000);
+            std::eprintln!("{kind}");
+            let c = crate::Classifier::new(rules.clone());
+            let frames = lists::frames(&rules, 4096);
+            let (mut visited, mut compared, mut hits) = (0, 0, 0);
+            for f in &frames {
+                let h = crate::parse(f, crate::Layer::Ethernet).unwrap();
+                let (v, c2, hit) = c.debug(&h);
+                visited += v;
+                compared += c2;
+                hits += hit as usize;
+            }
+            std::eprintln!(
+                "tables/pkt {} compared/pkt {} hits {}",
+                visited as f64 / 4096.,
+                compared as f64 / 4096.,
+                hits
+            );
+        }
+    }
+}
+impl<const N: usize> Space<N> {
+    pub(crate) fn debug(&self, key: &Key<N>) -> (usize, usize, bool) {
+        let mut found = NONE;
+        let (mut v, mut c) = (0, 0);
+        for table in &self.tables {
+            if table.best >= found {
+                break;
+            }
+            v += 1;
+            let hash = table.hash.of(key, &table.mask);
+            for entry in table.slot(hash) {
+                if entry.rank >= found {
+                    break;
+                }
+                c += 1;
+                if entry.pattern.matches(key) {
+                    found = entry.rank;
+                    break;
+                }
+            }
+        }
+        (v, c, found != NONE)
+    }
+}

@@ -1,0 +1,224 @@
+//! Packets of one flow share a digest, packets of two do not.
+
+use std::collections::HashSet;
+
+use fairlane_classify::{
+    DigestKey, Dscp, Family, Fragment, Headers, Origin, Owner, Per, Ports, Protocol, VlanId,
+};
+use proptest::prelude::*;
+
+const ALL: [Per; 8] = [
+    Per::SourceIp,
+    Per::DestinationIp,
+    Per::FiveTuple,
+    Per::SourceSubnet(24),
+    Per::DestinationSubnet(24),
+    Per::Vlan,
+    Per::Dscp,
+    Per::Owner,
+];
+const KEY: DigestKey = DigestKey([1, 2]);
+
+fn tcp(source: u128, destination: u128, from: u16, to: u16) -> Headers {
+    Headers {
+        family: Family::V4,
+        source,
+        destination,
+        protocol: Some(Protocol::TCP),
+        ports: Some(Ports {
+            source: from,
+            destination: to,
+        }),
+        ..Headers::default()
+    }
+}
+
+fn of(per: Per, headers: Headers) -> u64 {
+    per.digest(&headers, &Origin::default(), &KEY)
+}
+
+#[test]
+fn each_part_of_the_five_tuple_makes_a_flow_and_so_does_the_direction() {
+    let flows = [
+        tcp(1, 2, 3, 4),
+        tcp(9, 2, 3, 4),
+        tcp(1, 9, 3, 4),
+        tcp(1, 2, 9, 4),
+        tcp(1, 2, 3, 9),
+        tcp(2, 1, 4, 3),
+        tcp(1, 2, 4, 3),
+        Headers {
+            protocol: Some(Protocol::UDP),
+            ..tcp(1, 2, 3, 4)
+        },
+        Headers {
+            family: Family::V6,
+            ..tcp(1, 2, 3, 4)
+        },
+        Headers {
+            protocol: Some(Protocol::ICMP),
+            ports: None,
+            ..tcp(1, 2, 3, 4)
+        },
+    ];
+    let digests: HashSet<u64> = flows.iter().map(|&flow| of(Per::FiveTuple, flow)).collect();
+    assert_eq!(digests.len(), flows.len());
+    let other = Headers {
+        dscp: Dscp::new(5).unwrap(),
+        ecn: 3,
+        vlan: VlanId::new(7),
+        ..flows[0]
+    };
+    assert_eq!(of(Per::FiveTuple, other), of(Per::FiveTuple, flows[0]));
+}
+
+/// Else a later fragment, which has no ports, would overtake the first.
+#[test]
+fn all_fragments_between_two_addresses_are_one_flow() {
+    let first = Headers {
+        fragment: Fragment::First,
+        ..tcp(1, 2, 3, 4)
+    };
+    let later = Headers {
+        fragment: Fragment::Later,
+        ports: None,
+        ..tcp(1, 2, 3, 4)
+    };
+    let next = Headers {
+        fragment: Fragment::First,
+        ..tcp(1, 2, 5, 6)
+    };
+    let hidden = Headers {
+        protocol: Some(Protocol(60)),
+        ..later
+    };
+    let flow = of(Per::FiveTuple, first);
+    for fragment in [later, next, hidden] {
+        assert_eq!(of(Per::FiveTuple, fragment), flow);
+    }
+    let elsewhere = Headers {
+        destination: 3,
+        ..later
+    };
+    assert_ne!(of(Per::FiveTuple, elsewhere), flow);
+    assert_ne!(of(Per::FiveTuple, tcp(1, 2, 3, 4)), flow);
+}
+
+#[test]
+fn a_flow_per_address_asks_for_nothing_else() {
+    let a = tcp(1, 2, 3, 4);
+    assert_eq!(of(Per::SourceIp, a), of(Per::SourceIp, tcp(1, 9, 8, 7)));
+    assert_ne!(of(Per::SourceIp, a), of(Per::SourceIp, tcp(2, 2, 3, 4)));
+    assert_eq!(
+        of(Per::DestinationIp, a),
+        of(Per::DestinationIp, tcp(9, 2, 8, 7))
+    );
+    assert_ne!(
+        of(Per::DestinationIp, a),
+        of(Per::DestinationIp, tcp(1, 3, 3, 4))
+    );
+}
+
+#[test]
+fn a_subnet_is_its_leading_bits_and_no_more() {
+    let from = |source| tcp(source, 2, 3, 4);
+    let per = Per::SourceSubnet(24);
+    assert_eq!(of(per, from(0x0a00_0001)), of(per, from(0x0a00_00ff)));
+    assert_ne!(of(per, from(0x0a00_0001)), of(per, from(0x0a00_0101)));
+    // Of IPv4, 32 bits are all there are.
+    let per = Per::DestinationSubnet(64);
+    assert_ne!(of(per, tcp(0, 1, 0, 0)), of(per, tcp(0, 2, 0, 0)));
+    let v6 = |destination| Headers {
+        family: Family::V6,
+        ..tcp(0, destination, 0, 0)
+    };
+    assert_eq!(of(per, v6(1 << 64 | 1)), of(per, v6(1 << 64 | 2)));
+    assert_ne!(of(per, v6(1 << 64 | 1)), of(per, v6(2 << 64 | 1)));
+}
+
+#[test]
+fn what_lacks_the_field_is_one_flow_of_its_own() {
+    let arp = Headers {
+        ethertype: 0x0806,
+        ..Headers::default()
+    };
+    let lldp = Headers {
+        ethertype: 0x88cc,
+        ..Headers::default()
+    };
+    let best_effort = tcp(0, 0, 0, 0);
+    for per in ALL {
+        assert_eq!(of(per, arp), of(per, lldp), "{per}");
+        if !matches!(per, Per::Vlan | Per::Owner) {
+            assert_ne!(of(per, arp), of(per, best_effort), "{per}: zero is a value");
+        }
+    }
+    let tagged = Headers {
+        vlan: VlanId::new(1),
+        ..arp
+    };
+    assert_ne!(of(Per::Vlan, arp), of(Per::Vlan, tagged));
+    let root = Origin {
+        ingress: 0,
+        owner: Some(Owner {
+            uid: 0,
+            gid: 0,
+            pid: 0,
+        }),
+    };
+    assert_ne!(of(Per::Owner, arp), Per::Owner.digest(&arp, &root, &KEY));
+}
+
+#[test]
+fn every_process_is_a_flow() {
+    let of = |uid, gid, pid| {
+        let owner = Some(Owner { uid, gid, pid });
+        Per::Owner.digest(&Headers::default(), &Origin { ingress: 0, owner }, &KEY)
+    };
+    let digests: HashSet<u64> = [(1, 2, 3), (9, 2, 3), (1, 9, 3), (1, 2, 9), (2, 1, 3)]
+        .map(|(uid, gid, pid)| of(uid, gid, pid))
+        .into();
+    assert_eq!(digests.len(), 5);
+}
+
+#[test]
+fn another_key_gives_other_digests() {
+    for per in ALL {
+        let with = |key| per.digest(&tcp(1, 2, 3, 4), &Origin::default(), &DigestKey(key));
+        assert_ne!(with([1, 2]), with([1, 3]), "{per}");
+        assert_ne!(with([1, 2]), with([2, 2]), "{per}");
+    }
+}
+
+#[test]
+fn a_key_is_not_printed() {
+    assert!(!format!("{KEY:?}").contains('1'));
+}
+
+#[test]
+fn what_flows_are_per_is_read_as_it_is_written() {
+    for per in ALL {
+        assert_eq!(per.to_string().parse(), Ok(per));
+    }
+    assert_eq!("subnet/24".parse(), Ok(Per::SourceSubnet(24)));
+    for wrong in [
+        "",
+        "source",
+        "subnet",
+        "subnet/0",
+        "subnet/129",
+        "subnet/x",
+        "vlan/3",
+    ] {
+        assert!(wrong.parse::<Per>().is_err(), "{wrong}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn two_addresses_never_meet_by_chance(a: u32, b: u32) {
+        prop_assume!(a != b);
+        let from = |source: u32| of(Per::SourceIp, tcp(source.into(), 0, 0, 0));
+        prop_assert_ne!(from(a), from(b));
+    }
+}
