@@ -15,7 +15,7 @@
 //! Papers: Checconi, Valente, Rizzo, *QFQ*, technical report, 2010; Valente, *Reducing the
 //! execution time of fair-queueing packet schedulers*, 2014 (QFQ+); Rizzo, Valente,
 //! Lettieri, Maffione, *PSPAT*, 2018; Bennett, Zhang, *Hierarchical packet fair queueing
-//! algorithms*, 1996.
+//! algorithms*, 1996 and 1997.
 //!
 //! # Algorithms with timestamps
 //!
@@ -41,6 +41,11 @@
 //! before the packet: unless F' is that far from S even for the shortest packet, as in
 //! QFQ, where DS+ counts from S.
 //!
+//! # Classes within classes
+//!
+//! [`Siblings`] has the bounds of a node's children by the node's algorithm, [`Service`] what
+//! they add up to along a path of a [tree](crate::tree).
+//!
 //! # Where the papers disagree
 //!
 //! * The QFQ+ paper's Appendix A sets DS+ = L_k / phi for exact timestamps, counted from S.
@@ -62,10 +67,14 @@
 use crate::units::{Length, Nanos, Rate, Weight};
 use core::ops::Add;
 
+mod hierarchy;
 mod rounds;
+mod siblings;
 mod timestamps;
 
+pub use hierarchy::{Service, transmit_time};
 pub use rounds::{Round, drr, drr_in_proportion};
+pub use siblings::{Head, Siblings};
 pub use timestamps::{
     Aggregate, Errors, Finish, Slot, gfq, gfq_plus, qfq, qfq_equal_packets, qfq_plus, qfq_rounding,
     s_kps, s_kps_plus, sched, sched_plus, wf2q, wf2q_plus, wf2q_plus_plus,

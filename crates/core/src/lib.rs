@@ -42,11 +42,13 @@
 
 extern crate alloc;
 
+pub mod aqm;
 pub mod bounds;
 mod packet_scheduler;
 pub mod queue;
 pub mod sched;
 pub mod scheduler;
+pub mod tree;
 pub mod units;
 
 pub use packet_scheduler::{

@@ -62,7 +62,7 @@ impl Limits {
         bytes: Self::LARGEST,
     };
 
-    fn clamped(self) -> Limits {
+    pub(crate) fn clamped(self) -> Limits {
         Limits {
             packets: self.packets.min(Self::LARGEST),
             bytes: self.bytes.min(Self::LARGEST),
@@ -199,19 +199,19 @@ pub struct Count {
 
 impl Count {
     #[inline]
-    fn add(&mut self, len: Length) {
+    pub(crate) fn add(&mut self, len: Length) {
         self.packets += 1;
         self.bytes += u64::from(len.get());
     }
 
-    fn plus(self, other: Count) -> Count {
+    pub(crate) fn plus(self, other: Count) -> Count {
         Count {
             packets: self.packets + other.packets,
             bytes: self.bytes + other.bytes,
         }
     }
 
-    fn minus(self, other: Count) -> Count {
+    pub(crate) fn minus(self, other: Count) -> Count {
         Count {
             packets: self.packets - other.packets,
             bytes: self.bytes - other.bytes,

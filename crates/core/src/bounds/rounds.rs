@@ -17,11 +17,20 @@ impl Round {
     /// unit is [`Drr`](crate::sched::Drr)'s: the largest `length / weight`, rounded up.
     /// `None` of no flow. O(flows).
     pub fn of(flows: impl IntoIterator<Item = (Weight, Length)>) -> Option<Round> {
+        Self::of_many(
+            flows
+                .into_iter()
+                .map(|(weight, length)| (weight, length, 1)),
+        )
+    }
+
+    /// The same of flows of which there are so many each. O(entries).
+    pub fn of_many(flows: impl IntoIterator<Item = (Weight, Length, u32)>) -> Option<Round> {
         let (mut unit, mut weight_sum, mut length_sum, mut longest) = (0, 0u64, 0u64, None);
-        for (weight, length) in flows {
+        for (weight, length, count) in flows.into_iter().filter(|&(_, _, count)| count > 0) {
             unit = unit.max(length.get().div_ceil(weight.get()));
-            weight_sum += u64::from(weight.get());
-            length_sum += u64::from(length.get());
+            weight_sum += u64::from(weight.get()) * u64::from(count);
+            length_sum += u64::from(length.get()) * u64::from(count);
             longest = longest.max(Some(length));
         }
         longest.map(|longest| Round {

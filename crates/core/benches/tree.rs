@@ -1,0 +1,293 @@
+//! What a class tree costs: packets through three levels beside one level, and dynamic flows.
+//!
+//! Without arguments, prints the time of a packet in and a packet out for 512 leaves under
+//! eight classes of eight classes, beside the same 512 flows in a flat [`PacketScheduler`],
+//! and what a million dynamic flows take. With the arguments `qfq flat 100000`, or `tree`,
+//! `leaves` (a tree of one level) or `nothing` in place of `flat`, it only makes so many pairs, for a
+//! tool that counts instructions.
+
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::time::Instant;
+
+use fairlane_core::tree::{
+    Algorithm, ClassConfig, ClassId, Dequeue, FlowsConfig, LeafConfig, Tree,
+};
+use fairlane_core::{
+    FlowConfig, FlowId, Length, Nanos, PacketScheduler, Scheduler, SchedulerLimits, Weight, sched,
+};
+
+/// Children of each class, in three levels.
+const WIDTH: u32 = 8;
+const LEAVES: u32 = WIDTH * WIDTH * WIDTH;
+/// Packets that each leaf holds.
+const DEPTH: u32 = 2;
+const LONGEST: Length = Length::new(1500).unwrap();
+
+/// A queue under test: takes a packet for a leaf, gives the next one's leaf and length.
+trait Link {
+    fn enqueue(&mut self, leaf: u32, len: Length);
+    fn dequeue(&mut self) -> u32;
+}
+
+/// The driver's own cost: leaves take turns.
+struct Nothing(u32);
+
+impl Link for Nothing {
+    #[inline(never)]
+    fn enqueue(&mut self, leaf: u32, len: Length) {
+        black_box((leaf, len));
+    }
+
+    #[inline(never)]
+    fn dequeue(&mut self) -> u32 {
+        self.0 = (self.0 + 1) % LEAVES;
+        black_box(self.0)
+    }
+}
+
+struct Flat<A: Scheduler>(PacketScheduler<A, u32>);
+
+impl<A: Scheduler> Flat<A> {
+    fn new(algorithm: A) -> Self {
+        let mut link = PacketScheduler::new(algorithm, SchedulerLimits::default());
+        for n in 0..LEAVES {
+            let config = FlowConfig {
+                max_length: LONGEST,
+                ..FlowConfig::new(weight(n))
+            };
+            link.add_flow(config).unwrap();
+        }
+        Flat(link)
+    }
+}
+
+impl<A: Scheduler> Link for Flat<A> {
+    #[inline(never)]
+    fn enqueue(&mut self, leaf: u32, len: Length) {
+        self.0.enqueue(FlowId::new(leaf), len, leaf).unwrap();
+    }
+
+    #[inline(never)]
+    fn dequeue(&mut self) -> u32 {
+        match self.0.dequeue(Nanos::ZERO) {
+            fairlane_core::Dequeue::Packet(packet) => packet.payload,
+            other => panic!("every flow is backlogged: {other:?}"),
+        }
+    }
+}
+
+/// A leaf's number counts from the first class that is one.
+struct Classes {
+    tree: Tree<u32>,
+    first: u32,
+}
+
+impl Classes {
+    fn new(algorithm: Algorithm, levels: u32) -> Self {
+        let mut tree = Tree::new(algorithm, None, SchedulerLimits::default());
+        let config = |n| ClassConfig {
+            max_length: LONGEST,
+            ..ClassConfig::new(weight(n))
+        };
+        let mut parents = vec![ClassId::ROOT];
+        for _ in 1..levels {
+            let below = parents
+                .iter()
+                .flat_map(|&parent| (0..WIDTH).map(move |n| (parent, n)));
+            parents = below
+                .map(|(parent, n)| tree.add_inner(parent, config(n), algorithm).unwrap())
+                .collect();
+        }
+        let first = tree.classes() as u32;
+        for n in 0..LEAVES {
+            let parent = parents[n as usize % parents.len()];
+            let number = n / parents.len() as u32;
+            let leaf = tree.add_leaf(parent, config(number), LeafConfig::default());
+            leaf.unwrap();
+        }
+        Classes { tree, first }
+    }
+}
+
+impl Link for Classes {
+    #[inline(never)]
+    fn enqueue(&mut self, leaf: u32, len: Length) {
+        let class = ClassId::new(self.first + leaf);
+        self.tree.enqueue(class, 0, len, leaf, Nanos::ZERO).unwrap();
+    }
+
+    #[inline(never)]
+    fn dequeue(&mut self) -> u32 {
+        match self.tree.dequeue(Nanos::ZERO, |_| {}) {
+            Dequeue::Packet(packet) => packet.payload,
+            other => panic!("every leaf is backlogged: {other:?}"),
+        }
+    }
+}
+
+fn weight(n: u32) -> Weight {
+    Weight::new(1 + n % WIDTH).unwrap()
+}
+
+/// Fills every leaf.
+fn fill(link: &mut impl Link, lengths: &mut Lengths) {
+    for _ in 0..DEPTH {
+        for leaf in 0..LEAVES {
+            link.enqueue(leaf, lengths.next());
+        }
+    }
+}
+
+/// Sends packets, each of which another replaces.
+#[inline(never)]
+fn pairs(link: &mut impl Link, lengths: &mut Lengths, pairs: u32) {
+    for _ in 0..pairs {
+        let leaf = link.dequeue();
+        link.enqueue(leaf, lengths.next());
+    }
+}
+
+/// Lengths from short to long, the same in every run.
+struct Lengths(u32);
+
+impl Lengths {
+    #[inline]
+    fn next(&mut self) -> Length {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        Length::new(64 + (self.0 >> 16) % 1_437).unwrap_or(LONGEST)
+    }
+}
+
+/// Nanoseconds of a pair, the best of five runs.
+fn time(link: &mut impl Link, count: u32) -> f64 {
+    let mut lengths = Lengths(1);
+    fill(link, &mut lengths);
+    let run = |_| {
+        let start = Instant::now();
+        pairs(link, &mut lengths, count);
+        start.elapsed().as_nanos() as f64 / f64::from(count)
+    };
+    (0..5).map(run).fold(f64::INFINITY, f64::min)
+}
+
+/// Makes so many pairs after the leaves were filled.
+fn count(mut link: impl Link, number: u32) {
+    let mut lengths = Lengths(1);
+    fill(&mut link, &mut lengths);
+    pairs(&mut link, &mut lengths, number);
+}
+
+/// Evaluates an expression with `$algorithm` as the flat algorithm of this name.
+macro_rules! named {
+    ($name:expr, $algorithm:ident => $body:expr) => {
+        match $name {
+            "qfq" => {
+                let $algorithm = sched::Qfq::new();
+                $body
+            }
+            "qfq+" => {
+                let $algorithm = sched::Plus::<sched::Qfq>::new(MEMBERS);
+                $body
+            }
+            "drr" => {
+                let $algorithm = sched::Drr::new();
+                $body
+            }
+            "wf2q+" => {
+                let $algorithm = sched::Wf2qPlus::new();
+                $body
+            }
+            other => panic!("{other}: one of {NAMES:?}"),
+        }
+    };
+}
+
+const MEMBERS: NonZeroU32 = sched::AUTOMATIC_MEMBERS;
+const NAMES: [&str; 4] = ["qfq", "qfq+", "drr", "wf2q+"];
+
+fn compare(count: u32) {
+    for name in NAMES {
+        let algorithm: Algorithm = name.parse().unwrap();
+        let own = time(&mut Nothing(0), count);
+        let flat = named!(name, algorithm => time(&mut Flat::new(algorithm), count)) - own;
+        let leaves = time(&mut Classes::new(algorithm, 1), count) - own;
+        let tree = time(&mut Classes::new(algorithm, 3), count) - own;
+        println!(
+            "{name:6} {LEAVES} flows, a pair: flat {flat:.1} ns, leaves of the root {leaves:.1} ns \
+             ({:.2}x), three levels {tree:.1} ns ({:.2}x); the driver's {own:.1} ns taken off",
+            leaves / flat,
+            tree / flat
+        );
+    }
+}
+
+/// Resident memory of this process in bytes, where the system tells.
+fn resident() -> Option<usize> {
+    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: usize = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * 4096)
+}
+
+/// Makes flows by their first packets, which leave at once, so that all are idle.
+fn flows(algorithm: Algorithm, number: u32) {
+    let before = resident();
+    let mut tree: Tree<u32> = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
+    let class = ClassConfig {
+        max_length: LONGEST,
+        ..ClassConfig::new(Weight::ONE)
+    };
+    let config = FlowsConfig {
+        most: number,
+        forget_after: Nanos::MAX,
+        ..FlowsConfig::new(algorithm)
+    };
+    let class = tree.add_flows(ClassId::ROOT, class, config).unwrap();
+    let digest = |n: u32| u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mut pass = |what: &str| {
+        let start = Instant::now();
+        for n in 0..number {
+            tree.enqueue(class, digest(n), LONGEST, n, Nanos(n.into()))
+                .unwrap();
+            black_box(tree.dequeue(Nanos(n.into()), |_| {}));
+        }
+        let each = start.elapsed().as_nanos() as f64 / f64::from(number);
+        println!("  {what}: {each:.0} ns a packet in and out");
+        each
+    };
+    println!("{algorithm}: {number} dynamic flows");
+    let made = pass("of a new flow ");
+    let found = pass("of a flow found");
+    let after = resident();
+    if let (Some(before), Some(after)) = (before, after) {
+        let bytes = after.saturating_sub(before) as f64 / f64::from(number);
+        println!(
+            "  {bytes:.1} bytes a flow, all counted; making one {:.0} ns",
+            made - found
+        );
+    }
+    assert_eq!(
+        tree.stats(class).map(|stats| stats.flows),
+        Some(number.into())
+    );
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [name, what, number] = arguments.as_slice() {
+        let number = number.parse().unwrap();
+        let algorithm: Algorithm = name.parse().unwrap();
+        return match what.as_str() {
+            "nothing" => count(Nothing(0), number),
+            "flat" => named!(name.as_str(), algorithm => count(Flat::new(algorithm), number)),
+            "leaves" => count(Classes::new(algorithm, 1), number),
+            "tree" => count(Classes::new(algorithm, 3), number),
+            other => panic!("{other}: one of nothing, flat, leaves, tree"),
+        };
+    }
+    let small = arguments.iter().any(|argument| argument == "--test");
+    compare(if small { 1 << 10 } else { 1 << 20 });
+    for algorithm in [Algorithm::Drr, Algorithm::Qfq, Algorithm::QfqPlus(MEMBERS)] {
+        flows(algorithm, if small { 1 << 10 } else { 1_000_000 });
+    }
+}

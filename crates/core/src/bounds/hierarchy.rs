@@ -1,0 +1,307 @@
+//! Bounds through a tree of classes.
+
+use super::{Transmit, Wfi, Work};
+use crate::units::{Length, Nanos, Rate};
+
+/// What a class is served, whatever the others do: over any time T in which it has something
+/// to send, at least `rate T - lag`. Counted is what the [tree](crate::tree) hands out.
+///
+/// # Down the tree
+///
+/// A node's B-WFI (alpha) is stated in the node's own work W_n, not in time: a child of share
+/// phi that has something to send from t1 to t2 is handed `W >= phi W_n - alpha`. This holds
+/// however fast and however evenly the node itself is served, since virtual time advances
+/// by what the node hands out, and turns by what was sent in them: nothing in a node looks at
+/// a clock. While the child has something to send so has the node, and the node's own
+/// `W_n >= r T - s` gives
+///
+/// ```text
+/// W >= phi r T - (phi s + alpha)
+/// ```
+///
+/// Carried on from the link, which has R and a lag of one packet that is half sent, this is
+/// Bennett and Zhang's composition (1997, Theorem 1): the shares multiply, and the B-WFI of a
+/// class is the sum over the levels of each node's, times the shares of all levels below it.
+///
+/// Theirs is for servers that commit: each node holds one packet that it has chosen, which
+/// stays its head though a better one arrives, and their per-node terms pay for it. Here no
+/// node chooses before its parent has: one decision goes from the root to a leaf, and nothing
+/// arrives meanwhile. So a node never holds work that was taken and not yet handed on; Q is 0
+/// at all nodes ([`Transmit::Between`]), and the transmit queue counts once, at the link.
+/// What it costs is that a parent does not know how long the next packet will be, which
+/// [`Head::Longest`](super::Head::Longest) has per algorithm.
+///
+/// Q packets are sent behind the decision, so a packet that has B bytes of its class in front,
+/// its own included, has left (B + lag) / rate and Q's time after it arrived
+/// ([`delay`](Service::delay)). In the last node the T-WFI says the same of a packet more
+/// precisely, that `B / phi` and T of the node's work go by until it is handed out
+/// ([`delay_below`](Service::delay_below)).
+///
+/// # Caps
+///
+/// A class with a cap of rate c and burst b, packets up to L_k, and a service of r and s
+/// without the cap, has what [`capped`](Service::capped) returns:
+///
+/// ```text
+/// rate = min(c, r min(1, (b - L_k) / s))      lag = s + L_k
+/// ```
+///
+/// Call debt what it was handed out and c has not brought in again, never below 0. It is
+/// held while its debt is above b - L_k, so that debt is b at most. Cut [t1, t2] where a hold
+/// ends; there, debt is b - L_k.
+///
+/// * Between two such ends, or up to the first, where debt does not reach 0: what was handed
+///   out is c T and the difference of debts. That is 0 between two ends; up to the first it
+///   takes away L_k at most.
+/// * Where debt reaches 0, for the last time after x, it was not held until then, and
+///   was handed out `max(0, r x - s)` at least; from then on, c times the rest, and b - L_k. If
+///   b - L_k >= s, this is min(c, r) T or more. Otherwise it may have lost credit that it was
+///   too late for, s - (b - L_k) each time, while r x is s at least, which leaves a part of
+///   (b - L_k) / s of r.
+/// * After the last end: r T - s.
+///
+/// A hold ends at a whole nanosecond, when up to c times 1 ns more of the debt is gone.
+///
+/// A packet that finds its class empty is held until the debt is down to b - L_k, and then
+/// waits as it would without the cap, since nothing more is charged until it is handed out:
+/// `L_k / c` ([`hold`](Service::hold)) on top of the delay without the cap.
+///
+/// # Strict priority
+///
+/// A class waits for all that goes before it in the same node, and for what takes turns with
+/// it. Where each of these has a cap, they take `b_j + c_j T` at most, so that `r - sum c_j` and
+/// `s + sum b_j` remain ([`behind`](Service::behind)). Without a cap there is no bound.
+///
+/// # Arithmetic
+///
+/// Shares in force are within 10^-6 of the weights (10^-5 of an aggregate's), so rates are too.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Service {
+    /// Bytes per second.
+    rate: f64,
+    /// Bytes.
+    lag: f64,
+}
+
+impl Service {
+    /// The link, with packets up to `longest`: one may be half sent.
+    pub fn of_link(rate: Rate, longest: Length) -> Service {
+        Service {
+            rate: rate.bps() as f64 / 8.0,
+            lag: longest.get().into(),
+        }
+    }
+
+    /// A child of share phi with these indexes, taken with [`Transmit::Between`].
+    pub fn child(self, share: f64, wfi: Wfi) -> Service {
+        Service {
+            rate: share * self.rate,
+            lag: share * self.lag + wfi.service.bytes(),
+        }
+    }
+
+    /// The same under a cap of `rate` and `burst` bytes, for packets up to `longest`; `None`
+    /// where the burst is one packet, which short packets may use for nothing.
+    pub fn capped(self, rate: Rate, burst: u32, longest: Length) -> Option<Service> {
+        let cap = rate.bps() as f64 / 8.0;
+        let tick = cap / 1e9;
+        let room = f64::from(burst) - f64::from(longest.get()) - tick;
+        let part = (room / self.lag).min(1.0);
+        (part > 0.0).then(|| Service {
+            rate: cap.min(self.rate * part),
+            lag: self.lag + f64::from(longest.get()) + tick,
+        })
+    }
+
+    /// How long a class is held at most under a cap of `rate`, if it sends nothing meanwhile.
+    pub fn hold(rate: Rate, longest: Length) -> Nanos {
+        Work(longest.get().into()).time(rate) + Nanos(1)
+    }
+
+    /// The least burst, in bytes, with which a cap of `rate` takes away nothing but what is
+    /// beyond it.
+    pub fn burst_for(self, rate: Rate, longest: Length) -> u32 {
+        let cap = rate.bps() as f64 / 8.0;
+        let room = self.lag * (cap / self.rate).min(1.0) + cap / 1e9;
+        // A byte for what is cut off here, one for what is lost to rounding above.
+        ((room + f64::from(longest.get())) as u32).saturating_add(2)
+    }
+
+    /// A child of a node with strict priority, behind or beside others with these caps, each of
+    /// a rate and a burst of at least its longest packet; `None` if they may take everything.
+    pub fn behind(self, others: impl IntoIterator<Item = (Rate, u32)>) -> Option<Service> {
+        let behind = others
+            .into_iter()
+            .fold(self, |left, (rate, burst)| Service {
+                rate: left.rate - rate.bps() as f64 / 8.0,
+                lag: left.lag + f64::from(burst),
+            });
+        (behind.rate > 0.0).then_some(behind)
+    }
+
+    /// The rate in bits per second, rounded to the nearest.
+    pub fn bps(self) -> u64 {
+        (self.rate * 8.0 + 0.5) as u64
+    }
+
+    /// How far it may be behind.
+    pub fn lag(self) -> Work {
+        Work(self.lag)
+    }
+
+    /// How long after its arrival a packet is handed to the link and, without a transmit queue,
+    /// sent at the latest, where its class then holds `backlog` bytes, its own included.
+    pub fn delay(self, backlog: u64) -> Nanos {
+        self.time(backlog as f64 + self.lag)
+    }
+
+    /// The same for a child of this class, of share phi and with these indexes, taken with
+    /// [`Transmit::Between`].
+    pub fn delay_below(self, share: f64, wfi: Wfi, backlog: u64) -> Nanos {
+        self.time(backlog as f64 / share + wfi.delay.bytes() + self.lag)
+    }
+
+    fn time(self, bytes: f64) -> Nanos {
+        let exact = bytes / self.rate * 1e9;
+        let whole = exact as u64;
+        Nanos(whole.saturating_add(u64::from((whole as f64) < exact)))
+    }
+}
+
+/// How long a packet stands in a transmit queue in front of the link: what lies before the
+/// wire, beside the packet on it, which [`Service::of_link`] counts.
+pub fn transmit_time(transmit: Transmit, rate: Rate) -> Nanos {
+    match transmit {
+        Transmit::Between | Transmit::Direct => Nanos::ZERO,
+        Transmit::Queue(bytes) => Work(bytes as f64).time(rate),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bounds::{Head, Siblings};
+    use crate::tree::Algorithm;
+    use crate::units::Weight;
+
+    fn length(bytes: u32) -> Length {
+        Length::new(bytes).unwrap()
+    }
+
+    fn weight(weight: u32) -> Weight {
+        Weight::new(weight).unwrap()
+    }
+
+    fn mbit(rate: u64) -> Rate {
+        Rate::from_bps(rate * 1_000_000).unwrap()
+    }
+
+    /// 8 Mbit/s is a byte in a microsecond.
+    const LINK: u64 = 8;
+
+    #[test]
+    fn two_levels_of_wf2q_plus_add_up_by_hand() {
+        // A class of 1/2 of the link, a leaf of 1/4 of that; packets of 1000 bytes.
+        let long = length(1000);
+        let outer = Siblings::new(Algorithm::Wf2qPlus, [(weight(1), long, 2)]);
+        let inner = Siblings::new(Algorithm::Wf2qPlus, [(weight(1), long, 4)]);
+        // The class: DS+ = 2000 from S, so T R = 2000 + 2000 + 1000 - 1000, B = half of it.
+        let class = outer
+            .bound(weight(1), long, Head::Longest, Transmit::Between)
+            .unwrap();
+        assert_eq!(class.delay, Work(4000.0));
+        assert_eq!(class.service, Work(2000.0));
+        // The leaf: T R = 4000 + 1000 - 1000, B = 1000 + 3/4 of 1000.
+        let leaf = inner
+            .bound(weight(1), long, Head::Known, Transmit::Between)
+            .unwrap();
+        assert_eq!(leaf.delay, Work(4000.0));
+        assert_eq!(leaf.service, Work(1750.0));
+
+        let node = Service::of_link(mbit(LINK), long).child(0.5, class);
+        // Half of the packet on the wire, and the class's own.
+        assert_eq!(node.lag(), Work(500.0 + 2000.0));
+        assert_eq!(node.bps(), 4_000_000);
+        // 1000 / (1/4) + 4000 + 2500 of the class's work at half a byte per microsecond.
+        assert_eq!(
+            node.delay_below(0.25, leaf, 1000),
+            Nanos::from_micros(21_000)
+        );
+        let served = node.child(0.25, leaf);
+        assert_eq!(served.lag(), Work(2500.0 / 4.0 + 1750.0));
+        assert_eq!(served.bps(), 1_000_000);
+        // The B-WFI alone is looser: (1000 + 2375) at an eighth of a byte.
+        assert_eq!(served.delay(1000), Nanos::from_micros(27_000));
+    }
+
+    #[test]
+    fn one_level_is_the_flat_bound_with_a_packet_on_the_wire() {
+        let long = length(1500);
+        for algorithm in Algorithm::ALL {
+            let flat = Siblings::new(algorithm, [(weight(3), long, 2), (weight(1), long, 5)]);
+            let bound = |transmit| flat.bound(weight(3), long, Head::Known, transmit);
+            let Some(between) = bound(Transmit::Between) else {
+                continue;
+            };
+            let direct = bound(Transmit::Direct).unwrap();
+            let terms = flat.terms(weight(3), long, Transmit::Direct).unwrap();
+            let service = Service::of_link(mbit(LINK), long);
+            let composed = service.delay_below(flat.share(weight(3)), between, 1500);
+            let stated = terms.worst_delay(direct, 1500, mbit(LINK));
+            assert!(
+                composed.0.abs_diff(stated.0) <= 1,
+                "{algorithm}: {composed:?} {stated:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_cap_costs_a_packet_and_what_its_burst_does_not_cover() {
+        let service = Service {
+            rate: 1_000_000.0,
+            lag: 5000.0,
+        };
+        let long = length(1000);
+        // Room for all of the lag: the cap's rate and a packet more.
+        let capped = service.capped(mbit(4), 6001, long).unwrap();
+        assert_eq!(capped.bps(), 4_000_000);
+        assert!((capped.lag - 6000.0).abs() < 1e-3);
+        // A fifth of it: credit is lost while it waits.
+        let short = service.capped(mbit(4), 2000, long).unwrap();
+        assert!(short.bps().abs_diff(1_600_000) < 10, "{}", short.bps());
+        // Enough for a cap that is lower still.
+        let low = service.capped(mbit(1), 2000, long).unwrap();
+        assert_eq!(low.bps(), 1_000_000);
+        assert_eq!(service.capped(mbit(1), 1000, long), None);
+        for rate in [1, 4, 8, 100] {
+            let burst = service.burst_for(mbit(rate), long);
+            let bps = |burst| {
+                service
+                    .capped(mbit(rate), burst, long)
+                    .map_or(0, Service::bps)
+            };
+            assert_eq!(bps(burst), (rate * 1_000_000).min(8_000_000));
+            assert!(
+                bps(burst - 4) < bps(burst),
+                "{burst} bytes are not the least"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lower_level_has_what_the_caps_above_leave() {
+        let link = Service::of_link(mbit(8), length(1000));
+        let low = link.behind([(mbit(2), 3000), (mbit(1), 1500)]).unwrap();
+        assert_eq!(low.bps(), 5_000_000);
+        assert_eq!(low.lag(), Work(1000.0 + 4500.0));
+        assert_eq!(link.behind([(mbit(8), 1000)]), None);
+        assert_eq!(link.behind([]), Some(link));
+    }
+
+    #[test]
+    fn a_queue_in_front_of_the_wire_is_waited_for_once() {
+        assert_eq!(transmit_time(Transmit::Direct, mbit(8)), Nanos::ZERO);
+        let queue = Transmit::Queue(4500);
+        assert_eq!(transmit_time(queue, mbit(8)), Nanos::from_micros(4500));
+    }
+}

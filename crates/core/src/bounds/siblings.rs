@@ -1,0 +1,174 @@
+//! The bound of each algorithm, by its name.
+
+use super::{
+    Aggregate, Errors, Finish, Round, Slot, Terms, Transmit, Wfi, Work, drr, gfq, gfq_plus, qfq,
+    qfq_plus, s_kps, s_kps_plus, sched, wf2q, wf2q_plus, wf2q_plus_plus,
+};
+use crate::tree::Algorithm;
+use crate::units::{Length, Weight};
+use alloc::collections::BTreeMap;
+
+/// What an algorithm is told of a child's next packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head {
+    /// Its length: a flow, whose head will be sent.
+    Known,
+    /// That it is no longer than the longest: a class with children, or a queue that may
+    /// drop its head. See [`Siblings::bound`] for what that costs.
+    Longest,
+}
+
+/// All children of one node, idle ones too, and who orders them.
+#[derive(Clone, Debug)]
+pub struct Siblings {
+    algorithm: Algorithm,
+    weight_sum: u64,
+    longest: Length,
+    round: Option<Round>,
+    /// How many agree in weight and longest packet.
+    alike: BTreeMap<(Weight, Length), u32>,
+    /// The most that do.
+    most_alike: u32,
+}
+
+impl Siblings {
+    /// Children by weight and longest packet, and how many there are of each; `algorithm` has
+    /// its M. O(n log n) in the entries given.
+    pub fn new(
+        algorithm: Algorithm,
+        children: impl IntoIterator<Item = (Weight, Length, u32)>,
+    ) -> Siblings {
+        let mut alike: BTreeMap<(Weight, Length), u32> = BTreeMap::new();
+        for (weight, length, count) in children {
+            let known = alike.entry((weight, length)).or_default();
+            *known = known.saturating_add(count);
+        }
+        let weights = alike
+            .iter()
+            .map(|((weight, _), &count)| u64::from(weight.get()).saturating_mul(count.into()));
+        Siblings {
+            algorithm,
+            weight_sum: weights.fold(0, u64::saturating_add),
+            longest: alike
+                .keys()
+                .map(|&(_, length)| length)
+                .max()
+                .unwrap_or(Length::MAX),
+            round: Round::of_many(
+                alike
+                    .iter()
+                    .map(|(&(weight, length), &n)| (weight, length, n)),
+            ),
+            most_alike: alike.values().copied().max().unwrap_or(1),
+            alike,
+        }
+    }
+
+    /// Who orders them.
+    pub fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// phi of a child of `weight`.
+    pub fn share(&self, weight: Weight) -> f64 {
+        f64::from(weight.get()) / self.weight_sum as f64
+    }
+
+    /// The longest packet of all.
+    pub fn longest(&self) -> Length {
+        self.longest
+    }
+
+    /// The terms of a child, if it is one of them.
+    pub fn terms(&self, weight: Weight, length: Length, transmit: Transmit) -> Option<Terms> {
+        self.alike.get(&(weight, length))?;
+        Terms::new(weight, self.weight_sum, length, self.longest, transmit).ok()
+    }
+
+    /// The bound of a child; `None` where its algorithm promises none, or none is known, or
+    /// there is no such child. Arithmetic is not in it: [`qfq_rounding`](super::qfq_rounding).
+    ///
+    /// With [`Head::Longest`], a packet is taken for one of L_k until it has been sent, and
+    /// then charged for what it is:
+    ///
+    /// * QFQ and S-KPS: nothing; their timestamps are as far apart for every length up to L_k.
+    /// * WF2Q+ and GFQ: the finish comes up to L_k / phi after the exact start instead of
+    ///   l / phi: DS+ counts from S, and is L_k / phi more. This is SCHED+ with M = 1.
+    /// * DRR: a turn leaves less than L_k of the deficit, where it left less than the next packet
+    ///   is long: as if one packet more of the flow were in front. T-WFI R has
+    ///   (1 / phi - 1) L_k more.
+    /// * Over aggregates the same holds of the DRR inside, (1 - 1 / m_k) L_k / phi: L_k / phi more.
+    pub fn bound(
+        &self,
+        weight: Weight,
+        length: Length,
+        head: Head,
+        transmit: Transmit,
+    ) -> Option<Wfi> {
+        let terms = self.terms(weight, length, transmit)?;
+        let slot = Slot::Actual;
+        let own = terms.packet_service();
+        let more = match head {
+            Head::Known => Work::ZERO,
+            Head::Longest => own,
+        };
+        let aggregated = |most, bound: &dyn Fn(&Aggregate) -> Wfi| {
+            Some(self.aggregated(terms, most, bound)? + Wfi::of(terms.share(), more.0))
+        };
+        match (self.algorithm, head) {
+            (Algorithm::Drr, _) => {
+                let more = more.0 * (1.0 - terms.share());
+                Some(
+                    drr(self.round.as_ref()?, weight, length, transmit)?
+                        + Wfi::of(terms.share(), more),
+                )
+            }
+            (Algorithm::Wf2q, Head::Known) => Some(wf2q(&terms)),
+            (Algorithm::Wf2qPlus, Head::Known) => Some(wf2q_plus(&terms)),
+            (Algorithm::Gfq, Head::Known) => Some(gfq(&terms, slot)),
+            (Algorithm::Wf2qPlus, Head::Longest) => Some(after_start(&terms, Work::ZERO)),
+            (Algorithm::Gfq, Head::Longest) => Some(after_start(&terms, slot.of(&terms))),
+            (Algorithm::Qfq, _) => Some(qfq(&terms, slot)),
+            (Algorithm::SKps, _) => Some(s_kps(&terms, slot)),
+            (Algorithm::Wf2qPlusPlus(most), _) => aggregated(most.get(), &wf2q_plus_plus),
+            (Algorithm::GfqPlus(most), _) => aggregated(most.get(), &|a| gfq_plus(a, slot)),
+            (Algorithm::QfqPlus(most), _) => aggregated(most.get(), &|a| qfq_plus(a, slot)),
+            (Algorithm::SKpsPlus(most), _) => aggregated(most.get(), &|a| s_kps_plus(a, slot)),
+            // It follows every packet, and a class of several has no place in it.
+            (Algorithm::Wf2q, Head::Longest) => None,
+            (Algorithm::Fifo | Algorithm::Sfq | Algorithm::Priority | Algorithm::DrrPlus(_), _) => {
+                None
+            }
+        }
+    }
+
+    /// The loosest bound over the sizes that the aggregates of a kind may have: they are
+    /// filled one after the other, so all are full but one.
+    fn aggregated(
+        &self,
+        terms: Terms,
+        most: u32,
+        bound: &dyn Fn(&Aggregate) -> Wfi,
+    ) -> Option<Wfi> {
+        let most = most.min(self.most_alike);
+        let alike = self.alike.get(&(terms.weight, terms.length))?;
+        let full = (*alike).min(most);
+        [1, alike % full, full]
+            .into_iter()
+            .filter_map(|members| Aggregate::new(terms, members, most).ok())
+            .map(|aggregate| bound(&aggregate))
+            .max_by(|a, b| a.delay.bytes().total_cmp(&b.delay.bytes()))
+    }
+}
+
+/// Timestamps of packets of L_k, `slot` apart from the exact ones.
+fn after_start(terms: &Terms, slot: Work) -> Wfi {
+    let finish = terms.packet_service() + slot;
+    sched(
+        terms,
+        Errors {
+            start: slot,
+            finish: Finish::AfterStart(finish),
+        },
+    )
+}

@@ -1,0 +1,251 @@
+//! Caps without timers: when exactly a class may send again.
+//!
+//! A cap is a token bucket, kept as the time at which the bucket will be full: each packet
+//! puts that off by the time it takes at the cap's rate. What a division leaves is
+//! carried to the next packet, so that the rate holds to the bit over any time, from 1
+//! kbit/s to 1 Tbit/s. A class may send from `full - slack` on, where the slack is the time in
+//! which what the burst has beyond one longest packet flows in.
+//!
+//! All classes that have something to send and may not lie in one heap by that
+//! time, each once. So the next release of all is known at O(1), and holding and releasing
+//! cost O(log n) in the number held.
+
+use crate::units::{Length, Nanos};
+use alloc::vec::Vec;
+
+use super::config::Cap;
+
+/// No cap, and no place in the heap.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Billionths of a bit in a byte: a rate of R bit/s moves R of them in a nanosecond.
+const SCALE: u64 = 8 * 1_000_000_000;
+
+/// Children of a heap entry.
+const ARITY: usize = 4;
+
+/// The cap of one class.
+#[derive(Clone, Debug)]
+struct Shaper {
+    rate: u64,
+    /// Nanoseconds before `full_at` from which the class may send.
+    slack: u64,
+    /// When the bucket will be full.
+    full_at: u64,
+    /// Fraction of a nanosecond in `full_at`, in 1 / rate: 0 to rate - 1.
+    remainder: u64,
+    /// Where it is in the heap.
+    heap_at: u32,
+    /// The class: node and slot.
+    owner: (u32, u32),
+}
+
+/// All caps of a tree, and who is held by one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Caps {
+    shapers: Vec<Shaper>,
+    free: Vec<u32>,
+    /// Release times and caps, the earliest first.
+    heap: Vec<(Nanos, u32)>,
+}
+
+/// Time in which what a burst has beyond one longest packet flows in: rounded down, since a
+/// class must not send before.
+fn slack(cap: Cap, longest: Length) -> u64 {
+    let beyond = cap.burst.saturating_sub(longest.get());
+    let span = u128::from(beyond) * u128::from(SCALE) / u128::from(cap.rate.bps());
+    u64::try_from(span).unwrap_or(u64::MAX)
+}
+
+impl Caps {
+    /// A cap with a full bucket for the class at `owner`, node and slot.
+    pub fn add(&mut self, cap: Cap, longest: Length, owner: (u32, u32)) -> u32 {
+        let shaper = Shaper {
+            rate: cap.rate.bps(),
+            slack: slack(cap, longest),
+            full_at: 0,
+            remainder: 0,
+            heap_at: NONE,
+            owner,
+        };
+        match self.free.pop() {
+            Some(at) => {
+                self.shapers[at as usize] = shaper;
+                at
+            }
+            None => {
+                self.shapers.push(shaper);
+                (self.shapers.len() - 1) as u32
+            }
+        }
+    }
+
+    /// Another cap for the same class, which keeps what it owes in bytes.
+    pub fn change(&mut self, at: u32, cap: Cap, longest: Length, now: Nanos) {
+        let shaper = &mut self.shapers[at as usize];
+        let owed = u128::from(shaper.full_at.saturating_sub(now.0)) * u128::from(shaper.rate)
+            + u128::from(shaper.remainder);
+        let rate = cap.rate.bps();
+        if shaper.full_at > now.0 {
+            let span = u64::try_from(owed / u128::from(rate)).unwrap_or(u64::MAX);
+            shaper.full_at = now.0.saturating_add(span);
+            shaper.remainder = (owed % u128::from(rate)) as u64;
+        } else {
+            shaper.remainder = 0;
+        }
+        shaper.rate = rate;
+        shaper.slack = slack(cap, longest);
+        if shaper.heap_at != NONE {
+            let hole = shaper.heap_at as usize;
+            let entry = (self.release_at(at), at);
+            self.settle(hole, entry);
+        }
+    }
+
+    /// The cap is no more; whether it held its class, which is free.
+    pub fn remove(&mut self, at: u32) -> bool {
+        let held = self.is_held(at);
+        if held {
+            self.take_out(self.shapers[at as usize].heap_at as usize);
+        }
+        self.free.push(at);
+        held
+    }
+
+    /// The class sent a packet. O(1).
+    #[inline]
+    pub fn charge(&mut self, at: u32, len: Length, now: Nanos) {
+        let shaper = &mut self.shapers[at as usize];
+        // Whole nanoseconds: a class that waited for a full bucket is told a part of one late,
+        // which must not cost it anything.
+        if shaper
+            .full_at
+            .saturating_add(u64::from(shaper.remainder > 0))
+            < now.0
+        {
+            shaper.full_at = now.0;
+            shaper.remainder = 0;
+        }
+        let work = u64::from(len.get()) * SCALE + shaper.remainder;
+        shaper.full_at = shaper.full_at.saturating_add(work / shaper.rate);
+        shaper.remainder = work % shaper.rate;
+    }
+
+    /// From when on the class may send.
+    #[inline]
+    pub fn release_at(&self, at: u32) -> Nanos {
+        let shaper = &self.shapers[at as usize];
+        let full = shaper
+            .full_at
+            .saturating_add(u64::from(shaper.remainder > 0));
+        Nanos(full.saturating_sub(shaper.slack))
+    }
+
+    /// Whether the class owes nothing, as if it had never sent.
+    pub fn is_full(&self, at: u32, now: Nanos) -> bool {
+        let shaper = &self.shapers[at as usize];
+        shaper.full_at < now.0 && shaper.heap_at == NONE
+    }
+
+    /// Whether the class waits in the heap.
+    #[inline]
+    pub fn is_held(&self, at: u32) -> bool {
+        self.shapers[at as usize].heap_at != NONE
+    }
+
+    /// Holds a class that has something to send, if it may not send yet: whether it does.
+    #[inline]
+    pub fn hold(&mut self, at: u32, now: Nanos) -> bool {
+        let release = self.release_at(at);
+        if release <= now {
+            return false;
+        }
+        debug_assert!(!self.is_held(at), "it had a place in the order");
+        self.heap.push((release, at));
+        self.rise(self.heap.len() - 1, (release, at));
+        true
+    }
+
+    /// When the first of those held may send. O(1).
+    #[inline]
+    pub fn first(&self) -> Option<Nanos> {
+        self.heap.first().map(|&(time, _)| time)
+    }
+
+    /// Takes a class out that may send at `now`: its node and slot. O(log n).
+    #[inline]
+    pub fn release(&mut self, now: Nanos) -> Option<(u32, u32)> {
+        let &(time, at) = self.heap.first()?;
+        if time > now {
+            return None;
+        }
+        self.take_out(0);
+        Some(self.shapers[at as usize].owner)
+    }
+
+    /// Removes the entry at `hole`.
+    fn take_out(&mut self, hole: usize) {
+        let Some(last) = self.heap.pop() else { return };
+        match self.heap.get(hole) {
+            Some(&(_, gone)) => {
+                self.shapers[gone as usize].heap_at = NONE;
+                self.settle(hole, last);
+            }
+            None => self.shapers[last.1 as usize].heap_at = NONE,
+        }
+    }
+
+    fn place(&mut self, hole: usize, entry: (Nanos, u32)) {
+        self.heap[hole] = entry;
+        self.shapers[entry.1 as usize].heap_at = hole as u32;
+    }
+
+    /// Puts an entry where it belongs, up or down from `hole`.
+    fn settle(&mut self, hole: usize, entry: (Nanos, u32)) {
+        let hole = self.sink(hole, entry);
+        self.rise(hole, entry);
+    }
+
+    fn rise(&mut self, mut hole: usize, entry: (Nanos, u32)) {
+        while hole > 0 {
+            let parent = (hole - 1) / ARITY;
+            let above = self.heap[parent];
+            if above.0 <= entry.0 {
+                break;
+            }
+            self.place(hole, above);
+            hole = parent;
+        }
+        self.place(hole, entry);
+    }
+
+    /// Moves what is earlier than the entry up: where it leaves a hole.
+    fn sink(&mut self, mut hole: usize, entry: (Nanos, u32)) -> usize {
+        loop {
+            let first = ARITY * hole + 1;
+            let children = self.heap.iter().enumerate().skip(first).take(ARITY);
+            match children.min_by_key(|(_, child)| child.0) {
+                Some((n, &child)) if child.0 < entry.0 => {
+                    self.place(hole, child);
+                    hole = n;
+                }
+                _ => return hole,
+            }
+        }
+    }
+
+    /// Classes that are held.
+    pub fn held(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// Whether the heap is one, and every place in it is known to its cap.
+    pub fn is_sound(&self) -> bool {
+        let entries = self.heap.iter().enumerate();
+        let mut entries = entries.map(|(n, &(time, at))| {
+            time >= self.heap[n.saturating_sub(1) / ARITY].0
+                && self.shapers[at as usize].heap_at == n as u32
+        });
+        entries.all(|sound| sound)
+    }
+}

@@ -1,0 +1,642 @@
+//! CBQ: class-based queueing as ALTQ has it.
+//!
+//! (K. Cho: A Framework for Alternate Queueing, USENIX 1998; S. Floyd, V. Jacobson:
+//! Link-sharing and Resource Management Models for Packet Networks, IEEE/ACM Transactions on
+//! Networking 3(4), 1995.)
+//!
+//! Classes form a tree with packets in its leaves. Each class has a rate; an [estimator]
+//! tells whether it was within it of late. Leaves within their rates send, the highest priority
+//! first and by weighted round robin within a priority. A leaf beyond its rate
+//! sends if it may borrow from a class above that is within its own ([`share`]); else it is
+//! suspended, for a time that is known when it is.
+//!
+//! # What it does not do
+//!
+//! Priority and borrowing do not go together well: a class of high priority that is beyond
+//! its rate takes what its parent has left before a sibling of lower priority gets
+//! what it is entitled to (Section 4.5 of Cho's paper, Fig. 14; the simulator's test
+//! `sharing` shows it). And since a class may send while it is within its own rate whatever
+//! those above have used, the classes of one parent may together exceed its rate. A
+//! [`Tree`](super::Tree) has neither flaw: there, priority and weights decide within what
+//! the parent is entitled to. CBQ is here for those who have a configuration
+//! of it, and to be compared with.
+//!
+//! # Where it differs from ALTQ
+//!
+//! * Suspended classes go on at the very time, not at a timer's next tick: they stand in a
+//!   heap by that time, which [`dequeue`](Cbq::dequeue) answers with if nobody may send.
+//!   [`Cbq::with_timer`] has ALTQ's timer for comparison: with ticks of 10 ms, a class sends
+//!   no more than a burst every 20 ms while nothing else happens (Section 3.2).
+//! * Times have no least unit that matters ([estimator]).
+//! * The root is never beyond its rate: it is the link, whose owner asks for a packet
+//!   only when it is free.
+//! * A class that owes bytes to the round robin pays them off, and suspended and empty
+//!   classes take no part in it.
+//!
+//! [estimator]: self#where-it-differs-from-altq
+//! [`share`]: self#what-it-does-not-do
+
+mod check;
+mod config;
+mod estimator;
+mod share;
+mod sleep;
+
+pub use config::{CbqClass, CbqError, PRIORITIES};
+pub use estimator::Bursts;
+
+use super::{
+    ClassId, ClassQueue, ClassStats, Dequeue, Discarded, LeafConfig, Packet, Payload, Reason,
+    Rejected, Rejection,
+};
+use crate::aqm::{Aqm, Backlog, Verdict};
+use crate::packet_scheduler::{Count, SchedulerLimits};
+use crate::queue::{PacketList, PacketSlab};
+use crate::scheduler::{MAX_ENTITIES, Violation};
+use crate::units::{Length, Nanos, Rate};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use estimator::{Estimator, Fine, Pace};
+use sleep::Sleepers;
+
+/// The root, which is the link.
+const ROOT: u32 = 0;
+
+/// Where a leaf stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Nowhere: it has no packets.
+    Out,
+    /// In the round robin of its priority.
+    Ring,
+    /// Suspended.
+    Asleep,
+}
+
+/// What became of the packets of a class itself.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    accepted: Count,
+    sent: Count,
+    dropped: Count,
+    discarded: Count,
+    marked: u64,
+    /// Times it was suspended.
+    throttled: u64,
+    /// Packets it sent on what a class above had left.
+    borrowed: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Queue {
+    config: LeafConfig,
+    queue: PacketList,
+    queued: Count,
+    aqm: Aqm,
+    /// Bytes of its turn that are left, and how many a turn has.
+    allocation: i64,
+    quantum: i64,
+    place: Place,
+}
+
+impl Queue {
+    fn new(config: LeafConfig, seed: u64) -> Queue {
+        Queue {
+            config,
+            queue: PacketList::default(),
+            queued: Count::default(),
+            aqm: Aqm::new(&config.aqm, config.rate, seed),
+            allocation: 0,
+            quantum: 1,
+            place: Place::Out,
+        }
+    }
+
+    /// It has no turn any more: what is left of it is lost, what it owes is not.
+    fn stand(&mut self, place: Place) {
+        self.place = place;
+        self.allocation = self.allocation.min(0);
+    }
+
+    fn backlog(&self) -> Backlog {
+        Backlog {
+            packets: u32::try_from(self.queued.packets).unwrap_or(u32::MAX),
+            bytes: self.queued.bytes,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Class {
+    config: CbqClass,
+    parent: u32,
+    children: Vec<u32>,
+    /// Levels below it: 0 for a leaf.
+    depth: u32,
+    /// Whether it is a leaf: has a queue, and no classes below it.
+    is_leaf: bool,
+    leaf: Queue,
+    estimator: Estimator,
+    counts: Counts,
+    /// The number is free.
+    removed: bool,
+}
+
+impl Class {
+    /// Whom it may borrow from first.
+    fn lender(&self) -> Option<u32> {
+        self.config.borrow.then_some(self.parent)
+    }
+}
+
+/// The packets of one link in the order of CBQ.
+///
+/// `P` is the caller's packet or handle; it is looked into only to mark it. One slab holds all
+/// packets. Accepting a packet costs O(depth); handing one out the same and O(log n) in the
+/// classes that are suspended, unless many classes are beyond their rates and not suspended,
+/// as each of these is looked at.
+#[derive(Clone, Debug)]
+pub struct Cbq<P> {
+    link: Rate,
+    link_pace: Pace,
+    /// When the link will be done with what it was given, as estimated.
+    link_free: Fine,
+    limits: SchedulerLimits,
+    queued_bytes: u64,
+    slab: PacketSlab<(Nanos, P)>,
+    classes: Vec<Class>,
+    free: Vec<u32>,
+    /// Leaves with packets that are not suspended, by priority; the first has the turn.
+    rings: [VecDeque<u32>; PRIORITIES as usize],
+    sleepers: Sleepers,
+    /// Nobody borrows from a class with more levels below it.
+    cutoff: u32,
+    /// Refused because there was no such class.
+    strays: Count,
+}
+
+impl<P: Payload> Cbq<P> {
+    /// The root.
+    pub const ROOT: ClassId = ClassId::ROOT;
+
+    /// A link of `rate` without classes. Of the `limits`, those per flow are not used: each
+    /// leaf has its own.
+    pub fn new(rate: Rate, limits: SchedulerLimits) -> Self {
+        Self::with_timer(rate, limits, Nanos::ZERO)
+    }
+
+    /// The same with a coarse timer: where nobody may send, [`dequeue`](Self::dequeue) wants to
+    /// be asked again not at the time at which somebody may, but at the next multiple of
+    /// `granularity`, two ticks away at least. For comparison with ALTQ; 0 is exact.
+    pub fn with_timer(rate: Rate, limits: SchedulerLimits, granularity: Nanos) -> Self {
+        let config = CbqClass {
+            borrow: false,
+            ..CbqClass::new(rate)
+        };
+        let root = Class {
+            config,
+            parent: ROOT,
+            children: Vec::new(),
+            depth: 0,
+            is_leaf: false,
+            leaf: Queue::new(LeafConfig::default(), 0),
+            estimator: Estimator::new(rate, rate, config.max_length, config.bursts),
+            counts: Counts::default(),
+            removed: false,
+        };
+        Cbq {
+            link: rate,
+            link_pace: Pace::new(rate),
+            link_free: Fine::ZERO,
+            limits,
+            queued_bytes: 0,
+            slab: PacketSlab::new(limits.packets),
+            classes: alloc::vec![root],
+            free: Vec::new(),
+            rings: Default::default(),
+            sleepers: Sleepers::new(granularity),
+            cutoff: 0,
+            strays: Count::default(),
+        }
+    }
+
+    /// Adds a class for others below it. O(classes).
+    pub fn add_inner(&mut self, parent: ClassId, config: CbqClass) -> Result<ClassId, CbqError> {
+        self.add(parent, config, None)
+    }
+
+    /// Adds a class with a queue. O(classes).
+    pub fn add_leaf(
+        &mut self,
+        parent: ClassId,
+        config: CbqClass,
+        leaf: LeafConfig,
+    ) -> Result<ClassId, CbqError> {
+        self.add(parent, config, Some(leaf))
+    }
+
+    fn add(
+        &mut self,
+        parent: ClassId,
+        config: CbqClass,
+        leaf: Option<LeafConfig>,
+    ) -> Result<ClassId, CbqError> {
+        if self.class(parent)?.is_leaf {
+            return Err(CbqError::NotInner(parent));
+        }
+        config.check(self.link)?;
+        let number = self.free.last().map_or(self.classes.len(), |&n| n as usize);
+        if number >= MAX_ENTITIES {
+            return Err(CbqError::TooManyClasses);
+        }
+        let class = Class {
+            config,
+            parent: parent.number(),
+            children: Vec::new(),
+            depth: 0,
+            is_leaf: leaf.is_some(),
+            leaf: Queue::new(leaf.unwrap_or_default(), number as u64),
+            estimator: Estimator::new(config.rate, self.link, config.max_length, config.bursts),
+            counts: Counts::default(),
+            removed: false,
+        };
+        if self.free.pop().is_some() {
+            self.classes[number] = class;
+        } else {
+            self.classes.push(class);
+        }
+        self.classes[parent.index()].children.push(number as u32);
+        self.set_depths();
+        self.weigh(config.priority);
+        Ok(ClassId::new(number as u32))
+    }
+
+    /// Gives a class another configuration, backlogged or not. What is queued stays, also above
+    /// lower limits; what it used of late stays, too. O(classes + packets of the class).
+    pub fn change(&mut self, id: ClassId, config: CbqClass) -> Result<(), CbqError> {
+        config.check(self.link)?;
+        let class = self.class(id)?;
+        if id == ClassId::ROOT {
+            return Err(CbqError::Root);
+        }
+        let packets = class.leaf.queue.iter(&self.slab);
+        let longest = packets.map(|(len, _)| len).max();
+        if let Some(queued) = longest.filter(|&len| len > config.max_length) {
+            let max = config.max_length;
+            return Err(CbqError::LongerPacketQueued { queued, max });
+        }
+        let old = class.config.priority;
+        let link = self.link;
+        let class = &mut self.classes[id.index()];
+        class.config = config;
+        class
+            .estimator
+            .change(config.rate, link, config.max_length, config.bursts);
+        let in_ring = class.leaf.place == Place::Ring;
+        if in_ring && old != config.priority {
+            self.rings[old as usize].retain(|&number| number != id.number());
+            self.join(id.number());
+        }
+        self.weigh(old);
+        self.weigh(config.priority);
+        Ok(())
+    }
+
+    /// Gives a leaf another queue: what is in it stays, also above lower limits. Queue
+    /// management begins anew where its configuration is another.
+    pub fn change_leaf(&mut self, id: ClassId, config: LeafConfig) -> Result<(), CbqError> {
+        if !self.class(id)?.is_leaf {
+            return Err(CbqError::NotLeaf(id));
+        }
+        let leaf = &mut self.classes[id.index()].leaf;
+        if leaf.config.aqm != config.aqm || leaf.config.rate != config.rate {
+            leaf.aqm = Aqm::new(&config.aqm, config.rate, u64::from(id.number()));
+        }
+        leaf.config = config;
+        Ok(())
+    }
+
+    /// Removes a class that has no others below it; its packets go to `discard` in order. What
+    /// became of its packets counts in its parent from now on. O(classes + packets of
+    /// the class).
+    pub fn remove(
+        &mut self,
+        id: ClassId,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Result<ClassStats, CbqError> {
+        let class = self.class(id)?;
+        if id == ClassId::ROOT {
+            return Err(CbqError::Root);
+        }
+        if !class.children.is_empty() {
+            return Err(CbqError::HasChildren(id));
+        }
+        let (parent, priority) = (class.parent, class.config.priority);
+        let gone = self.clear(id);
+        let stats = self.stats(id).unwrap_or_default();
+        let class = &mut self.classes[id.index()];
+        class.removed = true;
+        class.is_leaf = false;
+        class.leaf.place = Place::Out;
+        let counts = class.counts;
+        let above = &mut self.classes[parent as usize];
+        above.children.retain(|&number| number != id.number());
+        above.counts = above.counts.plus(&counts);
+        self.rings[priority as usize].retain(|&number| number != id.number());
+        self.sleepers.forget(id.number());
+        self.free.push(id.number());
+        self.set_depths();
+        self.weigh(priority);
+        gone.into_iter().for_each(discard);
+        Ok(stats)
+    }
+
+    /// Discards what a class holds, and not those below it; its packets go to `discard` in
+    /// order. O(packets of the class).
+    pub fn flush(
+        &mut self,
+        id: ClassId,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Result<(), CbqError> {
+        self.class(id)?;
+        self.clear(id).into_iter().for_each(discard);
+        Ok(())
+    }
+
+    /// Takes all packets out of a class and counts them as discarded. It keeps its place, and is
+    /// passed over when its turn comes.
+    fn clear(&mut self, id: ClassId) -> Vec<Discarded<P>> {
+        let mut gone = Vec::new();
+        while let Some((_, len, payload)) = self.take(id.number()) {
+            self.classes[id.index()].counts.discarded.add(len);
+            gone.push(Discarded {
+                class: id,
+                len,
+                payload,
+                reason: Reason::Flushed,
+            });
+        }
+        gone
+    }
+
+    /// Accepts a packet into a leaf's queue, or hands it back with the reason. The length is
+    /// frozen here: nothing reads it from the payload later.
+    pub fn enqueue(
+        &mut self,
+        class: ClassId,
+        len: Length,
+        mut payload: P,
+        now: Nanos,
+    ) -> Result<(), Rejected<P>> {
+        if let Err(reason) = self.admit(class, len, &mut payload, now) {
+            match self.classes.get_mut(class.index()) {
+                Some(here) if !here.removed => here.counts.dropped.add(len),
+                _ => self.strays.add(len),
+            }
+            return Err(Rejected { payload, reason });
+        }
+        let number = class.number();
+        let stored = match self.slab.insert(len, (now, payload)) {
+            Ok(stored) => stored,
+            Err((_, payload)) => {
+                self.classes[class.index()].counts.dropped.add(len);
+                let reason = Rejection::TreeFull;
+                return Err(Rejected { payload, reason });
+            }
+        };
+        self.lower_cutoff(number, now);
+        self.queued_bytes += u64::from(len.get());
+        let here = &mut self.classes[class.index()];
+        here.counts.accepted.add(len);
+        here.leaf.queue.append(&mut self.slab, stored);
+        here.leaf.queued.add(len);
+        if here.leaf.place == Place::Out {
+            self.join(number);
+        }
+        Ok(())
+    }
+
+    /// Whether a packet may be accepted; queue management may have marked it.
+    fn admit(
+        &mut self,
+        id: ClassId,
+        len: Length,
+        payload: &mut P,
+        now: Nanos,
+    ) -> Result<(), Rejection> {
+        self.class(id).map_err(|_| Rejection::UnknownClass)?;
+        let class = &mut self.classes[id.index()];
+        let max = class.config.max_length;
+        if !class.is_leaf {
+            return Err(Rejection::NoQueue);
+        }
+        if len > max {
+            return Err(Rejection::TooLong { max });
+        }
+        let bytes = u64::from(len.get());
+        let leaf = &mut class.leaf;
+        let limits = leaf.config.limits;
+        if leaf.queued.packets >= u64::from(limits.packets)
+            || leaf.queued.bytes + bytes > u64::from(limits.bytes)
+        {
+            return Err(Rejection::QueueFull);
+        }
+        if self.slab.room() == 0 || self.queued_bytes + bytes > self.limits.bytes {
+            return Err(Rejection::TreeFull);
+        }
+        match leaf.aqm.arriving(now, leaf.backlog(), len) {
+            Verdict::Pass => Ok(()),
+            Verdict::Mark if payload.mark() => {
+                class.counts.marked += 1;
+                Ok(())
+            }
+            Verdict::Mark | Verdict::Drop => Err(Rejection::Congestion),
+        }
+    }
+
+    /// Hands out the next packet at time `now`; what queue management drops on the way goes to
+    /// `discard`, once all is accounted for.
+    pub fn dequeue(&mut self, now: Nanos, mut discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {
+        while let Some(turn) = self.next_turn(now) {
+            let class = turn.class;
+            let Some((since, len, mut payload)) = self.take(class) else {
+                self.classes[class as usize].leaf.aqm.emptied(now);
+                self.leave(class);
+                continue;
+            };
+            let here = &mut self.classes[class as usize];
+            let left = here.leaf.backlog();
+            let verdict = here.leaf.aqm.leaving(now, now - since, left);
+            if left.packets == 0 {
+                here.leaf.aqm.emptied(now);
+            }
+            let marked = verdict == Verdict::Mark && payload.mark();
+            if verdict != Verdict::Pass && !marked {
+                here.counts.discarded.add(len);
+                if left.packets == 0 {
+                    self.leave(class);
+                }
+                discard(Discarded {
+                    class: ClassId::new(class),
+                    len,
+                    payload,
+                    reason: Reason::Congestion,
+                });
+                continue;
+            }
+            here.counts.marked += u64::from(marked);
+            here.counts.sent.add(len);
+            self.charge(turn, len, now);
+            return Dequeue::Packet(Packet {
+                class: ClassId::new(class),
+                len,
+                payload,
+            });
+        }
+        match self.sleepers.next_look(now) {
+            Some(time) => Dequeue::NotBefore(time),
+            None => Dequeue::Empty,
+        }
+    }
+
+    /// Takes the first packet of a leaf: when it came, its length, itself.
+    fn take(&mut self, class: u32) -> Option<(Nanos, Length, P)> {
+        let leaf = &mut self.classes[class as usize].leaf;
+        let (len, (since, payload)) = leaf.queue.pop_front(&mut self.slab)?;
+        let mut one = Count::default();
+        one.add(len);
+        leaf.queued = leaf.queued.minus(one);
+        self.queued_bytes -= one.bytes;
+        Some((since, len, payload))
+    }
+
+    /// The leaf whose turn it is has no packets.
+    fn leave(&mut self, class: u32) {
+        let priority = self.classes[class as usize].config.priority as usize;
+        self.classes[class as usize].leaf.stand(Place::Out);
+        self.rings[priority].pop_front();
+    }
+
+    /// Counts levels anew after a class came or went.
+    fn set_depths(&mut self) {
+        for class in &mut self.classes {
+            class.depth = 0;
+        }
+        for number in 0..self.classes.len() {
+            let (mut at, mut depth) = (number, 0);
+            while at != ROOT as usize && !self.classes[at].removed {
+                at = self.classes[at].parent as usize;
+                depth += 1;
+                let above = &mut self.classes[at];
+                above.depth = above.depth.max(depth);
+            }
+        }
+        self.cutoff = self.classes[ROOT as usize].depth;
+    }
+
+    fn class(&self, id: ClassId) -> Result<&Class, CbqError> {
+        let class = self.classes.get(id.index());
+        class
+            .filter(|class| !class.removed)
+            .ok_or(CbqError::UnknownClass(id))
+    }
+
+    /// What became of the packets of a class and of all below it, or `None` if there is no such
+    /// class. The root counts what was refused because there was no such class, too.
+    /// O(classes below).
+    pub fn stats(&self, id: ClassId) -> Option<ClassStats> {
+        self.class(id).ok()?;
+        let mut sum = ClassStats::default();
+        let mut rest = alloc::vec![id.number()];
+        while let Some(number) = rest.pop() {
+            let class = &self.classes[number as usize];
+            let Counts {
+                accepted,
+                sent,
+                dropped,
+                discarded,
+                marked,
+                throttled,
+                borrowed: _,
+            } = class.counts;
+            sum = sum.plus(&ClassStats {
+                accepted,
+                sent,
+                queued: class.leaf.queued,
+                dropped,
+                discarded,
+                marked,
+                throttled,
+                ..ClassStats::default()
+            });
+            rest.extend(&class.children);
+        }
+        if id == ClassId::ROOT {
+            sum.dropped = sum.dropped.plus(self.strays);
+        }
+        Some(sum)
+    }
+
+    /// Packets that a class sent while it was beyond its rate, on what a class above had left;
+    /// `None` if there is no such class.
+    pub fn borrowed(&self, id: ClassId) -> Option<u64> {
+        Some(self.class(id).ok()?.counts.borrowed)
+    }
+
+    /// Packets that wait in all classes. O(1).
+    pub fn len(&self) -> u32 {
+        self.slab.len()
+    }
+
+    /// Whether nothing waits. O(1).
+    pub fn is_empty(&self) -> bool {
+        self.slab.is_empty()
+    }
+}
+
+impl Counts {
+    fn plus(self, other: &Counts) -> Counts {
+        Counts {
+            accepted: self.accepted.plus(other.accepted),
+            sent: self.sent.plus(other.sent),
+            dropped: self.dropped.plus(other.dropped),
+            discarded: self.discarded.plus(other.discarded),
+            marked: self.marked + other.marked,
+            throttled: self.throttled + other.throttled,
+            borrowed: self.borrowed + other.borrowed,
+        }
+    }
+}
+
+impl<P: Payload> ClassQueue<P> for Cbq<P> {
+    fn enqueue(
+        &mut self,
+        class: ClassId,
+        _flow: u64,
+        len: Length,
+        payload: P,
+        now: Nanos,
+    ) -> Result<(), Rejected<P>> {
+        Cbq::enqueue(self, class, len, payload, now)
+    }
+
+    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {
+        Cbq::dequeue(self, now, discard)
+    }
+
+    fn stats(&self, class: ClassId) -> Option<ClassStats> {
+        Cbq::stats(self, class)
+    }
+
+    fn len(&self) -> u32 {
+        Cbq::len(self)
+    }
+
+    /// CBQ has no dynamic flows.
+    fn tidy(&mut self, _now: Nanos) {}
+
+    fn invariants(&self) -> Result<(), Violation> {
+        Cbq::invariants(self)
+    }
+}

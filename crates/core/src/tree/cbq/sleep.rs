@@ -1,0 +1,81 @@
+//! Classes that are suspended, and when the first of them may go on.
+
+use crate::units::Nanos;
+use alloc::collections::BinaryHeap;
+use core::cmp::Reverse;
+
+/// Suspended classes by the time until which they are.
+///
+/// A class goes on at the first look at or after that time. Who is to look when nothing else
+/// happens is told by [`Sleepers::next_look`]: at that very time; or, for
+/// those who want to see what ALTQ saw, at the tick of a coarse timer after it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sleepers {
+    /// Until when, and who.
+    until: BinaryHeap<Reverse<(Nanos, u32)>>,
+    /// The tick of the timer, how long it is, until when the class sleeps, and who; with a
+    /// coarse timer only. Entries of classes that went on are left until they are first.
+    ticks: BinaryHeap<Reverse<(Nanos, Nanos, u32)>>,
+    /// The timer's granularity; zero for an exact one.
+    granularity: Nanos,
+}
+
+impl Sleepers {
+    pub(super) fn new(granularity: Nanos) -> Sleepers {
+        Sleepers {
+            granularity,
+            ..Sleepers::default()
+        }
+    }
+
+    /// `class` is suspended from `now` until a later time. O(log n).
+    pub(super) fn push(&mut self, class: u32, now: Nanos, until: Nanos) {
+        self.until.push(Reverse((until, class)));
+        let granularity = self.granularity.0;
+        if granularity > 0 {
+            // ALTQ sets its timer to two ticks at least.
+            let least = (now.0 / granularity).saturating_add(2);
+            let ticks = until.0.div_ceil(granularity).max(least);
+            let tick = Nanos(ticks.saturating_mul(granularity));
+            self.ticks.push(Reverse((tick, until, class)));
+        }
+    }
+
+    /// A class whose suspension is over at `now`, which is no longer suspended. O(log n).
+    pub(super) fn pop(&mut self, now: Nanos) -> Option<u32> {
+        let &Reverse((until, class)) = self.until.peek()?;
+        if until > now {
+            return None;
+        }
+        self.until.pop();
+        Some(class)
+    }
+
+    /// When to look again at the latest, if anybody is suspended. All whose time is up were
+    /// taken out. O(1), and with a coarse timer O(log n) amortised.
+    pub(super) fn next_look(&mut self, now: Nanos) -> Option<Nanos> {
+        let &Reverse((first, _)) = self.until.peek()?;
+        if self.granularity == Nanos::ZERO {
+            return Some(first);
+        }
+        while let Some(&Reverse((tick, until, _))) = self.ticks.peek() {
+            if until > now {
+                return Some(tick);
+            }
+            self.ticks.pop();
+        }
+        Some(first)
+    }
+
+    /// A class is no longer suspended, whatever the time. O(n).
+    pub(super) fn forget(&mut self, class: u32) {
+        self.until.retain(|&Reverse((_, sleeper))| sleeper != class);
+        self.ticks
+            .retain(|&Reverse((_, _, sleeper))| sleeper != class);
+    }
+
+    /// Who is suspended.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u32> {
+        self.until.iter().map(|&Reverse((_, class))| class)
+    }
+}

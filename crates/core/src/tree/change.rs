@@ -1,0 +1,445 @@
+//! Changes, flushes and removals, under load.
+//!
+//! Everything is checked before anything is written: a refused change changes nothing. What
+//! is queued stays, also above a lowered limit.
+
+use crate::aqm::Aqm;
+use crate::scheduler::Share;
+use crate::units::{Length, Nanos};
+use alloc::vec::Vec;
+
+use super::cap::NONE;
+use super::child::{Kind, flag};
+use super::packets::{Discarded, Reason};
+use super::{
+    Body, Cap, Class, ClassConfig, ClassId, ClassStats, FlowsConfig, LeafConfig, Payload, Place,
+    Tree, TreeError, check_fit, check_flows, clamped, flags, share,
+};
+
+/// What a change touches beside the class itself.
+#[derive(Clone, Copy)]
+struct Touches {
+    /// Each flow of the class.
+    flows: bool,
+    /// Queue management is another one.
+    management: bool,
+}
+
+impl<P: Payload> Tree<P> {
+    /// Gives a class another weight, level, cap or longest packet, backlogged or not; of the
+    /// root, only the cap and the longest packet matter.
+    ///
+    /// The new share counts from the class's next place, and so does a cap that would hold it
+    /// already: one packet may still leave from the present place. What it owes its cap it
+    /// goes on owing, in bytes. O(1), and O(classes, flows and packets below) where the longest packet
+    /// changes.
+    pub fn change(
+        &mut self,
+        id: ClassId,
+        config: ClassConfig,
+        now: Nanos,
+    ) -> Result<(), TreeError> {
+        let class = self.class(id)?;
+        let old = class.longest;
+        let longest = config.max_length.min(self.longest_above(class));
+        if let Some(node) = self.nodes.get(class.parent as usize) {
+            let aqm = match &class.body {
+                Body::Leaf { config, .. } => Some(&config.aqm),
+                _ => None,
+            };
+            check_fit(node.algorithm, config.cap, aqm)?;
+            share(node.algorithm, &config, longest)?;
+        }
+        if longest < old {
+            self.check_lengths(id, longest)?;
+        }
+        if let Some(class) = &mut self.classes[id.index()] {
+            class.config = config;
+        }
+        let touched = match longest == old {
+            true => alloc::vec![id.number()],
+            false => self.below(id),
+        };
+        let touches = Touches {
+            flows: longest != old,
+            management: false,
+        };
+        for number in touched {
+            self.apply(number, touches, now);
+        }
+        Ok(())
+    }
+
+    /// Gives a leaf another queue: limits and queue management. A management of the same
+    /// configuration goes on as it was. O(1).
+    pub fn change_leaf(
+        &mut self,
+        id: ClassId,
+        leaf: LeafConfig,
+        now: Nanos,
+    ) -> Result<(), TreeError> {
+        let leaf = clamped(leaf);
+        let class = self.class(id)?;
+        let Body::Leaf { config: old, .. } = class.body else {
+            let wanted = "a leaf";
+            return Err(TreeError::OtherKind { class: id, wanted });
+        };
+        let (parent, slot, cap) = (class.parent, class.slot, class.config.cap);
+        let node = &mut self.nodes[parent as usize];
+        check_fit(node.algorithm, cap, Some(&leaf.aqm))?;
+        node.order.child_mut(slot).relimit(old.limits, leaf.limits);
+        if let Some(Class {
+            body: Body::Leaf { config, .. },
+            ..
+        }) = &mut self.classes[id.index()]
+        {
+            *config = leaf;
+        }
+        let touches = Touches {
+            flows: false,
+            management: (leaf.aqm, leaf.rate) != (old.aqm, old.rate),
+        };
+        self.apply(id.number(), touches, now);
+        Ok(())
+    }
+
+    /// Gives a class of flows other ones: all but the algorithm. With a lower `most`, idle
+    /// flows are forgotten as new ones come; none that holds packets is. O(flows).
+    pub fn change_flows(
+        &mut self,
+        id: ClassId,
+        flows: FlowsConfig,
+        now: Nanos,
+    ) -> Result<(), TreeError> {
+        let leaf = clamped(flows.leaf);
+        let flows = FlowsConfig { leaf, ..flows };
+        let other_kind = |wanted| Err(TreeError::OtherKind { class: id, wanted });
+        let Body::Flows { node } = self.class(id)?.body else {
+            return other_kind("a class of flows");
+        };
+        check_flows(&flows)?;
+        let node = &mut self.nodes[node as usize];
+        if flows.algorithm != node.algorithm {
+            return other_kind("in that order, which only another class of flows can have");
+        }
+        let Some(table) = &mut node.flows else {
+            return Ok(());
+        };
+        let old = core::mem::replace(&mut table.config, flows);
+        for slot in 0..node.order.slots() {
+            let child = node.order.child_mut(slot);
+            if child.kind == Kind::Flow && !child.has(flag::IDLE) {
+                child.relimit(old.leaf.limits, leaf.limits);
+            }
+        }
+        let touches = Touches {
+            flows: true,
+            management: (leaf.aqm, leaf.rate) != (old.leaf.aqm, old.leaf.rate),
+        };
+        self.apply(id.number(), touches, now);
+        Ok(())
+    }
+
+    /// Longest packet that the classes above allow.
+    fn longest_above(&self, class: &Class) -> Length {
+        let node = self.nodes.get(class.parent as usize);
+        let longest = node.and_then(|node| Length::new(node.longest.get()));
+        longest.unwrap_or(Length::MAX)
+    }
+
+    /// Makes a class what its configuration says.
+    fn apply(&mut self, number: u32, touches: Touches, now: Nanos) {
+        let Some(class) = &self.classes[number as usize] else {
+            return;
+        };
+        let longest = class.config.max_length.min(self.longest_above(class));
+        let (config, parent, slot, body) = (class.config, class.parent, class.slot, class.body);
+        if let Some(class) = &mut self.classes[number as usize] {
+            class.longest = longest;
+        }
+        if let Body::Inner { node, .. } | Body::Flows { node } = body {
+            let owner = (parent, slot);
+            let cap = self.nodes[node as usize].cap;
+            let cap = self.change_cap(cap, config.cap, longest, owner, now);
+            let node = &mut self.nodes[node as usize];
+            (node.cap, node.longest) = (cap, longest.into());
+        }
+        if let Some(node) = self.nodes.get(parent as usize)
+            && let Ok(share) = share(node.algorithm, &config, longest)
+        {
+            self.apply_to_child(parent, slot, share, longest);
+        }
+        match body {
+            Body::Leaf { config: leaf, .. } => {
+                self.apply_to_queue(parent, slot, config.cap, &leaf, touches.management, now);
+            }
+            Body::Flows { node } if touches.flows => self.apply_to_flows(node, touches, now),
+            _ => {}
+        }
+    }
+
+    fn apply_to_flows(&mut self, at: u32, touches: Touches, now: Nanos) {
+        let node = &self.nodes[at as usize];
+        let Some(flows) = &node.flows else { return };
+        let (config, slots) = (flows.config, node.order.slots());
+        let longest = Length::new(node.longest.get()).unwrap_or(Length::MAX);
+        let share = Share::new(config.weight, longest);
+        for slot in 0..slots {
+            if self.nodes[at as usize].order.child(slot).kind == Kind::Flow {
+                self.apply_to_child(at, slot, share, longest);
+                self.apply_to_queue(at, slot, config.cap, &config.leaf, touches.management, now);
+            }
+        }
+    }
+
+    /// Share and longest packet of a child.
+    fn apply_to_child(&mut self, at: u32, slot: u32, share: Share, longest: Length) {
+        let node = &mut self.nodes[at as usize];
+        let child = node.order.child_mut(slot);
+        child.set_longest(longest);
+        let is_inner = child.kind == Kind::Inner;
+        node.order.change(slot, share);
+        if is_inner && node.order.is_active(slot) {
+            // The longer packets may come at once.
+            node.order.backlogged(slot, longest.into(), longest.into());
+        }
+        node.selected = node.order.selected();
+    }
+
+    /// Cap and queue management of a leaf or flow.
+    fn apply_to_queue(
+        &mut self,
+        at: u32,
+        slot: u32,
+        cap: Option<Cap>,
+        leaf: &LeafConfig,
+        other_management: bool,
+        now: Nanos,
+    ) {
+        let child = *self.nodes[at as usize].order.child(slot);
+        let longest = Length::new(child.longest()).unwrap_or(Length::MAX);
+        let flags = flags(cap, &leaf.aqm);
+        let mut extra = self.extra_of(&child);
+        if extra == NONE {
+            extra = self.add_extra(cap, longest, leaf, (at, slot));
+        } else {
+            if other_management {
+                self.extras[extra as usize].aqm = Aqm::new(&leaf.aqm, leaf.rate, self.seed);
+            }
+            let present = self.extras[extra as usize].cap;
+            let changed = self.change_cap(present, cap, longest, (at, slot), now);
+            self.extras[extra as usize].cap = changed;
+            if flags == 0 {
+                self.drop_extra(extra);
+                extra = NONE;
+            }
+        }
+        let node = &mut self.nodes[at as usize];
+        let child = node.order.child_mut(slot);
+        child.flags = child.flags & (flag::IDLE | flag::COMMON | flag::FLOW) | flags;
+        let tells_longest = child.has(flag::LONGEST) && !child.packets.is_empty();
+        if child.kind == Kind::Flow {
+            child.side = extra;
+        } else if let Some(Class {
+            body: Body::Leaf { extra: at, .. },
+            ..
+        }) = &mut self.classes[child.side as usize]
+        {
+            *at = extra;
+        }
+        if tells_longest && !node.follows_packets && node.order.is_active(slot) {
+            node.selected = (node.order).backlogged(slot, longest.into(), longest.into());
+        }
+    }
+
+    /// The cap of a class, in place of `present`, which may hold it.
+    fn change_cap(
+        &mut self,
+        present: u32,
+        cap: Option<Cap>,
+        longest: Length,
+        owner: (u32, u32),
+        now: Nanos,
+    ) -> u32 {
+        match cap {
+            Some(cap) if present != NONE => {
+                self.caps.change(present, cap, longest, now);
+                return present;
+            }
+            Some(cap) => return self.caps.add(cap, longest, owner),
+            None => {}
+        }
+        if present != NONE && self.caps.remove(present) {
+            self.resume(owner, now);
+        }
+        NONE
+    }
+
+    /// Removes a class, backlogged or not; its packets go to `discard`. One with classes below
+    /// it is refused. Its number is used again; its counts stay with its parent.
+    /// O(packets and flows of the class; where its parent's algorithm follows packets,
+    /// of all its siblings).
+    pub fn remove(
+        &mut self,
+        id: ClassId,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Result<ClassStats, TreeError> {
+        let class = self.class(id)?;
+        if id == ClassId::ROOT {
+            return Err(TreeError::Root);
+        }
+        if let Body::Inner { children: 1.., .. } = class.body {
+            return Err(TreeError::HasChildren(id));
+        }
+        let (parent, slot, body) = (class.parent, class.slot, class.body);
+        self.flush(id, Nanos::ZERO, discard)?;
+        let stats = self.stats(id).unwrap_or_default();
+        match body {
+            Body::Leaf { extra, .. } => self.drop_extra(extra),
+            Body::Inner { node, .. } => self.drop_node(node),
+            Body::Flows { node } => {
+                for slot in 0..self.nodes[node as usize].order.slots() {
+                    let child = *self.nodes[node as usize].order.child(slot);
+                    if child.kind == Kind::Flow {
+                        self.drop_extra(child.side);
+                    }
+                }
+                self.drop_node(node);
+            }
+        }
+        let above = &mut self.nodes[parent as usize];
+        let _ = above.order.remove(slot);
+        let above = above.class as usize;
+        self.refresh(parent);
+        self.classes[id.index()] = None;
+        self.places[id.index()] = Place::NOWHERE;
+        self.free_classes.push(id.number());
+        if let Some(Class {
+            body: Body::Inner { children, .. },
+            former,
+            ..
+        }) = &mut self.classes[above]
+        {
+            *children -= 1;
+            *former = former.plus(&ClassStats { flows: 0, ..stats });
+        }
+        Ok(stats)
+    }
+
+    /// Discards what a class and those below it hold; the packets go to `discard`, those of
+    /// one queue in order. Classes keep their places in the order.
+    /// O(packets, classes and flows below).
+    pub fn flush(
+        &mut self,
+        id: ClassId,
+        now: Nanos,
+        mut discard: impl FnMut(Discarded<P>),
+    ) -> Result<(), TreeError> {
+        self.class(id)?;
+        for number in self.below(id) {
+            let Ok(class) = self.class(ClassId::new(number)) else {
+                continue;
+            };
+            match class.body {
+                Body::Leaf { .. } => {
+                    let (parent, slot) = (class.parent, class.slot);
+                    self.flush_queue(parent, slot, ClassId::new(number), now, &mut discard);
+                }
+                Body::Flows { node } => {
+                    for slot in 0..self.nodes[node as usize].order.slots() {
+                        self.flush_queue(node, slot, ClassId::new(number), now, &mut discard);
+                    }
+                }
+                Body::Inner { .. } => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Discards the packets of a leaf or flow, which keeps its place.
+    fn flush_queue(
+        &mut self,
+        at: u32,
+        slot: u32,
+        class: ClassId,
+        now: Nanos,
+        discard: &mut impl FnMut(Discarded<P>),
+    ) {
+        let mut packets = 0;
+        loop {
+            let child = self.nodes[at as usize].order.child_mut(slot);
+            let Some((len, (_, payload))) = child.packets.pop_front(&mut self.slab) else {
+                break;
+            };
+            child.give_room(len);
+            self.room_bytes += i64::from(len.get());
+            packets += 1;
+            if let Some(class) = &mut self.classes[class.index()] {
+                class.losses.discarded.add(len);
+            }
+            discard(Discarded {
+                class,
+                len,
+                payload,
+                reason: Reason::Flushed,
+            });
+        }
+        if packets == 0 {
+            return;
+        }
+        let node = &mut self.nodes[at as usize];
+        node.order.discarded(slot, packets);
+        node.selected = node.order.selected();
+        let child = *node.order.child(slot);
+        if child.may_rest()
+            && !node.order.is_active(slot)
+            && let Some(flows) = &mut node.flows
+        {
+            flows.rest(&mut node.order, slot, now);
+        }
+        let extra = self.extra_of(&child);
+        if let Some(extra) = self.extras.get_mut(extra as usize) {
+            extra.aqm.emptied(now);
+        }
+    }
+
+    /// A class and all below it, each after the one above it.
+    fn below(&self, id: ClassId) -> Vec<u32> {
+        let mut all = alloc::vec![id.number()];
+        let mut looked_at = 0;
+        while let Some(&number) = all.get(looked_at) {
+            looked_at += 1;
+            if let Ok(Class {
+                body: Body::Inner { node, .. },
+                ..
+            }) = self.class(ClassId::new(number))
+            {
+                all.extend(self.classes_below(*node));
+            }
+        }
+        all
+    }
+
+    /// Whether no packet of the class or below it is longer than `max`.
+    fn check_lengths(&self, id: ClassId, max: Length) -> Result<(), TreeError> {
+        let mut queued = None;
+        for number in self.below(id) {
+            let Ok(class) = self.class(ClassId::new(number)) else {
+                continue;
+            };
+            let (node, slots) = match class.body {
+                Body::Leaf { .. } => (class.parent, class.slot..class.slot + 1),
+                Body::Flows { node } => (node, 0..self.nodes[node as usize].order.slots()),
+                Body::Inner { .. } => continue,
+            };
+            for slot in slots {
+                let child = self.nodes[node as usize].order.child(slot);
+                queued = queued.max(self.lengths(&child.packets).max());
+            }
+        }
+        match queued {
+            Some(queued) if queued > max => Err(TreeError::LongerPacketQueued { queued, max }),
+            _ => Ok(()),
+        }
+    }
+}

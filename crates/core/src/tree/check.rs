@@ -1,0 +1,189 @@
+//! What must hold after every operation, for tests.
+
+use crate::ensure_invariant;
+use crate::packet_scheduler::Count;
+use crate::scheduler::Violation;
+use alloc::vec::Vec;
+
+use super::cap::NONE;
+use super::child::{Child, Kind, flag};
+use super::{Body, Class, ClassId, ClassStats, Node, Payload, ROOT, Tree};
+
+impl<P: Payload> Tree<P> {
+    /// Checks that every count is the sum of its parts, that whoever may be served has a
+    /// place in the order, that idle flows are in their list, and the algorithms' own
+    /// invariants. For tests: O(classes, flows and packets).
+    pub fn invariants(&self) -> Result<(), Violation> {
+        let mut total = Count::default();
+        let mut held = usize::from(self.root_held);
+        for (number, class) in (0..).zip(&self.classes) {
+            let Some(class) = class else { continue };
+            let id = ClassId::new(number);
+            self.check_sum(id, class)?;
+            let node = match class.body {
+                Body::Leaf { .. } => continue,
+                Body::Inner { node, .. } | Body::Flows { node } => node,
+            };
+            let node = &self.nodes[node as usize];
+            ensure_invariant!(
+                node.class == number && (node.parent, node.slot) == (class.parent, class.slot),
+                "class {id} is not that of its node"
+            );
+            ensure_invariant!(
+                node.selected == node.order.selected(),
+                "class {id} takes {:?} for the next",
+                node.selected
+            );
+            for slot in 0..node.order.slots() {
+                let child = node.order.child(slot);
+                held += usize::from(self.is_held(child));
+                total = total.plus(self.check_child(number, slot, node, child)?);
+            }
+            if let Some(flows) = &node.flows {
+                self.check_idle(number, node, flows.oldest())?;
+            }
+            node.order.check()?;
+        }
+        ensure_invariant!(
+            total == self.queued(),
+            "the tree counts {:?}, and holds {total:?}",
+            self.queued()
+        );
+        ensure_invariant!(
+            held == self.caps.held() && self.caps.is_sound(),
+            "{held} classes are held, and {} in the heap",
+            self.caps.held()
+        );
+        let stats = self.stats(ClassId::ROOT).unwrap_or_default();
+        ensure_invariant!(
+            stats.accepted == self.accepted() && stats.queued == total,
+            "the tree accepted {:?} and its root {stats:?}",
+            self.accepted()
+        );
+        Ok(())
+    }
+
+    /// The counts of a class are the sum over those right below, what they balance to, and as
+    /// many children as it has.
+    fn check_sum(&self, id: ClassId, class: &Class) -> Result<(), Violation> {
+        let stats = self.stats(id).unwrap_or_default();
+        ensure_invariant!(
+            stats.accepted == stats.sent.plus(stats.discarded).plus(stats.queued),
+            "class {id} does not balance: {stats:?}"
+        );
+        if let Body::Inner { node, children } = class.body {
+            let below: Vec<u32> = self.classes_below(node).collect();
+            let sum = below.iter().fold(class.former, |sum, &number| {
+                let below = self.stats(ClassId::new(number));
+                sum.plus(&below.unwrap_or_default())
+            });
+            let own = ClassStats {
+                dropped: class.losses.dropped,
+                throttled: class.losses.throttled,
+                ..ClassStats::default()
+            };
+            ensure_invariant!(
+                below.len() == children as usize && sum.plus(&own) == stats,
+                "class {id} counts {stats:?}, those below {sum:?}"
+            );
+        }
+        Ok(())
+    }
+
+    fn cap_of(&self, child: &Child) -> u32 {
+        match child.kind {
+            Kind::Inner => self.nodes[child.side as usize].cap,
+            Kind::Leaf | Kind::Flow => {
+                let extra = self.extras.get(self.extra_of(child) as usize);
+                extra.map_or(NONE, |extra| extra.cap)
+            }
+            Kind::Free | Kind::Leaving => NONE,
+        }
+    }
+
+    fn is_held(&self, child: &Child) -> bool {
+        let cap = self.cap_of(child);
+        cap != NONE && self.caps.is_held(cap)
+    }
+
+    /// What a child holds, which agrees with its place and its room.
+    fn check_child(
+        &self,
+        number: u32,
+        slot: u32,
+        node: &Node,
+        child: &Child,
+    ) -> Result<Count, Violation> {
+        let mut queued = Count::default();
+        for len in self.lengths(&child.packets) {
+            queued.add(len);
+        }
+        let at = match self.classes[number as usize] {
+            Some(Class {
+                body: Body::Inner { node, .. } | Body::Flows { node },
+                ..
+            }) => node,
+            _ => ROOT,
+        };
+        let may_be_served = match child.kind {
+            Kind::Free | Kind::Leaving => {
+                ensure_invariant!(
+                    queued.packets == 0,
+                    "a removed child of {number} has packets"
+                );
+                return Ok(queued);
+            }
+            Kind::Inner => self.nodes[child.side as usize].selected.is_somebody(),
+            Kind::Leaf | Kind::Flow => {
+                let idle = child.has(flag::IDLE);
+                ensure_invariant!(
+                    idle || child.queued(self.limits_of(at, child)) == queued,
+                    "child {slot} of class {number} holds {queued:?}, and has room for more"
+                );
+                ensure_invariant!(
+                    !idle || queued.packets == 0,
+                    "an idle flow of class {number} has packets"
+                );
+                queued.packets > 0
+            }
+        };
+        let held = self.is_held(child);
+        let active = node.order.is_active(slot);
+        ensure_invariant!(
+            !may_be_served || held || active,
+            "child {slot} of class {number} may be served, and has no place"
+        );
+        ensure_invariant!(
+            !(held && active),
+            "child {slot} of class {number} is held and has a place"
+        );
+        ensure_invariant!(
+            !child.may_rest() || child.has(flag::IDLE) != active,
+            "flow {slot} of class {number} is idle and has a place, or neither"
+        );
+        Ok(queued)
+    }
+
+    /// The list of idle flows leads through all of them, the longest idle first.
+    fn check_idle(&self, number: u32, node: &Node, oldest: u32) -> Result<(), Violation> {
+        let slots = 0..node.order.slots();
+        let idle = slots.filter(|&slot| node.order.child(slot).has(flag::IDLE));
+        let idle = idle.count();
+        let (mut at, mut before, mut listed) = (oldest, NONE, 0);
+        while at != NONE {
+            let child = node.order.child(at);
+            let (older, newer) = child.neighbours();
+            ensure_invariant!(
+                child.has(flag::IDLE) && older == before && listed < idle,
+                "the idle flows of class {number} are not linked at {at}"
+            );
+            (before, at) = (at, newer);
+            listed += 1;
+        }
+        ensure_invariant!(
+            listed == idle,
+            "{listed} of {idle} idle flows of class {number} are listed"
+        );
+        Ok(())
+    }
+}

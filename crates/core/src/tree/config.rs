@@ -1,0 +1,199 @@
+//! What a class is told to be: its number, its share, its cap, its queue.
+
+use crate::aqm::AqmConfig;
+use crate::packet_scheduler::Limits;
+use crate::scheduler::MAX_ENTITIES;
+use crate::units::{Length, MAX_WEIGHT, Nanos, Rate, Weight};
+use core::fmt;
+use core::num::NonZeroU32;
+
+use super::Algorithm;
+
+/// A class of one tree.
+///
+/// The number of a removed class is refused until it is handed out again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassId(u32);
+
+impl ClassId {
+    /// The root, which every tree has.
+    pub const ROOT: ClassId = ClassId(0);
+
+    /// The class with this number; whether there is one, each call tells.
+    #[inline]
+    pub const fn new(number: u32) -> ClassId {
+        ClassId(number)
+    }
+
+    /// Its number: classes of one tree are numbered from 0, the root.
+    #[inline]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    #[inline]
+    pub(super) const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for ClassId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The most that a class may send: a token bucket.
+///
+/// From any time on, a class sends at most `burst` + `rate` times t in a time t. It may send
+/// while its bucket holds its longest packet; where the burst is shorter than that, while
+/// the bucket is full, and what a packet is longer than the bucket is paid off later. A class
+/// that is to reach its rate needs a burst of its longest packet and of what
+/// its rate brings while it waits for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap {
+    /// What it may send in the long run (`ceil`).
+    pub rate: Rate,
+    /// Bytes that it may send at once after it was silent.
+    pub burst: u32,
+}
+
+/// What a class is entitled to among its siblings, and what it is held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassConfig {
+    /// Weight among its siblings, where its parent's algorithm knows weights.
+    pub weight: Weight,
+    /// Level among its siblings, the higher the sooner, where its parent's algorithm is
+    /// strict priority: 0 to [`ClassConfig::MAX_LEVEL`].
+    pub level: u32,
+    /// The most it may send.
+    pub cap: Option<Cap>,
+    /// Longest packet of the class and of all below it: longer ones are refused at
+    /// enqueue. A class below a shorter one has that one's.
+    pub max_length: Length,
+}
+
+impl ClassConfig {
+    /// The highest level.
+    pub const MAX_LEVEL: u32 = MAX_WEIGHT - 1;
+
+    /// A class of `weight`, of level 0, without a cap, with packets of any length.
+    pub const fn new(weight: Weight) -> Self {
+        ClassConfig {
+            weight,
+            level: 0,
+            cap: None,
+            max_length: Length::MAX,
+        }
+    }
+}
+
+/// The queue of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeafConfig {
+    /// How much may wait in it; beyond, packets are refused (tail drop).
+    pub limits: Limits,
+    /// Its queue management.
+    pub aqm: AqmConfig,
+    /// What it drains at while it is alone: the link's rate, as a rule. Only RED asks, how
+    /// much could have been sent while the queue was empty.
+    pub rate: Rate,
+}
+
+impl Default for LeafConfig {
+    /// No limit but the tree's own, tail drop.
+    fn default() -> Self {
+        LeafConfig {
+            limits: Limits::NONE,
+            aqm: AqmConfig::TailDrop,
+            rate: Rate::MAX,
+        }
+    }
+}
+
+/// A class that makes a flow of each digest that its packets come with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowsConfig {
+    /// Who is next among the flows.
+    pub algorithm: Algorithm,
+    /// Most flows at a time: 1 to [`MAX_ENTITIES`] - 1. Where all of them hold
+    /// packets, the packets of further flows share one more.
+    pub most: u32,
+    /// A flow without packets for so long is forgotten. Until then, coming back gives no
+    /// credit.
+    pub forget_after: Nanos,
+    /// Weight of each flow.
+    pub weight: Weight,
+    /// The most that each flow may send.
+    pub cap: Option<Cap>,
+    /// Queue of each flow.
+    pub leaf: LeafConfig,
+}
+
+impl FlowsConfig {
+    /// Up to 65,536 equal flows in the order of `algorithm`, each forgotten after ten
+    /// seconds without packets.
+    pub fn new(algorithm: Algorithm) -> Self {
+        FlowsConfig {
+            algorithm,
+            most: 1 << 16,
+            forget_after: Nanos::from_millis(10_000),
+            weight: Weight::ONE,
+            cap: None,
+            leaf: LeafConfig::default(),
+        }
+    }
+}
+
+/// Why a class could not be added, changed or removed; nothing was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TreeError {
+    /// No class has this number.
+    #[error("there is no class {0}")]
+    UnknownClass(ClassId),
+    /// The parent named has packets of its own.
+    #[error("class {0} has packets of its own, so it can have no classes below it")]
+    NotInner(ClassId),
+    /// The class is of another kind than the change.
+    #[error("class {class} is not {wanted}")]
+    OtherKind {
+        /// The class.
+        class: ClassId,
+        /// What the change is for.
+        wanted: &'static str,
+    },
+    /// All classes below go first.
+    #[error("class {0} has classes below it, which must be removed first")]
+    HasChildren(ClassId),
+    /// The tree goes with its root.
+    #[error("the root cannot be removed")]
+    Root,
+    /// All numbers are in use.
+    #[error("class {0} has {MAX_ENTITIES} classes below it already")]
+    TooManyClasses(ClassId),
+    /// The level is out of range.
+    #[error("a level is at most {max}, not {0}", max = ClassConfig::MAX_LEVEL)]
+    Level(u32),
+    /// No flow, or too many.
+    #[error("a class of flows has between 1 and {max} of them, not {0}", max = MAX_ENTITIES - 1)]
+    Flows(u32),
+    /// The algorithm cannot order such a class.
+    #[error("{algorithm} follows every packet, so it cannot order {what}")]
+    Unfit {
+        /// Name of the algorithm.
+        algorithm: &'static str,
+        /// What it cannot order.
+        what: &'static str,
+    },
+    /// A packet longer than the new maximum is queued.
+    #[error("a packet of {queued} is queued, more than the new maximum of {max}")]
+    LongerPacketQueued {
+        /// The longest packet queued.
+        queued: Length,
+        /// The maximum asked for.
+        max: Length,
+    },
+}
+
+/// M of an algorithm by name.
+pub(super) const MEMBERS: NonZeroU32 = crate::sched::AUTOMATIC_MEMBERS;

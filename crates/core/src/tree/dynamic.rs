@@ -1,0 +1,290 @@
+//! Dynamic flows: made by their first packet, forgotten when they were idle for long.
+//!
+//! A flow is a child of the class's node, found by its digest in a hash table. An idle flow
+//! keeps its record, and with it the finish time that its algorithm remembers: coming back
+//! soon gives no credit. The idle ones are linked through what only flows
+//! with packets need, the longest idle first. That one is forgotten once its time has come,
+//! and before it where there is no room for a new flow.
+//!
+//! A flow costs one cache line and some twenty bytes of table; its queue management and its
+//! cap lie in another table, where the class has any. Two digests that are equal share a
+//! flow, which harms nobody else.
+
+use hashbrown::HashTable;
+
+use crate::packet_scheduler::Count;
+use crate::scheduler::Share;
+use crate::units::{Length, Nanos};
+
+use super::cap::NONE;
+use super::child::{Child, flag};
+use super::config::FlowsConfig;
+use super::order::Order;
+use super::stats::ClassStats;
+use super::{Payload, Tree};
+
+/// Flows that a packet of a new one, or a call of `tidy`, forgets at most.
+const FORGOTTEN_AT_ONCE: u32 = 2;
+const TIDIED_AT_ONCE: u32 = 64;
+
+/// The flows of one class.
+#[derive(Clone, Debug)]
+pub(super) struct Flows {
+    pub config: FlowsConfig,
+    /// Slots by digest. Thirty-two bits of the hash lie beside each, so that a table that
+    /// grows need not look at the flows.
+    table: HashTable<(u32, u32)>,
+    /// The idle flow that was so for longest, and the one for shortest.
+    oldest: u32,
+    newest: u32,
+    /// The common flow of those for which there is no room, once there was one.
+    common: u32,
+    pub accepted: Count,
+    pub sent: Count,
+    overflowed: u64,
+}
+
+/// Spreads a digest over 32 bits. A digest may be any number, also a small one.
+#[inline]
+fn short(digest: u64) -> u32 {
+    let wide = u128::from(digest ^ 0x8ebc_6af0_9c88_c6e3) * 0x9e37_79b9_7f4a_7c15;
+    let folded = (wide >> 64) as u64 ^ wide as u64;
+    (folded ^ folded >> 32) as u32
+}
+
+/// What the table takes its bucket and its tag from.
+#[inline]
+fn hash(short: u32) -> u64 {
+    u64::from(short).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Flows {
+    pub fn new(config: FlowsConfig) -> Self {
+        Flows {
+            config,
+            table: HashTable::new(),
+            oldest: NONE,
+            newest: NONE,
+            common: NONE,
+            accepted: Count::default(),
+            sent: Count::default(),
+            overflowed: 0,
+        }
+    }
+
+    /// Flows that there are, the common one included.
+    pub fn count(&self) -> u64 {
+        self.table.len() as u64 + u64::from(self.common != NONE)
+    }
+
+    /// The longest idle flow, or [`NONE`].
+    pub fn oldest(&self) -> u32 {
+        self.oldest
+    }
+
+    /// Adds the counts that are kept here.
+    pub fn add_to(&self, stats: &mut ClassStats) {
+        stats.accepted = self.accepted;
+        stats.sent = self.sent;
+        stats.queued = self.accepted.minus(self.sent).minus(stats.discarded);
+        stats.flows = self.count();
+        stats.overflowed = self.overflowed;
+    }
+
+    /// Makes room ahead of time for so many flows.
+    fn reserve(&mut self, flows: usize) {
+        let more = flows.saturating_sub(self.table.len());
+        self.table.reserve(more, |&(short, _)| hash(short));
+    }
+
+    #[inline]
+    pub fn find(&self, order: &Order, digest: u64) -> Option<u32> {
+        let short = short(digest);
+        let same =
+            |&(other, slot): &(u32, u32)| other == short && order.child(slot).digest() == digest;
+        self.table.find(hash(short), same).map(|&(_, slot)| slot)
+    }
+
+    fn insert(&mut self, digest: u64, slot: u32) {
+        let short = short(digest);
+        let entry = (short, slot);
+        self.table
+            .insert_unique(hash(short), entry, |&(short, _)| hash(short));
+    }
+
+    fn remove(&mut self, digest: u64, slot: u32) {
+        let short = short(digest);
+        let found = self
+            .table
+            .find_entry(hash(short), |&(_, other)| other == slot);
+        if let Ok(entry) = found {
+            entry.remove();
+        }
+    }
+
+    /// The flow is left without packets.
+    #[inline]
+    pub fn rest(&mut self, order: &mut Order, slot: u32, now: Nanos) {
+        let newest = core::mem::replace(&mut self.newest, slot);
+        order.child_mut(slot).become_idle(now.0, newest, NONE);
+        if newest == NONE {
+            self.oldest = slot;
+        } else {
+            let child = order.child_mut(newest);
+            let (older, _) = child.neighbours();
+            child.set_neighbours(older, slot);
+        }
+    }
+
+    /// The idle flow leaves the list, for packets or for good.
+    #[inline]
+    pub fn wake(&mut self, order: &mut Order, slot: u32) {
+        let (older, newer) = order.child_mut(slot).wake(self.config.leaf.limits);
+        match older {
+            NONE => self.oldest = newer,
+            _ => {
+                let child = order.child_mut(older);
+                let (before, _) = child.neighbours();
+                child.set_neighbours(before, newer);
+            }
+        }
+        match newer {
+            NONE => self.newest = older,
+            _ => {
+                let child = order.child_mut(newer);
+                let (_, behind) = child.neighbours();
+                child.set_neighbours(older, behind);
+            }
+        }
+    }
+}
+
+impl<P: Payload> Tree<P> {
+    /// Makes room ahead of time for so many flows of a class of flows.
+    pub fn reserve_flows(&mut self, class: super::ClassId, flows: usize) {
+        if let Some(super::Place { node, slot: NONE }) = self.places.get(class.index()).copied()
+            && let Some(node) = self.nodes.get_mut(node as usize)
+            && let Some(table) = &mut node.flows
+        {
+            table.reserve(flows);
+            node.order.reserve(flows);
+        }
+    }
+
+    /// The flow of a packet: found, or made.
+    #[inline]
+    pub(super) fn flow_of(&mut self, at: u32, digest: u64, now: Nanos) -> Option<u32> {
+        let node = &mut self.nodes[at as usize];
+        let flows = node.flows.as_mut()?;
+        match flows.find(&node.order, digest) {
+            Some(slot) => {
+                if node.order.child(slot).has(flag::IDLE) {
+                    flows.wake(&mut node.order, slot);
+                }
+                Some(slot)
+            }
+            None => self.new_flow(at, digest, now),
+        }
+    }
+
+    /// Makes a flow, of which nobody knows whether it will have a packet.
+    #[inline(never)]
+    fn new_flow(&mut self, at: u32, digest: u64, now: Nanos) -> Option<u32> {
+        self.forget_idle(at, now, FORGOTTEN_AT_ONCE);
+        let flows = self.nodes[at as usize].flows.as_mut()?;
+        if flows.table.len() >= flows.config.most as usize {
+            match flows.oldest {
+                NONE => return self.common_flow(at),
+                oldest => self.forget(at, oldest),
+            }
+        }
+        let slot = self.add_flow(at, digest, 0)?;
+        let flows = self.nodes[at as usize].flows.as_mut()?;
+        flows.insert(digest, slot);
+        Some(slot)
+    }
+
+    /// The flow of all those for which there is no room.
+    #[cold]
+    fn common_flow(&mut self, at: u32) -> Option<u32> {
+        let flows = self.nodes[at as usize].flows.as_mut()?;
+        flows.overflowed += 1;
+        if flows.common != NONE {
+            return Some(flows.common);
+        }
+        let slot = self.add_flow(at, 0, flag::COMMON)?;
+        self.nodes[at as usize].flows.as_mut()?.common = slot;
+        Some(slot)
+    }
+
+    fn add_flow(&mut self, at: u32, digest: u64, flags: u8) -> Option<u32> {
+        let node = &mut self.nodes[at as usize];
+        let config = node.flows.as_ref()?.config;
+        let longest = Length::new(node.longest.get()).unwrap_or(Length::MAX);
+        let flags = super::flags(config.cap, &config.leaf.aqm) | flags;
+        let child = Child::flow(digest, config.leaf.limits, longest, NONE, flags);
+        let share = Share::new(config.weight, longest);
+        let slot = node.order.add(child, share)?;
+        node.selected = node.order.selected();
+        let extra = self.add_extra(config.cap, longest, &config.leaf, (at, slot));
+        self.nodes[at as usize].order.child_mut(slot).side = extra;
+        Some(slot)
+    }
+
+    /// Forgets up to `most` flows of a class whose time has come: how many it looked at.
+    fn forget_idle(&mut self, at: u32, now: Nanos, most: u32) -> u32 {
+        for looked_at in 0..most {
+            let node = &self.nodes[at as usize];
+            let Some(flows) = &node.flows else {
+                return looked_at;
+            };
+            let oldest = flows.oldest;
+            if oldest == NONE {
+                return looked_at;
+            }
+            let child = node.order.child(oldest);
+            if now.since(Nanos(child.idle_since())) < flows.config.forget_after {
+                return looked_at;
+            }
+            let extra = self.extras.get(child.side as usize);
+            let cap = extra.map_or(NONE, |extra| extra.cap);
+            if cap == NONE || self.caps.is_full(cap, now) {
+                self.forget(at, oldest);
+            } else {
+                self.keep(at, oldest, now);
+            }
+        }
+        most
+    }
+
+    /// Keeps an idle flow that owes its cap something for another while.
+    fn keep(&mut self, at: u32, slot: u32, now: Nanos) {
+        let node = &mut self.nodes[at as usize];
+        if let Some(flows) = &mut node.flows {
+            flows.wake(&mut node.order, slot);
+            flows.rest(&mut node.order, slot, now);
+        }
+    }
+
+    /// Forgets an idle flow.
+    fn forget(&mut self, at: u32, slot: u32) {
+        let node = &mut self.nodes[at as usize];
+        let Some(flows) = &mut node.flows else { return };
+        flows.wake(&mut node.order, slot);
+        let child = *node.order.child(slot);
+        flows.remove(child.digest(), slot);
+        let _ = node.order.remove(slot);
+        node.selected = node.order.selected();
+        self.drop_extra(child.side);
+    }
+
+    /// Forgets flows whose time has come: up to 64, of up to 64 classes, which go on where the
+    /// last call ended. Those that are in the way of new ones are forgotten without it.
+    pub fn tidy(&mut self, now: Nanos) {
+        let mut left = TIDIED_AT_ONCE;
+        for _ in 0..self.nodes.len().min(TIDIED_AT_ONCE as usize) {
+            self.tidied = (self.tidied + 1) % self.nodes.len() as u32;
+            left -= self.forget_idle(self.tidied, now, left);
+        }
+    }
+}

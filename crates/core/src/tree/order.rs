@@ -1,0 +1,485 @@
+//! The children of a node in the order of its algorithm, whichever that is.
+//!
+//! Each algorithm has code of its own, chosen by one jump for each statement; a child's
+//! record and the algorithm's state of it share a cache line.
+
+use crate::queue::PacketSlab;
+use crate::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus};
+use crate::scheduler::{Entities, EntityId, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, Length, Nanos};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::Algorithm;
+use super::child::{Child, Kind};
+
+/// What the tree needs to know of an algorithm beside the contract.
+pub(super) trait Orders: Scheduler + Default {
+    /// It is told of every packet.
+    const FOLLOWS_PACKETS: bool = false;
+
+    /// The first packet of the selected entity, which has others, was dropped.
+    fn dropped_first<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+    ) {
+        self.discarded(entities, id, 1);
+    }
+}
+
+impl Orders for Fifo {
+    const FOLLOWS_PACKETS: bool = true;
+
+    /// Its place is the first one, which need not be looked for.
+    fn dropped_first<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+    ) {
+        self.idle(entities, id);
+    }
+}
+
+impl Orders for Wf2q {
+    const FOLLOWS_PACKETS: bool = true;
+}
+
+impl Orders for Sfq {
+    const FOLLOWS_PACKETS: bool = true;
+}
+
+impl Orders for Drr {}
+impl Orders for Wf2qPlus {}
+impl Orders for Qfq {}
+impl Orders for SKps {}
+impl Orders for Gfq {}
+impl Orders for Priority {}
+impl<A: Scheduler + Default> Orders for Plus<A> {}
+
+/// Who is next in a node, and what that child is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Selected {
+    /// Slot of the child.
+    pub slot: u32,
+    /// Its node if it has children, else [`Selected::LEAF`]; [`Selected::NONE`] for no child.
+    pub below: u32,
+}
+
+impl Selected {
+    /// The child has packets of its own.
+    pub const LEAF: u32 = u32::MAX;
+    /// There is no child.
+    pub const NONE: u32 = u32::MAX - 1;
+
+    pub const NOBODY: Selected = Selected {
+        slot: 0,
+        below: Self::NONE,
+    };
+
+    #[inline]
+    pub fn is_somebody(self) -> bool {
+        self.below != Self::NONE
+    }
+}
+
+/// A packet of a plain leaf, whose order was charged for it.
+pub(super) struct Sent<P> {
+    pub class: u32,
+    pub len: Length,
+    pub payload: P,
+    /// Who is next in the order.
+    pub next: Selected,
+}
+
+/// A child's record beside its state.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub(super) struct Line<S> {
+    child: Child,
+    state: S,
+}
+
+const _: () = assert!(size_of::<Line<[u64; 3]>>() == 64);
+
+impl<S> Entities<S> for [Line<S>] {
+    #[inline]
+    fn entity(&self, id: EntityId) -> &S {
+        &self[id.index()].state
+    }
+    #[inline]
+    fn entity_mut(&mut self, id: EntityId) -> &mut S {
+        &mut self[id.index()].state
+    }
+}
+
+/// No free record.
+const NO_SLOT: u32 = u32::MAX;
+
+/// Children in the order of `A`.
+#[derive(Clone, Debug)]
+pub(super) struct Ordered<A: Scheduler> {
+    lines: Vec<Line<A::Entity>>,
+    /// First of the free records.
+    free: u32,
+    algorithm: A,
+}
+
+impl<A: Orders> Ordered<A> {
+    fn new(algorithm: A) -> Box<Self> {
+        Box::new(Ordered {
+            lines: Vec::new(),
+            free: NO_SLOT,
+            algorithm,
+        })
+    }
+
+    #[inline]
+    fn selected(&self) -> Selected {
+        let link = self.algorithm.select(self.lines.as_slice(), Nanos::ZERO);
+        match self.lines.get(link.index()) {
+            Some(line) => Selected {
+                slot: link.index() as u32,
+                below: match line.child.kind {
+                    Kind::Inner => line.child.side,
+                    _ => Selected::LEAF,
+                },
+            },
+            None => Selected::NOBODY,
+        }
+    }
+
+    fn add(&mut self, child: Child, share: Share) -> Option<u32> {
+        let slot = match self.lines.get(self.free as usize) {
+            Some(line) => core::mem::replace(&mut self.free, line.child.side),
+            None => {
+                let slot = self.lines.len();
+                EntityId::new(slot)?;
+                self.lines.push(Line::default());
+                slot as u32
+            }
+        };
+        self.lines[slot as usize].child = child;
+        let id = EntityId::in_use(slot);
+        self.algorithm.add(self.lines.as_mut_slice(), id, share);
+        Some(slot)
+    }
+
+    fn remove(&mut self, slot: u32) -> Removal {
+        let id = EntityId::in_use(slot);
+        let removal = self.algorithm.remove(self.lines.as_mut_slice(), id);
+        match removal {
+            Removal::Done => self.give_back(slot),
+            Removal::WhenSelected => {
+                self.lines[slot as usize].child = Child::leaving();
+            }
+        }
+        removal
+    }
+
+    fn give_back(&mut self, slot: u32) {
+        let next = core::mem::replace(&mut self.free, slot);
+        self.lines[slot as usize].child = Child::free(next);
+    }
+
+    fn change(&mut self, slot: u32, share: Share) {
+        let id = EntityId::in_use(slot);
+        self.algorithm.change(self.lines.as_mut_slice(), id, share);
+    }
+
+    fn is_active(&self, slot: u32) -> bool {
+        let id = EntityId::in_use(slot);
+        self.algorithm.is_active(self.lines.as_slice(), id)
+    }
+
+    #[inline]
+    fn backlogged(&mut self, slot: u32, head: Charge, arrived: Charge) -> Selected {
+        let id = EntityId::in_use(slot);
+        let lines = self.lines.as_mut_slice();
+        self.algorithm.backlogged(lines, id, head);
+        if A::FOLLOWS_PACKETS {
+            self.algorithm.arrived(lines, id, arrived);
+        }
+        self.selected()
+    }
+
+    #[inline]
+    fn arrived(&mut self, slot: u32, length: Charge) {
+        let id = EntityId::in_use(slot);
+        self.algorithm
+            .arrived(self.lines.as_mut_slice(), id, length);
+    }
+
+    #[inline]
+    fn charge(&mut self, slot: u32, charged: Charge, next: Option<Charge>) -> Selected {
+        let id = EntityId::in_use(slot);
+        self.algorithm.served(charged);
+        self.algorithm
+            .reschedule(self.lines.as_mut_slice(), id, charged, next);
+        self.selected()
+    }
+
+    /// Accepts a packet into a plain leaf with room for it; else hands it back.
+    #[inline]
+    fn accept<P>(
+        &mut self,
+        slot: u32,
+        len: Length,
+        payload: P,
+        slab: &mut PacketSlab<P>,
+    ) -> Result<Option<Selected>, P> {
+        let Some(line) = self.lines.get_mut(slot as usize) else {
+            return Err(payload);
+        };
+        let child = &mut line.child;
+        if child.flags != 0 || !child.has_room(len) {
+            return Err(payload);
+        }
+        let stored = slab.insert(len, payload)?;
+        child.take_room(len);
+        child.count_accepted(len);
+        if child.packets.append(slab, stored) {
+            return Ok(Some(self.backlogged(slot, len.into(), len.into())));
+        }
+        if A::FOLLOWS_PACKETS {
+            self.arrived(slot, len.into());
+        }
+        Ok(None)
+    }
+
+    /// Takes the first packet of a plain leaf, the selected child, and charges for it.
+    #[inline]
+    fn send<P>(&mut self, slot: u32, slab: &mut PacketSlab<P>) -> Option<Sent<P>> {
+        let child = &mut self.lines.get_mut(slot as usize)?.child;
+        if child.flags != 0 {
+            return None;
+        }
+        let (len, payload) = child.packets.pop_front(slab)?;
+        child.give_room(len);
+        let class = child.side;
+        let next = child.packets.front_length(slab).map(Charge::from);
+        Some(Sent {
+            class,
+            len,
+            payload,
+            next: self.charge(slot, len.into(), next),
+        })
+    }
+
+    fn idle(&mut self, slot: u32) {
+        let id = EntityId::in_use(slot);
+        self.algorithm.idle(self.lines.as_mut_slice(), id);
+        if self.lines[slot as usize].child.kind == Kind::Leaving {
+            self.give_back(slot);
+        }
+    }
+
+    fn discarded(&mut self, slot: u32, packets: u32) {
+        let id = EntityId::in_use(slot);
+        self.algorithm
+            .discarded(self.lines.as_mut_slice(), id, packets);
+    }
+
+    fn dropped_first(&mut self, slot: u32) {
+        let id = EntityId::in_use(slot);
+        self.algorithm.dropped_first(self.lines.as_mut_slice(), id);
+    }
+
+    fn check(&self) -> Result<(), Violation> {
+        self.algorithm
+            .invariants(self.lines.as_slice(), self.lines.len())
+    }
+}
+
+/// Children in the order of any algorithm.
+#[derive(Clone, Debug)]
+pub(super) enum Order {
+    Fifo(Box<Ordered<Fifo>>),
+    Drr(Box<Ordered<Drr>>),
+    Wf2q(Box<Ordered<Wf2q>>),
+    Wf2qPlus(Box<Ordered<Wf2qPlus>>),
+    Qfq(Box<Ordered<Qfq>>),
+    QfqPlus(Box<Ordered<Plus<Qfq>>>),
+    SKps(Box<Ordered<SKps>>),
+    Gfq(Box<Ordered<Gfq>>),
+    Priority(Box<Ordered<Priority>>),
+    Sfq(Box<Ordered<Sfq>>),
+    Wf2qPlusPlus(Box<Ordered<Plus<Wf2qPlus>>>),
+    SKpsPlus(Box<Ordered<Plus<SKps>>>),
+    GfqPlus(Box<Ordered<Plus<Gfq>>>),
+    DrrPlus(Box<Ordered<Plus<Drr>>>),
+}
+
+/// Evaluates an expression with `$ordered` as the [`Ordered`] of whichever algorithm.
+macro_rules! of_any {
+    ($order:expr, $ordered:ident => $body:expr) => {
+        match $order {
+            Order::Fifo($ordered) => $body,
+            Order::Drr($ordered) => $body,
+            Order::Wf2q($ordered) => $body,
+            Order::Wf2qPlus($ordered) => $body,
+            Order::Qfq($ordered) => $body,
+            Order::QfqPlus($ordered) => $body,
+            Order::SKps($ordered) => $body,
+            Order::Gfq($ordered) => $body,
+            Order::Priority($ordered) => $body,
+            Order::Sfq($ordered) => $body,
+            Order::Wf2qPlusPlus($ordered) => $body,
+            Order::SKpsPlus($ordered) => $body,
+            Order::GfqPlus($ordered) => $body,
+            Order::DrrPlus($ordered) => $body,
+        }
+    };
+}
+
+impl Order {
+    pub const fn name_of(algorithm: Algorithm) -> &'static str {
+        match algorithm {
+            Algorithm::Fifo => Fifo::NAME,
+            Algorithm::Drr => Drr::NAME,
+            Algorithm::Wf2q => Wf2q::NAME,
+            Algorithm::Wf2qPlus => Wf2qPlus::NAME,
+            Algorithm::Qfq => Qfq::NAME,
+            Algorithm::QfqPlus(_) => Plus::<Qfq>::NAME,
+            Algorithm::SKps => SKps::NAME,
+            Algorithm::Gfq => Gfq::NAME,
+            Algorithm::Priority => Priority::NAME,
+            Algorithm::Sfq => Sfq::NAME,
+            Algorithm::Wf2qPlusPlus(_) => Plus::<Wf2qPlus>::NAME,
+            Algorithm::SKpsPlus(_) => Plus::<SKps>::NAME,
+            Algorithm::GfqPlus(_) => Plus::<Gfq>::NAME,
+            Algorithm::DrrPlus(_) => Plus::<Drr>::NAME,
+        }
+    }
+
+    /// Without children.
+    pub fn new(algorithm: Algorithm) -> Order {
+        match algorithm {
+            Algorithm::Fifo => Order::Fifo(Ordered::new(Fifo::new())),
+            Algorithm::Drr => Order::Drr(Ordered::new(Drr::new())),
+            Algorithm::Wf2q => Order::Wf2q(Ordered::new(Wf2q::new())),
+            Algorithm::Wf2qPlus => Order::Wf2qPlus(Ordered::new(Wf2qPlus::new())),
+            Algorithm::Qfq => Order::Qfq(Ordered::new(Qfq::new())),
+            Algorithm::QfqPlus(most) => Order::QfqPlus(Ordered::new(Plus::new(most))),
+            Algorithm::SKps => Order::SKps(Ordered::new(SKps::new())),
+            Algorithm::Gfq => Order::Gfq(Ordered::new(Gfq::new())),
+            Algorithm::Priority => Order::Priority(Ordered::new(Priority::new())),
+            Algorithm::Sfq => Order::Sfq(Ordered::new(Sfq::new())),
+            Algorithm::Wf2qPlusPlus(most) => Order::Wf2qPlusPlus(Ordered::new(Plus::new(most))),
+            Algorithm::SKpsPlus(most) => Order::SKpsPlus(Ordered::new(Plus::new(most))),
+            Algorithm::GfqPlus(most) => Order::GfqPlus(Ordered::new(Plus::new(most))),
+            Algorithm::DrrPlus(most) => Order::DrrPlus(Ordered::new(Plus::new(most))),
+        }
+    }
+
+    /// Who is next.
+    #[inline]
+    pub fn selected(&self) -> Selected {
+        of_any!(self, ordered => ordered.selected())
+    }
+
+    /// The record in a slot that is in use.
+    #[inline]
+    pub fn child(&self, slot: u32) -> &Child {
+        of_any!(self, ordered => &ordered.lines[slot as usize].child)
+    }
+
+    /// The record in a slot that is in use, to change.
+    #[inline]
+    pub fn child_mut(&mut self, slot: u32) -> &mut Child {
+        of_any!(self, ordered => &mut ordered.lines[slot as usize].child)
+    }
+
+    /// Slots, in use or free.
+    pub fn slots(&self) -> u32 {
+        of_any!(self, ordered => ordered.lines.len() as u32)
+    }
+
+    /// Makes room ahead of time for so many children in all.
+    pub fn reserve(&mut self, children: usize) {
+        let children = children.min(MAX_ENTITIES);
+        of_any!(self, ordered => {
+            let more = children.saturating_sub(ordered.lines.len());
+            ordered.lines.reserve_exact(more);
+        });
+    }
+
+    /// Takes a child in, which is not backlogged: its slot, or `None` if all are in use.
+    pub fn add(&mut self, child: Child, share: Share) -> Option<u32> {
+        of_any!(self, ordered => ordered.add(child, share))
+    }
+
+    /// Lets a child without packets go. Its slot is free now or once it was selected.
+    pub fn remove(&mut self, slot: u32) -> Removal {
+        of_any!(self, ordered => ordered.remove(slot))
+    }
+
+    /// Gives a child another share.
+    pub fn change(&mut self, slot: u32, share: Share) {
+        of_any!(self, ordered => ordered.change(slot, share));
+    }
+
+    /// Whether a child has a place.
+    pub fn is_active(&self, slot: u32) -> bool {
+        of_any!(self, ordered => ordered.is_active(slot))
+    }
+
+    /// A child has something to send, of which the algorithm is told `head`; a packet of
+    /// `arrived` bytes came. Who is next then.
+    #[inline]
+    pub fn backlogged(&mut self, slot: u32, head: Charge, arrived: Charge) -> Selected {
+        of_any!(self, ordered => ordered.backlogged(slot, head, arrived))
+    }
+
+    /// A packet came for a backlogged child. Only algorithms that follow packets are told.
+    #[inline]
+    pub fn arrived(&mut self, slot: u32, length: Charge) {
+        of_any!(self, ordered => ordered.arrived(slot, length));
+    }
+
+    /// The selected child is charged, and has `next` to send or nothing. Who is next then.
+    #[inline]
+    pub fn charge(&mut self, slot: u32, charged: Charge, next: Option<Charge>) -> Selected {
+        of_any!(self, ordered => ordered.charge(slot, charged, next))
+    }
+
+    /// Accepts a packet into a plain leaf with room for it, one without flags; else, or if the
+    /// slab is full, hands it back. Who is next then, if that may have changed.
+    #[inline]
+    pub fn accept<P>(
+        &mut self,
+        slot: u32,
+        len: Length,
+        payload: P,
+        slab: &mut PacketSlab<P>,
+    ) -> Result<Option<Selected>, P> {
+        of_any!(self, ordered => ordered.accept(slot, len, payload, slab))
+    }
+
+    /// Takes the first packet of the selected child and charges for it, if that is a plain
+    /// leaf with packets.
+    #[inline]
+    pub fn send<P>(&mut self, slot: u32, slab: &mut PacketSlab<P>) -> Option<Sent<P>> {
+        of_any!(self, ordered => ordered.send(slot, slab))
+    }
+
+    /// The selected child turned out to have nothing; if it was removed, its slot is free.
+    pub fn idle(&mut self, slot: u32) {
+        of_any!(self, ordered => ordered.idle(slot));
+    }
+
+    /// The first packets of a child were discarded.
+    pub fn discarded(&mut self, slot: u32, packets: u32) {
+        of_any!(self, ordered => ordered.discarded(slot, packets));
+    }
+
+    /// The first packet of the selected child, which has others, was discarded.
+    pub fn dropped_first(&mut self, slot: u32) {
+        of_any!(self, ordered => ordered.dropped_first(slot));
+    }
+
+    /// The algorithm's own invariants.
+    pub fn check(&self) -> Result<(), Violation> {
+        of_any!(self, ordered => ordered.check())
+    }
+}

@@ -1,0 +1,901 @@
+//! Operations on a class tree, and a model beside it: plain queues, and caps in exact
+//! numbers.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fairlane_core::aqm::{
+    AqmConfig, CodelConfig, CodelParameters, Probability, RedConfig, RedParameters,
+};
+use fairlane_core::tree::{
+    Algorithm, Cap, ClassConfig, ClassId, ClassStats, Dequeue, Discarded, FlowsConfig, LeafConfig,
+    Payload, Rejection, Tree, TreeError,
+};
+use fairlane_core::{Count, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
+use proptest::prelude::*;
+
+/// What the packets of the model carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    pub number: u64,
+    pub capable: bool,
+    pub marked: bool,
+}
+
+impl Payload for Tag {
+    fn mark(&mut self) -> bool {
+        assert!(!self.marked, "marked twice");
+        self.marked = self.capable;
+        self.capable
+    }
+}
+
+/// A class in plain numbers, each cut to its range where it is used.
+#[derive(Clone, Copy, Debug)]
+pub struct Plain {
+    pub weight: u32,
+    pub level: u32,
+    /// Rate and burst.
+    pub cap: Option<(u64, u32)>,
+    pub max_length: u32,
+    /// Packets and bytes of a queue.
+    pub limits: (u32, u32),
+    pub aqm: u8,
+    pub algorithm: usize,
+    /// Most flows, and how long one is kept.
+    pub flows: (u32, u64),
+}
+
+impl Plain {
+    fn cap(self) -> Option<Cap> {
+        self.cap.map(|(rate, burst)| Cap {
+            rate: Rate::from_bps(rate).unwrap(),
+            burst,
+        })
+    }
+
+    fn class(self) -> ClassConfig {
+        ClassConfig {
+            weight: Weight::new(self.weight).unwrap(),
+            level: self.level,
+            cap: self.cap(),
+            max_length: Length::new(self.max_length).unwrap(),
+        }
+    }
+
+    fn algorithm(self) -> Algorithm {
+        Algorithm::ALL[self.algorithm % Algorithm::ALL.len()]
+    }
+
+    fn leaf(self) -> LeafConfig {
+        let codel = |ecn| {
+            AqmConfig::Codel(
+                CodelConfig::new(CodelParameters {
+                    target: Nanos(5_000),
+                    interval: Nanos(20_000),
+                    max_packet: Length::new(1).unwrap(),
+                    ecn,
+                })
+                .unwrap(),
+            )
+        };
+        let red = |ecn| {
+            AqmConfig::Red(
+                RedConfig::new(RedParameters {
+                    min: 2,
+                    max: 5,
+                    max_p: Probability::from_ppm(500_000).unwrap(),
+                    weight_shift: 1,
+                    ecn,
+                    ..RedParameters::default()
+                })
+                .unwrap(),
+            )
+        };
+        LeafConfig {
+            limits: Limits {
+                packets: self.limits.0,
+                bytes: self.limits.1,
+            },
+            aqm: match self.aqm {
+                0 => codel(false),
+                1 => codel(true),
+                2 => red(false),
+                3 => red(true),
+                _ => AqmConfig::TailDrop,
+            },
+            rate: Rate::from_bps(1_000_000_000).unwrap(),
+        }
+    }
+
+    fn flows(self) -> FlowsConfig {
+        FlowsConfig {
+            most: self.flows.0,
+            forget_after: Nanos(self.flows.1),
+            weight: Weight::new(self.weight).unwrap(),
+            // Each flow has the cap of the class, turned round to be another.
+            cap: self.cap().filter(|cap| cap.burst % 2 == 0),
+            leaf: self.leaf(),
+            ..FlowsConfig::new(self.algorithm())
+        }
+    }
+}
+
+/// What happens to the tree. A class is one of those that exist, counted on from the first
+/// again after the last.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    AddInner(usize, Plain),
+    AddLeaf(usize, Plain),
+    AddFlows(usize, Plain),
+    Change(usize, Plain),
+    ChangeQueue(usize, Plain),
+    Remove(usize),
+    Flush(usize),
+    Enqueue {
+        class: usize,
+        flow: u64,
+        len: u32,
+        packets: u8,
+        capable: bool,
+    },
+    /// A packet to each class.
+    EnqueueAll {
+        flow: u64,
+        len: u32,
+    },
+    Dequeue(u16),
+    /// Time passes: nanoseconds.
+    Wait(u64),
+    /// Time passes until somebody may send.
+    WaitForNext,
+    Tidy,
+    /// Speaks of a class that may not exist.
+    Stray(u32),
+}
+
+fn plain() -> impl Strategy<Value = Plain> {
+    let rate = prop_oneof![
+        Just(1_000u64),
+        Just(64_000),
+        1_000_000u64..20_000_000_000,
+        Just(1_000_000_000_000)
+    ];
+    let burst = prop_oneof![0u32..3_000, 1_500u32..100_000];
+    let cap = prop::option::weighted(0.3, (rate, burst));
+    let limits = prop_oneof![
+        6 => Just((u32::MAX, u32::MAX)),
+        2 => (0u32..6, 0u32..9_000),
+        1 => (1u32..20, Just(u32::MAX)),
+    ];
+    (
+        prop_oneof![1u32..20, 1u32..=1_000_000],
+        0u32..4,
+        cap,
+        prop_oneof![4 => Just(1_500u32), 1 => Just(65_535), 1 => 1u32..3_000],
+        limits,
+        0u8..9,
+        0usize..14,
+        (
+            prop_oneof![1u32..4, 4u32..40],
+            prop_oneof![Just(0u64), 0u64..200_000],
+        ),
+    )
+        .prop_map(
+            |(weight, level, cap, max_length, limits, aqm, algorithm, flows)| Plain {
+                weight,
+                level,
+                cap,
+                max_length,
+                limits,
+                aqm,
+                algorithm,
+                flows,
+            },
+        )
+}
+
+pub fn operation() -> impl Strategy<Value = Operation> {
+    let len = || prop_oneof![4 => 1u32..=1_500, 1 => Just(64u32), 1 => 1u32..=65_535];
+    let flow = || prop_oneof![0u64..6, any::<u64>()];
+    prop_oneof![
+        3 => (0usize..40, plain()).prop_map(|(at, plain)| Operation::AddInner(at, plain)),
+        3 => (0usize..40, plain()).prop_map(|(at, plain)| Operation::AddLeaf(at, plain)),
+        2 => (0usize..40, plain()).prop_map(|(at, plain)| Operation::AddFlows(at, plain)),
+        2 => (0usize..40, plain()).prop_map(|(at, plain)| Operation::Change(at, plain)),
+        2 => (0usize..40, plain()).prop_map(|(at, plain)| Operation::ChangeQueue(at, plain)),
+        1 => (0usize..40).prop_map(Operation::Remove),
+        1 => (0usize..40).prop_map(Operation::Flush),
+        8 => (0usize..40, flow(), len(), 1u8..12, any::<bool>()).prop_map(
+            |(class, flow, len, packets, capable)| Operation::Enqueue {
+                class, flow, len, packets, capable
+            }
+        ),
+        3 => (flow(), len()).prop_map(|(flow, len)| Operation::EnqueueAll { flow, len }),
+        6 => (1u16..30).prop_map(Operation::Dequeue),
+        4 => prop_oneof![0u64..3_000, 0u64..3_000_000, 0u64..20_000_000_000]
+            .prop_map(Operation::Wait),
+        3 => Just(Operation::WaitForNext),
+        1 => Just(Operation::Tidy),
+        1 => prop_oneof![Just(u32::MAX), 0u32..60].prop_map(Operation::Stray),
+    ]
+}
+
+/// Billionths of a bit in a byte.
+const SCALE: i128 = 8_000_000_000;
+
+/// How much later than exactly a class may be released, in nanoseconds: slack and release are
+/// rounded to whole ones. After a change of rate, those of the old rate.
+const ROUNDED: u64 = 4;
+
+/// A token bucket in billionths of a bit, exact.
+#[derive(Clone, Debug)]
+struct Bucket {
+    cap: Cap,
+    tokens: i128,
+    at: u64,
+    /// The cap changed: a class that has a place sends from it once.
+    changed: bool,
+    /// How much later than exactly it may be released.
+    rounded: u64,
+}
+
+impl Bucket {
+    fn full(cap: Cap, now: u64) -> Bucket {
+        Bucket {
+            cap,
+            tokens: i128::from(cap.burst) * SCALE,
+            at: now,
+            changed: false,
+            rounded: ROUNDED,
+        }
+    }
+
+    fn tokens_at(&self, now: u64) -> i128 {
+        // A bucket that is full between two nanoseconds goes on filling to the second.
+        let full = i128::from(self.cap.burst) * SCALE + i128::from(self.cap.rate.bps());
+        let come = (i128::from(now) - i128::from(self.at)) * i128::from(self.cap.rate.bps());
+        (self.tokens + come).min(full)
+    }
+
+    fn may_send(&self, longest: u32, now: u64) -> bool {
+        self.tokens_at(now) >= i128::from(longest.min(self.cap.burst)) * SCALE
+    }
+
+    fn send(&mut self, len: u32, now: u64) {
+        self.tokens = self.tokens_at(now) - i128::from(len) * SCALE;
+        self.at = now;
+        self.changed = false;
+    }
+
+    /// Another cap in its place, that keeps what it owes.
+    fn change(bucket: &mut Option<Bucket>, cap: Option<Cap>, now: u64) {
+        *bucket = match (bucket.take(), cap) {
+            (_, None) => None,
+            (None, Some(cap)) => Some(Bucket::full(cap, now)),
+            (Some(old), Some(cap)) => {
+                let owed = i128::from(old.cap.burst) * SCALE - old.tokens_at(now);
+                Some(Bucket {
+                    cap,
+                    tokens: i128::from(cap.burst) * SCALE - owed,
+                    at: now,
+                    changed: true,
+                    rounded: ROUNDED + old.rounded * old.cap.rate.bps().div_ceil(cap.rate.bps()),
+                })
+            }
+        };
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Body {
+    Inner(Algorithm),
+    Leaf(VecDeque<(Length, Tag)>),
+    /// By digest.
+    Flows(BTreeMap<u64, VecDeque<(Length, Tag)>>),
+}
+
+#[derive(Clone, Debug)]
+struct Class {
+    parent: Option<ClassId>,
+    plain: Plain,
+    bucket: Option<Bucket>,
+    /// Its flows have caps.
+    capped_flows: bool,
+    body: Body,
+    accepted: Count,
+    sent: Count,
+    dropped: Count,
+    discarded: Count,
+    marked: u64,
+    overflowed: bool,
+}
+
+fn plus(count: &mut Count, other: Count) {
+    count.packets += other.packets;
+    count.bytes += other.bytes;
+}
+
+fn one(len: Length) -> Count {
+    Count {
+        packets: 1,
+        bytes: len.get().into(),
+    }
+}
+
+/// The tree, and the model of what it should hold.
+pub struct Pair {
+    real: Tree<Tag>,
+    classes: BTreeMap<ClassId, Class>,
+    ids: Vec<ClassId>,
+    now: u64,
+    next: u64,
+    limits: SchedulerLimits,
+    removed: Class,
+}
+
+impl Pair {
+    pub fn new(root: Plain, limits: SchedulerLimits) -> Pair {
+        let real = Tree::new(root.algorithm(), root.cap(), limits);
+        let class = |plain: Plain, body| Class {
+            parent: None,
+            plain,
+            bucket: plain.cap().map(|cap| Bucket::full(cap, 0)),
+            capped_flows: false,
+            body,
+            accepted: Count::default(),
+            sent: Count::default(),
+            dropped: Count::default(),
+            discarded: Count::default(),
+            marked: 0,
+            overflowed: false,
+        };
+        let root = Plain {
+            max_length: 65_535,
+            ..root
+        };
+        Pair {
+            real,
+            classes: BTreeMap::from([(ClassId::ROOT, class(root, Body::Inner(root.algorithm())))]),
+            ids: vec![ClassId::ROOT],
+            now: 0,
+            next: 0,
+            limits,
+            removed: class(root, Body::Inner(Algorithm::Fifo)),
+        }
+    }
+
+    fn pick(&self, number: usize) -> ClassId {
+        self.ids[number % self.ids.len()]
+    }
+
+    /// How much later than exactly anybody may be released.
+    fn rounded(&self) -> u64 {
+        let buckets = self
+            .classes
+            .values()
+            .filter_map(|class| class.bucket.as_ref());
+        buckets
+            .map(|bucket| bucket.rounded)
+            .max()
+            .unwrap_or(ROUNDED)
+    }
+
+    fn path(&self, id: ClassId) -> Vec<ClassId> {
+        let mut path = vec![id];
+        while let Some(parent) = self.classes[path.last().unwrap()].parent {
+            path.push(parent);
+        }
+        path
+    }
+
+    fn longest(&self, id: ClassId) -> u32 {
+        let path = self.path(id);
+        let lengths = path.iter().map(|id| self.classes[id].plain.max_length);
+        lengths.min().unwrap()
+    }
+
+    fn queued(&self) -> Count {
+        let mut count = Count::default();
+        for class in self.classes.values() {
+            plus(&mut count, queued(class));
+        }
+        count
+    }
+
+    /// Whether somebody may send at a time, by the caps of classes; those of flows are not
+    /// modelled.
+    fn somebody_may_send(&self, now: u64) -> bool {
+        self.classes.iter().any(|(&id, class)| {
+            let exact = match &class.body {
+                Body::Flows(_) => !class.capped_flows,
+                _ => true,
+            };
+            let free = |id: &ClassId| match &self.classes[id].bucket {
+                Some(bucket) => bucket.may_send(self.longest(*id), now),
+                None => true,
+            };
+            exact && queued(class).packets > 0 && self.path(id).iter().all(free)
+        })
+    }
+
+    fn add(&mut self, parent: usize, plain: Plain, body: Body) {
+        if self.ids.len() >= 30 {
+            return;
+        }
+        let parent = self.pick(parent);
+        let outcome = match &body {
+            Body::Inner(algorithm) => self.real.add_inner(parent, plain.class(), *algorithm),
+            Body::Leaf(_) => self.real.add_leaf(parent, plain.class(), plain.leaf()),
+            Body::Flows(_) => self.real.add_flows(parent, plain.class(), plain.flows()),
+        };
+        let id = match outcome {
+            Ok(id) => id,
+            Err(TreeError::NotInner(refused)) => {
+                assert_eq!(refused, parent);
+                return assert!(!matches!(self.classes[&parent].body, Body::Inner(_)));
+            }
+            Err(TreeError::Unfit { .. }) => {
+                let follows = match (&self.classes[&parent].body, &body) {
+                    (Body::Inner(algorithm), _) if algorithm.follows_packets() => true,
+                    (_, Body::Flows(_)) => plain.algorithm().follows_packets(),
+                    _ => false,
+                };
+                return assert!(follows);
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let class = Class {
+            parent: Some(parent),
+            plain,
+            bucket: plain.cap().map(|cap| Bucket::full(cap, self.now)),
+            capped_flows: plain.flows().cap.is_some(),
+            body,
+            ..self.empty()
+        };
+        assert!(self.classes.insert(id, class).is_none(), "{id} was in use");
+        self.ids.push(id);
+    }
+
+    fn empty(&self) -> Class {
+        Class {
+            accepted: Count::default(),
+            sent: Count::default(),
+            dropped: Count::default(),
+            discarded: Count::default(),
+            marked: 0,
+            overflowed: false,
+            ..self.removed.clone()
+        }
+    }
+
+    fn enqueue(&mut self, id: ClassId, flow: u64, len: Length, capable: bool) {
+        let tag = Tag {
+            number: self.next,
+            capable,
+            marked: false,
+        };
+        self.next += 1;
+        let total = self.queued();
+        let outcome = self.real.enqueue(id, flow, len, tag, Nanos(self.now));
+        let tree_full = total.packets >= u64::from(self.limits.packets)
+            || total.bytes + u64::from(len.get()) > self.limits.bytes;
+        let Some(class) = self.classes.get(&id) else {
+            let rejected = outcome.expect_err("there is no such class");
+            assert_eq!(rejected.reason, Rejection::UnknownClass);
+            let root = self.classes.get_mut(&ClassId::ROOT).unwrap();
+            return plus(&mut root.dropped, one(len));
+        };
+        let longest = self.longest(id);
+        let leaf = class.plain.leaf();
+        let full = |queue: Option<&VecDeque<(Length, Tag)>>| {
+            let bytes: u64 = queue
+                .into_iter()
+                .flatten()
+                .map(|(len, _)| u64::from(len.get()))
+                .sum();
+            let packets = queue.map_or(0, |queue| queue.len() as u64);
+            packets >= u64::from(leaf.limits.packets.min(i32::MAX as u32))
+                || bytes + u64::from(len.get()) > u64::from(leaf.limits.bytes.min(i32::MAX as u32))
+        };
+        let (queue_full, no_queue) = match &class.body {
+            Body::Inner(_) => (false, true),
+            Body::Leaf(queue) => (full(Some(queue)), false),
+            Body::Flows(flows) => (full(flows.get(&flow)), false),
+        };
+        let red = matches!(leaf.aqm, AqmConfig::Red(_));
+        let class = self.classes.get_mut(&id).unwrap();
+        match outcome {
+            Ok(()) => {
+                assert!(
+                    !no_queue && !tree_full && len.get() <= longest,
+                    "accepted {len}"
+                );
+                match &mut class.body {
+                    Body::Leaf(queue) => {
+                        assert!(!queue_full);
+                        queue.push_back((len, tag));
+                    }
+                    Body::Flows(flows) => flows.entry(flow).or_default().push_back((len, tag)),
+                    Body::Inner(_) => unreachable!(),
+                }
+                plus(&mut class.accepted, one(len));
+            }
+            Err(rejected) => {
+                assert_eq!(rejected.payload, tag, "it comes back untouched");
+                match rejected.reason {
+                    Rejection::UnknownClass => panic!("{id} exists"),
+                    Rejection::NoQueue => assert!(no_queue),
+                    Rejection::TooLong { max } => {
+                        assert!(max.get() == longest && len > max);
+                    }
+                    // What is in a common flow is not modelled.
+                    Rejection::QueueFull => {
+                        assert!(queue_full || matches!(class.body, Body::Flows(_)));
+                    }
+                    Rejection::TreeFull => assert!(tree_full),
+                    Rejection::Congestion => assert!(red),
+                }
+                plus(&mut class.dropped, one(len));
+            }
+        }
+    }
+
+    /// A packet came out of the tree, or was discarded by it.
+    fn take(&mut self, id: ClassId, len: Length, tag: Tag) -> &mut Class {
+        let class = self.classes.get_mut(&id).expect("a class that exists");
+        let same = |&(other, queued): &(Length, Tag)| (other, queued.number) == (len, tag.number);
+        match &mut class.body {
+            Body::Leaf(queue) => {
+                assert!(queue.pop_front().is_some_and(|front| same(&front)), "{id}");
+            }
+            Body::Flows(flows) => {
+                let many = flows.len() as u32 > class.plain.flows.0 || class.overflowed;
+                class.overflowed = many;
+                let found = flows.values_mut().find_map(|queue| {
+                    let at = queue.iter().position(same)?;
+                    assert!(at == 0 || many, "out of order");
+                    queue.remove(at)
+                });
+                assert!(found.is_some(), "{id} did not have {tag:?}");
+            }
+            Body::Inner(_) => panic!("{id} has no packets"),
+        }
+        if tag.marked && tag.capable {
+            class.marked += 1;
+        }
+        class
+    }
+
+    /// Takes a packet, if there is one that may leave: what the tree said.
+    fn dequeue(&mut self) -> Option<Dequeue<Tag>> {
+        let earlier = self.now.checked_sub(self.rounded());
+        let may_send = earlier.is_some_and(|earlier| self.somebody_may_send(earlier));
+        let mut gone: Vec<Discarded<Tag>> = Vec::new();
+        let answer = self
+            .real
+            .dequeue(Nanos(self.now), |discarded| gone.push(discarded));
+        let some_gone = !gone.is_empty();
+        for Discarded {
+            class,
+            len,
+            payload,
+            ..
+        } in gone
+        {
+            assert!(!payload.marked || payload.capable);
+            let class = self.take(class, len, payload);
+            plus(&mut class.discarded, one(len));
+        }
+        match answer {
+            Dequeue::Packet(packet) => {
+                let class = self.take(packet.class, packet.len, packet.payload);
+                plus(&mut class.sent, one(packet.len));
+                let now = self.now;
+                for id in self.path(packet.class) {
+                    let longest = self.longest(id);
+                    let class = self.classes.get_mut(&id).unwrap();
+                    if let Some(bucket) = &mut class.bucket {
+                        let may_send = bucket.changed || bucket.may_send(longest, now);
+                        assert!(may_send, "{id} sends too early");
+                        bucket.send(packet.len.get(), now);
+                    }
+                }
+            }
+            Dequeue::NotBefore(time) => {
+                assert!(time.0 > self.now, "it is time");
+                assert!(some_gone || !may_send, "somebody may send");
+                let earlier = self.now.max(time.0.saturating_sub(self.rounded()));
+                assert!(
+                    earlier == self.now || !self.somebody_may_send(earlier),
+                    "nobody may send earlier"
+                );
+                assert!(self.queued().packets > 0);
+            }
+            Dequeue::Empty => assert_eq!(self.queued().packets, 0),
+        }
+        Some(answer)
+    }
+
+    pub fn apply(&mut self, operation: &Operation) {
+        let now = Nanos(self.now);
+        match *operation {
+            Operation::AddInner(at, plain) => {
+                self.add(at, plain, Body::Inner(plain.algorithm()));
+            }
+            Operation::AddLeaf(at, plain) => self.add(at, plain, Body::Leaf(VecDeque::new())),
+            Operation::AddFlows(at, plain) => self.add(at, plain, Body::Flows(BTreeMap::new())),
+            Operation::Change(at, plain) => self.change(self.pick(at), plain),
+            Operation::ChangeQueue(at, plain) => self.change_queue(self.pick(at), plain),
+            Operation::Remove(at) => self.remove(self.pick(at)),
+            Operation::Flush(at) => {
+                let id = self.pick(at);
+                let mut gone = Vec::new();
+                self.real
+                    .flush(id, now, |discarded| gone.push(discarded))
+                    .unwrap();
+                for Discarded {
+                    class,
+                    len,
+                    payload,
+                    ..
+                } in gone
+                {
+                    assert!(self.path(class).contains(&id));
+                    plus(&mut self.take(class, len, payload).discarded, one(len));
+                }
+                for (&other, class) in &self.classes {
+                    assert!(queued(class).packets == 0 || !self.path(other).contains(&id));
+                }
+            }
+            Operation::Enqueue {
+                class,
+                flow,
+                len,
+                packets,
+                capable,
+            } => {
+                let id = self.pick(class);
+                // Mostly within the declared maximum, so that queues do fill.
+                let len = if len % 8 == 0 {
+                    len
+                } else {
+                    len.min(self.longest(id))
+                };
+                for _ in 0..packets {
+                    self.enqueue(id, flow, Length::new(len).unwrap(), capable);
+                }
+            }
+            Operation::EnqueueAll { flow, len } => {
+                for id in self.ids.clone() {
+                    let len = len.min(self.longest(id));
+                    self.enqueue(id, flow, Length::new(len).unwrap(), flow % 2 == 0);
+                }
+            }
+            Operation::Dequeue(packets) => {
+                for _ in 0..packets {
+                    let answer = self.dequeue();
+                    self.check();
+                    if !matches!(answer, Some(Dequeue::Packet(_))) {
+                        break;
+                    }
+                }
+            }
+            Operation::Wait(span) => self.now += span,
+            Operation::WaitForNext => {
+                if let Some(Dequeue::NotBefore(time)) = self.dequeue() {
+                    self.now = time.0;
+                }
+            }
+            Operation::Tidy => self.real.tidy(now),
+            Operation::Stray(number) => {
+                let id = ClassId::new(number);
+                if !self.classes.contains_key(&id) {
+                    self.enqueue(id, 0, Length::MAX, true);
+                    let unknown = Err(TreeError::UnknownClass(id));
+                    assert_eq!(self.real.stats(id), None);
+                    assert_eq!(self.real.flush(id, now, |_| {}), unknown);
+                    assert_eq!(self.real.remove(id, |_| {}).map(|_| ()), unknown);
+                    let config = ClassConfig::new(Weight::ONE);
+                    assert_eq!(self.real.change(id, config, now), unknown);
+                    assert_eq!(
+                        self.real.change_leaf(id, LeafConfig::default(), now),
+                        unknown
+                    );
+                }
+            }
+        }
+        self.check();
+    }
+
+    fn change(&mut self, id: ClassId, plain: Plain) {
+        let before = self.real.stats(id);
+        match self.real.change(id, plain.class(), Nanos(self.now)) {
+            Ok(()) => {
+                let now = self.now;
+                let class = self.classes.get_mut(&id).unwrap();
+                Bucket::change(&mut class.bucket, plain.cap(), now);
+                class.plain = Plain {
+                    weight: plain.weight,
+                    level: plain.level,
+                    cap: plain.cap,
+                    max_length: plain.max_length,
+                    ..class.plain
+                };
+                assert_eq!(self.real.config(id), Some(&plain.class()));
+            }
+            Err(TreeError::LongerPacketQueued { queued, max }) => {
+                assert!(queued > max);
+                let path = |other: ClassId| self.path(other).contains(&id);
+                let lengths = self.classes.iter().filter(|(other, _)| path(**other));
+                let longest = lengths
+                    .filter_map(|(_, class)| lengths_of(class).max())
+                    .max();
+                assert_eq!(longest, Some(queued));
+            }
+            Err(TreeError::Unfit { .. }) => assert!(plain.cap.is_some()),
+            Err(other) => panic!("{other}"),
+        }
+        assert_eq!(self.real.stats(id), before, "a change changes no count");
+    }
+
+    fn change_queue(&mut self, id: ClassId, plain: Plain) {
+        let class = &self.classes[&id];
+        // The algorithm of flows stays.
+        let plain = Plain {
+            algorithm: class.plain.algorithm,
+            ..plain
+        };
+        // A class of flows keeps its own weight and cap; those of its flows change.
+        let outcome = match class.body {
+            Body::Leaf(_) => self.real.change_leaf(id, plain.leaf(), Nanos(self.now)),
+            Body::Flows(_) => self.real.change_flows(id, plain.flows(), Nanos(self.now)),
+            Body::Inner(_) => {
+                let refused = self.real.change_leaf(id, plain.leaf(), Nanos(self.now));
+                return assert!(matches!(refused, Err(TreeError::OtherKind { .. })));
+            }
+        };
+        let is_flows = matches!(class.body, Body::Flows(_));
+        match outcome {
+            Ok(()) => {
+                let class = self.classes.get_mut(&id).unwrap();
+                class.overflowed |= is_flows;
+                class.capped_flows = plain.flows().cap.is_some();
+                class.plain = Plain {
+                    limits: plain.limits,
+                    aqm: plain.aqm,
+                    flows: plain.flows,
+                    ..class.plain
+                };
+            }
+            Err(TreeError::Unfit { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    fn remove(&mut self, id: ClassId) {
+        let mut gone = Vec::new();
+        let outcome = self.real.remove(id, |discarded| gone.push(discarded));
+        let has_children = self.classes.values().any(|class| class.parent == Some(id));
+        match outcome {
+            Ok(stats) => {
+                assert!(!has_children && id != ClassId::ROOT);
+                for Discarded {
+                    class,
+                    len,
+                    payload,
+                    ..
+                } in gone
+                {
+                    assert_eq!(class, id);
+                    plus(&mut self.take(class, len, payload).discarded, one(len));
+                }
+                let class = self.classes.remove(&id).unwrap();
+                assert_eq!(queued(&class).packets, 0);
+                assert_eq!(stats.discarded, class.discarded);
+                assert_eq!(self.real.stats(id), None);
+                let mut former = class.clone();
+                // What its parent counts from now on.
+                let parent = self.classes.get_mut(&class.parent.unwrap()).unwrap();
+                for (count, more) in [
+                    (&mut parent.accepted, &mut former.accepted),
+                    (&mut parent.sent, &mut former.sent),
+                    (&mut parent.dropped, &mut former.dropped),
+                    (&mut parent.discarded, &mut former.discarded),
+                ] {
+                    plus(count, *more);
+                }
+                parent.marked += class.marked;
+                self.ids.retain(|&other| other != id);
+            }
+            Err(TreeError::Root) => assert_eq!(id, ClassId::ROOT),
+            Err(TreeError::HasChildren(refused)) => assert!(has_children && refused == id),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    pub fn check(&self) {
+        if let Err(violation) = self.real.invariants() {
+            panic!("{violation}");
+        }
+        let mut sums: BTreeMap<ClassId, ClassStats> = BTreeMap::new();
+        for (&id, class) in &self.classes {
+            for above in self.path(id) {
+                let sum = sums.entry(above).or_default();
+                plus(&mut sum.accepted, class.accepted);
+                plus(&mut sum.sent, class.sent);
+                plus(&mut sum.dropped, class.dropped);
+                plus(&mut sum.discarded, class.discarded);
+                plus(&mut sum.queued, queued(class));
+            }
+        }
+        for (id, sum) in sums {
+            let stats = self.real.stats(id).unwrap();
+            assert_eq!(stats.accepted, sum.accepted, "{id}");
+            assert_eq!(stats.sent, sum.sent, "{id}");
+            assert_eq!(stats.queued, sum.queued, "{id}");
+            assert_eq!(stats.dropped, sum.dropped, "{id}");
+            assert_eq!(stats.discarded, sum.discarded, "{id}");
+        }
+    }
+
+    /// Sends all that is left, and waits where caps say so.
+    pub fn drain(&mut self) {
+        let mut steps = 0u64;
+        loop {
+            match self.dequeue() {
+                Some(Dequeue::Packet(_)) => {}
+                Some(Dequeue::NotBefore(time)) => self.now = time.0,
+                _ => break,
+            }
+            steps += 1;
+            assert!(steps < 200_000, "it does not end");
+        }
+        self.check();
+        assert!(self.real.is_empty());
+        // What was marked came out marked, or was discarded.
+        let marked: u64 = self.classes.values().map(|class| class.marked).sum();
+        assert_eq!(self.real.stats(ClassId::ROOT).unwrap().marked, marked);
+    }
+}
+
+fn lengths_of(class: &Class) -> impl Iterator<Item = Length> {
+    let queues: Vec<&VecDeque<(Length, Tag)>> = match &class.body {
+        Body::Inner(_) => vec![],
+        Body::Leaf(queue) => vec![queue],
+        Body::Flows(flows) => flows.values().collect(),
+    };
+    queues.into_iter().flatten().map(|&(len, _)| len)
+}
+
+fn queued(class: &Class) -> Count {
+    let mut count = Count::default();
+    for len in lengths_of(class) {
+        plus(&mut count, one(len));
+    }
+    count
+}
+
+/// Runs operations on a tree of this root.
+pub fn run(root: Plain, limits: SchedulerLimits, operations: &[Operation]) {
+    let mut pair = Pair::new(root, limits);
+    for operation in operations {
+        pair.apply(operation);
+    }
+    pair.drain();
+}
+
+/// A root, limits of the tree, operations.
+pub fn runs() -> impl Strategy<Value = (Plain, SchedulerLimits, Vec<Operation>)> {
+    let limits = prop_oneof![
+        3 => Just(SchedulerLimits::default()),
+        1 => (1u32..40, 1u64..40_000).prop_map(|(packets, bytes)| SchedulerLimits {
+            packets, bytes, ..SchedulerLimits::default()
+        }),
+    ];
+    let root = plain().prop_map(|root| Plain {
+        // Most roots have children of any kind.
+        cap: root.cap.filter(|_| root.weight % 4 == 0),
+        ..root
+    });
+    (root, limits, prop::collection::vec(operation(), 1..120))
+}

@@ -1,0 +1,13 @@
+//! Random operations on random trees, of all algorithms, beside a model.
+
+#[path = "support/tree.rs"]
+mod tree;
+
+use proptest::prelude::*;
+
+proptest! {
+    #[test]
+    fn a_tree_sends_what_it_accepted_as_its_caps_allow((root, limits, operations) in tree::runs()) {
+        tree::run(root, limits, &operations);
+    }
+}
