@@ -1,0 +1,171 @@
+//! What is wrong with a file, and where.
+
+use std::fmt;
+use std::ops::Range;
+
+/// One sentence about a place in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// The file, as it was named.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column, from 1, in characters.
+    pub column: usize,
+    /// What is wrong, and what is allowed.
+    pub sentence: String,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Diagnostic {
+            file,
+            line,
+            column,
+            sentence,
+        } = self;
+        write!(f, "{file}:{line}:{column}: {sentence}")
+    }
+}
+
+/// Why a file is not a site.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// It cannot be read.
+    #[error("{file}: {source}")]
+    Unreadable {
+        /// The file, as it was named.
+        file: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// It says what cannot be: at least one sentence, a line each, in order of place.
+    #[error("{}", lines(.0))]
+    Invalid(Vec<Diagnostic>),
+}
+
+fn lines(diagnostics: &[Diagnostic]) -> String {
+    let lines: Vec<_> = diagnostics.iter().map(Diagnostic::to_string).collect();
+    lines.join("\n")
+}
+
+/// The text that sentences are about, and those collected so far.
+pub struct Report<'a> {
+    file: &'a str,
+    text: &'a str,
+    errors: Vec<(usize, String)>,
+    warnings: Vec<(usize, String)>,
+}
+
+impl<'a> Report<'a> {
+    /// Nothing yet about `text`, which sentences call `file`.
+    pub fn new(file: &'a str, text: &'a str) -> Report<'a> {
+        Report {
+            file,
+            text,
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Something is wrong at these bytes of the text.
+    pub fn error(&mut self, at: &Range<usize>, sentence: impl Into<String>) {
+        self.errors.push((at.start, sentence.into()));
+    }
+
+    /// Something is hardly meant.
+    pub fn warning(&mut self, at: &Range<usize>, sentence: impl Into<String>) {
+        self.warnings.push((at.start, sentence.into()));
+    }
+
+    /// Whether there is an error.
+    pub fn failed(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
+    /// How many errors there are.
+    pub fn errors(&self) -> usize {
+        self.errors.len()
+    }
+
+    /// The warnings, or the errors if there are any.
+    pub fn finish(self) -> Result<Vec<Diagnostic>, SiteError> {
+        if self.errors.is_empty() {
+            Ok(located(self.file, self.text, self.warnings))
+        } else {
+            Err(SiteError::Invalid(located(
+                self.file,
+                self.text,
+                self.errors,
+            )))
+        }
+    }
+}
+
+/// Sorted by place, with lines and columns for offsets: one walk through the text.
+fn located(file: &str, text: &str, mut found: Vec<(usize, String)>) -> Vec<Diagnostic> {
+    found.sort_by_key(|&(offset, _)| offset);
+    let (mut line, mut start, mut seen) = (1, 0, 0);
+    found
+        .into_iter()
+        .map(|(offset, sentence)| {
+            let mut offset = offset.min(text.len());
+            while !text.is_char_boundary(offset) {
+                offset -= 1;
+            }
+            for (at, _) in text[seen..offset].match_indices('\n') {
+                line += 1;
+                start = seen + at + 1;
+            }
+            seen = offset;
+            Diagnostic {
+                file: file.to_owned(),
+                line,
+                column: text[start..offset].chars().count() + 1,
+                sentence,
+            }
+        })
+        .collect()
+}
+
+/// ", did you mean 'x'?" where a known name is near; else nothing.
+pub fn suggestion<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let length = name.chars().count();
+    // Any letter is near a name of one.
+    let most = (length / 3).max(1).min(length.saturating_sub(1));
+    known
+        .into_iter()
+        .map(|known| (strsim::damerau_levenshtein(name, known), known))
+        .filter(|&(distance, _)| (1..=most).contains(&distance))
+        .min_by_key(|&(distance, _)| distance)
+        .map(|(_, known)| format!(", did you mean '{known}'?"))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_counted_in_lines_and_characters_from_one() {
+        let text = "a = 1\nü = 2\n\nlast";
+        let mut report = Report::new("f", text);
+        for word in ["last", "2", "a"] {
+            let at = text.find(word).unwrap();
+            report.error(&(at..at + 1), word);
+        }
+        let Err(SiteError::Invalid(found)) = report.finish() else {
+            panic!("three errors");
+        };
+        let places: Vec<_> = found.iter().map(Diagnostic::to_string).collect();
+        assert_eq!(places, ["f:1:1: a", "f:2:5: 2", "f:4:1: last"]);
+    }
+
+    #[test]
+    fn only_a_near_name_is_suggested() {
+        let known = ["rate", "ceil", "burst"];
+        assert_eq!(suggestion("rat", known), ", did you mean 'rate'?");
+        assert_eq!(suggestion("brust", known), ", did you mean 'burst'?");
+        assert_eq!(suggestion("colour", known), "");
+    }
+}

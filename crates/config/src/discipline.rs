@@ -1,0 +1,182 @@
+//! From a link's classes to the queues that hold its packets.
+
+use fairlane_core::scheduler::Violation;
+use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass, CbqError};
+use fairlane_core::tree::{
+    self, ClassConfig, ClassId, ClassQueue, ClassStats, Dequeue, Discarded, FlowsConfig,
+    LeafConfig, Payload, Rejected, Tree, TreeError,
+};
+use fairlane_core::{Length, Nanos, Rate, Weight};
+
+use crate::site::{Cap, Class, Flows, Kind, Link, LinkAlgorithm, Queue};
+
+/// The queues of a link, in the order of its algorithm.
+#[derive(Clone, Debug)]
+pub enum Discipline<P> {
+    /// The class tree.
+    Tree(Tree<P>),
+    /// Class-based queueing.
+    Cbq(Cbq<P>),
+}
+
+/// What a class cannot be.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BuildError {
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    #[error(transparent)]
+    Cbq(#[from] CbqError),
+}
+
+impl Link {
+    /// Empty queues for the link's classes, and the number that each has there, in the order of
+    /// [`classes`](Link::classes). O(classes).
+    pub fn discipline<P: Payload>(&self) -> (Discipline<P>, Vec<ClassId>) {
+        self.build()
+            .expect("what cannot be built was refused when the file was read")
+    }
+
+    /// The same, or what the discipline cannot be, by the class's place.
+    pub(crate) fn build<P: Payload>(
+        &self,
+    ) -> Result<(Discipline<P>, Vec<ClassId>), (usize, BuildError)> {
+        let LinkAlgorithm::Tree(algorithm) = self.algorithm else {
+            let mut cbq = Cbq::new(self.rate, self.limits);
+            let ids = self.fill(|parent, class| match &class.kind {
+                Kind::Leaf(queue) => {
+                    Ok(cbq.add_leaf(parent, self.cbq_class(class), self.leaf(queue, None))?)
+                }
+                // Flows are refused when the file is read.
+                _ => Ok(cbq.add_inner(parent, self.cbq_class(class))?),
+            })?;
+            return Ok((Discipline::Cbq(cbq), ids));
+        };
+        let mut tree = Tree::new(algorithm, None, self.limits);
+        let ids = self.fill(|parent, class| {
+            let config = self.class_config(class);
+            Ok(match &class.kind {
+                Kind::Inner(algorithm) => tree.add_inner(parent, config, *algorithm),
+                Kind::Leaf(queue) => tree.add_leaf(parent, config, self.leaf(queue, class.cap)),
+                Kind::Flows(flows) => tree.add_flows(parent, config, self.flows(flows)),
+            }?)
+        })?;
+        Ok((Discipline::Tree(tree), ids))
+    }
+
+    fn fill(
+        &self,
+        mut add: impl FnMut(ClassId, &Class) -> Result<ClassId, BuildError>,
+    ) -> Result<Vec<ClassId>, (usize, BuildError)> {
+        let mut ids: Vec<ClassId> = Vec::with_capacity(self.classes.len());
+        for (at, class) in self.classes.iter().enumerate() {
+            let parent = class.parent.map_or(ClassId::ROOT, |parent| ids[parent]);
+            ids.push(add(parent, class).map_err(|error| (at, error))?);
+        }
+        Ok(ids)
+    }
+
+    fn cbq_class(&self, class: &Class) -> CbqClass {
+        let bursts = Bursts::default();
+        CbqClass {
+            priority: class.level,
+            borrow: class.borrow,
+            bursts: Bursts {
+                max: class.cbq_burst,
+                min: bursts.min.min(class.cbq_burst),
+                packet: self.longest,
+            },
+            max_length: self.longest,
+            ..CbqClass::new(class.rate.unwrap_or(Rate::MIN))
+        }
+    }
+
+    fn class_config(&self, class: &Class) -> ClassConfig {
+        ClassConfig {
+            weight: class.weight,
+            level: class.level,
+            cap: class.cap.map(cap),
+            max_length: self.longest,
+        }
+    }
+
+    fn leaf(&self, queue: &Queue, cap: Option<Cap>) -> LeafConfig {
+        LeafConfig {
+            limits: queue.limits,
+            aqm: queue.aqm,
+            rate: cap.map_or(self.rate, |cap| cap.rate.min(self.rate)),
+        }
+    }
+
+    fn flows(&self, flows: &Flows) -> FlowsConfig {
+        FlowsConfig {
+            algorithm: flows.algorithm,
+            most: flows.most,
+            forget_after: flows.forget_after,
+            weight: Weight::ONE,
+            cap: flows.cap.map(cap),
+            leaf: self.leaf(&flows.queue, flows.cap),
+        }
+    }
+}
+
+fn cap(cap: Cap) -> tree::Cap {
+    tree::Cap {
+        rate: cap.rate,
+        burst: cap.burst,
+    }
+}
+
+impl<P: Payload> Discipline<P> {
+    /// Takes all packets out of a class and those below it, in order; each goes to `discard`.
+    /// Nothing happens where there is no such class.
+    pub fn flush(&mut self, class: ClassId, now: Nanos, discard: impl FnMut(Discarded<P>)) {
+        // An unknown class is the only error there is.
+        let _ = match self {
+            Discipline::Tree(tree) => tree.flush(class, now, discard).map_err(BuildError::from),
+            Discipline::Cbq(cbq) => cbq.flush(class, discard).map_err(BuildError::from),
+        };
+    }
+}
+
+/// Evaluates an expression with `$queue` as whichever discipline it is.
+macro_rules! of_any {
+    ($discipline:expr, $queue:ident => $body:expr) => {
+        match $discipline {
+            Discipline::Tree($queue) => $body,
+            Discipline::Cbq($queue) => $body,
+        }
+    };
+}
+
+impl<P: Payload> ClassQueue<P> for Discipline<P> {
+    fn enqueue(
+        &mut self,
+        class: ClassId,
+        flow: u64,
+        len: Length,
+        payload: P,
+        now: Nanos,
+    ) -> Result<(), Rejected<P>> {
+        of_any!(self, queue => ClassQueue::enqueue(queue, class, flow, len, payload, now))
+    }
+
+    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {
+        of_any!(self, queue => ClassQueue::dequeue(queue, now, discard))
+    }
+
+    fn stats(&self, class: ClassId) -> Option<ClassStats> {
+        of_any!(self, queue => ClassQueue::stats(queue, class))
+    }
+
+    fn len(&self) -> u32 {
+        of_any!(self, queue => ClassQueue::len(queue))
+    }
+
+    fn tidy(&mut self, now: Nanos) {
+        of_any!(self, queue => ClassQueue::tidy(queue, now));
+    }
+
+    fn invariants(&self) -> Result<(), Violation> {
+        of_any!(self, queue => ClassQueue::invariants(queue))
+    }
+}

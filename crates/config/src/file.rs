@@ -1,0 +1,269 @@
+//! The file's tables and keys as they may be written. What they say is documented here, once:
+//! the schema is made from it.
+
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::written::{At, Scalar, Text};
+
+/// A site: the interfaces that Fairlane stands between, and what it does with packets that
+/// leave by them.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "site")]
+pub(crate) struct File {
+    /// The network interfaces. Not needed to check a file, to simulate it or to replay traffic
+    /// through it.
+    pub interfaces: Option<At<Interfaces>>,
+    /// Processes of this machine that push frames through shared memory.
+    pub attach: Option<At<Attach>>,
+    /// The shaped directions, one each. A direction without one is forwarded as it comes.
+    #[serde(default)]
+    pub link: Vec<At<Link>>,
+}
+
+/// Which interfaces there are. `outside` with `inside` is a bump in the wire: what comes in
+/// by one leaves by the other. `outside` with `tap` is the egress of one interface: Fairlane
+/// makes the tap device, and the host sends there instead. `outside` alone carries what
+/// attached processes send.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "interfaces")]
+pub(crate) struct Interfaces {
+    /// Name of the interface towards the machines that are shaped, such as "lan0".
+    pub inside: Option<Text>,
+    /// Name of the interface towards the rest of the world, such as "wan0".
+    pub outside: Text,
+    /// Name of the tap device to make, in place of `inside`.
+    pub tap: Option<Text>,
+    /// How frames are read and written: "packet" (AF_PACKET rings, on any interface; the
+    /// default) or "xdp" (AF_XDP).
+    #[schemars(with = "Option<Backend>")]
+    pub backend: Option<Text>,
+}
+
+/// The words for `backend`, for the schema.
+#[derive(JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+#[schemars(rename = "backend", inline)]
+#[allow(dead_code, reason = "its names are what counts")]
+enum Backend {
+    Packet,
+    Xdp,
+}
+
+/// Where processes attach.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "attach")]
+pub(crate) struct Attach {
+    /// Path of the Unix socket that they connect to.
+    pub socket: Text,
+}
+
+/// One shaped direction: all that leaves by one interface.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "link")]
+pub(crate) struct Link {
+    /// Its name, unlike that of any other link.
+    pub name: Text,
+    /// The interface that its packets leave by: "outside" (the default), "inside" or "tap".
+    pub to: Option<Text>,
+    /// What it carries, as in "40mbit": bits of packets and their overhead.
+    pub rate: Text,
+    /// Bytes that each packet takes on the wire beside the frame as it is seen here, or
+    /// "ethernet" for 24 (preamble, checksum and gap). 0 by default.
+    pub overhead: Option<At<Scalar>>,
+    /// The longest frame, without overhead; a longer one is dropped and counted. "1514b" by
+    /// default: 1500 bytes of IP behind an Ethernet header.
+    pub longest: Option<Text>,
+    /// Who is next among the classes without a parent: "fifo", "drr", "wf2q", "wf2q+", "qfq"
+    /// (the default), "qfq+", "wf2q++", "s-kps", "s-kps+", "gfq", "gfq+", "drr+", "priority" or
+    /// "sfq"; or "cbq" for class-based queueing in the whole link.
+    pub algorithm: Option<Text>,
+    /// The most that waits in the whole link: 10000 packets and "16mb" by default.
+    pub limit: Option<At<Limit>>,
+    /// The classes. Without any, all packets are in one.
+    #[serde(default)]
+    pub class: Vec<At<Class>>,
+    /// Which packets are of which class. The first that matches counts, by priority, then by
+    /// place in the file.
+    #[serde(default)]
+    pub filter: Vec<At<Filter>>,
+}
+
+/// The most packets and bytes that wait; what comes beyond either is dropped.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "limit")]
+pub(crate) struct Limit {
+    /// Packets, at least 1.
+    pub packets: Option<At<i64>>,
+    /// Bytes, overhead included, as in "150kb" (1kb is 1024 bytes): at least the longest packet.
+    pub bytes: Option<Text>,
+}
+
+/// A class of packets: a queue, a set of queues made as flows come (`per`), or a parent of
+/// other classes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "class")]
+pub(crate) struct Class {
+    /// Its name, unlike that of any other class of the link.
+    pub name: Text,
+    /// The class that it is a part of. Without one, it is a part of the whole link.
+    pub parent: Option<Text>,
+    /// The rate that it is guaranteed, as in "2mbit".
+    pub rate: Option<Text>,
+    /// The rate that it never exceeds, as in "4mbit".
+    pub ceil: Option<Text>,
+    /// How much it may send at once beyond `ceil`: at least its longest packet. By default, what
+    /// `ceil` carries in 10 ms, and at least two of its longest packets.
+    pub burst: Option<Text>,
+    /// Its part, 1 to 1000000, of what the guarantees of its siblings and its own leave over.
+    /// Without a `rate` 1 by default, with one none.
+    pub weight: Option<At<i64>>,
+    /// Its level where the parent's algorithm is "priority", and in "cbq": higher goes first,
+    /// 0 (the default) to 255.
+    pub priority: Option<At<i64>>,
+    /// Who is next among the classes that have this one as a parent, or among its flows: "qfq"
+    /// by default.
+    pub algorithm: Option<Text>,
+    /// The most that waits in it (or in each of its flows): 1000 packets by default.
+    pub limit: Option<At<Limit>>,
+    /// Queue management: "tail-drop" (the default), "red", "codel", or a table.
+    pub queue: Option<At<Queue>>,
+    /// Makes a queue for each flow in this class, as its first packet comes. A flow is all that
+    /// agrees in: "source-ip", "destination-ip", "5-tuple", "source-subnet/N",
+    /// "destination-subnet/N" (N bits of the address), "vlan" or "dscp".
+    pub per: Option<Text>,
+    /// What holds for each of these flows.
+    pub flows: Option<At<Flows>>,
+    /// Whether packets that no filter matches go here. A class "default" is made for those
+    /// where no class says so.
+    pub default: Option<At<bool>>,
+    /// In "cbq": whether it may send beyond its rate while its parent is within its own.
+    pub borrow: Option<At<bool>>,
+}
+
+/// What holds for each flow of a class with `per`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "flows")]
+pub(crate) struct Flows {
+    /// The most of them, 1 to 4000000; 65536 by default. Beyond, a new flow takes the place of
+    /// the one that has been idle for longest; where none is idle, its packets share a queue.
+    pub most: Option<At<i64>>,
+    /// How long a flow without packets is remembered: "10s" by default.
+    pub forget: Option<Text>,
+    /// The rate that no flow exceeds, as in "10mbit".
+    pub ceil: Option<Text>,
+    /// How much a flow may send at once beyond `ceil`, as a class's `burst`.
+    pub burst: Option<Text>,
+}
+
+/// Queue management: a word, or a table with its parameters.
+#[derive(Debug, JsonSchema)]
+#[schemars(untagged, rename = "queue")]
+pub(crate) enum Queue {
+    /// The kind, with the defaults of its parameters: "tail-drop", "red" or "codel".
+    Kind(String),
+    /// The kind with parameters.
+    Table(Box<QueueTable>),
+}
+
+impl<'de> Deserialize<'de> for Queue {
+    /// By hand: an untagged enum would lose the places of what is inside.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Queue, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Queue;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("a text such as \"codel\", or a table")
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Queue, E> {
+                Ok(Queue::Kind(text.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Queue, A::Error> {
+                let table = QueueTable::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Queue::Table(Box::new(table)))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// Queue management with its parameters.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "queue-table")]
+pub(crate) struct QueueTable {
+    /// "tail-drop", "red" or "codel".
+    pub kind: Text,
+    /// Red and CoDel: mark packets that are capable of ECN instead of dropping them; true by
+    /// default.
+    pub ecn: Option<At<bool>>,
+    /// CoDel: the time in the queue that is tolerated; "5ms" by default.
+    pub target: Option<Text>,
+    /// CoDel: how long it is tolerated beyond that, at least the target; "100ms" by default.
+    pub interval: Option<Text>,
+    /// Red: the average queue from which packets are dropped, as in "30kb" or a number of
+    /// packets.
+    pub min: Option<At<Scalar>>,
+    /// Red: the average queue at which the probability is `max-p`, in the unit of `min` and
+    /// more.
+    pub max: Option<At<Scalar>>,
+    /// Red: the probability at `max`, above 0 and up to 1; 0.1 by default.
+    pub max_p: Option<At<f64>>,
+    /// Red: the average moves by 2^-weight of the difference with each packet; 9 by default.
+    pub weight: Option<At<i64>>,
+    /// Red: between `max` and twice as much the probability rises to 1, instead of at once;
+    /// true by default.
+    pub gentle: Option<At<bool>>,
+}
+
+/// Packets that agree with all of its keys are of its class.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "filter")]
+pub(crate) struct Filter {
+    /// The class: one without children.
+    pub class: Text,
+    /// Higher is looked at first, 0 by default; filters of the same priority in the file's order.
+    pub priority: Option<At<i64>>,
+    /// The sender's address, or a prefix as in "10.0.0.0/8" or "2001:db8::/32".
+    pub source: Option<Text>,
+    /// The receiver's address, or a prefix.
+    pub destination: Option<Text>,
+    /// A port of TCP, UDP, UDP-Lite, DCCP or SCTP as in 53, or a range as in "1000-2000".
+    pub source_port: Option<At<Scalar>>,
+    /// A port, or a range.
+    pub destination_port: Option<At<Scalar>>,
+    /// The protocol above IP: a number, or "tcp", "udp", "icmp", "icmpv6", "sctp", "dccp",
+    /// "udp-lite", "gre", "esp" and others of the names that are common.
+    pub protocol: Option<At<Scalar>>,
+    /// The code point of differentiated services: a number from 0 to 63, or a name as in "ef",
+    /// "af41", "cs1".
+    pub dscp: Option<At<Scalar>>,
+    /// The identifier of the outermost VLAN tag, 0 to 4095.
+    pub vlan: Option<At<i64>>,
+    /// Whether the packet is a fragment of a longer one.
+    pub fragment: Option<At<bool>>,
+    /// Where it came from: "inside", "outside", "tap" or "attached".
+    pub ingress: Option<Text>,
+    /// The user whose process sent it: a number, or a name of this machine. Attached processes
+    /// only.
+    pub user: Option<At<Scalar>>,
+    /// The group of the process that sent it, likewise.
+    pub group: Option<At<Scalar>>,
+    /// The process that sent it, by its number.
+    pub pid: Option<At<i64>>,
+    /// "ipv4" or "ipv6".
+    pub family: Option<Text>,
+}

@@ -1,0 +1,305 @@
+//! What each class is guaranteed, through the tree.
+
+use std::collections::HashMap;
+
+use fairlane_core::aqm::AqmConfig;
+use fairlane_core::bounds::{Head, Service, Siblings, Transmit, Wfi};
+use fairlane_core::tree::Algorithm;
+use fairlane_core::{Length, Nanos, Rate, Weight};
+
+use crate::site::{Cap, Class, Flows, Kind, Link, LinkAlgorithm};
+
+/// What a class is guaranteed, whatever the others send.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guarantee {
+    /// Bits per second in the long run; of a class of flows, of all of them together.
+    pub rate: Result<u64, NoGuarantee>,
+    /// How long after its arrival a packet has left the link at the latest that finds its
+    /// class, or its flow, empty. None for a class with children: packets wait in those. The
+    /// link takes a packet when it has sent the one before; a transmit queue in front of it,
+    /// and how late a program wakes up, come on top.
+    pub delay: Option<Result<Nanos, NoGuarantee>>,
+    /// Of a class of flows: what each has while there are as many as there may be.
+    pub each: Option<Each>,
+    /// The algorithms whose bounds these are, from the root down.
+    pub path: Vec<Algorithm>,
+}
+
+/// What each flow of a class has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Each {
+    /// The flows there may be, the one that the rest would share included.
+    pub flows: u32,
+    /// Bits per second, in the long run.
+    pub rate: Result<u64, NoGuarantee>,
+}
+
+/// Why a class is guaranteed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoGuarantee {
+    /// FIFO above it.
+    #[error("fifo: whatever came before goes first")]
+    Fifo,
+    /// SFQ above it.
+    #[error("sfq: others may be hashed to the same queue")]
+    Sfq,
+    /// An algorithm of which no bound is known.
+    #[error("drr+: no bound is known")]
+    Unknown,
+    /// Strict priority above it.
+    #[error("priority: the classes above and beside it may take everything")]
+    Behind,
+    /// Its own cap, or its parent's.
+    #[error("its burst has no room beside one packet")]
+    Burst,
+    /// The link's algorithm.
+    #[error("cbq: shares follow its estimate, not a bound")]
+    Cbq,
+}
+
+/// A node's children, by the node's algorithm.
+enum Order {
+    Shares(Siblings),
+    Levels,
+    None(NoGuarantee),
+}
+
+fn order(algorithm: Algorithm, children: impl Iterator<Item = (Weight, Length, u32)>) -> Order {
+    match algorithm {
+        Algorithm::Fifo => Order::None(NoGuarantee::Fifo),
+        Algorithm::Sfq => Order::None(NoGuarantee::Sfq),
+        Algorithm::DrrPlus(_) => Order::None(NoGuarantee::Unknown),
+        Algorithm::Priority => Order::Levels,
+        _ => Order::Shares(Siblings::new(algorithm, children)),
+    }
+}
+
+/// What is served to a class, and how its own packets wait for it.
+#[derive(Clone, Copy)]
+struct Served {
+    /// Without its own cap.
+    free: Service,
+    /// Of a class that is one of several by weight: its parent's service, its share and
+    /// indexes, which say more of the first packet.
+    within: Option<(Service, f64, Wfi)>,
+    /// With its own cap.
+    service: Result<Service, NoGuarantee>,
+    /// How long the cap holds it.
+    held: Nanos,
+}
+
+impl Served {
+    fn new(free: Service, within: Option<(Service, f64, Wfi)>) -> Served {
+        Served {
+            free,
+            within,
+            service: Ok(free),
+            held: Nanos::ZERO,
+        }
+    }
+
+    fn capped(self, cap: Option<Cap>, longest: Length) -> Served {
+        let Some(cap) = cap else {
+            return self;
+        };
+        let service = self.free.capped(cap.rate, cap.burst, longest);
+        Served {
+            service: service.ok_or(NoGuarantee::Burst),
+            held: Service::hold(cap.rate, longest),
+            ..self
+        }
+    }
+
+    /// Of a packet that finds no other.
+    fn delay(self, length: Length) -> Nanos {
+        let backlog = length.get().into();
+        let free = match self.within {
+            Some((parent, share, wfi)) => parent.delay_below(share, wfi, backlog),
+            None => self.free.delay(backlog),
+        };
+        free + self.held
+    }
+
+    fn bps(self) -> Result<u64, NoGuarantee> {
+        self.service.map(Service::bps)
+    }
+}
+
+impl Link {
+    /// What each class is guaranteed, in the order of [`classes`](Link::classes). O(n log n).
+    pub fn guarantees(&self) -> Vec<Guarantee> {
+        let mut classes = self.classes.clone();
+        walk(
+            self.algorithm,
+            self.rate,
+            self.longest,
+            &mut classes,
+            |_, _, _| (),
+        )
+    }
+}
+
+/// The same, and lets `meet` see, and change the cap of, each class with the service that it has
+/// without one: from the root down.
+pub(crate) fn walk(
+    algorithm: LinkAlgorithm,
+    rate: Rate,
+    longest: Length,
+    classes: &mut [Class],
+    mut meet: impl FnMut(usize, &mut Class, Service),
+) -> Vec<Guarantee> {
+    let LinkAlgorithm::Tree(root) = algorithm else {
+        return classes
+            .iter()
+            .map(|class| by_estimate(&class.kind))
+            .collect();
+    };
+    let mut children: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
+    for (at, class) in classes.iter().enumerate() {
+        children.entry(class.parent).or_default().push(at);
+    }
+    let of = |parent: Option<usize>, algorithm: Algorithm, classes: &[Class]| {
+        let below = children.get(&parent).into_iter().flatten();
+        order(
+            algorithm,
+            below.map(|&child| (classes[child].weight, longest, 1)),
+        )
+    };
+    let mut orders = HashMap::from([(None, (of(None, root, classes), root))]);
+    for (at, class) in classes.iter().enumerate() {
+        if let Kind::Inner(algorithm) = class.kind {
+            orders.insert(Some(at), (of(Some(at), algorithm, classes), algorithm));
+        }
+    }
+    let link = Service::of_link(rate, longest);
+    let mut served: Vec<Result<Served, NoGuarantee>> = Vec::with_capacity(classes.len());
+    let mut guarantees: Vec<Guarantee> = Vec::with_capacity(classes.len());
+    for at in 0..classes.len() {
+        let parent = classes[at].parent;
+        let (order, algorithm) = &orders[&parent];
+        let above = match parent {
+            Some(parent) => served[parent].and_then(|served| served.service),
+            None => Ok(link),
+        };
+        let beside = children[&parent].iter().map(|&other| &classes[other]);
+        let free = above.and_then(|above| share(order, above, &classes[at], beside, longest));
+        if let Ok(free) = free {
+            meet(at, &mut classes[at], free.free);
+        }
+        let class = &classes[at];
+        let has = free.map(|free| free.capped(class.cap, longest));
+        let mut path = parent.map_or_else(Vec::new, |parent| guarantees[parent].path.clone());
+        path.push(*algorithm);
+        guarantees.push(match &class.kind {
+            Kind::Inner(_) => plain(has, None, path),
+            Kind::Leaf(_) => plain(has, Some(has.map(|has| has.delay(longest))), path),
+            Kind::Flows(flows) => each(has, flows, longest, path),
+        });
+        served.push(has);
+    }
+    guarantees
+}
+
+fn plain(
+    has: Result<Served, NoGuarantee>,
+    delay: Option<Result<Nanos, NoGuarantee>>,
+    path: Vec<Algorithm>,
+) -> Guarantee {
+    Guarantee {
+        rate: has.and_then(Served::bps),
+        delay,
+        each: None,
+        path,
+    }
+}
+
+fn by_estimate(kind: &Kind) -> Guarantee {
+    let none = Err(NoGuarantee::Cbq);
+    Guarantee {
+        rate: none,
+        delay: (!matches!(kind, Kind::Inner(_))).then_some(Err(NoGuarantee::Cbq)),
+        each: None,
+        path: Vec::new(),
+    }
+}
+
+/// What a class is told of its next packet's length.
+fn head(kind: &Kind) -> Head {
+    match kind {
+        Kind::Leaf(queue) if !matches!(queue.aqm, AqmConfig::Codel(_)) => Head::Known,
+        _ => Head::Longest,
+    }
+}
+
+/// A class's part of what its parent has, before its own cap.
+fn share<'a>(
+    order: &Order,
+    above: Service,
+    class: &Class,
+    beside: impl Iterator<Item = &'a Class>,
+    longest: Length,
+) -> Result<Served, NoGuarantee> {
+    match order {
+        Order::None(reason) => Err(*reason),
+        Order::Shares(siblings) => {
+            within(siblings, above, class.weight, head(&class.kind), longest)
+        }
+        Order::Levels => {
+            let caps: Option<Vec<_>> = beside
+                .filter(|other| other.level >= class.level && other.name != class.name)
+                .map(|other| other.cap.map(|cap| (cap.rate, cap.burst)))
+                .collect();
+            let service = caps.and_then(|caps| above.behind(caps));
+            Ok(Served::new(service.ok_or(NoGuarantee::Behind)?, None))
+        }
+    }
+}
+
+fn within(
+    siblings: &Siblings,
+    above: Service,
+    weight: Weight,
+    head: Head,
+    longest: Length,
+) -> Result<Served, NoGuarantee> {
+    let share = siblings.share(weight);
+    let wfi = siblings.bound(weight, longest, head, Transmit::Between);
+    let wfi = wfi.ok_or(NoGuarantee::Unknown)?;
+    Ok(Served::new(
+        above.child(share, wfi),
+        Some((above, share, wfi)),
+    ))
+}
+
+/// Each flow, while there are as many as there may be.
+fn each(
+    has: Result<Served, NoGuarantee>,
+    flows: &Flows,
+    longest: Length,
+    mut path: Vec<Algorithm>,
+) -> Guarantee {
+    let most = flows.most.saturating_add(1);
+    let order = order(
+        flows.algorithm,
+        std::iter::once((Weight::ONE, longest, most)),
+    );
+    let one = has.and_then(|has| match &order {
+        Order::None(reason) => Err(*reason),
+        Order::Levels => Err(NoGuarantee::Behind),
+        Order::Shares(siblings) => {
+            let head = head(&Kind::Leaf(flows.queue));
+            let free = within(siblings, has.service?, Weight::ONE, head, longest)?;
+            Ok(free.capped(flows.cap, longest))
+        }
+    });
+    path.push(flows.algorithm);
+    Guarantee {
+        rate: has.and_then(Served::bps),
+        delay: Some(one.map(|one| one.delay(longest))),
+        each: Some(Each {
+            flows: most,
+            rate: one.and_then(Served::bps),
+        }),
+        path,
+    }
+}

@@ -1,0 +1,34 @@
+//! One TOML file to a checked plan of a site.
+//!
+//! [`Site::parse`] reads a file into links, each with its class tree and its filters, or says
+//! what is wrong with it: `file:line:column: sentence`, with the nearest known name.
+#![forbid(unsafe_code)]
+
+mod diagnostic;
+mod discipline;
+mod file;
+mod guarantee;
+mod parse;
+mod read;
+mod shares;
+mod site;
+mod sorter;
+mod units;
+mod written;
+
+pub use diagnostic::{Diagnostic, Report, SiteError, suggestion};
+pub use discipline::Discipline;
+pub use guarantee::{Each, Guarantee, NoGuarantee};
+pub use parse::parse;
+pub use site::{
+    Backend, Cap, Class, Flows, Interfaces, Kind, Link, LinkAlgorithm, Near, Queue, Role, Site,
+    Tables,
+};
+pub use sorter::{Sorted, Sorter};
+pub use units::{ParseSizeError, ParseTimeError, Size, Time};
+pub use written::{At, Scalar, Text};
+
+/// The file's schema (JSON Schema, 2020-12), with what each key means.
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(file::File).to_value()
+}

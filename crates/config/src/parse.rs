@@ -1,0 +1,55 @@
+//! From text to the file's tables; syntax errors and unknown keys said in our words.
+
+use serde::de::DeserializeOwned;
+use toml::de::Error;
+
+use crate::diagnostic::{Report, suggestion};
+
+/// The tables of a TOML text, or the reason why it has not got them is reported.
+pub fn parse<T: DeserializeOwned>(text: &str, report: &mut Report) -> Option<T> {
+    match toml::from_str(text) {
+        Ok(file) => Some(file),
+        Err(error) => {
+            let at = error.span().unwrap_or(0..0);
+            let written = text.get(at.clone()).unwrap_or_default();
+            report.error(&at, sentence(&error, written));
+            None
+        }
+    }
+}
+
+/// serde names an unknown key and those that are known, quoted with backticks, and types as
+/// Rust calls them.
+fn sentence(error: &Error, written: &str) -> String {
+    let message = error.message().trim().replace('\n', ", ");
+    let mut quoted = message.split('`').skip(1).step_by(2);
+    let first = quoted.next().unwrap_or_default();
+    if message.starts_with("unknown field") {
+        let known: Vec<_> = quoted.collect();
+        let near = suggestion(first, known.iter().copied());
+        if near.is_empty() {
+            format!(
+                "unknown key '{first}': the keys here are {}",
+                known.join(", ")
+            )
+        } else {
+            format!("unknown key '{first}'{near}")
+        }
+    } else if message.starts_with("missing field") {
+        format!("the key '{first}' is missing")
+    } else if message == "duplicate key" {
+        format!("the key '{written}' is given twice")
+    } else {
+        let message = match message.split_once("expected ") {
+            Some((found, "i64")) => format!("{found}expected a whole number"),
+            Some((found, "f64")) => format!("{found}expected a number"),
+            Some((found, "a string")) => format!("{found}expected a text in quotes"),
+            Some((found, "a sequence")) => format!("{found}expected tables in double brackets"),
+            Some((found, kind)) if kind.starts_with("struct ") => {
+                format!("{found}expected a table")
+            }
+            _ => message,
+        };
+        message.replace('`', "'")
+    }
+}

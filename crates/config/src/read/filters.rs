@@ -1,0 +1,268 @@
+//! Filters: which packets are of which class.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use fairlane_classify::{Classifier, Dscp, Family, Match, Protocol, Rule, VlanId};
+use nix::unistd::{Group, User};
+
+use super::classes::Classes;
+use super::{Surroundings, word};
+use crate::diagnostic::{Report, suggestion};
+use crate::file;
+use crate::site::{Kind, Role};
+use crate::written::{At, Scalar, Text};
+
+/// The rules, in the order of the file; what is wrong is reported, and what never matches.
+pub(super) fn read(
+    link: &file::Link,
+    to: Role,
+    classes: &Classes,
+    around: &Surroundings,
+    report: &mut Report,
+) -> Vec<Rule<u32>> {
+    let mut rules = Vec::new();
+    let mut places = Vec::new();
+    for at in &link.filter {
+        let written = at.value();
+        let target = target(&written.class, classes, report);
+        let priority = match &written.priority {
+            Some(priority) => priority.within(
+                "priority",
+                i64::from(i32::MIN)..i64::from(i32::MAX) + 1,
+                report,
+            ),
+            None => Some(0),
+        };
+        let matches = matches(written, to, around, report);
+        if let (Some(target), Some(priority), Some(matches)) = (target, priority, matches) {
+            places.push(written);
+            rules.push(Rule {
+                priority,
+                matches,
+                target,
+            });
+        }
+    }
+    if !report.failed() {
+        warn(&rules, &places, report);
+    }
+    rules
+}
+
+/// The rules that never match.
+fn warn(rules: &[Rule<u32>], places: &[&file::Filter], report: &mut Report) {
+    for unreachable in Classifier::new(rules.iter().copied()).unreachable() {
+        let place = places[unreachable.rule].class.span();
+        let others: Vec<_> = unreachable.by.iter().map(|&by| by + 1).collect();
+        let sentence = match others[..] {
+            [] => "this filter never matches: no packet is all that it asks for".to_owned(),
+            [one] => format!(
+                "this filter never matches: filter {one} of the link, for class '{}', takes all its packets before",
+                places[one - 1].class.value()
+            ),
+            _ => {
+                let others: Vec<_> = others.iter().map(usize::to_string).collect();
+                format!(
+                    "this filter never matches: filters {} of the link take all its packets before",
+                    others.join(", ")
+                )
+            }
+        };
+        report.warning(&place, sentence);
+    }
+}
+
+fn target(name: &Text, classes: &Classes, report: &mut Report) -> Option<u32> {
+    let Some(class) = classes.find(name.value()) else {
+        let near = suggestion(name.value(), classes.names());
+        report.error(
+            &name.span(),
+            format!("class '{}' does not exist in this link{near}", name.value()),
+        );
+        return None;
+    };
+    if let Kind::Inner(_) = classes.classes[class as usize].kind {
+        report.error(
+            &name.span(),
+            format!(
+                "class '{}' has children: packets go to a class without",
+                name.value()
+            ),
+        );
+        return None;
+    }
+    Some(class)
+}
+
+fn matches(
+    written: &file::Filter,
+    to: Role,
+    around: &Surroundings,
+    report: &mut Report,
+) -> Option<Match> {
+    let before = report.errors();
+    let matches = Match {
+        source: text(&written.source, "source", report),
+        destination: text(&written.destination, "destination", report),
+        source_port: scalar(&written.source_port, "source-port", report),
+        destination_port: scalar(&written.destination_port, "destination-port", report),
+        protocol: named(
+            &written.protocol,
+            "protocol",
+            &names(&Protocol::NAMES),
+            report,
+        ),
+        dscp: named(&written.dscp, "dscp", &names(&Dscp::NAMES), report),
+        vlan: written.vlan.as_ref().and_then(|vlan| {
+            let id = vlan.within("vlan", 1..4096, report)?;
+            VlanId::new(id)
+        }),
+        fragment: written.fragment.as_ref().map(|fragment| *fragment.value()),
+        ingress: ingress(written, to, around, report),
+        uid: owner(&written.user, "user", report, |name| {
+            Ok(User::from_name(name)?.map(|user| user.uid.as_raw()))
+        }),
+        gid: owner(&written.group, "group", report, |name| {
+            Ok(Group::from_name(name)?.map(|group| group.gid.as_raw()))
+        }),
+        pid: written
+            .pid
+            .as_ref()
+            .and_then(|pid| pid.within("pid", 1..i64::from(i32::MAX) + 1, report)),
+        family: written.family.as_ref().and_then(|family| {
+            word(
+                family,
+                "family",
+                &[("ipv4", Family::V4), ("ipv6", Family::V6)],
+                report,
+            )
+        }),
+    };
+    for (key, place) in [
+        ("user", written.user.as_ref().map(At::span)),
+        ("group", written.group.as_ref().map(At::span)),
+        ("pid", written.pid.as_ref().map(At::span)),
+    ] {
+        if let Some(place) = place
+            && !around.has(Role::Attached)
+        {
+            report.warning(
+                &place,
+                format!("{key}: this filter never matches, without [attach] no process sends"),
+            );
+        }
+    }
+    (report.errors() == before).then_some(matches)
+}
+
+fn text<T: FromStr<Err: Display>>(
+    written: &Option<Text>,
+    key: &str,
+    report: &mut Report,
+) -> Option<T> {
+    written.as_ref()?.read(key, report)
+}
+
+fn scalar<T: FromStr<Err: Display>>(
+    written: &Option<At<Scalar>>,
+    key: &str,
+    report: &mut Report,
+) -> Option<T> {
+    named(written, key, &[], report)
+}
+
+fn names<T>(names: &[(&'static str, T)]) -> Vec<&'static str> {
+    names.iter().map(|&(name, _)| name).collect()
+}
+
+/// A number or a name, with the nearest name where it is neither.
+fn named<T: FromStr<Err: Display>>(
+    written: &Option<At<Scalar>>,
+    key: &str,
+    known: &[&str],
+    report: &mut Report,
+) -> Option<T> {
+    let at = written.as_ref()?;
+    let text = at.value().to_string();
+    match text.parse() {
+        Ok(value) => Some(value),
+        Err(reason) => {
+            let near = suggestion(&text, known.iter().copied());
+            report.error(&at.span(), format!("{key} '{text}': {reason}{near}"));
+            None
+        }
+    }
+}
+
+fn ingress(
+    written: &file::Filter,
+    to: Role,
+    around: &Surroundings,
+    report: &mut Report,
+) -> Option<u16> {
+    let text = written.ingress.as_ref()?;
+    let roles = [Role::Inside, Role::Outside, Role::Tap, Role::Attached];
+    let role = word(
+        text,
+        "ingress",
+        &roles.map(|role| (role.name(), role)),
+        report,
+    )?;
+    if !around.has(role) {
+        let what = match role {
+            Role::Attached => "the file has no [attach]".to_owned(),
+            _ => format!("[interfaces] has no '{}'", role.name()),
+        };
+        report.error(&text.span(), format!("ingress '{}': {what}", role.name()));
+    } else if role == to {
+        report.warning(
+            &text.span(),
+            format!(
+                "this filter never matches: what leaves by {0} does not come from {0}",
+                to.name()
+            ),
+        );
+    }
+    Some(role.ingress())
+}
+
+/// A number, or a name that this machine knows.
+fn owner(
+    written: &Option<At<Scalar>>,
+    key: &str,
+    report: &mut Report,
+    find: impl FnOnce(&str) -> nix::Result<Option<u32>>,
+) -> Option<u32> {
+    let at = written.as_ref()?;
+    let name = match at.value() {
+        Scalar::Number(number) => {
+            let id = u32::try_from(*number).ok();
+            if id.is_none() {
+                report.error(
+                    &at.span(),
+                    format!("{key} {number}: it lies between 0 and {}", u32::MAX),
+                );
+            }
+            return id;
+        }
+        Scalar::Text(name) => name,
+    };
+    match find(name) {
+        Ok(Some(id)) => Some(id),
+        Ok(None) => {
+            report.error(
+                &at.span(),
+                format!("{key} '{name}': this machine has no such {key}"),
+            );
+            None
+        }
+        Err(reason) => {
+            report.error(
+                &at.span(),
+                format!("{key} '{name}': it cannot be looked up: {reason}"),
+            );
+            None
+        }
+    }
+}

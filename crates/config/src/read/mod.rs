@@ -1,0 +1,342 @@
+//! From what is written to what it means, with all that is wrong reported.
+
+mod classes;
+mod filters;
+mod queue;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use fairlane_core::units::MAX_LENGTH;
+use fairlane_core::{Length, Limits, Rate, SchedulerLimits};
+
+use crate::diagnostic::{Report, suggestion};
+use crate::file;
+use crate::site::{Backend, Interfaces, Link, LinkAlgorithm, Near, Role, Site};
+use crate::units::Size;
+use crate::written::{At, Scalar, Text};
+
+/// Ethernet's preamble, start delimiter, checksum and gap between frames.
+const ETHERNET: u32 = 24;
+/// A frame of 1500 bytes behind its header.
+const FRAME: u64 = 1514;
+
+/// The site, or what is wrong is reported.
+pub(crate) fn site(file: &file::File, report: &mut Report) -> Option<Site> {
+    let attach = file.attach.as_ref().map(|at| at.value());
+    let interfaces = file
+        .interfaces
+        .as_ref()
+        .map(|at| interfaces(at.value(), attach.is_some(), report));
+    let around = Surroundings {
+        interfaces: interfaces.as_ref().map(Option::as_ref),
+        attach: attach.is_some(),
+    };
+    if file.link.is_empty() {
+        report.error(
+            &(0..0),
+            "there is no [[link]]: at least one direction is shaped",
+        );
+    }
+    let mut names = Names::new("link");
+    let mut ways = HashMap::new();
+    let mut links = Vec::new();
+    for at in &file.link {
+        let written = at.value();
+        names.insert(&written.name, report);
+        let to = around.to(written, report);
+        if let Some(first) = ways.insert(to.name(), written.name.value().as_str()) {
+            let place = written.to.as_ref().unwrap_or(&written.name);
+            report.error(
+                &place.span(),
+                format!("link '{first}' leaves by {} already", to.name()),
+            );
+        }
+        links.extend(link(written, to, &around, report));
+    }
+    if let Some(attach) = attach
+        && attach.socket.value().is_empty()
+    {
+        report.error(
+            &attach.socket.span(),
+            "socket: a path is needed, as in \"/run/fairlane.sock\"",
+        );
+    }
+    (!report.failed()).then(|| Site {
+        interfaces: interfaces.flatten(),
+        attach: attach.map(|attach| PathBuf::from(attach.socket.value())),
+        links,
+        warnings: Vec::new(),
+    })
+}
+
+/// What is around the links, as far as it is sound.
+struct Surroundings<'a> {
+    /// None where the file has none; none within where they are unsound.
+    interfaces: Option<Option<&'a Interfaces>>,
+    attach: bool,
+}
+
+impl Surroundings<'_> {
+    /// Whether there is such a side; all of them where it cannot be known.
+    fn has(&self, role: Role) -> bool {
+        match (role, self.interfaces) {
+            (Role::Attached, Some(_)) => self.attach,
+            (_, None | Some(None)) | (Role::Outside, _) => true,
+            (Role::Inside, Some(Some(interfaces))) => matches!(interfaces.near, Near::Inside(_)),
+            (Role::Tap, Some(Some(interfaces))) => matches!(interfaces.near, Near::Tap(_)),
+        }
+    }
+
+    fn to(&self, link: &file::Link, report: &mut Report) -> Role {
+        let Some(to) = &link.to else {
+            return Role::Outside;
+        };
+        let roles = [Role::Outside, Role::Inside, Role::Tap].map(|role| (role.name(), role));
+        let Some(role) = word(to, "to", &roles, report) else {
+            return Role::Outside;
+        };
+        if !self.has(role) {
+            report.error(
+                &to.span(),
+                format!("to '{}': [interfaces] has no '{0}'", role.name()),
+            );
+        }
+        role
+    }
+}
+
+fn interfaces(written: &file::Interfaces, attach: bool, report: &mut Report) -> Option<Interfaces> {
+    for (key, name) in [
+        ("outside", Some(&written.outside)),
+        ("inside", written.inside.as_ref()),
+        ("tap", written.tap.as_ref()),
+    ] {
+        if let Some(name) = name {
+            interface_name(key, name, report);
+        }
+    }
+    let near = match (&written.inside, &written.tap) {
+        (Some(_), Some(tap)) => {
+            report.error(
+                &tap.span(),
+                "tap: with 'inside' this is a bump in the wire, which has no tap device; leave out one of the two",
+            );
+            return None;
+        }
+        (Some(name), None) | (None, Some(name)) if name.value() == written.outside.value() => {
+            report.error(
+                &name.span(),
+                format!(
+                    "'{}' is outside already: the two sides are two interfaces",
+                    name.value()
+                ),
+            );
+            return None;
+        }
+        (Some(name), None) => Near::Inside(name.value().clone()),
+        (None, Some(name)) => Near::Tap(name.value().clone()),
+        (None, None) if attach => Near::Nothing,
+        (None, None) => {
+            report.error(
+                &written.outside.span(),
+                "nothing would leave by 'outside': [interfaces] needs 'inside' or 'tap' too, or the file [attach]",
+            );
+            return None;
+        }
+    };
+    let backends = [("packet", Backend::Packet), ("xdp", Backend::Xdp)];
+    let backend = match &written.backend {
+        Some(text) => word(text, "backend", &backends, report)?,
+        None => Backend::default(),
+    };
+    Some(Interfaces {
+        outside: written.outside.value().clone(),
+        near,
+        backend,
+    })
+}
+
+/// Linux's rules for the name of an interface.
+fn interface_name(key: &str, name: &Text, report: &mut Report) {
+    let text = name.value();
+    let unfit = |c: char| c == '/' || c == ':' || c.is_whitespace();
+    if !(1..=15).contains(&text.len()) || text == "." || text == ".." || text.contains(unfit) {
+        report.error(
+            &name.span(),
+            format!("{key} '{text}': the name of an interface has 1 to 15 bytes, without spaces, '/' and ':'"),
+        );
+    }
+}
+
+/// What a word stands for; else those there are are reported, or the nearest.
+fn word<T: Copy>(text: &Text, key: &str, words: &[(&str, T)], report: &mut Report) -> Option<T> {
+    let written = text.value();
+    let found = words.iter().find(|(word, _)| word == written);
+    if found.is_none() {
+        let known: Vec<_> = words.iter().map(|&(word, _)| word).collect();
+        report.error(&text.span(), unknown(key, written, &known));
+    }
+    found.map(|&(_, value)| value)
+}
+
+/// That a name is not known, with the nearest one or all there are.
+fn unknown(what: &str, name: &str, known: &[&str]) -> String {
+    let near = suggestion(name, known.iter().copied());
+    match near.is_empty() {
+        true => format!(
+            "{what} '{name}' does not exist: it is one of {}",
+            known.join(", ")
+        ),
+        false => format!("{what} '{name}' does not exist{near}"),
+    }
+}
+
+/// Names that must differ.
+struct Names<'a> {
+    what: &'static str,
+    known: HashMap<&'a str, usize>,
+}
+
+impl<'a> Names<'a> {
+    fn new(what: &'static str) -> Names<'a> {
+        let known = HashMap::new();
+        Names { what, known }
+    }
+
+    /// Counts up from 0; a name that is there already, or empty, is reported.
+    fn insert(&mut self, name: &'a Text, report: &mut Report) {
+        let number = self.known.len();
+        if name.value().is_empty() {
+            report.error(
+                &name.span(),
+                format!("name: a {} needs one that is not empty", self.what),
+            );
+        }
+        if self.known.insert(name.value(), number).is_some() {
+            report.error(
+                &name.span(),
+                format!(
+                    "name '{}': another {} has it already",
+                    name.value(),
+                    self.what
+                ),
+            );
+        }
+    }
+}
+
+fn link(
+    written: &file::Link,
+    to: Role,
+    around: &Surroundings,
+    report: &mut Report,
+) -> Option<Link> {
+    let rate: Option<Rate> = written.rate.read("rate", report);
+    let overhead = match &written.overhead {
+        Some(at) => overhead(at, report),
+        None => Some(0),
+    };
+    let longest = longest(written.longest.as_ref(), overhead?, report)?;
+    let algorithm = match &written.algorithm {
+        Some(text) if text.value() == LinkAlgorithm::CBQ => LinkAlgorithm::Cbq,
+        Some(text) => LinkAlgorithm::Tree(queue::algorithm(text, &[LinkAlgorithm::CBQ], report)?),
+        None => LinkAlgorithm::Tree(queue::DEFAULT_ALGORITHM),
+    };
+    let limits = link_limits(written.limit.as_ref(), longest, report);
+    let classes = classes::read(written, rate?, longest, algorithm, report)?;
+    let rules = filters::read(written, to, &classes, around, report);
+    let link = Link {
+        name: written.name.value().clone(),
+        to,
+        rate: rate?,
+        overhead: overhead?,
+        longest,
+        algorithm,
+        limits: limits?,
+        default: classes.default,
+        classes: classes.classes,
+        rules,
+    };
+    // What was overlooked above is found here, not in front of a running link.
+    if let Err((class, reason)) = link.build::<()>() {
+        let name = &link.classes[class].name;
+        let place = written.class.iter().map(|class| &class.value().name);
+        let place = place.into_iter().find(|place| place.value() == name);
+        report.error(
+            &place.unwrap_or(&written.name).span(),
+            format!("class '{name}': {reason}"),
+        );
+    }
+    Some(link)
+}
+
+fn overhead(at: &At<Scalar>, report: &mut Report) -> Option<u32> {
+    let bytes = match at.value() {
+        Scalar::Text(text) if text == "ethernet" => Some(ETHERNET),
+        Scalar::Text(_) => None,
+        Scalar::Number(number) => u32::try_from(*number)
+            .ok()
+            .filter(|&bytes| bytes < MAX_LENGTH),
+    };
+    if bytes.is_none() {
+        report.error(
+            &at.span(),
+            format!(
+                "overhead '{}': it is a number of bytes from 0 to {}, or \"ethernet\" for {ETHERNET}",
+                at.value(),
+                MAX_LENGTH - 1
+            ),
+        );
+    }
+    bytes
+}
+
+/// The longest packet with its overhead.
+fn longest(text: Option<&Text>, overhead: u32, report: &mut Report) -> Option<Length> {
+    let frame = match text {
+        Some(text) => text.read("longest", report)?,
+        None => Size(FRAME),
+    };
+    let length = u32::try_from(frame.0)
+        .ok()
+        .and_then(|frame| frame.checked_add(overhead));
+    let length = length
+        .filter(|&length| length > overhead)
+        .and_then(Length::new);
+    if length.is_none() {
+        // Only an overhead near the largest length leaves no room for the default.
+        let place = text.map_or(0..0, |text| text.span());
+        report.error(
+            &place,
+            format!(
+                "longest '{frame}': with {overhead} bytes of overhead, a packet has {} to {MAX_LENGTH} bytes",
+                overhead + 1
+            ),
+        );
+    }
+    length
+}
+
+fn link_limits(
+    limit: Option<&At<file::Limit>>,
+    longest: Length,
+    report: &mut Report,
+) -> Option<SchedulerLimits> {
+    const PACKETS: u32 = 10_000;
+    const BYTES: u64 = 16 << 20;
+    let limit = limit.map(At::value);
+    let packets = match limit.and_then(|limit| limit.packets.as_ref()) {
+        Some(packets) => packets.within("limit packets", 1..i64::from(u32::MAX) + 1, report),
+        None => Some(PACKETS),
+    };
+    let bytes = match limit.and_then(|limit| limit.bytes.as_ref()) {
+        Some(bytes) => queue::at_least(bytes, "limit bytes", longest, u64::MAX, report),
+        None => Some(BYTES),
+    };
+    Some(SchedulerLimits {
+        packets: packets?,
+        bytes: bytes?,
+        per_flow: Limits::NONE,
+    })
+}

@@ -1,0 +1,333 @@
+//! Queues: their limits, their management, and who is next among several.
+
+use fairlane_core::aqm::{
+    AqmConfig, AqmError, CodelConfig, CodelParameters, Measure, Probability, RedConfig,
+    RedParameters,
+};
+use fairlane_core::{Length, Limits, Nanos};
+
+use super::{unknown, word};
+use crate::diagnostic::Report;
+use crate::file;
+use crate::site::Queue;
+use crate::units::{Size, Time};
+use crate::written::{At, Scalar, Text};
+use fairlane_core::tree::Algorithm;
+
+pub(super) const DEFAULT_ALGORITHM: Algorithm = Algorithm::Qfq;
+
+/// Packets in a queue, unless the file says otherwise.
+const PACKETS: u32 = 1000;
+const MOST: u32 = Limits::NONE.packets;
+
+/// The algorithm of this name; `beside` are names that are allowed too.
+pub(super) fn algorithm(text: &Text, beside: &[&str], report: &mut Report) -> Option<Algorithm> {
+    let found = text.value().parse().ok();
+    if found.is_none() {
+        let known = [&Algorithm::ALL.map(Algorithm::name)[..], beside].concat();
+        report.error(&text.span(), unknown("algorithm", text.value(), &known));
+    }
+    found
+}
+
+/// A size that holds the longest packet, and no more than `most`.
+pub(super) fn at_least(
+    text: &Text,
+    key: &str,
+    longest: Length,
+    most: u64,
+    report: &mut Report,
+) -> Option<u64> {
+    let size: Size = text.read(key, report)?;
+    let least = u64::from(longest.get());
+    if size.0 < least {
+        report.error(
+            &text.span(),
+            format!(
+                "{key} '{}': less than the longest packet, {longest}",
+                text.value()
+            ),
+        );
+        return None;
+    }
+    if size.0 > most {
+        report.error(
+            &text.span(),
+            format!("{key} '{}': it is at most {}", text.value(), Size(most)),
+        );
+        return None;
+    }
+    Some(size.0)
+}
+
+/// A queue as it is unless the file says otherwise.
+pub(super) fn plain_queue() -> Queue {
+    Queue {
+        limits: Limits {
+            packets: PACKETS,
+            bytes: MOST,
+        },
+        aqm: AqmConfig::TailDrop,
+    }
+}
+
+/// The queue of a class, or of each of its flows.
+pub(super) fn queue(class: &file::Class, longest: Length, report: &mut Report) -> Option<Queue> {
+    let limit = class.limit.as_ref().map(At::value);
+    let packets = match limit.and_then(|limit| limit.packets.as_ref()) {
+        Some(packets) => packets.within("limit packets", 1..i64::from(MOST) + 1, report),
+        None => Some(PACKETS),
+    };
+    let bytes = match limit.and_then(|limit| limit.bytes.as_ref()) {
+        Some(bytes) => at_least(bytes, "limit bytes", longest, MOST.into(), report),
+        None => Some(MOST.into()),
+    };
+    let aqm = match &class.queue {
+        Some(queue) => management(queue, longest, report),
+        None => Some(AqmConfig::TailDrop),
+    };
+    Some(Queue {
+        limits: Limits {
+            packets: packets?,
+            bytes: bytes? as u32,
+        },
+        aqm: aqm?,
+    })
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    TailDrop,
+    Red,
+    Codel,
+}
+
+const KINDS: [(&str, Kind); 3] = [
+    ("tail-drop", Kind::TailDrop),
+    ("red", Kind::Red),
+    ("codel", Kind::Codel),
+];
+
+fn management(at: &At<file::Queue>, longest: Length, report: &mut Report) -> Option<AqmConfig> {
+    let table = match at.value() {
+        file::Queue::Table(table) => table,
+        file::Queue::Kind(name) => {
+            return match KINDS.iter().find(|(kind, _)| kind == name) {
+                Some(&(_, kind)) => Some(plain(kind, longest)),
+                None => {
+                    let known = KINDS.map(|(name, _)| name);
+                    report.error(&at.span(), unknown("queue", name, &known));
+                    None
+                }
+            };
+        }
+    };
+    let kind = word(&table.kind, "queue", &KINDS, report)?;
+    let mut sound = true;
+    let of_codel = [
+        ("target", table.target.as_ref().map(At::span)),
+        ("interval", table.interval.as_ref().map(At::span)),
+    ];
+    let of_red = [
+        ("min", table.min.as_ref().map(At::span)),
+        ("max", table.max.as_ref().map(At::span)),
+        ("max-p", table.max_p.as_ref().map(At::span)),
+        ("weight", table.weight.as_ref().map(At::span)),
+        ("gentle", table.gentle.as_ref().map(At::span)),
+    ];
+    let of_both = [("ecn", table.ecn.as_ref().map(At::span))];
+    for (keys, fits) in [
+        (&of_codel[..], kind == Kind::Codel),
+        (&of_red, kind == Kind::Red),
+        (&of_both, kind != Kind::TailDrop),
+    ] {
+        for (key, place) in keys {
+            if let (Some(place), false) = (place, fits) {
+                report.error(
+                    place,
+                    format!("{key}: a queue of kind '{}' has none", table.kind.value()),
+                );
+                sound = false;
+            }
+        }
+    }
+    if !sound {
+        return None;
+    }
+    match kind {
+        Kind::TailDrop => Some(AqmConfig::TailDrop),
+        Kind::Codel => codel(at, table, longest, report),
+        Kind::Red => red(at, table, report),
+    }
+}
+
+/// With the defaults of its parameters, which are sound; ECN where it can be.
+fn plain(kind: Kind, longest: Length) -> AqmConfig {
+    match kind {
+        Kind::TailDrop => AqmConfig::TailDrop,
+        Kind::Red => RedConfig::new(red_defaults()).map_or(AqmConfig::TailDrop, AqmConfig::Red),
+        Kind::Codel => {
+            CodelConfig::new(codel_defaults(longest)).map_or(AqmConfig::TailDrop, AqmConfig::Codel)
+        }
+    }
+}
+
+fn red_defaults() -> RedParameters {
+    RedParameters {
+        ecn: true,
+        ..RedParameters::default()
+    }
+}
+
+fn codel_defaults(longest: Length) -> CodelParameters {
+    CodelParameters {
+        max_packet: longest,
+        ecn: true,
+        ..CodelParameters::default()
+    }
+}
+
+fn codel(
+    at: &At<file::Queue>,
+    table: &file::QueueTable,
+    longest: Length,
+    report: &mut Report,
+) -> Option<AqmConfig> {
+    let defaults = codel_defaults(longest);
+    let mut time = |text: &Option<Text>, key: &str, default: Nanos| match text {
+        Some(text) => text.read::<Time>(key, report).map(|time| time.0),
+        None => Some(default),
+    };
+    let target = time(&table.target, "target", defaults.target);
+    let interval = time(&table.interval, "interval", defaults.interval);
+    let (target, interval) = (target?, interval?);
+    let ecn = table.ecn.as_ref().is_none_or(|ecn| *ecn.value());
+    let parameters = CodelParameters {
+        target,
+        interval,
+        ecn,
+        ..defaults
+    };
+    match CodelConfig::new(parameters) {
+        Ok(config) => Some(AqmConfig::Codel(config)),
+        Err(AqmError::Target { .. }) => {
+            let place = table.target.as_ref().or(table.interval.as_ref());
+            report.error(
+                &place.map_or(at.span(), At::span),
+                format!(
+                    "target '{}': it lies above 0 and below the interval, {}",
+                    Time(target),
+                    Time(interval)
+                ),
+            );
+            None
+        }
+        // An interval out of range is all that is left.
+        Err(_) => {
+            let place = table.interval.as_ref();
+            report.error(
+                &place.map_or(at.span(), At::span),
+                format!("interval '{}': it lies between 10us and 4s", Time(interval)),
+            );
+            None
+        }
+    }
+}
+
+fn red(at: &At<file::Queue>, table: &file::QueueTable, report: &mut Report) -> Option<AqmConfig> {
+    let defaults = red_defaults();
+    let thresholds = match (&table.min, &table.max) {
+        (None, None) => Some((defaults.measure, defaults.min, defaults.max)),
+        (Some(min), Some(max)) => thresholds(min, max, report),
+        (Some(one), None) | (None, Some(one)) => {
+            report.error(
+                &one.span(),
+                "queue: 'min' and 'max' are given together, in one unit",
+            );
+            None
+        }
+    };
+    let probability = match &table.max_p {
+        Some(at) => probability(at, report),
+        None => Some(defaults.max_p),
+    };
+    let weight = match &table.weight {
+        Some(weight) => u32::try_from(*weight.value()).unwrap_or(0),
+        None => defaults.weight_shift,
+    };
+    let (measure, min, max) = thresholds?;
+    let parameters = RedParameters {
+        measure,
+        min,
+        max,
+        max_p: probability?,
+        weight_shift: weight,
+        gentle: table.gentle.as_ref().is_none_or(|gentle| *gentle.value()),
+        ecn: table.ecn.as_ref().is_none_or(|ecn| *ecn.value()),
+        ..defaults
+    };
+    match RedConfig::new(parameters) {
+        Ok(config) => Some(AqmConfig::Red(config)),
+        Err(reason) => {
+            let place = match reason {
+                AqmError::Weight { .. } => table.weight.as_ref().map(At::span),
+                AqmError::NoProbability => table.max_p.as_ref().map(At::span),
+                _ => table.max.as_ref().map(At::span),
+            };
+            report.error(&place.unwrap_or(at.span()), format!("queue: {reason}"));
+            None
+        }
+    }
+}
+
+fn probability(at: &At<f64>, report: &mut Report) -> Option<Probability> {
+    let value = *at.value();
+    let ppm = (value * 1e6).round();
+    if (0.0..=1e6).contains(&ppm)
+        && let Ok(probability) = Probability::from_ppm(ppm as u32)
+    {
+        return Some(probability);
+    }
+    report.error(
+        &at.span(),
+        format!("max-p {value}: it lies between 0 and 1"),
+    );
+    None
+}
+
+/// Both in packets, or both in bytes.
+fn thresholds(
+    min: &At<Scalar>,
+    max: &At<Scalar>,
+    report: &mut Report,
+) -> Option<(Measure, u32, u32)> {
+    let mut read = |at: &At<Scalar>, key: &str| {
+        let (measure, value) = match at.value() {
+            Scalar::Number(packets) => (Measure::Packets, u32::try_from(*packets).ok()),
+            Scalar::Text(text) => match text.parse::<Size>() {
+                Ok(size) => (Measure::Bytes, u32::try_from(size.0).ok()),
+                Err(reason) => {
+                    report.error(&at.span(), format!("{key} '{text}': {reason}"));
+                    return None;
+                }
+            },
+        };
+        if value.is_none() {
+            report.error(
+                &at.span(),
+                format!("{key} '{}': it lies between 1 and {}", at.value(), u32::MAX),
+            );
+        }
+        Some((measure, value?))
+    };
+    let (low, high) = (read(min, "min"), read(max, "max"));
+    let ((measure, low), (other, high)) = (low?, high?);
+    if measure != other {
+        report.error(
+            &max.span(),
+            "queue: 'min' and 'max' are both packets, as in 30, or both bytes, as in \"30kb\"",
+        );
+        return None;
+    }
+    Some((measure, low, high))
+}

@@ -1,0 +1,167 @@
+//! From rates and weights to the weights that an algorithm knows.
+//!
+//! Of siblings under a parent that has P, class i is entitled to
+//!
+//! ```text
+//! s_i = rate_i + E w_i / W      E = P - sum of rates,  W = sum of weights
+//! s_i = P rate_i / sum of rates                        where no class has a weight
+//! ```
+//!
+//! which add up to P; so the algorithm's weights are proportional to them. Those are whole
+//! numbers up to 10^6: if the proportions fit, they are exact. Otherwise the largest is 10^6,
+//! what a rate needs is rounded up, and what lies beyond is rounded down to pay for it. Where
+//! rates leave nothing to pay with, n siblings may miss theirs by n parts in 10^6.
+
+use fairlane_core::Weight;
+use fairlane_core::units::MAX_WEIGHT;
+
+/// What a class asks for: bits per second (0: no guarantee), and a part of the rest (0: none).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    pub rate: u64,
+    pub weight: u32,
+}
+
+/// What it gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Among its siblings.
+    pub weight: Weight,
+    /// Bits per second of what the parent has, rounded down; never below its rate.
+    pub entitled: u64,
+}
+
+/// Divides `available` bits per second. The rates add up to no more. O(claims).
+pub(crate) fn divide(available: u64, claims: &[Claim]) -> Vec<Part> {
+    let available = u128::from(available);
+    let rates: u128 = claims.iter().map(|claim| u128::from(claim.rate)).sum();
+    let weights: u128 = claims.iter().map(|claim| u128::from(claim.weight)).sum();
+    let rest = available.saturating_sub(rates);
+    // In units that make all of them whole.
+    let portion = |claim: &Claim| match weights {
+        0 => u128::from(claim.rate),
+        _ => u128::from(claim.rate) * weights + rest * u128::from(claim.weight),
+    };
+    let portions: Vec<u128> = claims.iter().map(portion).collect();
+    let total: u128 = portions.iter().sum::<u128>().max(1);
+    claims
+        .iter()
+        .zip(&portions)
+        .zip(exactly(&portions).unwrap_or_else(|| nearly(available, claims, &portions)))
+        .map(|((claim, portion), weight)| Part {
+            weight: Weight::new(weight).unwrap_or(Weight::ONE),
+            entitled: (share_of(*portion, total, available) as u64).max(claim.rate),
+        })
+        .collect()
+}
+
+/// `portion / total * available`, rounded down: products of portions, up to 2^80, and rates
+/// would not fit.
+fn share_of(portion: u128, total: u128, available: u128) -> u128 {
+    let shift = (128 - portion.leading_zeros()).saturating_sub(80);
+    (portion >> shift) * available / (total >> shift).max(1)
+}
+
+/// The portions themselves, if they are small numbers once divided by what they share.
+fn exactly(portions: &[u128]) -> Option<Vec<u32>> {
+    let divisor = portions.iter().copied().fold(0, greatest_common_divisor);
+    let weight = |&portion: &u128| {
+        let weight = u32::try_from(portion.checked_div(divisor)?).ok()?;
+        (1..=MAX_WEIGHT).contains(&weight).then_some(weight)
+    };
+    portions.iter().map(weight).collect()
+}
+
+fn greatest_common_divisor(mut a: u128, mut b: u128) -> u128 {
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+fn nearly(available: u128, claims: &[Claim], portions: &[u128]) -> Vec<u32> {
+    let most = u128::from(MAX_WEIGHT);
+    let largest = portions.iter().copied().max().unwrap_or(1).max(1);
+    let total: u128 = portions.iter().sum();
+    // What the weights should add up to.
+    let sum = total * most / largest;
+    let within = |weight: u128| weight.clamp(1, most) as u32;
+    let needed = |claim: &Claim| within((u128::from(claim.rate) * sum).div_ceil(available.max(1)));
+    let mut weights: Vec<u32> = claims
+        .iter()
+        .zip(portions)
+        .map(|(claim, portion)| within(portion * most / largest).max(needed(claim)))
+        .collect();
+    let given: u128 = weights.iter().copied().map(u128::from).sum();
+    let mut excess = given.saturating_sub(sum);
+    for (weight, claim) in weights.iter_mut().zip(claims) {
+        let spare = excess.min((*weight - needed(claim)).into());
+        *weight -= spare as u32;
+        excess -= spare;
+    }
+    weights
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(rate: u64, weight: u32) -> Claim {
+        Claim { rate, weight }
+    }
+
+    fn weights(available: u64, claims: &[Claim]) -> Vec<u32> {
+        let parts = divide(available, claims);
+        parts.iter().map(|part| part.weight.get()).collect()
+    }
+
+    fn entitled(available: u64, claims: &[Claim]) -> Vec<u64> {
+        let parts = divide(available, claims);
+        parts.iter().map(|part| part.entitled).collect()
+    }
+
+    #[test]
+    fn weights_divide_what_rates_leave_over() {
+        // 40 - 10 = 30 in parts of 1 and 2.
+        let claims = [claim(10_000_000, 1), claim(0, 2)];
+        assert_eq!(entitled(40_000_000, &claims), [20_000_000, 20_000_000]);
+        assert_eq!(weights(40_000_000, &claims), [1, 1]);
+    }
+
+    #[test]
+    fn rates_alone_divide_all_there_is_in_proportion() {
+        let claims = [claim(3_000_000, 0), claim(7_000_000, 0)];
+        assert_eq!(weights(40_000_000, &claims), [3, 7]);
+        assert_eq!(entitled(40_000_000, &claims), [12_000_000, 28_000_000]);
+    }
+
+    #[test]
+    fn whom_the_rates_leave_nothing_has_the_smallest_weight_there_is() {
+        let claims = [claim(10_000_000, 0), claim(0, 5)];
+        assert_eq!(weights(10_000_000, &claims), [1_000_000, 1]);
+        assert_eq!(entitled(10_000_000, &claims), [10_000_000, 0]);
+    }
+
+    #[test]
+    fn what_does_not_fit_whole_numbers_is_rounded_in_favour_of_rates() {
+        // 64001 bit/s of 10 Gbit/s is 6.4 of a million.
+        let rates = [64_001, 999_999_937, 1_234_567_891];
+        let mut claims: Vec<_> = rates.map(|rate| claim(rate, 0)).into();
+        claims.push(claim(0, 1));
+        let available = 10_000_000_000;
+        let weights = weights(available, &claims);
+        let sum: u128 = weights.iter().map(|&weight| u128::from(weight)).sum();
+        for (rate, weight) in rates.into_iter().zip(weights) {
+            let gets = u128::from(available) * u128::from(weight) / sum;
+            assert!(gets >= u128::from(rate), "{rate} gets {gets}");
+        }
+    }
+
+    #[test]
+    fn the_largest_numbers_there_are_do_not_overflow() {
+        let claims = vec![claim(999_983, 999_983); 1_000_000];
+        let parts = divide(1_000_000_000_000, &claims);
+        assert!(parts.iter().all(|part| part.weight == Weight::ONE));
+        assert!(parts.iter().all(|part| part.entitled == 1_000_000));
+    }
+}

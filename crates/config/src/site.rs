@@ -1,0 +1,251 @@
+//! A site as it was found to be sound.
+
+use std::path::PathBuf;
+
+use fairlane_classify::{Origin, Per, Rule};
+use fairlane_core::aqm::AqmConfig;
+use fairlane_core::{Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
+
+use fairlane_core::tree::Algorithm;
+use serde::Deserialize;
+
+use crate::diagnostic::{Diagnostic, Report, SiteError};
+use crate::{file, parse, read};
+
+/// What one file says: everything in it is in range and agrees with the rest.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The interfaces; a file that is only to be simulated need not have any.
+    pub interfaces: Option<Interfaces>,
+    /// The Unix socket where processes attach.
+    pub attach: Option<PathBuf>,
+    /// The shaped directions, at least one; no two leave by the same interface.
+    pub links: Vec<Link>,
+    /// What is allowed and hardly meant, such as a filter that never matches.
+    pub warnings: Vec<Diagnostic>,
+}
+
+impl Site {
+    /// Reads a file.
+    pub fn read(path: &std::path::Path) -> Result<Site, SiteError> {
+        let file = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Site::parse(&text, &file),
+            Err(source) => Err(SiteError::Unreadable { file, source }),
+        }
+    }
+
+    /// Reads `text`, which errors call `name`. O(n log n) in its classes and filters, and what
+    /// [`Classifier::unreachable`](fairlane_classify::Classifier::unreachable) takes.
+    pub fn parse(text: &str, name: &str) -> Result<Site, SiteError> {
+        let mut report = Report::new(name, text);
+        let tables: Option<Tables> = parse::parse(text, &mut report);
+        let site = tables.and_then(|tables| Site::of(&tables, &mut report));
+        let warnings = report.finish()?;
+        let site = site.expect("what is not a site has been reported");
+        Ok(Site { warnings, ..site })
+    }
+
+    /// What these tables say, without the warnings; or what is wrong with them is reported.
+    pub fn of(tables: &Tables, report: &mut Report) -> Option<Site> {
+        read::site(&tables.0, report)
+    }
+
+    /// The link of this name.
+    pub fn link(&self, name: &str) -> Option<&Link> {
+        self.links.iter().find(|link| link.name == name)
+    }
+}
+
+/// The tables of a site's file as they were written, to be a part of another file.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Tables(file::File);
+
+/// The interfaces that Fairlane stands between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interfaces {
+    /// Name of the interface towards the rest of the world.
+    pub outside: String,
+    /// What is on the other side.
+    pub near: Near,
+    /// How frames are read and written.
+    pub backend: Backend,
+}
+
+/// What is on the side that is not outside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Near {
+    /// Another interface, by name: a bump in the wire.
+    Inside(String),
+    /// A tap device of this name, to be made: the egress of one interface.
+    Tap(String),
+    /// Attached processes only.
+    Nothing,
+}
+
+/// How frames are read and written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Backend {
+    /// AF_PACKET rings.
+    #[default]
+    Packet,
+    /// AF_XDP.
+    Xdp,
+}
+
+/// A side of Fairlane that frames come from or go to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The interface towards the machines that are shaped.
+    Inside,
+    /// The interface towards the rest of the world.
+    Outside,
+    /// The tap device.
+    Tap,
+    /// Processes that push frames through shared memory: frames only come from there.
+    Attached,
+}
+
+impl Role {
+    /// As the file has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Role::Inside => "inside",
+            Role::Outside => "outside",
+            Role::Tap => "tap",
+            Role::Attached => "attached",
+        }
+    }
+
+    /// The number by which filters know where a frame came from.
+    pub const fn ingress(self) -> u16 {
+        match self {
+            Role::Inside => 0,
+            Role::Outside => 1,
+            Role::Tap => 2,
+            Role::Attached => Origin::ATTACHED,
+        }
+    }
+}
+
+/// A shaped direction.
+#[derive(Clone, Debug)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// The interface that its packets leave by.
+    pub to: Role,
+    /// What it carries, overhead included.
+    pub rate: Rate,
+    /// Bytes that a packet takes on the wire beside the frame.
+    pub overhead: u32,
+    /// The longest packet, overhead included.
+    pub longest: Length,
+    /// Who is next among the classes without a parent; in the whole link, if it is CBQ.
+    pub algorithm: LinkAlgorithm,
+    /// The most that waits in the whole link.
+    pub limits: SchedulerLimits,
+    /// The classes, parents before their children.
+    pub classes: Vec<Class>,
+    /// What filters say, with the classes' places in [`classes`](Link::classes).
+    pub rules: Vec<Rule<u32>>,
+    /// Where packets go that no rule matches, and malformed ones.
+    pub default: u32,
+}
+
+/// Who is next in a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkAlgorithm {
+    /// A class tree; this one at its root.
+    Tree(Algorithm),
+    /// Class-based queueing, as ALTQ has it.
+    Cbq,
+}
+
+impl std::fmt::Display for LinkAlgorithm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            LinkAlgorithm::Tree(algorithm) => algorithm.fmt(f),
+            LinkAlgorithm::Cbq => f.write_str(LinkAlgorithm::CBQ),
+        }
+    }
+}
+
+impl LinkAlgorithm {
+    /// The name of class-based queueing.
+    pub const CBQ: &'static str = "cbq";
+}
+
+/// A class.
+#[derive(Clone, Debug)]
+pub struct Class {
+    /// Its name.
+    pub name: String,
+    /// Its number in the order of the file, from 0; a default class that is not there is last.
+    pub number: usize,
+    /// Its parent's place among the link's classes; none for a child of the root.
+    pub parent: Option<usize>,
+    /// What the file promises it, which its guarantee is no less than.
+    pub rate: Option<Rate>,
+    /// What it never exceeds.
+    pub cap: Option<Cap>,
+    /// Its weight among its siblings, made of their rates and weights.
+    pub weight: Weight,
+    /// Its part of what its siblings' rates and its own leave over; 0 for none.
+    pub share: u32,
+    /// Its level, where that counts: higher first.
+    pub level: u32,
+    /// In CBQ: whether it may send what its parent does not use.
+    pub borrow: bool,
+    /// In CBQ: packets that it may send back to back after a silence.
+    pub cbq_burst: u32,
+    /// What it holds.
+    pub kind: Kind,
+}
+
+/// A ceiling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cap {
+    /// Bits per second.
+    pub rate: Rate,
+    /// Bytes that may leave at once: at least the longest packet.
+    pub burst: u32,
+}
+
+/// What a class holds.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// Other classes, in the order of this algorithm.
+    Inner(Algorithm),
+    /// One queue.
+    Leaf(Queue),
+    /// A queue for each flow.
+    Flows(Flows),
+}
+
+/// A queue.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue {
+    /// The most that waits.
+    pub limits: Limits,
+    /// What drops or marks packets before that.
+    pub aqm: AqmConfig,
+}
+
+/// Queues that are made as flows come.
+#[derive(Clone, Copy, Debug)]
+pub struct Flows {
+    /// What a flow is.
+    pub per: Per,
+    /// Who is next among them.
+    pub algorithm: Algorithm,
+    /// The most of them.
+    pub most: u32,
+    /// How long an idle one is remembered.
+    pub forget_after: Nanos,
+    /// What none exceeds.
+    pub cap: Option<Cap>,
+    /// Each one's queue.
+    pub queue: Queue,
+}

@@ -1,0 +1,188 @@
+//! Times and sizes as they are written in the file; rates are
+//! [`Rate`](fairlane_core::Rate)'s own.
+
+use std::fmt;
+use std::str::FromStr;
+
+use fairlane_core::Nanos;
+
+/// A number with a unit behind it, in units of the smallest, exactly; what is smaller than
+/// that is cut off.
+fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, Quantity> {
+    let text = text.trim();
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+        return Err(Quantity::NoNumber);
+    }
+    let unit = unit.trim();
+    let &(_, scale) = units
+        .iter()
+        .find(|(name, _)| unit.eq_ignore_ascii_case(name))
+        .ok_or(Quantity::NoUnit)?;
+    let whole = match whole {
+        "" => 0,
+        digits => digits.parse::<u64>().map_err(|_| Quantity::TooLarge)?,
+    };
+    let whole = whole.checked_mul(scale).ok_or(Quantity::TooLarge)?;
+    // Twelve digits say all that any unit here has.
+    let (mut part, mut place) = (0u128, 1u128);
+    for digit in fraction.bytes().take(12) {
+        part = part * 10 + u128::from(digit - b'0');
+        place *= 10;
+    }
+    let part = (part * u128::from(scale) / place) as u64;
+    whole.checked_add(part).ok_or(Quantity::TooLarge)
+}
+
+enum Quantity {
+    NoNumber,
+    NoUnit,
+    TooLarge,
+}
+
+/// A span of time: `5ms`, `0.1s`, `10min`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub Nanos);
+
+/// Why a text is not a [`Time`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseTimeError {
+    /// No number in front.
+    #[error("a time starts with a number, as in 5ms")]
+    NoNumber,
+    /// No unit, or one that is not known.
+    #[error("a time needs one of the units ns, us, ms, s, min, h, as in 5ms")]
+    NoUnit,
+    /// Beyond 2^64 nanoseconds.
+    #[error("a time is at most 500 years")]
+    TooLarge,
+}
+
+impl FromStr for Time {
+    type Err = ParseTimeError;
+
+    fn from_str(text: &str) -> Result<Time, ParseTimeError> {
+        let units = [
+            ("ns", 1),
+            ("us", 1_000),
+            ("ms", 1_000_000),
+            ("s", 1_000_000_000),
+            ("min", 60_000_000_000),
+            ("h", 3_600_000_000_000),
+        ];
+        match quantity(text, &units) {
+            Ok(nanos) => Ok(Time(Nanos(nanos))),
+            Err(Quantity::NoNumber) => Err(ParseTimeError::NoNumber),
+            Err(Quantity::NoUnit) => Err(ParseTimeError::NoUnit),
+            Err(Quantity::TooLarge) => Err(ParseTimeError::TooLarge),
+        }
+    }
+}
+
+impl fmt::Display for Time {
+    /// The largest unit that leaves a whole number, which parses back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.0;
+        let (divisor, unit) = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")]
+            .into_iter()
+            .find(|(divisor, _)| nanos % divisor == 0 && nanos > 0)
+            .unwrap_or((1, "ns"));
+        write!(f, "{}{unit}", nanos / divisor)
+    }
+}
+
+/// An amount of data in bytes: `1514b`, `64kb`, `16mb`. As in tc, a kb is 1024 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// Why a text is not a [`Size`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseSizeError {
+    /// No number in front.
+    #[error("a size starts with a number, as in 64kb")]
+    NoNumber,
+    /// No unit, or one that is not known.
+    #[error("a size needs one of the units b, kb, mb, gb (bytes; 1kb is 1024b), as in 64kb")]
+    NoUnit,
+    /// Beyond 2^64 bytes.
+    #[error("a size is less than 2^64 bytes")]
+    TooLarge,
+}
+
+impl FromStr for Size {
+    type Err = ParseSizeError;
+
+    fn from_str(text: &str) -> Result<Size, ParseSizeError> {
+        let units = [("b", 1), ("kb", 1 << 10), ("mb", 1 << 20), ("gb", 1 << 30)];
+        match quantity(text, &units) {
+            Ok(bytes) => Ok(Size(bytes)),
+            Err(Quantity::NoNumber) => Err(ParseSizeError::NoNumber),
+            Err(Quantity::NoUnit) => Err(ParseSizeError::NoUnit),
+            Err(Quantity::TooLarge) => Err(ParseSizeError::TooLarge),
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    /// The largest unit that leaves a whole number, which parses back.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (shift, unit) = [(30, "gb"), (20, "mb"), (10, "kb")]
+            .into_iter()
+            .find(|&(shift, _)| self.0 > 0 && self.0 % (1 << shift) == 0)
+            .unwrap_or((0, "b"));
+        write!(f, "{}{unit}", self.0 >> shift)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes_read_as_tc_writes_them_and_print_what_they_read() {
+        for (text, nanos) in [
+            ("5ms", 5_000_000),
+            ("0.1s", 100_000_000),
+            ("1.5 us", 1_500),
+            ("7ns", 7),
+            ("10min", 600_000_000_000),
+            ("18446744073709551615ns", u64::MAX),
+        ] {
+            let time: Time = text.parse().unwrap();
+            assert_eq!(time, Time(Nanos(nanos)), "{text}");
+            assert_eq!(time.to_string().parse(), Ok(time), "{text}");
+        }
+        for (text, bytes) in [
+            ("1514b", 1514),
+            ("64kb", 65_536),
+            ("1.5MB", 3 << 19),
+            ("2gb", 2 << 30),
+            ("0b", 0),
+        ] {
+            let size: Size = text.parse().unwrap();
+            assert_eq!(size, Size(bytes), "{text}");
+            assert_eq!(size.to_string().parse(), Ok(size), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_time_or_a_size_says_why() {
+        assert_eq!("5".parse::<Time>(), Err(ParseTimeError::NoUnit));
+        assert_eq!("ms".parse::<Time>(), Err(ParseTimeError::NoNumber));
+        assert_eq!("1.2.3s".parse::<Time>(), Err(ParseTimeError::NoNumber));
+        let late = "18446744073709551616ns".parse::<Time>();
+        assert_eq!(late, Err(ParseTimeError::TooLarge));
+        assert_eq!("5124096h".parse::<Time>(), Err(ParseTimeError::TooLarge));
+        assert_eq!("64".parse::<Size>(), Err(ParseSizeError::NoUnit));
+        assert_eq!("64mbit".parse::<Size>(), Err(ParseSizeError::NoUnit));
+        assert_eq!("-1kb".parse::<Size>(), Err(ParseSizeError::NoNumber));
+        assert_eq!(
+            "17179869184gb".parse::<Size>(),
+            Err(ParseSizeError::TooLarge)
+        );
+    }
+}

@@ -1,0 +1,109 @@
+//! Values as they stand in the file: with their place, and read later, so that one look at a
+//! file finds all that is wrong with its values.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::ops::Range;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer};
+use toml::Spanned;
+
+use crate::diagnostic::Report;
+
+/// A value and where it stands.
+#[derive(Clone, Debug)]
+pub struct At<T>(Spanned<T>);
+
+impl<T> At<T> {
+    /// The value.
+    pub fn value(&self) -> &T {
+        self.0.get_ref()
+    }
+
+    /// Its bytes in the text.
+    pub fn span(&self) -> Range<usize> {
+        self.0.span()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for At<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<At<T>, D::Error> {
+        Spanned::deserialize(deserializer).map(At)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for At<T> {
+    fn inline_schema() -> bool {
+        T::inline_schema()
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+/// Text that says a `T`, or not.
+pub type Text = At<String>;
+
+impl Text {
+    /// What it says, where it says it; else the reason is reported, with the key.
+    pub fn read<T: FromStr<Err: Display>>(&self, key: &str, report: &mut Report) -> Option<T> {
+        match self.value().parse() {
+            Ok(value) => Some(value),
+            Err(reason) => {
+                report.error(&self.span(), format!("{key} '{}': {reason}", self.value()));
+                None
+            }
+        }
+    }
+}
+
+impl At<i64> {
+    /// The number, where it is in range; else the range is reported, with the key.
+    pub fn within<T>(&self, key: &str, range: Range<i64>, report: &mut Report) -> Option<T>
+    where
+        T: TryFrom<i64>,
+    {
+        let value = *self.value();
+        if range.contains(&value)
+            && let Ok(value) = T::try_from(value)
+        {
+            return Some(value);
+        }
+        let (least, most) = (range.start, range.end - 1);
+        report.error(
+            &self.span(),
+            format!("{key} {value}: it lies between {least} and {most}"),
+        );
+        None
+    }
+}
+
+/// A number, or a text that says one.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(untagged, expecting = "a number or a text")]
+pub enum Scalar {
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+}
+
+impl Display for Scalar {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Scalar::Number(number) => number.fmt(f),
+            Scalar::Text(text) => text.fmt(f),
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The examples are sound, and guarantee what they say.
+
+use std::path::Path;
+
+use fairlane_classify::{DigestKey, Layer, Origin, Owner};
+use fairlane_config::{Discipline, Guarantee, Kind, Link, Near, Site, Sorted};
+use fairlane_core::tree::{ClassQueue, Dequeue};
+use fairlane_core::{Length, Nanos};
+
+fn example(name: &str) -> Site {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let site = Site::read(&folder.join(name)).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(site.warnings, [], "{name}");
+    site
+}
+
+/// What a class is guaranteed, which is its rate at least.
+fn guarantee(link: &Link, name: &str) -> Guarantee {
+    let at = link
+        .classes
+        .iter()
+        .position(|class| class.name == name)
+        .unwrap();
+    let guarantee = link.guarantees()[at].clone();
+    if let Some(rate) = link.classes[at].rate {
+        assert!(
+            guarantee.rate.unwrap() >= rate.bps(),
+            "{name}: {guarantee:?}"
+        );
+    }
+    guarantee
+}
+
+/// UDP or TCP over IPv4 between two addresses, to a port.
+fn packet(from: [u8; 4], to: [u8; 4], protocol: u8, port: u16, dscp: u8) -> Vec<u8> {
+    let mut packet = vec![0; 40];
+    (packet[0], packet[1], packet[3], packet[8], packet[9]) = (0x45, dscp << 2, 40, 64, protocol);
+    packet[12..16].copy_from_slice(&from);
+    packet[16..20].copy_from_slice(&to);
+    packet[20..22].copy_from_slice(&40_000u16.to_be_bytes());
+    packet[22..24].copy_from_slice(&port.to_be_bytes());
+    // A TCP header of 20 bytes; UDP's length.
+    (packet[25], packet[32]) = (20, 0x50);
+    packet
+}
+
+/// A link's filters, with the names of its classes.
+struct Names<'a> {
+    link: &'a Link,
+    sorter: fairlane_config::Sorter,
+    ids: Vec<fairlane_core::tree::ClassId>,
+}
+
+fn sorter(link: &Link) -> Names<'_> {
+    let (_, ids) = link.discipline::<u32>();
+    let sorter = link.sorter(&ids, DigestKey([1, 2]));
+    Names { link, sorter, ids }
+}
+
+impl Names<'_> {
+    fn sort(&mut self, bytes: &[u8], origin: &Origin) -> Sorted {
+        self.sorter.sort(bytes, Layer::Ip, origin)
+    }
+
+    fn class(&mut self, bytes: &[u8], origin: &Origin) -> &str {
+        let class = self.sort(bytes, origin).class;
+        let at = self.ids.iter().position(|&id| id == class).unwrap();
+        &self.link.classes[at].name
+    }
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const EF: u8 = 46;
+const HERE: [u8; 4] = [192, 168, 1, 7];
+const THERE: [u8; 4] = [203, 0, 113, 5];
+
+#[test]
+fn the_home_keeps_calls_apart_from_uploads() {
+    let site = example("home-gateway.toml");
+    let near = &site.interfaces.as_ref().unwrap().near;
+    assert_eq!(*near, Near::Inside("lan0".to_owned()));
+    let up = site.link("up").unwrap();
+    let mut names = sorter(up);
+    let inside = Origin {
+        ingress: 0,
+        owner: None,
+    };
+    assert_eq!(
+        names.class(&packet(HERE, THERE, UDP, 9, EF), &inside),
+        "voice"
+    );
+    assert_eq!(
+        names.class(&packet(HERE, THERE, UDP, 3480, 0), &inside),
+        "voice"
+    );
+    assert_eq!(
+        names.class(&packet(HERE, THERE, TCP, 443, 0), &inside),
+        "interactive"
+    );
+    assert_eq!(
+        names.class(&packet(HERE, THERE, UDP, 443, EF), &inside),
+        "voice"
+    );
+    assert_eq!(
+        names.class(&packet(HERE, THERE, TCP, 8080, 0), &inside),
+        "bulk"
+    );
+    assert_eq!(names.class(&[0x45; 3], &inside), "bulk");
+    assert_eq!((names.sorter.malformed(), names.sorter.unmatched()), (1, 1));
+
+    let voice = guarantee(up, "voice");
+    assert!(
+        voice.delay.unwrap().unwrap() < Nanos::from_millis(16),
+        "{:?}",
+        voice.delay
+    );
+    guarantee(up, "interactive");
+    let down = site.link("down").unwrap();
+    let voice = guarantee(down, "voice");
+    assert!(
+        voice.delay.unwrap().unwrap() < Nanos::from_millis(16),
+        "{:?}",
+        voice.delay
+    );
+}
+
+#[test]
+fn the_provider_has_ten_thousand_subscribers_behind_fifty_sites() {
+    let site = example("isp.toml");
+    let down = &site.links[0];
+    let sites: Vec<_> = down
+        .classes
+        .iter()
+        .filter_map(|class| match &class.kind {
+            Kind::Flows(flows) => Some((class, flows)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(sites.len(), 50);
+    assert_eq!(
+        sites.iter().map(|(_, flows)| flows.most).sum::<u32>(),
+        10_000
+    );
+    for (class, flows) in sites {
+        let site = guarantee(down, &class.name);
+        // 180 Mbit/s in 201 parts.
+        assert!(site.each.unwrap().rate.unwrap() >= 895_000, "{site:?}");
+        assert_eq!(flows.cap.unwrap().rate.bps(), 50_000_000);
+    }
+    guarantee(down, "other");
+
+    let mut names = sorter(down);
+    let outside = Origin {
+        ingress: 1,
+        owner: None,
+    };
+    let to = |address| packet(THERE, address, TCP, 50_000, 0);
+    assert_eq!(names.class(&to([100, 64, 1, 9]), &outside), "site-01");
+    assert_eq!(names.class(&to([100, 64, 50, 200]), &outside), "site-50");
+    assert_eq!(names.class(&to([100, 64, 51, 1]), &outside), "other");
+    let one = names.sort(&to([100, 64, 7, 1]), &outside);
+    let same = names.sort(&packet(HERE, [100, 64, 7, 1], UDP, 53, 0), &outside);
+    let neighbour = names.sort(&to([100, 64, 7, 2]), &outside);
+    assert_eq!(one, same, "a subscriber is an address");
+    assert!(one.class == neighbour.class && one.flow != neighbour.flow);
+}
+
+#[test]
+fn tenants_are_told_apart_by_user_and_group() {
+    let site = example("tenants.toml");
+    assert_eq!(site.interfaces.as_ref().unwrap().near, Near::Nothing);
+    assert_eq!(
+        site.attach.as_deref(),
+        Some(Path::new("/run/fairlane.sock"))
+    );
+    let out = &site.links[0];
+    let mut names = sorter(out);
+    let by = |uid, gid| Origin {
+        ingress: Origin::ATTACHED,
+        owner: Some(Owner { uid, gid, pid: 77 }),
+    };
+    let any = packet(HERE, THERE, TCP, 443, 0);
+    assert_eq!(names.class(&any, &by(2001, 2000)), "blue-database");
+    assert_eq!(names.class(&any, &by(2002, 2000)), "blue-web");
+    assert_eq!(names.class(&any, &by(3002, 3000)), "green");
+    assert_eq!(names.class(&any, &by(0, 0)), "host");
+    for class in ["blue", "blue-database", "green", "host"] {
+        guarantee(out, class);
+    }
+    // What blue has beyond the database's rate.
+    let web = guarantee(out, "blue-web").rate.unwrap();
+    assert!(web >= 2_000_000_000, "{web}");
+}
+
+#[test]
+fn the_queues_of_an_example_carry_packets_of_every_class() {
+    for name in ["home-gateway.toml", "isp.toml", "tenants.toml"] {
+        for link in &example(name).links {
+            let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
+            let length = Length::new(1000).unwrap();
+            let mut sent = 0;
+            for (at, class) in link.classes.iter().enumerate() {
+                let accepted = queues.enqueue(ids[at], 5, length, at as u32, Nanos::ZERO);
+                assert_eq!(accepted.is_err(), matches!(class.kind, Kind::Inner(_)));
+                sent += u32::from(accepted.is_ok());
+            }
+            assert_eq!(queues.len(), sent);
+            while let Dequeue::Packet(packet) = queues.dequeue(Nanos::ZERO, |_| {}) {
+                assert_eq!(packet.class, ids[packet.payload as usize]);
+                sent -= 1;
+            }
+            assert_eq!(sent, 0, "{name}");
+            queues.invariants().unwrap();
+        }
+    }
+}

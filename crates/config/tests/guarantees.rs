@@ -1,0 +1,276 @@
+//! What is guaranteed holds: random trees under random traffic, on a link that sends a byte
+//! in a nanosecond.
+
+use fairlane_config::{Discipline, Kind, Link, Site};
+use fairlane_core::tree::{ClassQueue, Dequeue};
+use fairlane_core::{Length, Nanos};
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write;
+
+/// Steele, Lea, Flood: SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+}
+
+const LONGEST: u64 = 1500;
+const MBIT: u64 = 8000;
+const ALGORITHMS: [&str; 10] = [
+    "drr", "wf2q+", "qfq", "qfq+", "s-kps", "gfq", "wf2q++", "s-kps+", "gfq+", "priority",
+];
+
+/// A link whose classes have children with a probability that falls with depth.
+fn random_tree(random: &mut Random) -> String {
+    let root = random.of(&ALGORITHMS);
+    let mut text = format!(
+        "[[link]]\nname = 'l'\nrate = '{MBIT}mbit'\nlongest = '{LONGEST}b'\nalgorithm = '{root}'\n"
+    );
+    let mut classes = 0;
+    node(random, &mut text, None, root, MBIT, 0, &mut classes);
+    text
+}
+
+fn node(
+    random: &mut Random,
+    text: &mut String,
+    parent: Option<&str>,
+    algorithm: &str,
+    mut rest: u64,
+    depth: u64,
+    classes: &mut u64,
+) {
+    let shares = algorithm != "priority";
+    for n in 0..2 + random.below(4) {
+        let name = format!("c{classes}");
+        *classes += 1;
+        writeln!(text, "[[link.class]]\nname = '{name}'").unwrap();
+        if let Some(parent) = parent {
+            writeln!(text, "parent = '{parent}'").unwrap();
+        }
+        let mut has = 0;
+        if shares && random.one_in(2) && rest > 10 {
+            has = 1 + random.below(rest / 2);
+            rest -= has;
+            writeln!(text, "rate = '{has}mbit'").unwrap();
+        }
+        if shares && (has == 0 || random.one_in(3)) {
+            writeln!(text, "weight = {}", 1 + random.below(20)).unwrap();
+        }
+        if !shares {
+            writeln!(text, "priority = {n}").unwrap();
+        }
+        if random.one_in(3) || !shares {
+            let ceil = (has + 1 + random.below(MBIT / 4)).min(MBIT);
+            writeln!(text, "ceil = '{ceil}mbit'").unwrap();
+            if random.one_in(2) {
+                writeln!(text, "burst = '{}b'", LONGEST * (2 + random.below(20))).unwrap();
+            }
+        }
+        let inner = depth < 3 && random.one_in(2 + depth);
+        if inner {
+            let algorithm = random.of(&ALGORITHMS);
+            writeln!(text, "algorithm = '{algorithm}'").unwrap();
+            node(
+                random,
+                text,
+                Some(&name),
+                algorithm,
+                has,
+                depth + 1,
+                classes,
+            );
+        } else if random.one_in(5) {
+            let algorithm = random.of(&ALGORITHMS[..9]);
+            let most = 1 + random.below(6);
+            writeln!(
+                text,
+                "per = 'source-ip'\nflows = {{ most = {most} }}\nalgorithm = '{algorithm}'"
+            )
+            .unwrap();
+        } else if random.one_in(4) {
+            // One that never drops here, but may: its parent does not know its head.
+            writeln!(
+                text,
+                "queue = {{ kind = 'codel', interval = '4s', target = '3s' }}"
+            )
+            .unwrap();
+        }
+    }
+}
+
+/// How a class, or one of its flows, is sent to.
+struct Sender {
+    place: usize,
+    flow: u64,
+    /// Keeps this many packets queued; 0 for one that sends single packets now and then.
+    keeps: usize,
+    shortest: u64,
+    /// Of a sparse one: when its next packet comes.
+    next: u64,
+    pause: u64,
+}
+
+struct Parcel {
+    sender: usize,
+    arrived: u64,
+    found_empty: bool,
+}
+
+/// The longest delay of packets that found their class or flow empty, as a part of the bound.
+fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> {
+    let guarantees = link.guarantees();
+    let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
+    let mut senders = Vec::new();
+    for (place, class) in link.classes.iter().enumerate() {
+        let flows = match &class.kind {
+            Kind::Inner(_) => 0,
+            Kind::Leaf(_) => 1,
+            Kind::Flows(flows) => flows.most,
+        };
+        for flow in 0..flows {
+            let sparse = random.one_in(3);
+            senders.push(Sender {
+                place,
+                flow: flow.into(),
+                keeps: if sparse {
+                    0
+                } else {
+                    1 + random.below(4) as usize
+                },
+                shortest: random.of(&[1, 40, LONGEST]),
+                next: 0,
+                pause: 1 + random.below(400 * LONGEST),
+            });
+        }
+    }
+    let mut waiting = vec![0usize; senders.len()];
+    let mut parcels: Vec<Parcel> = Vec::new();
+    let mut sent = HashMap::new();
+    let mut ready = VecDeque::new();
+    let (mut now, mut worst) = (0, None);
+    while now < until {
+        for (at, sender) in senders.iter_mut().enumerate() {
+            let few = sender.keeps == 0 && waiting[at] == 0 && sender.next <= now;
+            let missing = sender.keeps.saturating_sub(waiting[at]).max(few.into());
+            for _ in 0..missing {
+                ready.push_back(at);
+            }
+            if few {
+                sender.next = now + 1 + random.below(sender.pause);
+            }
+        }
+        while let Some(at) = ready.pop_front() {
+            let sender = &senders[at];
+            let bytes = sender.shortest + random.below(LONGEST + 1 - sender.shortest);
+            let length = Length::new(bytes as u32).unwrap();
+            let number = parcels.len() as u32;
+            parcels.push(Parcel {
+                sender: at,
+                arrived: now,
+                found_empty: waiting[at] == 0,
+            });
+            let class = ids[sender.place];
+            queues
+                .enqueue(class, sender.flow, length, number, Nanos(now))
+                .unwrap();
+            waiting[at] += 1;
+        }
+        // The next arrival of one that is sparse, at the latest.
+        let next = senders
+            .iter()
+            .zip(&waiting)
+            .filter(|(s, n)| s.keeps == 0 && **n == 0);
+        let next = next
+            .map(|(sender, _)| sender.next)
+            .min()
+            .unwrap_or(u64::MAX);
+        match queues.dequeue(Nanos(now), |_| panic!("nothing is dropped")) {
+            Dequeue::Packet(packet) => {
+                let parcel = &parcels[packet.payload as usize];
+                let sender = &senders[parcel.sender];
+                waiting[parcel.sender] -= 1;
+                // Arrivals meanwhile find the link busy, at any point of a packet.
+                now += u64::from(packet.len.get());
+                *sent.entry(sender.place).or_insert(0u64) += u64::from(packet.len.get());
+                if let (true, Some(Ok(bound))) =
+                    (parcel.found_empty, &guarantees[sender.place].delay)
+                {
+                    let part = (now - parcel.arrived) as f64 / bound.0 as f64;
+                    if worst.as_ref().is_none_or(|&(worst, _)| part > worst) {
+                        worst = Some((part, format!("class {}", link.classes[sender.place].name)));
+                    }
+                }
+            }
+            Dequeue::NotBefore(time) => now = time.0.min(next).max(now + 1),
+            Dequeue::Empty => now = next.max(now + 1),
+        }
+    }
+    queues.invariants().unwrap();
+    // Those who always have packets got what they are guaranteed, but for a start.
+    for (place, guarantee) in guarantees.iter().enumerate() {
+        let all = senders.iter().filter(|sender| sender.place == place);
+        let Some(keeps) = all.map(|sender| sender.keeps).min() else {
+            continue;
+        };
+        let delay = guarantee.delay.and_then(Result::ok).map(|delay| delay.0);
+        if let (Ok(rate), Some(delay), true) = (guarantee.rate, delay, keeps > 0) {
+            let bytes = sent.get(&place).copied().unwrap_or(0) as f64;
+            let least = rate as f64 / 8e9 * now as f64;
+            let name = &link.classes[place].name;
+            // What it may be behind makes up most of the delay.
+            let lag = rate as f64 / 8e9 * 2.0 * delay as f64 + 4.0 * LONGEST as f64;
+            assert!(
+                bytes >= least - lag,
+                "{name}: {bytes} of {least} bytes, {guarantee:?}"
+            );
+        }
+    }
+    worst
+}
+
+#[test]
+fn no_packet_that_finds_its_class_empty_waits_longer_than_its_bound() {
+    let cases = std::env::var("FAIRLANE_CASES").map_or(40, |cases| cases.parse().unwrap());
+    let (mut tightest, mut bounded) = (0.0f64, 0);
+    for seed in 0..cases {
+        let mut random = Random(seed);
+        let text = random_tree(&mut random);
+        // Rates below what caps and levels leave are refused; these trees are left out.
+        let Ok(site) = Site::parse(&text, "tree.toml") else {
+            continue;
+        };
+        let Some((part, who)) = worst(&site.links[0], &mut random, 3_000_000) else {
+            continue;
+        };
+        assert!(
+            part <= 1.00001,
+            "seed {seed}: {part} of the bound, {who}\n{text}"
+        );
+        tightest = tightest.max(part);
+        bounded += 1;
+    }
+    println!("{bounded} trees, at most {tightest} of the bound");
+    assert!(
+        bounded >= cases / 4,
+        "only {bounded} trees of {cases} have bounds"
+    );
+    assert!(
+        tightest > 0.2,
+        "the bounds are far from what happens: {tightest}"
+    );
+}

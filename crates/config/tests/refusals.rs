@@ -1,0 +1,701 @@
+//! What is wrong with a file is said in one sentence each, with its line and column.
+
+use fairlane_config::{Site, SiteError};
+
+/// All sentences about a file.
+fn sentences(text: &str) -> Vec<String> {
+    match Site::parse(text, "site.toml") {
+        Err(SiteError::Invalid(errors)) => errors.iter().map(ToString::to_string).collect(),
+        Err(other) => panic!("{other}"),
+        Ok(_) => Vec::new(),
+    }
+}
+
+#[track_caller]
+fn refuses(text: &str, expected: &[&str]) {
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|end| format!("site.toml:{end}"))
+        .collect();
+    assert_eq!(sentences(text), expected, "of\n{text}");
+}
+
+/// Of a link of 40 Mbit/s with `more` behind it, from line 5 on.
+#[track_caller]
+fn link_refuses(more: &str, expected: &[&str]) {
+    refuses(
+        &format!("[[link]]\nname = 'up'\nrate = '40mbit'\n\n{more}"),
+        expected,
+    );
+}
+
+/// Of a class with `keys`, from line 7 on.
+#[track_caller]
+fn class_refuses(keys: &str, expected: &[&str]) {
+    link_refuses(&format!("[[link.class]]\nname = 'a'\n{keys}"), expected);
+}
+
+/// Of a filter with `keys`, from line 8 on.
+#[track_caller]
+fn filter_refuses(keys: &str, expected: &[&str]) {
+    link_refuses(
+        &format!("class = [{{ name = 'a' }}]\n[[link.filter]]\nclass = 'a'\n{keys}"),
+        expected,
+    );
+}
+
+#[test]
+fn a_file_that_is_not_toml_or_has_other_keys() {
+    refuses("[[link]\n", &["1:8: unclosed array table, expected ']'"]);
+    refuses(
+        "[[link]]\nrate = '1mbit'\n",
+        &["1:1: the key 'name' is missing"],
+    );
+    refuses(
+        "[[link]]\nname = 'up'\nrate = 40\n",
+        &["3:8: invalid type: integer '40', expected a text in quotes"],
+    );
+    refuses(
+        "[interfces]\n",
+        &["1:2: unknown key 'interfces', did you mean 'interfaces'?"],
+    );
+    refuses(
+        "[[link]]\nname = 'up'\nrat = '1mbit'\n",
+        &["3:1: unknown key 'rat', did you mean 'rate'?"],
+    );
+    refuses(
+        "colour = 1\n",
+        &["1:1: unknown key 'colour': the keys here are interfaces, attach, link"],
+    );
+    refuses(
+        "",
+        &["1:1: there is no [[link]]: at least one direction is shaped"],
+    );
+    refuses(
+        "link = 5\n",
+        &["1:8: invalid type: integer '5', expected tables in double brackets"],
+    );
+    refuses(
+        "[[link]]\nname = 5\n",
+        &["2:8: invalid type: integer '5', expected a text in quotes"],
+    );
+    refuses(
+        "name = 'a'\nname = 'b'\n",
+        &["2:1: the key 'name' is given twice"],
+    );
+}
+
+#[test]
+fn an_unknown_key_of_a_class_or_a_table_in_it() {
+    class_refuses(
+        "celi = '1mbit'\n",
+        &["7:1: unknown key 'celi', did you mean 'ceil'?"],
+    );
+    class_refuses(
+        "limit = { packet = 5 }\n",
+        &["7:11: unknown key 'packet', did you mean 'packets'?"],
+    );
+    class_refuses(
+        "queue = { kind = 'codel', tagret = '5ms' }\n",
+        &["7:27: unknown key 'tagret', did you mean 'target'?"],
+    );
+    class_refuses(
+        "flows = { mots = 1 }\n",
+        &["7:11: unknown key 'mots', did you mean 'most'?"],
+    );
+    class_refuses(
+        "limit = 5\n",
+        &["7:9: invalid type: integer '5', expected a table"],
+    );
+    class_refuses(
+        "queue = 5\n",
+        &["7:9: invalid type: integer '5', expected a text such as \"codel\", or a table"],
+    );
+}
+
+#[test]
+fn an_unknown_key_of_a_filter() {
+    filter_refuses(
+        "sorce = '10.0.0.0/8'\n",
+        &["8:1: unknown key 'sorce', did you mean 'source'?"],
+    );
+}
+
+#[test]
+fn interfaces_that_are_no_pair() {
+    refuses(
+        "[interfaces]\noutside = 'wan0'\n[[link]]\nname='a'\nrate='1mbit'\n",
+        &[
+            "2:11: nothing would leave by 'outside': [interfaces] needs 'inside' or 'tap' too, or the file [attach]",
+        ],
+    );
+    refuses(
+        "[interfaces]\noutside = 'wan0'\ninside = 'wan0'\n[[link]]\nname='a'\nrate='1mbit'\n",
+        &["3:10: 'wan0' is outside already: the two sides are two interfaces"],
+    );
+    refuses(
+        "[interfaces]\noutside = 'wan0'\ninside = 'lan0'\ntap = 't0'\n[[link]]\nname='a'\nrate='1mbit'\n",
+        &[
+            "4:7: tap: with 'inside' this is a bump in the wire, which has no tap device; leave out one of the two",
+        ],
+    );
+    refuses(
+        "[interfaces]\noutside = 'a-name-that-is-too-long'\ninside = 'la n'\n[[link]]\nname='a'\nrate='1mbit'\n",
+        &[
+            "2:11: outside 'a-name-that-is-too-long': the name of an interface has 1 to 15 bytes, without spaces, '/' and ':'",
+            "3:10: inside 'la n': the name of an interface has 1 to 15 bytes, without spaces, '/' and ':'",
+        ],
+    );
+    refuses(
+        "[interfaces]\noutside = 'wan0'\ninside = 'lan0'\nbackend = 'xpd'\n[[link]]\nname='a'\nrate='1mbit'\n",
+        &["4:11: backend 'xpd' does not exist, did you mean 'xdp'?"],
+    );
+    refuses(
+        "[interfaces]\noutside = 'wan0'\ninside = 'lan0'\nbackend = 'dpdk'\n[[link]]\nname='a'\nrate='1mbit'\n",
+        &["4:11: backend 'dpdk' does not exist: it is one of packet, xdp"],
+    );
+    refuses(
+        "[interfaces]\noutside = 'wan0'\ninside = 'lan0'\n[[link]]\nname='a'\nto='tap'\nrate='1mbit'\n",
+        &["6:4: to 'tap': [interfaces] has no 'tap'"],
+    );
+    refuses(
+        "[[link]]\nname='a'\nto='inisde'\nrate='1mbit'\n",
+        &["3:4: to 'inisde' does not exist, did you mean 'inside'?"],
+    );
+    refuses(
+        "[[link]]\nname='a'\nrate='1mbit'\n[[link]]\nname='a'\nrate='1mbit'\n",
+        &[
+            "5:6: name 'a': another link has it already",
+            "5:6: link 'a' leaves by outside already",
+        ],
+    );
+    refuses(
+        "[attach]\nsocket=''\n[[link]]\nname='a'\nrate='1mbit'\n",
+        &["2:8: socket: a path is needed, as in \"/run/fairlane.sock\""],
+    );
+    refuses("[attach]\n", &["1:1: the key 'socket' is missing"]);
+}
+
+#[test]
+fn numbers_of_a_link_that_are_none() {
+    refuses(
+        "[[link]]\nname='a'\nrate='40'\n",
+        &[
+            "3:6: rate '40': a rate needs one of the units bit, kbit, mbit, gbit, tbit, as in 100mbit",
+        ],
+    );
+    refuses(
+        "[[link]]\nname='a'\nrate='2tbit'\n",
+        &["3:6: rate '2tbit': a rate lies between 1kbit and 1tbit"],
+    );
+    refuses(
+        "[[link]]\nname=''\nrate='1mbit'\n",
+        &["2:6: name: a link needs one that is not empty"],
+    );
+    refuses(
+        "[[link]]\nname='a'\nrate='1mbit'\noverhead=-1\n",
+        &["4:10: overhead '-1': it is a number of bytes from 0 to 65534, or \"ethernet\" for 24"],
+    );
+    refuses(
+        "[[link]]\nname='a'\nrate='1mbit'\noverhead='atm'\n",
+        &["4:10: overhead 'atm': it is a number of bytes from 0 to 65534, or \"ethernet\" for 24"],
+    );
+    refuses(
+        "[[link]]\nname='a'\nrate='1mbit'\noverhead=24\nlongest='64kb'\n",
+        &["5:9: longest '64kb': with 24 bytes of overhead, a packet has 25 to 65535 bytes"],
+    );
+    refuses(
+        "[[link]]\nname='a'\nrate='1mbit'\nlongest='0b'\n",
+        &["4:9: longest '0b': with 0 bytes of overhead, a packet has 1 to 65535 bytes"],
+    );
+    refuses(
+        "[[link]]\nname='a'\nrate='1mbit'\nlimit={packets=0}\n",
+        &["4:16: limit packets 0: it lies between 1 and 4294967295"],
+    );
+    refuses(
+        "[[link]]\nname='a'\nrate='1mbit'\nlimit={bytes='1kb'}\n",
+        &["4:14: limit bytes '1kb': less than the longest packet, 1514 bytes"],
+    );
+    refuses(
+        "[[link]]\nname='a'\nrate='1mbit'\nalgorithm='qfqq'\n",
+        &["4:11: algorithm 'qfqq' does not exist, did you mean 'qfq'?"],
+    );
+    refuses(
+        "[[link]]\nname='a'\nrate='1mbit'\nalgorithm='hfsc'\n",
+        &[
+            "4:11: algorithm 'hfsc' does not exist: it is one of fifo, drr, wf2q, wf2q+, qfq, qfq+, s-kps, gfq, priority, sfq, wf2q++, s-kps+, gfq+, drr+, cbq",
+        ],
+    );
+}
+
+#[test]
+fn rates_and_ceilings_that_contradict_each_other() {
+    class_refuses(
+        "rate = '2mbit'\nceil = '1mbit'\n",
+        &["8:8: ceil '1mbit': less than the rate of class 'a', 2mbit"],
+    );
+    class_refuses(
+        "rate = '41mbit'\n",
+        &[
+            "7:8: rate: the rates below link 'up' add up to 41mbit, more than the 40mbit that it has",
+        ],
+    );
+    class_refuses(
+        "ceil = '1kbit'\n",
+        &["7:8: ceil '1kbit': less than one packet of 1514 bytes a second, which is 12112bit"],
+    );
+    class_refuses(
+        "burst = '16kb'\n",
+        &["7:9: burst: it is how far 'ceil' is stretched, which is not given"],
+    );
+    class_refuses(
+        "ceil='1mbit'\nburst='1kb'\n",
+        &["8:7: burst '1kb': less than the longest packet, 1514 bytes"],
+    );
+    class_refuses(
+        "rate='fast'\nceil='1'\n",
+        &[
+            "7:6: rate 'fast': a rate starts with a number, as in 100mbit",
+            "8:6: ceil '1': a rate needs one of the units bit, kbit, mbit, gbit, tbit, as in 100mbit",
+        ],
+    );
+    class_refuses(
+        "rate='20mbit'\n[[link.class]]\nname='b'\nrate='21mbit'\n",
+        &[
+            "10:6: rate: the rates below link 'up' add up to 41mbit, more than the 40mbit that it has",
+        ],
+    );
+    class_refuses(
+        "rate='20mbit'\n[[link.class]]\nname='b'\nparent='a'\nrate='15mbit'\n[[link.class]]\nname='c'\nparent='a'\nrate='6mbit'\n[[link.class]]\nname='d'\nrate='20mbit'\n",
+        &[
+            "15:6: rate: the rates below class 'a' add up to 21mbit, more than the 20mbit that it has",
+        ],
+    );
+    class_refuses(
+        "ceil='10mbit'\n[[link.class]]\nname='b'\nparent='a'\nrate='15mbit'\n",
+        &[
+            "11:6: rate: the rates below class 'a' add up to 15mbit, more than the 10mbit that it has",
+        ],
+    );
+}
+
+#[test]
+fn weights_levels_and_limits_out_of_range() {
+    class_refuses(
+        "weight = 0\n",
+        &["7:10: weight 0: it lies between 1 and 1000000"],
+    );
+    class_refuses(
+        "weight = 1000001\n",
+        &["7:10: weight 1000001: it lies between 1 and 1000000"],
+    );
+    class_refuses(
+        "weight = 1.5\n",
+        &["7:10: invalid type: floating point '1.5', expected a whole number"],
+    );
+    class_refuses(
+        "priority = 3\n",
+        &[
+            "7:12: priority: it counts below algorithm \"priority\" and in \"cbq\", not below \"qfq\"",
+        ],
+    );
+    class_refuses(
+        "limit = { packets = 0 }\n",
+        &["7:21: limit packets 0: it lies between 1 and 2147483647"],
+    );
+    class_refuses(
+        "limit = { bytes = '0b' }\n",
+        &["7:19: limit bytes '0b': less than the longest packet, 1514 bytes"],
+    );
+    class_refuses(
+        "limit = { bytes = '3gb' }\n",
+        &["7:19: limit bytes '3gb': it is at most 2147483647b"],
+    );
+    class_refuses(
+        "limit = { packets = 4294967296 }\n",
+        &["7:21: limit packets 4294967296: it lies between 1 and 2147483647"],
+    );
+}
+
+#[test]
+fn classes_that_are_no_tree() {
+    class_refuses(
+        "parent = 'b'\n",
+        &["7:10: parent 'b' does not exist in this link"],
+    );
+    class_refuses(
+        "parent='offices'\n[[link.class]]\nname='office'\n",
+        &["7:8: parent 'offices' does not exist in this link, did you mean 'office'?"],
+    );
+    class_refuses(
+        "parent='b'\n[[link.class]]\nname='b'\nparent='c'\n[[link.class]]\nname='c'\nparent='b'\n",
+        &["10:8: class 'b' is its own ancestor: b < c < b"],
+    );
+    class_refuses(
+        "parent='a'\n",
+        &["7:8: class 'a' is its own ancestor: a < a"],
+    );
+    class_refuses(
+        "[[link.class]]\nname = 'a'\n",
+        &["8:8: name 'a': another class has it already"],
+    );
+    class_refuses(
+        "[[link.class]]\nname = ''\n",
+        &["8:8: name: a class needs one that is not empty"],
+    );
+    class_refuses(
+        "default=true\n[[link.class]]\nname='b'\ndefault=true\n",
+        &["10:9: default: class 'a' is it already, and a link has one"],
+    );
+    class_refuses(
+        "default=true\n[[link.class]]\nname='b'\nparent='a'\n",
+        &["7:9: default: class 'a' has children, and packets go to a class without"],
+    );
+    class_refuses(
+        "[[link.class]]\nname='default'\n[[link.class]]\nname='b'\nparent='default'\n",
+        &["8:6: class 'default' has children: another class needs 'default = true'"],
+    );
+}
+
+#[test]
+fn keys_that_do_not_go_together() {
+    class_refuses(
+        "per='source-ip'\n[[link.class]]\nname='b'\nparent='a'\n",
+        &["7:5: per: class 'a' has children, and a class has either children or flows"],
+    );
+    class_refuses(
+        "limit={packets=1}\nqueue='red'\n[[link.class]]\nname='b'\nparent='a'\n",
+        &[
+            "7:7: limit: class 'a' has children, and what is in it waits in those",
+            "8:7: queue: class 'a' has children, and what is in it waits in those",
+        ],
+    );
+    class_refuses(
+        "flows={most=5}\n",
+        &["7:7: flows: class 'a' has none without 'per'"],
+    );
+    class_refuses(
+        "algorithm='drr'\n",
+        &["7:11: algorithm: class 'a' has neither children nor flows to choose among"],
+    );
+    class_refuses(
+        "borrow=true\n",
+        &["7:8: borrow: only a link of algorithm \"cbq\" has it"],
+    );
+    class_refuses(
+        "per='source'\n",
+        &[
+            "7:5: per 'source': flows are per source-ip, destination-ip, 5-tuple, source-subnet/N, destination-subnet/N (N from 1 to 128), vlan, dscp or owner",
+        ],
+    );
+    class_refuses(
+        "per='source-ip'\nflows={most=0}\n",
+        &["8:13: most 0: it lies between 1 and 4000000"],
+    );
+    class_refuses(
+        "per='source-ip'\nflows={forget='10'}\n",
+        &["8:15: forget '10': a time needs one of the units ns, us, ms, s, min, h, as in 5ms"],
+    );
+    class_refuses(
+        "per='source-ip'\nalgorithm='sfq'\nflows={ceil='1mbit'}\n",
+        &["9:13: ceil: algorithm \"sfq\" follows every packet, so its flows cannot have a ceiling"],
+    );
+    class_refuses(
+        "per='source-ip'\nflows={most=5000000, burst='1mb'}\n",
+        &[
+            "8:13: most 5000000: it lies between 1 and 4000000",
+            "8:28: burst: it is how far 'ceil' is stretched, which is not given",
+        ],
+    );
+}
+
+#[test]
+fn queue_management_out_of_range() {
+    class_refuses(
+        "queue='coddle'\n",
+        &["7:7: queue 'coddle' does not exist, did you mean 'codel'?"],
+    );
+    class_refuses(
+        "queue='fq'\n",
+        &["7:7: queue 'fq' does not exist: it is one of tail-drop, red, codel"],
+    );
+    class_refuses(
+        "queue={target='5ms'}\n",
+        &["7:7: the key 'kind' is missing"],
+    );
+    class_refuses(
+        "queue={kind='codel', target='100ms', interval='5ms'}\n",
+        &["7:29: target '100ms': it lies above 0 and below the interval, 5ms"],
+    );
+    class_refuses(
+        "queue={kind='codel', interval='5s'}\n",
+        &["7:31: interval '5s': it lies between 10us and 4s"],
+    );
+    class_refuses(
+        "queue={kind='codel', target='5'}\n",
+        &["7:29: target '5': a time needs one of the units ns, us, ms, s, min, h, as in 5ms"],
+    );
+    class_refuses(
+        "queue={kind='red', target='5ms'}\n",
+        &["7:27: target: a queue of kind 'red' has none"],
+    );
+    class_refuses(
+        "queue={kind='tail-drop', ecn=true}\n",
+        &["7:30: ecn: a queue of kind 'tail-drop' has none"],
+    );
+    class_refuses(
+        "queue={kind='red', min=30, max=10}\n",
+        &["7:32: queue: RED's upper threshold of 10 must lie above the lower one of 30"],
+    );
+    class_refuses(
+        "queue={kind='red', min=0, max=10}\n",
+        &["7:31: queue: RED's lower threshold must be at least 1, it is 0"],
+    );
+    class_refuses(
+        "queue={kind='red', min=5}\n",
+        &["7:24: queue: 'min' and 'max' are given together, in one unit"],
+    );
+    class_refuses(
+        "queue={kind='red', min=5, max='30kb'}\n",
+        &["7:31: queue: 'min' and 'max' are both packets, as in 30, or both bytes, as in \"30kb\""],
+    );
+    class_refuses(
+        "queue={kind='red', max-p=1.5}\n",
+        &["7:26: max-p 1.5: it lies between 0 and 1"],
+    );
+    class_refuses(
+        "queue={kind='red', max-p=0.0}\n",
+        &["7:26: queue: RED's max-p must be above 0, or it never drops below the upper threshold"],
+    );
+    class_refuses(
+        "queue={kind='red', weight=17}\n",
+        &["7:27: queue: RED's weight is 1/2^n with n from 1 to 16, not 17"],
+    );
+    class_refuses(
+        "queue={kind='red', min='x', max=3}\n",
+        &["7:24: min 'x': a size starts with a number, as in 64kb"],
+    );
+}
+
+#[test]
+fn filters_that_say_nothing() {
+    filter_refuses(
+        "source='10.0.0.5/8'\n",
+        &["8:8: source '10.0.0.5/8': 10.0.0.5/8 has bits beyond its length; write 10.0.0.0/8"],
+    );
+    filter_refuses(
+        "source='10.0.0.0/33'\n",
+        &["8:8: source '10.0.0.0/33': a prefix of 33 bits is longer than an address, which has 32"],
+    );
+    filter_refuses(
+        "destination='::1/x'\n",
+        &[
+            "8:13: destination '::1/x': a prefix is an address, or an address and a length such as 10.0.0.0/8",
+        ],
+    );
+    filter_refuses(
+        "source-port=70000\n",
+        &[
+            "8:13: source-port '70000': ports are one number from 0 to 65535, or two such as 1000-2000",
+        ],
+    );
+    filter_refuses(
+        "source-port='20-10'\n",
+        &["8:13: source-port '20-10': ports 20-10 go backwards; write 10-20"],
+    );
+    filter_refuses(
+        "destination-port='http'\n",
+        &[
+            "8:18: destination-port 'http': ports are one number from 0 to 65535, or two such as 1000-2000",
+        ],
+    );
+    filter_refuses(
+        "protocol='tpc'\n",
+        &[
+            "8:10: protocol 'tpc': a protocol is a number from 0 to 255, or a name such as tcp, udp, icmp, did you mean 'tcp'?",
+        ],
+    );
+    filter_refuses(
+        "protocol=300\n",
+        &[
+            "8:10: protocol '300': a protocol is a number from 0 to 255, or a name such as tcp, udp, icmp",
+        ],
+    );
+    filter_refuses(
+        "dscp='eff'\n",
+        &[
+            "8:6: dscp 'eff': a DSCP is a number from 0 to 63, or a name such as ef, af41, cs1, le, did you mean 'ef'?",
+        ],
+    );
+    filter_refuses(
+        "dscp='af44'\n",
+        &[
+            "8:6: dscp 'af44': a DSCP is a number from 0 to 63, or a name such as ef, af41, cs1, le, did you mean 'af41'?",
+        ],
+    );
+    filter_refuses(
+        "dscp=64\n",
+        &["8:6: dscp '64': a DSCP is a number from 0 to 63, or a name such as ef, af41, cs1, le"],
+    );
+    filter_refuses(
+        "vlan=4096\n",
+        &["8:6: vlan 4096: it lies between 1 and 4095"],
+    );
+    filter_refuses("vlan=0\n", &["8:6: vlan 0: it lies between 1 and 4095"]);
+    filter_refuses(
+        "ingress='insde'\n",
+        &["8:9: ingress 'insde' does not exist, did you mean 'inside'?"],
+    );
+    filter_refuses(
+        "user=-1\n",
+        &["8:6: user -1: it lies between 0 and 4294967295"],
+    );
+    filter_refuses(
+        "user='no-such-user-here'\n",
+        &["8:6: user 'no-such-user-here': this machine has no such user"],
+    );
+    filter_refuses(
+        "group='no-such-group-here'\n",
+        &["8:7: group 'no-such-group-here': this machine has no such group"],
+    );
+    filter_refuses("pid=0\n", &["8:5: pid 0: it lies between 1 and 2147483647"]);
+    filter_refuses(
+        "family='ipv5'\n",
+        &["8:8: family 'ipv5' does not exist, did you mean 'ipv4'?"],
+    );
+    filter_refuses(
+        "priority=3000000000\n",
+        &["8:10: priority 3000000000: it lies between -2147483648 and 2147483647"],
+    );
+    filter_refuses(
+        "fragment='yes'\n",
+        &["8:10: invalid type: string \"yes\", expected a boolean"],
+    );
+}
+
+#[test]
+fn filters_for_no_class() {
+    link_refuses(
+        "[[link.class]]\nname='voice'\n[[link.filter]]\nclass='vioce'\n",
+        &["8:7: class 'vioce' does not exist in this link, did you mean 'voice'?"],
+    );
+    link_refuses(
+        "[[link.filter]]\nclass='voice'\n",
+        &["6:7: class 'voice' does not exist in this link"],
+    );
+    link_refuses(
+        "[[link.class]]\nname='a'\n[[link.class]]\nname='b'\nparent='a'\n[[link.filter]]\nclass='a'\n",
+        &["11:7: class 'a' has children: packets go to a class without"],
+    );
+    link_refuses(
+        "[[link.filter]]\nsource='10.0.0.0/8'\n",
+        &["5:1: the key 'class' is missing"],
+    );
+}
+
+#[test]
+fn an_ingress_that_is_not_there() {
+    refuses(
+        "[interfaces]\noutside='w'\ninside='l'\n[[link]]\nname='a'\nrate='1mbit'\n[[link.filter]]\nclass='default'\ningress='tap'\n[[link.filter]]\nclass='default'\ningress='attached'\n",
+        &[
+            "9:9: ingress 'tap': [interfaces] has no 'tap'",
+            "12:9: ingress 'attached': the file has no [attach]",
+        ],
+    );
+}
+
+#[test]
+fn below_strict_priority() {
+    link_refuses(
+        "algorithm='priority'\n[[link.class]]\nname='high'\npriority=1\nceil='30mbit'\n[[link.class]]\nname='low'\nrate='11mbit'\ndefault=true\n",
+        &[
+            "12:6: rate: class 'low' is promised 11mbit, and the ceilings of the classes beside and above it leave 10mbit of the 40mbit that link 'up' has",
+        ],
+    );
+    link_refuses(
+        "algorithm='priority'\n[[link.class]]\nname='high'\npriority=1\nceil='30mbit'\n[[link.class]]\nname='low'\nrate='11mbit'\n",
+        &[
+            "12:6: rate: class 'low' is promised 11mbit, and the ceilings of the classes beside and above it leave 0bit of the 40mbit that link 'up' has",
+        ],
+    );
+    link_refuses(
+        "algorithm='priority'\n[[link.class]]\nname='high'\npriority=1\n[[link.class]]\nname='low'\nrate='1mbit'\nweight=2\n",
+        &["12:8: weight: algorithm \"priority\" knows none"],
+    );
+    link_refuses(
+        "algorithm='priority'\n[[link.class]]\nname='high'\npriority=256\n",
+        &["8:10: priority 256: it lies between 0 and 255"],
+    );
+}
+
+#[test]
+fn below_algorithms_without_shares() {
+    link_refuses(
+        "algorithm='fifo'\n[[link.class]]\nname='a'\nrate='1mbit'\nweight=1\n",
+        &[
+            "8:6: rate: below algorithm \"fifo\" no class is guaranteed anything",
+            "9:8: weight: algorithm \"fifo\" knows none",
+        ],
+    );
+    link_refuses(
+        "algorithm='sfq'\n[[link.class]]\nname='a'\nceil='1mbit'\n",
+        &[
+            "8:6: class 'a': algorithm \"sfq\" follows every packet, so a class below it cannot have a ceiling",
+        ],
+    );
+    link_refuses(
+        "algorithm='wf2q'\n[[link.class]]\nname='a'\nper='vlan'\n[[link.class]]\nname='b'\n[[link.class]]\nname='c'\nparent='b'\n",
+        &[
+            "8:5: class 'a': algorithm \"wf2q\" follows every packet, so a class below it cannot have flows",
+            "10:6: class 'b': algorithm \"wf2q\" follows every packet, so a class below it cannot have children",
+        ],
+    );
+    link_refuses(
+        "algorithm='wf2q'\n[[link.class]]\nname='a'\nqueue='codel'\n",
+        &[
+            "7:6: class 'a': wf2q follows every packet, so it cannot order a queue that drops packets as they leave",
+        ],
+    );
+}
+
+#[test]
+fn in_cbq() {
+    link_refuses(
+        "algorithm='cbq'\n[[link.class]]\nname='a'\n",
+        &["7:6: class 'a': in cbq every class has a rate"],
+    );
+    link_refuses(
+        "algorithm='cbq'\n[[link.class]]\nname='a'\nrate='40mbit'\n",
+        &[
+            "2:8: link 'up' leaves no rate for a default class: one of its classes needs 'default = true'",
+        ],
+    );
+    link_refuses(
+        "algorithm='cbq'\n[[link.class]]\nname='a'\nrate='1mbit'\nceil='2mbit'\nweight=1\nper='vlan'\nalgorithm='drr'\npriority=8\nburst='1kb'\n",
+        &[
+            "9:6: ceil: in cbq a class has its rate, and more only with 'borrow = true'",
+            "10:8: weight: in cbq the rates are the shares",
+            "11:5: per: cbq knows the classes of the file only",
+            "13:10: priority 8: it lies between 0 and 7",
+            "14:7: burst '1kb': less than the longest packet, 1514 bytes",
+        ],
+    );
+    link_refuses(
+        "algorithm='cbq'\n[[link.class]]\nname='a'\nrate='1mbit'\npriority=2\n[[link.class]]\nname='b'\nparent='a'\nrate='2mbit'\n",
+        &["9:10: priority: class 'a' has children, and in cbq theirs count"],
+    );
+}
+
+#[test]
+fn several_errors_are_listed_together() {
+    link_refuses(
+        "limit = { packets = 0 }\n[[link.class]]\nname='a'\nrate='x'\nweight=0\nper='y'\n[[link.class]]\nname='b'\nqueue='z'\n",
+        &[
+            "5:21: limit packets 0: it lies between 1 and 4294967295",
+            "8:6: rate 'x': a rate starts with a number, as in 100mbit",
+            "9:8: weight 0: it lies between 1 and 1000000",
+            "10:5: per 'y': flows are per source-ip, destination-ip, 5-tuple, source-subnet/N, destination-subnet/N (N from 1 to 128), vlan, dscp or owner",
+            "13:7: queue 'z' does not exist: it is one of tail-drop, red, codel",
+        ],
+    );
+}
