@@ -7,6 +7,9 @@
 //!   [`Gps`], [`DelayMeter`] delays.
 //! * [`Simulation`]: a run of flows that come, change and go, each with a seeded
 //!   [`Source`].
+//! * [`ClassServer`]: queues of classes (a tree, CBQ) in front of the same link, with their
+//!   sources; [`ClassMeter`] counts what each class sent. [`sharing`] is an experiment with
+//!   them.
 //!
 //! All is a function of its inputs and its seed: no clock is read.
 //!
@@ -37,6 +40,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod class_meter;
+mod classes;
 mod delay;
 mod gps;
 mod link;
@@ -44,11 +49,14 @@ mod observer;
 pub mod scenario;
 mod server;
 mod share;
+pub mod sharing;
 mod simulation;
 mod source;
 mod time;
 pub mod wfi;
 
+pub use class_meter::ClassMeter;
+pub use classes::{ClassObserver, ClassPacket, ClassServer, ClassSource};
 pub use delay::{DelayMeter, Delays};
 pub use gps::{FluidFinish, Gps, LagMeter};
 pub use link::{Link, Sent, TransmitQueue};
