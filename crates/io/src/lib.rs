@@ -60,6 +60,8 @@
 //!
 //! On Linux, `SharedMemory` is memory that two processes have in common, and `PeerCredentials` says
 //! who is at the other end of a Unix socket: what clients in other processes are reached by.
+//! `SingleFrames` keeps the kernel from joining received frames into longer ones that no interface
+//! could send again.
 //!
 //! # Example
 //!
@@ -91,6 +93,8 @@ mod budget;
 mod datagram;
 pub mod memory;
 #[cfg(target_os = "linux")]
+mod offload;
+#[cfg(target_os = "linux")]
 pub mod packet;
 #[cfg(target_os = "linux")]
 mod shared_memory;
@@ -113,6 +117,8 @@ pub use backend::{Backend, ByteLen};
 pub use budget::Budget;
 pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
 pub use memory::MemoryBackend;
+#[cfg(target_os = "linux")]
+pub use offload::SingleFrames;
 #[cfg(target_os = "linux")]
 pub use packet::PacketBackend;
 #[cfg(target_os = "linux")]

@@ -10,7 +10,7 @@
 //! costs no system call, only a copy. A block is handed over when it is full, or after a
 //! millisecond: that is what a frame may wait on a quiet interface, and the price of a thread that
 //! is woken once a block and not once a frame: over a virtual cable, that carried about twice as
-//! much as a ring of single frames (`TPACKET_V2`).
+//! much as a ring of single frames (`TPACKET_V2`), which [`Options::prompt`] chooses.
 //!
 //! Whoever does not call for longer than the ring holds loses frames, and
 //! [`lost`](PacketBackend::lost) says how many. A ring holds so many bytes
@@ -72,7 +72,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::sys::interface::{Interface, LinkState};
-use crate::sys::packet::{self, Hears, Ring};
+use crate::sys::packet::{self, HandOver, Hears, Ring};
 use crate::{Backend, Budget, sys, verdict};
 
 /// What can be chosen about a [`PacketBackend`].
@@ -84,17 +84,22 @@ pub struct Options {
     /// Bytes of the ring in which frames wait to be received, rounded up to whole blocks, at least
     /// two. A block has 32 KiB, or more if the interface's MTU is over 32,256 bytes.
     pub ring: usize,
+    /// Whether each frame is handed over as soon as it arrives, and not in blocks: for who passes
+    /// frames on that somebody waits for. A frame of the interface's MTU then takes a place of the
+    /// ring to itself, and a longer one is cut: see [`discarded`](PacketBackend::discarded).
+    pub prompt: bool,
     /// Whether frames to other stations' addresses are received too (promiscuous mode): what a
     /// bridge needs. A virtual cable delivers them in any case.
     pub promiscuous: bool,
 }
 
-/// The default budget, a ring of 8 MiB, not promiscuous.
+/// The default budget, a ring of 8 MiB, in blocks, not promiscuous.
 impl Default for Options {
     fn default() -> Self {
         Self {
             budget: Budget::default(),
             ring: 8 << 20,
+            prompt: false,
             promiscuous: false,
         }
     }
@@ -159,16 +164,24 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
         let block = block_size(mtu);
         let blocks = options.ring.div_ceil(block).max(2);
         let receiver = packet::open().map_err(explained)?;
-        let ring = Ring::new(receiver, blocks, block).map_err(|error| match error.kind() {
-            io::ErrorKind::OutOfMemory | io::ErrorKind::InvalidInput => io::Error::new(
-                io::ErrorKind::OutOfMemory,
-                format!(
-                    "the kernel has no room for a receive ring of {} bytes for {name}",
-                    blocks.saturating_mul(block)
+        let hand_over = match options.prompt {
+            true => HandOver::Frames,
+            false => HandOver::Blocks,
+        };
+        let sizes = (blocks, block);
+        let ring =
+            Ring::new(receiver, hand_over, sizes, place_size(mtu)).map_err(|error| match error
+                .kind()
+            {
+                io::ErrorKind::OutOfMemory | io::ErrorKind::InvalidInput => io::Error::new(
+                    io::ErrorKind::OutOfMemory,
+                    format!(
+                        "the kernel has no room for a receive ring of {} bytes for {name}",
+                        blocks.saturating_mul(block)
+                    ),
                 ),
-            ),
-            _ => explained(error),
-        })?;
+                _ => explained(error),
+            })?;
         packet::bind(ring.as_fd(), index, Hears::Everything).map_err(explained)?;
         if options.promiscuous {
             packet::hear_all_addresses(ring.as_fd(), index).map_err(explained)?;
@@ -333,6 +346,13 @@ fn block_size(mtu: usize) -> usize {
     const BESIDE: usize = 512;
     const LEAST: usize = 32 << 10;
     (mtu + BESIDE).next_power_of_two().max(LEAST)
+}
+
+/// Bytes of the place of one frame of this MTU, with what the kernel writes before it. It divides a
+/// block.
+fn place_size(mtu: usize) -> usize {
+    const BESIDE: usize = 128;
+    (mtu + HEADER + BESIDE).next_power_of_two()
 }
 
 /// What the kernel charges at most for a frame of so many bytes on its way out.

@@ -18,6 +18,12 @@ pub enum LabError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A program that makes traffic is not there.
+    #[error("{program} is not installed: it is in Debian's package {program}")]
+    Missing {
+        /// Its name, which is that of its package.
+        program: String,
+    },
     /// Anything else.
     #[error("cannot {attempt}: {source}")]
     Failed {

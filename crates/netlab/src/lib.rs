@@ -9,7 +9,11 @@
 //! a thread in it, a socket made in it. Then the kernel removes it and all its devices. Nothing has
 //! a name in the file system, so nothing is left behind by a panic or a kill either.
 //!
-//! No program is called: the kernel is asked through netlink.
+//! A [`Wire`] is more: hosts on both sides of a middle one, in which the program that is tried
+//! forwards what they say. A [`Transfer`] is a TCP flow between two hosts, an [`Echo`] measures
+//! round trips.
+//!
+//! The kernel is asked through netlink. No program is called but iperf3, for a [`Transfer`].
 //!
 //! # Example
 //!
@@ -32,13 +36,23 @@
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 
+mod bridge;
+mod echo;
 mod error;
 mod ethtool;
+mod iperf;
 mod link;
 mod namespace;
 mod netlink;
+mod program;
 mod shape;
+mod wire;
 
+pub use bridge::bridge;
+pub use echo::Echo;
 pub use error::{LabError, or_skip};
+pub use iperf::{Flow, Transfer, Window, iperf_is_installed};
 pub use link::{Link, cable, veth};
 pub use namespace::Namespace;
+pub use program::{Ended, Program};
+pub use wire::{Host, Wire};

@@ -267,7 +267,7 @@ fn look_up(namespace: &Namespace, name: &str) -> Result<LinkMessage, LabError> {
     }
 }
 
-fn ask(
+pub(crate) fn ask(
     namespace: &Namespace,
     message: RouteNetlinkMessage,
     flags: u16,

@@ -80,6 +80,20 @@ impl Namespace {
         })
     }
 
+    /// Sets one of this namespace's own parameters: `key` is its path below `/proc/sys/net`, as in
+    /// `ipv4/tcp_ecn`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such parameter here, or `value` is none that it can have.
+    pub fn set_parameter(&self, key: &str, value: &str) -> Result<(), LabError> {
+        self.run(|| fs::write(format!("/proc/sys/net/{key}"), value))
+            .map_err(|source| LabError::Failed {
+                attempt: format!("set {key} to {value}"),
+                source,
+            })
+    }
+
     pub(crate) fn route(&self) -> MutexGuard<'_, Socket> {
         // A request that panicked has at worst left an answer unread, which none takes for its own.
         self.inner

@@ -31,6 +31,22 @@ pub(crate) enum LinkState {
     Gone,
 }
 
+/// Who joins received segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Joins {
+    /// Generic receive offload (GRO).
+    Kernel,
+    /// Large receive offload (LRO).
+    Device,
+}
+
+// Commands of linux/ethtool.h, and a flag.
+const GET_FLAGS: u32 = 0x25;
+const SET_FLAGS: u32 = 0x26;
+const GET_GRO: u32 = 0x2b;
+const SET_GRO: u32 = 0x2c;
+const LRO: u32 = 1 << 15;
+
 impl Interface {
     /// The interface of this name in the calling thread's network namespace.
     ///
@@ -93,22 +109,44 @@ impl Interface {
 
     /// Whether there is a carrier now; `EOPNOTSUPP` for a driver that cannot tell.
     fn carrier(&self) -> io::Result<bool> {
+        /// `ETHTOOL_GLINK`.
+        const GET_LINK: u32 = 0x0a;
+        Ok(self.ethtool(GET_LINK, 0)? != 0)
+    }
+
+    /// Whether the kernel or the device joins received segments into longer ones.
+    pub(crate) fn joins_segments(&self, by: Joins) -> io::Result<bool> {
+        Ok(match by {
+            Joins::Kernel => self.ethtool(GET_GRO, 0)? != 0,
+            Joins::Device => self.ethtool(GET_FLAGS, 0)? & LRO != 0,
+        })
+    }
+
+    /// Lets received segments be joined, or not. Needs the privilege `CAP_NET_ADMIN`.
+    pub(crate) fn join_segments(&self, by: Joins, on: bool) -> io::Result<()> {
+        match by {
+            Joins::Kernel => self.ethtool(SET_GRO, on.into())?,
+            Joins::Device => {
+                let others = self.ethtool(GET_FLAGS, 0)? & !LRO;
+                self.ethtool(SET_FLAGS, others | if on { LRO } else { 0 })?
+            }
+        };
+        Ok(())
+    }
+
+    /// Asks the driver, by one of the commands whose argument and answer is one number.
+    fn ethtool(&self, command: u32, data: u32) -> io::Result<u32> {
         /// `struct ethtool_value`.
         #[repr(C)]
         struct Value {
             command: u32,
             data: u32,
         }
-        /// `ETHTOOL_GLINK`.
-        const GET_LINK: u32 = 0x0a;
-        let mut value = Value {
-            command: GET_LINK,
-            data: 0,
-        };
+        let mut value = Value { command, data };
         let mut request = self.named()?;
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // SAFETY: the kernel reads and writes one `ifreq` and, for this command, the `Value` that
-        // it points to, which lives until after the call.
+        // SAFETY: the kernel reads and writes one `ifreq` and, for the commands of this file, the
+        // `Value` that it points to, which lives until after the call.
         let result = unsafe {
             libc::ioctl(
                 self.control.as_raw_fd(),
@@ -118,7 +156,7 @@ impl Interface {
         };
         count_or_error(result)?;
         // SAFETY: the field is ours, aligned, and the kernel has left an integer in it.
-        Ok(unsafe { (&raw const value.data).read() } != 0)
+        Ok(unsafe { (&raw const value.data).read() })
     }
 
     /// A request with the interface's present name.

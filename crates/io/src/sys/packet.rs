@@ -8,7 +8,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_int, c_uint, c_void, socklen_t};
-use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket3_hdr};
+use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket2_hdr, tpacket3_hdr};
 
 use super::{BATCH, count_or_error};
 
@@ -142,14 +142,25 @@ impl Offload {
     }
 }
 
+/// How the kernel hands over what arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandOver {
+    /// In blocks, when they are full or some time has passed (`TPACKET_V3`).
+    Blocks,
+    /// Frame by frame, at once (`TPACKET_V2`). What is longer than a frame's place is cut.
+    Frames,
+}
+
 /// A receiving socket with its ring.
 ///
 /// The ring is an array of blocks in memory shared with the kernel. A block's status word says
 /// whose it is. The kernel fills one with frames, of any lengths, and hands it over when it is full
 /// or some time has passed; we walk through the frames and hand it back. Blocks go round in order.
+/// Where frames are handed over one by one, a block is the place of one frame.
 #[derive(Debug)]
 pub(crate) struct Ring {
     socket: OwnedFd,
+    hand_over: HandOver,
     memory: NonNull<u8>,
     blocks: usize,
     block_size: usize,
@@ -166,34 +177,48 @@ unsafe impl Send for Ring {}
 
 impl Ring {
     /// Gives `socket`, which must not be bound yet, a ring of so many blocks of `block_size` bytes,
-    /// a power of two and no less than a page.
-    pub(crate) fn new(socket: OwnedFd, blocks: usize, block_size: usize) -> io::Result<Self> {
+    /// a power of two and no less than a page. A place for a single frame has `frame` bytes, a power
+    /// of two that divides the block.
+    pub(crate) fn new(
+        socket: OwnedFd,
+        hand_over: HandOver,
+        (blocks, block_size): (usize, usize),
+        frame: usize,
+    ) -> io::Result<Self> {
         let fd = socket.as_fd();
         set(fd, libc::PACKET_IGNORE_OUTGOING, 1 as c_int)?;
         set(fd, libc::PACKET_VNET_HDR, 1 as c_int)?;
-        set(
-            fd,
-            libc::PACKET_VERSION,
-            libc::tpacket_versions::TPACKET_V3 as c_int,
-        )?;
+        let version = match hand_over {
+            HandOver::Blocks => libc::tpacket_versions::TPACKET_V3,
+            HandOver::Frames => libc::tpacket_versions::TPACKET_V2,
+        };
+        set(fd, libc::PACKET_VERSION, version as c_int)?;
         let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
         let size = blocks.checked_mul(block_size).ok_or_else(too_large)?;
         let narrow = |value| c_uint::try_from(value).map_err(|_| too_large());
-        // Frames are packed, so this size means nothing; it must be stated and divide the block.
-        let frame = 2_048;
-        set(
-            fd,
-            libc::PACKET_RX_RING,
-            libc::tpacket_req3 {
-                tp_block_size: narrow(block_size)?,
-                tp_block_nr: narrow(blocks)?,
-                tp_frame_size: narrow(frame)?,
-                tp_frame_nr: narrow(size / frame)?,
-                tp_retire_blk_tov: HAND_OVER_MILLISECONDS,
-                tp_sizeof_priv: 0,
-                tp_feature_req_word: 0,
-            },
-        )?;
+        // In blocks frames are packed: their size means nothing there, but has to divide the block.
+        let request = libc::tpacket_req3 {
+            tp_block_size: narrow(block_size)?,
+            tp_block_nr: narrow(blocks)?,
+            tp_frame_size: narrow(frame)?,
+            tp_frame_nr: narrow(size / frame)?,
+            tp_retire_blk_tov: HAND_OVER_MILLISECONDS,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        match hand_over {
+            HandOver::Blocks => set(fd, libc::PACKET_RX_RING, request)?,
+            HandOver::Frames => set(
+                fd,
+                libc::PACKET_RX_RING,
+                libc::tpacket_req {
+                    tp_block_size: request.tp_block_size,
+                    tp_block_nr: request.tp_block_nr,
+                    tp_frame_size: request.tp_frame_size,
+                    tp_frame_nr: request.tp_frame_nr,
+                },
+            )?,
+        }
         // SAFETY: asks for new memory at a place of the kernel's choice.
         let memory = unsafe {
             libc::mmap(
@@ -208,8 +233,13 @@ impl Ring {
         if memory == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        let (blocks, block_size) = match hand_over {
+            HandOver::Blocks => (blocks, block_size),
+            HandOver::Frames => (size / frame, frame),
+        };
         Ok(Self {
             socket,
+            hand_over,
             memory: NonNull::new(memory.cast()).expect("the kernel maps nothing at 0 by choice"),
             blocks,
             block_size,
@@ -228,11 +258,13 @@ impl Ring {
                 .memory
                 .as_ptr()
                 .wrapping_add(self.block * self.block_size);
-            let status =
-                block.wrapping_add(offset_in_block(offset_of!(tpacket_hdr_v1, block_status)));
+            let status = block.wrapping_add(match self.hand_over {
+                HandOver::Blocks => offset_in_block(offset_of!(tpacket_hdr_v1, block_status)),
+                HandOver::Frames => offset_of!(tpacket2_hdr, tp_status),
+            });
             // SAFETY: `block` is one of the `blocks` blocks of the mapping, which lives as long as
-            // `self`; the status word in its header is aligned, since blocks and the header's
-            // fields are, and both sides only ever access it as one word.
+            // `self`; the status word in its header, or in that of its only frame, is aligned, since
+            // blocks and the headers' fields are, and both sides only ever access it as one word.
             let status = unsafe { AtomicU32::from_ptr(status.cast()) };
             // Acquire: with the status comes what the kernel wrote before it.
             if self.left == 0 && status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
@@ -242,7 +274,10 @@ impl Ring {
             // kernel writes no byte of it until we hand it back, below, after the last use of this
             // slice.
             let bytes = unsafe { std::slice::from_raw_parts(block, self.block_size) };
-            if self.left == 0 {
+            if self.hand_over == HandOver::Frames {
+                came += 1;
+                deliver(arrival_alone(bytes));
+            } else if self.left == 0 {
                 self.left = read_u32(bytes, offset_in_block(offset_of!(tpacket_hdr_v1, num_pkts)));
                 self.at = read_u32(
                     bytes,
@@ -317,24 +352,44 @@ fn arrival(header: &[u8]) -> Arrival<'_> {
     let status = word(offset_of!(tpacket3_hdr, tp_status));
     let mac = usize::from(read_u16(header, offset_of!(tpacket3_hdr, tp_mac)));
     let captured = word(offset_of!(tpacket3_hdr, tp_snaplen)) as usize;
-    let tag = word(variant + offset_of!(tpacket_hdr_variant1, tp_vlan_tci)) as u16;
-    let protocol = read_u16(
-        header,
-        variant + offset_of!(tpacket_hdr_variant1, tp_vlan_tpid),
-    );
     Arrival {
         bytes: &header[mac..mac + captured],
         length: word(offset_of!(tpacket3_hdr, tp_len)) as usize,
-        vlan: (status & libc::TP_STATUS_VLAN_VALID != 0).then_some((
-            if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 {
-                protocol
-            } else {
-                NO_TAG_PROTOCOL
-            },
-            tag,
-        )),
+        vlan: tag(
+            status,
+            read_u16(
+                header,
+                variant + offset_of!(tpacket_hdr_variant1, tp_vlan_tpid),
+            ),
+            word(variant + offset_of!(tpacket_hdr_variant1, tp_vlan_tci)) as u16,
+        ),
         offload: Offload::decode(&header[mac - OFFLOAD..mac]),
     }
+}
+
+/// The frame behind this header, the only one of its block.
+fn arrival_alone(header: &[u8]) -> Arrival<'_> {
+    let word = |field| read_u32(header, field);
+    let half = |field| read_u16(header, field);
+    let mac = usize::from(half(offset_of!(tpacket2_hdr, tp_mac)));
+    let captured = word(offset_of!(tpacket2_hdr, tp_snaplen)) as usize;
+    Arrival {
+        bytes: &header[mac..mac + captured],
+        length: word(offset_of!(tpacket2_hdr, tp_len)) as usize,
+        vlan: tag(
+            word(offset_of!(tpacket2_hdr, tp_status)),
+            half(offset_of!(tpacket2_hdr, tp_vlan_tpid)),
+            half(offset_of!(tpacket2_hdr, tp_vlan_tci)),
+        ),
+        offload: Offload::decode(&header[mac - OFFLOAD..mac]),
+    }
+}
+
+/// The tag that the kernel took out, as the status of a frame says.
+fn tag(status: u32, protocol: u16, tag: u16) -> Option<(u16, u16)> {
+    let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
+    let protocol = if known { protocol } else { NO_TAG_PROTOCOL };
+    (status & libc::TP_STATUS_VLAN_VALID != 0).then_some((protocol, tag))
 }
 
 fn read_u32(bytes: &[u8], at: usize) -> u32 {
@@ -349,6 +404,7 @@ fn read_u16(bytes: &[u8], at: usize) -> u16 {
 trait OptionValue: Copy {}
 impl OptionValue for c_int {}
 impl OptionValue for libc::packet_mreq {}
+impl OptionValue for libc::tpacket_req {}
 impl OptionValue for libc::tpacket_req3 {}
 
 fn set<T: OptionValue>(socket: BorrowedFd<'_>, option: c_int, value: T) -> io::Result<()> {

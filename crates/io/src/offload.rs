@@ -1,0 +1,73 @@
+//! Frames received one by one, as they were on the wire. Linux only.
+
+use std::io;
+
+use crate::sys::interface::{Interface, Joins};
+
+/// While this lives, neither the kernel nor the device joins received segments of one connection
+/// into a longer one (GRO, LRO), so that each received frame can be sent again. Dropping it turns
+/// on again what was on before.
+///
+/// A sender on the same machine, behind a virtual device, hands over segments that were never cut:
+/// that is for its own interface to turn off (`ethtool -K DEV tso off gso off`).
+#[derive(Debug)]
+pub struct SingleFrames {
+    interface: Interface,
+    turned_off: Vec<Joins>,
+}
+
+impl SingleFrames {
+    /// Of the interface of this name in the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is no such interface, `PermissionDenied` without the privilege
+    /// `CAP_NET_ADMIN` where something is to be turned off. A driver that knows of no such thing
+    /// has nothing to turn off.
+    pub fn on(name: &str) -> io::Result<Self> {
+        let interface = Interface::find(name).map_err(|error| explain(name, error))?;
+        let mut frames = SingleFrames {
+            interface,
+            turned_off: Vec::new(),
+        };
+        for by in [Joins::Kernel, Joins::Device] {
+            if let Ok(true) = frames.interface.joins_segments(by) {
+                let off = frames.interface.join_segments(by, false);
+                off.map_err(|error| explain(name, error))?;
+                frames.turned_off.push(by);
+            }
+        }
+        Ok(frames)
+    }
+}
+
+impl Drop for SingleFrames {
+    fn drop(&mut self) {
+        for &by in &self.turned_off {
+            // The interface may be gone by now, and its offloads with it.
+            let _ = self.interface.join_segments(by, true);
+        }
+    }
+}
+
+/// The sentence for an error.
+fn explain(name: &str, error: io::Error) -> io::Error {
+    let (kind, sentence) = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => (
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "to turn off the receive offloads of {name} the privilege CAP_NET_ADMIN is needed: \
+                 run as root, or grant it to the program (setcap cap_net_admin+ep)"
+            ),
+        ),
+        Some(libc::ENODEV | libc::ENXIO) => (
+            io::ErrorKind::NotFound,
+            format!("there is no interface {name} in this network namespace"),
+        ),
+        _ => (
+            error.kind(),
+            format!("the receive offloads of {name} cannot be turned off: {error}"),
+        ),
+    };
+    io::Error::new(kind, sentence)
+}

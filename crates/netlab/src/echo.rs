@@ -1,0 +1,114 @@
+//! Requests and replies, one at a time.
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::{Host, LabError};
+
+/// Longest request or reply, in bytes: what fits into one frame.
+const LONGEST: usize = 1_472;
+
+/// An answer's length that says that no more are to be given.
+const OVER: usize = usize::MAX;
+
+/// A client on one host and a server on another, which exchange datagrams (UDP).
+#[derive(Debug)]
+pub struct Echo {
+    client: UdpSocket,
+    number: u8,
+    /// What the server is to answer with, in bytes.
+    answer: Arc<AtomicUsize>,
+    server: Option<JoinHandle<()>>,
+}
+
+impl Echo {
+    /// A client on `from` and a server on `to` at `port`.
+    ///
+    /// # Errors
+    ///
+    /// If the port is taken.
+    pub fn between(from: &Host, to: &Host, port: u16) -> Result<Echo, LabError> {
+        let failed = |error| LabError::new(format!("echo datagrams at port {port}"), error);
+        let bind = |host: &Host, port| {
+            host.namespace()
+                .run(|| UdpSocket::bind((host.address(), port)))
+        };
+        let server = bind(to, port).map_err(failed)?;
+        // From time to time it looks whether it is still wanted.
+        let look = Some(Duration::from_millis(50));
+        server.set_read_timeout(look).map_err(failed)?;
+        let client = bind(from, 0).map_err(failed)?;
+        client.connect((to.address(), port)).map_err(failed)?;
+        let answer = Arc::new(AtomicUsize::new(1));
+        let wanted = Arc::clone(&answer);
+        Ok(Echo {
+            client,
+            number: 0,
+            answer,
+            server: Some(thread::spawn(move || serve(&server, &wanted))),
+        })
+    }
+
+    /// Sends `request` bytes and waits for `reply` bytes: how long that took. `None` if nothing
+    /// comes in time; what comes later is not taken for the next answer.
+    ///
+    /// # Panics
+    ///
+    /// If either is 0 or more than 1,472.
+    pub fn round_trip(
+        &mut self,
+        request: usize,
+        reply: usize,
+        patience: Duration,
+    ) -> Option<Duration> {
+        assert!((1..=LONGEST).contains(&request) && (1..=LONGEST).contains(&reply));
+        self.answer.store(reply, Ordering::Relaxed);
+        self.number = self.number.wrapping_add(1);
+        let mut buffer = [0; LONGEST];
+        buffer[0] = self.number;
+        let sent = Instant::now();
+        // A host that cannot be reached is one that does not answer.
+        let _ = self.client.send(&buffer[..request]);
+        loop {
+            let left = patience
+                .checked_sub(sent.elapsed())
+                .filter(|left| !left.is_zero())?;
+            self.client.set_read_timeout(Some(left)).ok()?;
+            match self.client.recv(&mut buffer) {
+                Ok(_) if buffer[0] == self.number => return Some(sent.elapsed()),
+                // An answer that came too late, or word that an earlier request found nobody.
+                Ok(_) => (),
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => (),
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+fn serve(socket: &UdpSocket, answer: &AtomicUsize) {
+    let mut buffer = [0; LONGEST];
+    loop {
+        let received = socket.recv_from(&mut buffer);
+        let length = answer.load(Ordering::Relaxed);
+        if length == OVER {
+            return;
+        }
+        if let Ok((_, client)) = received {
+            // A client that cannot be answered any more does not wait.
+            let _ = socket.send_to(&buffer[..length], client);
+        }
+    }
+}
+
+impl Drop for Echo {
+    fn drop(&mut self) {
+        self.answer.store(OVER, Ordering::Relaxed);
+        if let Some(server) = self.server.take() {
+            let _ = server.join();
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Hosts on both sides of a middle one.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::{Duration, Instant};
+
+use crate::{Echo, LabError, Link, Namespace, bridge, veth};
+
+/// The hosts' MTU in bytes.
+const MTU: u32 = 1_500;
+
+/// A host with one interface.
+#[derive(Clone, Debug)]
+pub struct Host {
+    link: Link,
+    address: IpAddr,
+}
+
+impl Host {
+    /// Its interface.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &Namespace {
+        self.link.namespace()
+    }
+
+    /// Its address.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+}
+
+/// Senders, a middle that nothing passes by itself, and a receiver, all in one Ethernet:
+///
+/// ```text
+/// sender 0 ──┐
+/// sender 1 ──┴─ inside | middle | outside ── receiver
+/// ```
+///
+/// Every host and the middle are a namespace; more than one sender are joined by a bridge in
+/// another. No device leaves anything to hardware: frames are whole, with checksums, and at most
+/// 1,514 bytes long. TCP remembers nothing from one connection to the next.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    senders: Vec<Host>,
+    receiver: Host,
+    inside: Link,
+    outside: Link,
+    /// What joins more than one sender. It lives as long as it is referred to.
+    _switch: Option<Link>,
+}
+
+impl Wire {
+    /// A wire with so many senders, at least one.
+    ///
+    /// # Errors
+    ///
+    /// See [`Namespace::new`], [`veth`] and [`bridge`].
+    pub fn new(senders: u8) -> Result<Wire, LabError> {
+        let middle = Namespace::new()?;
+        let receiver = Namespace::new()?;
+        let (outside, far) = cable((&middle, "outside"), (&receiver, "host"))?;
+        let (inside, hosts, switch) = if senders > 1 {
+            let switch = Namespace::new()?;
+            let (inside, trunk) = cable((&middle, "inside"), (&switch, "trunk"))?;
+            let mut ports = vec![trunk];
+            let mut hosts = Vec::new();
+            for number in 0..senders {
+                let name = format!("port{number}");
+                let (port, host) = cable((&switch, &name), (&Namespace::new()?, "host"))?;
+                ports.push(port);
+                hosts.push(host);
+            }
+            let switch = bridge(&switch, "switch", &ports.iter().collect::<Vec<_>>())?;
+            (inside, hosts, Some(switch))
+        } else {
+            let (inside, host) = cable((&middle, "inside"), (&Namespace::new()?, "host"))?;
+            (inside, vec![host], None)
+        };
+        let address = |last| Ipv4Addr::new(10, 0, 0, last);
+        Ok(Wire {
+            senders: (1..)
+                .zip(hosts)
+                .map(|(number, link)| host(link, address(number)))
+                .collect::<Result<_, _>>()?,
+            receiver: host(far, address(254))?,
+            inside,
+            outside,
+            _switch: switch,
+        })
+    }
+
+    /// The sender of this number, from 0; its address is 10.0.0.(number + 1).
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
+    pub fn sender(&self, number: usize) -> &Host {
+        &self.senders[number]
+    }
+
+    /// The receiver; its address is 10.0.0.254.
+    pub fn receiver(&self) -> &Host {
+        &self.receiver
+    }
+
+    /// The namespace between them, with the interfaces `inside` (to the senders) and `outside`.
+    pub fn middle(&self) -> &Namespace {
+        self.inside.namespace()
+    }
+
+    /// All hosts.
+    pub fn hosts(&self) -> impl Iterator<Item = &Host> {
+        self.senders.iter().chain([&self.receiver])
+    }
+
+    /// Lets the kernel forward between both sides, as an Ethernet bridge, until the link that is
+    /// returned is deleted.
+    ///
+    /// # Errors
+    ///
+    /// See [`bridge`].
+    pub fn forward(&self) -> Result<Link, LabError> {
+        bridge(self.middle(), "bridge", &[&self.inside, &self.outside])
+    }
+
+    /// Waits until all senders reach the receiver and it them; whether that came in time.
+    ///
+    /// # Errors
+    ///
+    /// See [`Echo::between`].
+    pub fn is_through(&self, patience: Duration) -> Result<bool, LabError> {
+        let deadline = Instant::now() + patience;
+        for sender in &self.senders {
+            let mut echo = Echo::between(sender, &self.receiver, 7)?;
+            while echo.round_trip(1, 1, Duration::from_millis(50)).is_none() {
+                if Instant::now() > deadline {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// A cable that is up, whose frames are whole.
+fn cable(one: (&Namespace, &str), other: (&Namespace, &str)) -> Result<(Link, Link), LabError> {
+    let (one, other) = veth(one, other, MTU)?;
+    for link in [&one, &other] {
+        link.turn_offloads_off()?;
+        link.up()?;
+    }
+    one.wait_for_carrier()?;
+    other.wait_for_carrier()?;
+    Ok((one, other))
+}
+
+fn host(link: Link, address: Ipv4Addr) -> Result<Host, LabError> {
+    let address = IpAddr::V4(address);
+    link.add_address(address, 24)?;
+    let namespace = link.namespace();
+    // Else a connection begins with what an earlier one found of the way.
+    namespace.set_parameter("ipv4/tcp_no_metrics_save", "1")?;
+    // ARP is asked once for a measurement, not again in the middle of it.
+    namespace.set_parameter("ipv4/neigh/host/base_reachable_time_ms", "3600000")?;
+    Ok(Host { link, address })
+}

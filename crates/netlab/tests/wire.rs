@@ -1,0 +1,127 @@
+//! A wire passes what its middle passes, and its flows are measured as they arrive.
+#![cfg(target_os = "linux")]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use fairlane_netlab::{
+    Echo, Flow, LabError, Namespace, Program, Wire, iperf_is_installed, or_skip,
+};
+
+const SHORT: Duration = Duration::from_millis(200);
+
+/// A wire with so many senders, through which the kernel forwards.
+fn forwarded(test: &str, senders: u8) -> Option<Wire> {
+    let wire = or_skip(test, Wire::new(senders))?;
+    wire.forward().unwrap();
+    assert!(wire.is_through(Duration::from_secs(10)).unwrap());
+    Some(wire)
+}
+
+#[test]
+fn nothing_passes_the_middle_until_something_forwards_it() {
+    let Some(wire) = or_skip("a middle", Wire::new(1)) else {
+        return;
+    };
+    assert!(!wire.is_through(SHORT).unwrap());
+    let bridge = wire.forward().unwrap();
+    assert!(wire.is_through(Duration::from_secs(10)).unwrap());
+    bridge.delete().unwrap();
+    assert!(!wire.is_through(SHORT).unwrap());
+}
+
+#[test]
+fn every_sender_has_an_address_of_its_own() {
+    let Some(wire) = forwarded("two senders", 2) else {
+        return;
+    };
+    let addresses = wire.hosts().map(|host| host.address().to_string());
+    let expected = ["10.0.0.1", "10.0.0.2", "10.0.0.254"];
+    assert_eq!(addresses.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn an_answer_that_comes_too_late_is_not_that_of_the_next_request() {
+    let Some(wire) = forwarded("late answers", 1) else {
+        return;
+    };
+    let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
+    // 1,000 bytes take 100 ms, beyond the burst of one frame that passes at once.
+    wire.receiver().link().limit_rate(10_000, 100_000).unwrap();
+    assert!(echo.round_trip(1, 1_472, SHORT).is_some());
+    assert!(
+        echo.round_trip(1, 1_472, Duration::from_millis(10))
+            .is_none()
+    );
+    let next = echo.round_trip(1, 1_000, Duration::from_secs(10)).unwrap();
+    assert!(next > Duration::from_millis(100), "{next:?}");
+}
+
+#[test]
+fn a_flow_arrives_at_the_rate_of_its_link() {
+    let test = "a flow at the rate of its link";
+    let Some(()) = or_skip(test, iperf_is_installed()) else {
+        return;
+    };
+    let Some(wire) = forwarded(test, 1) else {
+        return;
+    };
+    // 20 Mbit/s of frames: 1,448 bytes of payload in each of 1,514.
+    let sender = wire.sender(0);
+    sender.link().limit_rate(2_500_000, 100_000).unwrap();
+    let began = Instant::now();
+    let flow = Flow::start(sender, wire.receiver(), 5_201, 2).unwrap();
+    let transfer = flow.finish().unwrap();
+    assert_eq!(transfer.segment, 1_448);
+    let expected = 20e6 * 1_448.0 / 1_514.0;
+    let rate = transfer.steady_rate(Duration::from_millis(500));
+    assert!((rate / expected - 1.0).abs() < 0.05, "{rate}");
+    let all = transfer.bytes(began, Instant::now());
+    let windows: u64 = transfer.windows.iter().map(|window| window.bytes).sum();
+    assert!((all - windows as f64).abs() < 1.0, "{all} {windows}");
+    // What waits before the link is the round trip: up to 40 ms.
+    assert!(transfer.round_trip > Duration::from_millis(5));
+}
+
+#[test]
+fn a_flow_to_a_host_that_cannot_be_reached_ends_with_a_reason() {
+    let test = "a flow to nobody";
+    let Some(()) = or_skip(test, iperf_is_installed()) else {
+        return;
+    };
+    let Some(wire) = or_skip(test, Wire::new(1)) else {
+        return;
+    };
+    let flow = Flow::start(wire.sender(0), wire.receiver(), 5_201, 1).unwrap();
+    let error = flow.finish().unwrap_err().to_string();
+    assert!(error.starts_with("cannot measure a TCP flow: "), "{error}");
+    assert!(error.contains("unable to connect"), "{error}");
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named_and_its_tests_are_skipped() {
+    let Some(namespace) = or_skip("no such program", Namespace::new()) else {
+        return;
+    };
+    let error = Program::start(&namespace, &mut Command::new("nosuchprogram")).unwrap_err();
+    assert!(matches!(error, LabError::Missing { .. }) && error.is_not_to_be_had());
+    assert!(error.to_string().contains("nosuchprogram"), "{error}");
+}
+
+#[test]
+fn a_program_is_interrupted_and_what_it_printed_is_kept() {
+    let Some(namespace) = or_skip("a program", Namespace::new()) else {
+        return;
+    };
+    let mut shell = Command::new("sh");
+    shell.args([
+        "-c",
+        "trap 'echo two; exit 3' INT; echo one; sleep 9 >&- 2>&- & wait",
+    ]);
+    let program = Program::start(&namespace, &mut shell).unwrap();
+    let (_, line) = program.line(Duration::from_secs(10)).unwrap();
+    assert_eq!(line, "one");
+    program.interrupt();
+    let ended = program.finish(Duration::from_secs(10)).unwrap();
+    assert_eq!((ended.status.code(), &*ended.output()), (Some(3), "two"));
+}
