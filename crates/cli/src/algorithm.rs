@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 
 use clap::ValueEnum;
-use fairlane_core::Scheduler;
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
+use fairlane_core::{Scheduler, tree};
 
 use crate::with_algorithm;
 
@@ -55,6 +55,26 @@ impl Algorithm {
             A::NAME
         }
         with_algorithm!(self, AUTOMATIC_MEMBERS, new => of(new))
+    }
+
+    /// The same as the class tree has it, with at most `members` flows in an aggregate.
+    pub fn of_tree(self, members: NonZeroU32) -> tree::Algorithm {
+        match self {
+            Algorithm::Fifo => tree::Algorithm::Fifo,
+            Algorithm::Drr => tree::Algorithm::Drr,
+            Algorithm::Wf2q => tree::Algorithm::Wf2q,
+            Algorithm::Wf2qPlus => tree::Algorithm::Wf2qPlus,
+            Algorithm::Qfq => tree::Algorithm::Qfq,
+            Algorithm::QfqPlus => tree::Algorithm::QfqPlus(members),
+            Algorithm::SKps => tree::Algorithm::SKps,
+            Algorithm::Gfq => tree::Algorithm::Gfq,
+            Algorithm::Priority => tree::Algorithm::Priority,
+            Algorithm::Sfq => tree::Algorithm::Sfq,
+            Algorithm::Wf2qPlusPlus => tree::Algorithm::Wf2qPlusPlus(members),
+            Algorithm::SKpsPlus => tree::Algorithm::SKpsPlus(members),
+            Algorithm::GfqPlus => tree::Algorithm::GfqPlus(members),
+            Algorithm::DrrPlus => tree::Algorithm::DrrPlus(members),
+        }
     }
 }
 

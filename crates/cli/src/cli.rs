@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, replay, reproduce, run};
+use crate::{bench, check, replay, reproduce, run};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -25,6 +25,8 @@ struct Cli {
 pub enum Command {
     /// Share a loopback link among senders, with real datagrams
     Run(run::Options),
+    /// Check the file of a site, and print what it guarantees
+    Check(check::Options),
     /// Measure the algorithms in the papers' test environment
     Bench(bench::Options),
     /// Turn arrivals from a file into departures, without a clock

@@ -3,6 +3,7 @@
 
 mod algorithm;
 mod bench;
+mod check;
 mod cli;
 mod guarantee;
 mod output;
@@ -13,6 +14,8 @@ mod table;
 
 use std::process::ExitCode;
 
+use fairlane_config::SiteError;
+
 fn main() -> ExitCode {
     let command = match cli::parse() {
         Ok(command) => command,
@@ -20,6 +23,7 @@ fn main() -> ExitCode {
     };
     let outcome = match command {
         cli::Command::Run(options) => run::run(&options),
+        cli::Command::Check(options) => check::run(&options),
         cli::Command::Bench(options) => bench::run(&options),
         cli::Command::Replay(options) => replay::run(&options),
         cli::Command::Reproduce(options) => reproduce::run(&options),
@@ -27,6 +31,11 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::reader_left(&error) => ExitCode::SUCCESS,
+        // Each sentence has its place in the file in front, as editors read it.
+        Err(error) if matches!(error.downcast_ref(), Some(SiteError::Invalid(_))) => {
+            eprintln!("{}", error.root_cause());
+            ExitCode::from(2)
+        }
         Err(error) => {
             // One sentence: the context says where, the cause says what.
             eprintln!("fairlane: {error:#}");

@@ -64,6 +64,10 @@
 
 pub use fairlane_core::*;
 
+/// Headers, rules, digests of flows, ECN marks.
+pub use fairlane_classify as classify;
+/// One TOML file to links, class trees and filters, and what they guarantee.
+pub use fairlane_config as config;
 /// Packet I/O backends.
 pub use fairlane_io as io;
 /// The lock-free queue between a client and the arbiter.

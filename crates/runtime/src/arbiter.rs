@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use fairlane_core::scheduler::{MAX_ENTITIES, Violation};
 use fairlane_core::{
-    ChangeError, Dequeue, FlowConfig, FlowStats, Length, Nanos, PacketScheduler, Scheduler,
-    TotalStats,
+    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, PacketScheduler, Rate,
+    Rejected, Rejection, Scheduler, TotalStats,
 };
 use fairlane_io::Backend;
 use fairlane_mailbox::bell::{Woken, bell};
@@ -18,6 +18,7 @@ use crate::clients::{Clients, Scan, Visit};
 use crate::config::ArbiterConfig;
 use crate::delay::Spans;
 use crate::link::Pacer;
+use crate::queue::Queue;
 use crate::registrar::{Arrival, Door, Registrar};
 use crate::release::{Release, Straight};
 
@@ -82,29 +83,35 @@ struct Drained {
     held_back: bool,
 }
 
-/// One arbiter: an algorithm, the flows of its clients, a paced link, a way out.
+/// One arbiter: a queue with the flows of its clients, a paced link, a way out.
 ///
 /// Not to be shared: one thread makes its steps.
-pub struct Arbiter<A: Scheduler, P: Send, R> {
-    scheduler: PacketScheduler<A, P>,
-    clients: Clients<P>,
+pub struct Arbiter<Q: Queue, R> {
+    queue: Q,
+    clients: Clients<Q::Payload>,
     pacer: Pacer,
     release: R,
-    door: Arc<Door<P>>,
+    door: Arc<Door<Q::Payload>>,
     config: ArbiterConfig,
     stats: ArbiterStats,
     /// Clients that left and whose packets are still queued.
     leaving: usize,
+    /// Flows that the arbiter's own thread feeds.
+    own_flows: usize,
+    /// Flows of which the queue has discarded a packet, once for each.
+    discarded: Vec<FlowId>,
     now: Nanos,
 }
 
-impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, Straight<B>> {
+impl<A: Scheduler, B: Backend<Tx: Send>> Arbiter<PacketScheduler<A, B::Tx>, Straight<B>> {
     /// An arbiter without clients that transmits through `backend` itself, and whose link
-    /// is idle from `now`.
+    /// is idle from `now`. Each client's flow has its share by `algorithm`.
     pub fn new(algorithm: A, config: ArbiterConfig, backend: B, now: Nanos) -> Self {
         Arbiter::releasing(algorithm, config, Straight::to(backend), now)
     }
+}
 
+impl<Q: Queue, B: Backend> Arbiter<Q, Straight<B>> {
     /// The backend.
     pub fn backend(&self) -> &B {
         self.release.backend()
@@ -116,10 +123,28 @@ impl<A: Scheduler, P: Send, B: Backend<Tx = P>> Arbiter<A, P, Straight<B>> {
     }
 }
 
-impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
+impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<PacketScheduler<A, P>, R> {
     /// An arbiter without clients that releases packets to `release`, and whose link is
-    /// idle from `now`.
+    /// idle from `now`. Each client's flow has its share by `algorithm`.
     pub fn releasing(algorithm: A, config: ArbiterConfig, release: R, now: Nanos) -> Self {
+        let queue = PacketScheduler::new(algorithm, config.limits);
+        Arbiter::over(queue, config, release, now)
+    }
+}
+
+impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
+    /// An arbiter without clients that releases from `queue`, which has limits of its own:
+    /// those of `config` do not count.
+    ///
+    /// # Panics
+    ///
+    /// If the queue may discard what it accepted, and the way out tells clients which of their
+    /// packets were dropped ([`Release::tells_positions`]): it would tell the wrong ones.
+    pub fn over(queue: Q, config: ArbiterConfig, release: R, now: Nanos) -> Self {
+        assert!(
+            !(Q::DISCARDS && release.tells_positions()),
+            "clients that keep their packets need a queue that discards none"
+        );
         let max_clients = config.max_clients.clamp(1, MAX_ENTITIES);
         let config = ArbiterConfig {
             max_clients,
@@ -129,7 +154,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
             ..config
         };
         Arbiter {
-            scheduler: PacketScheduler::new(algorithm, config.limits),
+            queue,
             clients: Clients::new(bell(max_clients as u32)),
             pacer: Pacer::new(config.link, now),
             release,
@@ -137,12 +162,14 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
             config,
             stats: ArbiterStats::default(),
             leaving: 0,
+            own_flows: 0,
+            discarded: Vec::new(),
             now,
         }
     }
 
     /// A handle to register clients with.
-    pub fn registrar(&self) -> Registrar<P> {
+    pub fn registrar(&self) -> Registrar<Q::Payload> {
         Registrar::new(Arc::clone(&self.door), self.clients.handle(), &self.config)
     }
 
@@ -178,7 +205,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         transmitted += self.release.flush(left == Next::Now)?;
         let next = if self.release.waiting() > 0 {
             Next::WhenBackendTakesMore
-        } else if more || ((self.leaving > 0 || held_back) && self.scheduler.is_empty()) {
+        } else if more || ((self.leaving > 0 || held_back) && self.queue.is_empty()) {
             // Where all has been released since, there is room for what was held back.
             Next::Now
         } else {
@@ -201,7 +228,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         } in self.door.arrivals()
         {
             // There are no more clients than flows, and none has two.
-            let added = self.scheduler.add_flow(config);
+            let added = self.queue.add_flow(config);
             debug_assert!(added.is_ok(), "there is a flow for each client");
             if let Ok(flow) = added {
                 client.flow = flow;
@@ -215,7 +242,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
     #[inline]
     fn drain(&mut self, now: Nanos) -> Drained {
         let Arbiter {
-            scheduler,
+            queue,
             clients,
             release,
             door,
@@ -238,9 +265,9 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
                 let (flow, counters, before) = (client.flow, &client.counters, client.taken);
                 let mut limit = config.drain_limit;
                 if config.hold_back {
-                    limit = limit.min(scheduler.room(flow) as usize);
+                    limit = limit.min(queue.room(flow) as usize);
                     // With nothing queued there will never be more room: it is dropped.
-                    if limit == 0 && scheduler.is_empty() {
+                    if limit == 0 && queue.is_empty() {
                         limit = 1;
                     }
                     held_back |= limit == 0;
@@ -248,7 +275,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
                 let mut position = before;
                 let mut dropped = false;
                 taken = client.inbox.drain(limit, |carried, packet| {
-                    if scheduler.enqueue(flow, carried, packet).is_err() {
+                    if queue.enqueue(flow, carried, packet, now).is_err() {
                         dropped = true;
                         count(&counters.by_arbiter.dropped, 1);
                         release.dropped(flow, position);
@@ -257,8 +284,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
                 });
                 client.taken = position;
                 if dropped {
-                    let packets = counters.by_arbiter.dropped.load(Ordering::Relaxed);
-                    client.inbox.dropped(packets);
+                    client.tell_dropped();
                 }
                 more |= taken == limit && limit > 0;
                 if taken > 0 {
@@ -274,9 +300,9 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
                 client.looked_at = now;
             }
             if client.leaving {
-                let stats = scheduler.flow_stats(client.flow);
+                let stats = queue.flow_stats(client.flow);
                 if stats.is_none_or(|stats| stats.queued.packets == 0) {
-                    let removed = scheduler.remove_flow(client.flow, |_| {});
+                    let removed = queue.remove_flow(client.flow);
                     debug_assert!(removed.is_ok(), "a client's flow is its own");
                     release.left(client.flow);
                     door.give_back(client.id);
@@ -310,7 +336,11 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
             if released >= self.config.release_limit || !window.may_release() {
                 break None;
             }
-            match self.scheduler.dequeue(now) {
+            let discarded = &mut self.discarded;
+            match self
+                .queue
+                .dequeue(now, |packet| discarded.push(packet.flow))
+            {
                 Dequeue::Packet(packet) => {
                     window.charge(packet.len);
                     self.release.release(packet);
@@ -321,16 +351,105 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
             }
         };
         self.pacer.close(window);
+        if Q::DISCARDS {
+            self.tell_discarded();
+            self.queue.tidy(now);
+        }
         let next = match stop {
             Some(next) => {
                 self.pacer.idled(now);
                 next
             }
             None if self.pacer.may_release(now) => Next::Now,
-            None if self.scheduler.is_empty() => Next::WhenPushed,
+            None if self.queue.is_empty() => Next::WhenPushed,
             None => Next::At(self.pacer.idle_at()),
         };
         (released, next)
+    }
+
+    /// Clients are told of what the queue has discarded, as of any drop.
+    fn tell_discarded(&mut self) {
+        for flow in self.discarded.drain(..) {
+            if let Some(client) = self.clients.of_flow(flow) {
+                count(&client.counters.by_arbiter.dropped, 1);
+                client.tell_dropped();
+            }
+        }
+    }
+
+    /// Adds a flow that the arbiter's own thread feeds ([`admit`](Self::admit)), beside those of
+    /// the clients. `config.max_length` is without the link's overhead. The flow stays as long
+    /// as the arbiter.
+    ///
+    /// # Errors
+    ///
+    /// With the flows of as many clients as may come there would be more than there can be.
+    pub fn open_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+        if self.own_flows + self.config.max_clients >= MAX_ENTITIES {
+            return Err(ChangeError::TooManyFlows);
+        }
+        let link = self.config.link;
+        let flow = self.queue.add_flow(FlowConfig {
+            max_length: link.carried(config.max_length).unwrap_or(Length::MAX),
+            ..config
+        })?;
+        self.release.joined(flow, None);
+        self.own_flows += 1;
+        Ok(flow)
+    }
+
+    /// Queues a packet of `len` bytes, without the link's overhead, that the arbiter's own thread
+    /// has: one it received, say. It takes part in the next step. O(1), or what the queue's
+    /// `enqueue` costs.
+    ///
+    /// # Errors
+    ///
+    /// The packet comes back with the reason, and the queue has counted it; but for a packet that
+    /// with the overhead is longer than 65,535 bytes, which the queue does not get to see.
+    #[inline]
+    pub fn admit(
+        &mut self,
+        flow: FlowId,
+        len: Length,
+        payload: Q::Payload,
+        now: Nanos,
+    ) -> Result<(), Rejected<Q::Payload>> {
+        let link = &self.config.link;
+        match link.carried(len) {
+            Some(carried) => self.queue.enqueue(flow, carried, payload, now),
+            None => Err(Rejected {
+                payload,
+                reason: Rejection::TooLong {
+                    max: link.longest().unwrap_or(Length::MAX),
+                },
+            }),
+        }
+    }
+
+    /// Whether the link can carry a packet of `len` bytes and its overhead.
+    pub(crate) fn carries(&self, len: Length) -> bool {
+        self.config.link.carried(len).is_some()
+    }
+
+    /// What became of the packets of one flow, a client's or the arbiter's own.
+    pub fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
+        self.queue.flow_stats(flow)
+    }
+
+    /// Gives the link another rate. Its overhead stays what clients know.
+    pub fn change_rate(&mut self, rate: Rate) {
+        self.pacer.change_rate(rate);
+        self.config.link.rate = rate;
+    }
+
+    /// What the arbiter releases from.
+    pub fn queue(&self) -> &Q {
+        &self.queue
+    }
+
+    /// What the arbiter releases from, to change. Its flows are the arbiter's own business.
+    pub fn queue_mut(&mut self) -> &mut Q {
+        &mut self.queue
     }
 
     /// Lets the calling thread sleep until a client pushes, somebody registers, or
@@ -361,7 +480,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         let client = self.clients.get(id).ok_or(ChangeError::UnknownFlow)?;
         let link = self.config.link;
         let max = link.longest().unwrap_or(Length::MAX).min(config.max_length);
-        self.scheduler.change_flow(
+        self.queue.change_flow(
             client.flow,
             FlowConfig {
                 max_length: link.carried(max).unwrap_or(Length::MAX),
@@ -381,7 +500,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
                 ClientStats {
                     pushed: line.pushed.load(Ordering::Relaxed),
                     refused: line.refused.load(Ordering::Relaxed),
-                    flow: self.scheduler.flow_stats(client.flow)?,
+                    flow: self.queue.flow_stats(client.flow)?,
                 },
             ))
         })
@@ -389,7 +508,7 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
 
     /// What became of all packets, those of clients that left included.
     pub fn total_stats(&self) -> TotalStats {
-        self.scheduler.total_stats()
+        self.queue.total_stats()
     }
 
     /// How the arbiter's thread fares.
@@ -422,6 +541,11 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         &mut self.release
     }
 
+    /// Whether somebody may push: clients are there, or may be registered.
+    pub(crate) fn may_be_pushed(&self) -> bool {
+        self.clients.len() > 0 || Arc::strong_count(&self.door) > 1
+    }
+
     /// When the link will have carried all that was released. Later than now while a
     /// packet is on its way.
     pub fn idle_at(&self) -> Nanos {
@@ -433,13 +557,13 @@ impl<A: Scheduler, P: Send, R: Release<P>> Arbiter<A, P, R> {
         self.release.waiting()
     }
 
-    /// Checks the scheduler's invariants, for tests.
+    /// Checks the queue's invariants, for tests.
     pub fn invariants(&self) -> Result<(), Violation> {
-        self.scheduler.invariants()
+        self.queue.invariants()
     }
 }
 
-impl<A: Scheduler, P: Send, R> Drop for Arbiter<A, P, R> {
+impl<Q: Queue, R> Drop for Arbiter<Q, R> {
     fn drop(&mut self) {
         self.door.close();
     }

@@ -59,6 +59,15 @@ impl<P: Send> Registered<P> {
     }
 }
 
+impl<P: Send> Registered<P> {
+    /// The other side may be told how many of its packets were dropped.
+    #[cold]
+    pub(crate) fn tell_dropped(&mut self) {
+        let packets = self.counters.by_arbiter.dropped.load(Ordering::Relaxed);
+        self.inbox.dropped(packets);
+    }
+}
+
 /// What a visit found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
@@ -69,6 +78,9 @@ pub(crate) enum Visit {
     /// Neither a client nor packets of it: it is to be forgotten.
     Gone,
 }
+
+/// No client has this number.
+const NOBODY: u32 = u32::MAX;
 
 /// What a scan is allowed and told.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +101,8 @@ pub(crate) struct Scan {
 pub(crate) struct Clients<P> {
     /// By number.
     registered: Vec<Option<Registered<P>>>,
+    /// By the number of its flow: the client's, or [`NOBODY`].
+    owners: Vec<u32>,
     count: usize,
     active: Vec<u32>,
     /// Where in `active` the next scan begins.
@@ -109,6 +123,7 @@ impl<P: Send> Clients<P> {
     pub(crate) fn new(bell: Listener) -> Self {
         Clients {
             registered: Vec::new(),
+            owners: Vec::new(),
             count: 0,
             active: Vec::new(),
             first: 0,
@@ -144,6 +159,11 @@ impl<P: Send> Clients<P> {
             self.registered.resize_with(number + 1, || None);
         }
         debug_assert!(self.registered[number].is_none(), "a number is given once");
+        let flow = client.flow.number() as usize;
+        if flow >= self.owners.len() {
+            self.owners.resize(flow + 1, NOBODY);
+        }
+        self.owners[flow] = number as u32;
         self.registered[number] = Some(client);
         self.count += 1;
         self.active.push(number as u32);
@@ -151,6 +171,13 @@ impl<P: Send> Clients<P> {
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Registered<P>> {
         self.registered.iter().flatten()
+    }
+
+    /// Whose flow it is, unless the arbiter's own.
+    pub(crate) fn of_flow(&mut self, flow: FlowId) -> Option<&mut Registered<P>> {
+        let owner = *self.owners.get(flow.number() as usize)?;
+        let client = self.registered.get_mut(owner as usize)?.as_mut()?;
+        (client.flow == flow).then_some(client)
     }
 
     pub(crate) fn get(&self, id: ClientId) -> Option<&Registered<P>> {

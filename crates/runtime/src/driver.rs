@@ -2,8 +2,9 @@
 
 use std::io;
 
-use fairlane_core::{Nanos, Scheduler};
+use fairlane_core::Nanos;
 
+use crate::queue::Queue;
 use crate::release::Release;
 use crate::{Arbiter, Clock, Next, Step};
 
@@ -130,16 +131,15 @@ impl Rest {
 /// # Errors
 ///
 /// The first error of a step.
-pub fn drive<A, P, R>(
-    arbiter: &mut Arbiter<A, P, R>,
+pub fn drive<Q, R>(
+    arbiter: &mut Arbiter<Q, R>,
     clock: &Clock,
     idling: Idling,
-    mut after_step: impl FnMut(&mut Arbiter<A, P, R>, Nanos, &Step) -> bool,
+    mut after_step: impl FnMut(&mut Arbiter<Q, R>, Nanos, &Step) -> bool,
 ) -> io::Result<()>
 where
-    A: Scheduler,
-    P: Send,
-    R: Release<P>,
+    Q: Queue,
+    R: Release<Q::Payload>,
 {
     exact_timers();
     let mut rest = Rest::new(idling);
@@ -170,7 +170,7 @@ where
 /// Lets the sleeps of the calling thread end without the slack of 50 microseconds that the
 /// system adds by default.
 #[cfg(target_os = "linux")]
-fn exact_timers() {
+pub(crate) fn exact_timers() {
     // A thread that may not is merely later.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }

@@ -45,6 +45,9 @@ mod arbiter;
 mod async_client;
 #[cfg(target_os = "linux")]
 pub mod attach;
+#[cfg(target_os = "linux")]
+pub mod bridge;
+mod classified;
 mod client;
 mod clients;
 mod clock;
@@ -53,11 +56,13 @@ mod delay;
 mod driver;
 mod inbox;
 mod link;
+mod queue;
 mod registrar;
 mod release;
 
 pub use arbiter::{Arbiter, ArbiterStats, ClientStats, Next, Step};
 pub use async_client::AsyncClient;
+pub use classified::{Classified, Classify, Ported, Target};
 pub use client::{Client, ClientId, Pushed, Refusal, Refused};
 pub use clock::Clock;
 pub use config::ArbiterConfig;
@@ -68,6 +73,7 @@ pub use driver::{Idling, drive};
 pub use fairlane_mailbox::bell::Woken;
 pub use inbox::Source;
 pub use link::{Link, Pacer, Window};
+pub use queue::Queue;
 pub use registrar::{RegisterError, Registrar, Remote};
 pub use release::{
     Cleared, ClientsDispatch, Dispatcher, Dispatchers, DispatchingClient, Outlet, Release,

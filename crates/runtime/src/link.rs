@@ -64,6 +64,14 @@ impl Pacer {
         &self.link
     }
 
+    /// From here on the link has another rate; what was released is carried at the former one.
+    pub fn change_rate(&mut self, rate: Rate) {
+        let fraction = u128::from(self.remainder) * u128::from(rate.bps());
+        // Below the new rate, as the remainder is below the old one.
+        self.remainder = (fraction / u128::from(self.link.rate.bps())) as u64;
+        self.link.rate = rate;
+    }
+
     /// When all that was released will have been carried.
     pub fn idle_at(&self) -> Nanos {
         self.idle_at
@@ -239,6 +247,24 @@ mod tests {
         assert!(pacer.may_release(Nanos::from_millis(6)));
         pacer.idled(Nanos::from_millis(5));
         assert_eq!(pacer.idle_at(), Nanos::from_millis(6));
+    }
+
+    #[test]
+    fn a_change_of_rate_leaves_what_was_released_as_it_was() {
+        // A byte is 8/3 of a second; then of a third of that.
+        let mut pacer = pacer(3_000);
+        pacer.charge(length(1_000));
+        assert_eq!(pacer.idle_at(), Nanos(2_666_666_666));
+        pacer.change_rate(Rate::from_bps(9_000).unwrap());
+        assert_eq!(pacer.idle_at(), Nanos(2_666_666_666));
+        for _ in 0..3 {
+            pacer.charge(length(1_000));
+        }
+        assert_eq!(
+            pacer.idle_at(),
+            Nanos(5_333_333_333),
+            "2/3 of a nanosecond is kept"
+        );
     }
 
     #[test]

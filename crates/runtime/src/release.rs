@@ -50,6 +50,12 @@ pub trait Release<P> {
     /// The device is unusable; what was not sent is kept.
     fn flush(&mut self, more: bool) -> io::Result<usize>;
 
+    /// Whether clients are told by position which of their packets were dropped
+    /// ([`dropped`](Self::dropped)): then a queue may drop none that it has accepted.
+    fn tells_positions(&self) -> bool {
+        false
+    }
+
     /// Packets that wait for room. While there are any, the arbiter commits no further ones
     /// to an order.
     fn waiting(&self) -> usize;
@@ -78,6 +84,10 @@ impl<P, R: Release<P> + ?Sized> Release<P> for Box<R> {
 
     fn flush(&mut self, more: bool) -> io::Result<usize> {
         (**self).flush(more)
+    }
+
+    fn tells_positions(&self) -> bool {
+        (**self).tells_positions()
     }
 
     fn waiting(&self) -> usize {

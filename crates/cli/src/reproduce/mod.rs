@@ -4,6 +4,7 @@
 //! a file here that measures. What it finds becomes a table, a plot and a verdict.
 
 mod allocation;
+mod altq;
 mod busy;
 mod experiment;
 mod folder;
@@ -23,8 +24,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use comfy_table::CellAlignment;
+use fairlane_netlab::LabError;
 use serde_json::{Value, json};
 
 use crate::{output, table};
@@ -37,12 +39,17 @@ use result::Outcome;
 pub use lab::Interrupted;
 
 /// What there is, paper by paper.
-const EXPERIMENTS: [&dyn Experiment; 5] = [
+const EXPERIMENTS: [&dyn Experiment; 10] = [
     &spinlock::Table1,
     &stalls::Table2,
     &throughput::Throughput,
     &allocation::Allocation,
     &latency::Latency,
+    &altq::Overhead,
+    &altq::Filters,
+    &altq::Allocation,
+    &altq::Guarantee,
+    &altq::Sharing,
 ];
 
 const HELP: &str = "\
@@ -125,9 +132,22 @@ pub fn run(options: &Options) -> Result<()> {
         .context("setting up Ctrl-C")?;
     let machine = Machine::this()?;
     for experiment in selected {
-        reproduce(options, *experiment, &machine, &stop)?;
+        let done = reproduce(options, *experiment, &machine, &stop);
+        match done {
+            // Of all, those that this machine or this user can do.
+            Err(error) if selected.len() > 1 && is_not_to_be_had(&error) => {
+                eprintln!("fairlane: skipped {}: {error:#}", experiment.name());
+            }
+            done => done?,
+        }
     }
     Ok(())
+}
+
+/// Whether what is wrong is only that there is no network, or no iperf3, to measure with.
+fn is_not_to_be_had(error: &Error) -> bool {
+    let cause = error.downcast_ref::<LabError>();
+    cause.is_some_and(LabError::is_not_to_be_had)
 }
 
 fn reproduce(

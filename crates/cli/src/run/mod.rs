@@ -1,4 +1,5 @@
-//! `fairlane run`: real datagrams through the arbiter, out at their fair shares.
+//! `fairlane run`: real datagrams through the arbiter, out at their fair shares; or the frames of
+//! a site, in its classes (`site`).
 
 mod attach;
 mod flow;
@@ -8,6 +9,7 @@ mod report;
 mod screen;
 mod sender;
 mod sink;
+mod site;
 mod vitals;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +23,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use fairlane_core::sched::automatic_members;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::units::MAX_WEIGHT;
-use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
+use fairlane_core::{
+    FlowConfig, Length, Limits, Nanos, PacketScheduler, Rate, SchedulerLimits, Weight,
+};
 use fairlane_io::{MAX_DATAGRAM, UdpBackend};
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, ClientId, Clock, Dispatcher, Dispatchers, Idling, Link, Registrar,
@@ -51,7 +55,12 @@ Send datagrams of your own to the address that is printed: each source becomes o
 more flow, of weight 1. Processes may attach with --attach and --allow: each gets a
 mailbox in shared memory, and a flow whose weight the rule says.
 
+With CONFIG nothing of that is made: frames of other machines pass between two
+interfaces, or of this machine through a tap device, in the classes that the file
+says. SIGHUP reads the file again.
+
 Examples:
+  fairlane run site.toml                      until Ctrl-C
   fairlane run                                until Ctrl-C
   fairlane run --seconds 5 --json             five seconds, one JSON object at the end
   fairlane run --rate 250mbit --weights 1,1,10 --packet 500 --alg drr
@@ -83,6 +92,15 @@ type Exit = Box<dyn Release<Box<Parcel>> + Send>;
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Options {
+    /// A site's configuration: shapes what passes between the interfaces that it names
+    #[arg(
+        value_name = "CONFIG",
+        conflicts_with_all = [
+            "rate", "alg", "weights", "packet", "dispatchers", "dedicated", "attach", "allow",
+            "listen",
+        ],
+    )]
+    config: Option<PathBuf>,
     /// Rate of the link: a number with bit, kbit, mbit, gbit or tbit
     #[arg(long, default_value = "100mbit")]
     rate: Rate,
@@ -207,6 +225,9 @@ impl Opener {
 
 /// Runs the link and prints what became of it.
 pub fn run(options: &Options) -> Result<()> {
+    if let Some(config) = &options.config {
+        return site::run(config, options);
+    }
     // As many packets as one step releases may be on their way to the link.
     let members = automatic_members(RELEASES);
     with_algorithm!(options.alg, members, new => run_with(new(), options))
@@ -298,7 +319,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
     ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
         .context("setting up Ctrl-C")?;
 
-    let screen = Screen::new(options, A::NAME, relay_address);
+    let screen = Screen::new(introduction(options, A::NAME, relay_address), options.json);
     screen.introduce()?;
     // Senders and sink go on until the arbiter has stopped, so that the shares are
     // those of a link that was busy to the end.
@@ -385,8 +406,35 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         results.into_iter().collect::<Result<Vec<()>>>()?;
         let ran = stopped_at.since(start);
         let report = Report::take(&promise, ran, &flows, &vitals);
-        screen.conclude(&report, ignored?)
+        let ignored = ignored?;
+        screen.conclude(&report, || report.conclusion(ignored))
     })
+}
+
+fn introduction(options: &Options, alg: &str, relay: SocketAddr) -> String {
+    let weights: Vec<String> = options.weights.0.iter().map(Weight::to_string).collect();
+    format!(
+        "A loopback link of {rate}, scheduled by {alg}. Send UDP datagrams to {relay}.\n\
+         {senders}\n\
+         {end}",
+        rate = options.rate,
+        senders = match weights.len() {
+            0 => "There are no senders of its own; each of yours weighs 1.".to_owned(),
+            _ => format!(
+                "Senders of weight {} each offer more than all of it; yours weighs 1.",
+                weights.join(", ")
+            ),
+        },
+        end = ends(options),
+    )
+}
+
+/// When it will be over.
+fn ends(options: &Options) -> String {
+    match options.seconds {
+        Some(seconds) => format!("Ends after {seconds} s, or with Ctrl-C."),
+        None => "Ctrl-C ends.".to_owned(),
+    }
 }
 
 /// A dispatcher's thread: until the arbiter is gone.
@@ -441,7 +489,11 @@ struct Entry {
 
 impl Ledger {
     /// Makes the arbiter's own counts visible to other threads.
-    fn publish<A: Scheduler>(&mut self, arbiter: &Arbiter<A, Box<Parcel>, Exit>, flows: &Flows) {
+    fn publish<A: Scheduler>(
+        &mut self,
+        arbiter: &Arbiter<PacketScheduler<A, Box<Parcel>>, Exit>,
+        flows: &Flows,
+    ) {
         let flows = flows.all();
         self.0.resize(flows.len(), Entry::default());
         let mut demands = Vec::with_capacity(flows.len());

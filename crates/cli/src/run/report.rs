@@ -9,6 +9,8 @@ use fairlane_core::{FlowConfig, Length, Nanos, Rate};
 use serde::Serialize;
 
 use super::flow::{Flow, Flows};
+use super::relay::MOST_SOURCES;
+use super::screen::Shown;
 use super::vitals::{ArbiterReport, Vitals};
 use crate::algorithm::Algorithm;
 use crate::guarantee::{Dispatched, Guarantees, with_arbiter};
@@ -154,9 +156,26 @@ impl Report {
         }
     }
 
+    /// What is left of a run, with `ignored` datagrams that were not relayed.
+    pub fn conclusion(&self, ignored: u64) -> String {
+        let start = Report {
+            seconds: 0.0,
+            flows: Vec::new(),
+            ..self.clone()
+        };
+        let mut text = Shown::table(self, &start, usize::MAX);
+        if ignored > 0 {
+            text += &format!(
+                "\n{ignored} datagrams were not relayed: too long, or from more than \
+                 {MOST_SOURCES} addresses"
+            );
+        }
+        text
+    }
+
     /// The table, with rates and shares over the time since `earlier`, in `lines` lines beside its
     /// borders and header: they count the flows that they cannot show.
-    pub fn table(&self, earlier: &Report, lines: usize) -> Table {
+    fn flow_table(&self, earlier: &Report, lines: usize) -> Table {
         let mut table = table::new([
             "flow",
             "weight",
@@ -211,9 +230,26 @@ impl Report {
         table
     }
 
+    /// How the link was used, in a sentence.
+    fn link_line(&self) -> String {
+        format!(
+            "{}: {} of {} used over {:.1} s; shares are of what was carried",
+            self.alg,
+            percent(self.link.utilisation),
+            self.link.rate,
+            self.seconds
+        )
+    }
+}
+
+impl Shown for Report {
+    fn table(&self, earlier: &Report, lines: usize) -> String {
+        format!("{}\n{}", self.flow_table(earlier, lines), self.link_line())
+    }
+
     /// The state in lines of plain text, one a flow; rates over the time since
     /// `earlier`, all else since the start.
-    pub fn lines(&self, earlier: &Report) -> String {
+    fn lines(&self, earlier: &Report) -> String {
         let seconds = (self.seconds - earlier.seconds).max(1e-9);
         let mut lines = format!(
             "{:.1} s, link {} used",
@@ -243,17 +279,6 @@ impl Report {
             );
         }
         lines
-    }
-
-    /// How the link was used, in a sentence.
-    pub fn link_line(&self) -> String {
-        format!(
-            "{}: {} of {} used over {:.1} s; shares are of what was carried",
-            self.alg,
-            percent(self.link.utilisation),
-            self.link.rate,
-            self.seconds
-        )
     }
 }
 
@@ -343,9 +368,9 @@ mod tests {
             flows: (1..=5).map(flow).collect(),
             ..Report::take(&promise, Nanos::ZERO, &Flows::default(), &Vitals::default())
         };
-        let all = report.table(&report, 5).to_string();
+        let all = report.flow_table(&report, 5).to_string();
         assert!(all.contains("sender-5") && !all.contains("more"), "{all}");
-        let some = report.table(&report, 4).to_string();
+        let some = report.flow_table(&report, 4).to_string();
         assert!(
             some.contains("sender-3") && !some.contains("sender-4"),
             "{some}"

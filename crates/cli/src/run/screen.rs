@@ -1,24 +1,31 @@
 //! What the user sees: lines, a table redrawn in place, or one JSON object.
 
 use std::io::{self, IsTerminal};
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use console::{Term, truncate_str};
-use fairlane_core::{Nanos, Weight};
+use fairlane_core::Nanos;
 use fairlane_runtime::Clock;
+use serde::Serialize;
 
-use super::Options;
-use super::relay::MOST_SOURCES;
-use super::report::Report;
 use crate::output;
 
 /// Lines around the flows: the table's borders and header, the sentence on the link,
 /// and the cursor's own.
 const FRAME: usize = 7;
+
+/// A state that can be shown.
+pub trait Shown {
+    /// A table with rates over the time since `earlier`, in `lines` lines beside what is around
+    /// it, and what is to be said below it.
+    fn table(&self, earlier: &Self, lines: usize) -> String;
+
+    /// The same in lines of plain text.
+    fn lines(&self, earlier: &Self) -> String;
+}
 
 pub struct Screen {
     introduction: String,
@@ -27,28 +34,10 @@ pub struct Screen {
 }
 
 impl Screen {
-    pub fn new(options: &Options, alg: &str, relay: SocketAddr) -> Self {
-        let weights: Vec<String> = options.weights.0.iter().map(Weight::to_string).collect();
-        let introduction = format!(
-            "A loopback link of {rate}, scheduled by {alg}. Send UDP datagrams to {relay}.\n\
-             {senders}\n\
-             {end}",
-            rate = options.rate,
-            senders = match weights.len() {
-                0 => "There are no senders of its own; each of yours weighs 1.".to_owned(),
-                _ => format!(
-                    "Senders of weight {} each offer more than all of it; yours weighs 1.",
-                    weights.join(", ")
-                ),
-            },
-            end = match options.seconds {
-                Some(seconds) => format!("Ends after {seconds} s, or with Ctrl-C."),
-                None => "Ctrl-C ends.".to_owned(),
-            }
-        );
+    pub fn new(introduction: String, json: bool) -> Self {
         Screen {
             introduction,
-            json: options.json,
+            json,
             live: io::stdout().is_terminal(),
         }
     }
@@ -61,12 +50,12 @@ impl Screen {
     }
 
     /// Shows the state from time to time until `done`.
-    pub fn follow(
+    pub fn follow<R: Shown>(
         &self,
         clock: Clock,
         start: Nanos,
         done: &AtomicBool,
-        take: impl Fn(Nanos) -> Report,
+        take: impl Fn(Nanos) -> R,
     ) -> Result<()> {
         if self.json {
             return Ok(());
@@ -94,24 +83,12 @@ impl Screen {
         }
     }
 
-    pub fn conclude(&self, report: &Report, ignored: u64) -> Result<()> {
-        if self.json {
-            return output::line(serde_json::to_string(report)?);
+    /// What is left when it is over: one object, or what `text` says.
+    pub fn conclude(&self, report: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
+        match self.json {
+            true => output::line(serde_json::to_string(report)?),
+            false => output::line(text()),
         }
-        let start = Report {
-            seconds: 0.0,
-            flows: Vec::new(),
-            ..report.clone()
-        };
-        output::line(report.table(&start, usize::MAX))?;
-        output::line(report.link_line())?;
-        if ignored > 0 {
-            output::line(format_args!(
-                "{ignored} datagrams were not relayed: too long, or from more than \
-                 {MOST_SOURCES} addresses"
-            ))?;
-        }
-        Ok(())
     }
 }
 
@@ -139,7 +116,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    fn draw(&mut self, report: &Report, earlier: &Report) -> io::Result<()> {
+    fn draw<R: Shown>(&mut self, report: &R, earlier: &R) -> io::Result<()> {
         let size = self.term.size();
         if size == self.size {
             self.erase()?;
@@ -150,8 +127,7 @@ impl<'a> Live<'a> {
             self.term.write_line(self.introduction)?;
         }
         let (rows, columns) = (usize::from(size.0), usize::from(size.1));
-        let table = report.table(earlier, rows.saturating_sub(FRAME).max(1));
-        let text = format!("{table}\n{}", report.link_line());
+        let text = report.table(earlier, rows.saturating_sub(FRAME).max(1));
         self.lines = 0;
         for line in text.lines().take(rows.saturating_sub(1)) {
             self.term.write_line(&truncate_str(line, columns, ""))?;

@@ -164,6 +164,10 @@ impl Release<Cleared> for ClientsDispatch {
         Ok(packets)
     }
 
+    fn tells_positions(&self) -> bool {
+        true
+    }
+
     fn waiting(&self) -> usize {
         0
     }

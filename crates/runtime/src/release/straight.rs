@@ -36,10 +36,10 @@ impl<B: Backend> Straight<B> {
     }
 }
 
-impl<B: Backend> Release<B::Tx> for Straight<B> {
+impl<P: Into<B::Tx>, B: Backend> Release<P> for Straight<B> {
     #[inline]
-    fn release(&mut self, packet: Packet<B::Tx>) {
-        self.batch.push_back(packet.payload);
+    fn release(&mut self, packet: Packet<P>) {
+        self.batch.push_back(packet.payload.into());
     }
 
     #[inline]

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use fairlane_core::sched::Qfq;
-use fairlane_core::{FlowConfig, FlowStats, Nanos};
+use fairlane_core::{FlowConfig, FlowStats, Nanos, PacketScheduler};
 use fairlane_io::{Backend, ByteLen, MemoryBackend, memory};
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, Cleared, ClientsDispatch, DispatchingClient, Refusal, RegisterError,
@@ -23,7 +23,7 @@ impl ByteLen for Numbered {
 }
 
 struct Clearing {
-    arbiter: Arbiter<Qfq, Cleared, ClientsDispatch>,
+    arbiter: Arbiter<PacketScheduler<Qfq, Cleared>, ClientsDispatch>,
     registrar: Registrar<Cleared>,
     now: Nanos,
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_core::Nanos;
 use fairlane_core::sched::Qfq;
+use fairlane_core::{Nanos, PacketScheduler};
 use fairlane_io::{Backend, MemoryBackend, memory};
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, Clock, Dispatcher, Dispatchers, Idling, Next, Registrar, drive,
@@ -18,7 +18,7 @@ use fairlane_runtime::{
 use crate::rig::{Packet, Population, fast, holding, length, names, numbered, us, weight};
 
 type Device = MemoryBackend<Packet>;
-type Dispatched = Arbiter<Qfq, Packet, Dispatchers<Packet>>;
+type Dispatched = Arbiter<PacketScheduler<Qfq, Packet>, Dispatchers<Packet>>;
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(40);

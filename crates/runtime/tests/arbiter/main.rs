@@ -13,6 +13,7 @@ mod executor;
 mod holding_back;
 mod leaving;
 mod pace;
+mod queues;
 mod remote;
 mod rig;
 mod shares;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, Scheduler, Weight};
+use fairlane_core::{FlowConfig, Length, Limits, Nanos, PacketScheduler, Rate, Scheduler, Weight};
 use fairlane_io::{Backend, ByteLen, MemoryBackend, memory};
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, Client, ClientStats, Link, Pushed, Refused, Registrar, Step, Straight,
@@ -90,7 +90,7 @@ impl Sender {
 
 /// An arbiter, the far end of its device, and the time.
 pub struct Rig<A: Scheduler, B: Backend = MemoryBackend<Packet>> {
-    pub arbiter: Arbiter<A, Packet, Straight<B>>,
+    pub arbiter: Arbiter<PacketScheduler<A, Packet>, Straight<B>>,
     pub far: MemoryBackend<Packet>,
     pub registrar: Registrar<Packet>,
     pub population: Population,

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use fairlane_core::sched::Fifo;
-use fairlane_core::{Nanos, Scheduler};
+use fairlane_core::{Nanos, PacketScheduler, Scheduler};
 use fairlane_io::Backend;
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, ArbiterStats, Clock, Idling, Registrar, Release, Step, Woken, drive,
@@ -200,7 +200,7 @@ fn many_that_push_end_one_sleep_and_no_other() {
 
 /// Drives an arbiter for so long, in real time.
 fn drive_for<A: Scheduler, P: Send, R: Release<P>>(
-    arbiter: &mut Arbiter<A, P, R>,
+    arbiter: &mut Arbiter<PacketScheduler<A, P>, R>,
     idling: Idling,
     span: Nanos,
 ) -> ArbiterStats {

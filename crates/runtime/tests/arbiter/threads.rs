@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use fairlane_core::sched::{Drr, Fifo, Qfq};
-use fairlane_core::{FlowConfig, Nanos, Scheduler};
+use fairlane_core::{FlowConfig, Nanos, PacketScheduler, Scheduler};
 use fairlane_io::{Backend, Datagram, memory};
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, Client, Clock, Idling, Link, Refusal, Registrar, Straight, drive,
@@ -60,7 +60,7 @@ fn send_all<P: Send>(
 /// all of their packets are with the device; returns the time this took, and the
 /// drops that clients were told of.
 fn drive_to_the_end<A, P, B>(
-    arbiter: &mut Arbiter<A, P, Straight<B>>,
+    arbiter: &mut Arbiter<PacketScheduler<A, P>, Straight<B>>,
     client: impl Fn(usize, &Registrar<P>) -> u64 + Sync,
     mut after_step: impl FnMut(),
 ) -> (Nanos, u64)

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use fairlane_core::sched::Qfq;
-use fairlane_core::{FlowConfig, Length, Nanos, Rate, TotalStats, Weight};
+use fairlane_core::{FlowConfig, Length, Nanos, PacketScheduler, Rate, TotalStats, Weight};
 use fairlane_io::{Backend, ByteLen, MemoryBackend, memory};
 use fairlane_runtime::attach::{
     Attach, AttachConfig, Attached, Class, Mapping, PeerCredentials, ProcessClient, PushRefused,
@@ -109,7 +109,7 @@ pub fn arbiter_config() -> ArbiterConfig {
     ArbiterConfig::new(Link::new(Rate::MAX))
 }
 
-type Daemon = Arbiter<Qfq, Arrived, Straight<MemoryBackend<Arrived>>>;
+type Daemon = Arbiter<PacketScheduler<Qfq, Arrived>, Straight<MemoryBackend<Arrived>>>;
 
 fn daemon(config: ArbiterConfig) -> (Daemon, MemoryBackend<Arrived>) {
     let (near, far) = memory::pair(usize::MAX);

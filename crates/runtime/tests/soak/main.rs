@@ -23,11 +23,11 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use fairlane_core::sched::{AUTOMATIC_MEMBERS, Plus, Qfq};
-use fairlane_core::{Nanos, Rate, Scheduler, TotalStats};
+use fairlane_core::{Nanos, PacketScheduler, Rate, TotalStats};
 use fairlane_io::{Backend, MemoryBackend, memory as device};
 use fairlane_runtime::{
-    Arbiter, ArbiterConfig, ArbiterStats, Cleared, ClientsDispatch, Clock, Idling, Link, Release,
-    Straight, drive,
+    Arbiter, ArbiterConfig, ArbiterStats, Cleared, ClientsDispatch, Clock, Idling, Link, Queue,
+    Release, Straight, drive,
 };
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -66,7 +66,7 @@ fn qfq_plus() -> Plus<Qfq> {
 
 /// Drives an arbiter until all of its clients have come and gone.
 fn run<P: Send, R: Release<P>>(
-    arbiter: &mut Arbiter<impl Scheduler, P, R>,
+    arbiter: &mut Arbiter<impl Queue<Payload = P>, R>,
     everybody_left: &AtomicBool,
     mut after_step: impl FnMut() -> usize,
 ) -> (TotalStats, ArbiterStats) {
@@ -91,7 +91,7 @@ fn run<P: Send, R: Release<P>>(
 
 /// Of the packets that the arbiter itself transmits.
 fn transmit(
-    mut arbiter: Arbiter<Plus<Qfq>, Packet, Straight<MemoryBackend<Packet>>>,
+    mut arbiter: Arbiter<PacketScheduler<Plus<Qfq>, Packet>, Straight<MemoryBackend<Packet>>>,
     mut far: MemoryBackend<Packet>,
     everybody_left: &AtomicBool,
     mut random: SmallRng,
@@ -125,7 +125,7 @@ fn whoever_comes_goes_pauses_or_is_killed_what_goes_in_comes_out_or_is_counted_a
 
     let (near, far) = device::pair(64);
     let straight = Arbiter::new(qfq_plus(), config(1_000_000_000), near, Nanos::ZERO);
-    let mut clearing: Arbiter<_, Cleared, _> = Arbiter::releasing(
+    let mut clearing: Arbiter<PacketScheduler<_, Cleared>, _> = Arbiter::releasing(
         qfq_plus(),
         config(200_000_000),
         ClientsDispatch::new(),

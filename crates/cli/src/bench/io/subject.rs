@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use fairlane_core::sched::{Plus, Qfq};
-use fairlane_core::{FlowConfig, Length, Nanos, Rate, Weight};
+use fairlane_core::{FlowConfig, Length, Nanos, PacketScheduler, Rate, Weight};
 use fairlane_io::Backend;
 use fairlane_runtime::{Arbiter, ArbiterConfig, Client, Clock, Link, Next, Straight, pin_to_core};
 
@@ -53,7 +53,7 @@ pub struct Bench<W: Wire> {
     sender: Sender<W>,
     inlet: Option<Inlet<W>>,
     /// Has the backend to transmit through.
-    arbiter: Arbiter<Plus<Qfq>, W::Packet, Straight<W::Backend>>,
+    arbiter: Arbiter<PacketScheduler<Plus<Qfq>, W::Packet>, Straight<W::Backend>>,
     clients: Vec<Client<W::Packet>>,
     clock: Clock,
     /// What the backends need to be there.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use fairlane_core::{FlowId, Nanos, Scheduler};
+use fairlane_core::{FlowId, Nanos, PacketScheduler, Scheduler};
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, ArbiterStats, Client, ClientsDispatch, Clock, Dispatcher, Dispatchers,
     DispatchingClient, Idling, Link, Refusal, Refused, Release, Spans, Straight, drive,
@@ -183,7 +183,7 @@ impl Measurement<'_> {
 
     fn run<A, P, R>(
         &self,
-        mut arbiter: Arbiter<A, P, Watched<R>>,
+        mut arbiter: Arbiter<PacketScheduler<A, P>, Watched<R>>,
         senders: Vec<Box<dyn Sender>>,
         victim: Option<Box<dyn Victims>>,
         dispatchers: Vec<Dispatcher<Device>>,
@@ -302,7 +302,7 @@ impl Measurement<'_> {
 
 /// What each sending client got so far, and all that was released.
 fn counted<A: Scheduler, P: Send, R: Release<P>>(
-    arbiter: &Arbiter<A, P, R>,
+    arbiter: &Arbiter<PacketScheduler<A, P>, R>,
     case: &Case,
     skip: usize,
     now: Nanos,

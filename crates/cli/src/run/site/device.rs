@@ -1,0 +1,411 @@
+//! The devices that a site names, each a way for frames in and out.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use anyhow::{Context, Result, bail};
+use fairlane_config::{Backend as Kind, Interfaces, Near};
+use fairlane_io::tun::Layer;
+use fairlane_io::{
+    Backend, Budget, PacketBackend, SingleFrames, TunBackend, Umem, XdpBackend, XdpOptions, packet,
+};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::frame::Frame;
+
+/// A way for frames in and out that can be waited for.
+pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
+    /// What was lost beyond what all backends count.
+    fn losses(&mut self) -> io::Result<Losses> {
+        Ok(Losses::default())
+    }
+
+    /// How frames are exchanged with the interface.
+    fn backend(&self) -> String;
+}
+
+/// Frames that arrived and went no further than the device.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Losses {
+    /// Not taken in time, or too long to be received.
+    pub lost: u64,
+    /// Segments that their sender has left to be cut: too long for any interface.
+    pub uncut: u64,
+}
+
+/// A device of whatever kind.
+pub struct AnyDevice {
+    pub name: String,
+    device: Box<dyn Device>,
+    /// Keeps frames from being joined on their way in.
+    _single: Option<SingleFrames>,
+}
+
+impl AnyDevice {
+    pub fn losses(&mut self) -> io::Result<Losses> {
+        self.device.losses()
+    }
+
+    pub fn backend(&self) -> String {
+        self.device.backend()
+    }
+}
+
+impl Backend for AnyDevice {
+    type Tx = Frame;
+    type Rx = Frame;
+
+    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        self.device.transmit(batch)
+    }
+
+    fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        self.device.receive(into, max)
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        self.device.in_flight()
+    }
+
+    fn refused(&self) -> u64 {
+        self.device.refused()
+    }
+}
+
+impl AsFd for AnyDevice {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.as_fd()
+    }
+}
+
+/// Bytes of frames in memory shared with the kernel: as many as an Ethernet frame of the usual
+/// MTU needs, with the room before it that the kernel wants.
+const SHARED_FRAME: u32 = 2_048;
+/// Of longer frames.
+const LONG_SHARED_FRAME: u32 = 4_096;
+/// Of either, the longest frame that fits: 256 bytes before it are the kernel's.
+const LONGEST_SHARED: u32 = SHARED_FRAME - 256;
+/// Most frames in shared memory: 256 MiB of the shorter ones.
+const MOST_SHARED: u32 = 1 << 17;
+/// Places of the rings of each interface.
+const RX_RING: u32 = 2_048;
+const TX_RING: u32 = 256;
+
+/// What the frames of a site need.
+#[derive(Clone, Copy, Debug)]
+pub struct Needs {
+    /// Frames that may wait in all links.
+    pub frames: u64,
+    /// Bytes of the longest.
+    pub longest: u32,
+}
+
+/// The near device and the one outside. Nothing is open after an error.
+pub fn open(interfaces: &Interfaces, needs: Needs) -> Result<[AnyDevice; 2]> {
+    let umem = match interfaces.backend {
+        Kind::Packet => None,
+        Kind::Xdp => Some(umem(needs)?),
+    };
+    let near = match &interfaces.near {
+        Near::Inside(name) => interface(name, umem.as_ref())?,
+        Near::Tap(name) => tap(name)?,
+        Near::Nothing => nothing()?,
+    };
+    Ok([near, interface(&interfaces.outside, umem.as_ref())?])
+}
+
+fn interface(name: &str, umem: Option<&Umem>) -> Result<AnyDevice> {
+    let device: Box<dyn Device> = match umem {
+        None => Box::new(Packets(PacketBackend::open(
+            name,
+            &packet::Options {
+                // Somebody may wait for a lone frame: in a block it would wait a millisecond.
+                prompt: true,
+                promiscuous: true,
+                ..packet::Options::default()
+            },
+        )?)),
+        Some(umem) => Box::new(Shared::bind(umem, name)?),
+    };
+    let single = SingleFrames::on(name)?;
+    Ok(AnyDevice {
+        name: name.to_owned(),
+        device,
+        _single: Some(single),
+    })
+}
+
+fn tap(name: &str) -> Result<AnyDevice> {
+    let tap = TunBackend::open(name, Layer::Ethernet)?;
+    Ok(AnyDevice {
+        name: tap.name().to_owned(),
+        device: Box::new(Tap(tap)),
+        _single: None,
+    })
+}
+
+fn nothing() -> Result<AnyDevice> {
+    let never =
+        eventfd(0, EventfdFlags::CLOEXEC).context("making a device without an interface")?;
+    Ok(AnyDevice {
+        name: String::new(),
+        device: Box::new(Nothing(never)),
+        _single: None,
+    })
+}
+
+fn umem(needs: Needs) -> Result<Umem> {
+    let bytes = match needs.longest {
+        ..=LONGEST_SHARED => SHARED_FRAME,
+        _ => LONG_SHARED_FRAME,
+    };
+    let rings = u64::from(2 * (RX_RING + TX_RING));
+    let frames = (needs.frames + rings).min(MOST_SHARED.into()) as u32;
+    Umem::new(frames, bytes).context("memory for AF_XDP")
+}
+
+/// An interface through packet sockets.
+struct Packets(PacketBackend<Frame>);
+
+impl Backend for Packets {
+    type Tx = Frame;
+    type Rx = Frame;
+
+    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        self.0.transmit(batch)
+    }
+
+    fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        received(&mut self.0, into, max)
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        self.0.in_flight()
+    }
+
+    fn refused(&self) -> u64 {
+        self.0.refused()
+    }
+}
+
+impl AsFd for Packets {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Device for Packets {
+    fn losses(&mut self) -> io::Result<Losses> {
+        Ok(Losses {
+            lost: self.0.lost()? + self.0.discarded(),
+            uncut: self.0.uncut(),
+        })
+    }
+
+    fn backend(&self) -> String {
+        "packet".to_owned()
+    }
+}
+
+/// Received bytes as frames.
+fn received(
+    device: &mut impl Backend<Rx = Vec<u8>>,
+    into: &mut Vec<Frame>,
+    max: usize,
+) -> io::Result<usize> {
+    let mut arrived = Vec::new();
+    let came = device.receive(&mut arrived, max)?;
+    into.extend(arrived.into_iter().map(Frame::Bytes));
+    Ok(came)
+}
+
+/// A virtual interface that the host uses in place of the one outside.
+struct Tap(TunBackend<Frame>);
+
+impl Backend for Tap {
+    type Tx = Frame;
+    type Rx = Frame;
+
+    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        self.0.transmit(batch)
+    }
+
+    fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        received(&mut self.0, into, max)
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        self.0.in_flight()
+    }
+
+    fn refused(&self) -> u64 {
+        self.0.refused()
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Device for Tap {
+    fn backend(&self) -> String {
+        "tap".to_owned()
+    }
+}
+
+/// Where processes alone send: nothing comes, and what is sent there is refused.
+struct Nothing(OwnedFd);
+
+impl Backend for Nothing {
+    type Tx = Frame;
+    type Rx = Frame;
+
+    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        batch.clear();
+        Ok(0)
+    }
+
+    fn receive(&mut self, _: &mut Vec<Frame>, _: usize) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    /// What arrives outside is for the host's own network, which has it too.
+    fn refused(&self) -> u64 {
+        0
+    }
+}
+
+impl AsFd for Nothing {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Device for Nothing {
+    fn backend(&self) -> String {
+        "none".to_owned()
+    }
+}
+
+/// A queue of an interface through AF_XDP.
+struct Shared {
+    backend: XdpBackend,
+    umem: Umem,
+    arrived: Vec<fairlane_io::XdpFrame>,
+    /// On their way into the backend; empty between two calls.
+    batch: VecDeque<fairlane_io::XdpFrame>,
+    /// Frames that will never fit into one of the shared memory.
+    refused: u64,
+    /// A socket of another kind that keeps the interface listening to all addresses.
+    _promiscuous: PacketBackend<Frame>,
+}
+
+impl Shared {
+    fn bind(umem: &Umem, name: &str) -> Result<Shared> {
+        let queues = queues(name);
+        if queues > 1 {
+            bail!(
+                "{name} has {queues} receive queues, and frames are taken from one with xdp: \
+                 leave it one (ethtool -L {name} combined 1), or use the backend packet"
+            );
+        }
+        let promiscuous = PacketBackend::open(
+            name,
+            &packet::Options {
+                promiscuous: true,
+                // Frames go to AF_XDP instead.
+                ring: 0,
+                ..packet::Options::default()
+            },
+        )?;
+        let options = XdpOptions {
+            rx_ring: RX_RING,
+            tx_ring: TX_RING,
+            budget: Budget::from_bytes(128 << 10),
+            ..XdpOptions::default()
+        };
+        Ok(Shared {
+            backend: XdpBackend::bind(umem, name, 0, &options)?,
+            umem: umem.clone(),
+            arrived: Vec::new(),
+            batch: VecDeque::new(),
+            refused: 0,
+            _promiscuous: promiscuous,
+        })
+    }
+}
+
+/// Receive queues of an interface; 1 if nobody says.
+fn queues(name: &str) -> usize {
+    let folder = std::fs::read_dir(format!("/sys/class/net/{name}/queues"));
+    let entries = folder.into_iter().flatten().flatten();
+    let receiving = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with("rx-"));
+    receiving.count().max(1)
+}
+
+impl Backend for Shared {
+    type Tx = Frame;
+    type Rx = Frame;
+
+    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        while let Some(frame) = batch.pop_front() {
+            match frame {
+                Frame::Shared(frame) => self.batch.push_back(frame),
+                Frame::Bytes(bytes) => match self.umem.frame_from(&bytes) {
+                    Some(frame) => self.batch.push_back(frame),
+                    None if bytes.len() > self.umem.frame_size() as usize => self.refused += 1,
+                    None => {
+                        // All are taken: they come back.
+                        batch.push_front(Frame::Bytes(bytes));
+                        break;
+                    }
+                },
+            }
+        }
+        let sent = self.backend.transmit(&mut self.batch);
+        while let Some(frame) = self.batch.pop_back() {
+            batch.push_front(Frame::Shared(frame));
+        }
+        sent
+    }
+
+    fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        let came = self.backend.receive(&mut self.arrived, max)?;
+        into.extend(self.arrived.drain(..).map(Frame::Shared));
+        Ok(came)
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        self.backend.in_flight()
+    }
+
+    fn refused(&self) -> u64 {
+        self.backend.refused() + self.refused
+    }
+}
+
+impl AsFd for Shared {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.backend.as_fd()
+    }
+}
+
+impl Device for Shared {
+    fn losses(&mut self) -> io::Result<Losses> {
+        Ok(Losses {
+            lost: self.backend.dropped()?,
+            uncut: 0,
+        })
+    }
+
+    fn backend(&self) -> String {
+        format!("xdp, {}", self.backend.mode())
+    }
+}

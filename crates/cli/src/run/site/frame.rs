@@ -1,0 +1,62 @@
+//! A frame on its way through: its bytes, where it came from, and when.
+
+use fairlane_classify::{Layer, Origin, mark_ce};
+use fairlane_core::Nanos;
+use fairlane_core::tree::Payload;
+use fairlane_io::{ByteLen, XdpFrame};
+
+/// A whole Ethernet frame, in memory of its own or in memory shared with the kernel.
+#[derive(Debug)]
+pub enum Frame {
+    Bytes(Vec<u8>),
+    Shared(XdpFrame),
+}
+
+impl Frame {
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Frame::Bytes(bytes) => bytes,
+            Frame::Shared(frame) => frame.bytes(),
+        }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Frame::Bytes(bytes) => bytes,
+            Frame::Shared(frame) => frame.bytes_mut(),
+        }
+    }
+}
+
+impl AsRef<[u8]> for Frame {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
+impl ByteLen for Frame {
+    fn byte_len(&self) -> usize {
+        self.bytes().len()
+    }
+}
+
+/// What waits in a class: a frame and what its bytes do not say.
+#[derive(Debug)]
+pub struct Parcel {
+    pub frame: Frame,
+    pub origin: Origin,
+    /// When it was received, or taken from the mailbox of its process.
+    pub came: Nanos,
+}
+
+impl From<Parcel> for Frame {
+    fn from(parcel: Parcel) -> Frame {
+        parcel.frame
+    }
+}
+
+impl Payload for Parcel {
+    fn mark(&mut self) -> bool {
+        mark_ce(self.frame.bytes_mut(), Layer::Ethernet)
+    }
+}

@@ -1,0 +1,97 @@
+//! Which class a frame belongs to, and how long it stayed there.
+
+use std::hash::{BuildHasher, RandomState};
+
+use fairlane_classify::{DigestKey, Layer};
+use fairlane_config::{Link, Sorter};
+use fairlane_core::tree::ClassId;
+use fairlane_core::{Length, Nanos};
+use fairlane_runtime::{Classify, Target};
+use hdrhistogram::Histogram;
+
+use super::frame::Parcel;
+
+/// Longest delay told apart, in nanoseconds: a hundred seconds.
+const LONGEST: u64 = 100_000_000_000;
+
+/// Sorts the frames of one link, and measures how long they stay.
+pub struct Sorting {
+    pub sorter: Sorter,
+    /// By the number of a class: its place in the configuration.
+    places: Vec<u32>,
+    /// By place.
+    pub delays: Vec<Delays>,
+}
+
+/// A key that nobody outside knows, so that nobody can choose flows that collide.
+pub fn random_key() -> DigestKey {
+    let random = || RandomState::new().hash_one(0);
+    DigestKey([random(), random()])
+}
+
+impl Sorting {
+    /// For a link whose classes, in the order of the configuration, have these numbers.
+    pub fn new(link: &Link, ids: &[ClassId], key: DigestKey) -> Sorting {
+        let numbers = ids.iter().map(|id| id.number() as usize + 1);
+        let mut places = vec![0; numbers.max().unwrap_or(0)];
+        for (place, id) in (0..).zip(ids) {
+            places[id.number() as usize] = place;
+        }
+        Sorting {
+            sorter: link.sorter(ids, key),
+            places,
+            delays: ids.iter().map(|_| Delays::default()).collect(),
+        }
+    }
+}
+
+impl Sorting {
+    /// Where a frame goes by the filters.
+    pub fn sort(&mut self, parcel: &Parcel) -> Target {
+        let bytes = parcel.frame.bytes();
+        let sorted = self.sorter.sort(bytes, Layer::Ethernet, &parcel.origin);
+        Target {
+            class: sorted.class,
+            flow: sorted.flow,
+        }
+    }
+}
+
+impl Classify<Parcel> for Sorting {
+    #[inline]
+    fn classify(&mut self, parcel: &Parcel, _: Length, _: Nanos) -> Target {
+        self.sort(parcel)
+    }
+
+    #[inline]
+    fn leaves(&mut self, class: ClassId, parcel: &Parcel, _: Length, now: Nanos) {
+        if let Some(&place) = self.places.get(class.number() as usize) {
+            self.delays[place as usize].record(now.since(parcel.came));
+        }
+    }
+}
+
+/// How long packets stayed, from the device to the device.
+#[derive(Clone, Debug, Default)]
+pub struct Delays(Option<Box<Histogram<u64>>>);
+
+impl Delays {
+    /// To two digits. The table is made for the first.
+    fn record(&mut self, delay: Nanos) {
+        let histogram = self.0.get_or_insert_with(|| {
+            let histogram = Histogram::new_with_bounds(1, LONGEST, 2);
+            Box::new(histogram.expect("the bounds are far enough apart"))
+        });
+        histogram.saturating_record(delay.0);
+    }
+
+    /// The delay in nanoseconds that this part of the packets did not exceed; `None` without any.
+    pub fn quantile(&self, quantile: f64) -> Option<u64> {
+        let histogram = self.0.as_ref()?;
+        Some(histogram.value_at_quantile(quantile))
+    }
+
+    pub fn longest(&self) -> Option<u64> {
+        self.0.as_ref().map(|histogram| histogram.max())
+    }
+}

@@ -1,0 +1,92 @@
+//! A site between two hosts: a configuration, the program that runs it, what it reports.
+
+#![allow(dead_code, reason = "no test file needs all of it")]
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fairlane_netlab::{Wire, or_skip};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::program::{Finished, Running, start};
+
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The names that a wire's middle has for its interfaces.
+pub const INTERFACES: &str = "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\n";
+
+/// Hosts with a middle between them; `None`, and said why, where there can be none.
+pub fn wire(test: &str, senders: u8) -> Option<Wire> {
+    or_skip(test, Wire::new(senders))
+}
+
+/// A program that runs a site in the middle of a wire.
+pub struct Site {
+    running: Running,
+    folder: TempDir,
+}
+
+impl Site {
+    /// Runs `config` until it is told to stop, and waits until frames pass.
+    #[track_caller]
+    pub fn start(wire: &Wire, config: &str) -> Site {
+        let site = Site::start_unseen(wire, config);
+        let through = wire.is_through(PATIENCE).unwrap();
+        assert!(through, "nothing passes: {:?}", site.running.finish());
+        site
+    }
+
+    /// The same without waiting.
+    pub fn start_unseen(wire: &Wire, config: &str) -> Site {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("site.toml");
+        std::fs::write(&file, config).unwrap();
+        let file = file.to_str().unwrap();
+        let running = wire.middle().run(|| start(&["run", file, "--json"]));
+        Site { running, folder }
+    }
+
+    pub fn file(&self) -> PathBuf {
+        self.folder.path().join("site.toml")
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn signal(&mut self, name: &str) {
+        self.running.signal(name);
+    }
+
+    /// Stops it, and gives what it reports.
+    #[track_caller]
+    pub fn stop(self) -> Value {
+        let finished = self.end();
+        serde_json::from_str(&finished.success()).unwrap()
+    }
+
+    pub fn end(mut self) -> Finished {
+        self.running.signal("INT");
+        self.running.finish()
+    }
+}
+
+/// The link of this name in a report.
+#[track_caller]
+pub fn link<'a>(report: &'a Value, name: &str) -> &'a Value {
+    named(&report["links"], name)
+}
+
+/// The class of this name in a link's report.
+#[track_caller]
+pub fn class<'a>(report: &'a Value, link_name: &str, name: &str) -> &'a Value {
+    named(&link(report, link_name)["classes"], name)
+}
+
+#[track_caller]
+fn named<'a>(all: &'a Value, name: &str) -> &'a Value {
+    let mut all = all.as_array().unwrap().iter();
+    all.find(|one| one["name"] == name)
+        .unwrap_or_else(|| panic!("nothing is called {name}"))
+}

@@ -1,0 +1,141 @@
+//! What an arbiter releases from: who holds the packets, and says which is next.
+
+use fairlane_core::scheduler::Violation;
+use fairlane_core::{
+    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, PacketScheduler,
+    Rejected, Scheduler, TotalStats,
+};
+
+/// Packets that wait, and the order they leave in.
+///
+/// A *flow* is where packets come from: a client's, or one of the arbiter's own
+/// ([`Arbiter::open_flow`](crate::Arbiter::open_flow)). Whether it is also what the order goes by
+/// is up to the queue: a [`PacketScheduler`] gives each flow a share of the link, a
+/// [`Classified`](crate::Classified) queue looks at the packet.
+///
+/// Time never goes backwards from one call to the next.
+pub trait Queue {
+    /// What waits.
+    type Payload: Send;
+
+    /// Whether [`dequeue`](Self::dequeue) may discard packets that were accepted.
+    const DISCARDS: bool;
+
+    /// Adds a flow, without packets. Lengths count what the link carries.
+    ///
+    /// # Errors
+    ///
+    /// There are too many; nothing was added.
+    fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError>;
+
+    /// Gives a flow another share, maximum length or limits.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be so; nothing was changed.
+    fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError>;
+
+    /// Removes a flow that holds no packets.
+    ///
+    /// # Errors
+    ///
+    /// There is no such flow.
+    fn remove_flow(&mut self, flow: FlowId) -> Result<(), ChangeError>;
+
+    /// Accepts a packet of a flow, or hands it back with the reason.
+    fn enqueue(
+        &mut self,
+        flow: FlowId,
+        len: Length,
+        payload: Self::Payload,
+        now: Nanos,
+    ) -> Result<(), Rejected<Self::Payload>>;
+
+    /// Hands out the packet that is next at `now`. Packets that were accepted and are not to be
+    /// sent after all go to `discard` on the way, which owns them from then on.
+    fn dequeue(
+        &mut self,
+        now: Nanos,
+        discard: impl FnMut(Packet<Self::Payload>),
+    ) -> Dequeue<Self::Payload>;
+
+    /// How many packets of a flow are worth taking from its mailbox now: those that would be
+    /// accepted, as far as that is known before they are seen.
+    fn room(&self, flow: FlowId) -> u32;
+
+    /// What became of a flow's packets, or `None` if there is no such flow.
+    fn flow_stats(&self, flow: FlowId) -> Option<FlowStats>;
+
+    /// What became of all packets, those of removed flows included.
+    fn total_stats(&self) -> TotalStats;
+
+    /// Whether nothing waits.
+    fn is_empty(&self) -> bool;
+
+    /// Once a step: what may be done at leisure, a bounded amount of it.
+    #[inline]
+    fn tidy(&mut self, now: Nanos) {
+        let _ = now;
+    }
+
+    /// Checks that every count is the sum of its parts. For tests.
+    fn invariants(&self) -> Result<(), Violation>;
+}
+
+/// Each flow has its share of the link. Calls are passed on as they are: no cost.
+impl<A: Scheduler, P: Send> Queue for PacketScheduler<A, P> {
+    type Payload = P;
+
+    const DISCARDS: bool = false;
+
+    fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+        PacketScheduler::add_flow(self, config)
+    }
+
+    fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
+        PacketScheduler::change_flow(self, flow, config)
+    }
+
+    fn remove_flow(&mut self, flow: FlowId) -> Result<(), ChangeError> {
+        PacketScheduler::remove_flow(self, flow, drop).map(drop)
+    }
+
+    #[inline]
+    fn enqueue(
+        &mut self,
+        flow: FlowId,
+        len: Length,
+        payload: P,
+        _: Nanos,
+    ) -> Result<(), Rejected<P>> {
+        PacketScheduler::enqueue(self, flow, len, payload)
+    }
+
+    #[inline]
+    fn dequeue(&mut self, now: Nanos, _: impl FnMut(Packet<P>)) -> Dequeue<P> {
+        PacketScheduler::dequeue(self, now)
+    }
+
+    #[inline]
+    fn room(&self, flow: FlowId) -> u32 {
+        PacketScheduler::room(self, flow)
+    }
+
+    #[inline]
+    fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
+        PacketScheduler::flow_stats(self, flow)
+    }
+
+    fn total_stats(&self) -> TotalStats {
+        PacketScheduler::total_stats(self)
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
+        PacketScheduler::is_empty(self)
+    }
+
+    fn invariants(&self) -> Result<(), Violation> {
+        PacketScheduler::invariants(self)
+    }
+}

@@ -1,0 +1,330 @@
+//! A bridge between two devices: what arrives at one leaves by the other, in both directions.
+#![cfg(target_os = "linux")]
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_core::sched::Fifo;
+use fairlane_core::{
+    FlowConfig, Length, Limits, Nanos, PacketScheduler, Rate, SchedulerLimits, Weight,
+};
+use fairlane_io::{Backend, Datagram, MemoryBackend, UdpBackend, memory};
+use fairlane_runtime::bridge::{BATCH, Bridge, CLIENT_NAP, Frames, Lane, Side, drive_bridge};
+use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Next};
+use rustix::time::{ClockId, clock_gettime};
+
+type Frame = Vec<u8>;
+type Memory = MemoryBackend<Frame>;
+type Queue = PacketScheduler<Fifo, Frame>;
+
+fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+fn as_it_is<F>(frame: F, _: Side, _: Nanos) -> F {
+    frame
+}
+
+/// A lane by `device` over a link that carries a byte a microsecond, with room for `packets`.
+fn shaped<D: Backend<Tx: Send>>(
+    device: D,
+    packets: u32,
+    overhead: u32,
+) -> Lane<PacketScheduler<Fifo, D::Tx>, D> {
+    let link = Link {
+        overhead,
+        ..Link::new(Rate::from_bps(8_000_000).unwrap())
+    };
+    let per_flow = Limits {
+        packets,
+        ..Limits::NONE
+    };
+    let config = ArbiterConfig {
+        limits: SchedulerLimits {
+            per_flow,
+            ..SchedulerLimits::default()
+        },
+        ..ArbiterConfig::new(link)
+    };
+    Lane::Shaped(Box::new(Arbiter::new(
+        Fifo::new(),
+        config,
+        device,
+        Nanos::ZERO,
+    )))
+}
+
+fn open<D: Backend<Tx: Send>>(device: D) -> Lane<PacketScheduler<Fifo, D::Tx>, D> {
+    Lane::Open(device)
+}
+
+fn send(host: &mut Memory, frames: impl IntoIterator<Item = Frame>) {
+    let mut batch: VecDeque<_> = frames.into_iter().collect();
+    host.transmit(&mut batch).unwrap();
+    assert!(batch.is_empty(), "the device has room");
+}
+
+fn heard(host: &mut Memory) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    host.receive(&mut frames, usize::MAX).unwrap();
+    frames
+}
+
+#[test]
+fn what_arrives_on_one_side_leaves_on_the_other_and_nowhere_else() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(100), memory::pair(100));
+    let mut bridge = Bridge::new(open(left), shaped(right, 100, 0), as_it_is).unwrap();
+    send(&mut here, [vec![1; 60], vec![2; 60]]);
+    send(&mut there, [vec![3; 60]]);
+    let round = bridge.round(ms(1)).unwrap();
+    assert!(round.moved > 0);
+    bridge.round(ms(2)).unwrap();
+    assert_eq!(heard(&mut there), [vec![1; 60], vec![2; 60]]);
+    assert_eq!(heard(&mut here), [vec![3; 60]]);
+    let idle = bridge.round(ms(3)).unwrap();
+    assert_eq!((idle.moved, idle.next), (0, Next::WhenPushed));
+    let stats = bridge.stats(Side::Right);
+    assert_eq!(
+        stats.received,
+        Frames {
+            frames: 2,
+            bytes: 120
+        }
+    );
+    assert_eq!((stats.transmitted, stats.rejected.frames), (2, 0));
+}
+
+#[test]
+fn each_direction_keeps_the_pace_of_its_own_link() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(1000), memory::pair(1000));
+    let mut bridge =
+        Bridge::new(shaped(left, 1000, 100), shaped(right, 1000, 0), as_it_is).unwrap();
+    send(&mut here, (0..200).map(|_| vec![0; 900]));
+    send(&mut there, (0..200).map(|_| vec![0; 900]));
+    for now in 0..=100 {
+        bridge.round(ms(now)).unwrap();
+    }
+    // One more than the time is worth is on its way.
+    assert_eq!(heard(&mut here).len(), 101, "100 bytes of overhead each");
+    assert_eq!(heard(&mut there).len(), 112);
+    let Next::At(next) = bridge.round(ms(100)).unwrap().next else {
+        panic!("packets wait");
+    };
+    assert_eq!(next, Nanos(100_800_000), "the earlier of both");
+}
+
+#[test]
+fn a_flood_on_one_side_takes_no_more_than_a_batch_of_a_round() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(10_000), memory::pair(10_000));
+    let mut bridge = Bridge::new(open(left), open(right), as_it_is).unwrap();
+    send(&mut here, (0..1000).map(|_| vec![0; 60]));
+    send(&mut there, (0..10).map(|_| vec![1; 60]));
+    let round = bridge.round(ms(0)).unwrap();
+    assert_eq!(heard(&mut there).len(), BATCH);
+    assert_eq!(heard(&mut here).len(), 10);
+    assert_eq!(round.next, Next::Now, "there is more");
+}
+
+#[test]
+fn a_full_device_holds_up_its_own_direction_alone() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(10_000), memory::pair(4));
+    let mut bridge = Bridge::new(open(left), open(right), as_it_is).unwrap();
+    send(&mut here, (0..200).map(|n| vec![n; 60]));
+    for _ in 0..4 {
+        bridge.round(ms(0)).unwrap();
+    }
+    assert_eq!(
+        bridge.round(ms(0)).unwrap().next,
+        Next::WhenBackendTakesMore
+    );
+    assert_eq!(
+        bridge.stats(Side::Right).received.frames,
+        BATCH as u64,
+        "no more is taken in"
+    );
+    send(&mut there, [vec![9; 60]]);
+    bridge.round(ms(0)).unwrap();
+    assert_eq!(heard(&mut here), [vec![9; 60]]);
+    let mut arrived = Vec::new();
+    while arrived.len() < 200 {
+        arrived.extend(heard(&mut there).iter().map(|frame| frame[0]));
+        bridge.round(ms(0)).unwrap();
+    }
+    assert!(
+        arrived.iter().copied().eq(0..200),
+        "in order, and all of them"
+    );
+}
+
+#[test]
+fn a_frame_that_no_link_carries_is_dropped_and_counted() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(10), memory::pair(10));
+    let mut bridge = Bridge::new(open(left), shaped(right, 2, 24), as_it_is).unwrap();
+    send(
+        &mut here,
+        [
+            vec![0; 65_512],
+            vec![0; 65_511],
+            Vec::new(),
+            vec![0; 60],
+            vec![0; 61],
+        ],
+    );
+    bridge.round(ms(0)).unwrap();
+    let stats = bridge.stats(Side::Right);
+    assert_eq!(stats.received.frames, 5);
+    assert_eq!(
+        stats.oversized,
+        Frames {
+            frames: 2,
+            bytes: 65_512
+        }
+    );
+    assert_eq!(
+        stats.rejected,
+        Frames {
+            frames: 1,
+            bytes: 61
+        },
+        "the queue had room for two"
+    );
+    bridge.round(ms(1000)).unwrap();
+    let lengths: Vec<_> = heard(&mut there).iter().map(Vec::len).collect();
+    assert_eq!(lengths, [65_511, 60]);
+}
+
+#[test]
+fn a_made_payload_knows_where_and_when_its_frame_arrived() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(10), memory::pair(10));
+    let mut made = Vec::new();
+    let mut bridge: Bridge<Queue, Memory, _> = Bridge::new(
+        shaped(left, 10, 0),
+        shaped(right, 10, 0),
+        |frame: Frame, side, now| {
+            made.push((frame[0], side, now));
+            frame
+        },
+    )
+    .unwrap();
+    send(&mut here, [vec![1; 60]]);
+    bridge.round(ms(3)).unwrap();
+    send(&mut there, [vec![2; 60]]);
+    bridge.round(ms(5)).unwrap();
+    drop(bridge);
+    assert_eq!(made, [(1, Side::Left, ms(3)), (2, Side::Right, ms(5))]);
+}
+
+/// A UDP socket that sends everything to one address.
+struct Towards {
+    socket: UdpBackend<Datagram>,
+    peer: SocketAddr,
+}
+
+impl Backend for Towards {
+    type Tx = Datagram;
+    type Rx = Datagram;
+    fn transmit(&mut self, batch: &mut VecDeque<Datagram>) -> io::Result<usize> {
+        batch
+            .iter_mut()
+            .for_each(|datagram| datagram.peer = self.peer);
+        self.socket.transmit(batch)
+    }
+    fn receive(&mut self, into: &mut Vec<Datagram>, max: usize) -> io::Result<usize> {
+        self.socket.receive(into, max)
+    }
+    fn in_flight(&self) -> io::Result<u64> {
+        self.socket.in_flight()
+    }
+    fn refused(&self) -> u64 {
+        self.socket.refused()
+    }
+}
+
+impl AsFd for Towards {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// A host, and the bridge's device that leads to it.
+fn host() -> (UdpSocket, Towards, SocketAddr) {
+    let host = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    host.set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let socket = UdpBackend::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let address = socket.local_addr().unwrap();
+    let peer = host.local_addr().unwrap();
+    (host, Towards { socket, peer }, address)
+}
+
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[test]
+fn an_idle_bridge_sleeps_and_wakes_for_frames_of_either_side_and_for_clients() {
+    let ((here, left, to_left), (there, right, to_right)) = (host(), host());
+    let stop = AtomicBool::new(false);
+    let clock = Clock::start();
+    thread::scope(|scope| {
+        let Lane::Shaped(arbiter) = shaped(right, 100, 0) else {
+            unreachable!()
+        };
+        let registrar = arbiter.registrar();
+        let mut client = registrar.register(FlowConfig::new(Weight::ONE)).unwrap();
+        let mut bridge = Bridge::new(open(left), Lane::Shaped(arbiter), as_it_is).unwrap();
+        let stop = &stop;
+        let bridging = scope.spawn(move || {
+            let mut rounds = 0_u64;
+            drive_bridge(&mut bridge, &clock, Idling::default(), |_, _, _| {
+                rounds += 1;
+                !stop.load(Ordering::Relaxed)
+            })
+            .unwrap();
+            (rounds, thread_time())
+        });
+        let mut buffer = [0; 100];
+        let mut answers = Vec::new();
+        let began = Instant::now();
+        for _ in 0..5 {
+            // Long enough for it to sleep.
+            thread::sleep(Duration::from_millis(40));
+            let sent = Instant::now();
+            here.send_to(b"to the right", to_left).unwrap();
+            let (length, _) = there.recv_from(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], b"to the right");
+            there.send_to(b"to the left", to_right).unwrap();
+            let (length, _) = here.recv_from(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], b"to the left");
+            answers.push(sent.elapsed());
+        }
+        answers.sort();
+        assert!(answers[2] < Duration::from_millis(5), "{answers:?}");
+        let mut delays = Vec::new();
+        for _ in 0..5 {
+            thread::sleep(Duration::from_millis(40));
+            let pushed = Instant::now();
+            let peer = to_left;
+            let bytes = b"of a client".to_vec();
+            client
+                .push(Length::new(11).unwrap(), Datagram { peer, bytes })
+                .unwrap();
+            let (length, _) = there.recv_from(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], b"of a client");
+            delays.push(pushed.elapsed());
+        }
+        delays.sort();
+        let nap = Duration::from(CLIENT_NAP);
+        assert!(delays[2] < 3 * nap, "{delays:?}");
+        let took = began.elapsed();
+        stop.store(true, Ordering::Relaxed);
+        let (rounds, busy) = bridging.join().unwrap();
+        assert!(busy < took / 5, "{busy:?} of {took:?}, {rounds} rounds");
+    });
+}
