@@ -36,12 +36,10 @@
 //! Nothing here allocates, waits or fails with a packet in hand: what cannot be read is
 //! [`Malformed`], what matches no rule is `None`, and both are the caller's default
 //! class. The crate is `no_std` with `alloc` and forbids `unsafe`.
-#![cfg_attr(not(test), no_std)]
+#![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
-extern crate self as fairlane_classify;
 
 mod classifier;
 mod cover;

@@ -21,7 +21,6 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 use crate::Effort;
 use crate::pattern::{Key, Pattern, refinements};
@@ -66,9 +65,9 @@ struct Entry<const N: usize> {
     rank: u32,
 }
 
-/// Multipliers.
+/// What a sum begins with, and multipliers.
 #[derive(Clone, Debug)]
-struct Hash<const N: usize>([[u64; 2]; N]);
+struct Hash<const N: usize>(u64, [[u64; 2]; N]);
 
 impl<const N: usize> Hash<N> {
     fn nth(choice: u64) -> Self {
@@ -80,16 +79,16 @@ impl<const N: usize> Hash<N> {
             let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
             z ^ (z >> 31)
         };
-        Hash([(); N].map(|()| [next(), next()]))
+        Hash(next(), [(); N].map(|()| [next(), next()]))
     }
 
     /// The high 32 bits are what the theorem is about.
     #[inline]
     fn of(&self, key: &Key<N>, mask: &[u64; N]) -> u64 {
-        let mut sum = 0u64;
+        let mut sum = self.0;
         for word in 0..N {
             let bits = key[word] & mask[word];
-            let [low, high] = self.0[word];
+            let [low, high] = self.1[word];
             let product = low
                 .wrapping_add(bits & 0xffff_ffff)
                 .wrapping_mul(high.wrapping_add(bits >> 32));
@@ -113,7 +112,6 @@ impl<const N: usize> Space<N> {
             left = rest;
         }
         tables.sort_by_key(|table| table.best);
-
         Space { tables }
     }
 
@@ -130,10 +128,13 @@ impl<const N: usize> Space<N> {
                 if entry.rank >= found {
                     break;
                 }
-                if entry.pattern.matches(key) {
-                    found = entry.rank;
-                    break;
-                }
+                // Not a branch, which could not be predicted: the next entry, if there is
+                // one, ends the loop.
+                found = if entry.pattern.matches(key) {
+                    entry.rank
+                } else {
+                    found
+                };
             }
         }
         (found != NONE).then_some(found as usize)
@@ -291,18 +292,15 @@ impl<'a, const N: usize> Plan<'a, N> {
         Some(*had - 1)
     }
 
-    /// How well a table with `mask` does: the patterns that it takes, and then, fewer that
-    /// have to be told apart.
-    fn worth(&mut self, left: &[u32], mask: &[u64; N], crowd: u32) -> (usize, Reverse<u64>) {
+    /// How well a table with `mask` does: each pattern that it takes is worth less, the more
+    /// there are that a packet is compared with before it.
+    fn worth(&mut self, left: &[u32], mask: &[u64; N], crowd: u32) -> u64 {
         self.count += 1;
-        let (mut taken, mut pairs) = (0, 0);
-        for &rank in left {
-            if let Some(company) = self.company(rank, mask).filter(|&with| with < crowd) {
-                taken += 1;
-                pairs += u64::from(crowd - company);
-            }
-        }
-        (pairs as usize, Reverse(taken as u64))
+        let worth = |&rank: &u32| match self.company(rank, mask) {
+            Some(company) => crowd.saturating_sub(company).into(),
+            None => 0,
+        };
+        left.iter().map(worth).sum()
     }
 
     /// The patterns that a table with `mask` takes, and the others.
@@ -312,7 +310,7 @@ impl<'a, const N: usize> Plan<'a, N> {
         left.iter().partition(|&rank| taken(rank))
     }
 
-    /// The mask that takes most of what is `left`: from no bits, the refinement of one
+    /// The mask that does best with what is `left`: from no bits, the refinement of one
     /// field that gains most, as long as there is a gain.
     fn mask(&mut self, left: &[u32], crowd: u32) -> [u64; N] {
         let refinements = core::mem::take(&mut self.refinements);
@@ -339,60 +337,5 @@ impl<'a, const N: usize> Plan<'a, N> {
         }
         self.refinements = refinements;
         best
-    }
-}
-
-#[cfg(test)]
-mod dbg {
-    extern crate std;
-    #[path = "/work/main/crates/classify/benches/classify/lists.rs"]
-    mod lists;
-
-    #[test]
-    fn show() {
-        for kind in ["firewall", "firewall v6", "any lengths", "nested"] {
-            let rules = lists::list(kind, 10_000);
-            std::eprintln!("{kind}");
-            let c = crate::Classifier::new(rules.clone());
-            let frames = lists::frames(&rules, 4096);
-            let (mut visited, mut compared, mut hits) = (0, 0, 0);
-            for f in &frames {
-                let h = crate::parse(f, crate::Layer::Ethernet).unwrap();
-                let (v, c2, hit) = c.debug(&h);
-                visited += v;
-                compared += c2;
-                hits += hit as usize;
-            }
-            std::eprintln!(
-                "tables/pkt {} compared/pkt {} hits {}",
-                visited as f64 / 4096.,
-                compared as f64 / 4096.,
-                hits
-            );
-        }
-    }
-}
-impl<const N: usize> Space<N> {
-    pub(crate) fn debug(&self, key: &Key<N>) -> (usize, usize, bool) {
-        let mut found = NONE;
-        let (mut v, mut c) = (0, 0);
-        for table in &self.tables {
-            if table.best >= found {
-                break;
-            }
-            v += 1;
-            let hash = table.hash.of(key, &table.mask);
-            for entry in table.slot(hash) {
-                if entry.rank >= found {
-                    break;
-                }
-                c += 1;
-                if entry.pattern.matches(key) {
-                    found = entry.rank;
-                    break;
-                }
-            }
-        }
-        (v, c, found != NONE)
     }
 }

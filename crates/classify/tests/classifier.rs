@@ -72,7 +72,7 @@ fn ten_thousand_rules_of_every_kind_give_what_a_walk_gives() {
     for kind in lists::KINDS {
         let rules = lists::list(kind, 10_000);
         let classifier = Classifier::new(rules.clone());
-        for frame in lists::frames(&rules, 150) {
+        for frame in lists::frames(&rules, 60) {
             let headers = parse(&frame, Layer::Ethernet).unwrap();
             let origin = Origin::default();
             let found = classifier.classify(&headers, &origin);

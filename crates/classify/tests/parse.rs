@@ -174,8 +174,13 @@ impl Recipe {
     }
 }
 
+/// Source, destination and traffic class.
+type Network = (u128, u128, u8);
+/// What is IP, and its ports.
+type Sliced = (Option<Network>, Option<(u16, u16)>);
+
 /// What the other library reads, where it reads all.
-fn as_sliced(frame: &[u8]) -> Option<(Option<(u128, u128, u8)>, Option<(u16, u16)>)> {
+fn as_sliced(frame: &[u8]) -> Option<Sliced> {
     let sliced = SlicedPacket::from_ethernet(frame).ok()?;
     let addresses = match sliced.net {
         Some(NetSlice::Ipv4(ip)) => {
@@ -434,6 +439,29 @@ fn later_fragments_have_no_ports_however_short_they_are() {
     let read = parse(&ip, Layer::Ip).unwrap();
     assert_eq!((read.fragment, read.ports), (Fragment::Later, None));
     assert_eq!(read.protocol, Some(Protocol::UDP));
+}
+
+#[test]
+fn any_bit_of_an_offset_makes_a_later_fragment() {
+    for bit in 0..13 {
+        let place = 1u16 << bit;
+        let mut ip = udp();
+        ip[6..8].copy_from_slice(&place.to_be_bytes());
+        assert_eq!(parse(&ip, Layer::Ip).unwrap().fragment, Fragment::Later);
+        let mut ip = udp6(&[44]);
+        ip[42..44].copy_from_slice(&(place << 3).to_be_bytes());
+        assert_eq!(parse(&ip, Layer::Ip).unwrap().fragment, Fragment::Later);
+    }
+    // The bits beside it: "evil", "don't fragment" and "more fragments".
+    for (flags, expected) in [
+        (0x80, Fragment::No),
+        (0x40, Fragment::No),
+        (0x20, Fragment::First),
+    ] {
+        let mut ip = udp();
+        ip[6] = flags;
+        assert_eq!(parse(&ip, Layer::Ip).unwrap().fragment, expected);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, check, replay, reproduce, run};
+use crate::{bench, check, replay, reproduce, run, sim};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -31,6 +31,8 @@ pub enum Command {
     Bench(bench::Options),
     /// Turn arrivals from a file into departures, without a clock
     Replay(replay::Options),
+    /// Simulate a site's link under traffic, without a clock
+    Sim(sim::Options),
     /// Measure a paper's experiment again, ours beside theirs
     Reproduce(reproduce::Options),
 }

@@ -4,12 +4,14 @@
 mod algorithm;
 mod bench;
 mod check;
+mod classes;
 mod cli;
 mod guarantee;
 mod output;
 mod replay;
 mod reproduce;
 mod run;
+mod sim;
 mod table;
 
 use std::process::ExitCode;
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         cli::Command::Check(options) => check::run(&options),
         cli::Command::Bench(options) => bench::run(&options),
         cli::Command::Replay(options) => replay::run(&options),
+        cli::Command::Sim(options) => sim::run(&options),
         cli::Command::Reproduce(options) => reproduce::run(&options),
     };
     match outcome {

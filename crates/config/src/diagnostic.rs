@@ -32,12 +32,12 @@ impl fmt::Display for Diagnostic {
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// It cannot be read.
-    #[error("{file}: {source}")]
+    #[error("{file}: {reason}")]
     Unreadable {
         /// The file, as it was named.
         file: String,
         /// The system's reason.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// It says what cannot be: at least one sentence, a line each, in order of place.
     #[error("{}", lines(.0))]

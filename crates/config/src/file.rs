@@ -6,6 +6,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::schema;
 use crate::written::{At, Scalar, Text};
 
 /// A site: the interfaces that Fairlane stands between, and what it does with packets that
@@ -40,18 +41,8 @@ pub(crate) struct Interfaces {
     pub tap: Option<Text>,
     /// How frames are read and written: "packet" (AF_PACKET rings, on any interface; the
     /// default) or "xdp" (AF_XDP).
-    #[schemars(with = "Option<Backend>")]
+    #[schemars(extend("enum" = ["packet", "xdp"]))]
     pub backend: Option<Text>,
-}
-
-/// The words for `backend`, for the schema.
-#[derive(JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(rename = "backend", inline)]
-#[allow(dead_code, reason = "its names are what counts")]
-enum Backend {
-    Packet,
-    Xdp,
 }
 
 /// Where processes attach.
@@ -71,18 +62,22 @@ pub(crate) struct Link {
     /// Its name, unlike that of any other link.
     pub name: Text,
     /// The interface that its packets leave by: "outside" (the default), "inside" or "tap".
+    #[schemars(extend("enum" = ["outside", "inside", "tap"]))]
     pub to: Option<Text>,
     /// What it carries, as in "40mbit": bits of packets and their overhead.
+    #[schemars(extend("pattern" = schema::RATE))]
     pub rate: Text,
     /// Bytes that each packet takes on the wire beside the frame as it is seen here, or
     /// "ethernet" for 24 (preamble, checksum and gap). 0 by default.
     pub overhead: Option<At<Scalar>>,
     /// The longest frame, without overhead; a longer one is dropped and counted. "1514b" by
     /// default: 1500 bytes of IP behind an Ethernet header.
+    #[schemars(extend("pattern" = schema::SIZE))]
     pub longest: Option<Text>,
     /// Who is next among the classes without a parent: "fifo", "drr", "wf2q", "wf2q+", "qfq"
     /// (the default), "qfq+", "wf2q++", "s-kps", "s-kps+", "gfq", "gfq+", "drr+", "priority" or
     /// "sfq"; or "cbq" for class-based queueing in the whole link.
+    #[schemars(extend("enum" = schema::of_link()))]
     pub algorithm: Option<Text>,
     /// The most that waits in the whole link: 10000 packets and "16mb" by default.
     pub limit: Option<At<Limit>>,
@@ -103,6 +98,7 @@ pub(crate) struct Limit {
     /// Packets, at least 1.
     pub packets: Option<At<i64>>,
     /// Bytes, overhead included, as in "150kb" (1kb is 1024 bytes): at least the longest packet.
+    #[schemars(extend("pattern" = schema::SIZE))]
     pub bytes: Option<Text>,
 }
 
@@ -117,20 +113,25 @@ pub(crate) struct Class {
     /// The class that it is a part of. Without one, it is a part of the whole link.
     pub parent: Option<Text>,
     /// The rate that it is guaranteed, as in "2mbit".
+    #[schemars(extend("pattern" = schema::RATE))]
     pub rate: Option<Text>,
     /// The rate that it never exceeds, as in "4mbit".
+    #[schemars(extend("pattern" = schema::RATE))]
     pub ceil: Option<Text>,
     /// How much it may send at once beyond `ceil`: at least its longest packet. By default, what
-    /// `ceil` carries in 10 ms, and at least two of its longest packets.
+    /// `ceil` carries in 10 ms and two packets, or more where its guarantee needs it. In "cbq",
+    /// how much it may send at once after a silence: 16 packets by default.
+    #[schemars(extend("pattern" = schema::SIZE))]
     pub burst: Option<Text>,
     /// Its part, 1 to 1000000, of what the guarantees of its siblings and its own leave over.
     /// Without a `rate` 1 by default, with one none.
     pub weight: Option<At<i64>>,
-    /// Its level where the parent's algorithm is "priority", and in "cbq": higher goes first,
-    /// 0 (the default) to 255.
+    /// Its level where the parent's algorithm is "priority", 0 (the default) to 255, and in "cbq",
+    /// 0 to 7: higher goes first.
     pub priority: Option<At<i64>>,
     /// Who is next among the classes that have this one as a parent, or among its flows: "qfq"
     /// by default.
+    #[schemars(extend("enum" = schema::of_class()))]
     pub algorithm: Option<Text>,
     /// The most that waits in it (or in each of its flows): 1000 packets by default.
     pub limit: Option<At<Limit>>,
@@ -138,7 +139,8 @@ pub(crate) struct Class {
     pub queue: Option<At<Queue>>,
     /// Makes a queue for each flow in this class, as its first packet comes. A flow is all that
     /// agrees in: "source-ip", "destination-ip", "5-tuple", "source-subnet/N",
-    /// "destination-subnet/N" (N bits of the address), "vlan" or "dscp".
+    /// "destination-subnet/N" (N bits of the address), "vlan", "dscp", or "owner" (the process that
+    /// sent it).
     pub per: Option<Text>,
     /// What holds for each of these flows.
     pub flows: Option<At<Flows>>,
@@ -158,10 +160,13 @@ pub(crate) struct Flows {
     /// the one that has been idle for longest; where none is idle, its packets share a queue.
     pub most: Option<At<i64>>,
     /// How long a flow without packets is remembered: "10s" by default.
+    #[schemars(extend("pattern" = schema::TIME))]
     pub forget: Option<Text>,
     /// The rate that no flow exceeds, as in "10mbit".
+    #[schemars(extend("pattern" = schema::RATE))]
     pub ceil: Option<Text>,
     /// How much a flow may send at once beyond `ceil`, as a class's `burst`.
+    #[schemars(extend("pattern" = schema::SIZE))]
     pub burst: Option<Text>,
 }
 
@@ -205,13 +210,16 @@ impl<'de> Deserialize<'de> for Queue {
 #[schemars(rename = "queue-table")]
 pub(crate) struct QueueTable {
     /// "tail-drop", "red" or "codel".
+    #[schemars(extend("enum" = ["tail-drop", "red", "codel"]))]
     pub kind: Text,
     /// Red and CoDel: mark packets that are capable of ECN instead of dropping them; true by
     /// default.
     pub ecn: Option<At<bool>>,
     /// CoDel: the time in the queue that is tolerated; "5ms" by default.
+    #[schemars(extend("pattern" = schema::TIME))]
     pub target: Option<Text>,
     /// CoDel: how long it is tolerated beyond that, at least the target; "100ms" by default.
+    #[schemars(extend("pattern" = schema::TIME))]
     pub interval: Option<Text>,
     /// Red: the average queue from which packets are dropped, as in "30kb" or a number of
     /// packets.
@@ -251,11 +259,12 @@ pub(crate) struct Filter {
     /// The code point of differentiated services: a number from 0 to 63, or a name as in "ef",
     /// "af41", "cs1".
     pub dscp: Option<At<Scalar>>,
-    /// The identifier of the outermost VLAN tag, 0 to 4095.
+    /// The identifier of the outermost VLAN tag, 1 to 4095.
     pub vlan: Option<At<i64>>,
     /// Whether the packet is a fragment of a longer one.
     pub fragment: Option<At<bool>>,
     /// Where it came from: "inside", "outside", "tap" or "attached".
+    #[schemars(extend("enum" = ["inside", "outside", "tap", "attached"]))]
     pub ingress: Option<Text>,
     /// The user whose process sent it: a number, or a name of this machine. Attached processes
     /// only.
@@ -265,5 +274,6 @@ pub(crate) struct Filter {
     /// The process that sent it, by its number.
     pub pid: Option<At<i64>>,
     /// "ipv4" or "ipv6".
+    #[schemars(extend("enum" = ["ipv4", "ipv6"]))]
     pub family: Option<Text>,
 }

@@ -10,6 +10,7 @@ mod file;
 mod guarantee;
 mod parse;
 mod read;
+mod schema;
 mod shares;
 mod site;
 mod sorter;
@@ -20,6 +21,7 @@ pub use diagnostic::{Diagnostic, Report, SiteError, suggestion};
 pub use discipline::Discipline;
 pub use guarantee::{Each, Guarantee, NoGuarantee};
 pub use parse::parse;
+pub use schema::schema;
 pub use site::{
     Backend, Cap, Class, Flows, Interfaces, Kind, Link, LinkAlgorithm, Near, Queue, Role, Site,
     Tables,
@@ -27,8 +29,3 @@ pub use site::{
 pub use sorter::{Sorted, Sorter};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};
 pub use written::{At, Scalar, Text};
-
-/// The file's schema (JSON Schema, 2020-12), with what each key means.
-pub fn schema() -> serde_json::Value {
-    schemars::schema_for!(file::File).to_value()
-}

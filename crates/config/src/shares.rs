@@ -158,6 +158,34 @@ mod tests {
     }
 
     #[test]
+    fn whatever_rates_there_are_they_are_kept_where_something_is_left() {
+        let available = 1_000_000_000u64;
+        let mut state = 1u64;
+        let mut below = |end: u64| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) % end
+        };
+        for _ in 0..200 {
+            let mut left = available;
+            let mut claims = Vec::new();
+            for _ in 0..100 {
+                let rate = 1_000 + below(left / 20);
+                left -= rate;
+                claims.push(claim(rate, 0));
+            }
+            claims.push(claim(0, 1));
+            let weights = weights(available, &claims);
+            let sum: u64 = weights.iter().copied().map(u64::from).sum();
+            for (claim, weight) in claims.iter().zip(weights) {
+                let gets = available * u64::from(weight) / sum;
+                assert!(gets >= claim.rate, "{claim:?} gets {gets} of {claims:?}");
+            }
+        }
+    }
+
+    #[test]
     fn the_largest_numbers_there_are_do_not_overflow() {
         let claims = vec![claim(999_983, 999_983); 1_000_000];
         let parts = divide(1_000_000_000_000, &claims);

@@ -31,7 +31,7 @@ impl Site {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
             Ok(text) => Site::parse(&text, &file),
-            Err(source) => Err(SiteError::Unreadable { file, source }),
+            Err(reason) => Err(SiteError::Unreadable { file, reason }),
         }
     }
 

@@ -89,7 +89,7 @@ impl fmt::Display for Time {
         let nanos = self.0.0;
         let (divisor, unit) = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")]
             .into_iter()
-            .find(|(divisor, _)| nanos % divisor == 0 && nanos > 0)
+            .find(|&(divisor, _)| nanos > 0 && nanos.is_multiple_of(divisor))
             .unwrap_or((1, "ns"));
         write!(f, "{}{unit}", nanos / divisor)
     }
@@ -132,7 +132,7 @@ impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (shift, unit) = [(30, "gb"), (20, "mb"), (10, "kb")]
             .into_iter()
-            .find(|&(shift, _)| self.0 > 0 && self.0 % (1 << shift) == 0)
+            .find(|&(shift, _)| self.0 > 0 && self.0.is_multiple_of(1 << shift))
             .unwrap_or((0, "b"));
         write!(f, "{}{unit}", self.0 >> shift)
     }

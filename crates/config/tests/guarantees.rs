@@ -123,6 +123,8 @@ struct Sender {
     /// Of a sparse one: when its next packet comes.
     next: u64,
     pause: u64,
+    /// When its last packet was taken.
+    emptied: u64,
 }
 
 struct Parcel {
@@ -155,10 +157,12 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
                 shortest: random.of(&[1, 40, LONGEST]),
                 next: 0,
                 pause: 1 + random.below(400 * LONGEST),
+                emptied: 0,
             });
         }
     }
     let mut waiting = vec![0usize; senders.len()];
+    let mut arrivals = vec![0; senders.len()];
     let mut parcels: Vec<Parcel> = Vec::new();
     let mut sent = HashMap::new();
     let mut ready = VecDeque::new();
@@ -171,6 +175,7 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
                 ready.push_back(at);
             }
             if few {
+                arrivals[at] = sender.next.max(sender.emptied);
                 sender.next = now + 1 + random.below(sender.pause);
             }
         }
@@ -181,7 +186,11 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
             let number = parcels.len() as u32;
             parcels.push(Parcel {
                 sender: at,
-                arrived: now,
+                // While the link was sending, for one that is sparse: nothing was decided since.
+                arrived: match sender.keeps {
+                    0 => arrivals[at],
+                    _ => now,
+                },
                 found_empty: waiting[at] == 0,
             });
             let class = ids[sender.place];
@@ -202,9 +211,9 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
         match queues.dequeue(Nanos(now), |_| panic!("nothing is dropped")) {
             Dequeue::Packet(packet) => {
                 let parcel = &parcels[packet.payload as usize];
-                let sender = &senders[parcel.sender];
+                let sender = &mut senders[parcel.sender];
                 waiting[parcel.sender] -= 1;
-                // Arrivals meanwhile find the link busy, at any point of a packet.
+                sender.emptied = now;
                 now += u64::from(packet.len.get());
                 *sent.entry(sender.place).or_insert(0u64) += u64::from(packet.len.get());
                 if let (true, Some(Ok(bound))) =
@@ -221,14 +230,15 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
         }
     }
     queues.invariants().unwrap();
-    // Those who always have packets got what they are guaranteed, but for a start.
+    // Those who always have packets, also when one has just left, got what they are
+    // guaranteed, but for a start.
     for (place, guarantee) in guarantees.iter().enumerate() {
         let all = senders.iter().filter(|sender| sender.place == place);
         let Some(keeps) = all.map(|sender| sender.keeps).min() else {
             continue;
         };
         let delay = guarantee.delay.and_then(Result::ok).map(|delay| delay.0);
-        if let (Ok(rate), Some(delay), true) = (guarantee.rate, delay, keeps > 0) {
+        if let (Ok(rate), Some(delay), true) = (guarantee.rate, delay, keeps > 1) {
             let bytes = sent.get(&place).copied().unwrap_or(0) as f64;
             let least = rate as f64 / 8e9 * now as f64;
             let name = &link.classes[place].name;
@@ -272,5 +282,49 @@ fn no_packet_that_finds_its_class_empty_waits_longer_than_its_bound() {
     assert!(
         tightest > 0.2,
         "the bounds are far from what happens: {tightest}"
+    );
+}
+
+fn rates(text: &str) -> Vec<Option<u64>> {
+    let site = Site::parse(text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
+    let guarantees = site.links[0].guarantees();
+    guarantees.iter().map(|one| one.rate.ok()).collect()
+}
+
+#[test]
+fn a_level_has_what_the_ceilings_beside_and_above_it_leave() {
+    let link = "[[link]]\nname = 'l'\nrate = '40mbit'\nalgorithm = 'priority'\n";
+    let classes = "class = [
+        { name = 'a', priority = 1, ceil = '10mbit' },
+        { name = 'b', priority = 1, ceil = '12mbit' },
+        { name = 'c', priority = 0, default = true },
+    ]\n";
+    let mbit = |rate: u64| Some(rate * 1_000_000);
+    // Each of the first two has its ceiling, though the other takes turns with it.
+    assert_eq!(
+        rates(&format!("{link}{classes}")),
+        [mbit(10), mbit(12), mbit(18)]
+    );
+    let open = classes.replace(", ceil = '12mbit'", "");
+    assert_eq!(rates(&format!("{link}{open}")), [None, mbit(30), None]);
+}
+
+#[test]
+fn shares_multiply_down_the_tree_and_ceilings_cut_them() {
+    let text = "[[link]]
+        name = 'l'
+        rate = '100mbit'
+        class = [
+            { name = 'a', rate = '20mbit', weight = 1 },
+            { name = 'b', weight = 3, default = true },
+            { name = 'a1', parent = 'a', rate = '10mbit' },
+            { name = 'a2', parent = 'a', weight = 2, ceil = '15mbit' },
+            { name = 'a3', parent = 'a', weight = 1 },
+        ]";
+    // a: 20 + 80 / 4. Of its 40: 10, then 20 cut to 15, then 10; b: 60. Parents come first.
+    let mbit = |rate: u64| Some(rate * 1_000_000);
+    assert_eq!(
+        rates(text),
+        [mbit(40), mbit(10), mbit(15), mbit(10), mbit(60)]
     );
 }

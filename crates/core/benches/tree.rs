@@ -2,9 +2,11 @@
 //!
 //! Without arguments, prints the time of a packet in and a packet out for 512 leaves under
 //! eight classes of eight classes, beside the same 512 flows in a flat [`PacketScheduler`],
-//! and what a million dynamic flows take. With the arguments `qfq flat 100000`, or `tree`,
-//! `leaves` (a tree of one level) or `nothing` in place of `flat`, it only makes so many pairs, for a
-//! tool that counts instructions.
+//! and what a million dynamic flows take. With the arguments `qfq flat 100000`, or `1`,
+//! `2` or `3` (levels of a tree) or `nothing` in place of `flat`, it only makes so many pairs, for
+//! a tool that counts instructions. A fourth argument, `equal`, gives all the same weight.
+//! With `qfq flows`, or `qfq reserved` where the tables are made for them ahead of time, it only
+//! makes the dynamic flows: a process of its own tells what they take without what others left.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -111,7 +113,8 @@ impl Classes {
 }
 
 impl Link for Classes {
-    #[inline(never)]
+    // `Tree::enqueue` is called, as the functions of the others are.
+    #[inline(always)]
     fn enqueue(&mut self, leaf: u32, len: Length) {
         let class = ClassId::new(self.first + leaf);
         self.tree.enqueue(class, 0, len, leaf, Nanos::ZERO).unwrap();
@@ -126,8 +129,12 @@ impl Link for Classes {
     }
 }
 
+/// Weights from 1 to 8, or all the same.
 fn weight(n: u32) -> Weight {
-    Weight::new(1 + n % WIDTH).unwrap()
+    match std::env::args().next_back().as_deref() {
+        Some("equal") => Weight::ONE,
+        _ => Weight::new(1 + n % WIDTH).unwrap(),
+    }
 }
 
 /// Fills every leaf.
@@ -211,14 +218,12 @@ fn compare(count: u32) {
         let algorithm: Algorithm = name.parse().unwrap();
         let own = time(&mut Nothing(0), count);
         let flat = named!(name, algorithm => time(&mut Flat::new(algorithm), count)) - own;
-        let leaves = time(&mut Classes::new(algorithm, 1), count) - own;
-        let tree = time(&mut Classes::new(algorithm, 3), count) - own;
-        println!(
-            "{name:6} {LEAVES} flows, a pair: flat {flat:.1} ns, leaves of the root {leaves:.1} ns \
-             ({:.2}x), three levels {tree:.1} ns ({:.2}x); the driver's {own:.1} ns taken off",
-            leaves / flat,
-            tree / flat
-        );
+        print!("{name:6} {LEAVES} flows, a pair: flat {flat:.1} ns");
+        for levels in 1..=3 {
+            let tree = time(&mut Classes::new(algorithm, levels), count) - own;
+            print!(", {levels} levels {tree:.1} ns ({:.2}x)", tree / flat);
+        }
+        println!("; the driver's {own:.1} ns taken off");
     }
 }
 
@@ -229,10 +234,22 @@ fn resident() -> Option<usize> {
     Some(pages * 4096)
 }
 
-/// Makes flows by their first packets, which leave at once, so that all are idle.
-fn flows(algorithm: Algorithm, number: u32) {
-    let before = resident();
-    let mut tree: Tree<u32> = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
+/// Processor time of this process in nanoseconds, to a hundredth of a second, where the system
+/// tells.
+fn processor_time() -> Option<f64> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    let ticks = |n| fields.split_whitespace().nth(n)?.parse::<f64>().ok();
+    Some((ticks(11)? + ticks(12)?) * 1e7)
+}
+
+/// A tree with one class for so many flows.
+fn of_flows(algorithm: Algorithm, number: u32, reserved: bool) -> (Tree<u32>, ClassId) {
+    let limits = SchedulerLimits {
+        bytes: u64::MAX,
+        ..SchedulerLimits::default()
+    };
+    let mut tree: Tree<u32> = Tree::new(Algorithm::Qfq, None, limits);
     let class = ClassConfig {
         max_length: LONGEST,
         ..ClassConfig::new(Weight::ONE)
@@ -243,51 +260,78 @@ fn flows(algorithm: Algorithm, number: u32) {
         ..FlowsConfig::new(algorithm)
     };
     let class = tree.add_flows(ClassId::ROOT, class, config).unwrap();
-    let digest = |n: u32| u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut pass = |what: &str| {
-        let start = Instant::now();
-        for n in 0..number {
-            tree.enqueue(class, digest(n), LONGEST, n, Nanos(n.into()))
-                .unwrap();
-            black_box(tree.dequeue(Nanos(n.into()), |_| {}));
-        }
-        let each = start.elapsed().as_nanos() as f64 / f64::from(number);
-        println!("  {what}: {each:.0} ns a packet in and out");
-        each
-    };
-    println!("{algorithm}: {number} dynamic flows");
-    let made = pass("of a new flow ");
-    let found = pass("of a flow found");
-    let after = resident();
-    if let (Some(before), Some(after)) = (before, after) {
-        let bytes = after.saturating_sub(before) as f64 / f64::from(number);
-        println!(
-            "  {bytes:.1} bytes a flow, all counted; making one {:.0} ns",
-            made - found
-        );
+    if reserved {
+        tree.reserve_flows(class, number as usize);
     }
-    assert_eq!(
-        tree.stats(class).map(|stats| stats.flows),
-        Some(number.into())
+    (tree, class)
+}
+
+/// Makes flows by their first packets: what an idle one takes, with tables that grew or that were
+/// `reserved`, and how long making one does.
+fn flows(algorithm: Algorithm, number: u32, reserved: bool) {
+    let put = |tree: &mut Tree<u32>, class: ClassId, n: u32| {
+        let digest = u64::from(n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let now = Nanos(n.into());
+        tree.enqueue(class, digest, LONGEST, n, now).unwrap();
+    };
+    let before = resident();
+    let (mut tree, class) = of_flows(algorithm, number, reserved);
+    for n in 0..number {
+        put(&mut tree, class, n);
+        black_box(tree.dequeue(Nanos(n.into()), |_| {}));
+    }
+    let stats = tree.stats(class).unwrap();
+    assert_eq!(stats.flows, number.into());
+    let bytes = match (before, resident()) {
+        (Some(before), Some(after)) => {
+            let each = after.saturating_sub(before) as f64 / f64::from(number);
+            format!("{each:.1} bytes each, all counted")
+        }
+        _ => "memory not told by this system".to_owned(),
+    };
+    drop(tree);
+    let (mut tree, class) = of_flows(algorithm, number, reserved);
+    tree.reserve(number);
+    let mut fill = || {
+        let start = processor_time();
+        for n in 0..number {
+            put(&mut tree, class, n);
+        }
+        let end = processor_time();
+        while let Dequeue::Packet(packet) = tree.dequeue(Nanos::ZERO, |_| {}) {
+            black_box(packet);
+        }
+        Some((end? - start?) / f64::from(number))
+    };
+    let (made, found) = (fill(), fill());
+    println!(
+        "{algorithm:6} {number} dynamic flows: {bytes}; a packet gets in within {:.0} ns of \
+         processor time where it makes its flow, {:.0} ns where it finds it idle",
+        made.unwrap_or(f64::NAN),
+        found.unwrap_or(f64::NAN)
     );
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [name, what, number] = arguments.as_slice() {
+    if let [name, what, number, ..] = arguments.as_slice() {
         let number = number.parse().unwrap();
         let algorithm: Algorithm = name.parse().unwrap();
         return match what.as_str() {
             "nothing" => count(Nothing(0), number),
             "flat" => named!(name.as_str(), algorithm => count(Flat::new(algorithm), number)),
-            "leaves" => count(Classes::new(algorithm, 1), number),
-            "tree" => count(Classes::new(algorithm, 3), number),
-            other => panic!("{other}: one of nothing, flat, leaves, tree"),
+            "1" | "2" | "3" => count(Classes::new(algorithm, what.parse().unwrap()), number),
+            other => panic!("{other}: one of nothing, flat, 1, 2, 3"),
         };
     }
     let small = arguments.iter().any(|argument| argument == "--test");
+    if let [name, what] = arguments.as_slice()
+        && (what == "flows" || what == "reserved")
+    {
+        return flows(name.parse().unwrap(), 1_000_000, what == "reserved");
+    }
     compare(if small { 1 << 10 } else { 1 << 20 });
     for algorithm in [Algorithm::Drr, Algorithm::Qfq, Algorithm::QfqPlus(MEMBERS)] {
-        flows(algorithm, if small { 1 << 10 } else { 1_000_000 });
+        flows(algorithm, if small { 1 << 10 } else { 1_000_000 }, false);
     }
 }

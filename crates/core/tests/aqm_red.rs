@@ -148,6 +148,35 @@ fn a_gap_says_nothing_about_the_next() {
 }
 
 #[test]
+fn what_arrived_before_the_average_fell_below_counts_no_more() {
+    let config = RedConfig::new(RedParameters {
+        min: 10,
+        max: 30,
+        weight_shift: 1,
+        ..RedParameters::default()
+    });
+    let (mut visits, mut dropped) = (0, 0);
+    for seed in 0..4000 {
+        let mut red = Red::new(config.unwrap(), rate(1_000_000), seed);
+        let mut arrive = |queue| red.arriving(Nanos::ZERO, packets(queue), length(1000));
+        // p = 0.05 once the average is 20. After a drop, 18 packets without the next one.
+        while arrive(20) == Verdict::Pass {}
+        if (0..18).any(|_| arrive(20) != Verdict::Pass) {
+            continue;
+        }
+        // The average falls to 5, and is 20 again with the next packet.
+        let _ = (arrive(0), arrive(0));
+        visits += 1;
+        dropped += u32::from([35, 20].map(&mut arrive).contains(&Verdict::Drop));
+    }
+    // One in twenty each; else it would be nearly all.
+    assert!(
+        visits > 200 && dropped * 4 < visits,
+        "{dropped} of {visits}"
+    );
+}
+
+#[test]
 fn queues_with_different_seeds_drop_different_packets() {
     let config = RedConfig::new(RedParameters {
         weight_shift: 1,

@@ -61,7 +61,7 @@
 //! On Linux, `SharedMemory` is memory that two processes have in common, and `PeerCredentials` says
 //! who is at the other end of a Unix socket: what clients in other processes are reached by.
 //! `SingleFrames` keeps the kernel from joining received frames into longer ones that no interface
-//! could send again.
+//! could send again, and `checksum` completes what a sender on the same machine left to hardware.
 //!
 //! # Example
 //!
@@ -90,6 +90,8 @@
 mod backend;
 #[cfg(target_os = "linux")]
 mod budget;
+#[cfg(target_os = "linux")]
+pub mod checksum;
 mod datagram;
 pub mod memory;
 #[cfg(target_os = "linux")]

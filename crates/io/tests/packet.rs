@@ -31,6 +31,14 @@ fn open_with(link: &Link, options: &Options) -> PacketBackend {
         .run(|| PacketBackend::open(link.name(), options).unwrap())
 }
 
+/// Both ways in which frames are handed over.
+fn rings() -> [Options; 2] {
+    [false, true].map(|prompt| Options {
+        prompt,
+        ..Options::default()
+    })
+}
+
 /// A frame of `length` bytes to everybody that carries `flow` and `number`.
 fn frame(flow: u8, number: u32, length: usize) -> Vec<u8> {
     let mut frame = vec![0xff; 6];
@@ -76,99 +84,203 @@ fn transmit_all(
 
 #[test]
 fn every_frame_comes_out_once_intact_and_in_order_of_its_flow_whatever_the_receivers_pace() {
-    let Some((near, far)) = new_cable("every frame comes out once") else {
-        return;
-    };
-    const FRAMES: u32 = 100_000;
-    const FLOWS: u32 = 7;
-    let length = |number: u32| [60, 14, 64, 333, 1_514, 1_000, 15][number as usize % 7].max(18);
-    // The receiver pauses, so the ring must hold all that is sent meanwhile: a window's worth.
-    const WINDOW: u32 = 8_000;
-    let ring = 32 << 20;
-    let mut sender = open(&near);
-    let mut receiver = open_with(
-        &far,
-        &Options {
-            ring,
-            ..Options::default()
-        },
-    );
-    let seen = std::sync::atomic::AtomicU32::new(0);
-    let arrived = thread::scope(|scope| {
-        let receiving = scope.spawn(|| {
-            let mut arrived: Vec<Vec<u8>> = Vec::new();
-            let mut waiter = Waiter::new();
-            let deadline = Instant::now() + 3 * PATIENCE;
-            let mut calls = 0_u32;
-            while (arrived.len() as u32) < FRAMES && Instant::now() < deadline {
-                waiter.wait_readable(&[&receiver], GRACE).unwrap();
-                calls += 1;
-                if calls.is_multiple_of(50) {
-                    thread::sleep(Duration::from_millis(5));
+    for ring in rings() {
+        let Some((near, far)) = new_cable("every frame comes out once") else {
+            return;
+        };
+        const FRAMES: u32 = 100_000;
+        const FLOWS: u32 = 7;
+        let length = |number: u32| [60, 14, 64, 333, 1_514, 1_000, 15][number as usize % 7].max(18);
+        // The receiver pauses, so the ring must hold all that is sent meanwhile: a window's worth.
+        const WINDOW: u32 = 8_000;
+        let mut sender = open(&near);
+        let mut receiver = open_with(
+            &far,
+            &Options {
+                ring: 32 << 20,
+                ..ring
+            },
+        );
+        let seen = std::sync::atomic::AtomicU32::new(0);
+        let arrived = thread::scope(|scope| {
+            let receiving = scope.spawn(|| {
+                let mut arrived: Vec<Vec<u8>> = Vec::new();
+                let mut waiter = Waiter::new();
+                let deadline = Instant::now() + 3 * PATIENCE;
+                let mut calls = 0_u32;
+                while (arrived.len() as u32) < FRAMES && Instant::now() < deadline {
+                    waiter.wait_readable(&[&receiver], GRACE).unwrap();
+                    calls += 1;
+                    if calls.is_multiple_of(50) {
+                        thread::sleep(Duration::from_millis(5));
+                    }
+                    let most = [1, 3, 64, 1_000][calls as usize % 4];
+                    receiver.receive(&mut arrived, most).unwrap();
+                    seen.store(arrived.len() as u32, std::sync::atomic::Ordering::Release);
                 }
-                let most = [1, 3, 64, 1_000][calls as usize % 4];
-                receiver.receive(&mut arrived, most).unwrap();
-                seen.store(arrived.len() as u32, std::sync::atomic::Ordering::Release);
+                arrived
+            });
+            let mut number = 0;
+            let mut batch = VecDeque::new();
+            while number < FRAMES || !batch.is_empty() {
+                let come = seen.load(std::sync::atomic::Ordering::Acquire);
+                while number < FRAMES && number - come < WINDOW && batch.len() < 100 {
+                    batch.push_back(frame((number % FLOWS) as u8, number, length(number)));
+                    number += 1;
+                }
+                sender.transmit(&mut batch).unwrap();
+                if receiving.is_finished() {
+                    break;
+                }
             }
-            arrived
+            receiving.join().unwrap()
         });
-        let mut number = 0;
-        let mut batch = VecDeque::new();
-        while number < FRAMES || !batch.is_empty() {
-            let come = seen.load(std::sync::atomic::Ordering::Acquire);
-            while number < FRAMES && number - come < WINDOW && batch.len() < 100 {
-                batch.push_back(frame((number % FLOWS) as u8, number, length(number)));
-                number += 1;
-            }
-            sender.transmit(&mut batch).unwrap();
-            if receiving.is_finished() {
-                break;
-            }
+        assert_eq!((sender.refused(), receiver.discarded()), (0, 0));
+        assert_eq!(receiver.lost().unwrap(), 0);
+        assert_eq!(receiver.receive(&mut Vec::new(), 64).unwrap(), 0);
+        // One cable keeps the order of all, and so of each flow.
+        assert_eq!(arrived.len(), FRAMES as usize);
+        for (number, arrived) in (0..).zip(&arrived) {
+            let sent = frame((number % FLOWS) as u8, number, length(number));
+            assert!(*arrived == sent, "frame {number} is not what was sent");
         }
-        receiving.join().unwrap()
-    });
-    assert_eq!((sender.refused(), receiver.discarded()), (0, 0));
-    assert_eq!(receiver.lost().unwrap(), 0);
-    assert_eq!(receiver.receive(&mut Vec::new(), 64).unwrap(), 0);
-    // One cable keeps the order of all, and so of each flow.
-    assert_eq!(arrived.len(), FRAMES as usize);
-    for (number, arrived) in (0..).zip(&arrived) {
-        let sent = frame((number % FLOWS) as u8, number, length(number));
-        assert!(*arrived == sent, "frame {number} is not what was sent");
     }
 }
 
 #[test]
 fn frames_that_find_no_room_in_the_ring_are_lost_by_count_and_the_rest_arrive() {
-    let Some((near, far)) = new_cable("a ring that overflows") else {
+    for ring in rings() {
+        let Some((near, far)) = new_cable("a ring that overflows") else {
+            return;
+        };
+        let mut sender = open(&near);
+        let mut receiver = open_with(&far, &Options { ring: 1, ..ring });
+        let mut batch: VecDeque<_> = (0..1_000).map(|number| frame(0, number, 1_514)).collect();
+        transmit_all(&mut sender, &mut batch, |_| ());
+        thread::sleep(GRACE);
+        let mut arrived = Vec::new();
+        receiver.receive(&mut arrived, usize::MAX).unwrap();
+        let lost = receiver.lost().unwrap();
+        assert!(lost > 0 && !arrived.is_empty());
+        assert_eq!(arrived.len() as u64 + lost, 1_000);
+        assert_eq!(receiver.lost().unwrap(), lost, "the count stays");
+        // The first came, and after the gap the ring works again.
+        assert!(
+            arrived
+                .iter()
+                .zip(0..)
+                .all(|(it, n)| *it == frame(0, n, 1_514))
+        );
+        transmit_all(&mut sender, &mut numbered(0..3), |_| ());
+        assert_eq!(collect(&mut receiver, 3), numbered(0..3));
+    }
+}
+
+#[test]
+fn frames_keep_their_order_while_the_ring_goes_round_and_round() {
+    // A block is used up whenever it is handed over, which on a busy machine may be in the middle of
+    // a burst: eight are enough.
+    const RING: usize = 256 << 10;
+    const BURST: u32 = 20;
+    const BURSTS: u32 = 150;
+    let length = |number: u32| 60 + (number * 701) as usize % 1_455;
+    for ring in rings() {
+        let Some((near, far)) = new_cable("a ring that goes round") else {
+            return;
+        };
+        let mut sender = open(&near);
+        let mut receiver = open_with(&far, &Options { ring: RING, ..ring });
+        let mut waiter = Waiter::new();
+        let (mut sent, mut arrived) = (0, Vec::new());
+        for burst in 0..BURSTS {
+            // A different place in the ring each time.
+            let end = sent + 1 + burst * 7 % BURST;
+            let mut batch = (sent..end)
+                .map(|number| frame(0, number, length(number)))
+                .collect();
+            transmit_all(&mut sender, &mut batch, |_| ());
+            sent = end;
+            let deadline = Instant::now() + PATIENCE;
+            while (arrived.len() as u32) < sent {
+                assert!(Instant::now() < deadline, "{} of {sent}", arrived.len());
+                waiter.wait_readable(&[&receiver], PATIENCE).unwrap();
+                receiver.receive(&mut arrived, 7).unwrap();
+            }
+        }
+        assert_eq!(receiver.lost().unwrap(), 0);
+        assert_eq!(arrived.len() as u32, sent);
+        for (number, arrived) in (0..).zip(&arrived) {
+            assert!(*arrived == frame(0, number, length(number)), "{number}");
+        }
+    }
+}
+
+#[test]
+fn each_time_the_ring_overflows_what_arrives_is_in_order_and_the_rest_is_counted() {
+    const BURST: u32 = 100;
+    const BURSTS: u32 = 100;
+    for ring in rings() {
+        let Some((near, far)) = new_cable("a ring that overflows again and again") else {
+            return;
+        };
+        let mut sender = open(&near);
+        let mut receiver = open_with(&far, &Options { ring: 1, ..ring });
+        let mut arrived = Vec::new();
+        for burst in 0..BURSTS {
+            let numbers = burst * BURST..(burst + 1) * BURST;
+            let mut batch = numbers.map(|number| frame(0, number, 1_514)).collect();
+            transmit_all(&mut sender, &mut batch, |_| ());
+            // Less than a full ring is taken out, and each time so many.
+            receiver
+                .receive(&mut arrived, 1 + burst as usize % 30)
+                .unwrap();
+        }
+        thread::sleep(GRACE);
+        while receiver.receive(&mut arrived, 64).unwrap() > 0 {}
+        let lost = receiver.lost().unwrap();
+        assert_eq!(arrived.len() as u64 + lost, u64::from(BURST * BURSTS));
+        assert!(lost > 0 && arrived.len() > 1_000, "{}", arrived.len());
+        let numbers: Vec<u32> = arrived
+            .iter()
+            .map(|frame| u32::from_be_bytes(frame[14..18].try_into().unwrap()))
+            .collect();
+        assert!(numbers.is_sorted_by(|one, next| one < next));
+        for (number, arrived) in numbers.iter().zip(&arrived) {
+            assert!(*arrived == frame(0, *number, 1_514), "{number}");
+        }
+    }
+}
+
+#[test]
+fn a_lone_frame_that_is_handed_over_promptly_does_not_wait_for_a_block() {
+    let Some((near, far)) = new_cable("a lone frame") else {
         return;
     };
-    let mut sender = open(&near);
-    let mut receiver = open_with(
-        &far,
-        &Options {
-            ring: 1,
-            ..Options::default()
-        },
-    );
-    let mut batch: VecDeque<_> = (0..1_000).map(|number| frame(0, number, 1_514)).collect();
-    transmit_all(&mut sender, &mut batch, |_| ());
-    thread::sleep(GRACE);
-    let mut arrived = Vec::new();
-    receiver.receive(&mut arrived, usize::MAX).unwrap();
-    let lost = receiver.lost().unwrap();
-    assert!(lost > 0 && !arrived.is_empty());
-    assert_eq!(arrived.len() as u64 + lost, 1_000);
-    assert_eq!(receiver.lost().unwrap(), lost, "the count stays");
-    // The first came, and after the gap the ring works again.
-    assert!(
-        arrived
-            .iter()
-            .zip(0..)
-            .all(|(it, n)| *it == frame(0, n, 1_514))
-    );
-    transmit_all(&mut sender, &mut numbered(0..3), |_| ());
-    assert_eq!(collect(&mut receiver, 3), numbered(0..3));
+    let prompt = Options {
+        prompt: true,
+        ..Options::default()
+    };
+    let (mut sender, mut receiver) = (open(&near), open_with(&far, &prompt));
+    let mut waiter = Waiter::new();
+    // Half of all frames, on a machine that may have other work: the best of several tries. In
+    // blocks half of them wait about 500 us.
+    let median = |_| {
+        let mut waits: Vec<_> = (0..21)
+            .map(|number| {
+                thread::sleep(Duration::from_millis(2));
+                let sent = Instant::now();
+                transmit_all(&mut sender, &mut numbered(number..number + 1), |_| ());
+                while receiver.receive(&mut Vec::new(), 1).unwrap() == 0 {
+                    waiter.wait_readable(&[&receiver], PATIENCE).unwrap();
+                }
+                sent.elapsed()
+            })
+            .collect();
+        waits.sort();
+        waits[10]
+    };
+    let best = (0..5).map(median).min().unwrap();
+    assert!(best < Duration::from_micros(200), "{best:?}");
 }
 
 #[test]
@@ -195,30 +307,32 @@ fn a_frame_longer_than_the_mtu_or_shorter_than_a_header_is_refused_and_holds_up_
 
 #[test]
 fn receiving_less_than_waits_leaves_the_rest_and_keeps_what_was_there() {
-    let Some((near, far)) = new_cable("receiving less than waits") else {
-        return;
-    };
-    let (mut sender, mut receiver) = (open(&near), open(&far));
-    transmit_all(&mut sender, &mut numbered(0..10), |_| ());
-    let mut arrived = vec![frame(9, 9, 60)];
-    let mut waiter = Waiter::new();
-    assert_eq!(receiver.receive(&mut arrived, 0).unwrap(), 0);
-    for max in [1, 2, 7] {
-        assert!(
-            waiter
-                .wait_readable(&[&receiver], PATIENCE)
-                .unwrap()
-                .eq([0])
+    for ring in rings() {
+        let Some((near, far)) = new_cable("receiving less than waits") else {
+            return;
+        };
+        let (mut sender, mut receiver) = (open(&near), open_with(&far, &ring));
+        transmit_all(&mut sender, &mut numbered(0..10), |_| ());
+        let mut arrived = vec![frame(9, 9, 60)];
+        let mut waiter = Waiter::new();
+        assert_eq!(receiver.receive(&mut arrived, 0).unwrap(), 0);
+        for max in [1, 2, 7] {
+            assert!(
+                waiter
+                    .wait_readable(&[&receiver], PATIENCE)
+                    .unwrap()
+                    .eq([0])
+            );
+            assert_eq!(receiver.receive(&mut arrived, max).unwrap(), max);
+        }
+        assert_eq!(arrived[0], frame(9, 9, 60));
+        assert_eq!(numbered(0..10), &arrived[1..]);
+        assert_eq!(receiver.receive(&mut arrived, 64).unwrap(), 0);
+        assert_eq!(
+            waiter.wait_readable(&[&receiver], GRACE).unwrap().count(),
+            0
         );
-        assert_eq!(receiver.receive(&mut arrived, max).unwrap(), max);
     }
-    assert_eq!(arrived[0], frame(9, 9, 60));
-    assert_eq!(numbered(0..10), &arrived[1..]);
-    assert_eq!(receiver.receive(&mut arrived, 64).unwrap(), 0);
-    assert_eq!(
-        waiter.wait_readable(&[&receiver], GRACE).unwrap().count(),
-        0
-    );
 }
 
 #[test]
@@ -235,31 +349,33 @@ fn what_a_backend_sends_it_does_not_receive() {
 
 #[test]
 fn a_vlan_tag_arrives_where_it_stood() {
-    let Some((near, far)) = new_cable("VLAN tags") else {
-        return;
-    };
-    let (mut sender, mut receiver) = (open(&near), open(&far));
-    // Class 5, network 291; in the tag of a customer, in that of a provider, in both; and network
-    // 0, which is a tag too.
-    let tags: [&[u8]; 4] = [
-        &[0x81, 0x00, 0xa1, 0x23],
-        &[0x88, 0xa8, 0xa1, 0x23],
-        &[0x88, 0xa8, 0x00, 0x07, 0x81, 0x00, 0xa1, 0x23],
-        &[0x81, 0x00, 0x00, 0x00],
-    ];
-    let sent: Vec<Vec<u8>> = tags
-        .iter()
-        .map(|tag| {
-            let plain = frame(0, 1, 1_514);
-            // The MTU does not count a customer's tag.
-            let free = if tag[..2] == [0x81, 0x00] { 4 } else { 0 };
-            [&plain[..12], tag, &plain[12..1_514 + free - tag.len()]].concat()
-        })
-        .collect();
-    let mut batch = VecDeque::from(sent.clone());
-    transmit_all(&mut sender, &mut batch, |_| ());
-    assert_eq!(sender.refused(), 0);
-    assert_eq!(collect(&mut receiver, 4), sent);
+    for ring in rings() {
+        let Some((near, far)) = new_cable("VLAN tags") else {
+            return;
+        };
+        let (mut sender, mut receiver) = (open(&near), open_with(&far, &ring));
+        // Class 5, network 291; in the tag of a customer, in that of a provider, in both; and network
+        // 0, which is a tag too.
+        let tags: [&[u8]; 4] = [
+            &[0x81, 0x00, 0xa1, 0x23],
+            &[0x88, 0xa8, 0xa1, 0x23],
+            &[0x88, 0xa8, 0x00, 0x07, 0x81, 0x00, 0xa1, 0x23],
+            &[0x81, 0x00, 0x00, 0x00],
+        ];
+        let sent: Vec<Vec<u8>> = tags
+            .iter()
+            .map(|tag| {
+                let plain = frame(0, 1, 1_514);
+                // The MTU does not count a customer's tag.
+                let free = if tag[..2] == [0x81, 0x00] { 4 } else { 0 };
+                [&plain[..12], tag, &plain[12..1_514 + free - tag.len()]].concat()
+            })
+            .collect();
+        let mut batch = VecDeque::from(sent.clone());
+        transmit_all(&mut sender, &mut batch, |_| ());
+        assert_eq!(sender.refused(), 0);
+        assert_eq!(collect(&mut receiver, 4), sent);
+    }
 }
 
 #[test]
@@ -491,8 +607,12 @@ fn without_an_interface_or_a_privilege_the_error_says_what_to_do() {
 }
 
 /// Two hosts whose networks are one through a forwarder of two backends, which runs while `work`
-/// does and then says how many frames came uncut.
-fn forwarded(test: &str, offloads: bool, work: impl FnOnce(&Link, &Link)) -> Option<u64> {
+/// does and then says how many frames each of them counted as uncut, and how many it discarded.
+fn forwarded(
+    test: &str,
+    offloads: bool,
+    work: impl FnOnce(&Link, &Link),
+) -> Option<[(u64, u64); 2]> {
     let middle = or_skip(test, Namespace::new())?;
     let hosts = [Namespace::new().unwrap(), Namespace::new().unwrap()];
     let cables = [("left", "host"), ("right", "host")];
@@ -509,9 +629,14 @@ fn forwarded(test: &str, offloads: bool, work: impl FnOnce(&Link, &Link)) -> Opt
             host.turn_offloads_off().unwrap();
         }
     }
-    let mut ports = [open(&links[0].0), open(&links[1].0)];
+    // One of each kind.
+    let [blocks, prompt] = rings();
+    let mut ports = [
+        open_with(&links[0].0, &blocks),
+        open_with(&links[1].0, &prompt),
+    ];
     let stop = std::sync::atomic::AtomicBool::new(false);
-    let uncut = thread::scope(|scope| {
+    let counts = thread::scope(|scope| {
         let forwarder = scope.spawn(|| {
             let mut waiter = Waiter::new();
             let mut batches = [VecDeque::new(), VecDeque::new()];
@@ -526,17 +651,17 @@ fn forwarded(test: &str, offloads: bool, work: impl FnOnce(&Link, &Link)) -> Opt
                     ports[to].transmit(&mut batches[to]).unwrap();
                 }
             }
-            ports[0].uncut() + ports[1].uncut()
+            ports.map(|port| (port.uncut(), port.discarded()))
         });
         let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             work(&links[0].1, &links[1].1);
         }));
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        let uncut = forwarder.join().unwrap();
+        let counts = forwarder.join().unwrap();
         worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        uncut
+        counts
     });
-    Some(uncut)
+    Some(counts)
 }
 
 #[test]
@@ -597,8 +722,32 @@ fn a_connection_through_a_forwarder_carries_megabytes_once_offloads_are_off() {
         assert!(received == sent);
     };
     let name = "a connection through a forwarder";
-    if let Some(uncut) = forwarded(name, false, connection) {
-        assert_eq!(uncut, 0);
+    if let Some(counts) = forwarded(name, false, connection) {
+        assert_eq!(counts, [(0, 0); 2]);
+    }
+}
+
+#[test]
+fn what_is_longer_than_a_place_of_the_ring_is_thrown_away_and_counted() {
+    // Each host sends segments that nobody cuts.
+    let connection = |one: &Link, other: &Link| {
+        let listener = one
+            .namespace()
+            .run(|| TcpListener::bind("10.0.0.1:9").unwrap());
+        let mut stream = other
+            .namespace()
+            .run(|| TcpStream::connect("10.0.0.1:9").unwrap());
+        let (mut back, _) = listener.accept().unwrap();
+        for stream in [&mut stream, &mut back] {
+            stream.set_nonblocking(true).unwrap();
+            stream.write(&[7; 60_000]).unwrap();
+        }
+        thread::sleep(GRACE);
+    };
+    let name = "segments that nobody cuts";
+    if let Some([blocks, prompt]) = forwarded(name, true, connection) {
+        assert!(blocks.0 > 0 && blocks.1 == 0, "{blocks:?}");
+        assert!(prompt.0 > 0 && prompt.1 == prompt.0, "{prompt:?}");
     }
 }
 

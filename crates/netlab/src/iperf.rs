@@ -168,18 +168,35 @@ impl Transfer {
 
     /// Bits of payload a second, without what arrived in the first `warm` and the last tenth of a
     /// second: as a flow starts it has not filled its link, and where it ends is not exact.
+    ///
+    /// It is the slope of what has arrived over time (least squares): payload behind a lost
+    /// segment comes all at once when that is there, which at either end would count more than it
+    /// should if only the sum were looked at. 0 if less than two windows are left.
     pub fn steady_rate(&self, warm: Duration) -> f64 {
         let (Some(first), Some(last)) = (self.windows.first(), self.windows.last()) else {
             return 0.0;
         };
-        let from = first.start + warm;
-        let to = last.end - Duration::from_millis(100).min(last.end - first.start);
-        let seconds = to.saturating_duration_since(from).as_secs_f64();
-        if seconds > 0.0 {
-            self.bytes(from, to) * 8.0 / seconds
-        } else {
-            0.0
+        let (from, to) = (first.start + warm, last.end - Duration::from_millis(100));
+        let mut bytes = 0;
+        let arrived = |window: &Window| {
+            bytes += window.bytes;
+            (window.end, bytes as f64)
+        };
+        let arrived = self.windows.iter().map(arrived);
+        let steady = arrived.filter(|&(end, _)| end >= from && end <= to);
+        let points: Vec<(f64, f64)> = steady
+            .map(|(end, bytes)| ((end - first.start).as_secs_f64(), bytes))
+            .collect();
+        let count = points.len() as f64;
+        let middle = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+        let (time, level) = (middle(|point| point.0), middle(|point| point.1));
+        let square = |point: &(f64, f64)| (point.0 - time).powi(2);
+        let product = |point: &(f64, f64)| (point.0 - time) * (point.1 - level);
+        let squares: f64 = points.iter().map(square).sum();
+        if points.len() < 2 || squares <= 0.0 {
+            return 0.0;
         }
+        points.iter().map(product).sum::<f64>() / squares * 8.0
     }
 }
 
@@ -254,4 +271,56 @@ fn report(program: Program, patience: Duration) -> Result<Report, LabError> {
 
 fn broken(why: &str) -> LabError {
     LabError::new("measure a TCP flow", std::io::Error::other(why.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A flow with so many bytes in each tenth of a second.
+    fn transfer(bytes: &[u64]) -> Transfer {
+        let began = Instant::now();
+        let tenth = Duration::from_millis(100);
+        let windows = (0..).zip(bytes).map(|(number, &bytes)| Window {
+            start: began + tenth * number,
+            end: began + tenth * (number + 1),
+            bytes,
+        });
+        Transfer {
+            segment: 1_448,
+            retransmits: 0,
+            round_trip: Duration::ZERO,
+            windows: windows.collect(),
+        }
+    }
+
+    #[test]
+    fn the_steady_rate_is_what_arrives_between_start_and_end() {
+        let mut bytes = [25_000; 40];
+        bytes[..8].fill(1_000_000);
+        *bytes.last_mut().unwrap() = 3;
+        let rate = transfer(&bytes).steady_rate(Duration::from_secs(1));
+        assert!((rate - 2e6).abs() < 1.0, "{rate}");
+    }
+
+    #[test]
+    fn payload_that_waited_for_a_lost_segment_hardly_changes_the_rate() {
+        let mut bytes = [25_000; 40];
+        (bytes[9], bytes[10]) = (0, 50_000);
+        let rate = transfer(&bytes).steady_rate(Duration::from_secs(1));
+        assert!((rate / 2e6 - 1.0).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn a_flow_that_was_too_short_has_no_rate() {
+        for bytes in [&[][..], &[1], &[5_000; 11]] {
+            assert_eq!(transfer(bytes).steady_rate(Duration::from_secs(1)), 0.0);
+        }
+        let flow = transfer(&[5_000; 20]);
+        let (from, to) = (
+            flow.windows[2].start,
+            flow.windows[4].start + Duration::from_millis(50),
+        );
+        assert!((flow.bytes(from, to) - 12_500.0).abs() < 1.0);
+    }
 }

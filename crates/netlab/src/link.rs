@@ -125,6 +125,27 @@ impl Link {
         Ok(())
     }
 
+    /// The number of frames that it has received since it was made, and their bytes, headers
+    /// included.
+    ///
+    /// # Errors
+    ///
+    /// If it has been deleted.
+    pub fn received(&self) -> Result<(u64, u64), LabError> {
+        let found = look_up(&self.namespace, &self.name)?;
+        let counts = found
+            .attributes
+            .iter()
+            .find_map(|attribute| match attribute {
+                LinkAttribute::Stats64(counts) => Some((counts.rx_packets, counts.rx_bytes)),
+                _ => None,
+            });
+        counts.ok_or_else(|| {
+            let attempt = format!("ask what {} has received", self.name);
+            LabError::new(attempt, io::ErrorKind::Unsupported.into())
+        })
+    }
+
     /// The namespace it is in.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace

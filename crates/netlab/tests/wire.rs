@@ -125,3 +125,19 @@ fn a_program_is_interrupted_and_what_it_printed_is_kept() {
     let ended = program.finish(Duration::from_secs(10)).unwrap();
     assert_eq!((ended.status.code(), &*ended.output()), (Some(3), "two"));
 }
+
+#[test]
+fn a_link_counts_the_frames_that_it_receives() {
+    let Some(wire) = forwarded("counting frames", 1) else {
+        return;
+    };
+    let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
+    assert!(echo.round_trip(1, 1, SHORT).is_some());
+    let (frames, bytes) = wire.receiver().link().received().unwrap();
+    for _ in 0..10 {
+        assert!(echo.round_trip(100, 1, Duration::from_secs(10)).is_some());
+    }
+    let (more_frames, more_bytes) = wire.receiver().link().received().unwrap();
+    // Ethernet, IPv4 and UDP have 42 bytes.
+    assert_eq!((more_frames - frames, more_bytes - bytes), (10, 1_420));
+}

@@ -140,14 +140,14 @@ enum Kind {
 /// function of its sources and its seed. O(log sources) an event, and what the queue costs.
 ///
 /// ```
-/// use fairlane_core::tree::{Algorithm, ClassConfig, LeafConfig, Tree};
+/// use fairlane_core::tree::{Algorithm, ClassConfig, ClassId, LeafConfig, Tree};
 /// use fairlane_core::{Length, Weight};
 /// use fairlane_sim::{ClassMeter, ClassServer, ClassSource, Lengths, Picos, Traffic, TransmitQueue};
 ///
 /// let mut tree = Tree::new(Algorithm::Qfq, None, Default::default());
 /// let mut leaf = |weight| {
 ///     let config = ClassConfig::new(Weight::new(weight).unwrap());
-///     tree.add_leaf(Tree::<()>::ROOT, config, LeafConfig::default()).unwrap()
+///     tree.add_leaf(ClassId::ROOT, config, LeafConfig::default()).unwrap()
 /// };
 /// let classes = [leaf(3), leaf(1)];
 /// let mut server = ClassServer::new(tree, "8mbit".parse().unwrap(), TransmitQueue::NONE, 1);

@@ -90,6 +90,23 @@ fn nanoseconds(clock: ClockId) -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
+/// Processor time that this process has had, and the programs that it started and waited for.
+fn own_ns() -> f64 {
+    nanoseconds(ClockId::ProcessCPUTime) + children_ns(&read("/proc/self/stat"))
+}
+
+/// From a process's line in the system's tables: what its children had, in nanoseconds.
+fn children_ns(stat: &str) -> f64 {
+    // Behind the name, which may have spaces and parentheses, come state, parent, .., and the
+    // twelfth to fifteenth are own time in user mode and in the kernel, then the children's.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_whitespace().skip(13).take(2);
+    ticks
+        .filter_map(|ticks| ticks.parse::<f64>().ok())
+        .sum::<f64>()
+        * 1e7
+}
+
 /// Watches how much of the machine other programs take.
 pub struct Watch {
     since: Instant,
@@ -130,7 +147,7 @@ impl Watch {
     pub fn start() -> Watch {
         Watch {
             since: Instant::now(),
-            own_ns: nanoseconds(ClockId::ProcessCPUTime),
+            own_ns: own_ns(),
             ticks: Ticks::of(&read("/proc/stat")),
         }
     }
@@ -142,7 +159,7 @@ impl Watch {
         let elapsed = now.all - then.all;
         // A tick is a hundredth of a second of one core.
         let cores = elapsed / self.since.elapsed().as_secs_f64() / 100.0;
-        let own = (nanoseconds(ClockId::ProcessCPUTime) - self.own_ns) / 1e9;
+        let own = (own_ns() - self.own_ns) / 1e9;
         let own = own / (self.since.elapsed().as_secs_f64() * cores.round());
         (elapsed >= 20.0).then(|| ((now.busy - then.busy) / elapsed - own).clamp(0.0, 1.0))
     }
@@ -252,6 +269,13 @@ mod tests {
         assert_eq!(Ticks::of(stat), Some(ticks));
         assert_eq!(Ticks::of("cpu  1 2"), None);
         assert_eq!(Ticks::of(""), None);
+    }
+
+    #[test]
+    fn time_of_children_is_behind_a_name_of_any_kind() {
+        let stat = "1 (a ) b) S 0 1 1 0 -1 4 1 2 3 4 500 600 70 8 20 0 1 0 9\n";
+        assert_eq!(children_ns(stat), 78e7);
+        assert_eq!(children_ns(""), 0.0);
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod lab;
 mod latency;
 mod line;
 mod machine;
-mod plot;
+pub mod plot;
 mod result;
 mod section6;
 mod spinlock;

@@ -88,6 +88,11 @@ impl Running {
         line
     }
 
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends it a signal, as Ctrl-C (INT) or a service manager (TERM) does.
     pub fn signal(&mut self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());

@@ -13,8 +13,12 @@ use crate::program::{Finished, Running, start};
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The names that a wire's middle has for its interfaces.
-pub const INTERFACES: &str = "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\n";
+pub const BACKENDS: [&str; 2] = ["packet", "xdp"];
+
+/// The interfaces of a wire's middle.
+pub fn interfaces(backend: &str) -> String {
+    format!("[interfaces]\ninside = \"inside\"\noutside = \"outside\"\nbackend = \"{backend}\"\n")
+}
 
 /// Hosts with a middle between them; `None`, and said why, where there can be none.
 pub fn wire(test: &str, senders: u8) -> Option<Wire> {
@@ -55,6 +59,20 @@ impl Site {
         self.folder.path()
     }
 
+    /// What all its threads have used of the processors.
+    pub fn processor_time(&self) -> Duration {
+        let file = format!("/proc/{}/stat", self.running.id());
+        let text = std::fs::read_to_string(file).unwrap();
+        // Behind the name, which may have spaces: user and system time in hundredths.
+        let fields = text.rsplit_once(')').unwrap().1.split_whitespace();
+        let ticks: u64 = fields
+            .skip(11)
+            .take(2)
+            .map(|n| n.parse::<u64>().unwrap())
+            .sum();
+        Duration::from_millis(ticks * 10)
+    }
+
     pub fn signal(&mut self, name: &str) {
         self.running.signal(name);
     }
@@ -76,6 +94,15 @@ impl Site {
 #[track_caller]
 pub fn link<'a>(report: &'a Value, name: &str) -> &'a Value {
     named(&report["links"], name)
+}
+
+/// The sum over all classes without a parent.
+pub fn total(link: &Value, count: &str) -> Value {
+    let classes = link["classes"].as_array().unwrap().iter();
+    let top = classes.filter(|class| class["parent"].is_null());
+    top.map(|class| class[count].as_u64().unwrap())
+        .sum::<u64>()
+        .into()
 }
 
 /// The class of this name in a link's report.

@@ -124,17 +124,6 @@ pub enum AqmConfig {
     Codel(CodelConfig),
 }
 
-impl AqmConfig {
-    /// The name in files and tables.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            AqmConfig::TailDrop => "tail-drop",
-            AqmConfig::Red(_) => "red",
-            AqmConfig::Codel(_) => "codel",
-        }
-    }
-}
-
 /// The queue management of one queue: 48 bytes; RED's own state is boxed.
 #[derive(Clone, Debug)]
 pub struct Aqm(State);
@@ -157,11 +146,6 @@ impl Aqm {
             AqmConfig::Red(red) => State::Red(Box::new(Red::new(*red, rate, seed))),
             AqmConfig::Codel(codel) => State::Codel(Codel::new(*codel)),
         })
-    }
-
-    /// Whether it has anything to say at departures, so that packets need their arrival time.
-    pub const fn needs_sojourn(&self) -> bool {
-        matches!(self.0, State::Codel(_))
     }
 
     /// A packet of `len` arrives at a queue that holds `backlog` without it. O(1).

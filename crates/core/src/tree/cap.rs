@@ -86,7 +86,7 @@ impl Caps {
         let owed = u128::from(shaper.full_at.saturating_sub(now.0)) * u128::from(shaper.rate)
             + u128::from(shaper.remainder);
         let rate = cap.rate.bps();
-        if shaper.full_at > now.0 {
+        if shaper.full_at >= now.0 {
             let span = u64::try_from(owed / u128::from(rate)).unwrap_or(u64::MAX);
             shaper.full_at = now.0.saturating_add(span);
             shaper.remainder = (owed % u128::from(rate)) as u64;

@@ -6,7 +6,7 @@
 //! with packets need, the longest idle first. That one is forgotten once its time has come,
 //! and before it where there is no room for a new flow.
 //!
-//! A flow costs one cache line and some twenty bytes of table; its queue management and its
+//! A flow costs one cache line and some ten bytes of table; its queue management and its
 //! cap lie in another table, where the class has any. Two digests that are equal share a
 //! flow, which harms nobody else.
 
@@ -17,7 +17,7 @@ use crate::scheduler::Share;
 use crate::units::{Length, Nanos};
 
 use super::cap::NONE;
-use super::child::{Child, flag};
+use super::child::{Child, Kind, flag};
 use super::config::FlowsConfig;
 use super::order::Order;
 use super::stats::ClassStats;
@@ -27,13 +27,15 @@ use super::{Payload, Tree};
 const FORGOTTEN_AT_ONCE: u32 = 2;
 const TIDIED_AT_ONCE: u32 = 64;
 
+/// Factor by which tables of flows grow.
+const GROWTH: usize = 4;
+
 /// The flows of one class.
 #[derive(Clone, Debug)]
 pub(super) struct Flows {
     pub config: FlowsConfig,
-    /// Slots by digest. Thirty-two bits of the hash lie beside each, so that a table that
-    /// grows need not look at the flows.
-    table: HashTable<(u32, u32)>,
+    /// Slots by digest.
+    table: HashTable<u32>,
     /// The idle flow that was so for longest, and the one for shortest.
     oldest: u32,
     newest: u32,
@@ -44,18 +46,12 @@ pub(super) struct Flows {
     overflowed: u64,
 }
 
-/// Spreads a digest over 32 bits. A digest may be any number, also a small one.
+/// What the table takes its bucket and its tag from. A digest may be any number, also a small
+/// one.
 #[inline]
-fn short(digest: u64) -> u32 {
+fn hash(digest: u64) -> u64 {
     let wide = u128::from(digest ^ 0x8ebc_6af0_9c88_c6e3) * 0x9e37_79b9_7f4a_7c15;
-    let folded = (wide >> 64) as u64 ^ wide as u64;
-    (folded ^ folded >> 32) as u32
-}
-
-/// What the table takes its bucket and its tag from.
-#[inline]
-fn hash(short: u32) -> u64 {
-    u64::from(short).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    (wide >> 64) as u64 ^ wide as u64
 }
 
 impl Flows {
@@ -91,32 +87,49 @@ impl Flows {
         stats.overflowed = self.overflowed;
     }
 
-    /// Makes room ahead of time for so many flows.
-    fn reserve(&mut self, flows: usize) {
-        let more = flows.saturating_sub(self.table.len());
-        self.table.reserve(more, |&(short, _)| hash(short));
+    /// Makes room for so many flows. The flows are put into a larger table in the order in which
+    /// they lie in memory, which is faster than in that of the smaller table.
+    fn reserve(&mut self, order: &Order, flows: usize) {
+        if flows <= self.table.capacity() {
+            return;
+        }
+        let digest = |slot: &u32| hash(order.child(*slot).digest());
+        let mut table = HashTable::with_capacity(flows);
+        for slot in 0..order.slots() {
+            let child = order.child(slot);
+            if child.kind == Kind::Flow && !child.has(flag::COMMON) {
+                table.insert_unique(hash(child.digest()), slot, digest);
+            }
+        }
+        self.table = table;
     }
 
     #[inline]
     pub fn find(&self, order: &Order, digest: u64) -> Option<u32> {
-        let short = short(digest);
-        let same =
-            |&(other, slot): &(u32, u32)| other == short && order.child(slot).digest() == digest;
-        self.table.find(hash(short), same).map(|&(_, slot)| slot)
+        let same = |&slot: &u32| order.child(slot).digest() == digest;
+        self.table.find(hash(digest), same).copied()
     }
 
-    fn insert(&mut self, digest: u64, slot: u32) {
-        let short = short(digest);
-        let entry = (short, slot);
-        self.table
-            .insert_unique(hash(short), entry, |&(short, _)| hash(short));
+    /// How many flows to make room for where there are as many as there is room for: in large
+    /// steps, since memory that is not used yet costs nothing, and what a step leaves behind
+    /// does, but not beyond what there may be.
+    fn room_for_more(&self) -> usize {
+        let count = self.table.len() + 1;
+        (GROWTH * count).min((self.config.most as usize + 1).max(count))
+    }
+
+    /// A flow in a slot that is not in the table yet.
+    fn insert(&mut self, order: &Order, digest: u64, slot: u32) {
+        if self.table.len() == self.table.capacity() {
+            // With the new flow in it.
+            return self.reserve(order, self.room_for_more());
+        }
+        let digests = |slot: &u32| hash(order.child(*slot).digest());
+        self.table.insert_unique(hash(digest), slot, digests);
     }
 
     fn remove(&mut self, digest: u64, slot: u32) {
-        let short = short(digest);
-        let found = self
-            .table
-            .find_entry(hash(short), |&(_, other)| other == slot);
+        let found = self.table.find_entry(hash(digest), |&other| other == slot);
         if let Ok(entry) = found {
             entry.remove();
         }
@@ -166,7 +179,7 @@ impl<P: Payload> Tree<P> {
             && let Some(node) = self.nodes.get_mut(node as usize)
             && let Some(table) = &mut node.flows
         {
-            table.reserve(flows);
+            table.reserve(&node.order, flows);
             node.order.reserve(flows);
         }
     }
@@ -199,8 +212,8 @@ impl<P: Payload> Tree<P> {
             }
         }
         let slot = self.add_flow(at, digest, 0)?;
-        let flows = self.nodes[at as usize].flows.as_mut()?;
-        flows.insert(digest, slot);
+        let node = &mut self.nodes[at as usize];
+        node.flows.as_mut()?.insert(&node.order, digest, slot);
         Some(slot)
     }
 
@@ -224,6 +237,10 @@ impl<P: Payload> Tree<P> {
         let flags = super::flags(config.cap, &config.leaf.aqm) | flags;
         let child = Child::flow(digest, config.leaf.limits, longest, NONE, flags);
         let share = Share::new(config.weight, longest);
+        if node.order.is_full() {
+            let more = node.flows.as_ref()?.room_for_more();
+            node.order.reserve(more);
+        }
         let slot = node.order.add(child, share)?;
         node.selected = node.order.selected();
         let extra = self.add_extra(config.cap, longest, &config.leaf, (at, slot));

@@ -1,7 +1,9 @@
 //! The children of a node in the order of its algorithm, whichever that is.
 //!
-//! Each algorithm has code of its own, chosen by one jump for each statement; a child's
-//! record and the algorithm's state of it share a cache line.
+//! Each algorithm has code of its own, chosen by one jump; a child's record and the algorithm's
+//! state of it share a cache line. What a packet of a plain leaf asks for, one without flags, is
+//! done behind one jump: the queue and the order. These are part of `enqueue` and `dequeue`
+//! whatever else the program holds, since the call costs more than the jump.
 
 use crate::queue::PacketSlab;
 use crate::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus};
@@ -220,7 +222,7 @@ impl<A: Orders> Ordered<A> {
     }
 
     /// Accepts a packet into a plain leaf with room for it; else hands it back.
-    #[inline]
+    #[inline(always)]
     fn accept<P>(
         &mut self,
         slot: u32,
@@ -248,7 +250,7 @@ impl<A: Orders> Ordered<A> {
     }
 
     /// Takes the first packet of a plain leaf, the selected child, and charges for it.
-    #[inline]
+    #[inline(always)]
     fn send<P>(&mut self, slot: u32, slab: &mut PacketSlab<P>) -> Option<Sent<P>> {
         let child = &mut self.lines.get_mut(slot as usize)?.child;
         if child.flags != 0 {
@@ -395,6 +397,13 @@ impl Order {
         of_any!(self, ordered => ordered.lines.len() as u32)
     }
 
+    /// Whether the table must grow for one more child.
+    pub fn is_full(&self) -> bool {
+        of_any!(self, ordered => {
+            ordered.free == NO_SLOT && ordered.lines.len() == ordered.lines.capacity()
+        })
+    }
+
     /// Makes room ahead of time for so many children in all.
     pub fn reserve(&mut self, children: usize) {
         let children = children.min(MAX_ENTITIES);
@@ -438,14 +447,14 @@ impl Order {
     }
 
     /// The selected child is charged, and has `next` to send or nothing. Who is next then.
-    #[inline]
+    #[inline(always)]
     pub fn charge(&mut self, slot: u32, charged: Charge, next: Option<Charge>) -> Selected {
         of_any!(self, ordered => ordered.charge(slot, charged, next))
     }
 
     /// Accepts a packet into a plain leaf with room for it, one without flags; else, or if the
     /// slab is full, hands it back. Who is next then, if that may have changed.
-    #[inline]
+    #[inline(always)]
     pub fn accept<P>(
         &mut self,
         slot: u32,
@@ -458,7 +467,7 @@ impl Order {
 
     /// Takes the first packet of the selected child and charges for it, if that is a plain
     /// leaf with packets.
-    #[inline]
+    #[inline(always)]
     pub fn send<P>(&mut self, slot: u32, slab: &mut PacketSlab<P>) -> Option<Sent<P>> {
         of_any!(self, ordered => ordered.send(slot, slab))
     }

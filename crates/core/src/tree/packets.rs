@@ -183,7 +183,7 @@ impl<P: Payload> Tree<P> {
             if node.follows_packets {
                 node.order.arrived(slot, len.into());
             }
-        } else if !(is_capped && self.holds_queue(at, slot, now)) {
+        } else if !is_capped || !self.holds_queue(at, slot, now) {
             self.activate(at, slot, head, len.into(), now);
         }
         Ok(())
@@ -315,10 +315,8 @@ impl<P: Payload> Tree<P> {
             }
             let node = &mut self.nodes[at as usize];
             if let Some(sent) = node.order.send(slot, &mut self.slab) {
-                node.selected = sent.next;
-                let next = sent.next.is_somebody().then_some(node.longest);
                 self.room_bytes += i64::from(sent.len.get());
-                self.charge_above(at, sent.len, next, now);
+                self.charge_above(at, sent.next, sent.len, now);
                 return Dequeue::Packet(Packet {
                     class: ClassId::new(sent.class),
                     len: sent.len,
@@ -333,25 +331,24 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    /// Charges for a packet all the way up from a node whose order was charged, and which has
-    /// `next` to send: each class on the path goes to its next place, or out of the order
-    /// where it has nothing more or its cap holds it.
-    #[inline]
-    fn charge_above(&mut self, mut at: u32, len: Length, mut next: Option<Charge>, now: Nanos) {
-        loop {
-            let node = &self.nodes[at as usize];
+    /// Charges for a packet all the way up from a node whose order was charged by `selected`:
+    /// each class on the path goes to its next place, or out of the order where it has nothing
+    /// more or its cap holds it.
+    #[inline(always)]
+    fn charge_above(&mut self, mut at: u32, mut selected: Selected, len: Length, now: Nanos) {
+        while let Some(node) = self.nodes.get_mut(at as usize) {
+            node.selected = selected;
+            let mut next = selected.is_somebody().then_some(node.longest);
             let (here, slot, cap) = (at, node.slot, node.cap);
             at = node.parent;
             if cap != NONE {
                 next = self.charge_cap(here, cap, len, next, now);
             }
             // The root's parent is no node.
-            let Some(node) = self.nodes.get_mut(at as usize) else {
+            let Some(parent) = self.nodes.get_mut(at as usize) else {
                 return;
             };
-            let selected = node.order.charge(slot, len.into(), next);
-            node.selected = selected;
-            next = selected.is_somebody().then_some(node.longest);
+            selected = parent.order.charge(slot, len.into(), next);
         }
     }
 
@@ -408,15 +405,14 @@ impl<P: Payload> Tree<P> {
             }
         }
         let node = &mut self.nodes[at as usize];
-        node.selected = node.order.charge(slot, len.into(), next);
+        let selected = node.order.charge(slot, len.into(), next);
         if let Some(flows) = &mut node.flows {
             flows.sent.add(len);
             if child.may_rest() {
                 flows.rest(&mut node.order, slot, now);
             }
         }
-        let next = node.selected.is_somebody().then_some(node.longest);
-        self.charge_above(at, len, next, now);
+        self.charge_above(at, selected, len, now);
         Some(Ok(Packet {
             class,
             len,
@@ -553,18 +549,11 @@ impl<P: Payload> Tree<P> {
             if before.is_somebody() {
                 return;
             }
-            if node.cap != NONE {
-                let cap = node.cap;
-                if self.caps.is_held(cap) {
-                    return;
-                }
-                if self.caps.hold(cap, now) {
-                    return self.count_held_node(at);
-                }
+            let (slot, longest, parent) = (node.slot, node.longest, node.parent);
+            if node.cap != NONE && self.holds_node(at, now) {
+                return;
             }
-            let node = &self.nodes[at as usize];
-            let (slot, longest) = (node.slot, node.longest);
-            at = node.parent;
+            at = parent;
             let Some(parent) = self.nodes.get_mut(at as usize) else {
                 return;
             };
@@ -580,12 +569,33 @@ impl<P: Payload> Tree<P> {
         match self.extras.get(extra as usize).map(|extra| extra.cap) {
             None | Some(NONE) => false,
             Some(cap) if self.caps.is_held(cap) => true,
+            // It was flushed, and its cap changed: it sends once from the place it has.
+            Some(_) if self.nodes[at as usize].order.is_active(slot) => false,
             Some(cap) => {
                 let held = self.caps.hold(cap, now);
                 self.count(at, &child, |losses| losses.throttled += u64::from(held));
                 held
             }
         }
+    }
+
+    /// A class with others below it and a cap has something to send: whether the cap holds it.
+    #[inline(never)]
+    fn holds_node(&mut self, at: u32, now: Nanos) -> bool {
+        let node = &self.nodes[at as usize];
+        if self.caps.is_held(node.cap) {
+            return true;
+        }
+        if let Some(parent) = self.nodes.get(node.parent as usize)
+            && parent.order.is_active(node.slot)
+        {
+            return false;
+        }
+        let held = self.caps.hold(node.cap, now);
+        if held {
+            self.count_held_node(at);
+        }
+        held
     }
 
     /// A cap holds a class with others below it from now on.

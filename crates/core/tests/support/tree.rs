@@ -712,6 +712,14 @@ impl Pair {
         match self.real.change(id, plain.class(), Nanos(self.now)) {
             Ok(()) => {
                 let now = self.now;
+                // The longest packet decides how full a bucket must be, also further down.
+                let mut below: Vec<ClassId> = self.classes.keys().copied().collect();
+                below.retain(|&other| self.path(other).contains(&id));
+                for other in below {
+                    if let Some(bucket) = &mut self.classes.get_mut(&other).unwrap().bucket {
+                        bucket.changed = true;
+                    }
+                }
                 let class = self.classes.get_mut(&id).unwrap();
                 Bucket::change(&mut class.bucket, plain.cap(), now);
                 class.plain = Plain {

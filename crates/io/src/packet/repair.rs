@@ -3,6 +3,7 @@
 //! The kernel takes a VLAN tag out of the frame and keeps it beside; and a sender on the same
 //! machine, behind a virtual device, leaves checksums to hardware that is not there.
 
+use crate::checksum;
 use crate::sys::packet::Arrival;
 
 /// Bytes of the two Ethernet addresses, after which a tag stands.
@@ -27,43 +28,9 @@ pub(super) fn repair(arrival: &Arrival<'_>) -> Option<Vec<u8>> {
     if let Some((start, field)) = arrival.offload.checksum {
         // The positions do not count the tag, which stands before both.
         let moved = frame.len() - bytes.len();
-        complete_checksum(&mut frame, start + moved, field + moved);
+        checksum::write(&mut frame, start + moved, field + moved);
     }
     Some(frame)
-}
-
-/// Writes at `field` the Internet checksum of the frame from `start` on (RFC 1071). The field holds
-/// the sum of the pseudo-header so far, as the kernel leaves it. Positions outside the frame, which
-/// no kernel gives, change nothing.
-fn complete_checksum(frame: &mut [u8], start: usize, field: usize) {
-    let Some(covered) = frame.get(start..) else {
-        return;
-    };
-    let checksum = match !internet_sum(covered) {
-        // Zero means "no checksum" to UDP; all ones is the same number to the others.
-        0 => 0xffff,
-        checksum => checksum,
-    };
-    if let Some(field) = frame.get_mut(field..field + 2) {
-        field.copy_from_slice(&checksum.to_be_bytes());
-    }
-}
-
-/// The sum, in ones' complement, of the 16-bit words in network order; an odd byte counts as the
-/// high half of a word.
-fn internet_sum(bytes: &[u8]) -> u16 {
-    let mut words = bytes.chunks_exact(2);
-    let mut sum: u64 = words
-        .by_ref()
-        .map(|word| u64::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum();
-    if let [last] = words.remainder() {
-        sum += u64::from(*last) << 8;
-    }
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
 }
 
 #[cfg(test)]
@@ -78,15 +45,6 @@ mod tests {
             vlan: None,
             offload: Offload::default(),
         }
-    }
-
-    #[test]
-    fn the_sum_is_that_of_rfc_1071() {
-        // The example of its section 3.
-        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
-        assert_eq!(internet_sum(&bytes), 0xddf2);
-        assert_eq!(internet_sum(&[0xab]), 0xab00);
-        assert_eq!(internet_sum(&[]), 0);
     }
 
     #[test]
@@ -135,22 +93,6 @@ mod tests {
             let frame = repair(&partial).unwrap();
             assert_eq!(frame[field..field + 2], expected.to_be_bytes());
             assert_eq!(frame.last(), Some(&0x56));
-        }
-    }
-
-    #[test]
-    fn a_checksum_of_zero_is_written_as_all_ones() {
-        let mut frame = [0xff, 0xff, 0, 0];
-        complete_checksum(&mut frame, 0, 2);
-        assert_eq!(frame, [0xff, 0xff, 0xff, 0xff]);
-    }
-
-    #[test]
-    fn positions_outside_the_frame_change_nothing() {
-        let mut frame = [1, 2, 3, 4];
-        for (start, field) in [(5, 0), (0, 3), (0, 4)] {
-            complete_checksum(&mut frame, start, field);
-            assert_eq!(frame, [1, 2, 3, 4]);
         }
     }
 }

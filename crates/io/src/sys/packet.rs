@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit, offset_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -103,7 +104,7 @@ pub(crate) fn send<F: AsRef<[u8]>>(
     count_or_error(sent)
 }
 
-/// A received frame that still lies in its block.
+/// A received frame that still lies in the ring.
 pub(crate) struct Arrival<'a> {
     /// The frame from its Ethernet header on, without the VLAN tag that the kernel took out.
     pub(crate) bytes: &'a [u8],
@@ -147,102 +148,79 @@ impl Offload {
 pub(crate) enum HandOver {
     /// In blocks, when they are full or some time has passed (`TPACKET_V3`).
     Blocks,
-    /// Frame by frame, at once (`TPACKET_V2`). What is longer than a frame's place is cut.
-    Frames,
+    /// Frame by frame, at once (`TPACKET_V2`). Each has a place of so many bytes, a multiple of 16
+    /// and no more than a block has; what does not fit is cut.
+    Frames { place: usize },
 }
 
 /// A receiving socket with its ring.
 ///
-/// The ring is an array of blocks in memory shared with the kernel. A block's status word says
-/// whose it is. The kernel fills one with frames, of any lengths, and hands it over when it is full
-/// or some time has passed; we walk through the frames and hand it back. Blocks go round in order.
-/// Where frames are handed over one by one, a block is the place of one frame.
+/// The ring is an array of blocks in memory shared with the kernel. Where frames are handed over in
+/// blocks, the kernel packs frames of any lengths into one; where one by one, a block is divided
+/// into places, and what is left at its end is not used. A block or a place has a status word that
+/// says whose it is: the kernel fills it and hands it over, we read it and hand it back. They go
+/// round in order.
 #[derive(Debug)]
 pub(crate) struct Ring {
     socket: OwnedFd,
     hand_over: HandOver,
-    memory: NonNull<u8>,
-    blocks: usize,
-    block_size: usize,
+    memory: Memory,
     /// The block to look at next, or the one half read.
     block: usize,
-    /// Frames of that block not yet read; 0 if it has not been opened.
+    /// Frames of a block handed over that are not yet read; 0 if it has not been opened.
     left: u32,
-    /// Where in the block the next of them lies.
+    /// Where in the block the next of them lies, or the place to look at next.
     at: usize,
 }
 
-// SAFETY: the memory belongs to this value alone, on our side; no thread-local state refers to it.
-unsafe impl Send for Ring {}
-
 impl Ring {
     /// Gives `socket`, which must not be bound yet, a ring of so many blocks of `block_size` bytes,
-    /// a power of two and no less than a page. A place for a single frame has `frame` bytes, a power
-    /// of two that divides the block.
+    /// a power of two and no less than a page.
     pub(crate) fn new(
         socket: OwnedFd,
         hand_over: HandOver,
-        (blocks, block_size): (usize, usize),
-        frame: usize,
+        blocks: usize,
+        block_size: usize,
     ) -> io::Result<Self> {
         let fd = socket.as_fd();
         set(fd, libc::PACKET_IGNORE_OUTGOING, 1 as c_int)?;
         set(fd, libc::PACKET_VNET_HDR, 1 as c_int)?;
-        let version = match hand_over {
-            HandOver::Blocks => libc::tpacket_versions::TPACKET_V3,
-            HandOver::Frames => libc::tpacket_versions::TPACKET_V2,
+        let (version, place) = match hand_over {
+            // Frames are packed, so this size means nothing; it must be stated and divide the block.
+            HandOver::Blocks => (libc::tpacket_versions::TPACKET_V3, 2_048),
+            HandOver::Frames { place } => (libc::tpacket_versions::TPACKET_V2, place),
         };
         set(fd, libc::PACKET_VERSION, version as c_int)?;
         let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
-        let size = blocks.checked_mul(block_size).ok_or_else(too_large)?;
+        blocks.checked_mul(block_size).ok_or_else(too_large)?;
         let narrow = |value| c_uint::try_from(value).map_err(|_| too_large());
-        // In blocks frames are packed: their size means nothing there, but has to divide the block.
-        let request = libc::tpacket_req3 {
+        let request = libc::tpacket_req {
             tp_block_size: narrow(block_size)?,
             tp_block_nr: narrow(blocks)?,
-            tp_frame_size: narrow(frame)?,
-            tp_frame_nr: narrow(size / frame)?,
-            tp_retire_blk_tov: HAND_OVER_MILLISECONDS,
-            tp_sizeof_priv: 0,
-            tp_feature_req_word: 0,
+            tp_frame_size: narrow(place)?,
+            tp_frame_nr: narrow(blocks * (block_size / place))?,
         };
         match hand_over {
-            HandOver::Blocks => set(fd, libc::PACKET_RX_RING, request)?,
-            HandOver::Frames => set(
+            HandOver::Frames { .. } => set(fd, libc::PACKET_RX_RING, request)?,
+            HandOver::Blocks => set(
                 fd,
                 libc::PACKET_RX_RING,
-                libc::tpacket_req {
+                libc::tpacket_req3 {
                     tp_block_size: request.tp_block_size,
                     tp_block_nr: request.tp_block_nr,
                     tp_frame_size: request.tp_frame_size,
                     tp_frame_nr: request.tp_frame_nr,
+                    tp_retire_blk_tov: HAND_OVER_MILLISECONDS,
+                    tp_sizeof_priv: 0,
+                    tp_feature_req_word: 0,
                 },
             )?,
         }
-        // SAFETY: asks for new memory at a place of the kernel's choice.
-        let memory = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                size,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                fd.as_raw_fd(),
-                0,
-            )
-        };
-        if memory == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let (blocks, block_size) = match hand_over {
-            HandOver::Blocks => (blocks, block_size),
-            HandOver::Frames => (size / frame, frame),
-        };
+        let memory = Memory::map(fd, blocks, block_size)?;
         Ok(Self {
             socket,
             hand_over,
-            memory: NonNull::new(memory.cast()).expect("the kernel maps nothing at 0 by choice"),
-            blocks,
-            block_size,
+            memory,
             block: 0,
             left: 0,
             at: 0,
@@ -251,50 +229,66 @@ impl Ring {
 
     /// Shows at most `max` frames to `deliver`, in order of arrival, and returns how many. Makes no
     /// system call.
-    pub(crate) fn receive(&mut self, max: usize, mut deliver: impl FnMut(Arrival<'_>)) -> usize {
+    pub(crate) fn receive(&mut self, max: usize, deliver: impl FnMut(Arrival<'_>)) -> usize {
+        match self.hand_over {
+            HandOver::Blocks => self.receive_from_blocks(max, deliver),
+            HandOver::Frames { place } => self.receive_from_places(max, place, deliver),
+        }
+    }
+
+    fn receive_from_blocks(&mut self, max: usize, mut deliver: impl FnMut(Arrival<'_>)) -> usize {
         let mut came = 0;
         while came < max {
-            let block = self
-                .memory
-                .as_ptr()
-                .wrapping_add(self.block * self.block_size);
-            let status = block.wrapping_add(match self.hand_over {
-                HandOver::Blocks => offset_in_block(offset_of!(tpacket_hdr_v1, block_status)),
-                HandOver::Frames => offset_of!(tpacket2_hdr, tp_status),
-            });
-            // SAFETY: `block` is one of the `blocks` blocks of the mapping, which lives as long as
-            // `self`; the status word in its header, or in that of its only frame, is aligned, since
-            // blocks and the headers' fields are, and both sides only ever access it as one word.
-            let status = unsafe { AtomicU32::from_ptr(status.cast()) };
-            // Acquire: with the status comes what the kernel wrote before it.
-            if self.left == 0 && status.load(Ordering::Acquire) & libc::TP_STATUS_USER == 0 {
+            let part = self.memory.part(self.block, 0, self.memory.block_size);
+            let in_block = |field| offset_of!(tpacket_block_desc, hdr) + field;
+            let status = in_block(offset_of!(tpacket_hdr_v1, block_status));
+            if self.left == 0 && !part.is_ours(status) {
                 break;
             }
-            // SAFETY: the block lies in the mapping, as said. Its status says that it is ours: the
-            // kernel writes no byte of it until we hand it back, below, after the last use of this
-            // slice.
-            let bytes = unsafe { std::slice::from_raw_parts(block, self.block_size) };
-            if self.hand_over == HandOver::Frames {
-                came += 1;
-                deliver(arrival_alone(bytes));
-            } else if self.left == 0 {
-                self.left = read_u32(bytes, offset_in_block(offset_of!(tpacket_hdr_v1, num_pkts)));
-                self.at = read_u32(
-                    bytes,
-                    offset_in_block(offset_of!(tpacket_hdr_v1, offset_to_first_pkt)),
-                ) as usize;
+            // SAFETY: a block of which something is left was ours when it was opened, and has not
+            // been handed back.
+            let bytes = unsafe { part.bytes() };
+            if self.left == 0 {
+                self.left = read_u32(bytes, in_block(offset_of!(tpacket_hdr_v1, num_pkts)));
+                let first = in_block(offset_of!(tpacket_hdr_v1, offset_to_first_pkt));
+                self.at = read_u32(bytes, first) as usize;
             }
             while self.left > 0 && came < max {
                 let header = &bytes[self.at..];
                 self.left -= 1;
                 self.at += read_u32(header, offset_of!(tpacket3_hdr, tp_next_offset)) as usize;
                 came += 1;
-                deliver(arrival(header));
+                deliver(packed_arrival(header));
             }
             if self.left == 0 {
-                // Release: we have read what we read before the kernel writes anew.
-                status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
-                self.block = (self.block + 1) % self.blocks;
+                part.hand_back(status);
+                self.block = (self.block + 1) % self.memory.blocks;
+            }
+        }
+        came
+    }
+
+    fn receive_from_places(
+        &mut self,
+        max: usize,
+        place: usize,
+        mut deliver: impl FnMut(Arrival<'_>),
+    ) -> usize {
+        let status = offset_of!(tpacket2_hdr, tp_status);
+        let mut came = 0;
+        while came < max {
+            let part = self.memory.part(self.block, self.at, place);
+            if !part.is_ours(status) {
+                break;
+            }
+            // SAFETY: it is ours, as its status has just said, until it is handed back below.
+            deliver(arrival(unsafe { part.bytes() }));
+            part.hand_back(status);
+            came += 1;
+            self.at += place;
+            if self.at + place > self.memory.block_size {
+                self.at = 0;
+                self.block = (self.block + 1) % self.memory.blocks;
             }
         }
         came
@@ -327,26 +321,106 @@ impl AsFd for Ring {
     }
 }
 
-impl Drop for Ring {
+/// What a ring shares with the kernel: so many blocks, one behind the other.
+#[derive(Debug)]
+struct Memory {
+    start: NonNull<u8>,
+    blocks: usize,
+    block_size: usize,
+}
+
+// SAFETY: the memory belongs to this value alone, on our side; no thread-local state refers to it.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// Maps the ring that `socket` has just been given.
+    fn map(socket: BorrowedFd<'_>, blocks: usize, block_size: usize) -> io::Result<Self> {
+        // SAFETY: asks for new memory at a place of the kernel's choice.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                blocks * block_size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                socket.as_raw_fd(),
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            start: NonNull::new(start.cast()).expect("the kernel maps nothing at 0 by choice"),
+            blocks,
+            block_size,
+        })
+    }
+
+    /// The `length` bytes from `at` on of one of the blocks.
+    fn part(&self, block: usize, at: usize, length: usize) -> Part<'_> {
+        assert!(block < self.blocks && at + length <= self.block_size);
+        let start = block * self.block_size + at;
+        Part {
+            start: self.start.as_ptr().wrapping_add(start),
+            length,
+            memory: PhantomData,
+        }
+    }
+}
+
+impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping that `new` made, of this size; nothing borrows from it, for
-        // `receive` lends slices of it to a closure only.
+        // SAFETY: this is the mapping that `map` made, of this size; no `Part` outlives it.
         unsafe {
             libc::munmap(
-                self.memory.as_ptr().cast::<c_void>(),
+                self.start.as_ptr().cast::<c_void>(),
                 self.blocks * self.block_size,
             );
         }
     }
 }
 
-/// Where a field of the block's header lies in the block.
-const fn offset_in_block(field: usize) -> usize {
-    offset_of!(tpacket_block_desc, hdr) + field
+/// What is handed over as one: a block, or the place of a frame. It lies in the mapping.
+struct Part<'a> {
+    start: *mut u8,
+    length: usize,
+    memory: PhantomData<&'a Memory>,
 }
 
-/// The frame behind this header.
-fn arrival(header: &[u8]) -> Arrival<'_> {
+impl<'a> Part<'a> {
+    /// The word at this offset, which says whose the part is.
+    fn status(&self, at: usize) -> &'a AtomicU32 {
+        let word = self.start.wrapping_add(at).cast::<u32>();
+        assert!(at + size_of::<u32>() <= self.length && word.is_aligned());
+        // SAFETY: the word lies in the part and so in the mapping, which lives for `'a`; it is
+        // aligned; and both sides only ever access it as one word while it says whose the part is.
+        unsafe { AtomicU32::from_ptr(word) }
+    }
+
+    fn is_ours(&self, status: usize) -> bool {
+        // Acquire: with the status comes what the kernel wrote before it.
+        self.status(status).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// # Safety
+    ///
+    /// The part must be ours, and not handed back before the last use of these bytes.
+    unsafe fn bytes(&self) -> &'a [u8] {
+        // SAFETY: the part lies in the mapping, which lives for `'a`. It is ours, says the caller:
+        // the kernel writes no byte of it until it is handed back.
+        unsafe { std::slice::from_raw_parts(self.start, self.length) }
+    }
+
+    /// Makes it the kernel's.
+    fn hand_back(&self, status: usize) {
+        // Release: we have read what we read before the kernel writes anew.
+        self.status(status)
+            .store(libc::TP_STATUS_KERNEL, Ordering::Release);
+    }
+}
+
+/// The frame behind this header in a block.
+fn packed_arrival(header: &[u8]) -> Arrival<'_> {
     let word = |field| read_u32(header, field);
     let variant = offset_of!(tpacket3_hdr, hv1);
     let status = word(offset_of!(tpacket3_hdr, tp_status));
@@ -367,8 +441,8 @@ fn arrival(header: &[u8]) -> Arrival<'_> {
     }
 }
 
-/// The frame behind this header, the only one of its block.
-fn arrival_alone(header: &[u8]) -> Arrival<'_> {
+/// The frame behind this header in a place of its own.
+fn arrival(header: &[u8]) -> Arrival<'_> {
     let word = |field| read_u32(header, field);
     let half = |field| read_u16(header, field);
     let mac = usize::from(half(offset_of!(tpacket2_hdr, tp_mac)));

@@ -220,6 +220,10 @@ fn links(parameters: &Parameters, discipline: Discipline) -> String {
             bits(class.percent),
             packets(parameters.link_mbit * class.percent / 100.0, queue),
         );
+        // What is not TCP, such as ARP, is little and has to be somewhere.
+        if number == 0 {
+            text += "default = true\n";
+        }
         let priority = match discipline {
             Discipline::Tree => None,
             Discipline::Cbq => Some(class.priority),

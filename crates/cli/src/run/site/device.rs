@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result, bail};
 use fairlane_config::{Backend as Kind, Interfaces, Near};
+use fairlane_io::checksum::complete_checksum;
 use fairlane_io::tun::Layer;
 use fairlane_io::{
     Backend, Budget, PacketBackend, SingleFrames, TunBackend, Umem, XdpBackend, XdpOptions, packet,
@@ -103,6 +104,13 @@ pub struct Needs {
 
 /// The near device and the one outside. Nothing is open after an error.
 pub fn open(interfaces: &Interfaces, needs: Needs) -> Result<[AnyDevice; 2]> {
+    let outside = &interfaces.outside;
+    if (&interfaces.near, interfaces.backend) == (&Near::Nothing, Kind::Xdp) {
+        bail!(
+            "with the backend xdp nobody but Fairlane hears {outside}: name inside or tap in \
+             [interfaces], or use the backend packet"
+        );
+    }
     let umem = match interfaces.backend {
         Kind::Packet => None,
         Kind::Xdp => Some(umem(needs)?),
@@ -112,7 +120,7 @@ pub fn open(interfaces: &Interfaces, needs: Needs) -> Result<[AnyDevice; 2]> {
         Near::Tap(name) => tap(name)?,
         Near::Nothing => nothing()?,
     };
-    Ok([near, interface(&interfaces.outside, umem.as_ref())?])
+    Ok([near, interface(outside, umem.as_ref())?])
 }
 
 fn interface(name: &str, umem: Option<&Umem>) -> Result<AnyDevice> {
@@ -378,7 +386,11 @@ impl Backend for Shared {
 
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         let came = self.backend.receive(&mut self.arrived, max)?;
-        into.extend(self.arrived.drain(..).map(Frame::Shared));
+        into.extend(self.arrived.drain(..).map(|mut frame| {
+            // AF_XDP does not say what a sender on this machine left to hardware.
+            complete_checksum(frame.bytes_mut());
+            Frame::Shared(frame)
+        }));
         Ok(came)
     }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use fairlane_classify::{Origin, Owner};
-use fairlane_config::{Interfaces, Near, Role, Site, SiteError};
+use fairlane_config::{Interfaces, Near, Role, Site};
 use fairlane_core::{FlowConfig, Length, Nanos, Weight};
 use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, Who};
 use fairlane_runtime::bridge::{Bridge, Lane, Side, drive_bridge};
@@ -74,7 +74,7 @@ fn make(ends: Ends) -> impl FnMut(Frame, Side, Nanos) -> Parcel {
 
 /// Runs the site that the file at `path` describes.
 pub fn run(path: &Path, options: &Options) -> Result<()> {
-    let site = read(path)?;
+    let site = Site::read(path)?;
     for warning in &site.warnings {
         eprintln!("fairlane: warning: {warning}");
     }
@@ -172,14 +172,6 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     })?;
     let report = board.take();
     screen.conclude(&report, || report.conclusion())
-}
-
-fn read(path: &Path) -> Result<Site> {
-    Site::read(path).map_err(|error| match error {
-        SiteError::Invalid(_) => error.into(),
-        // The sentence has its source in it.
-        SiteError::Unreadable { .. } => anyhow!("{error}"),
-    })
 }
 
 /// The bridge of a site.

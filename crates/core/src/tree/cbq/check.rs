@@ -12,11 +12,12 @@ impl<P: Payload> Cbq<P> {
     pub fn invariants(&self) -> Result<(), Violation> {
         let mut total = Count::default();
         for (number, class) in (0u32..).zip(&self.classes) {
+            let queued = self.queued(class);
+            self.check_place(number, class, queued)?;
             if class.removed {
                 ensure_invariant!(self.free.contains(&number), "class {number} is lost");
                 continue;
             }
-            let queued = self.queued(class);
             total = total.plus(queued);
             let counts = class.counts;
             let accounted = counts.sent.plus(counts.discarded).plus(queued);
@@ -25,7 +26,6 @@ impl<P: Payload> Cbq<P> {
                 "class {number} accepted {:?}, and accounts for {accounted:?}",
                 counts.accepted
             );
-            self.check_place(number, class, queued)?;
             let child = |child: &u32| &self.classes[*child as usize];
             let below = class.children.iter().map(|n| child(n).depth + 1).max();
             ensure_invariant!(

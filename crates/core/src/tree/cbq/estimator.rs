@@ -28,10 +28,9 @@
 //! packet, which takes a class off its rate, by a percent or two, wherever avgidle is not zero in
 //! the mean. So what it forgets within one longest packet of zero is noted, and added to
 //! avgidle where a class is found to be overlimit or not. The credit of a silence and the debt of
-//! a borrower are forgotten as they were. ALTQ's
-//! offtime, too, keeps avgidle above zero, for the sake of a coarse timer; here a
-//! class goes on when it stands above zero by half of what all but one of its burst cost, and
-//! stops as far below.
+//! a borrower are forgotten as they were. ALTQ's offtime, too, keeps avgidle above zero, for
+//! the sake of a coarse timer; here a class goes on when it stands above zero by half of what
+//! all but one of its burst cost, and stops as far below.
 
 use crate::units::{Length, Nanos, Rate};
 use core::ops::{Add, Sub};
@@ -149,8 +148,10 @@ pub(super) struct Estimator {
     /// What the average forgot and was not made up for: credit, or if below zero debt.
     forgotten: Fine,
     last_length: Option<Length>,
-    /// Until when it is overlimit.
+    /// Until when it is overlimit, but for a suspension.
     undertime: Option<Fine>,
+    /// By how much a suspension is longer.
+    suspended: Fine,
 }
 
 impl Estimator {
@@ -165,7 +166,10 @@ impl Estimator {
         // packet times of the link. (Less for f near 1 would never let a class be
         // underlimit.)
         let burst = ((typical - on_link).max(0) * credit(bursts.max)) >> 40;
-        let maxidle = burst.max(on_link >> GAIN) << GAIN;
+        // And a burst after a suspension has room, of the longest packets, too.
+        let longest_cost = (pace.of(longest) - Pace::new(link).of(longest)).0.max(0);
+        let maxidle =
+            (burst.max(on_link >> GAIN) << GAIN).max(longest_cost * i128::from(bursts.min) / 2);
         Estimator {
             pace,
             avgidle: Fine(maxidle),
@@ -177,6 +181,7 @@ impl Estimator {
             forgotten: Fine::ZERO,
             last_length: None,
             undertime: None,
+            suspended: Fine::ZERO,
         }
     }
 
@@ -189,6 +194,7 @@ impl Estimator {
             forgotten: self.forgotten,
             last_length: self.last_length,
             undertime: self.undertime,
+            suspended: self.suspended,
             ..new
         };
     }
@@ -213,13 +219,24 @@ impl Estimator {
         } else {
             None
         };
+        self.suspended = Fine::ZERO;
         self.last = end;
         self.last_length = Some(len);
     }
 
+    /// Until when the class is overlimit, if it is or was.
+    fn until(&self) -> Option<Fine> {
+        Some(self.undertime? + self.suspended)
+    }
+
     /// Whether the class is within its rate.
     pub(super) fn is_under_limit(&self, now: Nanos) -> bool {
-        self.undertime.is_none_or(|until| until <= Fine::from(now))
+        self.until().is_none_or(|until| until <= Fine::from(now))
+    }
+
+    /// From when on the class is within its rate, if it was overlimit.
+    pub(super) fn under_limit_at(&self) -> Option<Nanos> {
+        self.until().map(Fine::ceil)
     }
 
     /// Whether the class borrowed as much as it is ever held to have.
@@ -227,27 +244,20 @@ impl Estimator {
         self.avgidle == self.minidle
     }
 
-    /// How long a class is suspended whose last packet was of `len`: offtime.
-    fn offtime(&self, len: Length) -> Fine {
+    /// How long a class is suspended whose last packet is that of `borrower`: offtime.
+    pub(super) fn offtime(&self, borrower: &Estimator) -> Fine {
+        let Some(len) = borrower.last_length else {
+            return Fine::ZERO;
+        };
         let packet = self.pace.of(len);
         let cost = (packet - self.link.of(len)).0.max(0);
         packet + Fine(cost * i128::from(self.min_burst - 1) / 2)
     }
 
-    /// Suspends an overlimit class: until when. It is for its offtime instead of the time of its
-    /// last packet; or for that of a lender, which is shorter.
-    pub(super) fn suspend(&mut self, lender: Option<&Estimator>) -> Nanos {
-        let mut until = self.undertime.unwrap_or(Fine::ZERO);
-        if let Some(len) = self.last_length {
-            let offtime = lender.unwrap_or(self).offtime(len);
-            until = until + (offtime - self.pace.of(len)).max(Fine::ZERO);
-        }
-        self.undertime = Some(until);
-        until.ceil()
-    }
-
-    /// A suspension is over.
-    pub(super) fn resume(&mut self) {
-        self.undertime = None;
+    /// Suspends an overlimit class: for an offtime instead of the time of its last packet, if
+    /// that is longer.
+    pub(super) fn suspend(&mut self, offtime: Fine) {
+        let packet = self.last_length.map_or(Fine::ZERO, |len| self.pace.of(len));
+        self.suspended = self.suspended.max(offtime - packet);
     }
 }

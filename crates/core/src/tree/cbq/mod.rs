@@ -4,38 +4,39 @@
 //! Link-sharing and Resource Management Models for Packet Networks, IEEE/ACM Transactions on
 //! Networking 3(4), 1995.)
 //!
-//! Classes form a tree with packets in its leaves. Each class has a rate; an [estimator]
-//! tells whether it was within it of late. Leaves within their rates send, the highest priority
-//! first and by weighted round robin within a priority. A leaf beyond its rate
-//! sends if it may borrow from a class above that is within its own ([`share`]); else it is
-//! suspended, for a time that is known when it is.
+//! Classes form a tree with packets in its leaves. Each class has a rate; an estimator tells
+//! whether it was within it of late. Leaves within their rates send, the highest priority
+//! first and by weighted round robin within a priority. A leaf beyond its rate sends if it may
+//! borrow from a class above that is within its own; else it is suspended, for a time that is
+//! known when it is.
 //!
 //! # What it does not do
 //!
 //! Priority and borrowing do not go together well: a class of high priority that is beyond
-//! its rate takes what its parent has left before a sibling of lower priority gets
-//! what it is entitled to (Section 4.5 of Cho's paper, Fig. 14; the simulator's test
-//! `sharing` shows it). And since a class may send while it is within its own rate whatever
-//! those above have used, the classes of one parent may together exceed its rate. A
-//! [`Tree`](super::Tree) has neither flaw: there, priority and weights decide within what
-//! the parent is entitled to. CBQ is here for those who have a configuration
-//! of it, and to be compared with.
+//! its rate takes what those above it have left before a class of lower priority gets what it
+//! is entitled to (Section 4.5 of Cho's paper, Fig. 14). And since a class may send while it
+//! is within its own rate, whatever those above have used, the classes of one parent
+//! may together exceed its rate. A [`Tree`](super::Tree) has neither flaw: there, priority and
+//! weights decide within what the parent is entitled to. CBQ is here for those who have a
+//! configuration of it, and to be compared with.
 //!
 //! # Where it differs from ALTQ
 //!
-//! * Suspended classes go on at the very time, not at a timer's next tick: they stand in a
-//!   heap by that time, which [`dequeue`](Cbq::dequeue) answers with if nobody may send.
+//! * Suspended classes go on at the very time, not at a timer's next tick, and also when one
+//!   from which they may borrow is within its rate again: they stand in a heap by that
+//!   time, which [`dequeue`](Cbq::dequeue) answers with if nobody may send.
 //!   [`Cbq::with_timer`] has ALTQ's timer for comparison: with ticks of 10 ms, a class sends
 //!   no more than a burst every 20 ms while nothing else happens (Section 3.2).
-//! * Times have no least unit that matters ([estimator]).
+//! * A class that may not borrow is held to its rate within a percent. ALTQ's estimator, which
+//!   forgets, and its suspensions, which are meant for a coarse timer, have it a few
+//!   percent off; `estimator.rs` says how.
+//! * Times have no least unit that matters.
 //! * The root is never beyond its rate: it is the link, whose owner asks for a packet
 //!   only when it is free.
 //! * A class that owes bytes to the round robin pays them off, and suspended and empty
 //!   classes take no part in it.
-//!
-//! [estimator]: self#where-it-differs-from-altq
-//! [`share`]: self#what-it-does-not-do
 
+mod change;
 mod check;
 mod config;
 mod estimator;
@@ -154,8 +155,8 @@ impl Class {
 ///
 /// `P` is the caller's packet or handle; it is looked into only to mark it. One slab holds all
 /// packets. Accepting a packet costs O(depth); handing one out the same and O(log n) in the
-/// classes that are suspended, unless many classes are beyond their rates and not suspended,
-/// as each of these is looked at.
+/// classes that are suspended, and a look at each class that is beyond its rate and
+/// waits for the cutoff to rise, or for a lender that is within its rate again.
 #[derive(Clone, Debug)]
 pub struct Cbq<P> {
     link: Rate,
@@ -177,9 +178,6 @@ pub struct Cbq<P> {
 }
 
 impl<P: Payload> Cbq<P> {
-    /// The root.
-    pub const ROOT: ClassId = ClassId::ROOT;
-
     /// A link of `rate` without classes. Of the `limits`, those per flow are not used: each
     /// leaf has its own.
     pub fn new(rate: Rate, limits: SchedulerLimits) -> Self {
@@ -270,114 +268,6 @@ impl<P: Payload> Cbq<P> {
         self.set_depths();
         self.weigh(config.priority);
         Ok(ClassId::new(number as u32))
-    }
-
-    /// Gives a class another configuration, backlogged or not. What is queued stays, also above
-    /// lower limits; what it used of late stays, too. O(classes + packets of the class).
-    pub fn change(&mut self, id: ClassId, config: CbqClass) -> Result<(), CbqError> {
-        config.check(self.link)?;
-        let class = self.class(id)?;
-        if id == ClassId::ROOT {
-            return Err(CbqError::Root);
-        }
-        let packets = class.leaf.queue.iter(&self.slab);
-        let longest = packets.map(|(len, _)| len).max();
-        if let Some(queued) = longest.filter(|&len| len > config.max_length) {
-            let max = config.max_length;
-            return Err(CbqError::LongerPacketQueued { queued, max });
-        }
-        let old = class.config.priority;
-        let link = self.link;
-        let class = &mut self.classes[id.index()];
-        class.config = config;
-        class
-            .estimator
-            .change(config.rate, link, config.max_length, config.bursts);
-        let in_ring = class.leaf.place == Place::Ring;
-        if in_ring && old != config.priority {
-            self.rings[old as usize].retain(|&number| number != id.number());
-            self.join(id.number());
-        }
-        self.weigh(old);
-        self.weigh(config.priority);
-        Ok(())
-    }
-
-    /// Gives a leaf another queue: what is in it stays, also above lower limits. Queue
-    /// management begins anew where its configuration is another.
-    pub fn change_leaf(&mut self, id: ClassId, config: LeafConfig) -> Result<(), CbqError> {
-        if !self.class(id)?.is_leaf {
-            return Err(CbqError::NotLeaf(id));
-        }
-        let leaf = &mut self.classes[id.index()].leaf;
-        if leaf.config.aqm != config.aqm || leaf.config.rate != config.rate {
-            leaf.aqm = Aqm::new(&config.aqm, config.rate, u64::from(id.number()));
-        }
-        leaf.config = config;
-        Ok(())
-    }
-
-    /// Removes a class that has no others below it; its packets go to `discard` in order. What
-    /// became of its packets counts in its parent from now on. O(classes + packets of
-    /// the class).
-    pub fn remove(
-        &mut self,
-        id: ClassId,
-        discard: impl FnMut(Discarded<P>),
-    ) -> Result<ClassStats, CbqError> {
-        let class = self.class(id)?;
-        if id == ClassId::ROOT {
-            return Err(CbqError::Root);
-        }
-        if !class.children.is_empty() {
-            return Err(CbqError::HasChildren(id));
-        }
-        let (parent, priority) = (class.parent, class.config.priority);
-        let gone = self.clear(id);
-        let stats = self.stats(id).unwrap_or_default();
-        let class = &mut self.classes[id.index()];
-        class.removed = true;
-        class.is_leaf = false;
-        class.leaf.place = Place::Out;
-        let counts = class.counts;
-        let above = &mut self.classes[parent as usize];
-        above.children.retain(|&number| number != id.number());
-        above.counts = above.counts.plus(&counts);
-        self.rings[priority as usize].retain(|&number| number != id.number());
-        self.sleepers.forget(id.number());
-        self.free.push(id.number());
-        self.set_depths();
-        self.weigh(priority);
-        gone.into_iter().for_each(discard);
-        Ok(stats)
-    }
-
-    /// Discards what a class holds, and not those below it; its packets go to `discard` in
-    /// order. O(packets of the class).
-    pub fn flush(
-        &mut self,
-        id: ClassId,
-        discard: impl FnMut(Discarded<P>),
-    ) -> Result<(), CbqError> {
-        self.class(id)?;
-        self.clear(id).into_iter().for_each(discard);
-        Ok(())
-    }
-
-    /// Takes all packets out of a class and counts them as discarded. It keeps its place, and is
-    /// passed over when its turn comes.
-    fn clear(&mut self, id: ClassId) -> Vec<Discarded<P>> {
-        let mut gone = Vec::new();
-        while let Some((_, len, payload)) = self.take(id.number()) {
-            self.classes[id.index()].counts.discarded.add(len);
-            gone.push(Discarded {
-                class: id,
-                len,
-                payload,
-                reason: Reason::Flushed,
-            });
-        }
-        gone
     }
 
     /// Accepts a packet into a leaf's queue, or hands it back with the reason. The length is
@@ -474,9 +364,6 @@ impl<P: Payload> Cbq<P> {
             let marked = verdict == Verdict::Mark && payload.mark();
             if verdict != Verdict::Pass && !marked {
                 here.counts.discarded.add(len);
-                if left.packets == 0 {
-                    self.leave(class);
-                }
                 discard(Discarded {
                     class: ClassId::new(class),
                     len,

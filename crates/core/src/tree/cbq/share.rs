@@ -40,7 +40,6 @@ impl<P: Payload> Cbq<P> {
     /// overlimit and not suspended.
     pub(super) fn next_turn(&mut self, now: Nanos) -> Option<Turn> {
         while let Some(class) = self.sleepers.pop(now) {
-            self.classes[class as usize].estimator.resume();
             self.join(class);
         }
         let top = self.classes[0].depth;
@@ -134,14 +133,25 @@ impl<P: Payload> Cbq<P> {
         }
     }
 
-    /// Suspends a class that found nobody to borrow from, up to `top`.
+    /// Suspends a class that found nobody to borrow from up to `top`, until it is within its
+    /// rate, or one of those is.
     fn suspend(&mut self, class: u32, top: u32) -> Nanos {
-        // It wakes as the top of its chain would, which is sooner: so borrowers wait no
-        // longer than they must (ALTQ).
-        let lender = &self.classes[top as usize].estimator;
-        let lender = (top != class && !lender.is_deep_in_debt()).then(|| lender.clone());
-        let estimator = &mut self.classes[class as usize].estimator;
-        estimator.suspend(lender.as_ref())
+        // For the offtime of the top of its chain, which is shorter than its own (ALTQ).
+        let mut lender = &self.classes[top as usize].estimator;
+        let own = &self.classes[class as usize].estimator;
+        if lender.is_deep_in_debt() {
+            lender = own;
+        }
+        let offtime = lender.offtime(own);
+        self.classes[class as usize].estimator.suspend(offtime);
+        let mut until = Nanos::MAX;
+        let mut at = Some(class);
+        while let Some(number) = at {
+            let here = &self.classes[number as usize];
+            until = until.min(here.estimator.under_limit_at().unwrap_or(Nanos::ZERO));
+            at = here.lender();
+        }
+        until
     }
 
     /// A packet arrives for `class`: those with a better right than the borrowers above a

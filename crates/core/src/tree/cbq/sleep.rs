@@ -32,10 +32,9 @@ impl Sleepers {
     pub(super) fn push(&mut self, class: u32, now: Nanos, until: Nanos) {
         self.until.push(Reverse((until, class)));
         let granularity = self.granularity.0;
-        if granularity > 0 {
+        if let Some(ticks) = now.0.checked_div(granularity) {
             // ALTQ sets its timer to two ticks at least.
-            let least = (now.0 / granularity).saturating_add(2);
-            let ticks = until.0.div_ceil(granularity).max(least);
+            let ticks = until.0.div_ceil(granularity).max(ticks.saturating_add(2));
             let tick = Nanos(ticks.saturating_mul(granularity));
             self.ticks.push(Reverse((tick, until, class)));
         }

@@ -1,0 +1,403 @@
+//! `fairlane sim`: what a site's file does to traffic, on a clock of its own.
+
+mod packet;
+pub mod scenario;
+mod written;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result, bail, ensure};
+use fairlane_config::{Discipline, Link};
+use fairlane_core::tree::{ClassId, ClassQueue, Rejection};
+use fairlane_sim::{
+    ClassMeter, ClassObserver, ClassPacket, ClassServer, PICOS_PER_SECOND, Picos, TransmitQueue,
+};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::classes::{self, ClassReport, Ledger, Passing, Places};
+use crate::output;
+use crate::reproduce::plot::{Axis, Chart, Curve};
+use crate::run::seconds;
+use scenario::{Asked, Scenario};
+
+const HELP: &str = "\
+The link sends at its rate in the order of the site's classes, with their limits, queue
+management and ceilings, as the daemon would with no time lost; all on a clock of its
+own, exact to the picosecond. The same scenario and seed give the same output. An error
+is one sentence with its line and column, and the exit status is 2.
+
+SCENARIO.toml:
+
+  site = \"home.toml\"     the site's file, beside the scenario; or a table with what is in
+                         one: [[site.link]], [[site.link.class]], ..
+  link = \"up\"            one of its links; the only one if there is one
+  seconds = 10           time that is measured [10]
+  warm-up = \"1s\"         time before that [0s]
+  seed = 1               of all that is random [1]
+
+  [[source]]             who sends:
+  class = \"voice\"        to a class by name, each source a flow of its own; or with headers
+                         that the site's filters sort: source, destination (addresses, or
+                         prefixes over which sources alike are spread), protocol [udp],
+                         source-port, destination-port (numbers, or ranges likewise), dscp,
+                         vlan, ingress [the other side], user, group, pid (numbers, of an
+                         attached process)
+  count = 3              so many sources alike [1]
+  traffic = \"cbr\"        constant bit rate; those alike take turns
+            \"poisson\"    random, of a mean rate
+            \"on-off\"     at its rate for spans of a mean length, silent for others; both
+                         Pareto distributed with shape 1.5
+            \"backlogged\" always something to send: as TCP does that is never slowed down
+  rate = \"64kbit\"        of each source, overhead included; none if backlogged
+  on = \"1s\", off = \"2s\"  mean spans, of on-off
+  window = 32            packets that a backlogged source keeps in the queue
+  length = 200           a frame's bytes without overhead, or a range as in \"64-1514\", each
+                         as likely [the longest]
+  start = \"1s\", stop = \"9s\"   while it sends [always]
+  ecn = true             its packets may be marked instead of dropped [false]
+  name = \"calls\"         in the output
+
+Examples:
+  fairlane sim examples/sim/home-evening.toml
+  fairlane sim examples/sim/isp-busy-hour.toml --seconds 5 --json
+  fairlane sim examples/sim/agencies.toml --plot agencies.svg";
+
+/// Options of `fairlane sim`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub struct Options {
+    /// The scenario
+    #[arg(value_name = "SCENARIO.toml")]
+    scenario: PathBuf,
+    /// Time to simulate, in seconds, in place of the scenario's
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    seconds: Option<f64>,
+    /// Seed of all that is random, in place of the scenario's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// The site's link, in place of the scenario's
+    #[arg(long, value_name = "NAME")]
+    link: Option<String>,
+    /// Print one JSON object instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Draw the classes' rates over time: an SVG, or a PNG if FILE ends in .png
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+const SECONDS: f64 = 10.0;
+const SEED: u64 = 1;
+/// Steps of a plot.
+const STEPS: u128 = 200;
+
+/// Simulates, and prints what became of each class.
+pub fn run(options: &Options) -> Result<()> {
+    let asked = Asked {
+        link: options.link.as_deref(),
+    };
+    let scenario = Scenario::read(&options.scenario, asked)?;
+    for warning in &scenario.warnings {
+        eprintln!("{warning}");
+    }
+    let seconds = options.seconds.or(scenario.seconds).unwrap_or(SECONDS);
+    let seed = options.seed.or(scenario.seed).unwrap_or(SEED);
+    if let Some(plot) = &options.plot {
+        check_plot(plot)?;
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let on_signal = Arc::clone(&stop);
+    ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
+        .context("setting up Ctrl-C")?;
+    let mut run = Run::new(&scenario, seed, Picos::from_secs_f64(seconds))?;
+    if options.plot.is_some() {
+        run.draw();
+    }
+    let progress = progress(options);
+    run.run(&stop, &progress);
+    progress.finish_and_clear();
+    let report = run.report(options);
+    if let Some(plot) = &options.plot {
+        run.plot(plot)?;
+    }
+    if options.json {
+        return output::line(serde_json::to_string(&report)?);
+    }
+    output::line(report.text(&scenario.link))
+}
+
+/// A bar on standard error, unless that is no terminal.
+fn progress(options: &Options) -> ProgressBar {
+    if options.json {
+        return ProgressBar::hidden();
+    }
+    ProgressBar::new(1000).with_style(
+        ProgressStyle::with_template("{bar:30} {percent}% {elapsed}, {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    )
+}
+
+fn check_plot(path: &Path) -> Result<()> {
+    let folder = match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    };
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    ensure!(
+        matches!(extension, Some("svg" | "png")),
+        "--plot {}: the name ends in .svg or .png",
+        path.display()
+    );
+    if !folder.is_dir() {
+        bail!("--plot {}: there is no folder of that name", path.display());
+    }
+    Ok(())
+}
+
+/// A simulation of a scenario.
+struct Run<'a> {
+    scenario: &'a Scenario,
+    server: ClassServer<Discipline<ClassPacket>>,
+    ids: Vec<ClassId>,
+    watch: Watch,
+    seed: u64,
+    begin: Picos,
+    end: Picos,
+    malformed: u64,
+    unmatched: u64,
+    /// The classes of each source's packets, by place.
+    classes: Vec<Vec<usize>>,
+}
+
+/// Counts what happens.
+struct Watch {
+    ledger: Ledger,
+    places: Places,
+    /// By source.
+    flows: Vec<u64>,
+    over_time: Option<ClassMeter>,
+}
+
+impl Watch {
+    fn passing(&self, packet: &ClassPacket) -> Passing {
+        Passing {
+            number: packet.number,
+            place: self.places.of(packet.class),
+            flow: self.flows[packet.source],
+            len: packet.len,
+        }
+    }
+}
+
+impl ClassObserver for Watch {
+    fn accepted(&mut self, _: Picos, packet: &ClassPacket) {
+        self.ledger.accepted(self.passing(packet));
+    }
+
+    fn sent(&mut self, packet: &ClassPacket, start: Picos, end: Picos) {
+        let delay = end - packet.arrival;
+        self.ledger.sent(self.passing(packet), delay, packet.marked);
+        if let Some(meter) = &mut self.over_time {
+            meter.sent(packet, start, end);
+        }
+    }
+
+    fn refused(&mut self, _: Picos, packet: &ClassPacket, _: Rejection) {
+        let place = self.places.of(packet.class);
+        self.ledger.refused(place, packet.len);
+    }
+
+    fn discarded(&mut self, _: Picos, packet: &ClassPacket) {
+        self.ledger.discarded(self.passing(packet));
+    }
+}
+
+impl<'a> Run<'a> {
+    fn new(scenario: &'a Scenario, seed: u64, time: Picos) -> Result<Run<'a>> {
+        let link = &scenario.link;
+        let (queue, ids) = link.discipline();
+        let mut sorter = link.sorter(&ids, scenario::digest_key(seed));
+        let mut server = ClassServer::new(queue, link.rate, TransmitQueue::NONE, seed);
+        let places = Places::new(&ids);
+        let mut flows = Vec::new();
+        let mut classes = Vec::new();
+        let mut named = 0;
+        for source in &scenario.sources {
+            let mut of: Vec<usize> = Vec::new();
+            for planned in source.plans(link, &ids, &mut sorter, &mut named) {
+                of.push(places.of(planned.plan.class));
+                flows.push(planned.flow);
+                let added = server.add(planned.plan);
+                added.with_context(|| source.name.clone())?;
+            }
+            of.sort_unstable();
+            of.dedup();
+            classes.push(of);
+        }
+        let begin = Picos::from(scenario.warm_up);
+        Ok(Run {
+            scenario,
+            server,
+            watch: Watch {
+                ledger: Ledger::new(link),
+                places,
+                flows,
+                over_time: None,
+            },
+            ids,
+            seed,
+            begin,
+            end: begin + time,
+            malformed: sorter.malformed(),
+            unmatched: sorter.unmatched(),
+            classes,
+        })
+    }
+
+    /// Keeps what a plot needs.
+    fn draw(&mut self) {
+        self.watch.over_time = Some(ClassMeter::new(Picos(self.end.0 / STEPS)));
+    }
+
+    /// Until the end, or until `stop`.
+    fn run(&mut self, stop: &AtomicBool, progress: &ProgressBar) {
+        let step = step(&self.scenario.link);
+        let mut measuring = false;
+        while self.server.clock() < self.end && !stop.load(Ordering::Acquire) {
+            let target = if measuring { self.end } else { self.begin };
+            let until = (self.server.clock() + step).min(target);
+            self.server.run(until, &mut self.watch);
+            if !measuring && until == self.begin {
+                self.watch.ledger.restart();
+                measuring = true;
+            }
+            self.server.queue_mut().tidy(until.to_nanos());
+            progress.set_position((until.0 * 1000 / self.end.0) as u64);
+        }
+        if !measuring {
+            self.watch.ledger.restart();
+        }
+    }
+
+    fn report(&self, options: &Options) -> Report {
+        let link = &self.scenario.link;
+        let time = self.server.clock() - self.begin;
+        let stats = self.ids.iter();
+        let stats: Vec<_> = stats
+            .map(|&id| self.server.queue().stats(id).unwrap_or_default())
+            .collect();
+        let sources = self.scenario.sources.iter().zip(&self.classes);
+        let names = |places: &Vec<usize>| {
+            let names = places.iter().map(|&place| link.classes[place].name.clone());
+            names.collect()
+        };
+        Report {
+            scenario: options.scenario.display().to_string(),
+            link: link.name.clone(),
+            rate_bps: link.rate.bps(),
+            overhead: link.overhead,
+            algorithm: link.algorithm.to_string(),
+            seconds: time.0 as f64 / PICOS_PER_SECOND as f64,
+            interrupted: self.server.clock() < self.end,
+            seed: self.seed,
+            malformed_sources: self.malformed,
+            unmatched_sources: self.unmatched,
+            sources: sources
+                .map(|(source, places)| SourceReport {
+                    name: source.name.clone(),
+                    count: source.count,
+                    classes: names(places),
+                })
+                .collect(),
+            classes: self.watch.ledger.report(link, &stats, time),
+        }
+    }
+
+    fn plot(&self, path: &Path) -> Result<()> {
+        let Some(meter) = &self.watch.over_time else {
+            return Ok(());
+        };
+        let link = &self.scenario.link;
+        let seconds = |picos: Picos| picos.0 as f64 / PICOS_PER_SECOND as f64;
+        let step = seconds(meter.interval());
+        let mut curves = Vec::new();
+        for (class, &id) in link.classes.iter().zip(&self.ids) {
+            let rate = |number: usize| meter.bytes(id, number) as f64 * 8.0 / step / 1e6;
+            let points = (0..meter.intervals())
+                .map(|number| ((number as f64 + 0.5) * step, rate(number)))
+                .collect::<Vec<_>>();
+            if points.iter().any(|&(_, rate)| rate > 0.0) {
+                curves.push(Curve::ours(curves.len(), &class.name, points));
+            }
+        }
+        let chart = Chart {
+            x: Axis::linear("seconds"),
+            y: Axis::linear("Mbit/s"),
+            curves,
+        };
+        let subtitle = format!("{} at {}, {}", link.name, link.rate, link.algorithm);
+        let plots = chart.draw("What each class sent", &subtitle)?;
+        let written = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("png") => fs::write(path, plots.png),
+            _ => fs::write(path, plots.svg),
+        };
+        written.with_context(|| format!("writing {}", path.display()))
+    }
+}
+
+/// How far to go between two looks at Ctrl-C: some thousands of packets, whatever the rate.
+fn step(link: &Link) -> Picos {
+    let bits = u128::from(link.longest.get()) * 8 * 4096;
+    let picos = bits * u128::from(PICOS_PER_SECOND) / u128::from(link.rate.bps());
+    Picos(picos).min(Picos::from_millis(100))
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Report {
+    scenario: String,
+    link: String,
+    algorithm: String,
+    rate_bps: u64,
+    overhead: u32,
+    /// That were measured.
+    seconds: f64,
+    interrupted: bool,
+    seed: u64,
+    /// Sources whose headers could not be read, or matched no filter: in the default class.
+    malformed_sources: u64,
+    unmatched_sources: u64,
+    sources: Vec<SourceReport>,
+    classes: Vec<ClassReport>,
+}
+
+/// Sources alike.
+#[derive(Debug, Serialize)]
+struct SourceReport {
+    name: String,
+    count: u32,
+    /// Where their packets went.
+    classes: Vec<String>,
+}
+
+impl Report {
+    fn text(&self, link: &Link) -> String {
+        let time = Picos::from_secs_f64(self.seconds);
+        let headline = classes::headline(link, &self.classes, time);
+        let interrupted = if self.interrupted {
+            ", interrupted"
+        } else {
+            ""
+        };
+        format!(
+            "{headline} in {} s, seed {}{interrupted}\n{}",
+            self.seconds,
+            self.seed,
+            classes::text(&self.classes)
+        )
+    }
+}

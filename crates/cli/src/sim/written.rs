@@ -1,0 +1,83 @@
+//! A scenario's tables and keys as they may be written.
+
+use std::fmt;
+
+use fairlane_config::{At, Scalar, Tables, Text};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// The file.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Scenario {
+    pub site: At<Place>,
+    pub link: Option<Text>,
+    pub seconds: Option<At<f64>>,
+    pub warm_up: Option<Text>,
+    pub seed: Option<At<i64>>,
+    #[serde(default)]
+    pub source: Vec<At<Source>>,
+}
+
+/// Where the site is.
+#[derive(Debug)]
+pub enum Place {
+    /// In a file of its own.
+    File(String),
+    /// Here.
+    Here(Box<Tables>),
+}
+
+impl<'de> Deserialize<'de> for Place {
+    /// By hand: an untagged enum would lose the places of what is inside.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Place, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = Place;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("the name of a site's file, or a table with its keys")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<Place, E> {
+                Ok(Place::File(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Place, A::Error> {
+                let tables = Tables::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(Place::Here(Box::new(tables)))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+/// A source, or as many alike as `count` says.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Source {
+    pub name: Option<Text>,
+    pub count: Option<At<i64>>,
+    pub class: Option<Text>,
+    pub source: Option<Text>,
+    pub destination: Option<Text>,
+    pub protocol: Option<At<Scalar>>,
+    pub source_port: Option<At<Scalar>>,
+    pub destination_port: Option<At<Scalar>>,
+    pub dscp: Option<At<Scalar>>,
+    pub vlan: Option<At<i64>>,
+    pub ingress: Option<Text>,
+    pub user: Option<At<i64>>,
+    pub group: Option<At<i64>>,
+    pub pid: Option<At<i64>>,
+    pub traffic: Text,
+    pub rate: Option<Text>,
+    pub on: Option<Text>,
+    pub off: Option<Text>,
+    pub window: Option<At<i64>>,
+    pub length: Option<At<Scalar>>,
+    pub start: Option<Text>,
+    pub stop: Option<Text>,
+    pub ecn: Option<At<bool>>,
+}

@@ -1,0 +1,146 @@
+//! `fairlane run CONFIG`: what cannot be run is refused whole, in a sentence.
+
+mod program;
+mod site;
+
+use std::fs;
+use std::time::Duration;
+
+use fairlane_netlab::{Echo, Link};
+use fairlane_runtime::attach;
+use program::{Finished, fairlane, start};
+use site::{PATIENCE, Site, class, interfaces, wire};
+
+const LINK: &str = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"10mbit\"\n";
+
+#[track_caller]
+fn refused(finished: &Finished, words: &[&str]) {
+    assert_eq!(finished.status.code(), Some(2), "{finished:?}");
+    assert_eq!(finished.stdout, "", "{finished:?}");
+    let lines: Vec<_> = finished.stderr.lines().collect();
+    assert_eq!(lines.len(), 1, "one sentence: {finished:?}");
+    for word in words {
+        assert!(lines[0].contains(word), "{word}: {}", lines[0]);
+    }
+}
+
+fn run(config: &str) -> (Finished, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    fs::write(&file, config).unwrap();
+    (fairlane(&["run", file.to_str().unwrap()]), folder)
+}
+
+#[test]
+fn a_file_that_is_not_there_or_says_nothing_to_run_is_refused() {
+    refused(
+        &fairlane(&["run", "/nowhere/site.toml"]),
+        &["/nowhere/site.toml", "No such file"],
+    );
+    let (finished, _folder) = run(LINK);
+    refused(&finished, &["site.toml", "interfaces"]);
+}
+
+#[test]
+fn a_contradiction_is_refused_with_its_place() {
+    let (finished, _folder) = run(&[&interfaces("packet"), LINK, "rte = \"1mbit\"\n"].concat());
+    refused(&finished, &["site.toml:9:1", "rte", "rate"]);
+}
+
+#[test]
+fn an_interface_whose_host_would_hear_nothing_more_is_refused() {
+    let alone =
+        "[interfaces]\noutside = \"lo\"\nbackend = \"xdp\"\n[attach]\nsocket = \"/tmp/x.sock\"\n";
+    let (finished, _folder) = run(&[alone, LINK].concat());
+    refused(&finished, &["xdp", "lo", "packet"]);
+}
+
+#[test]
+fn options_of_the_built_in_senders_go_with_no_file() {
+    let finished = fairlane(&["run", "site.toml", "--rate", "1mbit"]);
+    refused(&finished, &["CONFIG", "--rate"]);
+}
+
+#[test]
+fn a_missing_interface_leaves_nothing_attached() {
+    let Some(wire) = wire("a missing interface", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("fairlane.sock");
+    let config = format!(
+        "[interfaces]\ninside = \"inside\"\noutside = \"nosuch0\"\n\
+         [attach]\nsocket = {socket:?}\n{LINK}"
+    );
+    let file = folder.path().join("site.toml");
+    fs::write(&file, config).unwrap();
+    let arguments = ["run", file.to_str().unwrap()];
+    let finished = wire.middle().run(|| start(&arguments)).finish();
+    refused(&finished, &["nosuch0", "no interface"]);
+    assert!(!socket.exists(), "nobody can attach");
+    // And the interface that there is serves the next.
+    let link = Link::find(wire.middle(), "inside").unwrap();
+    assert_eq!(link.name(), "inside");
+    let site = Site::start(&wire, &[&interfaces("packet"), LINK].concat());
+    site.stop();
+}
+
+#[test]
+fn without_the_privilege_the_sentence_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    fs::write(&file, [&interfaces("packet"), LINK].concat()).unwrap();
+    if !matches!(
+        caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_NET_RAW),
+        Ok(true)
+    ) {
+        eprintln!("skipped: without the privilege: it is missing already");
+        return;
+    }
+    let finished = std::thread::spawn(move || {
+        // Of this thread alone, and of what it starts: the bounding set is what root's programs get.
+        for set in [caps::CapSet::Bounding, caps::CapSet::Effective] {
+            caps::drop(None, set, caps::Capability::CAP_NET_RAW).unwrap();
+        }
+        fairlane(&["run", file.to_str().unwrap()])
+    });
+    refused(&finished.join().unwrap(), &["CAP_NET_RAW"]);
+}
+
+#[test]
+fn an_attached_process_is_in_the_class_of_its_user() {
+    let Some(wire) = wire("an attached process", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("fairlane.sock");
+    let uid = rustix::process::getuid().as_raw();
+    let config = interfaces("packet")
+        + &format!(
+            "[attach]\nsocket = {socket:?}\n{LINK}\
+             [[link.class]]\nname = \"ours\"\n\
+             [[link.class]]\nname = \"theirs\"\n\
+             [[link.class]]\nname = \"wire\"\ndefault = true\n\
+             [[link.filter]]\nclass = \"ours\"\nuser = {uid}\n\
+             [[link.filter]]\nclass = \"theirs\"\nuser = {}\n",
+            uid + 1
+        );
+    let site = Site::start(&wire, &config);
+    let mut client = attach::connect(&socket).unwrap();
+    // To everybody, of a protocol that nobody answers.
+    let mut frame = vec![0xff; 12];
+    frame.extend([0x88, 0xb5]);
+    frame.resize(60, 7);
+    for _ in 0..20 {
+        client.push(&frame).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
+    assert!(echo.round_trip(100, 100, PATIENCE).is_some());
+    let report = site.stop();
+    assert_eq!(report["attached"], 1);
+    assert_eq!(class(&report, "up", "ours")["sent_packets"], 20);
+    assert_eq!(class(&report, "up", "theirs")["sent_packets"], 0);
+    assert!(class(&report, "up", "wire")["sent_packets"].as_u64() > Some(0));
+    assert!(!socket.exists(), "the socket's file is gone");
+}

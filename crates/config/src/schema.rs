@@ -1,0 +1,70 @@
+//! The file's schema, made from the tables that are read.
+
+use fairlane_core::tree::Algorithm;
+use schemars::generate::SchemaSettings;
+use schemars::transform::{RecursiveTransform, Transform};
+use serde_json::Value;
+
+use crate::file::File;
+use crate::site::LinkAlgorithm;
+
+/// The file's schema (JSON Schema, 2020-12), with what each key means.
+pub fn schema() -> Value {
+    let settings = SchemaSettings::draft2020_12();
+    let mut schema = settings.into_generator().into_root_schema_for::<File>();
+    RecursiveTransform(|schema: &mut schemars::Schema| {
+        if let Some(fields) = schema.as_object_mut() {
+            as_toml(fields);
+        }
+    })
+    .transform(&mut schema);
+    schema.to_value()
+}
+
+/// TOML has no null: what need not be there is left out. Lines end where the schema's reader
+/// likes them to.
+fn as_toml(schema: &mut serde_json::Map<String, Value>) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [one] = &types[..] {
+            let one = one.clone();
+            schema.insert("type".to_owned(), one);
+        }
+    }
+    if let Some(Value::Array(choices)) = schema.get_mut("anyOf") {
+        choices.retain(|choice| choice["type"] != "null");
+        if let [one] = &choices[..]
+            && let Value::Object(one) = one.clone()
+        {
+            schema.remove("anyOf");
+            for (key, value) in one {
+                schema.entry(key).or_insert(value);
+            }
+        }
+    }
+    if let Some(Value::Array(words)) = schema.get_mut("enum") {
+        words.retain(|word| !word.is_null());
+    }
+    schema.retain(|key, value| key != "default" || !value.is_null());
+    if let Some(Value::String(text)) = schema.get_mut("description") {
+        *text = text.replace('\n', " ");
+    }
+}
+
+/// The names of all algorithms, and beside them that of CBQ.
+pub(crate) fn of_link() -> Vec<&'static str> {
+    let mut names = of_class();
+    names.push(LinkAlgorithm::CBQ);
+    names
+}
+
+/// The names of all algorithms.
+pub(crate) fn of_class() -> Vec<&'static str> {
+    Algorithm::ALL.map(Algorithm::name).into()
+}
+
+/// A rate, a size, a time, as patterns.
+pub(crate) const RATE: &str = r"^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kKmMgGtT]?[bB][iI][tT])\s*$";
+pub(crate) const SIZE: &str = r"^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([kKmMgG]?[bB])\s*$";
+pub(crate) const TIME: &str =
+    r"^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([nN][sS]|[uU][sS]|[mM][sS]|[sS]|[mM][iI][nN]|[hH])\s*$";

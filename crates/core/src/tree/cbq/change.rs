@@ -1,0 +1,116 @@
+//! Classes of a [`Cbq`] changed, emptied and removed while it runs.
+
+use super::{Cbq, CbqClass, CbqError, Place};
+use crate::aqm::Aqm;
+use crate::tree::{ClassId, ClassStats, Discarded, LeafConfig, Payload, Reason};
+use alloc::vec::Vec;
+
+impl<P: Payload> Cbq<P> {
+    /// Gives a class another configuration, backlogged or not. What is queued stays, also above
+    /// lower limits; what it used of late stays, too. O(classes + packets of the class).
+    pub fn change(&mut self, id: ClassId, config: CbqClass) -> Result<(), CbqError> {
+        config.check(self.link)?;
+        let class = self.class(id)?;
+        if id == ClassId::ROOT {
+            return Err(CbqError::Root);
+        }
+        let packets = class.leaf.queue.iter(&self.slab);
+        let longest = packets.map(|(len, _)| len).max();
+        if let Some(queued) = longest.filter(|&len| len > config.max_length) {
+            let max = config.max_length;
+            return Err(CbqError::LongerPacketQueued { queued, max });
+        }
+        let old = class.config.priority;
+        let link = self.link;
+        let class = &mut self.classes[id.index()];
+        class.config = config;
+        class
+            .estimator
+            .change(config.rate, link, config.max_length, config.bursts);
+        let in_ring = class.leaf.place == Place::Ring;
+        if in_ring && old != config.priority {
+            self.rings[old as usize].retain(|&number| number != id.number());
+            self.join(id.number());
+        }
+        self.weigh(old);
+        self.weigh(config.priority);
+        Ok(())
+    }
+
+    /// Gives a leaf another queue: what is in it stays, also above lower limits. Queue
+    /// management begins anew where its configuration is another.
+    pub fn change_leaf(&mut self, id: ClassId, config: LeafConfig) -> Result<(), CbqError> {
+        if !self.class(id)?.is_leaf {
+            return Err(CbqError::NotLeaf(id));
+        }
+        let leaf = &mut self.classes[id.index()].leaf;
+        if leaf.config.aqm != config.aqm || leaf.config.rate != config.rate {
+            leaf.aqm = Aqm::new(&config.aqm, config.rate, u64::from(id.number()));
+        }
+        leaf.config = config;
+        Ok(())
+    }
+
+    /// Removes a class that has no others below it; its packets go to `discard` in order. What
+    /// became of its packets counts in its parent from now on. O(classes + packets of
+    /// the class).
+    pub fn remove(
+        &mut self,
+        id: ClassId,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Result<ClassStats, CbqError> {
+        let class = self.class(id)?;
+        if id == ClassId::ROOT {
+            return Err(CbqError::Root);
+        }
+        if !class.children.is_empty() {
+            return Err(CbqError::HasChildren(id));
+        }
+        let (parent, priority) = (class.parent, class.config.priority);
+        let gone = self.clear(id);
+        let stats = self.stats(id).unwrap_or_default();
+        let class = &mut self.classes[id.index()];
+        class.removed = true;
+        class.is_leaf = false;
+        class.leaf.place = Place::Out;
+        let counts = class.counts;
+        let above = &mut self.classes[parent as usize];
+        above.children.retain(|&number| number != id.number());
+        above.counts = above.counts.plus(&counts);
+        self.rings[priority as usize].retain(|&number| number != id.number());
+        self.sleepers.forget(id.number());
+        self.free.push(id.number());
+        self.set_depths();
+        self.weigh(priority);
+        gone.into_iter().for_each(discard);
+        Ok(stats)
+    }
+
+    /// Discards what a class holds, and not those below it; its packets go to `discard` in
+    /// order. O(packets of the class).
+    pub fn flush(
+        &mut self,
+        id: ClassId,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Result<(), CbqError> {
+        self.class(id)?;
+        self.clear(id).into_iter().for_each(discard);
+        Ok(())
+    }
+
+    /// Takes all packets out of a class and counts them as discarded. It keeps its place, and is
+    /// passed over when its turn comes.
+    fn clear(&mut self, id: ClassId) -> Vec<Discarded<P>> {
+        let mut gone = Vec::new();
+        while let Some((_, len, payload)) = self.take(id.number()) {
+            self.classes[id.index()].counts.discarded.add(len);
+            gone.push(Discarded {
+                class: id,
+                len,
+                payload,
+                reason: Reason::Flushed,
+            });
+        }
+        gone
+    }
+}

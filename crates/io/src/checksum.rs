@@ -1,0 +1,237 @@
+//! Internet checksums (RFC 1071), and those that a sender left to hardware.
+//!
+//! A sender behind a virtual device leaves the checksum of what it sends over TCP or UDP to
+//! hardware that does not exist: the field holds the sum of the pseudo-header alone. Where the kernel
+//! does not say so (AF_XDP), it shows in the field: what holds just that sum is completed. A packet
+//! that was damaged on a wire so as to hold it, one of 65,536, would be made whole too.
+
+/// Completes the checksum of an Ethernet frame that carries TCP or UDP over IP, if its sender has
+/// left that undone; whether it had. VLAN tags are passed over; fragments, IPv6 extension headers
+/// and whatever else it does not know leave a frame as it is. O(length) for a frame that is changed,
+/// else O(1).
+pub fn complete_checksum(frame: &mut [u8]) -> bool {
+    let Some(Partial { start, field, sum }) = look(frame) else {
+        return false;
+    };
+    let Some(stored) = frame.get(field..field + 2) else {
+        return false;
+    };
+    if stored != sum.to_be_bytes() {
+        return false;
+    }
+    write(frame, start, field);
+    true
+}
+
+/// Where a transport header is, where its checksum, and the sum that stands there if it was left
+/// undone.
+struct Partial {
+    start: usize,
+    field: usize,
+    sum: u16,
+}
+
+fn look(frame: &[u8]) -> Option<Partial> {
+    const TYPE: usize = 12;
+    let mut at = TYPE;
+    while let [0x81, 0x00] | [0x88, 0xa8] = frame.get(at..at + 2)? {
+        at += 4;
+    }
+    let ip = at + 2;
+    let half = |at: usize| Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?));
+    // Of the datagram, not of the frame, which may be padded: that is not summed.
+    let (start, end, protocol, addresses) = match half(at)? {
+        0x0800 => {
+            let header = usize::from(frame.get(ip)? & 0x0f) * 4;
+            // More fragments follow, or this is a later one.
+            if half(ip + 6)? & 0x3fff != 0 {
+                return None;
+            }
+            let end = ip + usize::from(half(ip + 2)?);
+            (ip + header, end, *frame.get(ip + 9)?, ip + 12..ip + 20)
+        }
+        0x86dd => {
+            let start = ip + 40;
+            let end = start + usize::from(half(ip + 4)?);
+            (start, end, *frame.get(ip + 6)?, ip + 8..ip + 40)
+        }
+        _ => return None,
+    };
+    const TCP: u8 = 6;
+    const UDP: u8 = 17;
+    let field = match protocol {
+        TCP => start + 16,
+        UDP => start + 6,
+        _ => return None,
+    };
+    let length = end.checked_sub(start)?;
+    // A checksum that covers padding would be another: such a frame is left alone.
+    if end != frame.len() && frame.get(end..)?.iter().any(|&byte| byte != 0) {
+        return None;
+    }
+    let sum = [
+        internet_sum(frame.get(addresses)?),
+        u16::from(protocol),
+        length as u16,
+    ];
+    let sum = fold(sum.iter().map(|&word| u64::from(word)).sum());
+    Some(Partial { start, field, sum })
+}
+
+/// Writes at `field` the Internet checksum of the frame from `start` on. The field holds the sum of
+/// the pseudo-header so far, as the kernel leaves it. Positions outside the frame, which no kernel
+/// gives, change nothing.
+pub(crate) fn write(frame: &mut [u8], start: usize, field: usize) {
+    let Some(covered) = frame.get(start..) else {
+        return;
+    };
+    let checksum = match !internet_sum(covered) {
+        // Zero means "no checksum" to UDP; all ones is the same number to the others.
+        0 => 0xffff,
+        checksum => checksum,
+    };
+    if let Some(field) = frame.get_mut(field..field + 2) {
+        field.copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
+/// The sum, in ones' complement, of the 16-bit words in network order; an odd byte counts as the
+/// high half of a word.
+fn internet_sum(bytes: &[u8]) -> u16 {
+    let mut words = bytes.chunks_exact(2);
+    let mut sum: u64 = words
+        .by_ref()
+        .map(|word| u64::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum();
+    if let [last] = words.remainder() {
+        sum += u64::from(*last) << 8;
+    }
+    fold(sum)
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_sum_is_that_of_rfc_1071() {
+        // The example of its section 3.
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(internet_sum(&bytes), 0xddf2);
+        assert_eq!(internet_sum(&[0xab]), 0xab00);
+        assert_eq!(internet_sum(&[]), 0);
+    }
+
+    #[test]
+    fn a_checksum_of_zero_is_written_as_all_ones() {
+        let mut frame = [0xff, 0xff, 0, 0];
+        write(&mut frame, 0, 2);
+        assert_eq!(frame, [0xff, 0xff, 0xff, 0xff]);
+    }
+
+    #[test]
+    fn positions_outside_the_frame_change_nothing() {
+        let mut frame = [1, 2, 3, 4];
+        for (start, field) in [(5, 0), (0, 3), (0, 4)] {
+            write(&mut frame, start, field);
+            assert_eq!(frame, [1, 2, 3, 4]);
+        }
+    }
+
+    /// A frame over TCP or UDP whose checksum was left undone, and where its transport header is.
+    fn undone(six: bool, tcp: bool, tags: usize, payload: &[u8]) -> (Vec<u8>, usize) {
+        let header = if tcp { 20 } else { 8 };
+        let length = (header + payload.len()) as u16;
+        let mut frame = vec![2; 12];
+        frame.extend([0x81, 0x00, 0, 7].repeat(tags));
+        let protocol = if tcp { 6 } else { 17 };
+        let addresses = if six {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+            frame.extend(length.to_be_bytes());
+            frame.extend([protocol, 64]);
+            32
+        } else {
+            frame.extend([0x08, 0x00, 0x45, 0]);
+            frame.extend((20 + length).to_be_bytes());
+            frame.extend([0, 0, 0x40, 0, 64, protocol, 0, 0]);
+            8
+        };
+        let first = frame.len();
+        frame.extend((0..addresses).map(|n| n as u8 ^ 0xc5));
+        let pseudo =
+            u64::from(internet_sum(&frame[first..])) + u64::from(protocol) + u64::from(length);
+        let start = frame.len();
+        frame.resize(start + header, 0x11);
+        let field = start + if tcp { 16 } else { 6 };
+        frame[field..field + 2].copy_from_slice(&fold(pseudo).to_be_bytes());
+        frame.extend(payload);
+        (frame, start)
+    }
+
+    /// Whether a receiver finds the checksum right: all words with the pseudo-header's are ones.
+    fn is_right(frame: &[u8], undone: &[u8], start: usize, field: usize) -> bool {
+        let pseudo = u64::from(u16::from_be_bytes([undone[field], undone[field + 1]]));
+        fold(pseudo + u64::from(internet_sum(&frame[start..]))) == 0xffff
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_left_undone_is_completed_once(
+            six in any::<bool>(),
+            tcp in any::<bool>(),
+            tags in 0..3_usize,
+            payload in prop::collection::vec(any::<u8>(), 0..100),
+        ) {
+            let (before, start) = undone(six, tcp, tags, &payload);
+            let field = start + if tcp { 16 } else { 6 };
+            let mut frame = before.clone();
+            prop_assert!(complete_checksum(&mut frame));
+            prop_assert!(is_right(&frame, &before, start, field));
+            let whole = frame.clone();
+            // But for the sum of whose complement it is itself.
+            if whole[field..field + 2] != before[field..field + 2] {
+                prop_assert!(!complete_checksum(&mut frame));
+                prop_assert_eq!(&frame, &whole);
+            }
+        }
+
+        #[test]
+        fn no_bytes_do_harm(mut frame in prop::collection::vec(any::<u8>(), 0..80), ip in any::<bool>()) {
+            if ip && frame.len() > 14 {
+                frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+            }
+            complete_checksum(&mut frame);
+        }
+    }
+
+    #[test]
+    fn fragments_padding_and_strangers_stay_as_they_are() {
+        let (frame, start) = undone(false, false, 0, b"payload");
+        let same = |mut frame: Vec<u8>| {
+            let before = frame.clone();
+            !complete_checksum(&mut frame) && frame == before
+        };
+        let change = |at: usize, byte: u8| {
+            let mut frame = frame.clone();
+            frame[at] = byte;
+            frame
+        };
+        assert!(!same(frame.clone()));
+        assert!(same(change(20, 0x20)), "more fragments follow");
+        assert!(same(change(21, 1)), "a later fragment");
+        assert!(same(change(23, 1)), "ICMP");
+        assert!(same(change(12, 0x09)), "not IP");
+        assert!(same(frame[..start + 5].to_vec()), "cut");
+        let padded = |byte| [&frame[..], &[byte; 4]].concat();
+        assert!(!same(padded(0)), "zeros add nothing");
+        assert!(same(padded(1)), "what is not padding");
+    }
+}

@@ -1,0 +1,295 @@
+//! Packets in the classes of a tree, whoever pushed them.
+
+use fairlane_core::aqm::{AqmConfig, CodelConfig};
+use fairlane_core::tree::{
+    Algorithm, Cap, ClassConfig, ClassId, ClassQueue, LeafConfig, Payload, Tree,
+};
+use fairlane_core::{
+    FlowConfig, FlowId, Length, Limits, Nanos, Rate, Rejection, SchedulerLimits, Weight,
+};
+use fairlane_io::{Backend, ByteLen, MemoryBackend, memory};
+use fairlane_runtime::{
+    Arbiter, ArbiterConfig, Classified, Classify, Link, Next, Ported, Queue, Straight, Target,
+};
+
+/// A packet that says its class.
+#[derive(Debug, PartialEq)]
+struct Packet {
+    place: usize,
+    number: u32,
+}
+
+impl Payload for Packet {}
+
+impl ByteLen for Packet {
+    fn byte_len(&self) -> usize {
+        1_000
+    }
+}
+
+/// Takes a packet's word for its class, and remembers when each left.
+#[derive(Debug, Default)]
+struct Word {
+    ids: Vec<ClassId>,
+    left: Vec<(usize, u32, Nanos)>,
+}
+
+impl Classify<Packet> for Word {
+    fn classify(&mut self, packet: &Packet, _: Length, _: Nanos) -> Target {
+        Target {
+            class: self.ids[packet.place],
+            flow: 0,
+        }
+    }
+
+    fn leaves(&mut self, _: ClassId, packet: &Packet, _: Length, now: Nanos) {
+        self.left.push((packet.place, packet.number, now));
+    }
+}
+
+type Classes = Classified<Packet, Tree<Ported<Packet>>, Word>;
+
+/// Leaves with these weights, queue management and caps.
+fn classes(leaves: &[(u32, AqmConfig, Option<Cap>)]) -> (Tree<Ported<Packet>>, Word) {
+    let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
+    let ids = leaves.iter().map(|&(weight, aqm, cap)| {
+        let config = ClassConfig {
+            cap,
+            max_length: length(1_000),
+            ..ClassConfig::new(Weight::new(weight).unwrap())
+        };
+        let limits = Limits {
+            packets: 100,
+            ..Limits::NONE
+        };
+        let leaf = LeafConfig {
+            aqm,
+            limits,
+            ..LeafConfig::default()
+        };
+        tree.add_leaf(ClassId::ROOT, config, leaf).unwrap()
+    });
+    let ids = ids.collect();
+    let left = Vec::new();
+    (tree, Word { ids, left })
+}
+
+const PLAIN: (u32, AqmConfig, Option<Cap>) = (1, AqmConfig::TailDrop, None);
+
+fn length(bytes: u32) -> Length {
+    Length::new(bytes).unwrap()
+}
+
+fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
+/// A byte a microsecond.
+fn arbiter(
+    leaves: &[(u32, AqmConfig, Option<Cap>)],
+) -> (
+    Arbiter<Classes, Straight<MemoryBackend<Packet>>>,
+    MemoryBackend<Packet>,
+) {
+    let (near, far) = memory::pair(10_000);
+    let (tree, word) = classes(leaves);
+    let config = ArbiterConfig {
+        read_interval: Nanos::ZERO,
+        ..ArbiterConfig::new(Link::new(Rate::from_bps(8_000_000).unwrap()))
+    };
+    let queue = Classified::new(tree, word);
+    let arbiter = Arbiter::over(queue, config, Straight::to(near), Nanos::ZERO);
+    (arbiter, far)
+}
+
+fn packets(place: usize, count: u32) -> impl Iterator<Item = (Length, Packet)> {
+    (0..count).map(move |number| (length(1_000), Packet { place, number }))
+}
+
+fn of_any_length() -> FlowConfig {
+    FlowConfig::new(Weight::ONE)
+}
+
+#[test]
+fn a_packet_shares_the_link_by_its_class_and_not_by_its_client() {
+    let heavy = (3, AqmConfig::TailDrop, None);
+    let (mut arbiter, mut far) = arbiter(&[PLAIN, heavy]);
+    let registrar = arbiter.registrar();
+    // Three clients in the class of weight 1, none in the other: there, the arbiter's own thread.
+    let mut clients = [0; 3].map(|_| registrar.register(of_any_length()).unwrap());
+    for client in &mut clients {
+        client.push_batch(&mut packets(0, 30)).unwrap();
+    }
+    let own = arbiter.open_flow(of_any_length()).unwrap();
+    for (len, packet) in packets(1, 90) {
+        arbiter.admit(own, len, packet, Nanos::ZERO).unwrap();
+    }
+    for now in 0..80 {
+        arbiter.step(ms(now)).unwrap();
+        arbiter.invariants().unwrap();
+    }
+    let mut arrived = Vec::new();
+    far.receive(&mut arrived, 1_000).unwrap();
+    let heavy = arrived.iter().filter(|packet| packet.place == 1).count();
+    assert_eq!(arrived.len(), 80);
+    assert!((58..=62).contains(&heavy), "{heavy} of 80");
+    assert_eq!(arbiter.flow_stats(own).unwrap().sent.packets, heavy as u64);
+    let of_clients = arbiter.client_stats().map(|(_, stats)| stats.flow);
+    let (sent, queued) = of_clients.fold((0, 0), |(sent, queued), stats| {
+        (sent + stats.sent.packets, queued + stats.queued.packets)
+    });
+    assert_eq!((sent, queued), (80 - heavy as u64, 10 + heavy as u64));
+    let told = &arbiter.queue().classifier().left;
+    assert_eq!(told.len(), 80, "it is told of each that leaves");
+    assert_eq!((told[0].2, told[79].2), (ms(0), ms(79)));
+}
+
+#[test]
+fn drops_at_either_end_of_a_queue_are_told_to_the_client_they_concern() {
+    let codel = AqmConfig::Codel(CodelConfig::default());
+    let (mut arbiter, mut far) = arbiter(&[PLAIN, (1, codel, None)]);
+    let registrar = arbiter.registrar();
+    let [mut tail, mut head] = [0; 2].map(|_| registrar.register(of_any_length()).unwrap());
+    // Twenty more than its class holds.
+    tail.push_batch(&mut packets(0, 120)).unwrap();
+    let mut pushed = 0;
+    let mut told = 0;
+    for now in 0..1_000 {
+        // Twice as much as the class can send, until it has a standing queue.
+        if now < 300 {
+            told += head
+                .push(
+                    length(1_000),
+                    Packet {
+                        place: 1,
+                        number: now,
+                    },
+                )
+                .unwrap()
+                .dropped_before;
+            pushed += 1;
+        }
+        arbiter.step(ms(now.into())).unwrap();
+        arbiter.invariants().unwrap();
+    }
+    let mut arrived = Vec::new();
+    far.receive(&mut arrived, 10_000).unwrap();
+    told += head
+        .push(
+            length(1_000),
+            Packet {
+                place: 1,
+                number: 0,
+            },
+        )
+        .unwrap()
+        .dropped_before;
+    let total = arbiter.total_stats();
+    assert!(total.discarded.packets > 1, "{total:?}");
+    assert_eq!(told, total.discarded.packets + total.dropped.packets - 20);
+    let last = tail
+        .push(
+            length(1_000),
+            Packet {
+                place: 0,
+                number: 0,
+            },
+        )
+        .unwrap();
+    assert_eq!(last.dropped_before, 20);
+    assert_eq!(arrived.len() as u64, 100 + pushed - told);
+    assert_eq!(arrived.len() as u64, total.sent.packets);
+}
+
+#[test]
+fn a_cap_says_when_the_next_step_is_due() {
+    let cap = Cap {
+        rate: Rate::from_bps(800_000).unwrap(),
+        burst: 1_000,
+    };
+    let (mut arbiter, _far) = arbiter(&[(1, AqmConfig::TailDrop, Some(cap))]);
+    let own = arbiter.open_flow(of_any_length()).unwrap();
+    for (len, packet) in packets(0, 3) {
+        arbiter.admit(own, len, packet, Nanos::ZERO).unwrap();
+    }
+    let step = arbiter.step(Nanos::ZERO).unwrap();
+    assert_eq!((step.released, step.next), (1, Next::At(ms(1))));
+    let step = arbiter.step(ms(1)).unwrap();
+    assert_eq!((step.released, step.next), (0, Next::At(ms(10))));
+    assert_eq!(arbiter.step(ms(10)).unwrap().released, 1);
+}
+
+#[test]
+fn a_refused_packet_comes_back_and_counts_once() {
+    let (tree, word) = classes(&[PLAIN]);
+    let mut queue: Classes = Classified::new(tree, word);
+    let short = FlowConfig {
+        max_length: length(500),
+        ..of_any_length()
+    };
+    let port = queue.add_flow(short).unwrap();
+    let packet = || Packet {
+        place: 0,
+        number: 7,
+    };
+    let mut enqueue = |port, len| {
+        let refused = queue.enqueue(port, length(len), packet(), Nanos::ZERO);
+        refused.map_err(|rejected| {
+            assert_eq!(rejected.payload, packet());
+            rejected.reason
+        })
+    };
+    let max = length(500);
+    assert_eq!(enqueue(port, 501), Err(Rejection::TooLong { max }));
+    let nobody = FlowId::new(9);
+    assert_eq!(enqueue(nobody, 500), Err(Rejection::UnknownFlow));
+    for _ in 0..100 {
+        assert_eq!(enqueue(port, 500), Ok(()));
+    }
+    assert_eq!(enqueue(port, 500), Err(Rejection::FlowFull));
+    let stats = queue.flow_stats(port).unwrap();
+    assert_eq!((stats.accepted.packets, stats.dropped.packets), (100, 2));
+    assert_eq!(queue.total_stats().dropped.packets, 3);
+    queue.invariants().unwrap();
+}
+
+#[test]
+fn other_classes_take_over_what_is_queued() {
+    let (tree, word) = classes(&[PLAIN, PLAIN]);
+    let mut queue: Classes = Classified::new(tree, word);
+    let port = queue.add_flow(of_any_length()).unwrap();
+    for (len, packet) in packets(0, 60).chain(packets(1, 60)) {
+        queue.enqueue(port, len, packet, Nanos::ZERO).unwrap();
+    }
+    // One class is left, with room for 100.
+    let (tree, word) = classes(&[PLAIN]);
+    let only = word.ids[0];
+    let ids = queue.classifier().ids.clone();
+    let (former, _) = queue.replace(
+        tree,
+        word,
+        ms(1),
+        |tree, out| {
+            for id in ids {
+                tree.flush(id, ms(1), &mut *out).unwrap();
+            }
+        },
+        |_, _, _| Target {
+            class: only,
+            flow: 0,
+        },
+    );
+    assert!(former.is_empty());
+    queue.invariants().unwrap();
+    let stats = queue.flow_stats(port).unwrap();
+    assert_eq!((stats.queued.packets, stats.discarded.packets), (100, 20));
+    let mut numbers = Vec::new();
+    while let fairlane_core::Dequeue::Packet(packet) = queue.dequeue(ms(2), |_| {}) {
+        numbers.push((packet.payload.place, packet.payload.number));
+    }
+    let expected = (0..60).map(|n| (0, n)).chain((0..40).map(|n| (1, n)));
+    assert!(numbers.into_iter().eq(expected), "in order");
+    assert_eq!(queue.classes().stats(only).unwrap().sent.packets, 100);
+    queue.remove_flow(port).unwrap();
+    assert_eq!(queue.total_stats().sent.packets, 100);
+}
