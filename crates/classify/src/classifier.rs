@@ -48,9 +48,9 @@ pub struct Effort {
 /// | --- | --- | --- | --- | --- |
 /// | exact destinations, a subscriber each | 25 | 25 | 27 | 33 |
 /// | .. walked | 27 | 106 | 970 | 9,500 |
-/// | a firewall: prefixes, services, ranges of ports | 26 | 25 | 31 | 54 |
+/// | a firewall: prefixes, services, ranges of ports | 26 | 25 | 31 | 54 to 61 |
 /// | .. walked | 23 | 99 | 900 | 17,500 |
-/// | the same, IPv6 | 27 | 27 | 32 | 60 |
+/// | the same, IPv6 | 27 | 27 | 32 | 58 to 65 |
 /// | prefixes of any two lengths, /8 to /32 | 25 | 25 | 27 | 38 |
 /// | all pairs of lengths around one pair of addresses | 26 | 38 | 160 | 60 |
 /// | overlapping ranges of ports to one host | 26 | 39 | 200 | 1,900 |

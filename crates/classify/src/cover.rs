@@ -1,6 +1,6 @@
 //! Which rules take all the packets of a later one.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -139,8 +139,13 @@ impl<const N: usize> Unions<N> {
     /// The ranks that a part is made of.
     fn leaves(&self, at: usize) -> Vec<usize> {
         let mut leaves = Vec::new();
+        // A part may be in several of those that a third is made of.
+        let mut seen = BTreeSet::new();
         let mut waiting = vec![at];
         while let Some(at) = waiting.pop() {
+            if !seen.insert(at) {
+                continue;
+            }
             match &self.parts[at].of[..] {
                 [] => leaves.push(self.parts[at].last),
                 of => waiting.extend(of),

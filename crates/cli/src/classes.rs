@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use comfy_table::Table;
 use fairlane_config::{Kind, Link, NoGuarantee};
 use fairlane_core::tree::{ClassId, ClassStats};
-use fairlane_core::{Length, Nanos, Rate};
+use fairlane_core::{Length, Nanos};
 use fairlane_sim::{Delays, PICOS_PER_SECOND, Picos};
 use serde::Serialize;
 
@@ -16,8 +16,11 @@ use crate::table;
 const EXPENDABLE: [usize; 6] = [8, 7, 6, 10, 2, 9];
 
 /// What the bound is for.
-pub const CONDITION: &str = "bound: within which a packet has left that finds its class (or its \
-                             flow, in a class of flows) empty, whatever the others send";
+const CONDITION: &str = "bound: within which a packet has left that finds its class (or its flow, \
+                         in a class of flows) empty, whatever the others send";
+
+/// What it is not for.
+const LONGER: &str = "longer than the bound took packets that found others of theirs waiting: ";
 
 /// Packets and their bytes, overhead included.
 #[derive(Clone, Copy, Debug, Default)]
@@ -242,7 +245,7 @@ pub struct ClassReport {
     depth: usize,
     /// Whether packets wait here, not in classes below.
     #[serde(skip)]
-    queues: bool,
+    pub queues: bool,
     guaranteed_bps: Option<u64>,
     ceil_bps: Option<u64>,
     offered_packets: u64,
@@ -293,29 +296,29 @@ impl DelayReport {
 }
 
 impl ClassReport {
-    /// What is to be said of its delays, where they exceed the bound.
-    fn remark(&self) -> Option<String> {
-        let bound = self.bound_us?;
-        if let Some(max) = self.alone_max_us.filter(|&max| max > bound) {
-            return Some(format!(
+    /// That a packet which the bound is for took longer: what must never be.
+    fn broken(&self) -> Option<String> {
+        let (bound, max) = (self.bound_us?, self.alone_max_us?);
+        (max > bound).then(|| {
+            format!(
                 "{}: BEYOND ITS BOUND: a packet that found it empty took {}, not {}",
                 self.name,
                 shown(max),
                 shown(bound)
-            ));
-        }
+            )
+        })
+    }
+
+    /// How many packets took longer that the bound is not for.
+    fn beyond(&self) -> Option<String> {
         let beyond = self.beyond_bound.filter(|&beyond| beyond > 0)?;
-        let offered = match self.guaranteed_bps {
-            Some(guaranteed) if self.offered_bps > guaranteed as f64 => format!(
-                "{} were offered and {} are guaranteed",
-                rate(self.offered_bps as u64),
-                rate(guaranteed)
-            ),
-            _ => "they came in bursts".to_owned(),
+        let guaranteed = self.guaranteed_bps?;
+        let more = match self.offered_bps > guaranteed as f64 {
+            true => ", offered more than is guaranteed",
+            false => "",
         };
         Some(format!(
-            "{}: {beyond} of {} packets took longer than the bound, which is not for them: they \
-             found others of theirs waiting; {offered}",
+            "{} ({beyond} of {}{more})",
             self.name, self.sent_packets
         ))
     }
@@ -329,9 +332,15 @@ fn shown(micros: f64) -> String {
 pub fn text(classes: &[ClassReport]) -> String {
     let table = table_of(classes);
     let bounded = classes.iter().any(|class| class.bound_us.is_some());
-    let condition = bounded.then(|| CONDITION.to_owned());
-    let remarks = classes.iter().filter_map(ClassReport::remark);
-    let lines: Vec<String> = condition.into_iter().chain(remarks).collect();
+    let mut lines: Vec<String> = Vec::new();
+    if bounded {
+        lines.push(CONDITION.to_owned());
+    }
+    lines.extend(classes.iter().filter_map(ClassReport::broken));
+    let beyond: Vec<String> = classes.iter().filter_map(ClassReport::beyond).collect();
+    if !beyond.is_empty() {
+        lines.push(format!("{LONGER}{}", beyond.join(", ")));
+    }
     format!("{table}\n{}", lines.join("\n"))
         .trim_end()
         .to_owned()
@@ -402,11 +411,10 @@ pub fn headline(link: &Link, sent: &[ClassReport], time: Picos) -> String {
     let bytes: u64 = top.map(|class| class.sent_bytes).sum();
     let carried = bps(bytes, time);
     let part = carried / link.rate.bps() as f64 * 100.0;
-    let rate_of = |rate: Rate| rate.to_string();
     format!(
         "{} at {}: {}, {} carried ({part:.2}%)",
         link.name,
-        rate_of(link.rate),
+        link.rate,
         link.algorithm,
         rate(carried.round() as u64)
     )

@@ -86,6 +86,16 @@ fn a_missing_interface_leaves_nothing_attached() {
 }
 
 #[test]
+fn an_interface_that_goes_away_ends_the_run_with_a_sentence() {
+    let Some(wire) = wire("an interface that goes away", 1) else {
+        return;
+    };
+    let site = Site::start(&wire, &[&interfaces("packet"), LINK].concat());
+    wire.sender(0).link().delete().unwrap();
+    refused(&site.finish(), &["inside", "removed"]);
+}
+
+#[test]
 fn without_the_privilege_the_sentence_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("site.toml");

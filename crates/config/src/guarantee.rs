@@ -74,6 +74,42 @@ fn order(algorithm: Algorithm, children: impl Iterator<Item = (Weight, Length, u
     }
 }
 
+/// What the caps of several classes add up to.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    bps: u64,
+    burst: u64,
+    /// How many have none.
+    open: u32,
+}
+
+impl Taken {
+    fn add(&mut self, cap: Option<Cap>) {
+        match cap {
+            Some(cap) => {
+                self.bps += cap.rate.bps();
+                self.burst += u64::from(cap.burst);
+            }
+            None => self.open += 1,
+        }
+    }
+
+    /// Without one of them.
+    fn without(self, cap: Option<Cap>) -> Taken {
+        match cap {
+            Some(cap) => Taken {
+                bps: self.bps - cap.rate.bps(),
+                burst: self.burst - u64::from(cap.burst),
+                ..self
+            },
+            None => Taken {
+                open: self.open - 1,
+                ..self
+            },
+        }
+    }
+}
+
 /// What is served to a class, and how its own packets wait for it.
 #[derive(Clone, Copy)]
 struct Served {
@@ -139,8 +175,9 @@ impl Link {
     }
 }
 
-/// The same, and lets `meet` see, and change the cap of, each class with the service that it has
-/// without one: from the root down.
+/// The same, and lets `meet` see each class with the service that it has without its cap, and
+/// make the cap's burst longer: from the root down. Classes beside it under strict priority
+/// learn of that in another walk.
 pub(crate) fn walk(
     algorithm: LinkAlgorithm,
     rate: Rate,
@@ -157,6 +194,17 @@ pub(crate) fn walk(
     let mut children: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
     for (at, class) in classes.iter().enumerate() {
         children.entry(class.parent).or_default().push(at);
+    }
+    // What may be taken by all classes of a node that are at a level or above.
+    let mut taken: HashMap<(Option<usize>, u32), Taken> = HashMap::new();
+    for (parent, below) in &children {
+        let mut by_level = below.clone();
+        by_level.sort_by_key(|&child| std::cmp::Reverse(classes[child].level));
+        let mut so_far = Taken::default();
+        for child in by_level {
+            so_far.add(classes[child].cap);
+            taken.insert((*parent, classes[child].level), so_far);
+        }
     }
     let of = |parent: Option<usize>, algorithm: Algorithm, classes: &[Class]| {
         let below = children.get(&parent).into_iter().flatten();
@@ -181,8 +229,8 @@ pub(crate) fn walk(
             Some(parent) => served[parent].and_then(|served| served.service),
             None => Ok(link),
         };
-        let beside = children[&parent].iter().map(|&other| &classes[other]);
-        let free = above.and_then(|above| share(order, above, &classes[at], beside, longest));
+        let taken = taken[&(parent, classes[at].level)];
+        let free = above.and_then(|above| share(order, above, &classes[at], taken, longest));
         if let Ok(free) = free {
             meet(at, &mut classes[at], free.free);
         }
@@ -232,11 +280,11 @@ fn head(kind: &Kind) -> Head {
 }
 
 /// A class's part of what its parent has, before its own cap.
-fn share<'a>(
+fn share(
     order: &Order,
     above: Service,
     class: &Class,
-    beside: impl Iterator<Item = &'a Class>,
+    taken: Taken,
     longest: Length,
 ) -> Result<Served, NoGuarantee> {
     match order {
@@ -245,11 +293,11 @@ fn share<'a>(
             within(siblings, above, class.weight, head(&class.kind), longest)
         }
         Order::Levels => {
-            let caps: Option<Vec<_>> = beside
-                .filter(|other| other.level >= class.level && other.name != class.name)
-                .map(|other| other.cap.map(|cap| (cap.rate, cap.burst)))
-                .collect();
-            let service = caps.and_then(|caps| above.behind(caps));
+            let others = taken.without(class.cap);
+            let service = match others.open {
+                0 => above.behind(others.bps, others.burst),
+                _ => None,
+            };
             Ok(Served::new(service.ok_or(NoGuarantee::Behind)?, None))
         }
     }

@@ -561,6 +561,39 @@ fn queue_management_marks_or_drops_at_both_ends_and_every_count_is_right() {
 }
 
 #[test]
+fn queue_management_learns_how_long_a_queue_was_empty_sent_or_flushed() {
+    for flushes in [false, true] {
+        let mut cbq: Cbq<u32> = cbq(8);
+        let parameters = RedParameters {
+            min: 2,
+            max: 4,
+            ..RedParameters::default()
+        };
+        let config = LeafConfig {
+            aqm: AqmConfig::Red(RedConfig::new(parameters).unwrap()),
+            rate: rate(8 * MBIT),
+            ..LeafConfig::default()
+        };
+        let leaf = cbq.add_leaf(ROOT, class(8), config).unwrap();
+        let give = |cbq: &mut Cbq<u32>, now| cbq.enqueue(leaf, length(1000), 0, now).is_ok();
+        // A standing queue, until its average lets nothing in any more.
+        let mut now = Nanos::ZERO;
+        while (0..3).any(|_| give(&mut cbq, now)) {}
+        if flushes {
+            cbq.flush(leaf, |_| {}).unwrap();
+            assert_eq!(cbq.dequeue(now, |_| {}), Dequeue::Empty);
+        }
+        while matches!(cbq.dequeue(now, |_| {}), Dequeue::Packet(_)) {
+            now = now + MS;
+        }
+        // Ten thousand packets later nothing of it is left.
+        now = now + Nanos::from_millis(10_000);
+        let accepted = (0..10).filter(|_| give(&mut cbq, now)).count();
+        assert_eq!(accepted, 10);
+    }
+}
+
+#[test]
 fn the_slowest_class_the_longest_packet_and_the_end_of_time_do_no_harm() {
     let limits = SchedulerLimits::default();
     for (link, share) in [(1_000, 1_000), (1_000_000_000_000, 1_000)] {

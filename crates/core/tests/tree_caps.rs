@@ -81,16 +81,24 @@ fn a_capped_class_sends_its_cap_and_no_more_at_any_rate() {
                 let bits = n as u128 * u128::from(len) * 8;
                 let allowed = u128::from(time + 1) * u128::from(bps) / u128::from(SECOND)
                     + u128::from(burst - len) * 8;
-                assert!(bits <= allowed, "{bps} bit/s: packet {n} at {time} is early");
-                let due = u128::from(time.saturating_sub(2)) * u128::from(bps)
-                    / u128::from(SECOND);
-                assert!(bits + u128::from(len) * 8 >= due, "{bps} bit/s: packet {n} at {time} is late");
+                assert!(
+                    bits <= allowed,
+                    "{bps} bit/s: packet {n} at {time} is early"
+                );
+                let due = u128::from(time.saturating_sub(2)) * u128::from(bps) / u128::from(SECOND);
+                assert!(
+                    bits + u128::from(len) * 8 >= due,
+                    "{bps} bit/s: packet {n} at {time} is late"
+                );
             }
             let (first, last) = (times[4], times[times.len() - 1]);
             let bits = (times.len() - 5) as f64 * f64::from(len) * 8.0;
             let rate = bits / ((last - first) as f64 / 1e9);
             let error = rate / bps as f64 - 1.0;
-            assert!(error.abs() < 1e-3, "{bps} bit/s at depth {depth}: {rate} bit/s");
+            assert!(
+                error.abs() < 1e-3,
+                "{bps} bit/s at depth {depth}: {rate} bit/s"
+            );
         }
     }
 }
@@ -100,7 +108,11 @@ fn a_cap_is_not_held_at_burst_over_interval_by_a_slow_clock() {
     // The program looks only every millisecond; bursts of two milliseconds make up for it.
     let bps = 100_000_000;
     let mut tree: Tree<u32> = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
-    let leaf = tree.add_leaf(ClassId::ROOT, class(cap(bps, 25_000)), LeafConfig::default());
+    let leaf = tree.add_leaf(
+        ClassId::ROOT,
+        class(cap(bps, 25_000)),
+        LeafConfig::default(),
+    );
     let leaf = leaf.unwrap();
     let mut bytes = 0;
     for now in (0..=SECOND).step_by(1_000_000) {
@@ -187,8 +199,14 @@ fn siblings_have_what_a_capped_class_leaves() {
             }
         }
         let [capped, free] = bits.map(|bits| bits as f64 / 1e6);
-        assert!((capped - 10.0).abs() < 0.06, "{algorithm}: {capped} and {free} Mbit/s");
-        assert!((free - 90.0).abs() < 0.2, "{algorithm}: {capped} and {free} Mbit/s");
+        assert!(
+            (capped - 10.0).abs() < 0.06,
+            "{algorithm}: {capped} and {free} Mbit/s"
+        );
+        assert!(
+            (free - 90.0).abs() < 0.2,
+            "{algorithm}: {capped} and {free} Mbit/s"
+        );
     }
 }
 
@@ -243,10 +261,12 @@ fn a_held_class_goes_on_owing_in_bytes_when_its_rate_changes() {
     assert_eq!(answer(&mut tree, 2_000_000), Err(Some(2_600_000)));
     assert_eq!(answer(&mut tree, 2_600_000), Ok(1));
     // And ten times the time, after a change to a tenth of the rate.
-    tree.change(leaf, class(cap(1_000_000, 1500)), Nanos(3_000_000)).unwrap();
+    tree.change(leaf, class(cap(1_000_000, 1500)), Nanos(3_000_000))
+        .unwrap();
     assert_eq!(answer(&mut tree, 3_000_000), Err(Some(7_000_000)));
     // A longer burst is there at once.
-    tree.change(leaf, class(cap(1_000_000, 2500)), Nanos(3_000_000)).unwrap();
+    tree.change(leaf, class(cap(1_000_000, 2500)), Nanos(3_000_000))
+        .unwrap();
     assert_eq!(answer(&mut tree, 3_000_000), Ok(2));
 }
 
@@ -254,11 +274,16 @@ fn a_held_class_goes_on_owing_in_bytes_when_its_rate_changes() {
 fn a_held_class_can_be_removed_and_nobody_waits_for_it() {
     let (mut tree, leaf) = held();
     let mut gone = Vec::new();
-    tree.remove(leaf, |discarded| gone.push(discarded.payload)).unwrap();
+    tree.remove(leaf, |discarded| gone.push(discarded.payload))
+        .unwrap();
     assert_eq!(gone, [1, 2]);
     assert_eq!(answer(&mut tree, 0), Err(None));
     // The next one to have the number and the cap's place is not held.
-    let next = tree.add_leaf(ClassId::ROOT, class(cap(1_000_000, 1500)), LeafConfig::default());
+    let next = tree.add_leaf(
+        ClassId::ROOT,
+        class(cap(1_000_000, 1500)),
+        LeafConfig::default(),
+    );
     assert_eq!(next, Ok(leaf));
     tree.enqueue(leaf, 0, length(1000), 7, Nanos(0)).unwrap();
     assert_eq!(answer(&mut tree, 0), Ok(7));
@@ -301,7 +326,10 @@ fn all_whose_time_has_come_are_released_at_once_whoever_is_held_longer() {
     for _ in &leaves {
         assert_eq!(answer(&mut tree, 0), Ok(0));
     }
-    let mut due: Vec<u64> = leaves.iter().map(|&(_, rate)| 8_000 * SECOND.div_ceil(rate)).collect();
+    let mut due: Vec<u64> = leaves
+        .iter()
+        .map(|&(_, rate)| 8_000 * SECOND.div_ceil(rate))
+        .collect();
     due.sort_unstable();
     let at = due[99] + 8_000;
     for _ in due.iter().filter(|&&time| time <= at) {
@@ -321,7 +349,8 @@ fn a_flow_with_a_cap_of_its_own_is_held_alone() {
     let flows = tree.add_flows(ClassId::ROOT, class(None), flows).unwrap();
     for n in 0..2 {
         tree.enqueue(flows, 1, length(1000), n, Nanos(0)).unwrap();
-        tree.enqueue(flows, 2, length(1000), 10 + n, Nanos(500_000)).unwrap();
+        tree.enqueue(flows, 2, length(1000), 10 + n, Nanos(500_000))
+            .unwrap();
     }
     assert_eq!(answer(&mut tree, 500_000), Ok(0));
     assert_eq!(answer(&mut tree, 500_000), Ok(10));
@@ -331,7 +360,8 @@ fn a_flow_with_a_cap_of_its_own_is_held_alone() {
     // Idle and owing: neither forgotten, nor in anybody's way.
     assert_eq!(answer(&mut tree, 1_500_000), Err(None));
     tree.tidy(Nanos(1_500_001));
-    tree.enqueue(flows, 1, length(1000), 2, Nanos(1_500_001)).unwrap();
+    tree.enqueue(flows, 1, length(1000), 2, Nanos(1_500_001))
+        .unwrap();
     assert_eq!(answer(&mut tree, 1_500_001), Err(Some(2_500_000)));
     assert_eq!(answer(&mut tree, 2_500_000), Ok(2));
     tree.tidy(Nanos(SECOND));

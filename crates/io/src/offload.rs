@@ -71,3 +71,34 @@ fn explain(name: &str, error: io::Error) -> io::Error {
     };
     io::Error::new(kind, sentence)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlane_netlab::{cable, or_skip};
+
+    #[test]
+    fn received_segments_are_joined_again_when_it_is_over() {
+        let Some((link, _far)) = or_skip("receive offloads", cable(1_500)) else {
+            return;
+        };
+        link.namespace().run(|| {
+            let interface = Interface::find(link.name()).unwrap();
+            interface.join_segments(Joins::Kernel, true).unwrap();
+            let single = SingleFrames::on(link.name()).unwrap();
+            assert!(!interface.joins_segments(Joins::Kernel).unwrap());
+            // Who finds it off leaves it off.
+            drop(SingleFrames::on(link.name()).unwrap());
+            assert!(!interface.joins_segments(Joins::Kernel).unwrap());
+            drop(single);
+            assert!(interface.joins_segments(Joins::Kernel).unwrap());
+        });
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_named() {
+        let error = SingleFrames::on("nosuch0").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("nosuch0"), "{error}");
+    }
+}

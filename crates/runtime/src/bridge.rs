@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A [`round`](Bridge::round) moves at most [`BATCH`] frames in from each device, and releases in
-//! each direction what its link can carry by then; which direction is first alternates. It reads
-//! no clock and never waits, so that a test drives it on a clock of its own. [`drive_bridge`] is
+//! each direction what its link can carry by then, so that neither holds up the other for longer
+//! than a batch takes. It reads no clock and never waits, so that a test drives it on a clock of its
+//! own. [`drive_bridge`] is
 //! the loop around it: between two rounds it waits for either device, or for the time when the
 //! next packet may leave.
 //!
@@ -128,7 +129,6 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     ways: [Way<Q, D>; 2],
     make: M,
     arrived: Vec<D::Rx>,
-    first: Side,
 }
 
 impl<Q, D, F, M> Bridge<Q, D, M>
@@ -153,7 +153,6 @@ where
             ways: [Way::new(left)?, Way::new(right)?],
             make,
             arrived: Vec::with_capacity(BATCH),
-            first: Side::Left,
         })
     }
 
@@ -167,7 +166,7 @@ where
             moved: 0,
             next: Next::WhenPushed,
         };
-        for side in [self.first, self.first.other()] {
+        for side in Side::BOTH {
             let came = self.take_in(side, now)?;
             let way = &mut self.ways[side.index()];
             let (moved, next) = way.pass_on(now)?;
@@ -177,7 +176,6 @@ where
                 round.next = Next::Now;
             }
         }
-        self.first = self.first.other();
         Ok(round)
     }
 

@@ -1,9 +1,7 @@
 //! Packets in the classes of a tree, whoever pushed them.
 
 use fairlane_core::aqm::{AqmConfig, CodelConfig};
-use fairlane_core::tree::{
-    Algorithm, Cap, ClassConfig, ClassId, ClassQueue, LeafConfig, Payload, Tree,
-};
+use fairlane_core::tree::{Algorithm, Cap, ClassConfig, ClassId, LeafConfig, Payload, Tree};
 use fairlane_core::{
     FlowConfig, FlowId, Length, Limits, Nanos, Rate, Rejection, SchedulerLimits, Weight,
 };

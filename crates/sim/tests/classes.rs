@@ -182,7 +182,12 @@ fn an_impatient_source_sends_one_more_when_none_of_its_packets_leaves() {
     };
     let (urgent, starved) = (add(1), add(0));
     let mut server = server(cbq);
-    server.add(source(urgent, Traffic::Greedy(4))).unwrap();
+    server
+        .add(ClassSource {
+            patience: Some(ms(10)),
+            ..source(urgent, Traffic::Greedy(4))
+        })
+        .unwrap();
     server
         .add(ClassSource {
             patience: Some(ms(10)),
@@ -194,6 +199,9 @@ fn an_impatient_source_sends_one_more_when_none_of_its_packets_leaves() {
     // After 10 ms, 20 ms, .. 90 ms.
     let stats = server.queue().stats(starved).unwrap();
     assert_eq!((stats.sent.packets, stats.accepted.packets), (0, 4 + 9));
+    // One whose packets leave keeps as many as it is to keep.
+    let stats = server.queue().stats(urgent).unwrap();
+    assert_eq!((stats.sent.packets, stats.queued.packets), (200, 4));
 }
 
 #[test]

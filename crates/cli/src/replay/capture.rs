@@ -1,5 +1,6 @@
 //! Arrivals from a pcap file.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::marker::PhantomData;
@@ -28,30 +29,27 @@ impl Body for Box<[u8]> {
     }
 }
 
-/// The packets of a capture; flows are numbered in the order of their appearance.
-pub struct Capture<'a, R: Read, B> {
+/// A packet of a capture.
+pub struct Packet<'a> {
+    /// In nanoseconds, never before that of the packet before.
+    pub time: u64,
+    /// Bytes on the wire.
+    pub len: u32,
+    /// Those that were captured.
+    pub bytes: Cow<'a, [u8]>,
+}
+
+/// The packets of a capture, one after another.
+pub struct Packets<R: Read> {
     reader: PcapReader<R>,
     name: String,
     framing: Framing,
-    by: FlowBy,
-    /// What flows are entitled to, in the order of their appearance; without it any
-    /// number of them may appear.
-    declared: Option<&'a [Flow]>,
-    overhead: u32,
-    numbers: HashMap<Key, u32>,
     packet: u64,
     last: u64,
-    body: PhantomData<B>,
 }
 
-impl<'a, R: Read, B> Capture<'a, R, B> {
-    pub fn new(
-        input: R,
-        name: String,
-        by: FlowBy,
-        declared: Option<&'a [Flow]>,
-        overhead: u32,
-    ) -> Result<Self> {
+impl<R: Read> Packets<R> {
+    pub fn new(input: R, name: String) -> Result<Self> {
         let reader = PcapReader::new(input).map_err(|error| match error {
             PcapError::InvalidField(_) => anyhow!("{name}: this is not a pcap file"),
             other => broken(&name, "the file header", other),
@@ -70,17 +68,12 @@ impl<'a, R: Read, B> Capture<'a, R, B> {
                 Framing::ALL
             )
         })?;
-        Ok(Capture {
+        Ok(Packets {
             reader,
             name,
             framing,
-            by,
-            declared,
-            overhead,
-            numbers: HashMap::new(),
             packet: 0,
             last: 0,
-            body: PhantomData,
         })
     }
 
@@ -89,16 +82,13 @@ impl<'a, R: Read, B> Capture<'a, R, B> {
         self.reader.header()
     }
 
-    /// What the packets of each flow have in common, by its number.
-    pub fn keys(&self) -> Vec<Key> {
-        let mut keys: Vec<(u32, Key)> = self.numbers.iter().map(|(&k, &n)| (n, k)).collect();
-        keys.sort_unstable_by_key(|&(number, _)| number);
-        keys.into_iter().map(|(_, key)| key).collect()
+    /// What precedes the IP header.
+    pub fn framing(&self) -> Framing {
+        self.framing
     }
-}
 
-impl<R: Read, B: Body> Arrivals<B> for Capture<'_, R, B> {
-    fn next(&mut self) -> Result<Option<Arrival<B>>> {
+    /// The next one, checked; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<Packet<'_>>> {
         let resolution = self.reader.header().ts_resolution;
         // Raw, as the checked form refuses packets that were captured in part.
         let raw = match self.reader.next_raw_packet() {
@@ -139,7 +129,72 @@ impl<R: Read, B: Body> Arrivals<B> for Capture<'_, R, B> {
             Seconds(self.last)
         );
         self.last = time;
-        let key = Key::of(self.framing, &raw.data, self.by);
+        Ok(Some(Packet {
+            time,
+            len: raw.orig_len,
+            bytes: raw.data,
+        }))
+    }
+
+    /// Where the last one stands, as errors say it.
+    pub fn place(&self) -> String {
+        format!("{}: packet {}", self.name, self.packet)
+    }
+}
+
+/// The packets of a capture in flows, which are numbered in the order of their appearance.
+pub struct Capture<'a, R: Read, B> {
+    packets: Packets<R>,
+    by: FlowBy,
+    /// What flows are entitled to, in the order of their appearance; without it any
+    /// number of them may appear.
+    declared: Option<&'a [Flow]>,
+    overhead: u32,
+    numbers: HashMap<Key, u32>,
+    body: PhantomData<B>,
+}
+
+impl<'a, R: Read, B> Capture<'a, R, B> {
+    pub fn new(
+        input: R,
+        name: String,
+        by: FlowBy,
+        declared: Option<&'a [Flow]>,
+        overhead: u32,
+    ) -> Result<Self> {
+        Ok(Capture {
+            packets: Packets::new(input, name)?,
+            by,
+            declared,
+            overhead,
+            numbers: HashMap::new(),
+            body: PhantomData,
+        })
+    }
+
+    /// The file's header.
+    pub fn header(&self) -> PcapHeader {
+        self.packets.header()
+    }
+
+    /// What the packets of each flow have in common, by its number.
+    pub fn keys(&self) -> Vec<Key> {
+        let mut keys: Vec<(u32, Key)> = self.numbers.iter().map(|(&k, &n)| (n, k)).collect();
+        keys.sort_unstable_by_key(|&(number, _)| number);
+        keys.into_iter().map(|(_, key)| key).collect()
+    }
+}
+
+impl<R: Read, B: Body> Arrivals<B> for Capture<'_, R, B> {
+    fn next(&mut self) -> Result<Option<Arrival<B>>> {
+        let framing = self.packets.framing();
+        let Some(packet) = self.packets.next()? else {
+            return Ok(None);
+        };
+        let (time, wire) = (packet.time, packet.len);
+        let key = Key::of(framing, &packet.bytes, self.by);
+        let body = B::of(&packet.bytes);
+        let place = || self.packets.place();
         let unused = self.numbers.len() as u32;
         let flow = *self.numbers.entry(key).or_insert(unused);
         let declared = match self.declared {
@@ -159,23 +214,17 @@ impl<R: Read, B: Body> Arrivals<B> for Capture<'_, R, B> {
                 )
             })?,
         };
-        let len = check_length(
-            raw.orig_len.into(),
-            flow.into(),
-            declared,
-            self.overhead,
-            place,
-        )?;
+        let len = check_length(wire.into(), flow.into(), declared, self.overhead, place)?;
         Ok(Some(Arrival {
             time,
             flow,
             len,
-            body: B::of(&raw.data),
+            body,
         }))
     }
 
     fn place(&self) -> String {
-        format!("{}: packet {}", self.name, self.packet)
+        self.packets.place()
     }
 }
 

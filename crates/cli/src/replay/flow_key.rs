@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use clap::ValueEnum;
 use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket};
+use fairlane_classify::Layer;
 use pcap_file::DataLink;
 
 /// What makes packets one flow.
@@ -142,6 +143,26 @@ impl Framing {
                 payload: 20,
             }),
             _ => None,
+        }
+    }
+
+    /// For a site's filters: the layer at which a packet begins for them, and behind how many
+    /// bytes of it. `None` where it begins as no layer does, but says its ether type.
+    pub fn layer(self, packet: &[u8]) -> Result<(Layer, usize), u16> {
+        match self {
+            Framing::Ethernet => Ok((Layer::Ethernet, 0)),
+            Framing::Raw => Ok((Layer::Ip, 0)),
+            Framing::Loopback => Ok((Layer::Ip, 4)),
+            Framing::Cooked {
+                ether_type,
+                payload,
+            } => {
+                let found = packet.get(ether_type..ether_type + 2);
+                match found.map_or(0, |found| u16::from_be_bytes([found[0], found[1]])) {
+                    0x0800 | 0x86dd => Ok((Layer::Ip, payload)),
+                    other => Err(other),
+                }
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod capture;
+mod classed;
 mod departures;
 mod engine;
 mod flow_key;
@@ -15,22 +16,27 @@ use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use fairlane_classify::{Origin, Owner};
+use fairlane_config::{Role, Site};
 use fairlane_core::Rate;
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_core::units::MAX_LENGTH;
 use fairlane_sim::Observer;
 use indicatif::{ProgressBar, ProgressStyle};
+use pcap_file::pcap::PcapHeader;
 
 use crate::algorithm::{Algorithm, members};
+use crate::sim::scenario::{choose_link, other_side};
 use crate::with_algorithm;
 use arrivals::{Arrivals, Listed};
-use capture::Capture;
+use capture::{Capture, Packets};
+use classed::Bytes;
 use departures::{Captured, Departures, Rows, Unwritten, WRITING};
 use engine::Setup;
 use flow_key::FlowBy;
 use outfile::OutFile;
-use report::{Meters, Report};
+use report::{ClassedReport, Meters, Report, Shown};
 
 const HELP: &str = "\
 The link sends at RATE whenever anything is queued, and chooses the next packet when
@@ -64,22 +70,47 @@ take some 40 bytes for each packet that waits, its own bytes if OUT is a capture
 with a report, which also takes up to 30 KiB for each flow. A flow can hold 2 GiB of
 packets; more is an error.
 
+With --config, the classes of a site's link take the place of flows, and its rate and
+overhead those of the options. Packets of a capture go where the site's filters send them,
+as if they came from the other side of the link; those of CSV say their class in the
+column flow, by its name or its number in the order of the file, from 0, and in a class
+of flows their flow in a fourth column, a number:
+
+  ARRIVALS.csv  time_ns,flow,len[,key]
+
+In departures the flow is the number of the class. The limits of the site count, and its
+queue management: what is dropped does not depart, and is counted in the report, which
+has the guaranteed rate of each class, its delays and their bound. Marks are set in the
+packets of captures.
+
 Examples:
   fairlane replay --alg qfq --rate 8mbit --flows examples/replay/flows.csv \\
       examples/replay/arrivals.csv
   fairlane replay --alg drr --rate 100mbit --overhead 24 in.pcap -o out.pcap --report
-  fairlane replay --alg qfq --rate 1gbit --flow-by source in.pcap --json";
+  fairlane replay --alg qfq --rate 1gbit --flow-by source in.pcap --json
+  fairlane replay --config examples/home-gateway.toml --link up in.pcap --report -o out.pcap";
 
 /// Options of `fairlane replay`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Options {
     /// Scheduling algorithm
-    #[arg(long, value_enum, value_name = "A")]
-    alg: Algorithm,
+    #[arg(long, value_enum, value_name = "A", required_unless_present = "config")]
+    alg: Option<Algorithm>,
     /// Rate of the link: a number with bit, kbit, mbit, gbit or tbit
-    #[arg(long, value_name = "R")]
-    rate: Rate,
+    #[arg(long, value_name = "R", required_unless_present = "config")]
+    rate: Option<Rate>,
+    /// The file of a site, whose link takes the place of --alg, --rate, --flows, --flow-by,
+    /// --overhead and --aggregate
+    #[arg(
+        long,
+        value_name = "SITE.toml",
+        conflicts_with_all = ["alg", "rate", "flows", "flow_by", "overhead", "aggregate"]
+    )]
+    config: Option<PathBuf>,
+    /// The site's link; its only one if there is one
+    #[arg(long, value_name = "NAME", requires = "config")]
+    link: Option<String>,
     /// The flows; a capture can do without
     #[arg(long, value_name = "FLOWS.csv")]
     flows: Option<PathBuf>,
@@ -163,10 +194,8 @@ impl Options {
         };
         let place = |path: &Path| fs::canonicalize(path).ok();
         let written = place(output);
-        for read in [Some(&self.input), self.flows.as_ref()]
-            .into_iter()
-            .flatten()
-        {
+        let inputs = [self.flows.as_ref(), self.config.as_ref()];
+        for read in inputs.into_iter().flatten().chain([&self.input]) {
             ensure!(
                 written.is_none() || written != place(read),
                 "{}: this is an input, departures need a file of their own",
@@ -184,18 +213,23 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    fn run(&self) -> Result<Option<Report>> {
+    fn run(&self) -> Result<Option<Shown>> {
         let options = self.options;
+        let (algorithm, rate) = match (&options.config, options.alg, options.rate) {
+            (Some(config), _, _) => return self.through_site(config),
+            (None, Some(algorithm), Some(rate)) => (algorithm, rate),
+            _ => bail!("--alg and --rate are needed, or --config"),
+        };
         let declared = options.flows.as_deref().map(flows::read).transpose()?;
         let input = Input::open(&options.input)?;
         options.check_output()?;
         let setup = Setup {
-            rate: options.rate,
+            rate,
             overhead: options.overhead,
             flows: declared.as_deref().unwrap_or_default(),
         };
         let name = options.input.display().to_string();
-        let mut meters = options.wants_report().then(|| Meters::new(options.rate));
+        let mut meters = options.wants_report().then(|| Meters::new(rate));
         let keys = match input.format {
             Format::Rows => {
                 ensure!(
@@ -206,14 +240,19 @@ impl Replay<'_> {
                     options.flow_by.is_none(),
                     "{name}: --flow-by is for captures, rows of CSV name their flows"
                 );
-                ensure!(
-                    !options.to_capture(),
-                    "{name}: -o {} asks for a capture, which takes a capture to make",
-                    options.output.as_deref().unwrap_or(Path::new("")).display()
-                );
+                self.refuse_capture(&name)?;
                 let reader = BufReader::with_capacity(BUFFER, self.watched(input));
                 let mut arrivals = Listed::new(reader, name, setup.flows, setup.overhead)?;
-                self.to_rows(&setup, &mut arrivals, meters.as_mut())?;
+                self.written::<(), _>(|departures| {
+                    replay(
+                        algorithm,
+                        options,
+                        &setup,
+                        &mut arrivals,
+                        departures,
+                        &mut meters,
+                    )
+                })?;
                 None
             }
             Format::Capture => {
@@ -222,16 +261,99 @@ impl Replay<'_> {
                 let reader = self.watched(input);
                 Some(if options.to_capture() {
                     let mut arrivals = Capture::new(reader, name, by, declared, overhead)?;
-                    self.to_capture(&setup, &mut arrivals, meters.as_mut())?;
+                    self.captured(arrivals.header(), |departures| {
+                        replay(
+                            algorithm,
+                            options,
+                            &setup,
+                            &mut arrivals,
+                            departures,
+                            &mut meters,
+                        )
+                    })?;
                     arrivals.keys()
                 } else {
                     let mut arrivals = Capture::new(reader, name, by, declared, overhead)?;
-                    self.to_rows::<()>(&setup, &mut arrivals, meters.as_mut())?;
+                    self.written::<(), _>(|departures| {
+                        replay(
+                            algorithm,
+                            options,
+                            &setup,
+                            &mut arrivals,
+                            departures,
+                            &mut meters,
+                        )
+                    })?;
                     arrivals.keys()
                 })
             }
         };
-        Ok(meters.map(|meters| Report::new(options, setup, meters, keys)))
+        let kind = (algorithm, options.aggregate);
+        meters
+            .map(|meters| Report::new(kind, setup, meters, keys).shown())
+            .transpose()
+    }
+
+    /// Through the classes of a site's link.
+    fn through_site(&self, config: &Path) -> Result<Option<Shown>> {
+        let options = self.options;
+        let site = Site::read(config)?;
+        for warning in &site.warnings {
+            eprintln!("{warning}");
+        }
+        let link = choose_link(&site, options.link.as_deref())
+            .map_err(|sentence| anyhow!("{}: {sentence}", config.display()))?;
+        let input = Input::open(&options.input)?;
+        options.check_output()?;
+        let name = options.input.display().to_string();
+        let (queue, ids) = link.discipline();
+        let discipline = (queue, ids.clone());
+        let (replayed, unsorted) = match input.format {
+            Format::Rows => {
+                self.refuse_capture(&name)?;
+                let reader = BufReader::with_capacity(BUFFER, self.watched(input));
+                let mut arrivals = classed::Listed::new(reader, name, link, &ids)?;
+                let replayed = self.written::<Bytes, _>(|departures| {
+                    classed::replay(link, discipline, &mut arrivals, departures)
+                })?;
+                (replayed, (0, 0))
+            }
+            Format::Capture => {
+                let packets = Packets::new(self.watched(input), name)?;
+                let header = packets.header();
+                let from = other_side(&site, link.to);
+                let origin = Origin {
+                    ingress: from.ingress(),
+                    owner: (from == Role::Attached).then_some(NOBODY),
+                };
+                let mut arrivals = classed::Sorted::new(packets, link, &ids, origin);
+                let run = |departures: &mut dyn Departures<Bytes>| {
+                    classed::replay(link, discipline, &mut arrivals, departures)
+                };
+                let replayed = match options.to_capture() {
+                    true => self.captured(header, run)?,
+                    false => self.written(run)?,
+                };
+                (replayed, arrivals.unsorted())
+            }
+        };
+        let report = ClassedReport::new(link, &replayed, unsorted);
+        let shown = || report.shown(link, replayed.time);
+        options.wants_report().then(shown).transpose()
+    }
+
+    /// A capture cannot be made of rows.
+    fn refuse_capture(&self, name: &str) -> Result<()> {
+        ensure!(
+            !self.options.to_capture(),
+            "{name}: -o {} asks for a capture, which takes a capture to make",
+            self.options
+                .output
+                .as_deref()
+                .unwrap_or(Path::new(""))
+                .display()
+        );
+        Ok(())
     }
 
     /// The input, with the bar following.
@@ -242,63 +364,64 @@ impl Replay<'_> {
         self.progress.wrap_read(input.reader())
     }
 
-    /// Departures as CSV, wherever they go.
-    fn to_rows<B>(
-        &self,
-        setup: &Setup<'_>,
-        arrivals: &mut dyn Arrivals<B>,
-        meters: Option<&mut Meters>,
-    ) -> Result<()> {
+    /// Departures as CSV, wherever they go, as `run` says them.
+    fn written<B, T>(&self, run: impl FnOnce(&mut dyn Departures<B>) -> Result<T>) -> Result<T> {
         match &self.options.output {
-            None if self.options.json => self.replay(setup, arrivals, &mut Unwritten, meters),
+            None if self.options.json => run(&mut Unwritten),
             None => {
                 let mut output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
-                self.replay(setup, arrivals, &mut Rows::new(&mut output)?, meters)?;
-                output.flush().context(WRITING)
+                let done = run(&mut Rows::new(&mut output)?)?;
+                output.flush().context(WRITING)?;
+                Ok(done)
             }
             Some(path) => {
                 let (outfile, file) = OutFile::create(path)?;
                 let mut output = BufWriter::with_capacity(BUFFER, file);
-                self.replay(setup, arrivals, &mut Rows::new(&mut output)?, meters)?;
+                let done = run(&mut Rows::new(&mut output)?)?;
                 output.flush().context(WRITING)?;
-                outfile.finish()
+                outfile.finish()?;
+                Ok(done)
             }
         }
     }
 
-    /// Departures as a capture like that of the arrivals.
-    fn to_capture(
+    /// Departures as a capture, as `run` says them, with the header of that of the arrivals.
+    fn captured<T>(
         &self,
-        setup: &Setup<'_>,
-        arrivals: &mut Capture<'_, impl Read, Box<[u8]>>,
-        meters: Option<&mut Meters>,
-    ) -> Result<()> {
-        let path = self
-            .options
-            .output
-            .as_deref()
-            .context("a capture goes to a file")?;
-        let (outfile, file) = OutFile::create(path)?;
+        header: PcapHeader,
+        run: impl FnOnce(&mut dyn Departures<Bytes>) -> Result<T>,
+    ) -> Result<T> {
+        let path = self.options.output.as_deref();
+        let (outfile, file) = OutFile::create(path.context("a capture goes to a file")?)?;
         let mut output = BufWriter::with_capacity(BUFFER, file);
-        let mut departures = Captured::new(&mut output, arrivals.header())?;
-        self.replay(setup, arrivals, &mut departures, meters)?;
+        let done = run(&mut Captured::new(&mut output, header)?)?;
         output.flush().context(WRITING)?;
-        outfile.finish()
-    }
-
-    fn replay<B>(
-        &self,
-        setup: &Setup<'_>,
-        arrivals: &mut dyn Arrivals<B>,
-        departures: &mut dyn Departures<B>,
-        meters: Option<&mut Meters>,
-    ) -> Result<()> {
-        let observer = meters.map(|meters| meters as &mut dyn Observer);
-        with_algorithm!(self.options.alg, self.options.aggregate, new => {
-            engine::replay(new(), setup, arrivals, departures, observer)
-        })
+        outfile.finish()?;
+        Ok(done)
     }
 }
+
+/// Through a packet scheduler.
+fn replay<B>(
+    algorithm: Algorithm,
+    options: &Options,
+    setup: &Setup<'_>,
+    arrivals: &mut dyn Arrivals<B>,
+    departures: &mut dyn Departures<B>,
+    meters: &mut Option<Meters>,
+) -> Result<()> {
+    let observer = meters.as_mut().map(|meters| meters as &mut dyn Observer);
+    with_algorithm!(algorithm, options.aggregate, new => {
+        engine::replay(new(), setup, arrivals, departures, observer)
+    })
+}
+
+/// Whose packets of attached processes are: a capture does not say.
+const NOBODY: Owner = Owner {
+    uid: u32::MAX,
+    gid: u32::MAX,
+    pid: 0,
+};
 
 /// What an input is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,14 +1,22 @@
 //! What a replay did to each flow, beside what its algorithm promises.
 
+use std::num::NonZeroU32;
+
 use anyhow::Result;
 use comfy_table::Table;
+use fairlane_config::Link;
 use fairlane_core::{FlowConfig, FlowId, Rate};
-use fairlane_sim::{Backlogged, Completion, DelayMeter, Moment, Observer, PacketInfo, WfiMeter};
+use fairlane_sim::{
+    Backlogged, Completion, DelayMeter, Moment, Observer, PacketInfo, Picos, WfiMeter,
+};
 use serde::Serialize;
 
 use super::Options;
+use super::classed::Replayed;
 use super::engine::Setup;
 use super::flow_key::Key;
+use crate::algorithm::Algorithm;
+use crate::classes::{self, ClassReport};
 use crate::guarantee::Guarantees;
 use crate::{output, table};
 
@@ -68,6 +76,100 @@ impl Observer for Meters {
     }
 }
 
+/// A report in both forms.
+pub struct Shown {
+    json: String,
+    text: String,
+}
+
+impl Shown {
+    /// Prints the one that is wanted where departures do not go.
+    pub fn print(&self, options: &Options) -> Result<()> {
+        if options.json {
+            return output::line(&self.json);
+        }
+        if options.output.is_some() {
+            return output::line(&self.text);
+        }
+        eprintln!("{}", self.text);
+        Ok(())
+    }
+}
+
+/// What `--json` prints of a replay through a site's link.
+#[derive(Debug, Serialize)]
+pub struct ClassedReport {
+    link: String,
+    alg: String,
+    rate_bps: u64,
+    overhead: u32,
+    /// From the first arrival to the last departure.
+    seconds: f64,
+    /// That left, without overhead.
+    packets: u64,
+    bytes: u64,
+    /// Longer than the link carries.
+    oversized: u64,
+    /// In the default class, as they could not be read, or as no filter matched.
+    malformed: u64,
+    unmatched: u64,
+    classes: Vec<ClassReport>,
+}
+
+impl ClassedReport {
+    /// `unsorted` are packets that could not be read, and that no filter matched.
+    pub fn new(link: &Link, replayed: &Replayed, unsorted: (u64, u64)) -> ClassedReport {
+        let time = replayed.time;
+        let classes = replayed.ledger.report(link, &replayed.stats, time);
+        let leaves = || classes.iter().filter(|class| class.queues);
+        let packets: u64 = leaves().map(|class| class.sent_packets).sum();
+        let bytes: u64 = leaves().map(|class| class.sent_bytes).sum();
+        ClassedReport {
+            link: link.name.clone(),
+            alg: link.algorithm.to_string(),
+            rate_bps: link.rate.bps(),
+            overhead: link.overhead,
+            seconds: time.as_secs_f64(),
+            packets,
+            bytes: bytes - packets * u64::from(link.overhead),
+            oversized: replayed.oversized,
+            malformed: unsorted.0,
+            unmatched: unsorted.1,
+            classes,
+        }
+    }
+
+    pub fn shown(&self, link: &Link, time: Picos) -> Result<Shown> {
+        let mut text = format!(
+            "{}\n{}: {} packets, {} bytes in {} s",
+            classes::text(&self.classes),
+            classes::headline(link, &self.classes, time),
+            self.packets,
+            self.bytes,
+            self.seconds
+        );
+        for (packets, what) in [
+            (self.oversized, "longer than the link carries, dropped"),
+            (
+                self.malformed,
+                "that could not be read, in the default class",
+            ),
+            (
+                self.unmatched,
+                "that no filter matched, in the default class",
+            ),
+        ] {
+            if packets > 0 {
+                text += &format!("; {packets} {what}");
+            }
+        }
+        Ok(Shown {
+            json: serde_json::to_string(self)?,
+            text,
+        })
+    }
+}
+
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -121,15 +223,15 @@ impl FlowReport {
 
 impl Report {
     pub fn new(
-        options: &Options,
+        (algorithm, aggregate): (Algorithm, NonZeroU32),
         setup: Setup<'_>,
         meters: Meters,
         keys: Option<Vec<Key>>,
     ) -> Self {
-        let alg = options.alg.name();
+        let alg = algorithm.name();
         let configs: Vec<FlowConfig> = meters.wfi.flows().map(|(_, wfi)| wfi.config).collect();
         let sent: u64 = meters.bytes.iter().sum();
-        let guarantees = Guarantees::new(options.alg, options.aggregate, &configs, sent);
+        let guarantees = Guarantees::new(algorithm, aggregate, &configs, sent);
         let nanos = |time: fairlane_sim::Picos| time.0 as f64 / 1e3;
         let flows: Vec<FlowReport> = meters
             .wfi
@@ -172,24 +274,18 @@ impl Report {
             rate_bps: setup.rate.bps(),
             rate: setup.rate,
             overhead: setup.overhead,
-            aggregate: options.aggregate.get(),
+            aggregate: aggregate.get(),
             packets: flows.iter().map(|flow| flow.packets).sum(),
             bytes: flows.iter().map(|flow| flow.bytes).sum(),
             flows,
         }
     }
 
-    /// Prints it where departures do not go.
-    pub fn print(&self, options: &Options) -> Result<()> {
-        if options.json {
-            return output::line(serde_json::to_string(self)?);
-        }
-        let text = self.text();
-        if options.output.is_some() {
-            return output::line(text);
-        }
-        eprintln!("{text}");
-        Ok(())
+    pub fn shown(&self) -> Result<Shown> {
+        Ok(Shown {
+            json: serde_json::to_string(self)?,
+            text: self.text(),
+        })
     }
 
     fn text(&self) -> String {

@@ -10,26 +10,46 @@ use anyhow::{Context, Result, bail};
 /// No row of ours comes near this; a file that is not CSV at all may.
 const LONGEST_LINE: u64 = 4096;
 
-/// Rows of `N` numbers below a header.
+/// Rows of `N` fields below a header, of which the last columns may be missing from the file.
 pub struct Rows<R, const N: usize> {
     input: R,
     name: String,
     columns: [&'static str; N],
+    /// Columns that there are.
+    present: usize,
     line: u64,
     text: Vec<u8>,
+    /// Where each field of the row ends in the text.
+    ends: [usize; N],
 }
 
 impl<R: BufRead, const N: usize> Rows<R, N> {
     /// Reads and checks the header of the file called `name` in errors.
     pub fn new(input: R, name: String, columns: [&'static str; N]) -> Result<Self> {
+        Rows::with_optional(input, name, columns, 0)
+    }
+
+    /// The same, where the last `optional` columns may be missing.
+    pub fn with_optional(
+        input: R,
+        name: String,
+        columns: [&'static str; N],
+        optional: usize,
+    ) -> Result<Self> {
         let mut rows = Rows {
             input,
             name,
             columns,
+            present: N,
             line: 0,
             text: Vec::new(),
+            ends: [0; N],
         };
-        let header = columns.join(",");
+        let needed = &columns[..N - optional];
+        let mut header = needed.join(",");
+        for column in &columns[N - optional..] {
+            header += &format!("[,{column}]");
+        }
         if !rows.advance()? {
             bail!(
                 "{}: the file is empty, it must begin with the header {header}",
@@ -42,7 +62,7 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
             .unwrap_or(&rows.text);
         let found: Vec<&[u8]> = text.split(|&b| b == b',').map(<[u8]>::trim_ascii).collect();
         let place = rows.place();
-        for column in columns {
+        for column in needed {
             if !found.contains(&column.as_bytes()) {
                 bail!("{place}: the header lacks the column {column}, it must be {header}");
             }
@@ -52,50 +72,95 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
             let extra = shown(extra.unwrap_or(&found[N]));
             bail!("{place}: the header has the extra column '{extra}', it must be {header}");
         }
-        if !found
-            .iter()
-            .copied()
-            .eq(columns.iter().map(|c| c.as_bytes()))
-        {
+        let present = found.len();
+        let expected = columns[..present].iter().map(|c| c.as_bytes());
+        if !found.iter().copied().eq(expected) {
             bail!("{place}: the columns are in another order than {header}");
         }
+        rows.present = present;
         Ok(rows)
     }
 
-    /// The next row, or `None` at the end. Blank lines are passed over.
+    /// The next row of numbers, or `None` at the end. Blank lines are passed over.
     pub fn next(&mut self) -> Result<Option<[u64; N]>> {
-        if !self.advance()? {
+        if !self.next_row()? {
             return Ok(None);
         }
         let mut row = [0; N];
-        let mut fields = self.text.split(|&byte| byte == b',');
-        for (number, column) in row.iter_mut().zip(self.columns) {
-            let Some(field) = fields.next() else {
-                bail!(
-                    "{}: the column {column} is missing, a row is {}",
-                    self.place(),
-                    self.columns.join(",")
-                );
-            };
-            let Some(read) = number_of(field) else {
-                bail!(
-                    "{}: {column} '{}' is not a whole number from 0 to {}",
-                    self.place(),
-                    shown(field),
-                    u64::MAX
-                );
-            };
-            *number = read;
-        }
-        if let Some(extra) = fields.next() {
-            bail!(
-                "{}: '{}' is an extra column, a row is {}",
-                self.place(),
-                shown(extra),
-                self.columns.join(",")
-            );
+        for (place, number) in row[..self.present].iter_mut().enumerate() {
+            *number = self.number(place)?;
         }
         Ok(Some(row))
+    }
+
+    /// Goes to the next row; whether there is one. Blank lines are passed over.
+    pub fn next_row(&mut self) -> Result<bool> {
+        if !self.advance()? {
+            return Ok(false);
+        }
+        let mut fields = 0;
+        let mut end = 0;
+        for field in self.text.split(|&byte| byte == b',') {
+            end += field.len();
+            if fields == self.present {
+                bail!(
+                    "{}: '{}' is an extra column, a row is {}",
+                    self.place(),
+                    shown(field),
+                    self.columns().join(",")
+                );
+            }
+            self.ends[fields] = end;
+            fields += 1;
+            end += 1;
+        }
+        if fields < self.present {
+            bail!(
+                "{}: the column {} is missing, a row is {}",
+                self.place(),
+                self.columns[fields],
+                self.columns().join(",")
+            );
+        }
+        Ok(true)
+    }
+
+    fn columns(&self) -> &[&'static str] {
+        &self.columns[..self.present]
+    }
+
+    /// Whether the file has the column at this place.
+    pub fn has(&self, place: usize) -> bool {
+        place < self.present
+    }
+
+    /// A field of the row, with the blanks around it.
+    fn field(&self, place: usize) -> &[u8] {
+        let start = match place {
+            0 => 0,
+            _ => self.ends[place - 1] + 1,
+        };
+        &self.text[start..self.ends[place]]
+    }
+
+    /// A field of the row as a text, without blanks around it; one that is not UTF-8 is none.
+    pub fn word(&self, place: usize) -> &str {
+        std::str::from_utf8(self.field(place)).map_or("", str::trim)
+    }
+
+    /// A field of the row as a number.
+    pub fn number(&self, place: usize) -> Result<u64> {
+        let field = self.field(place);
+        match number_of(field) {
+            Some(number) => Ok(number),
+            None => bail!(
+                "{}: {} '{}' is not a whole number from 0 to {}",
+                self.place(),
+                self.columns[place],
+                shown(field),
+                u64::MAX
+            ),
+        }
     }
 
     /// File and line of the last row, as in `arrivals.csv:7`.

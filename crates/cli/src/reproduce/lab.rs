@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -64,7 +64,8 @@ impl<'a> Lab<'a> {
                 let case = left.swap_remove(random.random_range(0..left.len()));
                 self.progress.set_message(cases[case].to_string());
                 self.check()?;
-                results[case].push(measure(&cases[case])?);
+                let measured = measure(&cases[case]);
+                results[case].push(measured.with_context(|| cases[case].to_string())?);
                 self.progress.inc(1);
             }
         }

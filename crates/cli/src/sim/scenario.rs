@@ -621,12 +621,20 @@ fn prefix(key: &str, text: &Option<Text>, report: &mut Report) -> Option<Prefix>
     }
 }
 
-/// The time between two packets of a constant rate, over which sources alike spread.
+/// The time over which the beginnings of sources alike are spread, so that they do not send as
+/// one: that between two packets, or two spans of sending.
 fn apart(traffic: &Traffic, lengths: &Lengths) -> Picos {
-    let (Traffic::Cbr(rate), Lengths::Fixed(len) | Lengths::Uniform(len, _)) = (traffic, lengths)
-    else {
-        return Picos::ZERO;
-    };
-    let picos = u128::from(len.get()) * 8 * u128::from(fairlane_sim::PICOS_PER_SECOND);
-    Picos(picos / u128::from(rate.bps()))
+    match (traffic, lengths) {
+        (Traffic::Cbr(rate), Lengths::Fixed(len) | Lengths::Uniform(len, _)) => {
+            let picos = u128::from(len.get()) * 8 * u128::from(fairlane_sim::PICOS_PER_SECOND);
+            Picos(picos / u128::from(rate.bps()))
+        }
+        (
+            Traffic::ParetoOnOff {
+                mean_on, mean_off, ..
+            },
+            _,
+        ) => *mean_on + *mean_off,
+        _ => Picos::ZERO,
+    }
 }

@@ -84,6 +84,11 @@ impl Site {
         serde_json::from_str(&finished.success()).unwrap()
     }
 
+    /// Waits until it ends by itself.
+    pub fn finish(self) -> Finished {
+        self.running.finish()
+    }
+
     pub fn end(mut self) -> Finished {
         self.running.signal("INT");
         self.running.finish()

@@ -644,13 +644,16 @@ fn bursts(
     longest: Length,
     report: &mut Report,
 ) {
+    walk(algorithm, link, longest, classes, |at, class, service| {
+        if let (Some(cap), Some(None)) = (&mut class.cap, places.get(at).map(|place| &place.burst))
+        {
+            cap.burst = cap.burst.max(service.burst_for(cap.rate, longest));
+        }
+    });
     let mut needed = vec![0; classes.len()];
     let guarantees = walk(algorithm, link, longest, classes, |at, class, service| {
-        if let Some(cap) = &mut class.cap {
+        if let Some(cap) = class.cap {
             needed[at] = service.burst_for(class.rate.unwrap_or(cap.rate), longest);
-            if places.get(at).is_some_and(|class| class.burst.is_none()) {
-                cap.burst = cap.burst.max(service.burst_for(cap.rate, longest));
-            }
         }
     });
     for (at, guarantee) in guarantees.iter().enumerate() {
@@ -666,8 +669,8 @@ fn bursts(
         if gets >= rate.bps() - rate.bps() / 1000 {
             continue;
         }
-        let why = match (&places[at].burst, classes[at].cap) {
-            (Some(_), Some(cap)) if cap.burst < needed[at] => format!(
+        let why = match classes[at].cap {
+            Some(cap) if cap.burst < needed[at] => format!(
                 "its burst of {} is too short to wait for others, {} would do",
                 Size(cap.burst.into()),
                 Size(needed[at].into())

@@ -127,16 +127,15 @@ impl Service {
         ((room + f64::from(longest.get())) as u32).saturating_add(2)
     }
 
-    /// A child of a node with strict priority, behind or beside others with these caps, each of
-    /// a rate and a burst of at least its longest packet; `None` if they may take everything.
-    pub fn behind(self, others: impl IntoIterator<Item = (Rate, u32)>) -> Option<Service> {
-        let behind = others
-            .into_iter()
-            .fold(self, |left, (rate, burst)| Service {
-                rate: left.rate - rate.bps() as f64 / 8.0,
-                lag: left.lag + f64::from(burst),
-            });
-        (behind.rate > 0.0).then_some(behind)
+    /// A child of a node with strict priority, behind or beside others whose caps add up to `bps`
+    /// bits per second and `burst` bytes, of which each has its longest packet at least; `None`
+    /// if they may take everything.
+    pub fn behind(self, bps: u64, burst: u64) -> Option<Service> {
+        let rate = self.rate - bps as f64 / 8.0;
+        (rate > 0.0).then_some(Service {
+            rate,
+            lag: self.lag + burst as f64,
+        })
     }
 
     /// The rate in bits per second, rounded to the nearest.
@@ -291,11 +290,11 @@ mod tests {
     #[test]
     fn a_lower_level_has_what_the_caps_above_leave() {
         let link = Service::of_link(mbit(8), length(1000));
-        let low = link.behind([(mbit(2), 3000), (mbit(1), 1500)]).unwrap();
+        let low = link.behind(2_000_000 + 1_000_000, 3000 + 1500).unwrap();
         assert_eq!(low.bps(), 5_000_000);
         assert_eq!(low.lag(), Work(1000.0 + 4500.0));
-        assert_eq!(link.behind([(mbit(8), 1000)]), None);
-        assert_eq!(link.behind([]), Some(link));
+        assert_eq!(link.behind(8_000_000, 1000), None);
+        assert_eq!(link.behind(0, 0), Some(link));
     }
 
     #[test]

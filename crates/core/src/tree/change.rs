@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 
 use super::cap::NONE;
 use super::child::{Kind, flag};
-use super::packets::{Discarded, Reason};
+use super::table::{check_fit, check_flows, clamped, flags, share};
 use super::{
-    Body, Cap, Class, ClassConfig, ClassId, ClassStats, FlowsConfig, LeafConfig, Payload, Place,
-    Tree, TreeError, check_fit, check_flows, clamped, flags, share,
+    Body, Cap, Class, ClassConfig, ClassId, ClassStats, Discarded, FlowsConfig, LeafConfig,
+    Payload, Place, Reason, Tree, TreeError,
 };
 
 /// What a change touches beside the class itself.

@@ -21,6 +21,7 @@ use super::child::{Child, Kind, flag};
 use super::config::FlowsConfig;
 use super::order::Order;
 use super::stats::ClassStats;
+use super::table::flags;
 use super::{Payload, Tree};
 
 /// Flows that a packet of a new one, or a call of `tidy`, forgets at most.
@@ -234,7 +235,7 @@ impl<P: Payload> Tree<P> {
         let node = &mut self.nodes[at as usize];
         let config = node.flows.as_ref()?.config;
         let longest = Length::new(node.longest.get()).unwrap_or(Length::MAX);
-        let flags = super::flags(config.cap, &config.leaf.aqm) | flags;
+        let flags = flags(config.cap, &config.leaf.aqm) | flags;
         let child = Child::flow(digest, config.leaf.limits, longest, NONE, flags);
         let share = Share::new(config.weight, longest);
         if node.order.is_full() {

@@ -1,6 +1,11 @@
 //! What became of packets, class by class.
 
-use crate::packet_scheduler::Count;
+use crate::packet_scheduler::{Count, Limits};
+use crate::queue::PacketList;
+use crate::units::Length;
+
+use super::child::{Child, Kind};
+use super::{Body, Class, ClassId, Payload, Tree};
 
 /// What became of the packets of a class and of all below it:
 /// `accepted = sent + discarded + queued`.
@@ -52,4 +57,112 @@ pub(super) struct Losses {
     pub discarded: Count,
     pub marked: u64,
     pub throttled: u64,
+}
+
+impl<P: Payload> Tree<P> {
+    /// What became of the packets of a class and of all below it, or `None` if there is no such
+    /// class. The root counts what was refused because there was no such class, too.
+    /// O(classes below).
+    pub fn stats(&self, class: ClassId) -> Option<ClassStats> {
+        let mut sum = ClassStats::default();
+        let mut rest = alloc::vec![class.number()];
+        self.class(class).ok()?;
+        while let Some(number) = rest.pop() {
+            let Ok(class) = self.class(ClassId::new(number)) else {
+                continue;
+            };
+            sum = sum.plus(&class.former).plus(&self.own_stats(class));
+            if let Body::Inner { node, .. } = class.body {
+                rest.extend(self.classes_below(node));
+            }
+        }
+        Some(sum)
+    }
+
+    /// Counts of a class without those below it.
+    fn own_stats(&self, class: &Class) -> ClassStats {
+        let losses = class.losses;
+        let mut own = ClassStats {
+            dropped: losses.dropped,
+            discarded: losses.discarded,
+            marked: losses.marked,
+            throttled: losses.throttled,
+            ..ClassStats::default()
+        };
+        match class.body {
+            Body::Leaf { config, .. } => {
+                let child = self.nodes[class.parent as usize].order.child(class.slot);
+                own.accepted = child.accepted();
+                own.queued = child.queued(config.limits);
+                own.sent = own.accepted.minus(own.discarded).minus(own.queued);
+            }
+            Body::Flows { node } => {
+                if let Some(flows) = &self.nodes[node as usize].flows {
+                    flows.add_to(&mut own);
+                }
+            }
+            Body::Inner { .. } => {}
+        }
+        own
+    }
+
+    /// Numbers of the classes right below a node that is not one of flows.
+    pub(super) fn classes_below(&self, node: u32) -> impl Iterator<Item = u32> {
+        let order = &self.nodes[node as usize].order;
+        (0..order.slots()).filter_map(move |slot| {
+            let child = order.child(slot);
+            match child.kind {
+                Kind::Leaf => Some(child.side),
+                Kind::Inner => Some(self.nodes[child.side as usize].class),
+                _ => None,
+            }
+        })
+    }
+
+    /// Accepted packets and bytes, of all classes that ever were.
+    pub(super) fn accepted(&self) -> Count {
+        Count {
+            packets: self.slab.stored(),
+            bytes: self.accepted_bytes,
+        }
+    }
+
+    /// Waiting packets and bytes.
+    pub(super) fn queued(&self) -> Count {
+        let limit = self.limits.bytes.min(i64::MAX as u64) as i64;
+        Count {
+            packets: self.slab.len().into(),
+            bytes: (limit - self.room_bytes) as u64,
+        }
+    }
+
+    /// Counts for the class of a queue.
+    pub(super) fn count(&mut self, at: u32, child: &Child, count: impl FnOnce(&mut Losses)) {
+        let class = match child.kind {
+            Kind::Leaf => child.side,
+            _ => self.nodes[at as usize].class,
+        };
+        if let Some(class) = &mut self.classes[class as usize] {
+            count(&mut class.losses);
+        }
+    }
+
+    /// Limits of a queue.
+    pub(super) fn limits_of(&self, at: u32, child: &Child) -> Limits {
+        match (child.kind, &self.nodes[at as usize].flows) {
+            (Kind::Flow, Some(flows)) => flows.config.leaf.limits,
+            _ => match &self.classes[child.side as usize] {
+                Some(Class {
+                    body: Body::Leaf { config, .. },
+                    ..
+                }) => config.limits,
+                _ => Limits::NONE,
+            },
+        }
+    }
+
+    /// The packets of a queue, the first one first.
+    pub(super) fn lengths(&self, packets: &PacketList) -> impl Iterator<Item = Length> {
+        packets.iter(&self.slab).map(|(len, _)| len)
+    }
 }

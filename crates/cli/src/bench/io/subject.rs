@@ -48,12 +48,16 @@ pub struct Inlet<W: Wire> {
     pub generator: Box<dyn Generate>,
 }
 
+/// The scheduler before the backend.
+type Scheduled<W> =
+    Arbiter<PacketScheduler<Plus<Qfq>, <W as Wire>::Packet>, Straight<<W as Wire>::Backend>>;
+
 /// A backend to transmit through, perhaps with another to receive from.
 pub struct Bench<W: Wire> {
     sender: Sender<W>,
     inlet: Option<Inlet<W>>,
     /// Has the backend to transmit through.
-    arbiter: Arbiter<PacketScheduler<Plus<Qfq>, W::Packet>, Straight<W::Backend>>,
+    arbiter: Scheduled<W>,
     clients: Vec<Client<W::Packet>>,
     clock: Clock,
     /// What the backends need to be there.

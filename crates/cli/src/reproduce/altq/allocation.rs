@@ -116,7 +116,7 @@ impl Experiment for Allocation {
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
-        bed::check()?;
+        bed::check_tcp()?;
         let scenario = Scenario::<Parameters>::of(self)?;
         let parameters = &scenario.parameters;
         let text = include_str!("../../../../../experiments/altq-allocation/paper.toml");

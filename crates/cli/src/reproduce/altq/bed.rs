@@ -89,11 +89,16 @@ pub struct Bed<'a> {
     _folder: TempDir,
 }
 
-/// Says, before anything is measured, what this machine or this user lacks.
+/// Says, before anything is measured, what this machine or this user lacks for a bed.
 pub fn check() -> Result<()> {
-    iperf_is_installed().context("TCP flows come from iperf3")?;
     Namespace::new()?;
     Ok(())
+}
+
+/// The same, for a bed with TCP flows.
+pub fn check_tcp() -> Result<()> {
+    check()?;
+    Ok(iperf_is_installed()?)
 }
 
 impl<'a> Bed<'a> {

@@ -141,7 +141,7 @@ impl Experiment for Sharing {
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
-        bed::check()?;
+        bed::check_tcp()?;
         let scenario = Scenario::<Parameters>::of(self)?;
         let parameters = &scenario.parameters;
         let text = include_str!("../../../../../experiments/altq-sharing/paper.toml");

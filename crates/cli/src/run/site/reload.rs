@@ -117,11 +117,11 @@ fn take_over(former: &Shaper, link: &Link, queue: &mut Shaped, now: Nanos) -> Sh
             }
         },
     );
-    for place in 0..former.ids.len() {
+    for (place, &moved) in moved.iter().enumerate() {
         if let Some(new) = staying(place) {
             let counted = before.stats(former.ids[place]).unwrap_or_default();
             let counted = sum(&former.former[place], &counted);
-            shaper.former[new] = without(counted, moved[place]);
+            shaper.former[new] = without(counted, moved);
             let delays = std::mem::take(&mut sorted.delays[place]);
             queue.classifier_mut().delays[new] = delays;
         }

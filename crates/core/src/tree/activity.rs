@@ -1,0 +1,151 @@
+//! Who has a place in its parent's order: begin, be held, be released, be passed over.
+
+use crate::units::{Charge, Nanos};
+
+use super::cap::NONE;
+use super::child::{Kind, flag};
+use super::order::Selected;
+use super::{Payload, ROOT, Tree};
+
+impl<P: Payload> Tree<P> {
+    /// A child that had nothing to send has by now, and no cap of its own holds it. It gets its
+    /// place, and so does each class above for which it is the first.
+    #[inline]
+    pub(super) fn activate(
+        &mut self,
+        at: u32,
+        slot: u32,
+        head: Charge,
+        arrived: Charge,
+        now: Nanos,
+    ) {
+        let node = &mut self.nodes[at as usize];
+        let selected = node.order.backlogged(slot, head, arrived);
+        self.begin(at, selected, now);
+    }
+
+    /// A node has a child that got its place, and this one is selected by now. If it is the
+    /// only one, the node gets its own.
+    #[inline]
+    pub(super) fn begin(&mut self, mut at: u32, mut selected: Selected, now: Nanos) {
+        loop {
+            let node = &mut self.nodes[at as usize];
+            let before = core::mem::replace(&mut node.selected, selected);
+            if before.is_somebody() {
+                return;
+            }
+            let (slot, longest, parent) = (node.slot, node.longest, node.parent);
+            if node.cap != NONE && self.holds_node(at, now) {
+                return;
+            }
+            at = parent;
+            let Some(parent) = self.nodes.get_mut(at as usize) else {
+                return;
+            };
+            selected = parent.order.backlogged(slot, longest, longest);
+        }
+    }
+
+    /// A child with a cap of its own got its first packet: whether the cap holds it.
+    #[inline(never)]
+    pub(super) fn holds_queue(&mut self, at: u32, slot: u32, now: Nanos) -> bool {
+        let child = *self.nodes[at as usize].order.child(slot);
+        let extra = self.extra_of(&child);
+        match self.extras.get(extra as usize).map(|extra| extra.cap) {
+            None | Some(NONE) => false,
+            Some(cap) if self.caps.is_held(cap) => true,
+            // It was flushed, and its cap changed: it sends once from the place it has.
+            Some(_) if self.nodes[at as usize].order.is_active(slot) => false,
+            Some(cap) => {
+                let held = self.caps.hold(cap, now);
+                self.count(at, &child, |losses| losses.throttled += u64::from(held));
+                held
+            }
+        }
+    }
+
+    /// A class with others below it and a cap has something to send: whether the cap holds it.
+    #[inline(never)]
+    fn holds_node(&mut self, at: u32, now: Nanos) -> bool {
+        let node = &self.nodes[at as usize];
+        if self.caps.is_held(node.cap) {
+            return true;
+        }
+        if let Some(parent) = self.nodes.get(node.parent as usize)
+            && parent.order.is_active(node.slot)
+        {
+            return false;
+        }
+        let held = self.caps.hold(node.cap, now);
+        if held {
+            self.count_held_node(at);
+        }
+        held
+    }
+
+    /// A cap holds a class with others below it from now on.
+    #[inline(never)]
+    pub(super) fn count_held_node(&mut self, at: u32) {
+        self.root_held |= at == ROOT;
+        let class = self.nodes[at as usize].class;
+        if let Some(class) = &mut self.classes[class as usize] {
+            class.losses.throttled += 1;
+        }
+    }
+
+    /// Lets everybody go on whose cap no longer holds them. O(log n) for each.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn release(&mut self, now: Nanos) {
+        while let Some(owner) = self.caps.release(now) {
+            self.resume(owner, now);
+        }
+    }
+
+    /// A child that no cap of its own holds any more has its place again, if it has something
+    /// to send.
+    pub(super) fn resume(&mut self, (at, slot): (u32, u32), now: Nanos) {
+        if at == NONE {
+            self.root_held = false;
+            return;
+        }
+        let child = *self.nodes[at as usize].order.child(slot);
+        let head = match child.kind {
+            Kind::Inner => {
+                let node = &self.nodes[child.side as usize];
+                node.selected.is_somebody().then_some(node.longest)
+            }
+            _ => {
+                let head = child.packets.front_length(&self.slab);
+                head.map(|head| child.announced(head))
+            }
+        };
+        if let Some(head) = head {
+            self.activate(at, slot, head, head, now);
+        }
+    }
+
+    /// The selected child has no packets: it goes out of its order, and so does each class
+    /// above that has nobody else.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn pass_over(&mut self, mut at: u32, mut slot: u32, now: Nanos) {
+        let node = &mut self.nodes[at as usize];
+        let child = *node.order.child(slot);
+        if child.may_rest()
+            && let Some(flows) = &mut node.flows
+        {
+            flows.rest(&mut node.order, slot, now);
+        }
+        loop {
+            let node = &mut self.nodes[at as usize];
+            node.order.idle(slot);
+            node.selected = node.order.selected();
+            if node.selected.is_somebody() || node.parent == NONE {
+                return;
+            }
+            slot = node.slot;
+            at = node.parent;
+        }
+    }
+}

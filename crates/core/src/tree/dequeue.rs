@@ -1,0 +1,223 @@
+//! The next packet goes out: down the path of the selected ones, and up again with the charge.
+
+use crate::aqm::{Backlog, Verdict};
+use crate::units::{Charge, Length, Nanos};
+
+use super::cap::NONE;
+use super::child::{Kind, flag};
+use super::order::Selected;
+use super::{ClassId, Dequeue, Discarded, Packet, Payload, ROOT, Reason, Tree};
+
+/// What to do with a packet at the head of a special queue.
+enum Departure {
+    /// It leaves; this is what the order is told of next.
+    Sent(Option<Charge>),
+    Dropped,
+}
+
+impl<P: Payload> Tree<P> {
+    /// Hands out the next packet at time `now`; what queue management drops on the way goes to
+    /// `discard`.
+    #[inline]
+    pub fn dequeue(&mut self, now: Nanos, mut discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {
+        if self.caps.first().is_some_and(|time| time <= now) {
+            self.release(now);
+        }
+        loop {
+            let (mut at, mut selected) = (ROOT, self.nodes[ROOT as usize].selected);
+            // The markers for a leaf and for nobody are no nodes.
+            while let Some(node) = self.nodes.get(selected.below as usize) {
+                (at, selected) = (selected.below, node.selected);
+            }
+            let slot = selected.slot;
+            if !selected.is_somebody() || self.root_held {
+                match self.nobody(at) {
+                    Some(answer) => return answer,
+                    None => continue,
+                }
+            }
+            let node = &mut self.nodes[at as usize];
+            if let Some(sent) = node.order.send(slot, &mut self.slab) {
+                self.room_bytes += i64::from(sent.len.get());
+                self.charge_above(at, sent.next, sent.len, now);
+                return Dequeue::Packet(Packet {
+                    class: ClassId::new(sent.class),
+                    len: sent.len,
+                    payload: sent.payload.1,
+                });
+            }
+            match self.send_special(at, slot, now) {
+                Some(Ok(packet)) => return Dequeue::Packet(packet),
+                Some(Err(dropped)) => discard(dropped),
+                None => self.pass_over(at, slot, now),
+            }
+        }
+    }
+
+    /// Charges for a packet all the way up from a node whose order was charged by `selected`:
+    /// each class on the path goes to its next place, or out of the order where it has nothing
+    /// more or its cap holds it.
+    #[inline(always)]
+    fn charge_above(&mut self, mut at: u32, mut selected: Selected, len: Length, now: Nanos) {
+        while let Some(node) = self.nodes.get_mut(at as usize) {
+            node.selected = selected;
+            let mut next = selected.is_somebody().then_some(node.longest);
+            let (here, slot, cap) = (at, node.slot, node.cap);
+            at = node.parent;
+            if cap != NONE {
+                next = self.charge_cap(here, cap, len, next, now);
+            }
+            // The root's parent is no node.
+            let Some(parent) = self.nodes.get_mut(at as usize) else {
+                return;
+            };
+            selected = parent.order.charge(slot, len.into(), next);
+        }
+    }
+
+    /// Charges the cap of a class with others below it; what its parent is told of next.
+    #[inline(never)]
+    fn charge_cap(
+        &mut self,
+        at: u32,
+        cap: u32,
+        len: Length,
+        next: Option<Charge>,
+        now: Nanos,
+    ) -> Option<Charge> {
+        self.caps.charge(cap, len, now);
+        if next.is_some() && self.caps.hold(cap, now) {
+            self.count_held_node(at);
+            return None;
+        }
+        next
+    }
+
+    /// Takes the packet at the head of a flow, or of a leaf with queue management or a cap: it
+    /// leaves, or is dropped. All is accounted for then. `None` where there is none.
+    #[inline(never)]
+    fn send_special(
+        &mut self,
+        at: u32,
+        slot: u32,
+        now: Nanos,
+    ) -> Option<Result<Packet<P>, Discarded<P>>> {
+        let node = &mut self.nodes[at as usize];
+        let child = node.order.child_mut(slot);
+        let (len, (came, mut payload)) = child.packets.pop_front(&mut self.slab)?;
+        child.give_room(len);
+        self.room_bytes += i64::from(len.get());
+        let child = *child;
+        let class = match child.kind {
+            Kind::Leaf => child.side,
+            _ => node.class,
+        };
+        let class = ClassId::new(class);
+        let mut next = child.packets.front_length(&self.slab).map(Charge::from);
+        if child.has(flag::AQM | flag::CAP) {
+            match self.departure(at, slot, len, came, &mut payload, now) {
+                Departure::Sent(head) => next = head,
+                Departure::Dropped => {
+                    return Some(Err(Discarded {
+                        class,
+                        len,
+                        payload,
+                        reason: Reason::Congestion,
+                    }));
+                }
+            }
+        }
+        let node = &mut self.nodes[at as usize];
+        let selected = node.order.charge(slot, len.into(), next);
+        if let Some(flows) = &mut node.flows {
+            flows.sent.add(len);
+            if child.may_rest() {
+                flows.rest(&mut node.order, slot, now);
+            }
+        }
+        self.charge_above(at, selected, len, now);
+        Some(Ok(Packet {
+            class,
+            len,
+            payload,
+        }))
+    }
+
+    /// What becomes of the packet at the head of a queue with queue management or a cap, and
+    /// what the order is told of next if it leaves.
+    #[inline(never)]
+    fn departure(
+        &mut self,
+        at: u32,
+        slot: u32,
+        len: Length,
+        came: Nanos,
+        payload: &mut P,
+        now: Nanos,
+    ) -> Departure {
+        let child = *self.nodes[at as usize].order.child(slot);
+        let extra = self.extra_of(&child);
+        let mut verdict = Verdict::Pass;
+        let mut cap = NONE;
+        let queued = child.queued(self.limits_of(at, &child));
+        if let Some(extra) = self.extras.get_mut(extra as usize) {
+            cap = extra.cap;
+            let left = Backlog {
+                packets: queued.packets as u32,
+                bytes: queued.bytes,
+            };
+            verdict = extra.aqm.leaving(now, now.since(came), left);
+            if child.packets.is_empty() {
+                extra.aqm.emptied(now);
+            }
+        }
+        match verdict {
+            Verdict::Pass => {}
+            Verdict::Mark if payload.mark() => {
+                self.count(at, &child, |losses| losses.marked += 1);
+            }
+            Verdict::Mark | Verdict::Drop => {
+                self.count(at, &child, |losses| losses.discarded.add(len));
+                // One that has nothing left is passed over.
+                if !child.packets.is_empty() {
+                    self.nodes[at as usize].order.dropped_first(slot);
+                    self.refresh(at);
+                }
+                return Departure::Dropped;
+            }
+        }
+        let head = child.packets.front_length(&self.slab);
+        let mut next = head.map(|head| child.announced(head));
+        if cap != NONE {
+            self.caps.charge(cap, len, now);
+            if next.is_some() && self.caps.hold(cap, now) {
+                next = None;
+                self.count(at, &child, |losses| losses.throttled += 1);
+            }
+        }
+        Departure::Sent(next)
+    }
+
+    /// Nobody is next in a node on the selected path: nobody may be served, if it is the
+    /// root.
+    #[cold]
+    #[inline(never)]
+    fn nobody(&mut self, at: u32) -> Option<Dequeue<P>> {
+        let node = &self.nodes[at as usize];
+        if at != ROOT && !self.root_held {
+            // What it had was discarded while it waited.
+            let (parent, slot) = (node.parent, node.slot);
+            self.pass_over(parent, slot, Nanos::ZERO);
+            return None;
+        }
+        if self.is_empty() {
+            return Some(Dequeue::Empty);
+        }
+        let first = match self.root_held {
+            true => Some(self.caps.release_at(self.nodes[ROOT as usize].cap)),
+            false => self.caps.first(),
+        };
+        debug_assert!(first.is_some(), "packets wait, and nobody is held");
+        Some(first.map_or(Dequeue::Empty, Dequeue::NotBefore))
+    }
+}

@@ -1,0 +1,177 @@
+//! What goes in and comes out: packets, the answers to them, and the trait of whatever queues
+//! them class by class.
+
+use crate::scheduler::Violation;
+use crate::units::{Length, Nanos};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{ClassId, ClassStats, Tree};
+
+/// A packet, as far as queue management looks at it.
+pub trait Payload {
+    /// Marks the packet "congestion experienced" if it is ECN-capable; whether it is. One
+    /// that is not is dropped instead.
+    fn mark(&mut self) -> bool {
+        false
+    }
+}
+
+impl Payload for () {}
+impl Payload for u32 {}
+impl Payload for u64 {}
+impl Payload for usize {}
+impl Payload for Vec<u8> {}
+impl Payload for Box<[u8]> {}
+
+/// Queues of classes that share a link: what the program, the simulator and replay release
+/// packets from.
+pub trait ClassQueue<P> {
+    /// Accepts a packet at time `now` into a class, or hands it back with the reason. `flow` is
+    /// the digest of its flow, which only classes of flows look at.
+    fn enqueue(
+        &mut self,
+        class: ClassId,
+        flow: u64,
+        len: Length,
+        payload: P,
+        now: Nanos,
+    ) -> Result<(), Rejected<P>>;
+
+    /// Hands out the next packet at time `now`; what queue management drops on the way goes
+    /// to `discard`.
+    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P>;
+
+    /// What became of the packets of a class, or `None` if there is no such class.
+    fn stats(&self, class: ClassId) -> Option<ClassStats>;
+
+    /// Packets that wait. O(1).
+    fn len(&self) -> u32;
+
+    /// Whether nothing waits. O(1).
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Forgets flows that were idle for long, a bounded number of them.
+    fn tidy(&mut self, now: Nanos);
+
+    /// Checks that every count is the sum of its parts, and all else that must hold; for
+    /// tests.
+    fn invariants(&self) -> Result<(), Violation>;
+}
+
+/// A packet on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<P> {
+    /// Whose it is.
+    pub class: ClassId,
+    /// Its length, as it was at enqueue.
+    pub len: Length,
+    /// What the caller gave, marked if queue management said so.
+    pub payload: P,
+}
+
+/// The answer to [`Tree::dequeue`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dequeue<P> {
+    /// The next packet, which is the caller's from now on.
+    Packet(Packet<P>),
+    /// Packets wait, and caps let none leave before this time.
+    NotBefore(Nanos),
+    /// Nothing waits.
+    Empty,
+}
+
+/// Why an accepted packet will not be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Queue management dropped it when it was about to leave.
+    Congestion,
+    /// Its class was flushed or removed.
+    Flushed,
+}
+
+/// A packet that was accepted and will not be sent: the caller's again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Discarded<P> {
+    /// Whose it was.
+    pub class: ClassId,
+    /// Its length, as it was at enqueue.
+    pub len: Length,
+    /// What the caller gave.
+    pub payload: P,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a packet was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// No class has this number.
+    #[error("there is no such class")]
+    UnknownClass,
+    /// The class has no queue.
+    #[error("the class has classes below it, and no queue of its own")]
+    NoQueue,
+    /// Longer than its class, or one above, declared.
+    #[error("the packet is longer than the {max} its class declared")]
+    TooLong {
+        /// The declared maximum.
+        max: Length,
+    },
+    /// The queue holds its limit of packets or bytes (tail drop).
+    #[error("the queue of the class is full")]
+    QueueFull,
+    /// All queues together hold their limit of packets or bytes (tail drop).
+    #[error("the link's queues are full")]
+    TreeFull,
+    /// Queue management dropped it on arrival.
+    #[error("queue management dropped the packet to signal congestion")]
+    Congestion,
+}
+
+/// A packet that was not accepted goes back to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejected<P> {
+    /// The packet, untouched.
+    pub payload: P,
+    /// Why.
+    pub reason: Rejection,
+}
+
+impl<P: Payload> ClassQueue<P> for Tree<P> {
+    #[inline]
+    fn enqueue(
+        &mut self,
+        class: ClassId,
+        flow: u64,
+        len: Length,
+        payload: P,
+        now: Nanos,
+    ) -> Result<(), Rejected<P>> {
+        Tree::enqueue(self, class, flow, len, payload, now)
+    }
+
+    #[inline]
+    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {
+        Tree::dequeue(self, now, discard)
+    }
+
+    fn stats(&self, class: ClassId) -> Option<ClassStats> {
+        Tree::stats(self, class)
+    }
+
+    #[inline]
+    fn len(&self) -> u32 {
+        Tree::len(self)
+    }
+
+    fn tidy(&mut self, now: Nanos) {
+        Tree::tidy(self, now);
+    }
+
+    fn invariants(&self) -> Result<(), Violation> {
+        Tree::invariants(self)
+    }
+}

@@ -1,0 +1,351 @@
+//! The tables of a tree: classes, their nodes, what few queues need; and what may be added.
+
+use crate::aqm::{Aqm, AqmConfig};
+use crate::scheduler::{MAX_ENTITIES, Share};
+use crate::units::{Length, Rate, Weight};
+use alloc::boxed::Box;
+
+use super::cap::NONE;
+use super::child::{Child, Kind, flag};
+use super::dynamic::Flows;
+use super::order::{Order, Selected};
+use super::{
+    Algorithm, Body, Cap, Class, ClassConfig, ClassId, Extra, FlowsConfig, LeafConfig, Node,
+    Payload, Place, Tree, TreeError,
+};
+
+impl<P: Payload> Tree<P> {
+    /// Adds a class whose children `algorithm` orders.
+    pub fn add_inner(
+        &mut self,
+        parent: ClassId,
+        config: ClassConfig,
+        algorithm: Algorithm,
+    ) -> Result<ClassId, TreeError> {
+        let (above, share, longest) = self.admit(parent, &config, None)?;
+        let node = self.add_node(algorithm, longest, None, (above, NONE));
+        let child = Child::inner(node, longest, 0);
+        let body = Body::Inner { node, children: 0 };
+        let class = self.enter(parent, child, share, Class::new(config, longest, body));
+        let Ok((class, slot)) = class else {
+            self.drop_node(node);
+            return Err(TreeError::TooManyClasses(parent));
+        };
+        self.settle_node(node, class, slot, config.cap, longest);
+        Ok(class)
+    }
+
+    /// Adds a class with a queue of its own.
+    pub fn add_leaf(
+        &mut self,
+        parent: ClassId,
+        config: ClassConfig,
+        leaf: LeafConfig,
+    ) -> Result<ClassId, TreeError> {
+        let leaf = clamped(leaf);
+        let (above, share, longest) = self.admit(parent, &config, Some(&leaf.aqm))?;
+        let flags = flags(config.cap, &leaf.aqm);
+        let body = Body::Leaf {
+            config: leaf,
+            extra: NONE,
+        };
+        let child = Child::leaf(NONE, leaf.limits, longest, flags);
+        let class = self.enter(parent, child, share, Class::new(config, longest, body));
+        let (class, slot) = class.map_err(|()| TreeError::TooManyClasses(parent))?;
+        let owner = (above, slot);
+        self.nodes[above as usize].order.child_mut(slot).side = class.number();
+        self.places[class.index()] = Place { node: above, slot };
+        let extra = self.add_extra(config.cap, longest, &leaf, owner);
+        if let Some(Class {
+            body: Body::Leaf { extra: at, .. },
+            ..
+        }) = &mut self.classes[class.index()]
+        {
+            *at = extra;
+        }
+        Ok(class)
+    }
+
+    /// Adds a class that makes a flow of each digest its packets come with.
+    pub fn add_flows(
+        &mut self,
+        parent: ClassId,
+        config: ClassConfig,
+        flows: FlowsConfig,
+    ) -> Result<ClassId, TreeError> {
+        let flows = FlowsConfig {
+            leaf: clamped(flows.leaf),
+            ..flows
+        };
+        check_flows(&flows)?;
+        let (above, share, longest) = self.admit(parent, &config, None)?;
+        let table = Some(Box::new(Flows::new(flows)));
+        let node = self.add_node(flows.algorithm, longest, table, (above, NONE));
+        let child = Child::inner(node, longest, 0);
+        let body = Body::Flows { node };
+        let class = self.enter(parent, child, share, Class::new(config, longest, body));
+        let Ok((class, slot)) = class else {
+            self.drop_node(node);
+            return Err(TreeError::TooManyClasses(parent));
+        };
+        self.settle_node(node, class, slot, config.cap, longest);
+        self.places[class.index()] = Place { node, slot: NONE };
+        Ok(class)
+    }
+
+    /// What a new class of this configuration will have below `parent`: the parent's node, a
+    /// share there, the longest packet. `aqm` is that of a leaf.
+    fn admit(
+        &self,
+        parent: ClassId,
+        config: &ClassConfig,
+        aqm: Option<&AqmConfig>,
+    ) -> Result<(u32, Share, Length), TreeError> {
+        let above = self.class(parent)?;
+        let Body::Inner { node, .. } = above.body else {
+            return Err(TreeError::NotInner(parent));
+        };
+        let longest = config.max_length.min(above.longest);
+        let algorithm = self.nodes[node as usize].algorithm;
+        let share = share(algorithm, config, longest)?;
+        check_fit(algorithm, config.cap, aqm)?;
+        Ok((node, share, longest))
+    }
+
+    /// Gives a class a slot in its parent's order and a number.
+    fn enter(
+        &mut self,
+        parent: ClassId,
+        child: Child,
+        share: Share,
+        class: Class,
+    ) -> Result<(ClassId, u32), ()> {
+        let Some(Class {
+            body: Body::Inner { node, children },
+            ..
+        }) = &mut self.classes[parent.index()]
+        else {
+            return Err(());
+        };
+        let above = *node;
+        if self.free_classes.is_empty() && self.places.len() >= NONE as usize {
+            return Err(());
+        }
+        let slot = self.nodes[above as usize]
+            .order
+            .add(child, share)
+            .ok_or(())?;
+        *children += 1;
+        self.refresh(above);
+        let class = Class {
+            parent: above,
+            slot,
+            ..class
+        };
+        Ok((self.register(class, Place::NOWHERE), slot))
+    }
+
+    /// Gives a class a number.
+    pub(super) fn register(&mut self, class: Class, place: Place) -> ClassId {
+        match self.free_classes.pop() {
+            Some(number) => {
+                self.classes[number as usize] = Some(class);
+                self.places[number as usize] = place;
+                ClassId::new(number)
+            }
+            None => {
+                self.classes.push(Some(class));
+                self.places.push(place);
+                ClassId::new((self.classes.len() - 1) as u32)
+            }
+        }
+    }
+
+    pub(super) fn add_node(
+        &mut self,
+        algorithm: Algorithm,
+        longest: Length,
+        flows: Option<Box<Flows>>,
+        (parent, slot): (u32, u32),
+    ) -> u32 {
+        let node = Node {
+            order: Order::new(algorithm),
+            selected: Selected::NOBODY,
+            parent,
+            slot,
+            longest: longest.into(),
+            cap: NONE,
+            class: 0,
+            algorithm,
+            follows_packets: algorithm.follows_packets(),
+            flows,
+        };
+        match self.free_nodes.pop() {
+            Some(at) => {
+                self.nodes[at as usize] = node;
+                at
+            }
+            None => {
+                self.nodes.push(node);
+                (self.nodes.len() - 1) as u32
+            }
+        }
+    }
+
+    /// A node is of this class from now on, which has this slot.
+    fn settle_node(
+        &mut self,
+        node: u32,
+        class: ClassId,
+        slot: u32,
+        cap: Option<Cap>,
+        longest: Length,
+    ) {
+        let parent = self.nodes[node as usize].parent;
+        let cap = self.add_cap(cap, longest, (parent, slot));
+        let node = &mut self.nodes[node as usize];
+        node.class = class.number();
+        node.slot = slot;
+        node.cap = cap;
+    }
+
+    /// A node is not in use any more. It holds no memory.
+    pub(super) fn drop_node(&mut self, node: u32) {
+        let at = &mut self.nodes[node as usize];
+        at.order = Order::new(Algorithm::Fifo);
+        at.selected = Selected::NOBODY;
+        at.flows = None;
+        let cap = core::mem::replace(&mut at.cap, NONE);
+        if cap != NONE {
+            self.caps.remove(cap);
+        }
+        self.free_nodes.push(node);
+    }
+
+    pub(super) fn add_cap(&mut self, cap: Option<Cap>, longest: Length, owner: (u32, u32)) -> u32 {
+        cap.map_or(NONE, |cap| self.caps.add(cap, longest, owner))
+    }
+
+    /// An entry of what few queues need, if this one needs it.
+    pub(super) fn add_extra(
+        &mut self,
+        cap: Option<Cap>,
+        longest: Length,
+        leaf: &LeafConfig,
+        owner: (u32, u32),
+    ) -> u32 {
+        if flags(cap, &leaf.aqm) == 0 {
+            return NONE;
+        }
+        let cap = self.add_cap(cap, longest, owner);
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let aqm = Aqm::new(&leaf.aqm, leaf.rate, self.seed);
+        let extra = Extra { aqm, cap };
+        match self.free_extras.pop() {
+            Some(at) => {
+                self.extras[at as usize] = extra;
+                at
+            }
+            None => {
+                self.extras.push(extra);
+                (self.extras.len() - 1) as u32
+            }
+        }
+    }
+
+    /// Gives an entry back, and the cap in it.
+    pub(super) fn drop_extra(&mut self, extra: u32) {
+        let Some(at) = self.extras.get_mut(extra as usize) else {
+            return;
+        };
+        at.aqm = Aqm::new(&AqmConfig::TailDrop, Rate::MAX, 0);
+        let cap = core::mem::replace(&mut at.cap, NONE);
+        if cap != NONE {
+            self.caps.remove(cap);
+        }
+        self.free_extras.push(extra);
+    }
+
+    /// Entry of what few queues need, of a child that is a queue.
+    #[inline]
+    pub(super) fn extra_of(&self, child: &Child) -> u32 {
+        if child.kind == Kind::Flow {
+            return child.side;
+        }
+        match &self.classes[child.side as usize] {
+            Some(Class {
+                body: Body::Leaf { extra, .. },
+                ..
+            }) => *extra,
+            _ => NONE,
+        }
+    }
+
+    /// Looks again who is next in a node, after a statement about it.
+    pub(super) fn refresh(&mut self, node: u32) {
+        let node = &mut self.nodes[node as usize];
+        node.selected = node.order.selected();
+    }
+}
+
+/// What a queue has beside its packets, as bits.
+pub(super) fn flags(cap: Option<Cap>, aqm: &AqmConfig) -> u8 {
+    let managed = match aqm {
+        AqmConfig::TailDrop => 0,
+        AqmConfig::Red(_) => flag::AQM,
+        AqmConfig::Codel(_) => flag::AQM | flag::LONGEST,
+    };
+    managed | if cap.is_some() { flag::CAP } else { 0 }
+}
+
+pub(super) fn clamped(leaf: LeafConfig) -> LeafConfig {
+    LeafConfig {
+        limits: leaf.limits.clamped(),
+        ..leaf
+    }
+}
+
+/// The share of a class in its parent's order.
+pub(super) fn share(
+    algorithm: Algorithm,
+    config: &ClassConfig,
+    longest: Length,
+) -> Result<Share, TreeError> {
+    if config.level > ClassConfig::MAX_LEVEL {
+        return Err(TreeError::Level(config.level));
+    }
+    let weight = match algorithm {
+        // Strict priority takes weights for levels, from 1.
+        Algorithm::Priority => Weight::new(config.level + 1).unwrap_or(config.weight),
+        _ => config.weight,
+    };
+    Ok(Share::new(weight, longest))
+}
+
+/// Whether the algorithm can order a leaf with such a cap and queue management, or a class
+/// with children (`None`).
+pub(super) fn check_fit(
+    algorithm: Algorithm,
+    cap: Option<Cap>,
+    aqm: Option<&AqmConfig>,
+) -> Result<(), TreeError> {
+    let what = match aqm {
+        _ if !algorithm.follows_packets() => return Ok(()),
+        None => "a class with others or flows below it",
+        Some(_) if cap.is_some() => "a class with a cap of its own",
+        Some(AqmConfig::Codel(_)) if algorithm == Algorithm::Wf2q => {
+            "a queue that drops packets as they leave"
+        }
+        Some(_) => return Ok(()),
+    };
+    let algorithm = algorithm.name();
+    Err(TreeError::Unfit { algorithm, what })
+}
+
+/// Whether there can be such flows.
+pub(super) fn check_flows(flows: &FlowsConfig) -> Result<(), TreeError> {
+    if flows.most == 0 || flows.most as usize >= MAX_ENTITIES {
+        return Err(TreeError::Flows(flows.most));
+    }
+    check_fit(flows.algorithm, flows.cap, Some(&flows.leaf.aqm))
+}
