@@ -73,7 +73,7 @@ fn red_and_codel_hold_a_bulk_flows_delay_near_their_targets_and_tail_drop_does_n
     for backend in BACKENDS {
         let (_, tail) = bulk(&wire, &config(backend, "\"tail-drop\""));
         let tail = median_delay_ms(&tail);
-        assert!(tail > 80.0, "{backend}: nothing to manage: {tail} ms");
+        assert!(tail > 50.0, "{backend}: nothing to manage: {tail} ms");
         for (name, queue, least, most) in [
             ("codel", CODEL, 1.0, 15.0),
             ("red", RED, 2.0 * PACKET_MS, 20.0 * PACKET_MS),
@@ -119,7 +119,8 @@ fn with_ecn_packets_are_marked_instead_of_dropped() {
             assert!(marked >= 5, "{context}");
             // RED drops beyond twice its maximum, where a flow that starts may come.
             assert!(lost * 5 <= marked, "{context}");
-            assert!(transfer.retransmits <= lost + 2, "{transfer:?}, {context}");
+            let again = transfer.retransmits;
+            assert!(again <= lost + 2, "{again} sent again: {context}");
             assert!(median_delay_ms(&class) < 30.0, "{context}");
             assert!(used(&transfer) > 0.9, "{context}");
 

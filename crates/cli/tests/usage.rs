@@ -31,7 +31,7 @@ fn an_unknown_command_or_option_is_named() {
     refuses(&["prune"], &["'prune'"]);
     refuses(&["--json"], &["'--json'"]);
     refuses(&["run", "--sconds", "5"], &["'--sconds'"]);
-    refuses(&["run", "links.toml"], &["'links.toml'"]);
+    refuses(&["run", "links.toml"], &["links.toml", "No such file"]);
     refuses(&["run", "--json=yes"], &["--json", "'yes'"]);
     refuses(&["run", "--rate"], &["--rate"]);
     refuses(&["bench", "--rate", "1mbit"], &["'--rate'"]);
@@ -185,7 +185,14 @@ fn help_mentions_every_option_and_command() {
             );
         }
     };
-    let common = ["run", "bench", "replay", "-h, --help", "-V, --version"];
+    let common = [
+        "run",
+        "bench",
+        "replay",
+        "sim",
+        "-h, --help",
+        "-V, --version",
+    ];
     explained(&["--help"], &common);
     explained(&["-h"], &common);
     explained(&["help"], &common);
@@ -215,6 +222,8 @@ fn help_mentions_every_option_and_command() {
             "--alg",
             "--rate",
             "--flows",
+            "--config",
+            "--link",
             "-o",
             "--flow-by",
             "--overhead",
@@ -223,6 +232,8 @@ fn help_mentions_every_option_and_command() {
             "--json",
         ];
         explained(&["replay", help], &replay);
+        let sim = ["--seconds", "--seed", "--link", "--json", "--plot"];
+        explained(&["sim", help], &sim);
     }
     let algorithms = [
         "- fifo:", "- drr:", "- wf2q+:", "- qfq:", "- qfq+:", "- s-kps:", "- gfq:", "- sfq:",

@@ -20,17 +20,18 @@
 //!
 //! | | in blocks | prompt | `recvmmsg` |
 //! | --- | --- | --- | --- |
-//! | a lone frame reaches a thread that waits, median | 590 us | 30 us | 30 us |
-//! | to receive a frame of 60 bytes, of those that wait | 54 ns | 89 ns | 655 ns |
-//! | to forward it to another cable | 1,250 ns | 1,312 ns | 2,000 ns |
+//! | a lone frame reaches a thread that waits, median | 594 us | 29 us | 29 us |
+//! | to receive a frame of 60 bytes, of many that wait | 54 ns | 87 ns | 655 ns |
+//! | to forward it over another cable | 1,298 ns | 1,372 ns | 2,005 ns |
 //! | to forward a frame of 1,514 bytes | 1,547 ns | 1,563 ns | 2,295 ns |
-//! | the kernel's share, with the sender: 60 bytes | 1,137 ns | 1,258 ns | 1,011 ns |
+//! | to send a frame of 60 bytes, and the kernel's part in receiving it | 1,136 ns | 1,244 ns | 987 ns |
 //!
-//! The times are those on the core, medians of 9 or 15 rounds in turns on a machine of two cores
-//! that had other work, which may make prompt reception dearer: with twice that work, 204 ns to 71
-//! to receive and 1,472 ns to 1,374 to forward. So prompt forwarding costs 1 to 8% more, and a
-//! tenth more where the frames come from. A thread that sleeps after each frame pays more for being
-//! woken: 1.3 to 2.8 us a frame at 20,000 frames a second, against 0.3 to 0.5.
+//! The nanoseconds are those of a thread on its core, medians of 9 rounds in turns (15 of the long
+//! frames), on a machine of two cores that had other work. That moves them: in a busier hour it was
+//! 204 ns to 71 to receive, and 1,472 ns to 1,374 to forward. So forwarding promptly costs 1 to 7%
+//! more, and the kernel a tenth more where the frames come from. A thread that sleeps between
+//! frames pays for being woken: 1.3 to 2.7 us a frame at 20,000 frames a second, against 0.3 to 0.5
+//! in blocks.
 //!
 //! What does not help: smaller blocks, which wait as long (540 us with 4 KiB); and to look into a
 //! block that has not been handed over, of which the kernel promises nothing.

@@ -109,7 +109,7 @@ pub struct Options {
     )]
     config: Option<PathBuf>,
     /// The site's link; its only one if there is one
-    #[arg(long, value_name = "NAME", requires = "config")]
+    #[arg(long, value_name = "NAME")]
     link: Option<String>,
     /// The flows; a capture can do without
     #[arg(long, value_name = "FLOWS.csv")]
@@ -215,6 +215,10 @@ struct Replay<'a> {
 impl Replay<'_> {
     fn run(&self) -> Result<Option<Shown>> {
         let options = self.options;
+        ensure!(
+            options.link.is_none() || options.config.is_some(),
+            "--link names a link of a site, which takes --config"
+        );
         let (algorithm, rate) = match (&options.config, options.alg, options.rate) {
             (Some(config), _, _) => return self.through_site(config),
             (None, Some(algorithm), Some(rate)) => (algorithm, rate),

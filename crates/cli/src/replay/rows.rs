@@ -67,9 +67,9 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
                 bail!("{place}: the header lacks the column {column}, it must be {header}");
             }
         }
-        if found.len() > N {
-            let extra = found.iter().find(|name| !is_one_of(&columns, name));
-            let extra = shown(extra.unwrap_or(&found[N]));
+        let unknown = found.iter().find(|name| !is_one_of(&columns, name));
+        if let Some(extra) = unknown.or(found.get(N)) {
+            let extra = shown(extra);
             bail!("{place}: the header has the extra column '{extra}', it must be {header}");
         }
         let present = found.len();

@@ -1,6 +1,7 @@
 //! `fairlane replay`: what arrives leaves, whole, in order, on time, and again the same.
 
 mod captures;
+mod classes;
 mod order;
 mod output;
 #[path = "../program/mod.rs"]

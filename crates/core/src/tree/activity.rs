@@ -3,7 +3,7 @@
 use crate::units::{Charge, Nanos};
 
 use super::cap::NONE;
-use super::child::{Kind, flag};
+use super::child::Kind;
 use super::order::Selected;
 use super::{Payload, ROOT, Tree};
 

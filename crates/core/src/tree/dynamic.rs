@@ -231,11 +231,11 @@ impl<P: Payload> Tree<P> {
         Some(slot)
     }
 
-    fn add_flow(&mut self, at: u32, digest: u64, flags: u8) -> Option<u32> {
+    fn add_flow(&mut self, at: u32, digest: u64, flag: u8) -> Option<u32> {
         let node = &mut self.nodes[at as usize];
         let config = node.flows.as_ref()?.config;
         let longest = Length::new(node.longest.get()).unwrap_or(Length::MAX);
-        let flags = flags(config.cap, &config.leaf.aqm) | flags;
+        let flags = flags(config.cap, &config.leaf.aqm) | flag;
         let child = Child::flow(digest, config.leaf.limits, longest, NONE, flags);
         let share = Share::new(config.weight, longest);
         if node.order.is_full() {

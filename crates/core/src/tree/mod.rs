@@ -87,16 +87,14 @@ pub use config::{Cap, ClassConfig, ClassId, FlowsConfig, LeafConfig, TreeError};
 pub use packet::{ClassQueue, Dequeue, Discarded, Packet, Payload, Reason, Rejected, Rejection};
 pub use stats::ClassStats;
 
-use crate::aqm::{Aqm, AqmConfig};
-use crate::packet_scheduler::{Count, SchedulerLimits};
+use crate::aqm::Aqm;
+use crate::packet_scheduler::SchedulerLimits;
 use crate::queue::PacketSlab;
-use crate::scheduler::{MAX_ENTITIES, Share, Violation};
-use crate::units::{Charge, Length, Nanos, Rate, Weight};
+use crate::units::{Charge, Length, Nanos, Weight};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use cap::{Caps, NONE};
-use child::{Child, Kind, flag};
 use dynamic::Flows;
 use order::{Order, Selected};
 use stats::Losses;

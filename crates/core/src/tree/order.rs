@@ -212,7 +212,7 @@ impl<A: Orders> Ordered<A> {
             .arrived(self.lines.as_mut_slice(), id, length);
     }
 
-    #[inline]
+    #[inline(always)]
     fn charge(&mut self, slot: u32, charged: Charge, next: Option<Charge>) -> Selected {
         let id = EntityId::in_use(slot);
         self.algorithm.served(charged);

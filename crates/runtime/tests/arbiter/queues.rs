@@ -120,23 +120,26 @@ fn a_client_is_told_of_packets_that_the_queue_discards_in_the_end() {
 }
 
 #[test]
-fn who_gets_the_number_of_one_that_left_is_not_told_of_its_drops() {
+fn who_gets_the_number_of_one_that_left_is_not_told_of_drops_in_its_flow() {
     let (near, _far) = memory::pair::<Packet, Packet>(usize::MAX);
     let mut arbiter = Arbiter::over(Fickle::new(1), fast(), Straight::to(near), Nanos::ZERO);
     let registrar = arbiter.registrar();
     let population = Population::default();
+    let packet = |number| population.packet(0, number, 100);
     let mut first = registrar.register(weight(1)).unwrap();
-    first
-        .push(length(100), population.packet(0, 0, 100))
-        .unwrap();
+    first.push(length(100), packet(0)).unwrap();
     drop(first);
     arbiter.step(ms(1)).unwrap();
     arbiter.step(ms(2)).unwrap();
     assert_eq!((arbiter.clients(), population.count()), (0, 0));
+    // Its flow becomes the arbiter's own, its number another client's.
+    let own = arbiter.open_flow(weight(1)).unwrap();
     let mut second = registrar.register(weight(1)).unwrap();
-    let told = second
-        .push(length(100), population.packet(1, 0, 100))
-        .unwrap();
+    arbiter.step(ms(3)).unwrap();
+    arbiter.admit(own, length(100), packet(1), ms(3)).unwrap();
+    arbiter.step(ms(4)).unwrap();
+    assert_eq!(arbiter.total_stats().discarded.packets, 2);
+    let told = second.push(length(100), packet(2)).unwrap();
     assert_eq!(told.dropped_before, 0);
 }
 
