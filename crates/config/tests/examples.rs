@@ -215,3 +215,33 @@ fn the_queues_of_an_example_carry_packets_of_every_class() {
         }
     }
 }
+
+/// What an operator types half of is refused or sound, and what is sound can be built.
+#[test]
+fn no_cut_or_doubled_line_of_an_example_is_worse_than_refused() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    for name in ["home-gateway.toml", "tenants.toml"] {
+        let text = std::fs::read_to_string(folder.join(name)).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        let try_it = |text: &str| {
+            if let Ok(site) = Site::parse(text, name) {
+                for link in &site.links {
+                    let (queues, ids): (Discipline<u32>, _) = link.discipline();
+                    assert!(queues.is_empty() && ids.len() == link.guarantees().len());
+                }
+            }
+        };
+        for at in 0..lines.len() {
+            let without = [&lines[..at], &lines[at + 1..]].concat();
+            try_it(&without.join("\n"));
+            let twice = [&lines[..=at], &lines[at..]].concat();
+            try_it(&twice.join("\n"));
+            let half = &lines[at][..lines[at].len() / 2];
+            try_it(
+                &[&lines[..at], &[half][..], &lines[at + 1..]]
+                    .concat()
+                    .join("\n"),
+            );
+        }
+    }
+}
