@@ -3,6 +3,7 @@
 mod program;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -63,8 +64,8 @@ fn without_privilege_one_sentence_says_which_is_needed() {
     for name in WITH_TCP.iter().chain(&["altq-filters"]) {
         let temporary = tempfile::tempdir().unwrap();
         let out = temporary.path().join("out");
-        let folder = fs::Permissions::from(std::os::unix::fs::PermissionsExt::from_mode(0o777));
-        fs::set_permissions(temporary.path(), folder).unwrap();
+        let open_to_all = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(temporary.path(), open_to_all).unwrap();
         let mut command = program();
         command.args(["reproduce", name, "--out"]).arg(&out);
         match command.uid(65_534).gid(65_534).output() {

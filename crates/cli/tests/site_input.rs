@@ -4,12 +4,12 @@ mod program;
 mod site;
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use fairlane_netlab::{Echo, Link};
+use fairlane_netlab::Echo;
 use fairlane_runtime::attach;
 use program::{Finished, fairlane, start};
-use site::{PATIENCE, Site, class, interfaces, wire};
+use site::{PATIENCE, Site, class, interfaces, link, wire};
 
 const LINK: &str = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"10mbit\"\n";
 
@@ -79,8 +79,6 @@ fn a_missing_interface_leaves_nothing_attached() {
     refused(&finished, &["nosuch0", "no interface"]);
     assert!(!socket.exists(), "nobody can attach");
     // And the interface that there is serves the next.
-    let link = Link::find(wire.middle(), "inside").unwrap();
-    assert_eq!(link.name(), "inside");
     let site = Site::start(&wire, &[&interfaces("packet"), LINK].concat());
     site.stop();
 }
@@ -117,6 +115,45 @@ fn without_the_privilege_the_sentence_names_it() {
     refused(&finished.join().unwrap(), &["CAP_NET_RAW"]);
 }
 
+/// A frame of a protocol that nobody answers.
+fn to_everybody() -> Vec<u8> {
+    let mut frame = vec![0xff; 12];
+    frame.extend([0x88, 0xb5]);
+    frame.resize(60, 7);
+    frame
+}
+
+#[test]
+fn processes_alone_need_no_interface_inside_and_keep_nobody_awake() {
+    let Some(wire) = wire("processes alone", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("fairlane.sock");
+    let config =
+        format!("[interfaces]\noutside = \"outside\"\n[attach]\nsocket = {socket:?}\n{LINK}");
+    let site = Site::start_unseen(&wire, &config);
+    let begun = Instant::now();
+    let mut client = loop {
+        match attach::connect(&socket) {
+            Ok(client) => break client,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    for _ in 0..10 {
+        client.push(&to_everybody()).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let before = site.processor_time();
+    std::thread::sleep(Duration::from_secs(1));
+    let used = site.processor_time() - before;
+    let report = site.stop();
+    // A thousand looks at the client's mailbox.
+    assert!(used < Duration::from_millis(200), "{used:?} of a second");
+    assert_eq!(link(&report, "up")["transmitted"], 10);
+}
+
 #[test]
 fn an_attached_process_is_in_the_class_of_its_user() {
     let Some(wire) = wire("an attached process", 1) else {
@@ -137,10 +174,7 @@ fn an_attached_process_is_in_the_class_of_its_user() {
         );
     let site = Site::start(&wire, &config);
     let mut client = attach::connect(&socket).unwrap();
-    // To everybody, of a protocol that nobody answers.
-    let mut frame = vec![0xff; 12];
-    frame.extend([0x88, 0xb5]);
-    frame.resize(60, 7);
+    let frame = to_everybody();
     for _ in 0..20 {
         client.push(&frame).unwrap();
         std::thread::sleep(Duration::from_millis(5));

@@ -151,7 +151,7 @@ fn what_is_dropped_as_it_leaves_is_counted_and_the_next_one_sent_at_once() {
     }
 }
 
-/// Rows 3, 21, 28: packets that were there when their classes were chosen are gone when one is
+/// Packets that were there when their classes were chosen are gone when one is
 /// taken, up to the last of the tree.
 #[test]
 fn a_tree_that_is_emptied_under_its_places_is_empty_at_the_next_dequeue() {
@@ -194,7 +194,7 @@ fn a_tree_that_is_emptied_under_its_places_is_empty_at_the_next_dequeue() {
     }
 }
 
-/// Row 22: a class is told idle once, whatever took its packets.
+/// A class is told idle once, whatever took its packets.
 #[test]
 fn a_class_flushed_while_it_waits_is_passed_over_once_and_stalls_nobody() {
     for algorithm in of_any_class() {
@@ -286,7 +286,7 @@ fn flushed_queues_under_algorithms_that_follow_packets_leave_no_places() {
     }
 }
 
-/// Row 26: a packet is marked before it is handed over, and once.
+/// A packet is marked before it is handed over, and once.
 #[test]
 fn a_packet_is_marked_once_and_leaves_marked() {
     let mut tree: Tree<Marked> = tree(Algorithm::Qfq);
@@ -354,7 +354,7 @@ fn a_packet_refused_on_arrival_comes_back_unmarked_with_the_reason() {
     assert_eq!(stats.accepted.packets, accepted);
 }
 
-/// Row 29: a limit below the backlog.
+/// A limit below the backlog.
 #[test]
 fn a_limit_lowered_below_the_backlog_keeps_what_is_queued_and_counts_it() {
     let mut tree: Tree<u32> = tree(Algorithm::Drr);
@@ -387,7 +387,7 @@ fn a_limit_lowered_below_the_backlog_keeps_what_is_queued_and_counts_it() {
     assert_eq!((stats.queued.packets, stats.accepted.packets), (3, 11));
 }
 
-/// Row 30: what has no class is not enqueued into one.
+/// What has no class is not enqueued into one.
 #[test]
 fn a_packet_goes_into_the_class_that_was_named_or_comes_back() {
     let mut tree: Tree<u32> = tree(Algorithm::Drr);

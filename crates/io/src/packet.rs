@@ -50,11 +50,11 @@
 //! checksums that a sender on the same machine left to hardware that does not exist are
 //! completed. What is not done is to cut segments: with segmentation offload, such a sender hands
 //! over up to 64 KiB as one frame. It is counted by [`uncut`](PacketBackend::uncut), and received as
-//! it is if it fits: into a block, or, promptly, into its place, which it never does. What does not
-//! is thrown away and counted by [`discarded`](PacketBackend::discarded). No interface would take
-//! it, so turn that off where you forward (`ethtool -K DEV tso off gso off`, and `gro off` on the
-//! receiving side). What this backend has sent itself is not received, nor is what the kernel sends
-//! on the interface.
+//! it is if it fits: into a block, or, promptly, into its place, which is no longer than a frame of
+//! the MTU. What does not fit is thrown away and counted by
+//! [`discarded`](PacketBackend::discarded). No interface would take it, so turn that off where you
+//! forward (`ethtool -K DEV tso off gso off`, and `gro off` on the receiving side). What this
+//! backend has sent itself is not received, nor is what the kernel sends on the interface.
 //!
 //! # Transmitting
 //!

@@ -1,6 +1,9 @@
 //! From what is written to what it means, with all that is wrong reported.
 
+mod above;
 mod classes;
+mod entitlements;
+mod family;
 mod filters;
 mod queue;
 

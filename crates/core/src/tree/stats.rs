@@ -28,7 +28,8 @@ pub struct ClassStats {
     pub marked: u64,
     /// Dynamic flows that there are.
     pub flows: u64,
-    /// Packets that joined the common flow of those for which there was no room.
+    /// Packets that were sent to the common flow of those for which there was no room, accepted
+    /// there or not.
     pub overflowed: u64,
     /// How often a class had something to send and was held back by its cap.
     pub throttled: u64,

@@ -1,0 +1,106 @@
+//! What a class is below decides which of its keys count.
+
+use fairlane_core::tree::Algorithm;
+
+use crate::diagnostic::Report;
+use crate::file;
+
+/// What a class is below: which of its keys count.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Above {
+    Node(Algorithm),
+    Cbq,
+}
+
+impl Above {
+    /// Reports keys that do not count here.
+    pub fn check(self, class: &file::Class, has_children: bool, report: &mut Report) {
+        let Above::Node(algorithm) = self else {
+            if let Some(weight) = &class.weight {
+                report.error(&weight.span(), "weight: in cbq the rates are the shares");
+            }
+            if let Some(per) = &class.per {
+                report.error(&per.span(), "per: cbq knows the classes of the file only");
+            }
+            if let Some(ceil) = &class.ceil {
+                report.error(
+                    &ceil.span(),
+                    "ceil: in cbq a class has its rate, and more only with 'borrow = true'",
+                );
+            }
+            if let (true, Some(priority)) = (has_children, &class.priority) {
+                report.error(
+                    &priority.span(),
+                    format!(
+                        "priority: class '{}' has children, and in cbq theirs count",
+                        class.name.value()
+                    ),
+                );
+            }
+            return;
+        };
+        let sharing = Sharing::of(algorithm);
+        if sharing != Sharing::Levels
+            && let Some(priority) = &class.priority
+        {
+            report.error(
+                &priority.span(),
+                format!("priority: it counts below algorithm \"priority\" and in \"cbq\", not below \"{}\"", algorithm.name()),
+            );
+        }
+        if sharing != Sharing::Weights
+            && let Some(weight) = &class.weight
+        {
+            report.error(
+                &weight.span(),
+                format!("weight: algorithm \"{}\" knows none", algorithm.name()),
+            );
+        }
+        if sharing == Sharing::Nothing
+            && let Some(rate) = &class.rate
+        {
+            report.error(
+                &rate.span(),
+                format!(
+                    "rate: below algorithm \"{}\" no class is guaranteed anything",
+                    algorithm.name()
+                ),
+            );
+        }
+        if algorithm.follows_packets() {
+            let unfit = [
+                has_children.then_some((class.name.span(), "children")),
+                class.per.as_ref().map(|per| (per.span(), "flows")),
+                class.ceil.as_ref().map(|ceil| (ceil.span(), "a ceiling")),
+            ];
+            for (place, what) in unfit.into_iter().flatten() {
+                report.error(
+                    &place,
+                    format!(
+                        "class '{}': algorithm \"{}\" follows every packet, so a class below it cannot have {what}",
+                        class.name.value(),
+                        algorithm.name()
+                    ),
+                );
+            }
+        }
+    }
+}
+
+/// How an algorithm shares.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Sharing {
+    Weights,
+    Levels,
+    Nothing,
+}
+
+impl Sharing {
+    pub fn of(algorithm: Algorithm) -> Sharing {
+        match algorithm {
+            Algorithm::Priority => Sharing::Levels,
+            Algorithm::Fifo | Algorithm::Sfq => Sharing::Nothing,
+            _ => Sharing::Weights,
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What each class is entitled to.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use fairlane_core::{Length, Rate};
+
+use super::above::Sharing;
+use crate::diagnostic::Report;
+use crate::file;
+use crate::guarantee::{NoGuarantee, walk};
+use crate::shares::{Claim, divide};
+use crate::site::{Class, Kind, LinkAlgorithm};
+use crate::units::Size;
+
+/// Makes bursts that the file does not have as long as the guarantees ask for, and tells of
+/// those that it has and are too short.
+pub(super) fn bursts(
+    classes: &mut [Class],
+    places: &[&file::Class],
+    algorithm: LinkAlgorithm,
+    link: Rate,
+    longest: Length,
+    report: &mut Report,
+) {
+    walk(algorithm, link, longest, classes, |at, class, service| {
+        if let (Some(cap), Some(None)) = (&mut class.cap, places.get(at).map(|place| &place.burst))
+        {
+            cap.burst = cap.burst.max(service.burst_for(cap.rate, longest));
+        }
+    });
+    let mut needed = vec![0; classes.len()];
+    let guarantees = walk(algorithm, link, longest, classes, |at, class, service| {
+        if let Some(cap) = class.cap {
+            needed[at] = service.burst_for(class.rate.unwrap_or(cap.rate), longest);
+        }
+    });
+    for (at, guarantee) in guarantees.iter().enumerate() {
+        let Some(rate) = classes[at].rate else {
+            continue;
+        };
+        let gets = match guarantee.rate {
+            Ok(gets) => gets,
+            Err(NoGuarantee::Burst) => 0,
+            Err(_) => continue,
+        };
+        // Whole weights cost less than this, in all but the largest of nodes.
+        if gets >= rate.bps() - rate.bps() / 1000 {
+            continue;
+        }
+        let why = match classes[at].cap {
+            Some(cap) if cap.burst < needed[at] => format!(
+                "its burst of {} is too short to wait for others, {} would do",
+                Size(cap.burst.into()),
+                Size(needed[at].into())
+            ),
+            _ => "weights are whole numbers up to 1000000, or a class above it has less".to_owned(),
+        };
+        report.warning(
+            &places[at].burst.as_ref().unwrap_or(&places[at].name).span(),
+            format!(
+                "class '{}' is guaranteed {} of its {rate}: {why}",
+                classes[at].name,
+                shown(gets)
+            ),
+        );
+    }
+}
+
+/// What each class is entitled to: weights, and rates that are kept.
+pub(super) struct Entitlements<'a> {
+    pub link: &'a str,
+    pub algorithm: LinkAlgorithm,
+    /// As the file has them, for those that it has.
+    pub places: &'a [&'a file::Class],
+}
+
+impl Entitlements<'_> {
+    /// Weights for all, or the rates that cannot be kept are reported.
+    pub fn settle(&self, classes: &mut [Class], rate: Rate, report: &mut Report) {
+        let mut siblings: Vec<Vec<usize>> = vec![Vec::new(); classes.len() + 1];
+        for (at, class) in classes.iter().enumerate() {
+            siblings[class.parent.map_or(0, |parent| parent + 1)].push(at);
+        }
+        let mut entitled = vec![rate.bps(); classes.len() + 1];
+        for (parent, children) in siblings.iter().enumerate() {
+            if children.is_empty() {
+                continue;
+            }
+            let has = entitled[parent];
+            let above = parent.checked_sub(1).map(|parent| &classes[parent]);
+            let owner = match above {
+                Some(class) => format!("class '{}'", class.name),
+                None => format!("link '{}'", self.link),
+            };
+            let algorithm = match (self.algorithm, above.map(|class| &class.kind)) {
+                (LinkAlgorithm::Cbq, _) => None,
+                (LinkAlgorithm::Tree(algorithm), None) => Some(algorithm),
+                (_, Some(Kind::Inner(algorithm))) => Some(*algorithm),
+                (_, Some(_)) => unreachable!("{owner} has children"),
+            };
+            let gets = match algorithm.map(Sharing::of) {
+                Some(Sharing::Levels) => self.by_level(classes, children, &owner, has, report),
+                Some(Sharing::Nothing) => vec![0; children.len()],
+                Some(Sharing::Weights) | None => {
+                    self.by_weight(classes, children, &owner, has, report)
+                }
+            };
+            for (&child, gets) in children.iter().zip(gets) {
+                let cap = classes[child].cap.map_or(u64::MAX, |cap| cap.rate.bps());
+                entitled[child + 1] = gets.min(cap);
+            }
+        }
+    }
+
+    fn place(&self, child: usize) -> Option<Range<usize>> {
+        let class = self.places.get(child)?;
+        Some(class.rate.as_ref().unwrap_or(&class.name).span())
+    }
+
+    fn by_weight(
+        &self,
+        classes: &mut [Class],
+        children: &[usize],
+        owner: &str,
+        has: u64,
+        report: &mut Report,
+    ) -> Vec<u64> {
+        let rate = |class: &Class| class.rate.map_or(0, Rate::bps);
+        let sum: u64 = children.iter().map(|&child| rate(&classes[child])).sum();
+        if sum > has {
+            let mut so_far = 0;
+            let beyond = children.iter().find(|&&child| {
+                so_far += rate(&classes[child]);
+                so_far > has
+            });
+            let place = beyond.and_then(|&child| self.place(child)).unwrap_or(0..0);
+            report.error(
+                &place,
+                format!(
+                    "rate: the rates below {owner} add up to {}, more than the {} that it has",
+                    shown(sum),
+                    shown(has)
+                ),
+            );
+        }
+        let claims: Vec<_> = children
+            .iter()
+            .map(|&child| Claim {
+                rate: rate(&classes[child]),
+                weight: classes[child].share,
+            })
+            .collect();
+        let parts = divide(has, &claims);
+        for (&child, part) in children.iter().zip(&parts) {
+            classes[child].weight = part.weight;
+            if part.entitled == 0 && sum <= has && self.algorithm != LinkAlgorithm::Cbq {
+                let place = self.place(child).unwrap_or(0..0);
+                report.warning(
+                    &place,
+                    format!(
+                        "class '{}': the rates below {owner} leave nothing that it could be guaranteed",
+                        classes[child].name
+                    ),
+                );
+            }
+        }
+        parts.iter().map(|part| part.entitled).collect()
+    }
+
+    /// A level has what the ceilings of all others that are not below it leave.
+    fn by_level(
+        &self,
+        classes: &[Class],
+        children: &[usize],
+        owner: &str,
+        has: u64,
+        report: &mut Report,
+    ) -> Vec<u64> {
+        let mut by_level: Vec<_> = children.to_vec();
+        by_level.sort_by_key(|&child| std::cmp::Reverse(classes[child].level));
+        let ceiling = |child: usize| classes[child].cap.map_or(has, |cap| cap.rate.bps());
+        let mut taken_above = 0u64;
+        let mut gets = HashMap::new();
+        for level in by_level.chunk_by(|&a, &b| classes[a].level == classes[b].level) {
+            let here = level
+                .iter()
+                .fold(0, |sum: u64, &child| sum.saturating_add(ceiling(child)));
+            for &child in level {
+                let others = taken_above.saturating_add(here - ceiling(child));
+                gets.insert(child, has.saturating_sub(others));
+            }
+            taken_above = taken_above.saturating_add(here);
+        }
+        for &child in children {
+            let rate = classes[child].rate.map_or(0, Rate::bps);
+            if rate > gets[&child] {
+                report.error(
+                    &self.place(child).unwrap_or(0..0),
+                    format!(
+                        "rate: class '{}' is promised {}, and the ceilings of the classes beside and above it leave {} of the {} that {owner} has",
+                        classes[child].name,
+                        shown(rate),
+                        shown(gets[&child]),
+                        shown(has)
+                    ),
+                );
+            }
+        }
+        children.iter().map(|child| gets[child]).collect()
+    }
+}
+
+/// Bits per second, also below what a rate may be.
+fn shown(bps: u64) -> String {
+    Rate::from_bps(bps).map_or_else(|| format!("{bps}bit"), |rate| rate.to_string())
+}

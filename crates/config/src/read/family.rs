@@ -1,0 +1,148 @@
+//! Who is whose parent.
+
+use std::collections::HashMap;
+
+use crate::diagnostic::{Report, suggestion};
+use crate::file;
+use crate::written::At;
+
+/// The class that packets go to where no other is the default.
+pub(super) const DEFAULT: &str = "default";
+
+/// Who is whose parent, by places in the file.
+pub(super) struct Tree<'a> {
+    pub written: Vec<&'a file::Class>,
+    pub parents: Vec<Option<usize>>,
+    pub has_children: Vec<bool>,
+    /// Parents before their children.
+    pub order: Vec<usize>,
+}
+
+impl<'a> Tree<'a> {
+    pub fn of(link: &'a file::Link, report: &mut Report) -> Option<Tree<'a>> {
+        let before = report.errors();
+        let written: Vec<_> = link.class.iter().map(At::value).collect();
+        let by_name: HashMap<_, _> = written
+            .iter()
+            .enumerate()
+            .rev()
+            .map(|(at, class)| (class.name.value().as_str(), at))
+            .collect();
+        let mut parents = vec![None; written.len()];
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); written.len()];
+        let mut top = Vec::new();
+        for (at, class) in written.iter().enumerate() {
+            let Some(parent) = &class.parent else {
+                top.push(at);
+                continue;
+            };
+            match by_name.get(parent.value().as_str()) {
+                Some(&above) => {
+                    parents[at] = Some(above);
+                    children[above].push(at);
+                }
+                None => {
+                    let near = suggestion(parent.value(), by_name.keys().copied());
+                    report.error(
+                        &parent.span(),
+                        format!(
+                            "parent '{}' does not exist in this link{near}",
+                            parent.value()
+                        ),
+                    );
+                }
+            }
+        }
+        if report.errors() > before {
+            return None;
+        }
+        let mut order = Vec::with_capacity(written.len());
+        let mut next: Vec<_> = top.into_iter().rev().collect();
+        while let Some(at) = next.pop() {
+            order.push(at);
+            next.extend(children[at].iter().rev());
+        }
+        let tree = Tree {
+            has_children: children.iter().map(|below| !below.is_empty()).collect(),
+            written,
+            parents,
+            order,
+        };
+        tree.report_circles(report);
+        (report.errors() == before).then_some(tree)
+    }
+
+    /// What is not reached from the root is below a circle, or in it.
+    fn report_circles(&self, report: &mut Report) {
+        let mut seen = vec![false; self.written.len()];
+        for &at in &self.order {
+            seen[at] = true;
+        }
+        for start in 0..self.written.len() {
+            let mut path = Vec::new();
+            let mut at = start;
+            while !seen[at] {
+                seen[at] = true;
+                path.push(at);
+                at = self.parents[at].expect("those without a parent are reached");
+            }
+            let Some(first) = path.iter().position(|&other| other == at) else {
+                continue;
+            };
+            let circle = path[first..].iter().chain([&at]);
+            let names: Vec<_> = circle
+                .map(|&at| self.written[at].name.value().as_str())
+                .collect();
+            let parent = self.written[at].parent.as_ref().expect("it is in a circle");
+            report.error(
+                &parent.span(),
+                format!(
+                    "class '{}' is its own ancestor: {}",
+                    names[0],
+                    names.join(" < ")
+                ),
+            );
+        }
+    }
+
+    /// The class that is the default, or has its name.
+    pub fn default(&self, report: &mut Report) -> Option<usize> {
+        let mut found: Option<usize> = None;
+        for (at, class) in self.written.iter().enumerate() {
+            let Some(default) = class.default.as_ref().filter(|default| *default.value()) else {
+                continue;
+            };
+            let name = class.name.value();
+            if self.has_children[at] {
+                report.error(
+                    &default.span(),
+                    format!(
+                        "default: class '{name}' has children, and packets go to a class without"
+                    ),
+                );
+            }
+            if let Some(first) = found {
+                let first = self.written[first].name.value();
+                report.error(
+                    &default.span(),
+                    format!("default: class '{first}' is it already, and a link has one"),
+                );
+            }
+            found = found.or(Some(at));
+        }
+        let named = || {
+            let at = self
+                .written
+                .iter()
+                .position(|class| class.name.value() == DEFAULT)?;
+            if self.has_children[at] {
+                report.error(
+                    &self.written[at].name.span(),
+                    "class 'default' has children: another class needs 'default = true'",
+                );
+            }
+            Some(at)
+        };
+        found.or_else(named)
+    }
+}
