@@ -169,6 +169,19 @@ fn packets_of_a_capture_go_where_the_filters_send_them() {
 }
 
 #[test]
+fn a_packet_captured_in_part_is_sorted_by_its_headers() {
+    let folder = folder();
+    let mut frame = udp(1, 5);
+    // 1486 bytes of IP, of which the headers were captured.
+    frame[16..18].copy_from_slice(&1486u16.to_be_bytes());
+    assert_eq!(frame.len(), 42);
+    folder.write("in.pcap", capture(header(), &[(0, 1500, frame)]));
+    let sent = departures(&folder, &format!("{CONFIG} @in.pcap"));
+    assert_eq!(sent, [[0, 1_500_000, 2, 1500, 0]]);
+    assert_eq!(report(&folder, "@in.pcap")["malformed"], 0);
+}
+
+#[test]
 fn marks_are_in_the_capture_of_what_left() {
     let folder = folder();
     folder.write("site.toml", "[[link]]\nname = \"l\"\nrate = \"10mbit\"\nclass = [{ name = \"a\", queue = \"codel\", default = true }]\n");

@@ -107,7 +107,7 @@ fn headers_go_where_the_filters_of_the_site_send_them() {
         filter = [{ class = \"calls\", dscp = \"ef\", family = \"ipv6\" }, \
           { class = \"web\", source = \"10.0.0.0/24\", destination-port = \"80-90\", protocol = \"tcp\" }, \
           { class = \"mine\", user = 1000, ingress = \"attached\" }, \
-          { class = \"mine\", vlan = 7, ingress = \"inside\" }]\n";
+          { class = \"mine\", group = 30 }, { class = \"mine\", vlan = 7, ingress = \"inside\" }]\n";
     folder.write("site.toml", site);
     let cbr = "traffic = \"cbr\"\nrate = \"1mbit\"\n";
     let mut scenario = "site = \"site.toml\"\nseconds = 0.1\n".to_owned();
@@ -121,6 +121,7 @@ fn headers_go_where_the_filters_of_the_site_send_them() {
         ("source = \"10.0.0.9\"\ndestination-port = 80", "default"),
         ("user = 1000", "mine"),
         ("user = 1001", "default"),
+        ("user = 1001\ngroup = 30", "mine"),
         ("vlan = 7", "mine"),
         ("vlan = 7\ningress = \"tap\"", "default"),
     ];

@@ -125,27 +125,18 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    /// The selected child has no packets: it goes out of its order, and so does each class
-    /// above that has nobody else.
+    /// The selected child has nothing: it goes out of its order. So does then the class above at
+    /// the next look, if that has nobody else.
     #[cold]
     #[inline(never)]
-    pub(super) fn pass_over(&mut self, mut at: u32, mut slot: u32, now: Nanos) {
+    pub(super) fn pass_over(&mut self, at: u32, slot: u32, now: Nanos) {
         let node = &mut self.nodes[at as usize];
-        let child = *node.order.child(slot);
-        if child.may_rest()
+        if node.order.child(slot).may_rest()
             && let Some(flows) = &mut node.flows
         {
             flows.rest(&mut node.order, slot, now);
         }
-        loop {
-            let node = &mut self.nodes[at as usize];
-            node.order.idle(slot);
-            node.selected = node.order.selected();
-            if node.selected.is_somebody() || node.parent == NONE {
-                return;
-            }
-            slot = node.slot;
-            at = node.parent;
-        }
+        node.order.idle(slot);
+        node.selected = node.order.selected();
     }
 }

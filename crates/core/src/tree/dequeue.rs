@@ -205,7 +205,7 @@ impl<P: Payload> Tree<P> {
     fn nobody(&mut self, at: u32) -> Option<Dequeue<P>> {
         let node = &self.nodes[at as usize];
         if at != ROOT && !self.root_held {
-            // What it had was discarded while it waited.
+            // What it had was discarded while it waited. It is no flow, so no time matters.
             let (parent, slot) = (node.parent, node.slot);
             self.pass_over(parent, slot, Nanos::ZERO);
             return None;

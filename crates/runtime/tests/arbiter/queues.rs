@@ -61,7 +61,7 @@ impl<P: Send> Queue for Fickle<P> {
             match self.inner.dequeue(now) {
                 Dequeue::Packet(packet) => {
                     self.turns += 1;
-                    if self.turns % self.nth != 0 {
+                    if !self.turns.is_multiple_of(self.nth) {
                         return Dequeue::Packet(packet);
                     }
                     self.discarded.packets += 1;
