@@ -300,6 +300,30 @@ fn a_class_that_was_flushed_while_it_was_held_still_owes() {
 }
 
 #[test]
+fn a_class_that_has_a_place_sends_from_it_when_its_cap_would_hold_it_by_now() {
+    let mut tree: Tree<u32> = Tree::new(Algorithm::Drr, None, SchedulerLimits::default());
+    let config = class(cap(1_000_000, 3_000));
+    let leaf = tree.add_leaf(ClassId::ROOT, config, LeafConfig::default());
+    let leaf = leaf.unwrap();
+    for n in 0..2 {
+        tree.enqueue(leaf, 0, length(1000), n, Nanos(0)).unwrap();
+    }
+    assert_eq!(answer(&mut tree, 0), Ok(0));
+    // With packets as long as the burst, the bucket would have to be full.
+    let config = ClassConfig {
+        max_length: length(3_000),
+        ..config
+    };
+    tree.change(leaf, config, Nanos(0)).unwrap();
+    tree.flush(leaf, Nanos(0), |_| {}).unwrap();
+    for n in 7..9 {
+        tree.enqueue(leaf, 0, length(1000), n, Nanos(0)).unwrap();
+    }
+    assert_eq!(answer(&mut tree, 0), Ok(7));
+    assert_eq!(answer(&mut tree, 0), Err(Some(16_000_000)));
+}
+
+#[test]
 fn a_clock_that_steps_back_a_little_releases_nobody_and_loses_nothing() {
     let (mut tree, _) = held();
     assert_eq!(answer(&mut tree, 8_000_000), Ok(1));

@@ -319,6 +319,21 @@ fn a_packet_is_marked_once_and_leaves_marked() {
 }
 
 #[test]
+fn a_queue_whose_head_may_be_dropped_is_placed_by_its_longest_packet() {
+    let mut tree: Tree<u32> = tree(Algorithm::Wf2qPlus);
+    let managed = tree
+        .add_leaf(ClassId::ROOT, class(1), codel(false))
+        .unwrap();
+    let plain = LeafConfig::default();
+    let plain = tree.add_leaf(ClassId::ROOT, class(1), plain).unwrap();
+    tree.enqueue(managed, 0, length(100), 0, Nanos::ZERO)
+        .unwrap();
+    tree.enqueue(plain, 0, length(200), 1, Nanos::ZERO).unwrap();
+    assert!(matches!(tree.dequeue(Nanos::ZERO, |_| {}), Dequeue::Packet(p) if p.payload == 1));
+    assert!(matches!(tree.dequeue(Nanos::ZERO, |_| {}), Dequeue::Packet(p) if p.payload == 0));
+}
+
+#[test]
 fn a_packet_refused_on_arrival_comes_back_unmarked_with_the_reason() {
     let mut tree: Tree<Marked> = tree(Algorithm::Qfq);
     let config = LeafConfig {

@@ -160,6 +160,38 @@ fn beyond_the_most_flows_the_longest_idle_one_goes() {
     put(&mut tree, class, 5, 30);
     let stats = tree.stats(class).unwrap();
     assert_eq!((stats.flows, stats.overflowed), (4, 3));
+    // The common flow is never forgotten, and is there when it is needed again.
+    assert_eq!(take(&mut tree, 30), Some(5));
+    tree.tidy(Nanos(1 << 60));
+    assert_eq!(count(&tree, class), 1);
+    for flow in 10..15 {
+        put(&mut tree, class, flow, 1 << 60);
+    }
+    let stats = tree.stats(class).unwrap();
+    assert_eq!(
+        (stats.flows, stats.overflowed, stats.queued.packets),
+        (4, 5, 5)
+    );
+}
+
+#[test]
+fn the_flow_that_makes_room_is_the_one_that_was_idle_for_longest() {
+    let config = FlowsConfig {
+        most: 2,
+        forget_after: Nanos(100),
+        ..FlowsConfig::new(Algorithm::Drr)
+    };
+    let (mut tree, class) = flows(config);
+    for flow in [1, 2] {
+        put(&mut tree, class, flow, 10 * flow);
+        assert_eq!(take(&mut tree, 10 * flow), Some(flow));
+    }
+    put(&mut tree, class, 3, 30);
+    // The one that is left was idle since 20.
+    tree.tidy(Nanos(119));
+    assert_eq!(count(&tree, class), 2);
+    tree.tidy(Nanos(120));
+    assert_eq!(count(&tree, class), 1);
 }
 
 #[test]

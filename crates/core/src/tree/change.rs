@@ -197,12 +197,7 @@ impl<P: Payload> Tree<P> {
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
         child.set_longest(longest);
-        let is_inner = child.kind == Kind::Inner;
         node.order.change(slot, share);
-        if is_inner && node.order.is_active(slot) {
-            // The longer packets may come at once.
-            node.order.backlogged(slot, longest.into(), longest.into());
-        }
         node.selected = node.order.selected();
     }
 

@@ -41,6 +41,11 @@ impl<P: Payload> Tree<P> {
             }
             if let Some(flows) = &node.flows {
                 self.check_idle(number, node, flows.oldest())?;
+                let common = flows.common().map(|slot| node.order.child(slot));
+                ensure_invariant!(
+                    common.is_none_or(|common| common.has(flag::COMMON)),
+                    "class {id} lost its common flow"
+                );
             }
             node.order.check()?;
         }

@@ -74,6 +74,11 @@ impl Flows {
         self.table.len() as u64 + u64::from(self.common != NONE)
     }
 
+    /// Slot of the common flow, if there is one.
+    pub fn common(&self) -> Option<u32> {
+        (self.common != NONE).then_some(self.common)
+    }
+
     /// The longest idle flow, or [`NONE`].
     pub fn oldest(&self) -> u32 {
         self.oldest
