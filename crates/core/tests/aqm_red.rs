@@ -275,6 +275,22 @@ fn an_idle_time_counts_as_the_packets_it_could_have_sent() {
 }
 
 #[test]
+fn a_packet_that_an_empty_queue_refuses_does_not_end_its_idle_time() {
+    let parameters = RedParameters {
+        gentle: false,
+        ..RedParameters::default()
+    };
+    // A packet takes a millisecond; the queue empties faster than its average falls.
+    let mut red = settled(parameters, packets(30));
+    red.emptied(Nanos::ZERO);
+    let mut arriving = |ms| red.arriving(Nanos::from_millis(ms), Backlog::default(), length(1000));
+    assert_eq!(arriving(10), Verdict::Drop);
+    // What was sent again after a second finds no trace of the queue.
+    assert_eq!(arriving(10_000), Verdict::Pass);
+    assert!(average(&red) < 1e-6, "{}", average(&red));
+}
+
+#[test]
 fn a_queue_that_is_not_empty_was_not_idle() {
     let mut red = settled(RedParameters::default(), packets(12));
     red.emptied(Nanos::ZERO);
