@@ -133,7 +133,7 @@ impl<P: Payload> Discipline<P> {
         // An unknown class is the only error there is.
         let _ = match self {
             Discipline::Tree(tree) => tree.flush(class, now, discard).map_err(BuildError::from),
-            Discipline::Cbq(cbq) => cbq.flush(class, discard).map_err(BuildError::from),
+            Discipline::Cbq(cbq) => cbq.flush(class, now, discard).map_err(BuildError::from),
         };
     }
 }

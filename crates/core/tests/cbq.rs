@@ -580,17 +580,35 @@ fn queue_management_learns_how_long_a_queue_was_empty_sent_or_flushed() {
         let mut now = Nanos::ZERO;
         while (0..3).any(|_| give(&mut cbq, now)) {}
         if flushes {
-            cbq.flush(leaf, |_| {}).unwrap();
-            assert_eq!(cbq.dequeue(now, |_| {}), Dequeue::Empty);
-        }
-        while matches!(cbq.dequeue(now, |_| {}), Dequeue::Packet(_)) {
-            now = now + MS;
+            cbq.flush(leaf, now, |_| {}).unwrap();
+        } else {
+            while matches!(cbq.dequeue(now, |_| {}), Dequeue::Packet(_)) {
+                now = now + MS;
+            }
         }
         // Ten thousand packets later nothing of it is left.
         now = now + Nanos::from_millis(10_000);
         let accepted = (0..10).filter(|_| give(&mut cbq, now)).count();
         assert_eq!(accepted, 10);
     }
+}
+
+#[test]
+fn a_flush_empties_all_classes_below_and_nobody_is_waited_for() {
+    let mut run = Run::new();
+    let inner = run.cbq.add_inner(ROOT, bounded(2)).unwrap();
+    let asleep = leaf(&mut run.cbq, inner, bounded(1));
+    let other = leaf(&mut run.cbq, inner, bounded(1));
+    run.fill(asleep, 40);
+    run.fill(other, 2);
+    while let Dequeue::Packet(_) = run.cbq.dequeue(run.now, |_| {}) {}
+    let left = run.cbq.len();
+    assert!((1..40).contains(&left), "{left} packets wait");
+    let mut gone = 0;
+    run.cbq.flush(inner, run.now, |_| gone += 1).unwrap();
+    assert_eq!(gone, left);
+    assert_eq!(run.cbq.dequeue(run.now, |_| {}), Dequeue::Empty);
+    run.cbq.invariants().unwrap();
 }
 
 #[test]
@@ -863,7 +881,7 @@ proptest! {
                     match answer {
                         Dequeue::Packet(p) => model.take(p.class, p.len, p.payload),
                         Dequeue::NotBefore(time) => {
-                            prop_assert!(time > now);
+                            prop_assert!(time > now && !cbq.is_empty());
                             told = time;
                         }
                         Dequeue::Empty => prop_assert!(cbq.is_empty()),
@@ -884,7 +902,7 @@ proptest! {
                     let _ = cbq.change_leaf(ClassId::new(class as u32), leaf);
                 }
                 Op::Flush(class) => {
-                    let _ = cbq.flush(ClassId::new(class as u32), |gone| {
+                    let _ = cbq.flush(ClassId::new(class as u32), now, |gone| {
                         model.take(gone.class, gone.len, gone.payload);
                     });
                 }

@@ -371,6 +371,48 @@ fn a_packet_refused_on_arrival_comes_back_unmarked_with_the_reason() {
 
 /// A limit below the backlog.
 #[test]
+fn no_two_queues_drop_in_step_whether_made_so_or_changed() {
+    let parameters = RedParameters {
+        weight_shift: 1,
+        ..RedParameters::default()
+    };
+    let managed = LeafConfig {
+        aqm: AqmConfig::Red(RedConfig::new(parameters).unwrap()),
+        ..LeafConfig::default()
+    };
+    let mut tree: Tree<u32> = tree(Algorithm::Drr);
+    let mut add = |config| tree.add_leaf(ClassId::ROOT, class(1500), config).unwrap();
+    let leaves = [managed, managed, limits(100), limits(100)].map(&mut add);
+    for leaf in &leaves[2..] {
+        tree.change_leaf(*leaf, managed, Nanos::ZERO).unwrap();
+    }
+    // Packets from one drop to the next, of a queue that stands at twelve.
+    let gaps = leaves.map(|leaf| {
+        let (mut gaps, mut gap) = (Vec::new(), 0);
+        while gaps.len() < 40 {
+            gap += 1;
+            match tree.enqueue(leaf, 0, length(100), 0, Nanos::ZERO) {
+                Ok(()) if stats(&tree, leaf).queued.packets > 12 => {
+                    let answer = tree.dequeue(Nanos::ZERO, |_| {});
+                    assert!(matches!(answer, Dequeue::Packet(_)));
+                }
+                Ok(()) => {}
+                Err(_) => gaps.push(core::mem::take(&mut gap)),
+            }
+        }
+        tree.flush(leaf, Nanos::ZERO, |_| {}).unwrap();
+        gaps
+    });
+    for (at, one) in gaps.iter().enumerate() {
+        for (other, two) in gaps.iter().enumerate().filter(|&(other, _)| other != at) {
+            // Not a drop later either; the first ones tell of the average that rises.
+            let same = (0..3).any(|later| one[10..30] == two[10 + later..30 + later]);
+            assert!(!same, "queues {at} and {other} drop in step");
+        }
+    }
+}
+
+#[test]
 fn a_limit_lowered_below_the_backlog_keeps_what_is_queued_and_counts_it() {
     let mut tree: Tree<u32> = tree(Algorithm::Drr);
     let leaf = tree.add_leaf(ClassId::ROOT, class(1), limits(10)).unwrap();

@@ -2,6 +2,7 @@
 
 mod packet;
 pub mod scenario;
+mod source;
 mod written;
 
 use std::fs;

@@ -186,7 +186,7 @@ impl Slope {
 pub struct Red {
     /// Scaled, as are the thresholds.
     average: u64,
-    /// Since when the queue is empty; [`Nanos::MAX`] while it is not.
+    /// Since when the queue is empty, or was found so; [`Nanos::MAX`] while it is not.
     idle_since: Nanos,
     /// What arrived since the last drop: packets, or bytes.
     since_drop: u64,
@@ -299,7 +299,11 @@ impl Red {
             let ahead = (queue.min(MAX_QUEUE) << FRACTION) as i64 - self.average as i64;
             self.average = self.average.wrapping_add_signed(ahead >> self.weight_shift);
         }
-        self.idle_since = Nanos::MAX;
+        // Still empty, should this packet be refused.
+        self.idle_since = match backlog.packets {
+            0 => now,
+            _ => Nanos::MAX,
+        };
     }
 
     /// Chooses how long it is to the next drop.

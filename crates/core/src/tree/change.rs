@@ -3,7 +3,6 @@
 //! Everything is checked before anything is written: a refused change changes nothing. What
 //! is queued stays, also above a lowered limit.
 
-use crate::aqm::Aqm;
 use crate::scheduler::Share;
 use crate::units::{Length, Nanos};
 use alloc::vec::Vec;
@@ -219,7 +218,7 @@ impl<P: Payload> Tree<P> {
             extra = self.add_extra(cap, longest, leaf, (at, slot));
         } else {
             if other_management {
-                self.extras[extra as usize].aqm = Aqm::new(&leaf.aqm, leaf.rate, self.seed);
+                self.extras[extra as usize].aqm = self.management(leaf);
             }
             let present = self.extras[extra as usize].cap;
             let changed = self.change_cap(present, cap, longest, (at, slot), now);

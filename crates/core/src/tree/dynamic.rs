@@ -127,8 +127,10 @@ impl Flows {
     /// A flow in a slot that is not in the table yet.
     fn insert(&mut self, order: &Order, digest: u64, slot: u32) {
         if self.table.len() == self.table.capacity() {
-            // With the new flow in it.
-            return self.reserve(order, self.room_for_more());
+            // With the new flow in it. Removed flows may leave marks that take room: some to
+            // spare, so that many come and go before the next time.
+            let room = self.room_for_more();
+            return self.reserve(order, room + room / 8);
         }
         let digests = |slot: &u32| hash(order.child(*slot).digest());
         self.table.insert_unique(hash(digest), slot, digests);

@@ -238,8 +238,7 @@ impl<P: Payload> Tree<P> {
             return NONE;
         }
         let cap = self.add_cap(cap, longest, owner);
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let aqm = Aqm::new(&leaf.aqm, leaf.rate, self.seed);
+        let aqm = self.management(leaf);
         let extra = Extra { aqm, cap };
         match self.free_extras.pop() {
             Some(at) => {
@@ -251,6 +250,12 @@ impl<P: Payload> Tree<P> {
                 (self.extras.len() - 1) as u32
             }
         }
+    }
+
+    /// Queue management, which draws numbers of its own.
+    pub(super) fn management(&mut self, leaf: &LeafConfig) -> Aqm {
+        self.seed = self.seed.wrapping_add(1);
+        Aqm::new(&leaf.aqm, leaf.rate, self.seed)
     }
 
     /// Gives an entry back, and the cap in it.

@@ -19,7 +19,7 @@ use super::super::lab::Lab;
 
 /// Bytes of a full frame on the wire: 1500 of IP, an Ethernet header, and preamble, checksum and
 /// gap, which a site's `overhead = "ethernet"` adds.
-const FRAME: f64 = 1500.0 + 14.0 + 24.0;
+pub const FRAME: f64 = 1500.0 + 14.0 + 24.0;
 
 /// What the daemon, and the first frames through it, may need to begin.
 const BEGIN: Duration = Duration::from_secs(15);

@@ -3,6 +3,7 @@
 use super::{Cbq, CbqClass, CbqError, Place};
 use crate::aqm::Aqm;
 use crate::tree::{ClassId, ClassStats, Discarded, LeafConfig, Payload, Reason};
+use crate::units::Nanos;
 use alloc::vec::Vec;
 
 impl<P: Payload> Cbq<P> {
@@ -86,15 +87,26 @@ impl<P: Payload> Cbq<P> {
         Ok(stats)
     }
 
-    /// Discards what a class holds, and not those below it; its packets go to `discard` in
-    /// order. O(packets of the class).
+    /// Discards what a class and those below it hold; the packets go to `discard`, those of
+    /// one queue in order. O(packets and classes below).
     pub fn flush(
         &mut self,
         id: ClassId,
+        now: Nanos,
         discard: impl FnMut(Discarded<P>),
     ) -> Result<(), CbqError> {
         self.class(id)?;
-        self.clear(id).into_iter().for_each(discard);
+        let mut all = Vec::new();
+        let mut below = alloc::vec![id.number()];
+        while let Some(number) = below.pop() {
+            below.extend(&self.classes[number as usize].children);
+            let gone = self.clear(ClassId::new(number));
+            if !gone.is_empty() {
+                self.classes[number as usize].leaf.aqm.emptied(now);
+            }
+            all.extend(gone);
+        }
+        all.into_iter().for_each(discard);
         Ok(())
     }
 

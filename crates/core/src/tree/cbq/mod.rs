@@ -351,7 +351,6 @@ impl<P: Payload> Cbq<P> {
         while let Some(turn) = self.next_turn(now) {
             let class = turn.class;
             let Some((since, len, mut payload)) = self.take(class) else {
-                self.classes[class as usize].leaf.aqm.emptied(now);
                 self.leave(class);
                 continue;
             };
@@ -382,8 +381,9 @@ impl<P: Payload> Cbq<P> {
             });
         }
         match self.sleepers.next_look(now) {
-            Some(time) => Dequeue::NotBefore(time),
-            None => Dequeue::Empty,
+            // A suspended class may have been flushed.
+            Some(time) if !self.is_empty() => Dequeue::NotBefore(time),
+            _ => Dequeue::Empty,
         }
     }
 
