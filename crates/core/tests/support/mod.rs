@@ -190,7 +190,7 @@ pub fn slot(offer: &Offer, weight_sum: u64, longest: u32) -> u128 {
     let inverse_weight = (1u128 << FRACTION).div_ceil(offer.weight.into());
     let own = ceil_log2(u128::from(offer.max_length) * inverse_weight);
     let lag = (u128::from(longest) << FRACTION) / u128::from(weight_sum) + 1;
-    1 << own.max(ceil_log2(lag) - 5)
+    1 << own.max(ceil_log2(lag).saturating_sub(5))
 }
 
 /// B-WFI (Eq. 7) of every flow while the sum of weights is constant:
