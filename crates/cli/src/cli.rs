@@ -23,7 +23,7 @@ struct Cli {
 /// A subcommand with its options.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Share a loopback link among senders, with real datagrams
+    /// Shape what passes between two interfaces by a site's file; without one, share a loopback link
     Run(run::Options),
     /// Check the file of a site, and print what it guarantees
     Check(check::Options),

@@ -1,4 +1,4 @@
-//! Lines on standard output, as all commands print them.
+//! Lines on standard output, as all commands print them, and words beside it.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -8,6 +8,19 @@ use anyhow::{Context, Error, Result};
 /// Prints a line at once.
 pub fn line(text: impl Display) -> Result<()> {
     writeln!(io::stdout(), "{text}").context("printing")
+}
+
+/// Says something on standard error. Where nobody hears it any more, as after a
+/// terminal was closed, it is lost: no reason to end the run.
+pub fn aside(text: impl Display) {
+    let _ = writeln!(io::stderr(), "fairlane: {text}");
+}
+
+/// Says what is allowed and hardly meant.
+pub fn warn(warnings: impl IntoIterator<Item: Display>) {
+    for warning in warnings {
+        aside(format_args!("warning: {warning}"));
+    }
 }
 
 /// Whether `error` only says that nobody reads any more, as after `| head`.

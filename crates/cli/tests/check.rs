@@ -111,7 +111,10 @@ fn warnings_go_to_standard_error_and_change_nothing() {
         "{finished:?}"
     );
     assert!(
-        finished.stderr.starts_with(&path) && finished.stderr.contains("default"),
+        finished
+            .stderr
+            .starts_with(&format!("fairlane: warning: {path}:"))
+            && finished.stderr.contains("default"),
         "{finished:?}"
     );
 }

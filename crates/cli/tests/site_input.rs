@@ -56,6 +56,13 @@ fn an_interface_whose_host_would_hear_nothing_more_is_refused() {
 }
 
 #[test]
+fn more_packets_than_xdp_has_memory_for_are_refused_before_anything_is_opened() {
+    let more = "limit = { packets = 200000 }\n";
+    let (finished, _folder) = run(&[&interfaces("xdp"), LINK, more].concat());
+    refused(&finished, &["xdp", "126464", "200000", "limit"]);
+}
+
+#[test]
 fn options_of_the_built_in_senders_go_with_no_file() {
     let finished = fairlane(&["run", "site.toml", "--rate", "1mbit"]);
     refused(&finished, &["CONFIG", "--rate"]);
@@ -91,6 +98,18 @@ fn an_interface_that_goes_away_ends_the_run_with_a_sentence() {
     let site = Site::start(&wire, &[&interfaces("packet"), LINK].concat());
     wire.sender(0).link().delete().unwrap();
     refused(&site.finish(), &["inside", "removed"]);
+}
+
+#[test]
+fn a_file_read_again_is_taken_over_though_nobody_hears_of_it() {
+    let Some(wire) = wire("a file read again unheard", 1) else {
+        return;
+    };
+    let mut site = Site::start_unheard(&wire, &[&interfaces("packet"), LINK].concat());
+    // A terminal that is closed sends this signal, and takes no more words.
+    site.signal("HUP");
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(site.stop()["reloads"], 1);
 }
 
 #[test]

@@ -449,7 +449,7 @@ fn queue_management_out_of_range() {
     );
     class_refuses(
         "queue={kind='red', min=0, max=10}\n",
-        &["7:31: queue: RED's lower threshold must be at least 1, it is 0"],
+        &["7:24: queue: RED's lower threshold must be at least 1, it is 0"],
     );
     class_refuses(
         "queue={kind='red', min=5}\n",
@@ -468,8 +468,12 @@ fn queue_management_out_of_range() {
         &["7:26: queue: RED's max-p must be above 0, or it never drops below the upper threshold"],
     );
     class_refuses(
-        "queue={kind='red', weight=17}\n",
-        &["7:27: queue: RED's weight is 1/2^n with n from 1 to 16, not 17"],
+        "queue={kind='red', weight=-1}\n",
+        &["7:27: weight -1: it lies between 1 and 16"],
+    );
+    class_refuses(
+        "queue={kind='red', min=1, max=5000000000}\n",
+        &["7:31: max '5000000000': it lies between 1 and 1073741823"],
     );
     class_refuses(
         "queue={kind='red', min='x', max=3}\n",

@@ -3,9 +3,9 @@
 mod support;
 
 use fairlane_core::tree::{
-    Algorithm, ClassConfig, ClassId, Dequeue, FlowsConfig, LeafConfig, Tree,
+    Algorithm, Cap, ClassConfig, ClassId, Dequeue, FlowsConfig, LeafConfig, Tree,
 };
-use fairlane_core::{Limits, Nanos, SchedulerLimits};
+use fairlane_core::{Limits, Nanos, Rate, SchedulerLimits};
 use std::time::Instant;
 use support::{Random, length, weight};
 
@@ -124,6 +124,36 @@ fn a_flow_in_place_of_another_costs_as_much_for_any_number_of_them() {
     };
     let (roomy, tight) = (churn(13_000), churn(14_335));
     assert!(tight < 20 * roomy, "{tight:?}, and {roomy:?} of fewer");
+}
+
+#[test]
+fn a_flow_that_owes_its_cap_something_is_not_forgotten_for_a_new_one() {
+    let config = FlowsConfig {
+        most: 1,
+        cap: Some(Cap {
+            rate: Rate::from_bps(8_000).unwrap(),
+            burst: 1500,
+        }),
+        ..FlowsConfig::new(Algorithm::Qfq)
+    };
+    let (mut tree, class) = flows(config);
+    // Two that take turns would be new each time, and their caps with them.
+    put(&mut tree, class, 1, 0);
+    assert_eq!(take(&mut tree, 0), Some(1));
+    put(&mut tree, class, 2, 0);
+    assert_eq!(take(&mut tree, 0), Some(2));
+    put(&mut tree, class, 1, 0);
+    let second = Nanos::from_millis(1_000);
+    assert_eq!(
+        tree.dequeue(Nanos::ZERO, |_| {}),
+        Dequeue::NotBefore(second)
+    );
+    assert_eq!(take(&mut tree, second.0), Some(1));
+    // Once it owes nothing, it makes room.
+    let overflowed = |tree: &Tree<u64>| tree.stats(class).unwrap().overflowed;
+    assert_eq!(overflowed(&tree), 1);
+    put(&mut tree, class, 3, 2 * second.0 + 1);
+    assert_eq!(overflowed(&tree), 1);
 }
 
 #[test]

@@ -51,9 +51,7 @@ pub fn run(options: &Options) -> Result<()> {
         return output::line(serde_json::to_string_pretty(&schema())?);
     };
     let site = Site::read(config)?;
-    for warning in &site.warnings {
-        eprintln!("{warning}");
-    }
+    output::warn(&site.warnings);
     let report = Report::new(&site);
     if options.json {
         return output::line(serde_json::to_string(&report).context("as JSON")?);

@@ -27,6 +27,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use pcap_file::pcap::PcapHeader;
 
 use crate::algorithm::{Algorithm, members};
+use crate::output;
 use crate::sim::scenario::{choose_link, other_side};
 use crate::with_algorithm;
 use arrivals::{Arrivals, Listed};
@@ -302,9 +303,7 @@ impl Replay<'_> {
     fn through_site(&self, config: &Path) -> Result<Option<Shown>> {
         let options = self.options;
         let site = Site::read(config)?;
-        for warning in &site.warnings {
-            eprintln!("{warning}");
-        }
+        output::warn(&site.warnings);
         let link = choose_link(&site, options.link.as_deref())
             .map_err(|sentence| anyhow!("{}: {sentence}", config.display()))?;
         let input = Input::open(&options.input)?;

@@ -11,8 +11,8 @@ use kuva::render::plots::Plot;
 use kuva::render::render::render_multiple;
 
 /// Told apart by colour-blind readers too (Okabe and Ito).
-const COLOURS: [&str; 6] = [
-    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9",
+const COLOURS: [&str; 8] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999",
 ];
 
 const WIDTH: f64 = 1040.0;

@@ -102,9 +102,7 @@ pub fn run(options: &Options) -> Result<()> {
         link: options.link.as_deref(),
     };
     let scenario = Scenario::read(&options.scenario, asked)?;
-    for warning in &scenario.warnings {
-        eprintln!("{warning}");
-    }
+    output::warn(&scenario.warnings);
     let seconds = options.seconds.or(scenario.seconds).unwrap_or(SECONDS);
     let seed = options.seed.or(scenario.seed).unwrap_or(SEED);
     if let Some(plot) = &options.plot {

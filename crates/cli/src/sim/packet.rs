@@ -19,11 +19,21 @@ pub struct Headers {
     pub ecn: bool,
 }
 
+/// Whether IPv6 has a header of its own for this number, which more headers follow: no protocol of
+/// a packet.
+pub fn extends_ipv6(protocol: Protocol) -> bool {
+    matches!(protocol.0, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
+}
+
 /// A header of any transport protocol, and what follows it: as long as any needs to be.
 const PAYLOAD: usize = 40;
 
 impl Headers {
     /// A frame of the `index`-th of `count` sources alike.
+    ///
+    /// # Panics
+    ///
+    /// If the protocol is none over IPv6 ([`extends_ipv6`]).
     pub fn frame(&self, index: u32, count: u32) -> Vec<u8> {
         let spread = |prefix: Prefix| {
             let room = prefix.last() - prefix.first();
@@ -148,6 +158,20 @@ mod tests {
                     let expected = asked.protocol.has_ports().then_some((1003, 53));
                     assert_eq!(ports, expected, "{protocol}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn there_is_a_frame_of_every_protocol() {
+        for number in 0..=255 {
+            for (source, destination) in [("10.0.0.1", "10.0.0.2"), ("::1", "::2")] {
+                let asked = headers(source, destination, &number.to_string());
+                if asked.source.family() == Family::V6 && extends_ipv6(asked.protocol) {
+                    continue;
+                }
+                let read = parse(&asked.frame(0, 1), Layer::Ethernet).unwrap();
+                assert_eq!(read.protocol, Some(asked.protocol), "{source}");
             }
         }
     }

@@ -9,7 +9,7 @@ use fairlane_core::tree::ClassId;
 use fairlane_core::{Length, Nanos, Rate};
 use fairlane_sim::{ClassSource, Lengths, Picos, Traffic};
 
-use super::packet::{Headers, host, unnamed};
+use super::packet::{Headers, extends_ipv6, host, unnamed};
 use super::scenario::other_side;
 use super::written;
 
@@ -249,6 +249,15 @@ impl Reader<'_> {
             && !protocol.has_ports()
         {
             report.error(&port.span(), format!("protocol {protocol} has no ports"));
+        }
+        if let (Some(protocol), Some(at)) = (protocol, &source.protocol)
+            && family == Family::V6
+            && extends_ipv6(protocol)
+        {
+            let sentence = format!(
+                "protocol {protocol}: over IPv6 that is a header before the protocol's own"
+            );
+            report.error(&at.span(), sentence);
         }
         let port = |key, at: &Option<At<Scalar>>, report: &mut Report| match at {
             Some(at) => scalar(key, at, report),

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "no test file needs all of it")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -41,6 +41,22 @@ pub struct Running {
 
 /// Starts the program.
 pub fn start(arguments: &[&str]) -> Running {
+    start_with(arguments, |mut stderr| {
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).unwrap();
+        text
+    })
+}
+
+/// The same, where nobody reads what it complains of: its terminal was closed, say.
+pub fn start_unheard(arguments: &[&str]) -> Running {
+    start_with(arguments, |stderr| {
+        drop(stderr);
+        String::new()
+    })
+}
+
+fn start_with(arguments: &[&str], hear: fn(ChildStderr) -> String) -> Running {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fairlane"))
         .args(arguments)
         .stdin(Stdio::null())
@@ -50,7 +66,7 @@ pub fn start(arguments: &[&str]) -> Running {
         .unwrap();
     let since = Instant::now();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    let mut stderr = child.stderr.take().unwrap();
+    let stderr = child.stderr.take().unwrap();
     let (sender, lines) = channel();
     thread::spawn(move || {
         loop {
@@ -61,11 +77,7 @@ pub fn start(arguments: &[&str]) -> Running {
             }
         }
     });
-    let stderr = thread::spawn(move || {
-        let mut text = String::new();
-        stderr.read_to_string(&mut text).unwrap();
-        text
-    });
+    let stderr = thread::spawn(move || hear(stderr));
     Running {
         child,
         since,

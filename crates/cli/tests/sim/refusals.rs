@@ -214,6 +214,13 @@ fn a_bad_source_is_named() {
             15,
             &["icmp has no ports"],
         ),
+        (
+            "source = \"2001:db8::1\"\nprotocol = 0",
+            backlogged,
+            2,
+            12,
+            &["protocol", "IPv6"],
+        ),
         ("dscp = 64", backlogged, 1, 8, &["dscp '64'"]),
         ("ingress = \"wan\"", backlogged, 1, 11, &["inside, outside"]),
         (

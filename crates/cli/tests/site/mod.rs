@@ -9,7 +9,7 @@ use fairlane_netlab::{Wire, or_skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{Finished, Running, start};
+use crate::program::{Finished, Running, start, start_unheard};
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -35,14 +35,28 @@ impl Site {
     /// Runs `config` until it is told to stop, and waits until frames pass.
     #[track_caller]
     pub fn start(wire: &Wire, config: &str) -> Site {
-        let site = Site::start_unseen(wire, config);
-        let through = wire.is_through(PATIENCE).unwrap();
-        assert!(through, "nothing passes: {:?}", site.running.finish());
-        site
+        Site::start_unseen(wire, config).until_through(wire)
     }
 
-    /// The same without waiting.
+    /// The same, where nobody reads what the program complains of.
+    #[track_caller]
+    pub fn start_unheard(wire: &Wire, config: &str) -> Site {
+        Site::begin(wire, config, start_unheard).until_through(wire)
+    }
+
+    /// The same as [`start`](Self::start) without waiting.
     pub fn start_unseen(wire: &Wire, config: &str) -> Site {
+        Site::begin(wire, config, start)
+    }
+
+    #[track_caller]
+    fn until_through(self, wire: &Wire) -> Site {
+        let through = wire.is_through(PATIENCE).unwrap();
+        assert!(through, "nothing passes: {:?}", self.running.finish());
+        self
+    }
+
+    fn begin(wire: &Wire, config: &str, start: fn(&[&str]) -> Running) -> Site {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("site.toml");
         std::fs::write(&file, config).unwrap();

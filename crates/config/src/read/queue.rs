@@ -2,7 +2,7 @@
 
 use fairlane_core::aqm::{
     AqmConfig, AqmError, CodelConfig, CodelParameters, Measure, Probability, RedConfig,
-    RedParameters,
+    RedParameters, red as red_limits,
 };
 use fairlane_core::{Length, Limits, Nanos};
 
@@ -252,8 +252,12 @@ fn red(at: &At<file::Queue>, table: &file::QueueTable, report: &mut Report) -> O
         None => Some(defaults.max_p),
     };
     let weight = match &table.weight {
-        Some(weight) => u32::try_from(*weight.value()).unwrap_or(0),
-        None => defaults.weight_shift,
+        Some(weight) => weight.within(
+            "weight",
+            1..i64::from(red_limits::MAX_WEIGHT_SHIFT) + 1,
+            report,
+        ),
+        None => Some(defaults.weight_shift),
     };
     let (measure, min, max) = thresholds?;
     let parameters = RedParameters {
@@ -261,7 +265,7 @@ fn red(at: &At<file::Queue>, table: &file::QueueTable, report: &mut Report) -> O
         min,
         max,
         max_p: probability?,
-        weight_shift: weight,
+        weight_shift: weight?,
         gentle: table.gentle.as_ref().is_none_or(|gentle| *gentle.value()),
         ecn: table.ecn.as_ref().is_none_or(|ecn| *ecn.value()),
         ..defaults
@@ -270,7 +274,7 @@ fn red(at: &At<file::Queue>, table: &file::QueueTable, report: &mut Report) -> O
         Ok(config) => Some(AqmConfig::Red(config)),
         Err(reason) => {
             let place = match reason {
-                AqmError::Weight { .. } => table.weight.as_ref().map(At::span),
+                AqmError::NoMinimum => table.min.as_ref().map(At::span),
                 AqmError::NoProbability => table.max_p.as_ref().map(At::span),
                 _ => table.max.as_ref().map(At::span),
             };
@@ -315,7 +319,11 @@ fn thresholds(
         if value.is_none() {
             report.error(
                 &at.span(),
-                format!("{key} '{}': it lies between 1 and {}", at.value(), u32::MAX),
+                format!(
+                    "{key} '{}': it lies between 1 and {}",
+                    at.value(),
+                    red_limits::MAX_THRESHOLD
+                ),
             );
         }
         Some((measure, value?))

@@ -116,8 +116,9 @@ impl Default for LeafConfig {
 pub struct FlowsConfig {
     /// Who is next among the flows.
     pub algorithm: Algorithm,
-    /// Most flows at a time: 1 to [`MAX_ENTITIES`] - 1. Where all of them hold
-    /// packets, the packets of further flows share one more.
+    /// Most flows at a time: 1 to [`MAX_ENTITIES`] - 1. Beyond, a new one takes the place of
+    /// the one that is idle for longest. Where none is, or that one owes its cap something, the
+    /// packets of further flows share one more.
     pub most: u32,
     /// A flow without packets for so long is forgotten. Until then, coming back gives no
     /// credit.

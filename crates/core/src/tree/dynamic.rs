@@ -4,7 +4,8 @@
 //! keeps its record, and with it the finish time that its algorithm remembers: coming back
 //! soon gives no credit. The idle ones are linked through what only flows
 //! with packets need, the longest idle first. That one is forgotten once its time has come,
-//! and before it where there is no room for a new flow.
+//! and before it where there is no room for a new flow; but not while it owes its cap something,
+//! so that no flow gets around its cap by being forgotten.
 //!
 //! A flow costs one cache line and some ten bytes of table; its queue management and its
 //! cap lie in another table, where the class has any. Two digests that are equal share a
@@ -212,12 +213,14 @@ impl<P: Payload> Tree<P> {
     #[inline(never)]
     fn new_flow(&mut self, at: u32, digest: u64, now: Nanos) -> Option<u32> {
         self.forget_idle(at, now, FORGOTTEN_AT_ONCE);
-        let flows = self.nodes[at as usize].flows.as_mut()?;
+        let node = &self.nodes[at as usize];
+        let flows = node.flows.as_ref()?;
         if flows.table.len() >= flows.config.most as usize {
-            match flows.oldest {
-                NONE => return self.common_flow(at),
-                oldest => self.forget(at, oldest),
+            let oldest = flows.oldest;
+            if oldest == NONE || self.owes(node.order.child(oldest), now) {
+                return self.common_flow(at);
             }
+            self.forget(at, oldest);
         }
         let slot = self.add_flow(at, digest, 0)?;
         let node = &mut self.nodes[at as usize];
@@ -271,15 +274,20 @@ impl<P: Payload> Tree<P> {
             if now.since(Nanos(child.idle_since())) < flows.config.forget_after {
                 return looked_at;
             }
-            let extra = self.extras.get(child.side as usize);
-            let cap = extra.map_or(NONE, |extra| extra.cap);
-            if cap == NONE || self.caps.is_full(cap, now) {
-                self.forget(at, oldest);
-            } else {
+            if self.owes(child, now) {
                 self.keep(at, oldest, now);
+            } else {
+                self.forget(at, oldest);
             }
         }
         most
+    }
+
+    /// Whether a flow owes its cap something, which it would not if it were new.
+    fn owes(&self, flow: &Child, now: Nanos) -> bool {
+        let extra = self.extras.get(flow.side as usize);
+        let cap = extra.map_or(NONE, |extra| extra.cap);
+        cap != NONE && !self.caps.is_full(cap, now)
     }
 
     /// Keeps an idle flow that owes its cap something for another while.

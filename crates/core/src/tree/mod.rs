@@ -174,8 +174,9 @@ struct Extra {
 /// `P` is the caller's packet or handle; the tree looks into it only to mark it. One slab
 /// holds all packets, with the time at which they came. A packet costs what the algorithms on
 /// its path cost; a leaf's queue and its place share a cache line, and a class above costs one
-/// more and its entity. Nothing is allocated once the tables have grown to size. The
-/// classes are numbered; the number of a removed one is used again.
+/// more and its entity. Nothing is allocated once the tables have grown to size, but for a
+/// flow that is made with RED, and for the table of flows, which is made anew now and then where
+/// they come and go. The classes are numbered; the number of a removed one is used again.
 #[derive(Clone, Debug)]
 pub struct Tree<P> {
     room_bytes: i64,

@@ -24,7 +24,8 @@ pub struct ClassStats {
     pub dropped: Count,
     /// Accepted and discarded later: by queue management, a flush or a removal.
     pub discarded: Count,
-    /// Packets that queue management marked; they count where they went, too.
+    /// Packets that queue management marked; they count where they went, too. One marked as it
+    /// came and, by another management that took the queue over, as it left, counts twice.
     pub marked: u64,
     /// Dynamic flows that there are.
     pub flows: u64,

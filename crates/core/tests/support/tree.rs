@@ -18,13 +18,14 @@ use proptest::prelude::*;
 pub struct Tag {
     pub number: u64,
     pub capable: bool,
-    pub marked: bool,
+    pub marked: u64,
 }
 
 impl Payload for Tag {
     fn mark(&mut self) -> bool {
-        assert!(!self.marked, "marked twice");
-        self.marked = self.capable;
+        // As it came by RED, and as it left by CoDel, if that took the queue over.
+        assert!(self.marked < 2, "marked a third time");
+        self.marked += u64::from(self.capable);
         self.capable
     }
 }
@@ -472,7 +473,7 @@ impl Pair {
         let tag = Tag {
             number: self.next,
             capable,
-            marked: false,
+            marked: 0,
         };
         self.next += 1;
         let total = self.queued();
@@ -560,8 +561,8 @@ impl Pair {
             }
             Body::Inner(_) => panic!("{id} has no packets"),
         }
-        if tag.marked && tag.capable {
-            class.marked += 1;
+        if tag.capable {
+            class.marked += tag.marked;
         }
         class
     }
@@ -582,7 +583,7 @@ impl Pair {
             ..
         } in gone
         {
-            assert!(!payload.marked || payload.capable);
+            assert!(payload.marked == 0 || payload.capable);
             let class = self.take(class, len, payload);
             plus(&mut class.discarded, one(len));
         }

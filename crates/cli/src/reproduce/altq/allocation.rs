@@ -287,7 +287,7 @@ fn findings(paper: &Paper, measured: &[Measured], timers: &[Timer]) -> Findings 
     };
     let ours = measured.iter().enumerate().map(|(subject, curve)| {
         let name = format!("here, {}, {} Mbit/s", curve.way.name(), curve.link_mbit);
-        let points = points(curve.link_mbit, &curve.shares_percent, &curve.tcp_mbit);
+        let points = points(curve.link_mbit, &curve.shares_percent, &curve.on_link_mbit);
         Curve::ours(subject, &name, points)
     });
     let simulated = timers.iter().enumerate().map(|(subject, curve)| {
@@ -314,7 +314,7 @@ fn findings(paper: &Paper, measured: &[Measured], timers: &[Timer]) -> Findings 
         },
         chart: Chart {
             x: Axis::linear("class's part of the link, %"),
-            y: Axis::linear("TCP payload, % of the link"),
+            y: Axis::linear("what it had of the link, %"),
             curves: ours.chain(simulated).chain(theirs).collect(),
         },
         verdict: judge(measured),

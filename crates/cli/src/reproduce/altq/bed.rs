@@ -15,6 +15,7 @@ use fairlane_netlab::{Echo, Flow, Namespace, Program, Transfer, Wire, iperf_is_i
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use super::super::experiment::median;
 use super::super::lab::Lab;
 
 /// Bytes of a full frame on the wire: 1500 of IP, an Ethernet header, and preamble, checksum and
@@ -172,14 +173,10 @@ impl<'a> Bed<'a> {
         transfer.context("iperf3 reported no flow")
     }
 
-    /// Round trips of `request` and `reply` bytes between the first sender and the receiver, one
-    /// after the other for so long. A request that is lost is not counted.
-    pub fn round_trips(
-        &mut self,
-        request: usize,
-        reply: usize,
-        time: Duration,
-    ) -> Result<Vec<Duration>> {
+    /// The median of the round trips of `request` and `reply` bytes between the first sender and
+    /// the receiver, one after the other for so long, in microseconds. A request that is lost is
+    /// not counted. Each call has threads of its own, which the system may put on other cores.
+    pub fn round_trip_us(&mut self, request: usize, reply: usize, time: Duration) -> Result<f64> {
         let mut echo = Echo::between(self.wire.sender(0), self.wire.receiver(), 9_000)?;
         let end = Instant::now() + time;
         let mut trips = Vec::new();
@@ -191,7 +188,7 @@ impl<'a> Bed<'a> {
             self.lives()?;
             bail!("no reply came back through the middle");
         }
-        Ok(trips)
+        Ok(median(trips.iter().map(|trip| trip.as_secs_f64() * 1e6)))
     }
 
     /// Ends it. Fails if the daemon did.

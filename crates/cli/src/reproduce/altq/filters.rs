@@ -35,6 +35,10 @@ const GROWTH: f64 = 4.0;
 /// each time, and few enough to stay in the processor's cache themselves.
 const PACKETS: usize = 1_024;
 
+/// How often a round trip is measured within a measurement. The least counts: which core runs
+/// whom makes more difference than filters.
+const PASSES: u32 = 5;
+
 /// A link that is never the bottleneck.
 const UNLIMITED: &str = "100gbit";
 
@@ -123,7 +127,7 @@ struct Alone {
     ns: Vec<f64>,
 }
 
-/// Median round trip through the daemon.
+/// The least median round trip through the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Through {
     many: Many,
@@ -327,7 +331,7 @@ fn time(
     Ok(begun.elapsed().as_nanos() as f64 / packets as f64)
 }
 
-/// Median round trip through the daemon, in microseconds.
+/// The least median round trip through the daemon, in microseconds.
 fn through(
     lab: &Lab,
     parameters: &Parameters,
@@ -339,10 +343,13 @@ fn through(
     let (way, links) = (parameters.way, &*links);
     let mut bed = Bed::new(lab, 1, &Middle::Daemon { way, links })?;
     let [request, reply] = parameters.round_trip;
-    let time = lab.measurement.max(Duration::from_millis(20));
-    let trips = bed.round_trips(request, reply, time)?;
+    let pass = lab.measurement.max(Duration::from_millis(20)) / PASSES;
+    let mut least = f64::INFINITY;
+    for _ in 0..PASSES {
+        least = least.min(bed.round_trip_us(request, reply, pass)?);
+    }
     bed.finish()?;
-    Ok(median(trips.iter().map(|trip| trip.as_secs_f64() * 1e6)))
+    Ok(least)
 }
 
 /// A link with so many filters for one class, or so many classes of a filter each, beside the
@@ -383,7 +390,7 @@ fn links(many: Many, number: usize, seed: u64) -> Result<String> {
 
 fn called(curve: &Alone) -> String {
     let search = match curve.search {
-        Search::Ours => "here",
+        Search::Ours => "ours",
         Search::Linear => "one after the other",
     };
     let kind = match curve.kind {

@@ -309,9 +309,8 @@ fn figure(lab: &Lab, parameters: &Parameters, setting: &Setting) -> Result<Figur
             let mut sizes = vec![f64::INFINITY; parameters.round_trips.len()];
             for _ in 0..PASSES {
                 for (&[request, reply], least) in parameters.round_trips.iter().zip(&mut sizes) {
-                    let trips = bed.round_trips(request, reply, lab.measurement / turns)?;
-                    let us = trips.iter().map(|trip| trip.as_secs_f64() * 1e6);
-                    *least = least.min(median(us));
+                    let us = bed.round_trip_us(request, reply, lab.measurement / turns)?;
+                    *least = least.min(us);
                 }
             }
             Figure::Latency(sizes)
@@ -449,10 +448,10 @@ fn findings(parameters: &Parameters, paper: &Paper, measured: &[Measured]) -> Fi
         notes: vec![
             "TCP columns are payload in Mbit/s: of a link with overhead = \"ethernet\" it can be \
              94.1% at most. Round trips are UDP requests and replies one after the other: the least \
-             of the medians of all passes, for a round trip takes 9 us longer or not by which core \
-             runs whom. Requests pass the scheduler; replies pass \
-             the same link without limit in every case. The last column is the last size's difference to forwarding without scheduler over the same \
-             way, as in Table 3."
+             of the medians of all passes, as a round trip takes longer or not by which core runs \
+             whom. Requests pass the scheduler; replies pass the same link without limit in every \
+             case. The last column is the last size's difference to forwarding without scheduler \
+             over the same way, as in Table 3."
                 .into(),
             "Without limit, sender, daemon and receiver share the processor's cores; the paper's \
              loopback did so too."

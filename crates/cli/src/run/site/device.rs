@@ -92,6 +92,11 @@ const MOST_SHARED: u32 = 1 << 17;
 /// Places of the rings of each interface.
 const RX_RING: u32 = 2_048;
 const TX_RING: u32 = 256;
+/// Frames in the rings of both.
+const IN_RINGS: u32 = 2 * (RX_RING + TX_RING);
+/// Most frames that may wait: were there more, they would leave none to receive with, or to send
+/// a process's frame in.
+const MOST_WAITING: u32 = MOST_SHARED - IN_RINGS;
 
 /// What the frames of a site need.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +107,13 @@ pub struct Needs {
     pub longest: u32,
 }
 
+impl Needs {
+    /// Whether what was made for these needs serves those of `other` too.
+    pub fn cover(self, other: Needs) -> bool {
+        other.frames <= self.frames && other.longest <= self.longest.max(LONGEST_SHARED)
+    }
+}
+
 /// The near device and the one outside. Nothing is open after an error.
 pub fn open(interfaces: &Interfaces, needs: Needs) -> Result<[AnyDevice; 2]> {
     let outside = &interfaces.outside;
@@ -109,6 +121,13 @@ pub fn open(interfaces: &Interfaces, needs: Needs) -> Result<[AnyDevice; 2]> {
         bail!(
             "with the backend xdp nobody but Fairlane hears {outside}: name inside or tap in \
              [interfaces], or use the backend packet"
+        );
+    }
+    if interfaces.backend == Kind::Xdp && needs.frames > MOST_WAITING.into() {
+        bail!(
+            "with the backend xdp at most {MOST_WAITING} packets may wait in all links, and their \
+             limits add up to {}: lower 'limit', or use the backend packet",
+            needs.frames
         );
     }
     let umem = match interfaces.backend {
@@ -168,8 +187,8 @@ fn umem(needs: Needs) -> Result<Umem> {
         ..=LONGEST_SHARED => SHARED_FRAME,
         _ => LONG_SHARED_FRAME,
     };
-    let rings = u64::from(2 * (RX_RING + TX_RING));
-    let frames = (needs.frames + rings).min(MOST_SHARED.into()) as u32;
+    // No more than MOST_WAITING wait.
+    let frames = needs.frames as u32 + IN_RINGS;
     Umem::new(frames, bytes).context("memory for AF_XDP")
 }
 

@@ -26,6 +26,7 @@ use signal_hook::flag;
 
 use super::screen::Screen;
 use super::{Options, ends, joined, or_stop};
+use crate::output;
 use device::{AnyDevice, Needs};
 use frame::{Frame, Parcel};
 use report::{InterfaceReport, OpenReport, Report};
@@ -75,9 +76,7 @@ fn make(ends: Ends) -> impl FnMut(Frame, Side, Nanos) -> Parcel {
 /// Runs the site that the file at `path` describes.
 pub fn run(path: &Path, options: &Options) -> Result<()> {
     let site = Site::read(path)?;
-    for warning in &site.warnings {
-        eprintln!("fairlane: warning: {warning}");
-    }
+    output::warn(&site.warnings);
     let interfaces = site.interfaces.clone().with_context(|| {
         format!(
             "{}: no interfaces to run between: name outside, and inside or tap, in [interfaces]",
@@ -86,7 +85,8 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     })?;
     let signals = Signals::listen().context("setting up Ctrl-C")?;
     let ends_of = Ends::of(&interfaces);
-    let devices = device::open(&interfaces, needs(&site))?;
+    let needs = needs(&site);
+    let devices = device::open(&interfaces, needs)?;
     let names = devices.each_ref().map(|device| Arc::from(&*device.name));
     let clock = Clock::start();
     let start = clock.now();
@@ -128,6 +128,7 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     };
     let mut state = State {
         site,
+        needs,
         names,
         shapers,
         reloads: 0,
@@ -170,7 +171,7 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
         outcome?;
         shown
     })?;
-    let report = board.take();
+    let report = board.last();
     screen.conclude(&report, || report.conclusion())
 }
 
@@ -298,6 +299,11 @@ impl Board {
             }
             thread::sleep(Duration::from_millis(2));
         }
+        self.last()
+    }
+
+    /// The state as it was left.
+    fn last(&self) -> Report {
         let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
         report.clone().unwrap_or_default()
     }
@@ -306,6 +312,8 @@ impl Board {
 /// What the bridge's thread knows of the site.
 struct State {
     site: Site,
+    /// What the devices were opened for.
+    needs: Needs,
     /// Of the devices on the left and on the right.
     names: [Arc<str>; 2],
     shapers: Vec<Shaper>,

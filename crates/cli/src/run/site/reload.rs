@@ -5,11 +5,12 @@
 //! packet to the class of the same name; those of a class that is gone are sorted anew. Counts
 //! go on by the names of classes; where virtual time stood does not matter to new ones.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use fairlane_classify::Layer;
-use fairlane_config::{Kind, Link, Site};
+use fairlane_config::{Backend, Kind, Link, Site};
 use fairlane_core::tree::{ClassQueue, ClassStats};
 use fairlane_core::{Count, Nanos};
 use fairlane_runtime::Target;
@@ -18,7 +19,9 @@ use fairlane_runtime::bridge::Side;
 use super::frame::{Frame, Parcel};
 use super::shaper::{Shaped, Shaper, sum};
 use super::sorting::Sorting;
-use super::{SiteBridge, State};
+use super::{SiteBridge, State, needs};
+use crate::classes::Places;
+use crate::output;
 
 impl State {
     /// Takes the file at `path` over, or says why not.
@@ -28,9 +31,7 @@ impl State {
     {
         match self.accept(path) {
             Ok(site) => {
-                for warning in &site.warnings {
-                    eprintln!("fairlane: warning: {warning}");
-                }
+                output::warn(&site.warnings);
                 for shaper in &mut self.shapers {
                     let link = site.links.iter().find(|link| link.to == shaper.link.to);
                     if let (Some(arbiter), Some(link)) = (bridge.arbiter_mut(shaper.side), link) {
@@ -40,9 +41,12 @@ impl State {
                 }
                 self.site = site;
                 self.reloads += 1;
-                eprintln!("fairlane: {} was read again and taken over", path.display());
+                output::aside(format_args!(
+                    "{} was read again and taken over",
+                    path.display()
+                ));
             }
-            Err(error) => eprintln!("fairlane: all goes on as it was: {error:#}"),
+            Err(error) => output::aside(format_args!("all goes on as it was: {error:#}")),
         }
     }
 
@@ -52,6 +56,13 @@ impl State {
         let file = path.display();
         if site.interfaces != self.site.interfaces || site.attach != self.site.attach {
             bail!("{file}: [interfaces] and [attach] cannot change without a restart");
+        }
+        let shared = matches!(&site.interfaces, Some(named) if named.backend == Backend::Xdp);
+        if shared && !self.needs.cover(needs(&site)) {
+            bail!(
+                "{file}: more or longer packets than fit into the memory that xdp was started \
+                 with need a restart"
+            );
         }
         let ends = |site: &Site| {
             let mut ends: Vec<_> = site.links.iter().map(|link| link.to.name()).collect();
@@ -74,16 +85,19 @@ impl State {
     }
 }
 
-/// Makes the classes of `link` and moves over what those of `former` hold.
+/// Makes the classes of `link` and moves over what those of `former` hold. O(classes + packets).
 fn take_over(former: &Shaper, link: &Link, queue: &mut Shaped, now: Nanos) -> Shaper {
     let (discipline, ids) = link.discipline();
     let mut sorting = Sorting::new(link, &ids, former.key);
     sorting.sorter = sorting.sorter.resume(&queue.classifier().sorter);
     let mut shaper = Shaper::of(link.clone(), former.side, ids, former.key);
+    let names = link.classes.iter().map(|class| class.name.as_str());
+    let by_name: HashMap<&str, usize> = names.zip(0..).collect();
+    let places = Places::new(&former.ids);
     // By the place of a former class, the place of the one that stays.
     let staying = |place: usize| {
-        let name = &former.link.classes[place].name;
-        link.classes.iter().position(|class| class.name == *name)
+        let name = former.link.classes[place].name.as_str();
+        by_name.get(name).copied()
     };
     let mut moved = vec![Count::default(); former.ids.len()];
     let (before, mut sorted) = queue.replace(
@@ -93,8 +107,7 @@ fn take_over(former: &Shaper, link: &Link, queue: &mut Shaped, now: Nanos) -> Sh
         |classes, out| {
             for &id in &former.ids {
                 classes.flush(id, now, |gone| {
-                    let place = former.place(gone.class);
-                    for place in place.into_iter().flat_map(|place| former.path(place)) {
+                    for place in former.path(places.of(gone.class)) {
                         moved[place].packets += 1;
                         moved[place].bytes += u64::from(gone.len.get());
                     }
@@ -102,19 +115,18 @@ fn take_over(former: &Shaper, link: &Link, queue: &mut Shaped, now: Nanos) -> Sh
                 });
             }
         },
-        |sorting, class, parcel| {
-            let goes_to = former.place(class).and_then(staying);
-            match goes_to.filter(|&place| holds_packets(link, place)) {
-                Some(place) => {
-                    let (bytes, origin) = (parcel.frame.bytes(), &parcel.origin);
-                    let sorted = sorting.sorter.within(place, bytes, Layer::Ethernet, origin);
-                    Target {
-                        class: sorted.class,
-                        flow: sorted.flow,
-                    }
+        |sorting, class, parcel| match staying(places.of(class))
+            .filter(|&place| holds_packets(link, place))
+        {
+            Some(place) => {
+                let (bytes, origin) = (parcel.frame.bytes(), &parcel.origin);
+                let sorted = sorting.sorter.within(place, bytes, Layer::Ethernet, origin);
+                Target {
+                    class: sorted.class,
+                    flow: sorted.flow,
                 }
-                None => sorting.sort(parcel),
             }
+            None => sorting.sort(parcel),
         },
     );
     for (place, &moved) in moved.iter().enumerate() {

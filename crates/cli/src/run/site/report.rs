@@ -270,7 +270,9 @@ impl LinkReport {
 impl ClassReport {
     fn row(&self, earlier: Option<&LinkReport>, seconds: f64, link_sent: u64) -> Row {
         let before = earlier.and_then(|link| link.classes.iter().find(|c| c.name == self.name));
-        let sent = self.sent_bytes - before.map_or(0, |class| class.sent_bytes);
+        // Less than before if it went and came again, with the file read twice in between.
+        let sent_before = before.map_or(0, |class| class.sent_bytes);
+        let sent = self.sent_bytes.saturating_sub(sent_before);
         let millis =
             |micros: Option<f64>| micros.map_or("-".into(), |us| format!("{:.2}", us / 1e3));
         let delay = self.delay_us;

@@ -142,11 +142,6 @@ impl Shaper {
         sum(&self.former[place], &now.unwrap_or_default())
     }
 
-    /// The place of the class with this number.
-    pub fn place(&self, class: ClassId) -> Option<usize> {
-        self.ids.iter().position(|&id| id == class)
-    }
-
     /// A class and those above it, by place.
     pub fn path(&self, place: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(place), |&above| self.parent(above))

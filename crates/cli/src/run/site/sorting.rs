@@ -10,6 +10,7 @@ use fairlane_runtime::{Classify, Target};
 use hdrhistogram::Histogram;
 
 use super::frame::Parcel;
+use crate::classes::Places;
 
 /// Longest delay told apart, in nanoseconds: a hundred seconds.
 const LONGEST: u64 = 100_000_000_000;
@@ -17,8 +18,7 @@ const LONGEST: u64 = 100_000_000_000;
 /// Sorts the frames of one link, and measures how long they stay.
 pub struct Sorting {
     pub sorter: Sorter,
-    /// By the number of a class: its place in the configuration.
-    places: Vec<u32>,
+    places: Places,
     /// By place.
     pub delays: Vec<Delays>,
 }
@@ -32,14 +32,9 @@ pub fn random_key() -> DigestKey {
 impl Sorting {
     /// For a link whose classes, in the order of the configuration, have these numbers.
     pub fn new(link: &Link, ids: &[ClassId], key: DigestKey) -> Sorting {
-        let numbers = ids.iter().map(|id| id.number() as usize + 1);
-        let mut places = vec![0; numbers.max().unwrap_or(0)];
-        for (place, id) in (0..).zip(ids) {
-            places[id.number() as usize] = place;
-        }
         Sorting {
             sorter: link.sorter(ids, key),
-            places,
+            places: Places::new(ids),
             delays: ids.iter().map(|_| Delays::default()).collect(),
         }
     }
@@ -65,9 +60,7 @@ impl Classify<Parcel> for Sorting {
 
     #[inline]
     fn leaves(&mut self, class: ClassId, parcel: &Parcel, _: Length, now: Nanos) {
-        if let Some(&place) = self.places.get(class.number() as usize) {
-            self.delays[place as usize].record(now.since(parcel.came));
-        }
+        self.delays[self.places.of(class)].record(now.since(parcel.came));
     }
 }
 

@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 
 impl<P: Payload> Cbq<P> {
     /// Gives a class another configuration, backlogged or not. What is queued stays, also above
-    /// lower limits; what it used of late stays, too. O(classes + packets of the class).
+    /// lower limits; what it used of late stays, too, and it stays suspended as long as it was
+    /// to be. O(classes + packets of the class).
     pub fn change(&mut self, id: ClassId, config: CbqClass) -> Result<(), CbqError> {
         config.check(self.link)?;
         let class = self.class(id)?;
@@ -53,7 +54,7 @@ impl<P: Payload> Cbq<P> {
     }
 
     /// Removes a class that has no others below it; its packets go to `discard` in order. What
-    /// became of its packets counts in its parent from now on. O(classes + packets of
+    /// became of its packets counts in its parent from now on. O(classes * levels + packets of
     /// the class).
     pub fn remove(
         &mut self,
@@ -99,7 +100,7 @@ impl<P: Payload> Cbq<P> {
         let mut all = Vec::new();
         let mut below = alloc::vec![id.number()];
         while let Some(number) = below.pop() {
-            below.extend(&self.classes[number as usize].children);
+            below.extend(self.classes[number as usize].children.iter().rev());
             let gone = self.clear(ClassId::new(number));
             if !gone.is_empty() {
                 self.classes[number as usize].leaf.aqm.emptied(now);

@@ -219,12 +219,12 @@ impl<P: Payload> Cbq<P> {
         }
     }
 
-    /// Adds a class for others below it. O(classes).
+    /// Adds a class for others below it. O(classes * levels).
     pub fn add_inner(&mut self, parent: ClassId, config: CbqClass) -> Result<ClassId, CbqError> {
         self.add(parent, config, None)
     }
 
-    /// Adds a class with a queue. O(classes).
+    /// Adds a class with a queue. O(classes * levels).
     pub fn add_leaf(
         &mut self,
         parent: ClassId,
