@@ -129,6 +129,8 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     ways: [Way<Q, D>; 2],
     make: M,
     arrived: Vec<D::Rx>,
+    /// An arbiter was given to somebody to change since the last round.
+    changed: bool,
 }
 
 impl<Q, D, F, M> Bridge<Q, D, M>
@@ -153,6 +155,7 @@ where
             ways: [Way::new(left)?, Way::new(right)?],
             make,
             arrived: Vec::with_capacity(BATCH),
+            changed: false,
         })
     }
 
@@ -162,6 +165,7 @@ where
     ///
     /// What a device says when it is unusable. Queued packets stay where they are.
     pub fn round(&mut self, now: Nanos) -> io::Result<Round> {
+        self.changed = false;
         let mut round = Round {
             moved: 0,
             next: Next::WhenPushed,
@@ -215,8 +219,10 @@ where
         &self.ways[leaves_by.index()].lane
     }
 
-    /// The arbiter before this device, if there is one.
+    /// The arbiter before this device, if there is one. [`drive_bridge`] makes a round at once
+    /// after it was asked for, since what may leave may be another packet by then.
     pub fn arbiter_mut(&mut self, leaves_by: Side) -> Option<&mut Arbiter<Q, Straight<D>>> {
+        self.changed = true;
         match &mut self.ways[leaves_by.index()].lane {
             Lane::Shaped(arbiter) => Some(arbiter),
             Lane::Open(_) => None,
@@ -341,6 +347,9 @@ where
         let round = bridge.round(now)?;
         if !after_round(bridge, now, &round) {
             return Ok(());
+        }
+        if bridge.changed {
+            continue;
         }
         let span = match rest.after(now, round.moved > 0, round.next) {
             Pause::Spin => {

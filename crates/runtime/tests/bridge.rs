@@ -328,3 +328,40 @@ fn an_idle_bridge_sleeps_and_wakes_for_frames_of_either_side_and_for_clients() {
         assert!(busy < took / 5, "{busy:?} of {took:?}, {rounds} rounds");
     });
 }
+
+#[test]
+fn what_is_changed_after_a_round_is_seen_to_before_the_bridge_sleeps() {
+    let ((_here, left, to_left), (there, right, _)) = (host(), host());
+    let idling = Idling {
+        spin_for: Nanos::ZERO,
+        longest_sleep: ms(5_000),
+        ..Idling::default()
+    };
+    let mut bridge = Bridge::new(open(left), shaped(right, 100, 0), as_it_is).unwrap();
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let bridging = scope.spawn(move || {
+            let mut rounds = 0;
+            drive_bridge(&mut bridge, &Clock::start(), idling, |bridge, now, _| {
+                rounds += 1;
+                if rounds == 1 {
+                    let arbiter = bridge.arbiter_mut(Side::Right).unwrap();
+                    let flow = arbiter.open_flow(FlowConfig::new(Weight::ONE)).unwrap();
+                    let datagram = Datagram {
+                        peer: to_left,
+                        bytes: b"now".to_vec(),
+                    };
+                    let length = Length::new(3).unwrap();
+                    assert!(arbiter.admit(flow, length, datagram, now).is_ok());
+                }
+                rounds < 2
+            })
+            .unwrap();
+        });
+        let mut buffer = [0; 100];
+        let (length, _) = there.recv_from(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], b"now");
+        assert!(began.elapsed() < Duration::from_millis(2_500));
+        bridging.join().unwrap();
+    });
+}

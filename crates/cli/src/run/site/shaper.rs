@@ -47,7 +47,6 @@ impl Shaper {
         let key = random_key();
         let sorting = Sorting::new(link, &ids, key);
         let config = ArbiterConfig {
-            limits: link.limits,
             max_clients: if processes { MOST_PROCESSES } else { 1 },
             ..ArbiterConfig::new(fairlane_runtime::Link {
                 overhead: link.overhead,
