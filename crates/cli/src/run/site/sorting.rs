@@ -66,13 +66,14 @@ impl Classify<Parcel> for Sorting {
 
 /// How long packets stayed, from the device to the device.
 #[derive(Clone, Debug, Default)]
-pub struct Delays(Option<Box<Histogram<u64>>>);
+pub struct Delays(Option<Box<Histogram<u32>>>);
 
 impl Delays {
-    /// To two digits. The table is made for the first.
+    /// To two digits, from a microsecond on. The table is made for the first; there may be
+    /// thousands of classes, so it is kept small.
     fn record(&mut self, delay: Nanos) {
         let histogram = self.0.get_or_insert_with(|| {
-            let histogram = Histogram::new_with_bounds(1, LONGEST, 2);
+            let histogram = Histogram::new_with_bounds(1_000, LONGEST, 2);
             Box::new(histogram.expect("the bounds are far enough apart"))
         });
         histogram.saturating_record(delay.0);
