@@ -328,8 +328,8 @@ fn findings(parameters: &Parameters, paper: &Paper, measured: &[Delays]) -> Find
              packet itself at the victim's rate. D_A is the time between two looks at a mailbox, \
              measured in the same run."
                 .into(),
-            "The lock's delays are those of user space: who holds it may lose its core, and the \
-             victim waits for a slice of the system's scheduler or two; in a kernel it would not."
+            "With the lock, clients of one core take turns, as in a kernel, and the victim has the \
+             next; but who holds it in user space may lose its core to other programs."
                 .into(),
             format!(
                 "In the paper's Fig. 11 delays turn upwards at {i7_tc} Mpps (TC) and {i7_pspat} \
