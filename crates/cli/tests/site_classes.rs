@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use fairlane_config::Site as Plan;
 use fairlane_netlab::{Echo, Host, Wire};
 use serde_json::Value;
-use site::{PATIENCE, Site, class, interfaces, link, wire};
+use site::{PATIENCE, Site, class, interfaces, link, up, wire};
 
 /// Sends datagrams to these ports in turns, faster than the link, until `stop`.
 fn flood(from: &Host, to: &Host, ports: &[u16], payload: usize, pps: f64, stop: &AtomicBool) {
@@ -94,13 +94,8 @@ fn shares_follow_the_file_and_a_cap_holds_to_a_hundredth() {
         return;
     };
     for backend in site::BACKENDS {
-        let config = interfaces(backend)
-            + r#"
-[[link]]
-name = "up"
-to = "outside"
-rate = "20mbit"
-overhead = 24
+        let config = up(backend, "20mbit")
+            + r#"overhead = 24
 algorithm = "qfq"
 
 [[link.class]]
@@ -171,13 +166,8 @@ fn a_ping_in_a_class_of_its_own_stays_within_its_bound() {
     let Some(wire) = wire("a ping in a class of its own", 1) else {
         return;
     };
-    let config = interfaces("packet")
-        + r#"
-[[link]]
-name = "up"
-to = "outside"
-rate = "10mbit"
-overhead = 24
+    let config = up("packet", "10mbit")
+        + r#"overhead = 24
 
 [[link.class]]
 name = "ping"
@@ -228,13 +218,8 @@ fn malformed_frames_go_to_the_default_class_and_are_counted() {
     let Some(wire) = wire("malformed frames", 1) else {
         return;
     };
-    let config = interfaces("packet")
+    let config = up("packet", "10mbit")
         + r#"
-[[link]]
-name = "up"
-to = "outside"
-rate = "10mbit"
-
 [[link.class]]
 name = "ip"
 
@@ -278,13 +263,8 @@ fn a_congested_class_marks_what_can_be_marked_and_drops_the_rest() {
     let Some(wire) = wire("a congested class marks", 1) else {
         return;
     };
-    let config = interfaces("packet")
+    let config = up("packet", "5mbit")
         + r#"
-[[link]]
-name = "up"
-to = "outside"
-rate = "5mbit"
-
 [[link.class]]
 name = "marked"
 queue = { kind = "codel", target = "5ms", interval = "50ms", ecn = true }

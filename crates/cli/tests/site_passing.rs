@@ -12,7 +12,7 @@ use fairlane_netlab::{
     Echo, Flow, Link, Namespace, Wire, cable, iperf_is_installed, or_skip, veth,
 };
 use program::start;
-use site::{BACKENDS, PATIENCE, Site, interfaces, link, total, wire};
+use site::{BACKENDS, PATIENCE, Site, interfaces, link, total, up, wire};
 
 const BOTH_WAYS: &str = r#"
 [[link]]
@@ -105,13 +105,8 @@ fn a_link_of_cbq_passes_and_is_read_again_as_any() {
     let Some(wire) = wire("a link of CBQ", 1) else {
         return;
     };
-    let config = interfaces("packet")
-        + r#"
-[[link]]
-name = "up"
-to = "outside"
-rate = "50mbit"
-algorithm = "cbq"
+    let config = up("packet", "50mbit")
+        + r#"algorithm = "cbq"
 
 [[link.class]]
 name = "all"

@@ -5,44 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use fairlane_core::Nanos;
-
-/// A number with a unit behind it, in units of the smallest, exactly; what is smaller than
-/// that is cut off.
-fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, Quantity> {
-    let text = text.trim();
-    let split = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
-        return Err(Quantity::NoNumber);
-    }
-    let unit = unit.trim();
-    let &(_, scale) = units
-        .iter()
-        .find(|(name, _)| unit.eq_ignore_ascii_case(name))
-        .ok_or(Quantity::NoUnit)?;
-    let whole = match whole {
-        "" => 0,
-        digits => digits.parse::<u64>().map_err(|_| Quantity::TooLarge)?,
-    };
-    let whole = whole.checked_mul(scale).ok_or(Quantity::TooLarge)?;
-    // Twelve digits say all that any unit here has.
-    let (mut part, mut place) = (0u128, 1u128);
-    for digit in fraction.bytes().take(12) {
-        part = part * 10 + u128::from(digit - b'0');
-        place *= 10;
-    }
-    let part = (part * u128::from(scale) / place) as u64;
-    whole.checked_add(part).ok_or(Quantity::TooLarge)
-}
-
-enum Quantity {
-    NoNumber,
-    NoUnit,
-    TooLarge,
-}
+use fairlane_core::units::{QuantityError, quantity};
 
 /// A span of time: `5ms`, `0.1s`, `10min`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,9 +39,9 @@ impl FromStr for Time {
         ];
         match quantity(text, &units) {
             Ok(nanos) => Ok(Time(Nanos(nanos))),
-            Err(Quantity::NoNumber) => Err(ParseTimeError::NoNumber),
-            Err(Quantity::NoUnit) => Err(ParseTimeError::NoUnit),
-            Err(Quantity::TooLarge) => Err(ParseTimeError::TooLarge),
+            Err(QuantityError::NoNumber) => Err(ParseTimeError::NoNumber),
+            Err(QuantityError::NoUnit) => Err(ParseTimeError::NoUnit),
+            Err(QuantityError::TooLarge) => Err(ParseTimeError::TooLarge),
         }
     }
 }
@@ -120,9 +83,9 @@ impl FromStr for Size {
         let units = [("b", 1), ("kb", 1 << 10), ("mb", 1 << 20), ("gb", 1 << 30)];
         match quantity(text, &units) {
             Ok(bytes) => Ok(Size(bytes)),
-            Err(Quantity::NoNumber) => Err(ParseSizeError::NoNumber),
-            Err(Quantity::NoUnit) => Err(ParseSizeError::NoUnit),
-            Err(Quantity::TooLarge) => Err(ParseSizeError::TooLarge),
+            Err(QuantityError::NoNumber) => Err(ParseSizeError::NoNumber),
+            Err(QuantityError::NoUnit) => Err(ParseSizeError::NoUnit),
+            Err(QuantityError::TooLarge) => Err(ParseSizeError::TooLarge),
         }
     }
 }

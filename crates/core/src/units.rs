@@ -226,6 +226,54 @@ impl Rate {
     }
 }
 
+/// Why a text is not a number with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QuantityError {
+    /// No number in front.
+    NoNumber,
+    /// No unit, or one that is not known.
+    NoUnit,
+    /// Beyond 64 bits.
+    TooLarge,
+}
+
+/// Reads a number with one of these units behind it, in any case of letters: how many of the
+/// smallest it is. Beside each name is its scale, 10^12 at most; what is smaller than one is
+/// cut off. O(length of the text).
+///
+/// # Errors
+///
+/// There is no number, or none of the units, or more than 64 bits hold.
+pub fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, QuantityError> {
+    let text = text.trim();
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+        return Err(QuantityError::NoNumber);
+    }
+    let unit = unit.trim();
+    let &(_, scale) = units
+        .iter()
+        .find(|(name, _)| unit.eq_ignore_ascii_case(name))
+        .ok_or(QuantityError::NoUnit)?;
+    let whole = match whole {
+        "" => 0,
+        digits => digits.parse::<u64>().map_err(|_| QuantityError::TooLarge)?,
+    };
+    let whole = whole.checked_mul(scale).ok_or(QuantityError::TooLarge)?;
+    // Twelve digits say all that any unit here has.
+    let (mut part, mut place) = (0u128, 1u128);
+    for digit in fraction.bytes().take(12) {
+        part = part * 10 + u128::from(digit - b'0');
+        place *= 10;
+    }
+    let part = (part * u128::from(scale) / place) as u64;
+    whole.checked_add(part).ok_or(QuantityError::TooLarge)
+}
+
 /// Why a text is not a [`Rate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseRateError {
@@ -245,45 +293,19 @@ impl FromStr for Rate {
 
     /// Reads `100mbit`, `2.5gbit`, `64kbit`, `1000bit`: powers of ten, any case.
     fn from_str(text: &str) -> Result<Rate, ParseRateError> {
-        let text = text.trim();
-        let split = text
-            .find(|c: char| !c.is_ascii_digit() && c != '.')
-            .unwrap_or(text.len());
-        let (number, unit) = text.split_at(split);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
-            return Err(ParseRateError::NoNumber);
-        }
-        let unit = unit.trim();
-        let scale: u128 = [
+        let units = [
             ("bit", 1),
             ("kbit", 1_000),
             ("mbit", 1_000_000),
             ("gbit", 1_000_000_000),
             ("tbit", 1_000_000_000_000),
-        ]
-        .iter()
-        .find(|(name, _)| unit.eq_ignore_ascii_case(name))
-        .map(|&(_, scale)| scale)
-        .ok_or(ParseRateError::NoUnit)?;
-        // Twelve digits on either side cover the range to the bit; more cannot
-        // change the result, or is out of range.
-        if whole.trim_start_matches('0').len() > 13 {
-            return Err(ParseRateError::OutOfRange);
+        ];
+        match quantity(text, &units) {
+            Ok(bps) => Rate::from_bps(bps).ok_or(ParseRateError::OutOfRange),
+            Err(QuantityError::NoNumber) => Err(ParseRateError::NoNumber),
+            Err(QuantityError::NoUnit) => Err(ParseRateError::NoUnit),
+            Err(QuantityError::TooLarge) => Err(ParseRateError::OutOfRange),
         }
-        let mut millionth_millionths: u128 = 0;
-        for digit in whole.bytes() {
-            millionth_millionths = millionth_millionths * 10 + u128::from(digit - b'0');
-        }
-        for place in 0..12 {
-            let digit = fraction.as_bytes().get(place).map_or(0, |d| d - b'0');
-            millionth_millionths = millionth_millionths * 10 + u128::from(digit);
-        }
-        let bps = millionth_millionths * scale / 1_000_000_000_000;
-        u64::try_from(bps)
-            .ok()
-            .and_then(Rate::from_bps)
-            .ok_or(ParseRateError::OutOfRange)
     }
 }
 

@@ -20,6 +20,11 @@ pub fn interfaces(backend: &str) -> String {
     format!("[interfaces]\ninside = \"inside\"\noutside = \"outside\"\nbackend = \"{backend}\"\n")
 }
 
+/// The same, and the beginning of a link from inside to outside; its keys and classes follow.
+pub fn up(backend: &str, rate: &str) -> String {
+    interfaces(backend) + &format!("[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"{rate}\"\n")
+}
+
 /// Hosts with a middle between them; `None`, and said why, where there can be none.
 pub fn wire(test: &str, senders: u8) -> Option<Wire> {
     or_skip(test, Wire::new(senders))

@@ -144,7 +144,7 @@ pub fn open(interfaces: &Interfaces, needs: Needs) -> Result<[AnyDevice; 2]> {
 
 fn interface(name: &str, umem: Option<&Umem>) -> Result<AnyDevice> {
     let device: Box<dyn Device> = match umem {
-        None => Box::new(Packets(PacketBackend::open(
+        None => Box::new(Plain(PacketBackend::open(
             name,
             &packet::Options {
                 // Somebody may wait for a lone frame: in a block it would wait a millisecond.
@@ -167,7 +167,7 @@ fn tap(name: &str) -> Result<AnyDevice> {
     let tap = TunBackend::open(name, Layer::Ethernet)?;
     Ok(AnyDevice {
         name: tap.name().to_owned(),
-        device: Box::new(Tap(tap)),
+        device: Box::new(Plain(tap)),
         _single: None,
     })
 }
@@ -192,10 +192,10 @@ fn umem(needs: Needs) -> Result<Umem> {
     Umem::new(frames, bytes).context("memory for AF_XDP")
 }
 
-/// An interface through packet sockets.
-struct Packets(PacketBackend<Frame>);
+/// A device whose backend receives plain bytes.
+struct Plain<B>(B);
 
-impl Backend for Packets {
+impl<B: Backend<Tx = Frame, Rx = Vec<u8>>> Backend for Plain<B> {
     type Tx = Frame;
     type Rx = Frame;
 
@@ -204,7 +204,10 @@ impl Backend for Packets {
     }
 
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
-        received(&mut self.0, into, max)
+        let mut arrived = Vec::new();
+        let came = self.0.receive(&mut arrived, max)?;
+        into.extend(arrived.into_iter().map(Frame::Bytes));
+        Ok(came)
     }
 
     fn in_flight(&self) -> io::Result<u64> {
@@ -216,13 +219,14 @@ impl Backend for Packets {
     }
 }
 
-impl AsFd for Packets {
+impl<B: AsFd> AsFd for Plain<B> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-impl Device for Packets {
+/// An interface through packet sockets.
+impl Device for Plain<PacketBackend<Frame>> {
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses {
             lost: self.0.lost()? + self.0.discarded(),
@@ -235,49 +239,8 @@ impl Device for Packets {
     }
 }
 
-/// Received bytes as frames.
-fn received(
-    device: &mut impl Backend<Rx = Vec<u8>>,
-    into: &mut Vec<Frame>,
-    max: usize,
-) -> io::Result<usize> {
-    let mut arrived = Vec::new();
-    let came = device.receive(&mut arrived, max)?;
-    into.extend(arrived.into_iter().map(Frame::Bytes));
-    Ok(came)
-}
-
 /// A virtual interface that the host uses in place of the one outside.
-struct Tap(TunBackend<Frame>);
-
-impl Backend for Tap {
-    type Tx = Frame;
-    type Rx = Frame;
-
-    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
-        self.0.transmit(batch)
-    }
-
-    fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
-        received(&mut self.0, into, max)
-    }
-
-    fn in_flight(&self) -> io::Result<u64> {
-        self.0.in_flight()
-    }
-
-    fn refused(&self) -> u64 {
-        self.0.refused()
-    }
-}
-
-impl AsFd for Tap {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl Device for Tap {
+impl Device for Plain<TunBackend<Frame>> {
     fn backend(&self) -> String {
         "tap".to_owned()
     }

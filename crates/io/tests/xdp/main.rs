@@ -1,0 +1,9 @@
+//! AF_XDP over cables of the kernel's making. Needs root; skipped without.
+#![cfg(target_os = "linux")]
+
+mod binding;
+mod lifetimes;
+mod links;
+mod passing;
+mod places;
+mod rig;
