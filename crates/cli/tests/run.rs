@@ -211,6 +211,23 @@ fn a_single_sender_has_the_whole_link() {
     assert_eq!(report.flows[0].measured_share, 1.0);
 }
 
+/// Every thread that pushes ends before the arbiter does, whenever the end comes.
+#[test]
+fn a_run_ends_without_an_error_whatever_its_senders_are_doing() {
+    let _turn = turn();
+    let options = "--rate 250mbit --weights 3,1 --packet 500";
+    for round in 0..12 {
+        let report = run(&format!("--seconds 0.3 {options}"));
+        adds_up(&report);
+        let dispatchers = round % 3;
+        let options = format!("--json --dispatchers {dispatchers} {options}");
+        let mut running = start_listening(free_address(), &options);
+        thread::sleep(Duration::from_millis(100));
+        running.signal("INT");
+        adds_up(&parse(&running.finish().success()));
+    }
+}
+
 #[test]
 fn a_slow_link_is_busy_from_the_start_and_ends_in_time() {
     let _turn = turn();

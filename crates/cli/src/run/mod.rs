@@ -321,12 +321,12 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
 
     let screen = Screen::new(introduction(options, A::NAME, relay_address), options.json);
     screen.introduce()?;
-    // Senders and sink go on until the arbiter has stopped, so that the shares are
-    // those of a link that was busy to the end.
-    let done = AtomicBool::new(false);
+    // Senders go on until the arbiter has stopped, so that the shares are those of a link that
+    // was busy to the end; the sink and the screen until the last dispatcher has sent.
+    let (done, sent) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| -> Result<()> {
-        let (done, stop) = (&done, &*stop);
-        let receiver = scope.spawn(move || or_stop(sink.run(done), stop));
+        let (done, sent, stop) = (&done, &sent, &*stop);
+        let receiver = scope.spawn(move || or_stop(sink.run(sent), stop));
         let relay = Relay {
             socket: relay_socket,
             opener,
@@ -361,7 +361,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         };
         let take = move |now| Report::take(&promise, now, show_flows, show_vitals);
         let showing =
-            scope.spawn(move || or_stop(show_screen.follow(clock, start, done, take), stop));
+            scope.spawn(move || or_stop(show_screen.follow(clock, start, sent, take), stop));
 
         let end = options
             .seconds
@@ -389,18 +389,18 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
             }
             go_on
         });
-        // Nobody attaches to an arbiter that is gone, and the dispatchers end with it.
-        drop(attached);
-        drop(arbiter);
+        // Who pushes ends before the arbiter does, which to them is an error: senders, relay and
+        // processes. The dispatchers end with the arbiter.
         done.store(true, Ordering::Release);
         let mut results = vec![outcome.context("sending through the link's socket")];
+        results.extend(senders.into_iter().map(joined));
+        let ignored = joined(relaying);
+        drop(attached);
+        drop(arbiter);
         for dispatcher in passing {
             results.push(joined(dispatcher).context("sending through a dispatcher's socket"));
         }
-        for sender in senders {
-            results.push(joined(sender));
-        }
-        let ignored = joined(relaying);
+        sent.store(true, Ordering::Release);
         results.push(joined(receiver));
         results.push(joined(showing));
         results.into_iter().collect::<Result<Vec<()>>>()?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use fairlane_core::{FlowConfig, Length, Weight};
 use fairlane_io::{Backend, Datagram, UdpBackend, Waiter};
-use fairlane_runtime::{Clock, Refusal};
+use fairlane_runtime::Clock;
 
 use super::Opener;
 use super::sender::Outlet;
@@ -53,7 +53,6 @@ impl Relay {
                     .map(|outlet| outlet.push(bytes, self.clock.now()));
                 match pushed {
                     Some(Ok(())) => {}
-                    Some(Err(Refusal::ArbiterGone)) => return Ok(ignored),
                     None | Some(Err(_)) => ignored += 1,
                 }
             }
