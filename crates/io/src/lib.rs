@@ -126,6 +126,8 @@ pub use packet::PacketBackend;
 #[cfg(target_os = "linux")]
 pub use shared_memory::{PeerCredentials, SharedMemory};
 #[cfg(target_os = "linux")]
+pub use sys::umask::with_umask;
+#[cfg(target_os = "linux")]
 pub use tun::TunBackend;
 #[cfg(target_os = "linux")]
 pub use udp::UdpBackend;

@@ -18,6 +18,7 @@ pub(crate) mod packet;
 pub(crate) mod peer;
 pub(crate) mod tun;
 pub(crate) mod udp;
+pub(crate) mod umask;
 pub(crate) mod umem;
 pub(crate) mod xdp;
 

@@ -4,9 +4,10 @@ use std::fs;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use fairlane_io::with_umask;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -110,13 +111,9 @@ impl Listener {
     pub(super) fn bind(path: &Path, mode: u32) -> Result<Self, BindError> {
         let address = SocketAddrUnix::new(path)?;
         let socket = new(SocketFlags::NONBLOCK)?;
-        match bind(&socket, &address) {
-            Err(Errno::ADDRINUSE) => {
-                remove_if_stale(path, &address)?;
-                bind(&socket, &address)?;
-            }
-            bound => bound?,
-        }
+        // What is made from here on is made with the mode asked for. To change it afterwards would
+        // be to follow a link that was put there meanwhile.
+        with_umask(!mode & 0o777, || bind_at(&socket, path, &address))??;
         let metadata = fs::symlink_metadata(path)?;
         let file = (metadata.dev(), metadata.ino());
         let listener = Listener {
@@ -124,7 +121,6 @@ impl Listener {
             path: path.to_owned(),
             file,
         };
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         listen(&listener.socket, BACKLOG)?;
         Ok(listener)
     }
@@ -142,6 +138,18 @@ impl Listener {
     }
 }
 
+fn bind_at(socket: &OwnedFd, path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
+    match bind(socket, address) {
+        Err(Errno::ADDRINUSE) => {
+            remove_if_stale(path, address)?;
+            Ok(bind(socket, address)?)
+        }
+        bound => Ok(bound?),
+    }
+}
+
+/// A removal takes a name away and follows no link. Who could put another file there between the
+/// look and the removal may change the folder, and so could have removed that name himself.
 fn remove_if_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), BindError> {
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return Err(BindError::NotASocket);
@@ -156,8 +164,9 @@ fn remove_if_stale(path: &Path, address: &SocketAddrUnix) -> Result<(), BindErro
 impl Drop for Listener {
     fn drop(&mut self) {
         // Another daemon may have put its own socket there meanwhile.
-        let ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.file);
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|found| {
+            found.file_type().is_socket() && (found.dev(), found.ino()) == self.file
+        });
         if ours {
             let _ = fs::remove_file(&self.path);
         }

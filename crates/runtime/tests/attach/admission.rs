@@ -1,7 +1,11 @@
 //! Who is let in, who is told what, and who is told that it is over.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +14,8 @@ use fairlane_runtime::attach::{
     Attach, AttachConfig, ConnectError, ListenError, Mapping, PushRefused, Told, Who, connect,
 };
 use fairlane_runtime::{ArbiterConfig, Idling, Link};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::raw::{HELLO, dial, receive, send, sentence};
@@ -340,6 +346,92 @@ fn the_socket_has_the_permissions_that_were_configured() {
         let metadata = fs::metadata(daemon.path.get()).unwrap();
         assert_eq!(metadata.permissions().mode() & 0o777, mode);
     }
+}
+
+/// Puts a link to `target` in the socket's place, over and over, until the end of the test.
+struct Swapper {
+    stop: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Swapper {
+    fn new(path: PathBuf, target: PathBuf) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let (link, socket) = (path.with_extension("link"), path.with_extension("old"));
+        let thread = thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                let _ = symlink(&target, &link);
+                // As soon as the socket is there.
+                while !stopped.load(Ordering::Relaxed) && fs::rename(&path, &socket).is_err() {}
+                let _ = fs::rename(&link, &path);
+                thread::sleep(Duration::from_micros(50));
+                let _ = fs::remove_file(&path);
+            }
+        });
+        Swapper {
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Swapper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(thread::JoinHandle::join);
+    }
+}
+
+#[test]
+fn a_file_that_a_link_in_the_sockets_place_names_keeps_its_mode_and_is_not_removed() {
+    let path = Path::new();
+    let precious = path.get().with_extension("precious");
+    fs::write(&precious, "precious").unwrap();
+    fs::set_permissions(&precious, fs::Permissions::from_mode(0o600)).unwrap();
+    let daemon = Still::new(config());
+    let _swapper = Swapper::new(path.get(), precious.clone());
+    let mut started = 0;
+    let mut refused = 0;
+    while started < 1_000 || refused < 50 {
+        match Attach::listen(path.get(), config(), daemon.registrar.clone(), make) {
+            Ok(attach) => {
+                started += 1;
+                drop(attach);
+            }
+            Err(ListenError::NotASocket(_) | ListenError::Io { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+        }
+        let metadata = fs::symlink_metadata(&precious).unwrap();
+        assert_eq!(
+            metadata.permissions().mode() & 0o777,
+            0o600,
+            "after {started} starts"
+        );
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+    }
+}
+
+#[test]
+fn the_socket_has_its_permissions_from_the_moment_it_is_there() {
+    let path = Path::new();
+    let daemon = Still::new(config());
+    let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
+    let folder = path.get().parent().unwrap().to_owned();
+    inotify::add_watch(&watch, &folder, WatchFlags::CREATE | WatchFlags::ATTRIB).unwrap();
+    let _attach = Attach::listen(path.get(), config(), daemon.registrar.clone(), make).unwrap();
+    let mut buffer = [MaybeUninit::uninit(); 512];
+    let mut events = inotify::Reader::new(&watch, &mut buffer);
+    let created = events.next().unwrap();
+    assert!(created.events().contains(ReadFlags::CREATE));
+    let changed = events.next().map(|event| event.events());
+    assert_eq!(
+        changed,
+        Err(Errno::AGAIN),
+        "its mode was changed afterwards"
+    );
+    let metadata = fs::metadata(path.get()).unwrap();
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o666);
 }
 
 #[test]
