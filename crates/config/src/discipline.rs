@@ -85,8 +85,7 @@ impl Link {
                 min: bursts.min.min(class.cbq_burst),
                 packet: self.longest,
             },
-            max_length: self.longest,
-            ..CbqClass::new(class.rate.unwrap_or(Rate::MIN))
+            ..CbqClass::new(class.rate.unwrap_or(Rate::MIN), self.longest)
         }
     }
 

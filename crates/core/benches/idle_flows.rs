@@ -27,10 +27,7 @@ fn measure<A: Scheduler>(algorithm: A, flows: usize) {
     let mut scheduler = PacketScheduler::new(algorithm, SchedulerLimits::default());
     scheduler.reserve(flows, 0);
     let length = Length::new(1000).unwrap();
-    let config = FlowConfig {
-        max_length: length,
-        ..FlowConfig::new(Weight::ONE)
-    };
+    let config = FlowConfig::new(Weight::ONE, length);
     for _ in 0..flows {
         scheduler.add_flow(config).unwrap();
     }

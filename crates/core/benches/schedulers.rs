@@ -14,10 +14,10 @@ const BACKLOG: u32 = 4;
 
 /// Weights 1 to 512 and packets of many lengths, so that QFQ uses ten groups and more.
 fn config(flow: u32) -> FlowConfig {
-    FlowConfig {
-        max_length: Length::new(1500).unwrap(),
-        ..FlowConfig::new(Weight::new(1 << (flow % 10)).unwrap())
-    }
+    FlowConfig::new(
+        Weight::new(1 << (flow % 10)).unwrap(),
+        Length::new(1500).unwrap(),
+    )
 }
 
 fn bytes(n: u32) -> Length {

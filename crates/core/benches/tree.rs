@@ -54,10 +54,7 @@ impl<A: Scheduler> Flat<A> {
     fn new(algorithm: A) -> Self {
         let mut link = PacketScheduler::new(algorithm, SchedulerLimits::default());
         for n in 0..LEAVES {
-            let config = FlowConfig {
-                max_length: LONGEST,
-                ..FlowConfig::new(weight(n))
-            };
+            let config = FlowConfig::new(weight(n), LONGEST);
             link.add_flow(config).unwrap();
         }
         Flat(link)
@@ -88,10 +85,7 @@ struct Classes {
 impl Classes {
     fn new(algorithm: Algorithm, levels: u32) -> Self {
         let mut tree = Tree::new(algorithm, None, SchedulerLimits::default());
-        let config = |n| ClassConfig {
-            max_length: LONGEST,
-            ..ClassConfig::new(weight(n))
-        };
+        let config = |n| ClassConfig::new(weight(n), LONGEST);
         let mut parents = vec![ClassId::ROOT];
         for _ in 1..levels {
             let below = parents
@@ -250,10 +244,7 @@ fn of_flows(algorithm: Algorithm, number: u32, reserved: bool) -> (Tree<u32>, Cl
         ..SchedulerLimits::default()
     };
     let mut tree: Tree<u32> = Tree::new(Algorithm::Qfq, None, limits);
-    let class = ClassConfig {
-        max_length: LONGEST,
-        ..ClassConfig::new(Weight::ONE)
-    };
+    let class = ClassConfig::new(Weight::ONE, LONGEST);
     let config = FlowsConfig {
         most: number,
         forget_after: Nanos::MAX,

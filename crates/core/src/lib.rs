@@ -21,7 +21,7 @@
 //! let length = Length::new(1000).unwrap();
 //! let mut flow = |weight| {
 //!     let weight = Weight::new(weight).unwrap();
-//!     link.add_flow(FlowConfig { max_length: length, ..FlowConfig::new(weight) }).unwrap()
+//!     link.add_flow(FlowConfig::new(weight, length)).unwrap()
 //! };
 //! let (heavy, light) = (flow(3), flow(1));
 //! for n in 0..40 {

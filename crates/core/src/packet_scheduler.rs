@@ -104,11 +104,16 @@ pub struct FlowConfig {
 }
 
 impl FlowConfig {
-    /// A flow of `weight` with packets of any length and the common limits.
-    pub const fn new(weight: Weight) -> Self {
+    /// A flow of `weight` with packets up to `max_length` and the common limits.
+    ///
+    /// Say the length that its packets have, not the longest that there could be: rounded
+    /// timestamps are as fine as a flow's longest packet is short. Two flows of weights 3 and
+    /// 1 with packets of 1000 bytes are within two packets of their shares under QFQ; the same
+    /// flows declared for 65,535 bytes get 99 packets in a row.
+    pub const fn new(weight: Weight, max_length: Length) -> Self {
         FlowConfig {
             weight,
-            max_length: Length::MAX,
+            max_length,
             limits: None,
         }
     }

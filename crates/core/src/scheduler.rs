@@ -159,11 +159,6 @@ impl Share {
         }
     }
 
-    /// A share of `weight` for packets up to [`MAX_LENGTH`].
-    pub fn of(weight: Weight) -> Share {
-        Share::new(weight, Length::MAX)
-    }
-
     /// The share of `flows` such flows together, or `None` where their weights or
     /// their packets add up to more than an entity can have.
     pub fn times(self, flows: u32) -> Option<Share> {

@@ -467,7 +467,7 @@ fn hundreds_of_flows_come_and_go_while_tens_change_weight() {
 fn there_is_room_for_all_flow_numbers_and_not_for_one_more() {
     let mut link: PacketScheduler<Drr, ()> = scheduler(Drr::new());
     link.reserve(MAX_ENTITIES, 0);
-    let flow = FlowConfig::new(Weight::ONE);
+    let flow = FlowConfig::new(Weight::ONE, length(1));
     for number in 0..MAX_ENTITIES as u32 {
         assert_eq!(link.add_flow(flow), Ok(FlowId::new(number)));
     }

@@ -729,7 +729,7 @@ fn a_finish_time_of_many_turns_ago_keeps_nobody_back() {
     let mut entities = vec![Default::default(); 2];
     let ids = [0, 1].map(|index| EntityId::new(index).unwrap());
     for id in ids {
-        wf2q_plus.add(&mut entities, id, Share::of(Weight::ONE));
+        wf2q_plus.add(&mut entities, id, Share::new(Weight::ONE, Length::MAX));
     }
     let packet = Charge::from(Length::MAX);
     wf2q_plus.backlogged(&mut entities, ids[0], packet);

@@ -119,6 +119,10 @@ fn a_lower_level_is_served_only_while_no_higher_one_waits() {
     }
 }
 
+fn share(level: u32) -> Share {
+    Share::new(weight(level), length(1500))
+}
+
 /// A packet each, however long.
 #[test]
 fn equals_take_turns() {
@@ -136,7 +140,7 @@ fn one_on_hold_stays_whoever_comes_above_it_or_beside_it() {
     let id = |index: usize| EntityId::new(index).unwrap();
     let bytes = length(100).into();
     for (index, level) in [3, 3, 9, 1, 3].into_iter().enumerate() {
-        priority.add(&mut entities, id(index), Share::of(weight(level)));
+        priority.add(&mut entities, id(index), share(level));
     }
     let select = |priority: &Priority, entities: &Vec<_>| {
         let selected = priority.select(entities, Nanos::ZERO);
@@ -152,7 +156,7 @@ fn one_on_hold_stays_whoever_comes_above_it_or_beside_it() {
     }
     // Levels that come and go meanwhile move the others in the table.
     for level in [100, 2, 3] {
-        priority.change(&mut entities, id(4), Share::of(weight(level)));
+        priority.change(&mut entities, id(4), share(level));
         assert_eq!(select(&priority, &entities), Some(0));
     }
     priority.served(bytes);

@@ -18,8 +18,7 @@ fn cap(bps: u64, burst: u32) -> Option<Cap> {
 fn class(cap: Option<Cap>) -> ClassConfig {
     ClassConfig {
         cap,
-        max_length: length(1500),
-        ..ClassConfig::new(weight(1))
+        ..ClassConfig::new(weight(1), length(1500))
     }
 }
 

@@ -33,10 +33,7 @@ impl Payload for Marked {
 }
 
 fn class(of: u32) -> ClassConfig {
-    ClassConfig {
-        max_length: length(1500),
-        ..ClassConfig::new(weight(of))
-    }
+    ClassConfig::new(weight(of), length(1500))
 }
 
 fn tree<P: Payload>(algorithm: Algorithm) -> Tree<P> {

@@ -10,10 +10,7 @@ use std::time::Instant;
 use support::{Random, length, weight};
 
 fn class() -> ClassConfig {
-    ClassConfig {
-        max_length: length(1500),
-        ..ClassConfig::new(weight(1))
-    }
+    ClassConfig::new(weight(1), length(1500))
 }
 
 fn flows(config: FlowsConfig) -> (Tree<u64>, ClassId) {

@@ -9,8 +9,7 @@ use support::{Random, length, weight};
 fn class(of: u32) -> ClassConfig {
     ClassConfig {
         level: of,
-        max_length: length(1500),
-        ..ClassConfig::new(weight(of.max(1)))
+        ..ClassConfig::new(weight(of.max(1)), length(1500))
     }
 }
 

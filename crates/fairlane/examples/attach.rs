@@ -67,11 +67,10 @@ mod linux {
         let config = ArbiterConfig::new(Link::new(rate));
         let mut arbiter = Arbiter::new(Qfq::new(), config, near, Nanos::ZERO);
 
-        let mut flow = FlowConfig::new(Weight::ONE);
-        flow.max_length = Length::new(1514).ok_or("a length")?;
+        let longest = Length::new(1514).ok_or("a length")?;
         let everybody = Class {
             name: "everybody".into(),
-            flow,
+            flow: FlowConfig::new(Weight::ONE, longest),
             most_clients: 100,
         };
         let mapping = Mapping::new()

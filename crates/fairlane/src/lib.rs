@@ -13,11 +13,13 @@
 //! use fairlane::{Dequeue, FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
 //!
 //! let mut link = PacketScheduler::new(Qfq::new(), Default::default());
-//! let voice = link.add_flow(FlowConfig::new(Weight::new(4).unwrap()))?;
-//! let bulk = link.add_flow(FlowConfig::new(Weight::ONE))?;
+//! // The longest packet of a flow, as it is: shares are exact to within a few of these.
+//! let longest = Length::new(1200).unwrap();
+//! let voice = link.add_flow(FlowConfig::new(Weight::new(4).unwrap(), longest))?;
+//! let bulk = link.add_flow(FlowConfig::new(Weight::ONE, longest))?;
 //!
 //! let frame = vec![0u8; 1200];
-//! link.enqueue(bulk, Length::new(1200).unwrap(), frame).unwrap();
+//! link.enqueue(bulk, longest, frame).unwrap();
 //! link.enqueue(voice, Length::new(160).unwrap(), vec![0u8; 160]).unwrap();
 //!
 //! while let Dequeue::Packet(packet) = link.dequeue(Nanos::ZERO) {
@@ -42,8 +44,8 @@
 //! let link = Link::new("10mbit".parse()?);
 //! let mut arbiter = Arbiter::new(Qfq::new(), ArbiterConfig::new(link), near, Nanos::ZERO);
 //!
-//! let mut client = arbiter.registrar().register(FlowConfig::new(Weight::ONE))?;
 //! let len = Length::new(1250).unwrap();
+//! let mut client = arbiter.registrar().register(FlowConfig::new(Weight::ONE, len))?;
 //! client.push(len, vec![7; 1250]).unwrap();
 //! client.push(len, vec![8; 1250]).unwrap();
 //!

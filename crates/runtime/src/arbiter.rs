@@ -585,7 +585,9 @@ mod tests {
         let mut arbiter = Arbiter::new(Qfq::new(), config, near, Nanos::ZERO);
         let registrar = arbiter.registrar();
         for round in 0..3 {
-            let client = registrar.register(FlowConfig::new(Weight::ONE)).unwrap();
+            let client = registrar
+                .register(FlowConfig::new(Weight::ONE, Length::MAX))
+                .unwrap();
             arbiter.step(Nanos::from_millis(2 * round)).unwrap();
             let flows: Vec<_> = arbiter.clients.iter().map(|c| c.flow.number()).collect();
             assert_eq!(flows, [0], "round {round}");

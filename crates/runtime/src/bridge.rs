@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use fairlane_core::{FlowConfig, FlowId, Length, Nanos, Weight};
+use fairlane_core::{FlowConfig, FlowId, Length, Nanos};
 use fairlane_io::{Backend, ByteLen, Waiter};
 
 use crate::driver::{Idling, Pause, Rest, exact_timers};
@@ -96,8 +96,9 @@ pub struct LaneStats {
 
 /// What leaves by one device.
 pub enum Lane<Q: Queue, D: Backend> {
-    /// In the order of a queue, at the pace of a link.
-    Shaped(Box<Arbiter<Q, Straight<D>>>),
+    /// In the order of a queue, at the pace of a link. Received frames are packets of one
+    /// flow, of which the queue is told this.
+    Shaped(Box<Arbiter<Q, Straight<D>>>, FlowConfig),
     /// As it comes.
     Open(D),
 }
@@ -198,7 +199,7 @@ where
             way.stats.received.add(bytes);
             match &mut way.lane {
                 Lane::Open(_) => way.batch.push_back(frame),
-                Lane::Shaped(arbiter) => {
+                Lane::Shaped(arbiter, _) => {
                     let length = u32::try_from(bytes).ok().and_then(Length::new);
                     let Some(length) = length.filter(|&length| arbiter.carries(length)) else {
                         way.stats.oversized.add(bytes);
@@ -224,7 +225,7 @@ where
     pub fn arbiter_mut(&mut self, leaves_by: Side) -> Option<&mut Arbiter<Q, Straight<D>>> {
         self.changed = true;
         match &mut self.ways[leaves_by.index()].lane {
-            Lane::Shaped(arbiter) => Some(arbiter),
+            Lane::Shaped(arbiter, _) => Some(arbiter),
             Lane::Open(_) => None,
         }
     }
@@ -232,7 +233,7 @@ where
     /// The device on this side.
     pub fn device(&self, side: Side) -> &D {
         match &self.ways[side.index()].lane {
-            Lane::Shaped(arbiter) => arbiter.backend(),
+            Lane::Shaped(arbiter, _) => arbiter.backend(),
             Lane::Open(device) => device,
         }
     }
@@ -249,7 +250,7 @@ where
 
     fn has_clients(&self) -> bool {
         self.ways.iter().any(|way| match &way.lane {
-            Lane::Shaped(arbiter) => arbiter.may_be_pushed(),
+            Lane::Shaped(arbiter, _) => arbiter.may_be_pushed(),
             Lane::Open(_) => false,
         })
     }
@@ -262,7 +263,7 @@ where
 {
     fn new(mut lane: Lane<Q, D>) -> Result<Self, fairlane_core::ChangeError> {
         let flow = match &mut lane {
-            Lane::Shaped(arbiter) => arbiter.open_flow(FlowConfig::new(Weight::ONE))?,
+            Lane::Shaped(arbiter, frames) => arbiter.open_flow(*frames)?,
             // Never asked for.
             Lane::Open(_) => FlowId::new(0),
         };
@@ -276,7 +277,7 @@ where
 
     fn device_mut(&mut self) -> &mut D {
         match &mut self.lane {
-            Lane::Shaped(arbiter) => arbiter.backend_mut(),
+            Lane::Shaped(arbiter, _) => arbiter.backend_mut(),
             Lane::Open(device) => device,
         }
     }
@@ -284,7 +285,7 @@ where
     /// Sends what may be sent; how many packets moved, and when there is more to do.
     fn pass_on(&mut self, now: Nanos) -> io::Result<(usize, Next)> {
         match &mut self.lane {
-            Lane::Shaped(arbiter) => {
+            Lane::Shaped(arbiter, _) => {
                 let step = arbiter.step(now)?;
                 self.stats.transmitted += step.transmitted as u64;
                 Ok((step.drained + step.released + step.transmitted, step.next))

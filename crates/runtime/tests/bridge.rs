@@ -30,6 +30,10 @@ fn as_it_is<F>(frame: F, _: Side, _: Nanos) -> F {
     frame
 }
 
+fn any_frame() -> FlowConfig {
+    FlowConfig::new(Weight::ONE, Length::MAX)
+}
+
 /// A lane by `device` over a link that carries a byte a microsecond, with room for `packets`.
 fn shaped<D: Backend<Tx: Send>>(
     device: D,
@@ -51,12 +55,8 @@ fn shaped<D: Backend<Tx: Send>>(
         },
         ..ArbiterConfig::new(link)
     };
-    Lane::Shaped(Box::new(Arbiter::new(
-        Fifo::new(),
-        config,
-        device,
-        Nanos::ZERO,
-    )))
+    let arbiter = Arbiter::new(Fifo::new(), config, device, Nanos::ZERO);
+    Lane::Shaped(Box::new(arbiter), any_frame())
 }
 
 fn open<D: Backend<Tx: Send>>(device: D) -> Lane<PacketScheduler<Fifo, D::Tx>, D> {
@@ -273,12 +273,12 @@ fn an_idle_bridge_sleeps_and_wakes_for_frames_of_either_side_and_for_clients() {
     let stop = AtomicBool::new(false);
     let clock = Clock::start();
     thread::scope(|scope| {
-        let Lane::Shaped(arbiter) = shaped(right, 100, 0) else {
+        let Lane::Shaped(arbiter, frames) = shaped(right, 100, 0) else {
             unreachable!()
         };
         let registrar = arbiter.registrar();
-        let mut client = registrar.register(FlowConfig::new(Weight::ONE)).unwrap();
-        let mut bridge = Bridge::new(open(left), Lane::Shaped(arbiter), as_it_is).unwrap();
+        let mut client = registrar.register(any_frame()).unwrap();
+        let mut bridge = Bridge::new(open(left), Lane::Shaped(arbiter, frames), as_it_is).unwrap();
         let stop = &stop;
         let bridging = scope.spawn(move || {
             let mut rounds = 0_u64;
@@ -346,7 +346,7 @@ fn what_is_changed_after_a_round_is_seen_to_before_the_bridge_sleeps() {
                 rounds += 1;
                 if rounds == 1 {
                     let arbiter = bridge.arbiter_mut(Side::Right).unwrap();
-                    let flow = arbiter.open_flow(FlowConfig::new(Weight::ONE)).unwrap();
+                    let flow = arbiter.open_flow(any_frame()).unwrap();
                     let datagram = Datagram {
                         peer: to_left,
                         bytes: b"now".to_vec(),

@@ -53,8 +53,7 @@ fn classes(leaves: &[(u32, AqmConfig, Option<Cap>)]) -> (Tree<Ported<Packet>>, W
     let ids = leaves.iter().map(|&(weight, aqm, cap)| {
         let config = ClassConfig {
             cap,
-            max_length: length(1_000),
-            ..ClassConfig::new(Weight::new(weight).unwrap())
+            ..ClassConfig::new(Weight::new(weight).unwrap(), length(1_000))
         };
         let limits = Limits {
             packets: 100,
@@ -105,7 +104,7 @@ fn packets(place: usize, count: u32) -> impl Iterator<Item = (Length, Packet)> {
 }
 
 fn of_any_length() -> FlowConfig {
-    FlowConfig::new(Weight::ONE)
+    FlowConfig::new(Weight::ONE, Length::MAX)
 }
 
 #[test]

@@ -146,7 +146,7 @@ enum Kind {
 ///
 /// let mut tree = Tree::new(Algorithm::Qfq, None, Default::default());
 /// let mut leaf = |weight| {
-///     let config = ClassConfig::new(Weight::new(weight).unwrap());
+///     let config = ClassConfig::new(Weight::new(weight).unwrap(), Length::new(1000).unwrap());
 ///     tree.add_leaf(ClassId::ROOT, config, LeafConfig::default()).unwrap()
 /// };
 /// let classes = [leaf(3), leaf(1)];

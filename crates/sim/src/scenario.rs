@@ -24,9 +24,6 @@ pub fn skewed(flows: u32, first: u32, max_length: Length) -> Vec<FlowConfig> {
     let first =
         Weight::new(first.clamp(1, fairlane_core::units::MAX_WEIGHT)).unwrap_or(Weight::ONE);
     (0..flows)
-        .map(|flow| FlowConfig {
-            max_length,
-            ..FlowConfig::new(if flow == 0 { first } else { Weight::ONE })
-        })
+        .map(|flow| FlowConfig::new(if flow == 0 { first } else { Weight::ONE }, max_length))
         .collect()
 }

@@ -112,10 +112,7 @@ fn part(rate: Rate, percent: u32) -> Rate {
 /// The agencies under CBQ; with `priorities`, the interactive classes go first (Fig. 14), else
 /// all are equal (Fig. 15). Beside the queue: its leaves, in the order of [`LEAVES`].
 pub fn cbq(rate: Rate, priorities: bool) -> Result<(Cbq<ClassPacket>, [ClassId; 4]), CbqError> {
-    let class_of = |rate| CbqClass {
-        max_length: LENGTH,
-        ..CbqClass::new(rate)
-    };
+    let class_of = |rate| CbqClass::new(rate, LENGTH);
     let mut cbq = Cbq::new(rate, Default::default());
     let mut agencies = [ClassId::ROOT; 2];
     for (agency, class) in agencies.iter_mut().enumerate() {
@@ -136,10 +133,7 @@ pub fn cbq(rate: Rate, priorities: bool) -> Result<(Cbq<ClassPacket>, [ClassId; 
 /// The agencies as a class tree, `algorithm` at both levels. Beside the queue: its leaves, in
 /// the order of [`LEAVES`].
 pub fn tree(algorithm: Algorithm) -> Result<(Tree<ClassPacket>, [ClassId; 4]), TreeError> {
-    let weight = |percent| ClassConfig {
-        max_length: LENGTH,
-        ..ClassConfig::new(Weight::new(percent).unwrap_or(Weight::ONE))
-    };
+    let weight = |percent| ClassConfig::new(Weight::new(percent).unwrap_or(Weight::ONE), LENGTH);
     let mut tree = Tree::new(algorithm, None, Default::default());
     let mut agencies = [ClassId::ROOT; 2];
     for (agency, class) in agencies.iter_mut().enumerate() {

@@ -15,8 +15,7 @@ use support::{length, rate};
 fn bounded(bps: u64, longest: u32) -> CbqClass {
     CbqClass {
         borrow: false,
-        max_length: length(longest),
-        ..CbqClass::new(rate(bps))
+        ..CbqClass::new(rate(bps), length(longest))
     }
 }
 

@@ -25,8 +25,7 @@ fn tree() -> Tree<ClassPacket> {
 fn leaf(tree: &mut Tree<ClassPacket>, cap: Option<Cap>, leaf: LeafConfig) -> ClassId {
     let config = ClassConfig {
         cap,
-        max_length: length(1000),
-        ..ClassConfig::new(Weight::ONE)
+        ..ClassConfig::new(Weight::ONE, length(1000))
     };
     tree.add_leaf(ClassId::ROOT, config, leaf).unwrap()
 }
@@ -174,8 +173,7 @@ fn an_impatient_source_sends_one_more_when_none_of_its_packets_leaves() {
         let config = CbqClass {
             priority,
             borrow: true,
-            max_length: length(1000),
-            ..CbqClass::new(rate(LINK))
+            ..CbqClass::new(rate(LINK), length(1000))
         };
         cbq.add_leaf(ClassId::ROOT, config, LeafConfig::default())
             .unwrap()
@@ -264,10 +262,7 @@ fn a_queue_may_be_changed_between_two_runs() {
     }
     let mut meter = ClassMeter::new(ms(10));
     server.run(ms(200), &mut meter);
-    let heavy = ClassConfig {
-        max_length: length(1000),
-        ..ClassConfig::new(Weight::new(3).unwrap())
-    };
+    let heavy = ClassConfig::new(Weight::new(3).unwrap(), length(1000));
     let now = server.clock().to_nanos();
     server.queue_mut().change(classes[0], heavy, now).unwrap();
     server.run(ms(600), &mut meter);

@@ -366,10 +366,7 @@ impl<A: Scheduler> Scheduled<A> {
         scheduler.reserve(sets.flows(), packets as u32);
         for set in sets.sets() {
             for _ in 0..set.flows {
-                scheduler.add_flow(FlowConfig {
-                    max_length: set.length,
-                    ..FlowConfig::new(set.weight)
-                })?;
+                scheduler.add_flow(FlowConfig::new(set.weight, set.length))?;
             }
         }
         Ok(Scheduled(scheduler))

@@ -34,10 +34,10 @@ impl Setup<'_> {
     /// A flow as the scheduler knows it: with overhead.
     pub fn config(&self, flow: &Flow) -> FlowConfig {
         let longest = flow.max_len.get() + self.overhead;
-        FlowConfig {
-            max_length: Length::new(longest.min(MAX_LENGTH)).unwrap_or(Length::MAX),
-            ..FlowConfig::new(flow.weight)
-        }
+        FlowConfig::new(
+            flow.weight,
+            Length::new(longest.min(MAX_LENGTH)).unwrap_or(Length::MAX),
+        )
     }
 }
 

@@ -60,10 +60,7 @@ pub fn listen(path: &Path, rules: &[Allow], opener: &Opener, clock: Clock) -> Re
         mapping = mapping
             .class(Class {
                 name: name.clone(),
-                flow: FlowConfig {
-                    max_length: LONGEST,
-                    ..FlowConfig::new(rule.weight)
-                },
+                flow: FlowConfig::new(rule.weight, LONGEST),
                 most_clients: MOST_PROCESSES,
             })?
             .rule(rule.who, &name)?;
@@ -113,7 +110,7 @@ impl Places {
         let place = known.entry((process.class.clone(), process.id));
         let (number, flow) = place.or_insert_with(|| {
             let class = self.classes.class_of(process.peer);
-            let config = class.map_or(FlowConfig::new(Weight::ONE), |class| class.flow);
+            let config = class.map_or(FlowConfig::new(Weight::ONE, LONGEST), |class| class.flow);
             self.opener.adopt(name, config, process.id, NOWHERE)
         });
         self.opener.flows.hand_over(flow, process.id);

@@ -107,10 +107,7 @@ impl Flow {
 
     /// What it is entitled to on the link.
     pub fn config(&self) -> FlowConfig {
-        FlowConfig {
-            max_length: self.max_length,
-            ..FlowConfig::new(self.weight)
-        }
+        FlowConfig::new(self.weight, self.max_length)
     }
 
     pub fn is_of(&self, client: ClientId) -> bool {

@@ -301,10 +301,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
     let mut outlets = Vec::new();
     let max_length = Length::new(options.packet).context("a packet has a length")?;
     for (number, &weight) in options.weights.0.iter().enumerate() {
-        let config = FlowConfig {
-            max_length,
-            ..FlowConfig::new(weight)
-        };
+        let config = FlowConfig::new(weight, max_length);
         outlets.push(opener.open(format!("sender-{}", number + 1), config)?);
     }
     let attached = match &options.attach {

@@ -61,10 +61,7 @@ impl Relay {
     }
 
     fn open(&self, peer: SocketAddr) -> Result<Outlet> {
-        let config = FlowConfig {
-            max_length: self.longest,
-            ..FlowConfig::new(Weight::ONE)
-        };
+        let config = FlowConfig::new(Weight::ONE, self.longest);
         self.opener.open(peer.to_string(), config)
     }
 }

@@ -77,13 +77,15 @@ impl ClassConfig {
     /// The highest level.
     pub const MAX_LEVEL: u32 = MAX_WEIGHT - 1;
 
-    /// A class of `weight`, of level 0, without a cap, with packets of any length.
-    pub const fn new(weight: Weight) -> Self {
+    /// A class of `weight`, of level 0, without a cap, with packets up to `max_length`: the
+    /// shorter, the finer is what its parent's algorithm rounds
+    /// ([`FlowConfig::new`](crate::FlowConfig::new)).
+    pub const fn new(weight: Weight, max_length: Length) -> Self {
         ClassConfig {
             weight,
             level: 0,
             cap: None,
-            max_length: Length::MAX,
+            max_length,
         }
     }
 }

@@ -11,10 +11,7 @@
 //! use fairlane_core::{Length, Nanos, Weight};
 //!
 //! let length = Length::new(1000).unwrap();
-//! let weight = |weight| ClassConfig {
-//!     max_length: length,
-//!     ..ClassConfig::new(Weight::new(weight).unwrap())
-//! };
+//! let weight = |weight| ClassConfig::new(Weight::new(weight).unwrap(), length);
 //! let mut link = Tree::<u32>::new(Algorithm::Qfq, None, Default::default());
 //! let root = ClassId::ROOT;
 //! let office = link.add_inner(root, weight(3), Algorithm::Drr).unwrap();
@@ -226,7 +223,7 @@ impl<P: Payload> Tree<P> {
         };
         let config = ClassConfig {
             cap,
-            ..ClassConfig::new(Weight::ONE)
+            ..ClassConfig::new(Weight::ONE, Length::MAX)
         };
         tree.add_node(algorithm, Length::MAX, None, (NONE, NONE));
         tree.nodes[ROOT as usize].cap = tree.add_cap(cap, Length::MAX, (NONE, NONE));

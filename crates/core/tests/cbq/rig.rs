@@ -19,10 +19,7 @@ pub fn length(bytes: u32) -> Length {
 
 /// A class of so many Mbit/s with packets of at most 1500 bytes.
 pub fn class(mbit: u64) -> CbqClass {
-    CbqClass {
-        max_length: length(1500),
-        ..CbqClass::new(rate(mbit * MBIT))
-    }
+    CbqClass::new(rate(mbit * MBIT), length(1500))
 }
 
 pub fn bounded(mbit: u64) -> CbqClass {

@@ -111,7 +111,7 @@ fn the_slowest_class_the_longest_packet_and_the_end_of_time_do_no_harm() {
         let mut cbq: Cbq<u32> = Cbq::new(rate(link), limits);
         let config = CbqClass {
             borrow: false,
-            ..CbqClass::new(rate(share))
+            ..CbqClass::new(rate(share), Length::MAX)
         };
         let class = leaf(&mut cbq, ROOT, config);
         let mut now = Nanos::ZERO;

@@ -17,10 +17,7 @@ pub fn weight(weight: u32) -> Weight {
 
 /// A flow of this weight with packets up to `max_length`.
 pub fn config(of_weight: u32, max_length: u32) -> FlowConfig {
-    FlowConfig {
-        max_length: length(max_length),
-        ..FlowConfig::new(weight(of_weight))
-    }
+    FlowConfig::new(weight(of_weight), length(max_length))
 }
 
 pub fn scheduler<A: Scheduler, P>(algorithm: A) -> PacketScheduler<A, P> {

@@ -347,7 +347,7 @@ impl<A: Scheduler + Debug> Pair<A> {
                         self.real.remove_flow(id, |_| {}),
                         Err(ChangeError::UnknownFlow)
                     );
-                    let config = FlowConfig::new(Weight::ONE);
+                    let config = FlowConfig::new(Weight::ONE, Length::MAX);
                     assert_eq!(
                         self.real.change_flow(id, config),
                         Err(ChangeError::UnknownFlow)

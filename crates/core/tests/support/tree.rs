@@ -696,7 +696,7 @@ impl Pair {
                     assert_eq!(self.real.stats(id), None);
                     assert_eq!(self.real.flush(id, now, |_| {}), unknown);
                     assert_eq!(self.real.remove(id, |_| {}).map(|_| ()), unknown);
-                    let config = ClassConfig::new(Weight::ONE);
+                    let config = ClassConfig::new(Weight::ONE, Length::MAX);
                     assert_eq!(self.real.change(id, config, now), unknown);
                     assert_eq!(
                         self.real.change_leaf(id, LeafConfig::default(), now),

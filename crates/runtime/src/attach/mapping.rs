@@ -92,12 +92,12 @@ pub enum MappingError {
 /// Classes, and rules that say who belongs to which. The first rule that matches counts.
 ///
 /// ```
-/// use fairlane_core::{FlowConfig, Weight};
+/// use fairlane_core::{FlowConfig, Length, Weight};
 /// use fairlane_runtime::attach::{Class, Mapping, Who};
 ///
 /// let voice = Class {
 ///     name: "voice".into(),
-///     flow: FlowConfig::new(Weight::new(10).unwrap()),
+///     flow: FlowConfig::new(Weight::new(10).unwrap(), Length::new(1500).unwrap()),
 ///     most_clients: 4,
 /// };
 /// let mapping = Mapping::new()
@@ -173,14 +173,14 @@ impl Mapping {
 
 #[cfg(test)]
 mod tests {
-    use fairlane_core::Weight;
+    use fairlane_core::{Length, Weight};
 
     use super::*;
 
     fn class(name: &str) -> Class {
         Class {
             name: name.to_owned(),
-            flow: FlowConfig::new(Weight::ONE),
+            flow: FlowConfig::new(Weight::ONE, Length::MAX),
             most_clients: 1,
         }
     }

@@ -50,8 +50,7 @@
 //! let (near, mut far): (MemoryBackend<Vec<u8>>, MemoryBackend<Vec<u8>>) = memory::pair(16);
 //! let config = ArbiterConfig::new(Link::new("10mbit".parse()?));
 //! let mut arbiter = Arbiter::new(Qfq::new(), config, near, Nanos::ZERO);
-//! let mut flow = FlowConfig::new(Weight::new(2).unwrap());
-//! flow.max_length = Length::new(1500).unwrap();
+//! let flow = FlowConfig::new(Weight::new(2).unwrap(), Length::new(1500).unwrap());
 //! let guests = Class { name: "guests".into(), flow, most_clients: 8 };
 //! let mapping = Mapping::new().class(guests)?.rule(Who::Any, "guests")?;
 //! let attach = Attach::listen(

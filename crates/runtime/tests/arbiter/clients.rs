@@ -346,8 +346,7 @@ fn no_change_raises_the_maximum_beyond_what_the_link_can_carry() {
     };
     let mut rig = Rig::new(Qfq::new(), on(link));
     let mut sender = rig.join(weight(1));
-    let config = FlowConfig::new(Weight::ONE);
-    assert_eq!(config.max_length, Length::MAX);
+    let config = FlowConfig::new(Weight::ONE, Length::MAX);
     rig.arbiter
         .change_client(sender.client.id(), config)
         .unwrap();
@@ -415,10 +414,7 @@ fn handles_move_between_threads() {
 #[test]
 fn the_shortest_packet_of_the_lightest_client_is_sent() {
     let mut rig = Rig::new(Qfq::new(), fast());
-    let mut sender = rig.join(FlowConfig {
-        max_length: Length::MAX,
-        ..FlowConfig::new(Weight::ONE)
-    });
+    let mut sender = rig.join(FlowConfig::new(Weight::ONE, Length::MAX));
     sender.push(1).unwrap();
     assert_eq!(rig.step().transmitted, 1);
 }

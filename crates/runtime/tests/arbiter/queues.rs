@@ -158,10 +158,9 @@ fn clients_that_keep_their_packets_want_a_queue_that_discards_none() {
 fn packets_of_the_arbiters_own_thread_share_the_link_with_those_of_clients() {
     let mut rig = Rig::new(Qfq::new(), config());
     let mut sender = rig.join(weight(1));
-    let own = rig.arbiter.open_flow(FlowConfig {
-        max_length: length(1000),
-        ..FlowConfig::new(Weight::new(3).unwrap())
-    });
+    let own = rig
+        .arbiter
+        .open_flow(FlowConfig::new(Weight::new(3).unwrap(), length(1000)));
     let own = own.unwrap();
     let population = rig.population.clone();
     for number in 0..100 {

@@ -199,10 +199,7 @@ pub fn length(bytes: u32) -> Length {
 }
 
 pub fn weight(weight: u32) -> FlowConfig {
-    FlowConfig {
-        max_length: length(1500),
-        ..FlowConfig::new(Weight::new(weight).unwrap())
-    }
+    FlowConfig::new(Weight::new(weight).unwrap(), length(1500))
 }
 
 /// At most `packets` wait in the flow.

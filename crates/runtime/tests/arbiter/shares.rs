@@ -8,10 +8,7 @@ use fairlane_runtime::Link;
 use crate::rig::{Packet, Rig, Sender, config, holding, length, link, ms, on, us, weight};
 
 fn flow(weight: u32, longest: u32) -> FlowConfig {
-    FlowConfig {
-        max_length: length(longest),
-        ..FlowConfig::new(Weight::new(weight).unwrap())
-    }
+    FlowConfig::new(Weight::new(weight).unwrap(), length(longest))
 }
 
 /// Keeps every client backlogged in the arbiter, and its flow no longer than 100

@@ -83,10 +83,7 @@ pub fn my_uid() -> u32 {
 pub fn class(name: &str, most_clients: usize) -> Class {
     Class {
         name: name.to_owned(),
-        flow: FlowConfig {
-            max_length: Length::new(LONGEST).unwrap(),
-            ..FlowConfig::new(Weight::new(3).unwrap())
-        },
+        flow: FlowConfig::new(Weight::new(3).unwrap(), Length::new(LONGEST).unwrap()),
         most_clients,
     }
 }

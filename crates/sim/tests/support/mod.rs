@@ -15,10 +15,7 @@ pub fn rate(bps: u64) -> Rate {
 
 /// A flow of this weight with packets up to `max_length`.
 pub fn config(weight: u32, max_length: u32) -> FlowConfig {
-    FlowConfig {
-        max_length: length(max_length),
-        ..FlowConfig::new(Weight::new(weight).unwrap())
-    }
+    FlowConfig::new(Weight::new(weight).unwrap(), length(max_length))
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use anyhow::{Context, Error, Result, anyhow};
 use clap::ValueEnum;
 use etherparse::{IpNumber, Ipv4Header, UdpHeader};
+use fairlane_core::Length;
 use fairlane_io::tun::Layer;
 use fairlane_io::{
     Datagram, PacketBackend, TunBackend, UdpBackend, Umem, XdpBackend, XdpOptions, packet,
@@ -67,6 +68,11 @@ impl std::error::Error for Unavailable {}
 
 /// The MTU of cables and tunnels, and so the longest packet.
 pub const MTU: u32 = 1_500;
+/// That, as an Ethernet frame.
+pub const LONGEST: Length = match Length::new(MTU + 14) {
+    Some(length) => length,
+    None => unreachable!(),
+};
 /// Frames of AF_XDP, and the bytes of each.
 const FRAMES: u32 = 8_192;
 const FRAME_BYTES: u32 = 2_048;

@@ -12,6 +12,7 @@ use fairlane_core::{FlowConfig, Length, Nanos, PacketScheduler, Rate, Weight};
 use fairlane_io::Backend;
 use fairlane_runtime::{Arbiter, ArbiterConfig, Client, Clock, Link, Next, Straight, pin_to_core};
 
+use super::lab::LONGEST;
 use super::meter::{Round, Sample, Until, with_backlog, without_pause};
 use super::wire::{BATCH, FLOWS, Generate, Sender, Wire};
 
@@ -85,7 +86,7 @@ impl<W: Wire> Bench<W> {
         let registrar = arbiter.registrar();
         let weights = (1..=u32::from(FLOWS)).filter_map(Weight::new);
         let clients = weights
-            .map(|weight| registrar.register(FlowConfig::new(weight)))
+            .map(|weight| registrar.register(FlowConfig::new(weight, LONGEST)))
             .collect::<Result<_, _>>()?;
         arbiter.step(clock.now())?;
         Ok(Bench {

@@ -98,10 +98,7 @@ impl Case {
 
     /// What all clients of a weight have.
     pub fn flow_of(&self, weight: Weight) -> FlowConfig {
-        FlowConfig {
-            max_length: self.packet,
-            ..FlowConfig::new(weight)
-        }
+        FlowConfig::new(weight, self.packet)
     }
 
     /// What the algorithm promises, over `packets` packets.

@@ -19,12 +19,11 @@ pub fn allocated(link: Rate, share: Rate, timer: Duration) -> Result<f64> {
     let mut cbq: Cbq<()> = Cbq::with_timer(link, SchedulerLimits::default(), timer);
     let class = CbqClass {
         borrow: false,
-        max_length: length,
         bursts: Bursts {
             packet: length,
             ..Bursts::default()
         },
-        ..CbqClass::new(share)
+        ..CbqClass::new(share, length)
     };
     let class = cbq.add_leaf(ClassId::ROOT, class, LeafConfig::default())?;
     let (begin, end) = (Nanos::from_millis(500), Nanos::from_millis(4_500));

@@ -106,7 +106,9 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
             registrar = Some((arbiter.registrar(), link.longest));
         }
         shapers.push(shaper);
-        Lane::Shaped(Box::new(arbiter))
+        // How long a frame may be, its class knows.
+        let frames = FlowConfig::new(Weight::ONE, Length::MAX);
+        Lane::Shaped(Box::new(arbiter), frames)
     };
     let [left, right] = devices;
     let left = lane(Side::Left, left);
@@ -202,10 +204,7 @@ fn listen(
     let max_length = Length::new(longest.min(LONGEST_ATTACHED)).context("a link without frames")?;
     let class = Class {
         name: "attached".to_owned(),
-        flow: FlowConfig {
-            max_length,
-            ..FlowConfig::new(Weight::ONE)
-        },
+        flow: FlowConfig::new(Weight::ONE, max_length),
         most_clients: shaper::MOST_PROCESSES,
     };
     let mapping = Mapping::new().class(class)?.rule(Who::Any, "attached")?;
@@ -352,7 +351,7 @@ impl State {
             });
             let stats = bridge.stats(side);
             match (bridge.lane(side), self.shaper(side)) {
-                (Lane::Shaped(arbiter), Some(shaper)) => {
+                (Lane::Shaped(arbiter, _), Some(shaper)) => {
                     let link = shaper.report(arbiter.queue(), stats, name(side), seconds);
                     report.links.push(link);
                 }

@@ -9,10 +9,10 @@ fn link(sfq: Sfq) -> Link {
 }
 
 fn add(link: &mut Link, weight: u32, max_length: u32) -> FlowId {
-    let config = FlowConfig {
-        max_length: Length::new(max_length).unwrap(),
-        ..FlowConfig::new(Weight::new(weight).unwrap())
-    };
+    let config = FlowConfig::new(
+        Weight::new(weight).unwrap(),
+        Length::new(max_length).unwrap(),
+    );
     link.add_flow(config).unwrap()
 }
 

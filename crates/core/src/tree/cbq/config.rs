@@ -27,15 +27,15 @@ pub struct CbqClass {
 }
 
 impl CbqClass {
-    /// A class of `rate` and of the lowest priority that may borrow, with packets of any
-    /// length and ALTQ's bursts.
-    pub fn new(rate: Rate) -> CbqClass {
+    /// A class of `rate` and of the lowest priority that may borrow, with packets up to
+    /// `max_length` and ALTQ's bursts.
+    pub fn new(rate: Rate, max_length: Length) -> CbqClass {
         CbqClass {
             rate,
             priority: 0,
             borrow: true,
             bursts: Bursts::default(),
-            max_length: Length::MAX,
+            max_length,
         }
     }
 

@@ -190,7 +190,7 @@ impl<P: Payload> Cbq<P> {
     pub fn with_timer(rate: Rate, limits: SchedulerLimits, granularity: Nanos) -> Self {
         let config = CbqClass {
             borrow: false,
-            ..CbqClass::new(rate)
+            ..CbqClass::new(rate, Length::MAX)
         };
         let root = Class {
             config,
