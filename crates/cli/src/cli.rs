@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, check, replay, reproduce, run, sim};
+use crate::{bench, check, replay, run, sim};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -22,7 +22,7 @@ struct Cli {
 
 /// A subcommand with its options.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Shape what passes between two interfaces by a site's file; without one, share a loopback link
     Run(run::Options),
     /// Check the file of a site, and print what it guarantees
@@ -33,14 +33,17 @@ pub enum Command {
     Replay(replay::Options),
     /// Simulate a site's link under traffic, without a clock
     Sim(sim::Options),
-    /// Measure a paper's experiment again, ours beside theirs
-    Reproduce(reproduce::Options),
 }
 
-/// Reads the command line. Help and version are printed, an error is said in one
+/// Reads the command line of the program.
+pub(crate) fn parse() -> Result<Command, ExitCode> {
+    parse_as::<Cli>().map(|cli| cli.command)
+}
+
+/// Reads a command line. Help and version are printed, an error is said in one
 /// sentence; the code to exit with is returned then.
-pub fn parse() -> Result<Command, ExitCode> {
-    Cli::try_parse().map(|cli| cli.command).map_err(|error| {
+pub fn parse_as<C: Parser>() -> Result<C, ExitCode> {
+    C::try_parse().map_err(|error| {
         if matches!(
             error.kind(),
             ErrorKind::DisplayHelp

@@ -232,7 +232,7 @@ fn help_mentions_every_option_and_command() {
             "--json",
         ];
         explained(&["replay", help], &replay);
-        let sim = ["--seconds", "--seed", "--link", "--json", "--plot"];
+        let sim = ["--seconds", "--seed", "--link", "--json"];
         explained(&["sim", help], &sim);
     }
     let algorithms = [

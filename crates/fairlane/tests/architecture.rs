@@ -59,6 +59,10 @@ fn dependencies_point_one_way() {
                 "classify", "config", "core", "io", "netlab", "runtime", "sim",
             ],
         ),
+        (
+            "lab",
+            &["classify", "cli", "core", "io", "netlab", "runtime"],
+        ),
     ] {
         for dependency in dependencies(name) {
             assert!(
@@ -80,8 +84,8 @@ fn every_crate_is_listed_here() {
     assert_eq!(
         names,
         [
-            "classify", "cli", "config", "core", "fairlane", "io", "mailbox", "netlab", "runtime",
-            "sim"
+            "classify", "cli", "config", "core", "fairlane", "io", "lab", "mailbox", "netlab",
+            "runtime", "sim"
         ]
     );
 }
@@ -106,8 +110,8 @@ fn unsafe_code_stays_in_its_named_homes() {
     ];
     let mut found = Vec::new();
     for name in [
-        "classify", "cli", "config", "core", "fairlane", "io", "mailbox", "netlab", "runtime",
-        "sim",
+        "classify", "cli", "config", "core", "fairlane", "io", "lab", "mailbox", "netlab",
+        "runtime", "sim",
     ] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);
@@ -140,7 +144,9 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("runtime/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("fairlane/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("sim/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("cli/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/main.rs", "#![forbid(unsafe_code)]"),
+        ("lab/src/main.rs", "#![forbid(unsafe_code)]"),
         ("mailbox/src/lib.rs", "#![deny(unsafe_code)]"),
         ("io/src/lib.rs", "#![deny(unsafe_code)]"),
     ] {

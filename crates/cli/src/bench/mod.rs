@@ -2,7 +2,6 @@
 
 mod controller;
 mod flowsets;
-mod io;
 pub mod pspat;
 
 use std::num::NonZeroU32;
@@ -78,8 +77,6 @@ pub struct Options {
 /// What else can be measured.
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Other {
-    /// Measure what a core carries by each backend, and what scheduling adds
-    Io(io::Options),
     /// Measure the arbiter's throughput and fairness, and the lock that it replaces
     Pspat(pspat::Options),
 }
@@ -147,7 +144,6 @@ struct Report<'a> {
 /// Runs the benchmark and prints the outcome.
 pub fn run(options: &Options) -> Result<()> {
     match &options.other {
-        Some(Other::Io(options)) => return io::run(options),
         Some(Other::Pspat(options)) => return pspat::run(options),
         None => {}
     }

@@ -5,12 +5,11 @@ pub mod scenario;
 mod source;
 mod written;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use fairlane_config::{Discipline, Link};
 use fairlane_core::tree::{ClassId, ClassQueue, Rejection};
 use fairlane_sim::{
@@ -21,7 +20,6 @@ use serde::Serialize;
 
 use crate::classes::{self, ClassReport, Ledger, Passing, Places};
 use crate::output;
-use crate::reproduce::plot::{Axis, Chart, Curve};
 use crate::run::seconds;
 use scenario::{Asked, Scenario};
 
@@ -64,8 +62,7 @@ SCENARIO.toml:
 
 Examples:
   fairlane sim examples/sim/home-evening.toml
-  fairlane sim examples/sim/isp-busy-hour.toml --seconds 5 --json
-  fairlane sim examples/sim/agencies.toml --plot agencies.svg";
+  fairlane sim examples/sim/isp-busy-hour.toml --seconds 5 --json";
 
 /// Options of `fairlane sim`.
 #[derive(Clone, Debug, clap::Args)]
@@ -86,18 +83,33 @@ pub struct Options {
     /// Print one JSON object instead of the table
     #[arg(long)]
     json: bool,
-    /// Draw the classes' rates over time: an SVG, or a PNG if FILE ends in .png
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
+}
+
+/// What each class sent over time.
+#[derive(Clone, Debug)]
+pub struct Rates {
+    /// Link, rate and algorithm.
+    pub link: String,
+    /// Of each class that sent, its name and (seconds, Mbit/s).
+    pub classes: Vec<(String, Vec<(f64, f64)>)>,
 }
 
 const SECONDS: f64 = 10.0;
 const SEED: u64 = 1;
-/// Steps of a plot.
+/// Steps of [`Rates`].
 const STEPS: u128 = 200;
 
 /// Simulates, and prints what became of each class.
 pub fn run(options: &Options) -> Result<()> {
+    simulate(options, None)
+}
+
+/// The same; `draw` gets the classes' rates over time before anything is printed.
+pub fn run_and_draw(options: &Options, draw: &dyn Fn(Rates) -> Result<()>) -> Result<()> {
+    simulate(options, Some(draw))
+}
+
+fn simulate(options: &Options, draw: Option<&dyn Fn(Rates) -> Result<()>>) -> Result<()> {
     let asked = Asked {
         link: options.link.as_deref(),
     };
@@ -105,23 +117,20 @@ pub fn run(options: &Options) -> Result<()> {
     output::warn(&scenario.warnings);
     let seconds = options.seconds.or(scenario.seconds).unwrap_or(SECONDS);
     let seed = options.seed.or(scenario.seed).unwrap_or(SEED);
-    if let Some(plot) = &options.plot {
-        check_plot(plot)?;
-    }
     let stop = Arc::new(AtomicBool::new(false));
     let on_signal = Arc::clone(&stop);
     ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
         .context("setting up Ctrl-C")?;
     let mut run = Run::new(&scenario, seed, Picos::from_secs_f64(seconds))?;
-    if options.plot.is_some() {
-        run.draw();
+    if draw.is_some() {
+        run.watch_rates();
     }
     let progress = progress(options);
     run.run(&stop, &progress);
     progress.finish_and_clear();
     let report = run.report(options);
-    if let Some(plot) = &options.plot {
-        run.plot(plot)?;
+    if let (Some(draw), Some(rates)) = (draw, run.rates()) {
+        draw(rates)?;
     }
     if options.json {
         return output::line(serde_json::to_string(&report)?);
@@ -138,23 +147,6 @@ fn progress(options: &Options) -> ProgressBar {
         ProgressStyle::with_template("{bar:30} {percent}% {elapsed}, {eta} left")
             .unwrap_or_else(|_| ProgressStyle::default_bar()),
     )
-}
-
-fn check_plot(path: &Path) -> Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    ensure!(
-        matches!(extension, Some("svg" | "png")),
-        "--plot {}: the name ends in .svg or .png",
-        path.display()
-    );
-    if !folder.is_dir() {
-        bail!("--plot {}: there is no folder of that name", path.display());
-    }
-    Ok(())
 }
 
 /// A simulation of a scenario.
@@ -257,8 +249,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Keeps what a plot needs.
-    fn draw(&mut self) {
+    /// Keeps what [`Rates`] need.
+    fn watch_rates(&mut self) {
         self.watch.over_time = Some(ClassMeter::new(Picos(self.end.0 / STEPS)));
     }
 
@@ -316,35 +308,26 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn plot(&self, path: &Path) -> Result<()> {
-        let Some(meter) = &self.watch.over_time else {
-            return Ok(());
-        };
+    /// What was kept since [`Run::watch_rates`].
+    fn rates(&self) -> Option<Rates> {
+        let meter = self.watch.over_time.as_ref()?;
         let link = &self.scenario.link;
         let seconds = |picos: Picos| picos.0 as f64 / PICOS_PER_SECOND as f64;
         let step = seconds(meter.interval());
-        let mut curves = Vec::new();
+        let mut classes = Vec::new();
         for (class, &id) in link.classes.iter().zip(&self.ids) {
             let rate = |number: usize| meter.bytes(id, number) as f64 * 8.0 / step / 1e6;
             let points = (0..meter.intervals())
                 .map(|number| ((number as f64 + 0.5) * step, rate(number)))
                 .collect::<Vec<_>>();
             if points.iter().any(|&(_, rate)| rate > 0.0) {
-                curves.push(Curve::ours(curves.len(), &class.name, points));
+                classes.push((class.name.clone(), points));
             }
         }
-        let chart = Chart {
-            x: Axis::linear("seconds"),
-            y: Axis::linear("Mbit/s"),
-            curves,
-        };
-        let subtitle = format!("{} at {}, {}", link.name, link.rate, link.algorithm);
-        let plots = chart.draw("What each class sent", &subtitle)?;
-        let written = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("png") => fs::write(path, plots.png),
-            _ => fs::write(path, plots.svg),
-        };
-        written.with_context(|| format!("writing {}", path.display()))
+        Some(Rates {
+            link: format!("{} at {}, {}", link.name, link.rate, link.algorithm),
+            classes,
+        })
     }
 }
 

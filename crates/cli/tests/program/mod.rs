@@ -8,6 +8,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// The program of the crate whose tests these are: the daily one or the laboratory's.
+pub const PROGRAM: &str = match (
+    option_env!("CARGO_BIN_EXE_fairlane"),
+    option_env!("CARGO_BIN_EXE_fairlane-lab"),
+) {
+    (Some(program), _) | (_, Some(program)) => program,
+    _ => panic!("no program is built for these tests"),
+};
+
 /// A program that still runs after this long hangs.
 const HANGS: Duration = Duration::from_secs(60);
 
@@ -57,7 +66,7 @@ pub fn start_unheard(arguments: &[&str]) -> Running {
 }
 
 fn start_with(arguments: &[&str], hear: fn(ChildStderr) -> String) -> Running {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_fairlane"))
+    let mut child = Command::new(PROGRAM)
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -224,20 +224,3 @@ fn an_interrupted_run_shows_how_far_it_came() {
     assert_eq!(report["interrupted"], true);
     assert!(number(&report["seconds"]) < 1e6);
 }
-
-#[test]
-fn a_plot_has_a_line_for_each_class_that_sent() {
-    let folder = Folder::new();
-    let scenario = [
-        "seconds = 1\n",
-        &site("10mbit", "qfq", "rate = \"1mbit\""),
-        &source("a", "traffic = \"backlogged\""),
-    ];
-    let plot = folder.write("rates.svg", "");
-    folder.sim(&scenario.concat(), &["--plot", &plot]).success();
-    let drawn = fs::read_to_string(&plot).unwrap();
-    assert!(drawn.contains(">a<") && !drawn.contains(">b<"));
-    let refused = folder.sim(&scenario.concat(), &["--plot", "rates.txt"]);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(refused.stderr.contains(".svg or .png"), "{refused:?}");
-}

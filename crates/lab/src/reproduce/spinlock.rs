@@ -16,7 +16,7 @@ use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, dig
 use super::lab::Lab;
 use super::line::Line;
 use super::machine;
-use super::plot::{Axis, Chart, Curve};
+use crate::plot::{Axis, Chart, Curve};
 
 /// Table 1.
 pub struct Table1;

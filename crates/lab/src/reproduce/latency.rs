@@ -10,10 +10,10 @@ use serde_json::json;
 
 use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, digits, median};
 use super::lab::Lab;
-use super::plot::{Axis, Chart, Curve};
 use super::section6::{Named, decider, greedy, measure, weight};
-use crate::algorithm::Algorithm;
-use crate::bench::pspat::{Case, Mode, Outcome, Victim};
+use crate::plot::{Axis, Chart, Curve};
+use fairlane_cli::algorithm::Algorithm;
+use fairlane_cli::bench::pspat::{Case, Mode, Outcome, Victim};
 
 /// Table 3 and Fig. 11.
 pub struct Latency;

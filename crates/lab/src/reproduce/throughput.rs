@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, digits, median};
 use super::lab::Lab;
-use super::plot::{Axis, Chart, Curve};
 use super::section6::{Named, decider, greedy, measure, name};
-use crate::algorithm::Algorithm;
-use crate::bench::pspat::{Mode, Transmit};
+use crate::plot::{Axis, Chart, Curve};
+use fairlane_cli::algorithm::Algorithm;
+use fairlane_cli::bench::pspat::{Mode, Transmit};
 
 /// Figs. 7 to 10.
 pub struct Throughput;

@@ -11,9 +11,9 @@ use super::super::experiment::{
     Experiment, Findings, Rows, Scenario, Verdict, data, digits, median,
 };
 use super::super::lab::Lab;
-use super::super::plot::{Axis, Chart};
 use super::bed::{self, Bed, Middle, Plan, Way, packets, whole_seconds};
 use super::trace::{Trace, furthest, mean};
+use crate::plot::{Axis, Chart};
 
 /// Fig. 11.
 pub struct Guarantee;

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::super::plot::Curve;
 use super::bed::{Run, on_the_link};
+use crate::plot::Curve;
 
 /// What each class had of the link in each step of time, as the paper's `cbqmonitor` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::lab::Lab;
-use super::plot::Chart;
+use crate::plot::Chart;
 
 /// An experiment of a paper.
 pub trait Experiment: Sync {

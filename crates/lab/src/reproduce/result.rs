@@ -129,8 +129,8 @@ impl Outcome<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::experiment::Rows;
-    use super::super::plot::{Axis, Chart};
     use super::*;
+    use crate::plot::{Axis, Chart};
 
     #[test]
     fn a_verdict_from_a_busy_machine_says_so() {

@@ -15,7 +15,7 @@ use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, dig
 use super::lab::Lab;
 use super::line::Line;
 use super::machine::{self, Distance};
-use super::plot::{Axis, Chart, Curve};
+use crate::plot::{Axis, Chart, Curve};
 
 /// Table 2.
 pub struct Table2;

@@ -1,4 +1,4 @@
-//! `fairlane bench io`: what a core carries by each backend, and what scheduling adds.
+//! `fairlane-lab bench-io`: what a core carries by each backend, and what scheduling adds.
 
 mod lab;
 mod meter;
@@ -14,9 +14,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use comfy_table::CellAlignment;
+use fairlane_cli::{output, run, table};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{output, reproduce, run, table};
+use crate::reproduce;
 use lab::{Interface, Kind, MTU, Unavailable};
 use meter::Until;
 use outcome::{Figures, Measured, Report, Samples, Skipped};
@@ -46,13 +47,13 @@ fast as it can, frames of an experimental protocol from a station to itself. Fro
 begin to the end of a run with xdp, nothing that arrives at the queue reaches the kernel.
 
 Examples:
-  fairlane bench io                                    all backends (root)
-  fairlane bench io --backend udp                      without privilege
-  fairlane bench io --backend xdp --packet 1500 --rounds 9
-  fairlane bench io --interface eth1 --queue 0         what an interface takes (root)
-  chrt -r 20 fairlane bench io                         on a machine with other work";
+  fairlane-lab bench-io                                    all backends (root)
+  fairlane-lab bench-io --backend udp                      without privilege
+  fairlane-lab bench-io --backend xdp --packet 1500 --rounds 9
+  fairlane-lab bench-io --interface eth1 --queue 0         what an interface takes (root)
+  chrt -r 20 fairlane-lab bench-io                         on a machine with other work";
 
-/// Options of `fairlane bench io`.
+/// Options of `fairlane-lab bench-io`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Options {

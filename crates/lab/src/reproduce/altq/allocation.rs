@@ -12,9 +12,9 @@ use super::super::experiment::{
     Experiment, Findings, Rows, Scenario, Verdict, data, digits, median,
 };
 use super::super::lab::Lab;
-use super::super::plot::{Axis, Chart, Curve};
 use super::bed::{self, Bed, Middle, Way, link_mbit, packets};
 use super::timer;
+use crate::plot::{Axis, Chart, Curve};
 
 /// Figs. 8 to 10.
 pub struct Allocation;

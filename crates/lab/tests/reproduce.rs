@@ -1,5 +1,6 @@
-//! `fairlane reproduce`: what it lists, does, writes and refuses.
+//! `fairlane-lab reproduce`: what it lists, does, writes and refuses.
 
+#[path = "../../cli/tests/program/mod.rs"]
 mod program;
 
 use std::fs;

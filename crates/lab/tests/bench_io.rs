@@ -1,5 +1,6 @@
-//! `fairlane bench io`: what it measures, and what it says where it cannot.
+//! `fairlane-lab bench-io`: what it measures, and what it says where it cannot.
 
+#[path = "../../cli/tests/program/mod.rs"]
 mod program;
 
 use std::os::unix::process::CommandExt;
@@ -50,15 +51,7 @@ struct Skipped {
     reason: String,
 }
 
-const SHORT: [&str; 7] = [
-    "bench",
-    "io",
-    "--seconds",
-    "0.05",
-    "--rounds",
-    "2",
-    "--json",
-];
+const SHORT: [&str; 6] = ["bench-io", "--seconds", "0.05", "--rounds", "2", "--json"];
 
 fn report(output: &str) -> Report {
     let object = output.strip_suffix('\n').unwrap();
@@ -104,7 +97,7 @@ fn refuses(finished: &program::Finished, names: &[&str]) {
 /// The program as the user nobody. `None`, after saying so, where this user cannot become
 /// that one, or that one cannot reach the program.
 fn unprivileged(test: &str, arguments: &[&str]) -> Option<program::Finished> {
-    let output = Command::new(env!("CARGO_BIN_EXE_fairlane"))
+    let output = Command::new(program::PROGRAM)
         .args(arguments)
         .uid(65_534)
         .gid(65_534)
@@ -154,7 +147,7 @@ fn all_backends_are_measured_side_by_side_or_named_with_the_reason() {
 
 #[test]
 fn a_table_has_a_row_for_each_measurement_and_the_ratio() {
-    let table = fairlane(&[&SHORT[..6], &["--backend", "udp", "--packet", "1500"]].concat());
+    let table = fairlane(&[&SHORT[..5], &["--backend", "udp", "--packet", "1500"]].concat());
     let table = table.success();
     assert!(
         table.contains("2 rounds of 0.05 s, packets of 1500 bytes"),
@@ -226,10 +219,7 @@ fn an_interface_is_not_for_backends_that_have_none() {
         let finished = fairlane(&[&SHORT[..], &arguments].concat());
         refuses(&finished, &["--interface lo", backend, "packet and xdp"]);
     }
-    refuses(
-        &fairlane(&["bench", "io", "--queue", "1"]),
-        &["--interface"],
-    );
+    refuses(&fairlane(&["bench-io", "--queue", "1"]), &["--interface"]);
 }
 
 /// A cable whose near end the program is to measure.
@@ -310,7 +300,7 @@ fn what_is_out_of_range_is_refused() {
         ("--seconds", "0", "above 0"),
         ("--backend", "pcap", "packet, xdp, tun, udp, all"),
     ] {
-        let finished = fairlane(&["bench", "io", option, value]);
+        let finished = fairlane(&["bench-io", option, value]);
         refuses(&finished, &[option, names]);
     }
 }
@@ -320,7 +310,7 @@ fn an_interrupt_reports_the_rounds_that_are_complete() {
     let arguments = ["--backend", "udp", "--seconds", "0.02", "--rounds", "1000"];
     // A machine with other work may need long for a first round.
     for patience in [1, 5, 25] {
-        let mut running = start(&[&["bench", "io", "--json"], &arguments[..]].concat());
+        let mut running = start(&[&["bench-io", "--json"], &arguments[..]].concat());
         std::thread::sleep(Duration::from_secs(patience));
         running.signal("INT");
         let finished = running.finish();
@@ -336,7 +326,7 @@ fn an_interrupt_reports_the_rounds_that_are_complete() {
 
 #[test]
 fn an_interrupt_before_the_first_round_is_complete_leaves_nothing() {
-    let mut running = start(&["bench", "io", "--backend", "udp", "--seconds", "100"]);
+    let mut running = start(&["bench-io", "--backend", "udp", "--seconds", "100"]);
     std::thread::sleep(Duration::from_millis(500));
     running.signal("INT");
     let finished = running.finish();

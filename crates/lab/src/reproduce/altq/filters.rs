@@ -19,8 +19,8 @@ use super::super::experiment::{
     Experiment, Findings, Rows, Scenario, Verdict, data, digits, median,
 };
 use super::super::lab::Lab;
-use super::super::plot::{Axis, Chart, Curve};
 use super::bed::{self, Bed, Middle, Way};
+use crate::plot::{Axis, Chart, Curve};
 
 /// Fig. 7.
 pub struct Filters;

@@ -1,5 +1,6 @@
-//! `fairlane reproduce altq-*`: real TCP through the daemon, and what is said where it cannot be.
+//! `fairlane-lab reproduce altq-*`: real TCP through the daemon, and what is said where it cannot be.
 
+#[path = "../../cli/tests/program/mod.rs"]
 mod program;
 
 use std::fs;
@@ -23,7 +24,7 @@ const WITH_TCP: [&str; 4] = [
 ];
 
 fn program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_fairlane"))
+    Command::new(program::PROGRAM)
 }
 
 /// Status 2 and one sentence that has these words, and nothing was made.

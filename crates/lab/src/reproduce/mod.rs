@@ -1,4 +1,4 @@
-//! `fairlane reproduce`: the papers' experiments, ours beside theirs.
+//! `fairlane-lab reproduce`: the papers' experiments, ours beside theirs.
 //!
 //! An experiment is a folder in `experiments/` (how it is done, what the paper found) and
 //! a file here that measures. What it finds becomes a table, a plot and a verdict.
@@ -12,7 +12,6 @@ mod lab;
 mod latency;
 mod line;
 mod machine;
-pub mod plot;
 mod result;
 mod section6;
 mod spinlock;
@@ -29,8 +28,8 @@ use comfy_table::CellAlignment;
 use fairlane_netlab::LabError;
 use serde_json::{Value, json};
 
-use crate::{output, table};
 use experiment::{Experiment, Scenario};
+use fairlane_cli::{output, table};
 use folder::Folder;
 use lab::Lab;
 use machine::{Machine, Watch};
@@ -58,11 +57,11 @@ parameters), result.md (table and verdict), plot.svg and plot.png. They are writ
 the end, all of them or none.
 
 Examples:
-  fairlane reproduce                              the experiments there are
-  fairlane reproduce pspat-table1                 one, into its folder
-  fairlane reproduce all --seconds 0.02 --out quick";
+  fairlane-lab reproduce                              the experiments there are
+  fairlane-lab reproduce pspat-table1                 one, into its folder
+  fairlane-lab reproduce all --seconds 0.02 --out quick";
 
-/// Options of `fairlane reproduce`.
+/// Options of `fairlane-lab reproduce`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Options {
@@ -106,7 +105,7 @@ fn selection(text: &str) -> Result<Selection, String> {
         let names = EXPERIMENTS.iter().map(|experiment| experiment.name());
         let nearest = names.chain(["all"]).min_by_key(|name| far(name));
         format!(
-            "no such experiment; the nearest is '{}', and `fairlane reproduce` lists all",
+            "no such experiment; the nearest is '{}', and `fairlane-lab reproduce` lists all",
             nearest.unwrap_or_default()
         )
     })

@@ -1,0 +1,57 @@
+//! The parts of the `fairlane` program, which `main.rs` and the laboratory start. Not a library
+//! to build on: that is the crate `fairlane`.
+#![forbid(unsafe_code)]
+#![allow(
+    missing_docs,
+    reason = "what a program is made of: --help has the words"
+)]
+
+pub mod algorithm;
+pub mod bench;
+mod check;
+mod classes;
+pub mod cli;
+mod guarantee;
+pub mod output;
+mod replay;
+pub mod run;
+pub mod sim;
+pub mod table;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use fairlane_config::SiteError;
+
+/// Does what the command line asks for.
+pub fn main() -> ExitCode {
+    let command = match cli::parse() {
+        Ok(command) => command,
+        Err(code) => return code,
+    };
+    exit(match command {
+        cli::Command::Run(options) => run::run(&options),
+        cli::Command::Check(options) => check::run(&options),
+        cli::Command::Bench(options) => bench::run(&options),
+        cli::Command::Replay(options) => replay::run(&options),
+        cli::Command::Sim(options) => sim::run(&options),
+    })
+}
+
+/// The code to exit with, after what went wrong has been said in one sentence.
+pub fn exit(outcome: Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::reader_left(&error) => ExitCode::SUCCESS,
+        // Each sentence has its place in the file in front, as editors read it.
+        Err(error) if matches!(error.downcast_ref(), Some(SiteError::Invalid(_))) => {
+            eprintln!("{}", error.root_cause());
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            // The context says where, the cause says what.
+            eprintln!("fairlane: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
