@@ -14,6 +14,7 @@ mod schema;
 mod shares;
 mod site;
 mod sorter;
+mod text;
 mod units;
 mod written;
 
@@ -27,5 +28,6 @@ pub use site::{
     Tables,
 };
 pub use sorter::{Sorted, Sorter};
+pub use text::{MAX_FILE, read as read_text};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};
 pub use written::{At, Scalar, Text};

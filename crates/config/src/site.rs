@@ -1,6 +1,6 @@
 //! A site as it was found to be sound.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fairlane_classify::{Origin, Per, Rule};
 use fairlane_core::aqm::AqmConfig;
@@ -10,7 +10,7 @@ use fairlane_core::tree::Algorithm;
 use serde::Deserialize;
 
 use crate::diagnostic::{Diagnostic, Report, SiteError};
-use crate::{file, parse, read};
+use crate::{file, parse, read, text};
 
 /// What one file says: everything in it is in range and agrees with the rest.
 #[derive(Clone, Debug)]
@@ -26,13 +26,15 @@ pub struct Site {
 }
 
 impl Site {
-    /// Reads a file.
-    pub fn read(path: &std::path::Path) -> Result<Site, SiteError> {
-        let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
-            Ok(text) => Site::parse(&text, &file),
-            Err(reason) => Err(SiteError::Unreadable { file, reason }),
-        }
+    /// Reads a file of at most [`MAX_FILE`](crate::MAX_FILE) bytes.
+    pub fn read(path: &Path) -> Result<Site, SiteError> {
+        Site::parse(&text::read(path)?, &path.display().to_string())
+    }
+
+    /// Reads a file again, while nobody must wait for it: only a regular one, since what else a
+    /// path may lead to, a pipe say, can keep its reader waiting for ever.
+    pub fn read_again(path: &Path) -> Result<Site, SiteError> {
+        Site::parse(&text::read_regular(path)?, &path.display().to_string())
     }
 
     /// Reads `text`, which errors call `name`. O(n log n) in its classes and filters, and what

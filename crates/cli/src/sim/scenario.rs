@@ -1,7 +1,6 @@
 //! A scenario: a site's link and who sends through it. What is wrong with one is said as of a
 //! site's file, with line and column.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use fairlane_classify::DigestKey;
@@ -38,11 +37,7 @@ pub fn digest_key(seed: u64) -> DigestKey {
 impl Scenario {
     /// Reads a file.
     pub fn read(path: &Path, asked: Asked<'_>) -> Result<Scenario, SiteError> {
-        let file = path.display().to_string();
-        match fs::read_to_string(path) {
-            Ok(text) => Scenario::parse(&text, path, asked),
-            Err(reason) => Err(SiteError::Unreadable { file, reason }),
-        }
+        Scenario::parse(&fairlane_config::read_text(path)?, path, asked)
     }
 
     /// Reads `text`, as if it were in `path`: a site's file is looked for beside it.

@@ -52,7 +52,7 @@ impl State {
 
     /// The site that the file describes, if it can take over without a restart.
     fn accept(&self, path: &Path) -> Result<Site> {
-        let site = Site::read(path)?;
+        let site = Site::read_again(path)?;
         let file = path.display();
         if site.interfaces != self.site.interfaces || site.attach != self.site.attach {
             bail!("{file}: [interfaces] and [attach] cannot change without a restart");

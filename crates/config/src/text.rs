@@ -1,0 +1,109 @@
+//! From a path to the text there, of bounded length.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, open};
+
+use crate::diagnostic::SiteError;
+
+/// Longest file that is read, in bytes: some hundred thousand classes with their filters. What
+/// has no end, such as a device, is given up on there.
+pub const MAX_FILE: u64 = 64 << 20;
+
+/// The text of a file, or of whatever else the path leads to.
+///
+/// # Errors
+///
+/// It cannot be read, is longer than [`MAX_FILE`], or is no text.
+pub fn read(path: &Path) -> Result<String, SiteError> {
+    of(path, || File::open(path))
+}
+
+/// The text of a regular file. Never waits for somebody to open or write the other end of
+/// something else.
+///
+/// # Errors
+///
+/// Those of [`read`]; it is no regular file.
+pub fn read_regular(path: &Path) -> Result<String, SiteError> {
+    of(path, || {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = File::from(open(path, flags, Mode::empty())?);
+        match file.metadata()?.is_file() {
+            true => Ok(file),
+            false => Err(io::Error::new(
+                ErrorKind::InvalidInput,
+                "it is not a regular file, and only such a one is read while frames pass",
+            )),
+        }
+    })
+}
+
+fn of(path: &Path, open: impl FnOnce() -> io::Result<File>) -> Result<String, SiteError> {
+    open()
+        .and_then(bounded)
+        .map_err(|reason| SiteError::Unreadable {
+            file: path.display().to_string(),
+            reason,
+        })
+}
+
+fn bounded(file: impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(io::Error::new(
+            ErrorKind::FileTooLarge,
+            format!("longer than {} MiB, the most that is read", MAX_FILE >> 20),
+        ));
+    }
+    let no_text = |_| io::Error::new(ErrorKind::InvalidData, "this is not text in UTF-8");
+    String::from_utf8(bytes).map_err(no_text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(result: Result<String, SiteError>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_has_no_end_is_read_up_to_the_limit() {
+        let sentence = refused(read(Path::new("/dev/zero")));
+        assert_eq!(
+            sentence,
+            "/dev/zero: longer than 64 MiB, the most that is read"
+        );
+    }
+
+    #[test]
+    fn a_file_as_long_as_the_limit_is_read_and_one_longer_is_not() {
+        let text = |length| bounded(io::repeat(b'#').take(length));
+        assert_eq!(text(MAX_FILE).unwrap().len() as u64, MAX_FILE);
+        assert_eq!(
+            text(MAX_FILE + 1).unwrap_err().kind(),
+            ErrorKind::FileTooLarge
+        );
+    }
+
+    #[test]
+    fn only_a_regular_file_is_read_again_and_nothing_else_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        for path in [&fifo, Path::new("/dev/zero"), folder.path()] {
+            let sentence = refused(read_regular(path));
+            assert!(sentence.contains("not a regular file"), "{sentence}");
+        }
+        let file = folder.path().join("site.toml");
+        std::fs::write(&file, "ünï").unwrap();
+        assert_eq!(read_regular(&file).unwrap(), "ünï");
+        std::fs::write(&file, [0xff]).unwrap();
+        assert!(refused(read_regular(&file)).contains("UTF-8"));
+    }
+}
