@@ -31,10 +31,13 @@ const SEALED: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// Its size is sealed, so that no process can make an access of another fail. What the words
 /// contain may change at any time; they are atomics, so each access has a result.
 ///
-/// Unmapped when dropped; the memory lasts until no process has it any more.
+/// Unmapped when dropped. Who created it gives its pages back then, whoever still has the handle
+/// or a mapping: the kernel charges pages to who touched them first, and that was the creator. What
+/// the other process writes there afterwards takes new pages, which are charged to that process.
 #[derive(Debug)]
 pub struct SharedMemory {
     mapped: Mapped,
+    created: bool,
 }
 
 impl SharedMemory {
@@ -51,8 +54,11 @@ impl SharedMemory {
         let file = memfd_create("fairlane", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, bytes as u64)?;
         fcntl_add_seals(&file, SEALED | SealFlags::SEAL)?;
-        let mapped = Mapped::new(file.as_fd(), words)?;
-        Ok((SharedMemory { mapped }, file))
+        let memory = SharedMemory {
+            mapped: Mapped::new(file.as_fd(), words)?,
+            created: true,
+        };
+        Ok((memory, file))
     }
 
     /// Maps the first `bytes` bytes of memory that another process created.
@@ -75,8 +81,20 @@ impl SharedMemory {
                 "the shared memory has {size} bytes, and {bytes} are needed"
             )));
         }
-        let mapped = Mapped::new(handle.as_fd(), words)?;
-        Ok(SharedMemory { mapped })
+        Ok(SharedMemory {
+            mapped: Mapped::new(handle.as_fd(), words)?,
+            created: false,
+        })
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        if self.created {
+            // Nothing that was sealed above forbids it. Where it fails all the same, the pages last
+            // until no process has them any more.
+            let _ = self.mapped.empty();
+        }
     }
 }
 
@@ -173,6 +191,28 @@ mod tests {
         assert!(fcntl_add_seals(&handle, SealFlags::FUTURE_WRITE).is_err());
         memory.as_ref()[1023].store(7, Ordering::Relaxed);
         assert_eq!(memory.as_ref()[1023].load(Ordering::Relaxed), 7);
+    }
+
+    #[test]
+    fn who_keeps_the_handle_or_a_mapping_keeps_no_page_of_the_creator() {
+        let bytes = 1 << 20;
+        let pages = |handle: &OwnedFd| fstat(handle).unwrap().st_blocks as usize * 512;
+        let (ours, handle) = SharedMemory::create(bytes).unwrap();
+        let theirs = SharedMemory::open(handle.try_clone().unwrap(), bytes).unwrap();
+        theirs.as_ref()[7].store(1, Ordering::Relaxed);
+        assert_eq!(pages(&handle), bytes);
+        drop(ours);
+        assert_eq!(pages(&handle), 0);
+        assert_eq!(theirs.as_ref()[7].load(Ordering::Relaxed), 0);
+        // A page of its own.
+        theirs.as_ref()[7].store(2, Ordering::Relaxed);
+        assert_eq!(theirs.as_ref()[7].load(Ordering::Relaxed), 2);
+        assert!(pages(&handle) <= 2 * 4096);
+        assert_eq!(fstat(&handle).unwrap().st_size as usize, bytes);
+        // Who only opened it takes nothing from anybody.
+        let kept = pages(&handle);
+        drop(theirs);
+        assert_eq!(pages(&handle), kept);
     }
 
     #[test]

@@ -6,6 +6,8 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::AtomicU64;
 
+use super::count_or_error;
+
 /// A shared mapping of words, which ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Mapped {
@@ -47,6 +49,25 @@ impl Mapped {
         }
         let words = NonNull::new(address.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapped { words, count })
+    }
+}
+
+impl Mapped {
+    /// Takes the pages out of the file, for all that have it: what is read there from now on is
+    /// zeros, and who writes there again gets pages of its own account.
+    ///
+    /// Safe for any mapping: its words are atomics, and may change at any time.
+    pub(crate) fn empty(&self) -> io::Result<()> {
+        // SAFETY: the range is this mapping, from `mmap`, and `self` keeps it. The call changes
+        // what the words contain, which any process may, and not the mapping.
+        let emptied = unsafe {
+            libc::madvise(
+                self.words.as_ptr().cast(),
+                self.count * size_of::<AtomicU64>(),
+                libc::MADV_REMOVE,
+            )
+        };
+        count_or_error(emptied).map(drop)
     }
 }
 

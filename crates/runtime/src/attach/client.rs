@@ -126,8 +126,16 @@ fn call(path: &Path) -> io::Result<(OwnedFd, Vec<u8>, Vec<OwnedFd>)> {
     set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
     set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
     rustix::net::connect(&socket, &address)?;
-    socket::send(&socket, &message::hello(), &[])?;
-    let (answer, handles) = socket::receive(&socket)?;
+    let said = socket::send(&socket, &message::hello(), &[]);
+    // Who is refused before its hello finds first that nobody read that, and then why.
+    let answered = match socket::receive(&socket) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => socket::receive(&socket),
+        answered => answered,
+    };
+    let (answer, handles) = answered?;
+    if answer.is_empty() {
+        said?;
+    }
     Ok((socket, answer, handles))
 }
 

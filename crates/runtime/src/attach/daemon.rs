@@ -1,6 +1,7 @@
 //! The daemon's handle on those who attach.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,13 @@ use crate::registrar::Registrar;
 pub struct AttachConfig {
     /// Who belongs to which class.
     pub mapping: Mapping,
-    /// Most clients of all classes together.
+    /// Most clients of all classes together, with those that have yet to say hello.
     pub most_clients: usize,
+    /// Most of them that are of one user, so that no user keeps the others out.
+    pub most_of_a_user: usize,
+    /// Most bytes of all mailboxes together. They are the daemon's until it has let go of a
+    /// client, and no longer.
+    pub most_memory: u64,
     /// Slots of a client's mailbox: a power of two. Each takes the class's longest packet and 8
     /// bytes, rounded up to 64.
     pub slots: usize,
@@ -38,13 +44,15 @@ pub struct AttachConfig {
 }
 
 impl AttachConfig {
-    /// A thousand clients of 256 slots, a second for the hello, and everybody may ask: the mapping
-    /// decides.
+    /// A thousand clients of 256 slots, a quarter of them of one user, a second for the hello, and
+    /// everybody may ask: the mapping decides. All the memory that the places need.
     #[must_use]
     pub fn new(mapping: Mapping) -> Self {
         AttachConfig {
             mapping,
             most_clients: 1024,
+            most_of_a_user: 256,
+            most_memory: u64::MAX,
             slots: 256,
             mode: 0o666,
             hello_timeout: Duration::from_secs(1),
@@ -76,6 +84,18 @@ pub enum ListenError {
         class: String,
         /// What is allowed.
         error: GeometryError,
+    },
+    /// Not one mailbox is within what all may take.
+    #[error(
+        "the class \"{class}\": a mailbox takes {bytes} bytes, and all of them may take {most}"
+    )]
+    Memory {
+        /// Whose mailbox.
+        class: String,
+        /// What it takes.
+        bytes: u64,
+        /// [`AttachConfig::most_memory`].
+        most: u64,
     },
     /// With the link's overhead, the class's longest packets exceed 65,535 bytes.
     #[error(
@@ -115,6 +135,32 @@ pub struct Attached {
     pub class: String,
 }
 
+/// Who were told why they may not attach, since this was last asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusals {
+    /// How many.
+    pub count: u64,
+    /// The last one's user.
+    pub uid: u32,
+    /// What the last one was told.
+    pub sentence: String,
+}
+
+impl fmt::Display for Refusals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Refusals {
+            count,
+            uid,
+            sentence,
+        } = self;
+        write!(f, "a process of uid {uid} may not attach: {sentence}")?;
+        match count {
+            0 | 1 => Ok(()),
+            _ => write!(f, " ({count} refusals since the last that was told)"),
+        }
+    }
+}
+
 /// What the thread tells the handle.
 #[derive(Debug, Default)]
 pub(super) struct Book {
@@ -122,6 +168,7 @@ pub(super) struct Book {
     refused: AtomicU64,
     left: AtomicU64,
     rings: AtomicU64,
+    refusals: Mutex<Option<Refusals>>,
     /// By connection.
     present: Mutex<HashMap<u64, Attached>>,
 }
@@ -142,8 +189,21 @@ impl Book {
         self.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn refused(&self) {
+    /// What is yet to be told is one sentence, however many are refused.
+    pub(super) fn refused(&self, uid: u32, sentence: &str) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+        let mut refusals = self.refusals();
+        let before = refusals.take().map_or(0, |refusals| refusals.count);
+        *refusals = Some(Refusals {
+            count: before + 1,
+            uid,
+            sentence: sentence.to_owned(),
+        });
+    }
+
+    fn refusals(&self) -> MutexGuard<'_, Option<Refusals>> {
+        // It is written whole.
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn rung(&self) {
@@ -226,6 +286,13 @@ impl Attach {
             left: read(&self.book.left),
             rings: read(&self.book.rings),
         }
+    }
+
+    /// Who were refused since the last call, to be told in a log: one line a call, so its rate is
+    /// the caller's, whatever the clients do. Locks what a refusal locks.
+    #[must_use]
+    pub fn take_refusals(&self) -> Option<Refusals> {
+        self.book.refusals().take()
     }
 
     /// The clients that are there, by number. Locks what attaching and leaving lock.

@@ -30,8 +30,10 @@
 //! | says nothing after it connected | its connection is closed after [`AttachConfig::hello_timeout`] |
 //! | rings without need | [256](RINGS_PER_PERIOD) times in [10 ms](PERIOD) it is heard, then not until these are over |
 //! | says anything after its hello | it is cut off |
-//! | connects many times, or comes and goes | its class's places are all that it gets; a place is free again when the last packet of the one who had it is sent |
-//! | connects without a mapping | [64](MOST_STRANGERS) such may wait until they say hello and are refused; further ones are refused at once |
+//! | connects many times, says hello or not | the [places of a user](AttachConfig::most_of_a_user), and those of its class, are all that it gets |
+//! | comes and goes | a place is free again when the last packet of the one who had it is sent, and its mailbox's pages are the daemon's again |
+//! | keeps the handle or the mapping of a mailbox that it left | they have no pages; those that it writes to are new ones, charged to itself |
+//! | connects where it gets no place | [64](MOST_STRANGERS) such, [8](MOST_STRANGERS_OF_A_USER) of a user, may wait until they say hello and are refused; further ones are refused at once |
 //!
 //! What all of this can cost the others is the time of the thread that listens: one message and one
 //! new connection in each of its rounds.
@@ -76,7 +78,11 @@
 //! # Notes
 //!
 //! A pop costs the arbiter's thread one copy of the packet and its allocation; letting go of a
-//! client, the unmapping of its mailbox.
+//! client, one system call. The thread that listens unmaps its mailbox.
+//!
+//! All mailboxes together take what [`AttachConfig::most_memory`] allows. Of a client that left
+//! nothing remains but what the kernel has for an open file that is empty, a kilobyte or so, until
+//! that client closes its handles.
 //!
 //! The bell is an `eventfd` that the daemon never reads: who shares a file shares its flags, and a
 //! client that made it blocking could make the daemon wait.
@@ -91,9 +97,10 @@ mod socket;
 mod source;
 
 pub use client::{ConnectError, ProcessClient, PushRefused, connect};
-pub use daemon::{Attach, AttachConfig, AttachStats, Attached, ListenError};
+pub use daemon::{Attach, AttachConfig, AttachStats, Attached, ListenError, Refusals};
+pub use desk::{MOST_STRANGERS, MOST_STRANGERS_OF_A_USER};
 pub use fairlane_io::PeerCredentials;
 pub use fairlane_mailbox::shared::Told;
 pub use mapping::{Class, Mapping, MappingError, Who, WhoError};
-pub use server::{MOST_STRANGERS, PERIOD, RINGS_PER_PERIOD};
+pub use server::{PERIOD, RINGS_PER_PERIOD};
 pub use source::MOST_MALFORMED;

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use fairlane_io::{PeerCredentials, SharedMemory};
@@ -16,15 +17,12 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
 use super::daemon::{Attached, Book};
-use super::desk::{Desk, Seat};
+use super::desk::{Bench, Desk, Offer, Seat};
 use super::message::{self, Grant, Reply, VERSION};
 use super::socket::{self, Listener};
-use super::source::{Allowance, Line, ProcessSource};
+use super::source::{Allowance, Line, Part, ProcessSource, Shared};
 use crate::client::ClientId;
 use crate::registrar::{Registrar, Remote};
-
-/// Connections that are to be refused and may still wait for their hello, at a time.
-pub const MOST_STRANGERS: usize = 64;
 
 /// Rings of one client, or new connections, that are heard in a [`PERIOD`]. An arbiter that spins
 /// before it sleeps goes to doze less often than that.
@@ -38,17 +36,20 @@ pub const PERIOD: Duration = Duration::from_millis(10);
 enum Topic {
     Wake,
     Listener,
+    /// The arbiter has let go of clients.
+    Returned,
     Socket(u64),
     Bell(u64),
 }
 
 impl Topic {
-    const FIRST_CONNECTION: u64 = 1;
+    const FIRST_CONNECTION: u64 = 2;
 
     fn of(event: u64) -> Self {
         match (event / 2, event % 2) {
             (0, 0) => Topic::Wake,
             (0, _) => Topic::Listener,
+            (1, _) => Topic::Returned,
             (connection, 0) => Topic::Socket(connection),
             (connection, _) => Topic::Bell(connection),
         }
@@ -58,6 +59,7 @@ impl Topic {
         EventData::new_u64(match self {
             Topic::Wake => 0,
             Topic::Listener => 1,
+            Topic::Returned => 2,
             Topic::Socket(connection) => 2 * connection,
             Topic::Bell(connection) => 2 * connection + 1,
         })
@@ -68,7 +70,7 @@ impl Topic {
     fn flags(self) -> EventFlags {
         match self {
             Topic::Bell(_) => EventFlags::IN | EventFlags::ET,
-            Topic::Wake | Topic::Listener | Topic::Socket(_) => EventFlags::IN,
+            Topic::Wake | Topic::Listener | Topic::Returned | Topic::Socket(_) => EventFlags::IN,
         }
     }
 }
@@ -97,7 +99,7 @@ impl Ration {
 /// How far a connection has come.
 enum State {
     /// It has yet to say hello, and will be told why it may not attach.
-    Stranger(String),
+    Stranger(String, Bench),
     /// It has yet to say hello.
     Silent(Seat),
     Attached {
@@ -115,6 +117,23 @@ struct Connection {
     state: State,
 }
 
+/// What is made for a client.
+struct Mailbox {
+    receiver: Receiver<Shared>,
+    /// What this thread keeps.
+    memory: Shared,
+    /// What the client gets.
+    handle: OwnedFd,
+    bell: OwnedFd,
+}
+
+/// What is kept for a client until the arbiter has let go of it, with or without a connection.
+struct Kept {
+    /// Dropped by this thread.
+    memory: Shared,
+    seat: Seat,
+}
+
 pub(super) struct Server<P, F> {
     epoll: OwnedFd,
     listener: Listener,
@@ -126,7 +145,11 @@ pub(super) struct Server<P, F> {
     connections: HashMap<u64, Connection>,
     /// The number of the next connection; none is given twice.
     next: u64,
-    strangers: usize,
+    /// By connection.
+    kept: HashMap<u64, Kept>,
+    /// Connections that the arbiter has let go of: both ends, and what is written to with the one.
+    returned: (mpsc::Sender<u64>, mpsc::Receiver<u64>),
+    returning: Arc<OwnedFd>,
     /// Until when a connection may be silent, earliest first.
     deadlines: VecDeque<(Instant, u64)>,
     /// Who is not listened to in this period.
@@ -151,7 +174,12 @@ where
         book: Arc<Book>,
     ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (file, topic) in [(wake, Topic::Wake), (listener.socket(), Topic::Listener)] {
+        let returning = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        for (file, topic) in [
+            (wake, Topic::Wake),
+            (listener.socket(), Topic::Listener),
+            (&returning, Topic::Returned),
+        ] {
             epoll::add(&epoll, file, topic.event(), topic.flags())?;
         }
         Ok(Server {
@@ -164,7 +192,9 @@ where
             book,
             connections: HashMap::new(),
             next: Topic::FIRST_CONNECTION,
-            strangers: 0,
+            kept: HashMap::new(),
+            returned: mpsc::channel(),
+            returning: Arc::new(returning),
             deadlines: VecDeque::new(),
             muted: Vec::new(),
             accepts: Ration::default(),
@@ -187,6 +217,7 @@ where
                 match Topic::of(event.data.u64()) {
                     Topic::Wake => return,
                     Topic::Listener => self.accept(),
+                    Topic::Returned => self.take_back(),
                     Topic::Socket(number) => self.hear(number),
                     Topic::Bell(number) => self.rung(number),
                 }
@@ -227,7 +258,7 @@ where
                 Some(State::Attached { bell, .. }) => bell,
                 _ => return,
             },
-            Topic::Wake | Topic::Socket(_) => return,
+            Topic::Wake | Topic::Returned | Topic::Socket(_) => return,
         };
         // It fails only for what is not registered.
         let _ = epoll::modify(&self.epoll, file, topic.event(), flags);
@@ -238,8 +269,22 @@ where
         self.muted.push(topic);
     }
 
+    /// Gives memory and places back of those that the arbiter has let go of.
+    fn take_back(&mut self) {
+        // What is sent from here on is written there again.
+        let _ = rustix::io::read(&*self.returning, &mut [0; 8]);
+        while let Ok(number) = self.returned.1.try_recv() {
+            if let Some(Kept { memory, seat }) = self.kept.remove(&number) {
+                drop(memory);
+                self.desk.leave(seat);
+            }
+        }
+    }
+
     /// One connection; others wait for the next round.
     fn accept(&mut self) {
+        // Who left a place may have been let go of before this one came.
+        self.take_back();
         if self.accepts.take(self.period()) {
             self.mute(Topic::Listener);
         }
@@ -252,13 +297,10 @@ where
         };
         let state = match self.desk.seat(peer) {
             Ok(seat) => State::Silent(seat),
-            Err(sentence) if self.strangers >= MOST_STRANGERS => {
-                return self.refuse(&socket, sentence);
-            }
-            Err(sentence) => {
-                self.strangers += 1;
-                State::Stranger(sentence)
-            }
+            Err(sentence) => match self.desk.bench(peer.uid) {
+                Some(bench) => State::Stranger(sentence, bench),
+                None => return self.refuse(&socket, peer, &sentence),
+            },
         };
         let number = self.next;
         self.next += 1;
@@ -330,8 +372,8 @@ where
         let Connection { socket, peer, .. } = connection;
         let attached = match connection.state {
             State::Silent(seat) => self.attach(number, &socket, peer, seat),
-            State::Stranger(sentence) => {
-                self.strangers -= 1;
+            State::Stranger(sentence, bench) => {
+                self.desk.stand_up(bench);
                 Err(sentence)
             }
             State::Attached { .. } => return,
@@ -345,7 +387,7 @@ where
                 };
                 self.connections.insert(number, connection);
             }
-            Err(sentence) => self.refuse(&socket, sentence),
+            Err(sentence) => self.refuse(&socket, peer, &sentence),
         }
     }
 
@@ -358,15 +400,20 @@ where
         seat: Seat,
     ) -> Result<State, String> {
         let offer = Arc::clone(&seat.offer);
-        let no_mailbox = |error: &dyn std::error::Error| format!("no mailbox can be made: {error}");
-        let (memory, handle) =
-            SharedMemory::create(offer.geometry.bytes()).map_err(|error| no_mailbox(&error))?;
-        let receiver = Receiver::new(memory, offer.geometry).map_err(|error| no_mailbox(&error))?;
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|error| no_mailbox(&error))?;
-        let topic = Topic::Bell(number);
-        epoll::add(&self.epoll, &bell, topic.event(), topic.flags())
-            .map_err(|error| no_mailbox(&error))?;
+        let Mailbox {
+            receiver,
+            memory,
+            handle,
+            bell,
+        } = match self.mailbox(number, &offer) {
+            Ok(mailbox) => mailbox,
+            Err(error) => {
+                self.desk.leave(seat);
+                return Err(format!("no mailbox can be made: {error}"));
+            }
+        };
+        // From here on, the arbiter's letting go gives the place back.
+        self.kept.insert(number, Kept { memory, seat });
         let left = Arc::new(AtomicBool::new(false));
         let line = Arc::new(Line::new(Arc::clone(socket)));
         let source = ProcessSource {
@@ -381,7 +428,11 @@ where
             },
             make: self.make.clone(),
             allowance: Allowance::Any,
-            _seat: seat,
+            _part: Part {
+                connection: number,
+                returned: self.returned.0.clone(),
+                wake: Arc::clone(&self.returning),
+            },
         };
         let registered = self
             .registrar
@@ -419,6 +470,22 @@ where
         })
     }
 
+    /// A mailbox, and a bell that is listened to.
+    fn mailbox(&self, number: u64, offer: &Offer) -> Result<Mailbox, Box<dyn std::error::Error>> {
+        let (memory, handle) = SharedMemory::create(offer.geometry.bytes())?;
+        let memory = Shared::new(memory);
+        let receiver = Receiver::new(memory.clone(), offer.geometry)?;
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let topic = Topic::Bell(number);
+        epoll::add(&self.epoll, &bell, topic.event(), topic.flags())?;
+        Ok(Mailbox {
+            receiver,
+            memory,
+            handle,
+            bell,
+        })
+    }
+
     /// Closes those that have been silent for too long.
     fn expire(&mut self) {
         let now = Instant::now();
@@ -430,7 +497,7 @@ where
                 Some(State::Silent(_)) => {
                     format!("no hello came within {:?}", self.hello_timeout)
                 }
-                Some(State::Stranger(sentence)) => sentence.clone(),
+                Some(State::Stranger(sentence, _)) => sentence.clone(),
                 Some(State::Attached { .. }) | None => continue,
             };
             self.close(number, &sentence);
@@ -455,18 +522,21 @@ where
                 // The arbiter looks once more.
                 drop(remote);
             }
-            State::Silent(_) => self.refuse(&connection.socket, sentence.to_owned()),
-            State::Stranger(_) => {
-                self.strangers -= 1;
-                self.refuse(&connection.socket, sentence.to_owned());
+            State::Silent(seat) => {
+                self.desk.leave(seat);
+                self.refuse(&connection.socket, connection.peer, sentence);
+            }
+            State::Stranger(_, bench) => {
+                self.desk.stand_up(bench);
+                self.refuse(&connection.socket, connection.peer, sentence);
             }
         }
     }
 
-    fn refuse(&self, socket: &OwnedFd, sentence: String) {
-        self.book.refused();
+    fn refuse(&self, socket: &OwnedFd, peer: PeerCredentials, sentence: &str) {
+        self.book.refused(peer.uid, sentence);
         // Who is gone cannot be told.
-        let _ = socket::send(socket, &Reply::Refused(sentence).write(), &[]);
+        let _ = socket::send(socket, &Reply::Refused(sentence.to_owned()).write(), &[]);
     }
 }
 
@@ -501,9 +571,9 @@ mod tests {
         for topic in [
             Topic::Wake,
             Topic::Listener,
-            Topic::Socket(1),
-            Topic::Bell(1),
-            Topic::Socket(2),
+            Topic::Returned,
+            Topic::Socket(Topic::FIRST_CONNECTION),
+            Topic::Bell(Topic::FIRST_CONNECTION),
             Topic::Bell(u64::MAX / 2),
         ] {
             assert_eq!(Topic::of(topic.event().u64()), topic);

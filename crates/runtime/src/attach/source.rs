@@ -2,7 +2,8 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 
 use fairlane_core::Length;
 use fairlane_io::SharedMemory;
@@ -10,7 +11,6 @@ use fairlane_mailbox::shared::{Popped, Receiver};
 use rustix::net::{Shutdown, shutdown};
 
 use super::daemon::Attached;
-use super::desk::Seat;
 use crate::client::ClientId;
 use crate::inbox::Source;
 use crate::link::Link;
@@ -21,7 +21,7 @@ pub const MOST_MALFORMED: u64 = 16;
 
 /// The receiving end of a client's mailbox, and what is made of its packets.
 pub(super) struct ProcessSource<F> {
-    pub(super) receiver: Receiver<SharedMemory>,
+    pub(super) receiver: Receiver<Shared>,
     pub(super) line: Arc<Line>,
     /// Set when the socket says that the client is gone.
     pub(super) left: Arc<AtomicBool>,
@@ -32,8 +32,44 @@ pub(super) struct ProcessSource<F> {
     /// What may still be taken. After the client left, its memory may live on in a process that
     /// writes for ever.
     pub(super) allowance: Allowance,
-    /// Given back when the arbiter lets go.
-    pub(super) _seat: Seat,
+    /// Dropped after the receiver.
+    pub(super) _part: Part,
+}
+
+/// A mailbox's memory. The thread that lets clients in has a part in it too, so that unmapping it
+/// and giving back its pages, which takes time, is that thread's work and not the arbiter's.
+#[derive(Clone)]
+pub(super) struct Shared(Arc<SharedMemory>);
+
+impl Shared {
+    pub(super) fn new(memory: SharedMemory) -> Self {
+        Shared(Arc::new(memory))
+    }
+}
+
+impl AsRef<[AtomicU64]> for Shared {
+    #[inline]
+    fn as_ref(&self) -> &[AtomicU64] {
+        (*self.0).as_ref()
+    }
+}
+
+/// The arbiter's part in a connection; dropping it tells the thread that lets clients in.
+pub(super) struct Part {
+    pub(super) connection: u64,
+    pub(super) returned: mpsc::Sender<u64>,
+    /// Wakes the thread.
+    pub(super) wake: Arc<OwnedFd>,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // Where the thread is gone, its part is too. A write fails only if the thread was woken
+        // 2^64 times before.
+        if self.returned.send(self.connection).is_ok() {
+            let _ = rustix::io::write(&*self.wake, &1_u64.to_ne_bytes());
+        }
+    }
 }
 
 /// How many slots the arbiter will look into.

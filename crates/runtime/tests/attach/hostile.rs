@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use fairlane_runtime::Idling;
 use fairlane_runtime::attach::{AttachConfig, Mapping, connect};
-use fairlane_runtime::attach::{MOST_MALFORMED, MOST_STRANGERS, PERIOD, RINGS_PER_PERIOD};
+use fairlane_runtime::attach::{
+    MOST_MALFORMED, MOST_STRANGERS_OF_A_USER, PERIOD, RINGS_PER_PERIOD,
+};
 use rustix::net::SendFlags;
 
 use crate::raw::{HELLO, Raw, dial, receive, send, sentence};
@@ -143,13 +145,15 @@ fn strangers_that_wait_take_no_place_from_those_who_may() {
         ..AttachConfig::new(mapping)
     });
     // None of them may attach, and none says hello.
-    let waiting: Vec<_> = (0..MOST_STRANGERS)
+    let waiting: Vec<_> = (0..MOST_STRANGERS_OF_A_USER)
         .map(|_| dial(&daemon.path.get()))
         .collect();
     let further = dial(&daemon.path.get());
     assert!(sentence(&receive(&further).0).contains("has 0 clients already"));
     assert_eq!(receive(&further).0, b"");
     assert_eq!(daemon.attach().stats().refused, 1);
+    // A polite client that is refused before its hello knows why.
+    assert!(daemon.refusal().contains("has 0 clients already"));
     // One of the others is told as soon as it says hello.
     send(&waiting[0], HELLO, SendFlags::empty()).unwrap();
     assert!(sentence(&receive(&waiting[0]).0).contains("has 0 clients already"));

@@ -1,6 +1,10 @@
 //! Other processes: the executable of these tests, run again with a role to play.
 
 use std::env;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -13,6 +17,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
+use crate::quotas;
 use crate::raw::Raw;
 use crate::rig::{
     LONGEST, Running, Still, assert_a_whole_beginning, config, number_of, packet, push_waiting,
@@ -23,17 +28,40 @@ const ROLE: &str = "FAIRLANE_TEST_ROLE";
 const SOCKET: &str = "FAIRLANE_TEST_SOCKET";
 
 /// A process with a role; killed at the latest when the test is over.
-struct Actor(Child);
+pub struct Actor(Child);
 
 impl Actor {
     fn start(role: &str, path: PathBuf) -> Self {
-        let child = Command::new(env::current_exe().unwrap())
+        Actor::spawn(&mut Command::new(env::current_exe().unwrap()), role, &path)
+    }
+
+    /// As a user without privileges; only root can.
+    pub fn start_as(uid: u32, role: &str, path: &Path) -> Self {
+        // It may read neither where the tests were built nor a folder of root's.
+        let folder = path.parent().unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+        let program = folder.join("actor");
+        if !program.exists() {
+            fs::copy(env::current_exe().unwrap(), &program).unwrap();
+        }
+        let mut command = Command::new(program);
+        Actor::spawn(command.current_dir(folder).uid(uid).gid(uid), role, path)
+    }
+
+    fn spawn(command: &mut Command, role: &str, path: &Path) -> Self {
+        let child = command
             .args(["--exact", "processes::an_actor_plays_its_role"])
             .env(ROLE, role)
             .env(SOCKET, path)
+            .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn();
         Actor(child.unwrap())
+    }
+
+    /// Lets it go on that [waits](wait_for_the_test).
+    pub fn go_on(&mut self) {
+        self.0.stdin = None;
     }
 
     fn pid(&self) -> u32 {
@@ -45,7 +73,7 @@ impl Actor {
     }
 
     /// Waits for its end and tells whether it played its role to the end.
-    fn ended_well(&mut self) -> bool {
+    pub fn ended_well(&mut self) -> bool {
         self.0.wait().unwrap().success()
     }
 }
@@ -75,8 +103,15 @@ fn an_actor_plays_its_role() {
         }
         "die-in-the-middle" => die_in_the_middle(path, argument as usize),
         "scribble" => scribble(path, argument),
+        "keep-memory" => quotas::keep_memory(path, argument as usize),
+        "keep-others-out" => quotas::keep_others_out(path, argument as usize),
         other => panic!("{other}"),
     }
+}
+
+/// Until the test says so, or is over.
+pub fn wait_for_the_test() {
+    let _ = io::stdin().read(&mut [0]);
 }
 
 fn push(path: &Path, packets: u64) {

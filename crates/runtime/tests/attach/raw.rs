@@ -70,6 +70,7 @@ pub struct Raw {
     pub socket: OwnedFd,
     pub bell: OwnedFd,
     pub memory: SharedMemory,
+    pub memory_handle: OwnedFd,
     pub geometry: Geometry,
 }
 
@@ -78,15 +79,22 @@ impl Raw {
         let socket = dial(path);
         send(&socket, HELLO, SendFlags::empty()).unwrap();
         let (reply, handles) = receive(&socket);
+        Raw::with(socket, &reply, handles)
+    }
+
+    /// Attached by this reply.
+    pub fn with(socket: OwnedFd, reply: &[u8], handles: Vec<OwnedFd>) -> Self {
         let number = |at: usize| u32::from_le_bytes(*reply[at..].first_chunk().unwrap()) as usize;
         assert_eq!(number(12), 0, "{reply:?}");
         let geometry = Geometry::new(number(16), number(20)).unwrap();
         let [memory, bell] = <[OwnedFd; 2]>::try_from(handles).unwrap();
+        let memory_handle = memory.try_clone().unwrap();
         let memory = SharedMemory::open(memory, geometry.bytes()).unwrap();
         Raw {
             socket,
             bell,
             memory,
+            memory_handle,
             geometry,
         }
     }
