@@ -12,6 +12,7 @@ mod check;
 mod classes;
 pub mod cli;
 mod guarantee;
+mod machine;
 pub mod output;
 mod replay;
 pub mod run;

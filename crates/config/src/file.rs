@@ -70,8 +70,9 @@ pub(crate) struct Link {
     /// Bytes that each packet takes on the wire beside the frame as it is seen here, or
     /// "ethernet" for 24 (preamble, checksum and gap). 0 by default.
     pub overhead: Option<At<Scalar>>,
-    /// The longest frame, without overhead; a longer one is dropped and counted. "1514b" by
-    /// default: 1500 bytes of IP behind an Ethernet header.
+    /// The longest frame, without overhead; a longer one is dropped and counted. At least "60b".
+    /// By default, what the interface sends: its MTU, an Ethernet header and two VLAN tags; 1522
+    /// bytes where the interface is not there.
     #[schemars(extend("pattern" = schema::SIZE))]
     pub longest: Option<Text>,
     /// Who is next among the classes without a parent: "fifo", "drr", "wf2q", "wf2q+", "qfq"

@@ -12,6 +12,13 @@ use serde::Deserialize;
 use crate::diagnostic::{Diagnostic, Report, SiteError};
 use crate::{file, parse, read, text};
 
+/// What is known of the machine that a file is for: the MTU, in bytes, of the interface of this
+/// name; none where there is no such interface.
+pub type MtuOf<'a> = &'a dyn Fn(&str) -> Option<u32>;
+
+/// Nothing is known.
+const UNKNOWN: MtuOf<'static> = &|_| None;
+
 /// What one file says: everything in it is in range and agrees with the rest.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -26,23 +33,34 @@ pub struct Site {
 }
 
 impl Site {
-    /// Reads a file of at most [`MAX_FILE`](crate::MAX_FILE) bytes.
+    /// Reads a file of at most [`MAX_FILE`](crate::MAX_FILE) bytes, for a machine of which nothing
+    /// is known.
     pub fn read(path: &Path) -> Result<Site, SiteError> {
-        Site::parse(&text::read(path)?, &path.display().to_string())
+        Site::read_for(path, UNKNOWN)
+    }
+
+    /// Reads a file likewise, for a machine with these interfaces.
+    pub fn read_for(path: &Path, mtu: MtuOf<'_>) -> Result<Site, SiteError> {
+        Site::parse_for(&text::read(path)?, &path.display().to_string(), mtu)
     }
 
     /// Reads a file again, while nobody must wait for it: only a regular one, since what else a
     /// path may lead to, a pipe say, can keep its reader waiting for ever.
-    pub fn read_again(path: &Path) -> Result<Site, SiteError> {
-        Site::parse(&text::read_regular(path)?, &path.display().to_string())
+    pub fn read_again(path: &Path, mtu: MtuOf<'_>) -> Result<Site, SiteError> {
+        Site::parse_for(&text::read_regular(path)?, &path.display().to_string(), mtu)
     }
 
     /// Reads `text`, which errors call `name`. O(n log n) in its classes and filters, and what
     /// [`Classifier::unreachable`](fairlane_classify::Classifier::unreachable) takes.
     pub fn parse(text: &str, name: &str) -> Result<Site, SiteError> {
+        Site::parse_for(text, name, UNKNOWN)
+    }
+
+    /// Reads `text` likewise, for a machine with these interfaces.
+    pub fn parse_for(text: &str, name: &str, mtu: MtuOf<'_>) -> Result<Site, SiteError> {
         let mut report = Report::new(name, text);
         let tables: Option<Tables> = parse::parse(text, &mut report);
-        let site = tables.and_then(|tables| Site::of(&tables, &mut report));
+        let site = tables.and_then(|tables| read::site(&tables.0, mtu, &mut report));
         let warnings = report.finish()?;
         let site = site.expect("what is not a site has been reported");
         Ok(Site { warnings, ..site })
@@ -50,7 +68,7 @@ impl Site {
 
     /// What these tables say, without the warnings; or what is wrong with them is reported.
     pub fn of(tables: &Tables, report: &mut Report) -> Option<Site> {
-        read::site(&tables.0, report)
+        read::site(&tables.0, UNKNOWN, report)
     }
 
     /// The link of this name.
@@ -144,6 +162,8 @@ pub struct Link {
     pub overhead: u32,
     /// The longest packet, overhead included.
     pub longest: Length,
+    /// What that follows from.
+    pub longest_by: LongestBy,
     /// Who is next among the classes without a parent; in the whole link, if it is CBQ.
     pub algorithm: LinkAlgorithm,
     /// The most that waits in the whole link.
@@ -154,6 +174,21 @@ pub struct Link {
     pub rules: Vec<Rule<u32>>,
     /// Where packets go that no rule matches, and malformed ones.
     pub default: u32,
+}
+
+/// What the longest packet of a link follows from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LongestBy {
+    /// The file says it.
+    File,
+    /// The interface that the link leaves by has this MTU, to which an Ethernet header and two
+    /// VLAN tags are added.
+    Interface {
+        /// In bytes.
+        mtu: u32,
+    },
+    /// Nothing is known of the interface: an MTU of 1500 is assumed.
+    Assumed,
 }
 
 /// Who is next in a link.

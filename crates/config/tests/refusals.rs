@@ -202,11 +202,17 @@ fn numbers_of_a_link_that_are_none() {
     );
     refuses(
         "[[link]]\nname='a'\nrate='1mbit'\noverhead=24\nlongest='64kb'\n",
-        &["5:9: longest '64kb': with 24 bytes of overhead, a packet has 25 to 65535 bytes"],
+        &[
+            "5:9: longest '64kb': it is from 60 bytes, the shortest frame of Ethernet, to 65511: \
+           with 24 bytes of overhead, a packet has up to 65535",
+        ],
     );
     refuses(
-        "[[link]]\nname='a'\nrate='1mbit'\nlongest='0b'\n",
-        &["4:9: longest '0b': with 0 bytes of overhead, a packet has 1 to 65535 bytes"],
+        "[[link]]\nname='a'\nrate='1mbit'\nlongest='59b'\n",
+        &[
+            "4:9: longest '59b': it is from 60 bytes, the shortest frame of Ethernet, to 65535: \
+           with 0 bytes of overhead, a packet has up to 65535",
+        ],
     );
     refuses(
         "[[link]]\nname='a'\nrate='1mbit'\nlimit={packets=0}\n",
@@ -214,7 +220,7 @@ fn numbers_of_a_link_that_are_none() {
     );
     refuses(
         "[[link]]\nname='a'\nrate='1mbit'\nlimit={bytes='1kb'}\n",
-        &["4:14: limit bytes '1kb': less than the longest packet, 1514 bytes"],
+        &["4:14: limit bytes '1kb': less than the longest packet, 1522 bytes"],
     );
     refuses(
         "[[link]]\nname='a'\nrate='1mbit'\nalgorithm='qfqq'\n",
@@ -242,7 +248,7 @@ fn rates_and_ceilings_that_contradict_each_other() {
     );
     class_refuses(
         "ceil = '1kbit'\n",
-        &["7:8: ceil '1kbit': less than one packet of 1514 bytes a second, which is 12112bit"],
+        &["7:8: ceil '1kbit': less than one packet of 1522 bytes a second, which is 12176bit"],
     );
     class_refuses(
         "burst = '16kb'\n",
@@ -250,7 +256,7 @@ fn rates_and_ceilings_that_contradict_each_other() {
     );
     class_refuses(
         "ceil='1mbit'\nburst='1kb'\n",
-        &["8:7: burst '1kb': less than the longest packet, 1514 bytes"],
+        &["8:7: burst '1kb': less than the longest packet, 1522 bytes"],
     );
     class_refuses(
         "rate='fast'\nceil='1'\n",
@@ -305,7 +311,7 @@ fn weights_levels_and_limits_out_of_range() {
     );
     class_refuses(
         "limit = { bytes = '0b' }\n",
-        &["7:19: limit bytes '0b': less than the longest packet, 1514 bytes"],
+        &["7:19: limit bytes '0b': less than the longest packet, 1522 bytes"],
     );
     class_refuses(
         "limit = { bytes = '3gb' }\n",
@@ -681,7 +687,7 @@ fn in_cbq() {
             "10:8: weight: in cbq the rates are the shares",
             "11:5: per: cbq knows the classes of the file only",
             "13:10: priority 8: it lies between 0 and 7",
-            "14:7: burst '1kb': less than the longest packet, 1514 bytes",
+            "14:7: burst '1kb': less than the longest packet, 1522 bytes",
         ],
     );
     link_refuses(

@@ -1,6 +1,6 @@
 //! What is allowed and hardly meant is told, and changes nothing.
 
-use fairlane_config::Site;
+use fairlane_config::{LongestBy, Site};
 
 #[track_caller]
 fn warns(text: &str, expected: &[&str]) {
@@ -92,12 +92,71 @@ fn a_burst_that_is_too_short_for_the_rate() {
     link_warns(
         "[[link.class]]\nname = 'a'\nrate = '20mbit'\nceil = '20mbit'\nburst = '2kb'\n",
         &[
-            "9:9: class 'a' is guaranteed 1269156bit of its 20mbit: its burst of 2kb is too short to \
-           wait for others, 9931b would do",
+            "9:9: class 'a' is guaranteed 1248362bit of its 20mbit: its burst of 2kb is too short to \
+           wait for others, 9951b would do",
         ],
     );
     link_warns(
-        "[[link.class]]\nname = 'a'\nrate = '20mbit'\nceil = '20mbit'\nburst = '9931b'\n",
+        "[[link.class]]\nname = 'a'\nrate = '20mbit'\nceil = '20mbit'\nburst = '9951b'\n",
         &[],
     );
+}
+
+/// A machine with the interfaces `lan0` and `wan0` of these MTUs.
+#[track_caller]
+fn between(lan: u32, wan: u32, longest: &str) -> Site {
+    let text = format!(
+        "[interfaces]\ninside = 'lan0'\noutside = 'wan0'\n\n\
+         [[link]]\nname = 'up'\nrate = '40mbit'\noverhead = 24\n{longest}\n"
+    );
+    let mtu = |name: &str| match name {
+        "lan0" => Some(lan),
+        "wan0" => Some(wan),
+        _ => None,
+    };
+    Site::parse_for(&text, "site.toml", &mtu).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn told(site: &Site) -> Vec<String> {
+    site.warnings.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_longest_packet_follows_from_the_interface_unless_the_file_says_it() {
+    // An Ethernet header and two tags, and the overhead.
+    for (mtu, longest) in [(1_500, 1_546), (9_000, 9_046), (65_536, 65_535)] {
+        let site = between(mtu, mtu, "");
+        assert_eq!(site.links[0].longest.get(), longest);
+        assert_eq!(site.links[0].longest_by, LongestBy::Interface { mtu });
+        assert_eq!(told(&site), [""; 0]);
+    }
+    let site = between(1_500, 9_000, "longest = '1518b'");
+    assert_eq!(site.links[0].longest.get(), 1_542);
+    assert_eq!(site.links[0].longest_by, LongestBy::File);
+    assert_eq!(told(&site), [""; 0]);
+    let unknown = Site::parse("[[link]]\nname = 'up'\nrate = '40mbit'\n", "site.toml").unwrap();
+    assert_eq!(unknown.links[0].longest.get(), 1_522);
+    assert_eq!(unknown.links[0].longest_by, LongestBy::Assumed);
+}
+
+#[test]
+fn frames_that_are_longer_than_the_link_carries() {
+    for (lan, wan, longest, expected) in [
+        (
+            1_500,
+            1_500,
+            "longest = '1514b'",
+            "site.toml:9:11: longest '1514b': inside sends frames of up to 1518 bytes with a VLAN \
+             tag (its MTU is 1500), and those that are longer than this are dropped",
+        ),
+        (
+            9_000,
+            1_500,
+            "",
+            "site.toml:6:8: longest '1522b': inside sends frames of up to 9018 bytes with a VLAN \
+             tag (its MTU is 9000), and those that are longer than this are dropped",
+        ),
+    ] {
+        assert_eq!(told(&between(lan, wan, longest)), [expected]);
+    }
 }

@@ -93,6 +93,8 @@ mod budget;
 #[cfg(target_os = "linux")]
 pub mod checksum;
 mod datagram;
+#[cfg(target_os = "linux")]
+pub mod interface;
 pub mod memory;
 #[cfg(target_os = "linux")]
 mod offload;

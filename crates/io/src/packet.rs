@@ -101,6 +101,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::interface::no_ethernet;
 use crate::sys::interface::{Interface, LinkState};
 use crate::sys::packet::{self, HandOver, Hears, Ring};
 use crate::{Backend, Budget, sys, verdict};
@@ -169,12 +170,15 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
     /// # Errors
     ///
     /// A sentence that says what to do: `PermissionDenied` without the privilege `CAP_NET_RAW`,
-    /// `NotFound` if there is no such interface, `InvalidInput` if the budget is below one frame,
-    /// `OutOfMemory` if the kernel has no room for the ring.
+    /// `NotFound` if there is no such interface, `InvalidInput` if it carries no Ethernet frames or
+    /// the budget is below one, `OutOfMemory` if the kernel has no room for the ring.
     pub fn open(name: &str, options: &Options) -> io::Result<Self> {
         let explained = |error| explain(name, error);
         let sender = packet::open().map_err(explained)?;
         let interface = Interface::find(name).map_err(explained)?;
+        if !interface.carries_ethernet().map_err(explained)? {
+            return Err(no_ethernet(name));
+        }
         let mtu = interface.mtu().map_err(explained)?;
         let least = kernel_memory(mtu + HEADER);
         if options.budget.as_bytes() < least {

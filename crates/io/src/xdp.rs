@@ -141,6 +141,8 @@ impl Default for XdpOptions {
 const HEADER: usize = 14;
 /// The tag of a virtual LAN, which does not count against the MTU.
 const TAG: usize = 4;
+/// Tags that may stand one behind the other.
+const MOST_TAGS: usize = 2;
 /// Frames offered to the kernel at once: fewer would touch the shared lines more often.
 const REFILL: u32 = 32;
 /// While nothing arrives, how often the kernel is asked whether the interface is still there.
@@ -246,8 +248,11 @@ impl XdpBackend {
 
     /// The longest frame that the device takes, if it starts with these bytes.
     fn longest(&self, bytes: &[u8]) -> usize {
-        let tagged = matches!(bytes.get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]));
-        self.mtu + HEADER + if tagged { TAG } else { 0 }
+        let tags = bytes[12.min(bytes.len())..]
+            .chunks_exact(TAG)
+            .take(MOST_TAGS)
+            .take_while(|tag| matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]));
+        self.mtu + HEADER + TAG * tags.count()
     }
 
     /// Whether packets can leave; asks the kernel if they could not a while ago.
@@ -342,8 +347,8 @@ impl Backend for XdpBackend {
     type Tx = XdpFrame;
     type Rx = XdpFrame;
 
-    /// A frame is refused if it is longer than the interface's MTU with an Ethernet header (and a
-    /// tag, if it has one), or shorter than that header. The MTU is that of when this was bound, or
+    /// A frame is refused if it is longer than the interface's MTU with an Ethernet header (and
+    /// one or two tags, if it has them), or shorter than that header. The MTU is that of when this was bound, or
     /// when the link was last found to be up again.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use fairlane_core::{FlowConfig, FlowId, Length, Nanos};
+use fairlane_core::{FlowConfig, FlowId, Length, Nanos, Rejection};
 use fairlane_io::{Backend, ByteLen, Waiter};
 
 use crate::driver::{Idling, Pause, Rest, exact_timers};
@@ -86,7 +86,8 @@ impl Frames {
 pub struct LaneStats {
     /// Taken in from the device on the other side.
     pub received: Frames,
-    /// Longer than the link can ever carry, or empty: dropped before any class saw them.
+    /// Longer than the link or their class can ever carry, or empty. Those that the queue saw are
+    /// among the [`rejected`](Self::rejected) too.
     pub oversized: Frames,
     /// Not accepted by the queue, which counts why.
     pub rejected: Frames,
@@ -206,8 +207,11 @@ where
                         continue;
                     };
                     let payload = (self.make)(frame, from, now);
-                    if arbiter.admit(way.flow, length, payload, now).is_err() {
+                    if let Err(rejected) = arbiter.admit(way.flow, length, payload, now) {
                         way.stats.rejected.add(bytes);
+                        if let Rejection::TooLong { .. } = rejected.reason {
+                            way.stats.oversized.add(bytes);
+                        }
                     }
                 }
             }

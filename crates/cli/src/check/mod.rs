@@ -5,13 +5,15 @@ pub mod report;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use fairlane_config::{Site, schema};
+use fairlane_config::schema;
 
+use crate::machine::read_site;
 use crate::output;
 use report::Report;
 
 const HELP: &str = "\
-Nothing is opened or attached. An error is one sentence with its line and column, and
+Nothing is opened or attached; where the interfaces are on this machine, their MTUs are
+looked up, else 1500 is assumed, and what was assumed is said. An error is one sentence with its line and column, and
 the exit status is 2; warnings go to standard error and change nothing.
 
 The table has, for each class of each link:
@@ -50,7 +52,7 @@ pub fn run(options: &Options) -> Result<()> {
     let Some(config) = &options.config else {
         return output::line(serde_json::to_string_pretty(&schema())?);
     };
-    let site = Site::read(config)?;
+    let site = read_site(config)?;
     output::warn(&site.warnings);
     let report = Report::new(&site);
     if options.json {

@@ -1,7 +1,7 @@
 //! The guarantees of a site, as tables and as JSON.
 
 use comfy_table::{Cell, Table};
-use fairlane_config::{Class, Guarantee, Kind, Link, NoGuarantee, Site};
+use fairlane_config::{Class, Guarantee, Kind, Link, LongestBy, NoGuarantee, Site};
 use fairlane_core::{Nanos, Rate};
 use serde::Serialize;
 
@@ -23,6 +23,10 @@ pub struct LinkRow {
     rate_bps: u64,
     overhead: u32,
     longest: u32,
+    /// What that follows from: the file, the interface, or an assumption.
+    longest_by: &'static str,
+    #[serde(skip)]
+    reason: String,
     algorithm: String,
     filters: usize,
     classes: Vec<ClassRow>,
@@ -81,6 +85,16 @@ impl LinkRow {
             rate_bps: link.rate.bps(),
             overhead: link.overhead,
             longest: link.longest.get(),
+            longest_by: match link.longest_by {
+                LongestBy::File => "file",
+                LongestBy::Interface { .. } => "interface",
+                LongestBy::Assumed => "assumed",
+            },
+            reason: match link.longest_by {
+                LongestBy::File => String::new(),
+                LongestBy::Interface { mtu } => format!(" (its MTU is {mtu})"),
+                LongestBy::Assumed => " (an MTU of 1500 is assumed)".to_owned(),
+            },
             algorithm: link.algorithm.to_string(),
             filters: link.rules.len(),
             classes: classes
@@ -97,13 +111,14 @@ impl LinkRow {
     /// What the link is.
     pub fn headline(&self) -> String {
         format!(
-            "{} leaves by {} at {}: {}, packets up to {} bytes with {} of overhead, {} filters",
+            "{} leaves by {} at {}: {}, packets up to {} bytes with {} of overhead{}, {} filters",
             self.name,
             self.to,
             rate(self.rate_bps),
             self.algorithm,
             self.longest,
             self.overhead,
+            self.reason,
             self.filters
         )
     }

@@ -5,6 +5,7 @@ mod classes;
 mod entitlements;
 mod family;
 mod filters;
+mod longest;
 mod queue;
 
 use std::collections::HashMap;
@@ -15,17 +16,14 @@ use fairlane_core::{Length, Limits, Rate, SchedulerLimits};
 
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
-use crate::site::{Backend, Interfaces, Link, LinkAlgorithm, Near, Role, Site};
-use crate::units::Size;
+use crate::site::{Backend, Interfaces, Link, LinkAlgorithm, MtuOf, Near, Role, Site};
 use crate::written::{At, Scalar, Text};
 
 /// Ethernet's preamble, start delimiter, checksum and gap between frames.
 const ETHERNET: u32 = 24;
-/// A frame of 1500 bytes behind its header.
-const FRAME: u64 = 1514;
 
 /// The site, or what is wrong is reported.
-pub(crate) fn site(file: &file::File, report: &mut Report) -> Option<Site> {
+pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Option<Site> {
     let attach = file.attach.as_ref().map(|at| at.value());
     let interfaces = file
         .interfaces
@@ -34,6 +32,7 @@ pub(crate) fn site(file: &file::File, report: &mut Report) -> Option<Site> {
     let around = Surroundings {
         interfaces: interfaces.as_ref().map(Option::as_ref),
         attach: attach.is_some(),
+        mtu,
     };
     if file.link.is_empty() {
         report.error(
@@ -78,6 +77,7 @@ struct Surroundings<'a> {
     /// None where the file has none; none within where they are unsound.
     interfaces: Option<Option<&'a Interfaces>>,
     attach: bool,
+    mtu: MtuOf<'a>,
 }
 
 impl Surroundings<'_> {
@@ -240,7 +240,7 @@ fn link(
         Some(at) => overhead(at, report),
         None => Some(0),
     };
-    let longest = longest(written.longest.as_ref(), overhead?, report)?;
+    let (longest, longest_by) = longest::read(written, to, around, overhead?, report)?;
     let algorithm = match &written.algorithm {
         Some(text) if text.value() == LinkAlgorithm::CBQ => LinkAlgorithm::Cbq,
         Some(text) => LinkAlgorithm::Tree(queue::algorithm(text, &[LinkAlgorithm::CBQ], report)?),
@@ -255,6 +255,7 @@ fn link(
         rate: rate?,
         overhead: overhead?,
         longest,
+        longest_by,
         algorithm,
         limits: limits?,
         default: classes.default,
@@ -293,32 +294,6 @@ fn overhead(at: &At<Scalar>, report: &mut Report) -> Option<u32> {
         );
     }
     bytes
-}
-
-/// The longest packet with its overhead.
-fn longest(text: Option<&Text>, overhead: u32, report: &mut Report) -> Option<Length> {
-    let frame = match text {
-        Some(text) => text.read("longest", report)?,
-        None => Size(FRAME),
-    };
-    let length = u32::try_from(frame.0)
-        .ok()
-        .and_then(|frame| frame.checked_add(overhead));
-    let length = length
-        .filter(|&length| length > overhead)
-        .and_then(Length::new);
-    if length.is_none() {
-        // Only an overhead near the largest length leaves no room for the default.
-        let place = text.map_or(0..0, |text| text.span());
-        report.error(
-            &place,
-            format!(
-                "longest '{frame}': with {overhead} bytes of overhead, a packet has {} to {MAX_LENGTH} bytes",
-                overhead + 1
-            ),
-        );
-    }
-    length
 }
 
 fn link_limits(

@@ -81,6 +81,15 @@ impl Interface {
         Ok(usize::try_from(mtu).unwrap_or(0))
     }
 
+    /// Whether its frames begin with an Ethernet header.
+    pub(crate) fn carries_ethernet(&self) -> io::Result<bool> {
+        let mut request = self.named()?;
+        ask(self.control.as_fd(), libc::SIOCGIFHWADDR as _, &mut request)?;
+        // SAFETY: the kernel has written this member; an integer has no invalid value.
+        let kind = unsafe { request.ifr_ifru.ifru_hwaddr.sa_family };
+        Ok(matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK))
+    }
+
     pub(crate) fn state(&self) -> io::Result<LinkState> {
         match self.can_send() {
             Ok(true) => Ok(LinkState::Up),

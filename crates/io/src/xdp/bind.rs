@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{HEADER, State, TAG, Umem, XdpBackend, XdpMode, XdpOptions};
+use super::{HEADER, MOST_TAGS, State, TAG, Umem, XdpBackend, XdpMode, XdpOptions};
+use crate::interface::no_ethernet;
 use crate::sys::bpf::{Place, Program};
 use crate::sys::interface::Interface;
 use crate::sys::xdp::{Copying, HEADROOM, QUEUES, Socket};
@@ -45,7 +46,8 @@ impl XdpBackend {
     /// Each is a sentence that names the interface and what to do: `NotFound` if there is none,
     /// `ResourceBusy` if its queue has a socket or it has another XDP program, `PermissionDenied`
     /// without the privilege, `OutOfMemory` beyond the limit of pinned memory, `Unsupported` if it
-    /// does not offer the mode, `InvalidInput` for options out of range, for a queue that it does
+    /// does not offer the mode, `InvalidInput` for options out of range, for an interface that carries
+    /// no Ethernet frames, for a queue that it does
     /// not have, and for an MTU beyond what a frame holds.
     pub fn bind(
         umem: &Umem,
@@ -54,6 +56,9 @@ impl XdpBackend {
         options: &XdpOptions,
     ) -> io::Result<Self> {
         let device = Interface::find(interface).map_err(|error| no_interface(interface, error))?;
+        if !device.carries_ethernet()? {
+            return Err(no_ethernet(interface));
+        }
         let mtu = device.mtu()?;
         check(umem, interface, queue, mtu, options)?;
         let patience = Instant::now() + TEARDOWN;
@@ -185,7 +190,7 @@ fn check(
             "interface {interface} has no queue {queue}: only queues below {QUEUES} are served"
         ));
     }
-    let most = umem.frame_size() as usize - HEADROOM - HEADER - TAG;
+    let most = umem.frame_size() as usize - HEADROOM - HEADER - MOST_TAGS * TAG;
     if mtu > most {
         return invalid(format!(
             "interface {interface} has an MTU of {mtu}, and frames of {} bytes serve one of up to \
@@ -193,7 +198,7 @@ fn check(
             umem.frame_size()
         ));
     }
-    let longest = mtu + HEADER + TAG;
+    let longest = mtu + HEADER + MOST_TAGS * TAG;
     if options.budget.as_bytes() < longest as u64 {
         return invalid(format!(
             "a transmit budget of {} bytes is less than a frame of interface {interface} may \

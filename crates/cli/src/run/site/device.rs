@@ -9,7 +9,8 @@ use fairlane_config::{Backend as Kind, Interfaces, Near};
 use fairlane_io::checksum::complete_checksum;
 use fairlane_io::tun::Layer;
 use fairlane_io::{
-    Backend, Budget, PacketBackend, SingleFrames, TunBackend, Umem, XdpBackend, XdpOptions, packet,
+    Backend, Budget, PacketBackend, SingleFrames, TunBackend, Umem, XdpBackend, XdpOptions,
+    interface, packet,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -29,8 +30,10 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
 /// Frames that arrived and went no further than the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Losses {
-    /// Not taken in time, or too long to be received.
+    /// Not taken in time.
     pub lost: u64,
+    /// Longer than what the interface sends itself, which is all there is room for.
+    pub too_long: u64,
     /// Segments that their sender has left to be cut: too long for any interface.
     pub uncut: u64,
 }
@@ -85,8 +88,11 @@ impl AsFd for AnyDevice {
 const SHARED_FRAME: u32 = 2_048;
 /// Of longer frames.
 const LONG_SHARED_FRAME: u32 = 4_096;
-/// Of either, the longest frame that fits: 256 bytes before it are the kernel's.
+/// Of both, the longest frame that fits: 256 bytes before it are the kernel's.
 const LONGEST_SHARED: u32 = SHARED_FRAME - 256;
+const LONGEST_LONG_SHARED: u32 = LONG_SHARED_FRAME - 256;
+/// Bytes of an Ethernet header and two VLAN tags.
+const HEADER: u32 = 22;
 /// Most frames in shared memory: 256 MiB of the shorter ones.
 const MOST_SHARED: u32 = 1 << 17;
 /// Places of the rings of each interface.
@@ -132,17 +138,17 @@ pub fn open(interfaces: &Interfaces, needs: Needs) -> Result<[AnyDevice; 2]> {
     }
     let umem = match interfaces.backend {
         Kind::Packet => None,
-        Kind::Xdp => Some(umem(needs)?),
+        Kind::Xdp => Some(umem(interfaces, needs)?),
     };
     let near = match &interfaces.near {
-        Near::Inside(name) => interface(name, umem.as_ref())?,
+        Near::Inside(name) => open_interface(name, umem.as_ref())?,
         Near::Tap(name) => tap(name)?,
         Near::Nothing => nothing()?,
     };
-    Ok([near, interface(outside, umem.as_ref())?])
+    Ok([near, open_interface(outside, umem.as_ref())?])
 }
 
-fn interface(name: &str, umem: Option<&Umem>) -> Result<AnyDevice> {
+fn open_interface(name: &str, umem: Option<&Umem>) -> Result<AnyDevice> {
     let device: Box<dyn Device> = match umem {
         None => Box::new(Plain(PacketBackend::open(
             name,
@@ -182,8 +188,25 @@ fn nothing() -> Result<AnyDevice> {
     })
 }
 
-fn umem(needs: Needs) -> Result<Umem> {
-    let bytes = match needs.longest {
+fn umem(interfaces: &Interfaces, needs: Needs) -> Result<Umem> {
+    let near = match &interfaces.near {
+        Near::Inside(name) => Some(name),
+        Near::Tap(_) | Near::Nothing => None,
+    };
+    let mut longest = needs.longest;
+    for name in near.into_iter().chain([&interfaces.outside]) {
+        // One that is not there is named by who opens it.
+        let mtu = interface::mtu(name).unwrap_or(0);
+        if mtu > LONGEST_LONG_SHARED - HEADER {
+            bail!(
+                "with the backend xdp an MTU is at most {}, and {name} has {mtu}: lower it \
+                 (ip link set {name} mtu {0}), or use the backend packet",
+                LONGEST_LONG_SHARED - HEADER
+            );
+        }
+        longest = longest.max(mtu + HEADER);
+    }
+    let bytes = match longest {
         ..=LONGEST_SHARED => SHARED_FRAME,
         _ => LONG_SHARED_FRAME,
     };
@@ -229,7 +252,8 @@ impl<B: AsFd> AsFd for Plain<B> {
 impl Device for Plain<PacketBackend<Frame>> {
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses {
-            lost: self.0.lost()? + self.0.discarded(),
+            lost: self.0.lost()?,
+            too_long: self.0.discarded(),
             uncut: self.0.uncut(),
         })
     }
@@ -394,8 +418,9 @@ impl AsFd for Shared {
 impl Device for Shared {
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses {
+            // The kernel counts those that are too long among them.
             lost: self.backend.dropped()?,
-            uncut: 0,
+            ..Losses::default()
         })
     }
 

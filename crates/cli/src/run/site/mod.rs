@@ -26,6 +26,7 @@ use signal_hook::flag;
 
 use super::screen::Screen;
 use super::{Options, ends, joined, or_stop};
+use crate::machine::read_site;
 use crate::output;
 use device::{AnyDevice, Needs};
 use frame::{Frame, Parcel};
@@ -75,7 +76,7 @@ fn make(ends: Ends) -> impl FnMut(Frame, Side, Nanos) -> Parcel {
 
 /// Runs the site that the file at `path` describes.
 pub fn run(path: &Path, options: &Options) -> Result<()> {
-    let site = Site::read(path)?;
+    let site = read_site(path)?;
     output::warn(&site.warnings);
     let interfaces = site.interfaces.clone().with_context(|| {
         format!(
@@ -346,6 +347,7 @@ impl State {
                 name: name(side),
                 backend: device.backend(),
                 lost: losses.lost,
+                too_long: losses.too_long,
                 uncut: losses.uncut,
                 refused,
             });

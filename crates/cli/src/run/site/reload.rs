@@ -21,6 +21,7 @@ use super::shaper::{Shaped, Shaper, sum};
 use super::sorting::Sorting;
 use super::{SiteBridge, State, needs};
 use crate::classes::Places;
+use crate::machine::read_site_again;
 use crate::output;
 
 impl State {
@@ -52,7 +53,7 @@ impl State {
 
     /// The site that the file describes, if it can take over without a restart.
     fn accept(&self, path: &Path) -> Result<Site> {
-        let site = Site::read_again(path)?;
+        let site = read_site_again(path)?;
         let file = path.display();
         if site.interfaces != self.site.interfaces || site.attach != self.site.attach {
             bail!("{file}: [interfaces] and [attach] cannot change without a restart");

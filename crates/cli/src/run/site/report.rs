@@ -32,6 +32,8 @@ pub struct InterfaceReport {
     pub backend: String,
     /// Arrived and not received: no room, or no time.
     pub lost: u64,
+    /// Arrived longer than what the interface sends.
+    pub too_long: u64,
     /// Received longer than any interface sends: segments left to be cut.
     pub uncut: u64,
     /// Frames that the interface would not send.
@@ -56,6 +58,8 @@ pub struct LinkReport {
     pub rate: Rate,
     /// Bytes of overhead that each packet is charged for.
     pub overhead: u32,
+    /// Bytes of the longest frame that it carries.
+    pub longest_frame: u32,
     /// Overhead included.
     pub carried_bps: f64,
     pub utilisation: f64,
@@ -136,6 +140,28 @@ impl Report {
                 notes += &format!(
                     "\n{} frames were lost at {} for want of time or room",
                     interface.lost, interface.name
+                );
+            }
+            if interface.too_long > 0 {
+                notes += &format!(
+                    "\n{} frames arrived at {} longer than its MTU allows, and were dropped",
+                    interface.too_long, interface.name
+                );
+            }
+            if interface.refused > 0 {
+                notes += &format!(
+                    "\n{} frames were dropped at {}, which does not send them: most often they \
+                     are longer than its MTU allows",
+                    interface.refused, interface.name
+                );
+            }
+        }
+        for link in &self.links {
+            if link.oversized > 0 {
+                notes += &format!(
+                    "\n{} frames were longer than the {} bytes that link {} carries, and were \
+                     dropped: raise 'longest'",
+                    link.oversized, link.longest_frame, link.name
                 );
             }
         }

@@ -123,6 +123,7 @@ impl Shaper {
             rate_bps: self.link.rate.bps(),
             rate: self.link.rate,
             overhead: self.link.overhead,
+            longest_frame: self.link.longest.get() - self.link.overhead,
             carried_bps: bps(sent),
             utilisation: bps(sent) / self.link.rate.bps() as f64,
             received_frames: stats.received.frames,

@@ -1,0 +1,109 @@
+//! The longest packet of a link: what the file says, or what the interface sends.
+
+use fairlane_core::Length;
+use fairlane_core::units::MAX_LENGTH;
+
+use super::Surroundings;
+use crate::diagnostic::Report;
+use crate::file;
+use crate::site::{Interfaces, LongestBy, Near, Role};
+use crate::units::Size;
+
+/// Bytes of an Ethernet header.
+const HEADER: u32 = 14;
+/// Bytes of a VLAN tag, which an MTU does not count.
+const TAG: u32 = 4;
+/// The MTU of an interface of which nothing is known.
+const MTU: u32 = 1_500;
+/// Bytes of the shortest frame of Ethernet, without its checksum: a link that carries less carries
+/// nothing.
+const SHORTEST: u32 = 60;
+
+/// The longest packet with its overhead. What the interfaces send and the link does not carry is
+/// warned of.
+pub(super) fn read(
+    written: &file::Link,
+    to: Role,
+    around: &Surroundings,
+    overhead: u32,
+    report: &mut Report,
+) -> Option<(Length, LongestBy)> {
+    let (frame, by) = match (&written.longest, around.mtu(to)) {
+        (Some(text), _) => (text.read::<Size>("longest", report)?.0, LongestBy::File),
+        (None, Some(mtu)) => (default(mtu), LongestBy::Interface { mtu }),
+        (None, None) => (default(MTU), LongestBy::Assumed),
+    };
+    let place = written.longest.as_ref().map(|text| text.span());
+    let place = place.unwrap_or_else(|| written.name.span());
+    let most = MAX_LENGTH.saturating_sub(overhead);
+    let fits = u32::try_from(frame).ok().filter(|&frame| frame <= most);
+    let fits = match by {
+        LongestBy::File => fits.filter(|&frame| frame >= SHORTEST),
+        // The loopback device's MTU is longer than any packet.
+        LongestBy::Interface { .. } => Some(fits.unwrap_or(most)).filter(|_| most >= SHORTEST),
+        LongestBy::Assumed => fits,
+    };
+    let Some(frame) = fits else {
+        report.error(
+            &place,
+            format!(
+                "longest '{}': it is from {SHORTEST} bytes, the shortest frame of Ethernet, to \
+                 {most}: with {overhead} bytes of overhead, a packet has up to {MAX_LENGTH}",
+                Size(frame)
+            ),
+        );
+        return None;
+    };
+    if let Some((side, mtu)) = around.comes_from(to, by) {
+        let tagged = mtu + HEADER + TAG;
+        if frame < tagged.min(most) {
+            report.warning(
+                &place,
+                format!(
+                    "longest '{}': {} sends frames of up to {tagged} bytes with a VLAN tag (its \
+                     MTU is {mtu}), and those that are longer than this are dropped",
+                    Size(frame.into()),
+                    side.name()
+                ),
+            );
+        }
+    }
+    Some((Length::new(frame + overhead)?, by))
+}
+
+/// The longest frame that an interface of this MTU sends.
+fn default(mtu: u32) -> u64 {
+    u64::from(mtu) + u64::from(HEADER + 2 * TAG)
+}
+
+impl Surroundings<'_> {
+    fn interfaces(&self) -> Option<&Interfaces> {
+        self.interfaces.flatten()
+    }
+
+    /// The MTU of the interface on this side, where there is one.
+    fn mtu(&self, side: Role) -> Option<u32> {
+        let interfaces = self.interfaces()?;
+        match (side, &interfaces.near) {
+            (Role::Outside, _) => (self.mtu)(&interfaces.outside),
+            (Role::Inside, Near::Inside(name)) | (Role::Tap, Near::Tap(name)) => (self.mtu)(name),
+            _ => None,
+        }
+    }
+
+    /// The side whose frames a link to `to` carries, with its MTU; where that is not known and
+    /// the longest frame does not follow from it, that of `to`.
+    fn comes_from(&self, to: Role, by: LongestBy) -> Option<(Role, u32)> {
+        let from = match (to, self.interfaces().map(|interfaces| &interfaces.near)) {
+            (Role::Inside | Role::Tap, _) => Some(Role::Outside),
+            (_, Some(Near::Inside(_))) => Some(Role::Inside),
+            (_, Some(Near::Tap(_))) => Some(Role::Tap),
+            _ => None,
+        };
+        let known = |side| Some((side, self.mtu(side)?));
+        from.and_then(known).or_else(|| match by {
+            LongestBy::Interface { .. } => None,
+            LongestBy::File | LongestBy::Assumed => known(to),
+        })
+    }
+}

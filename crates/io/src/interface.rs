@@ -1,0 +1,27 @@
+//! What is known of an interface without opening it. Linux only.
+
+use std::io;
+
+use crate::sys::interface::Interface;
+
+/// The MTU of the interface of this name in the calling thread's network namespace, in bytes: the
+/// longest payload of a frame, without its Ethernet header. Needs no privilege. A few system calls.
+///
+/// # Errors
+///
+/// `NotFound` or another error of the system's if there is no such interface.
+pub fn mtu(name: &str) -> io::Result<u32> {
+    let mtu = Interface::find(name)?.mtu()?;
+    Ok(u32::try_from(mtu).unwrap_or(u32::MAX))
+}
+
+/// The sentence for an interface that carries something else than Ethernet frames.
+pub(crate) fn no_ethernet(name: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!(
+            "{name} carries no Ethernet frames (a TUN, PPP or WireGuard device carries IP packets \
+             alone): name an interface that does"
+        ),
+    )
+}
