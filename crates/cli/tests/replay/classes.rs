@@ -135,7 +135,7 @@ fn packets_of_a_capture_go_where_the_filters_send_them() {
         .map(|(number, frame)| packets(number, frame))
         .collect();
     // Longer than the link carries.
-    all.push((90_000_000, 1515, udp(2, 5)));
+    all.push((90_000_000, 1523, udp(2, 5)));
     folder.write("in.pcap", capture(header(), &all));
     let sent = departures(&folder, &format!("{CONFIG} @in.pcap"));
     let flows: Vec<u64> = sent.iter().map(|row| row[2]).collect();
@@ -251,7 +251,7 @@ fn what_does_not_fit_a_site_is_named() {
         ("--link up @a.csv", "", &["link 'up' does not exist", "wan"]),
         ("@a.csv", "@a.csv:2:", &["flow 'z'", "link 'wan'", "0 to 4"]),
         ("@b.csv", "@b.csv:3:", &["class 'Y' has children"]),
-        ("@c.csv", "@c.csv:2:", &["len 1515", "1 to 1514"]),
+        ("@c.csv", "@c.csv:2:", &["len 1523", "1 to 1522"]),
         (
             "@d.csv",
             "@d.csv:1:",
@@ -262,7 +262,7 @@ fn what_does_not_fit_a_site_is_named() {
         let folder = folder();
         folder.write("a.csv", "time_ns,flow,len\n0,z,5\n");
         folder.write("b.csv", "time_ns,flow,len\n0,x-rest,5\n0,1,5\n");
-        folder.write("c.csv", "time_ns,flow,len\n0,x-rest,1515\n");
+        folder.write("c.csv", "time_ns,flow,len\n0,x-rest,1523\n");
         folder.write("d.csv", "time_ns,flow,len,note\n");
         folder.write("e.csv", "time_ns,flow,len,key\n0,x-rest,5\n");
         refuses(&folder, &format!("{CONFIG} {arguments}"), place, words);

@@ -166,11 +166,11 @@ fn a_bad_source_is_named() {
             &["window 0", "1 and 1000000"],
         ),
         (
-            "class = \"voice\"\nlength = 1515",
+            "class = \"voice\"\nlength = 1523",
             backlogged,
             2,
             10,
-            &["1 to 1514"],
+            &["1 to 1522"],
         ),
         (
             "class = \"voice\"\nlength = \"9-5\"",

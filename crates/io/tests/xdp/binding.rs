@@ -86,7 +86,7 @@ fn what_cannot_be_bound_is_said_in_a_sentence() {
             0,
             usual.clone(),
             ErrorKind::InvalidInput,
-            "interface lo has an MTU of 65536, and frames of 2048 bytes serve one of up to 1774: ",
+            "interface lo has an MTU of 65536, and frames of 2048 bytes serve one of up to 1770: ",
         ),
         (
             "near",
