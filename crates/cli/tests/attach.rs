@@ -21,12 +21,17 @@ fn attach(path: &Path) -> Result<ProcessClient, ConnectError> {
 }
 
 fn run(path: &Path, rules: &[&str]) -> program::Running {
+    run_with(path, rules, &[])
+}
+
+fn run_with(path: &Path, rules: &[&str], options: &[&str]) -> program::Running {
     let path = path.to_str().unwrap();
     let mut arguments = vec!["run", "--json", "--weights", "none", "--seconds", "2"];
     arguments.extend(["--listen", "127.0.0.1:0", "--attach", path]);
     for rule in rules {
         arguments.extend(["--allow", rule]);
     }
+    arguments.extend(options);
     start(&arguments)
 }
 
@@ -78,6 +83,41 @@ fn processes_that_come_and_go_take_the_flows_of_those_that_went() {
 }
 
 #[test]
+fn a_user_and_all_together_get_the_places_and_the_memory_that_were_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let most = |name: &str, rule: &str, options: &[&str]| {
+        let path = folder.path().join(name);
+        let running = run_with(&path, &[rule], options);
+        let mut clients = vec![attach(&path).unwrap()];
+        let refused = loop {
+            match connect(&path) {
+                Ok(client) => clients.push(client),
+                Err(refused) => break refused.to_string(),
+            }
+        };
+        running.finish().success();
+        (clients.len(), refused)
+    };
+    let me = format!("uid={}:1", rustix::process::getuid().as_raw());
+    let (places, refused) = most("a", "any:1", &[]);
+    assert_eq!(places, 16);
+    assert!(
+        refused.ends_with("the most that one user may have"),
+        "{refused}"
+    );
+    let (places, _) = most("b", &me, &[]);
+    assert_eq!(places, 64, "nobody else could have them");
+    let (places, _) = most("c", &me, &["--attach-per-user", "3"]);
+    assert_eq!(places, 3);
+    let (places, refused) = most("d", &me, &["--attach-memory", "10mb"]);
+    assert_eq!(places, 4);
+    assert!(
+        refused.ends_with("of the 10485760 for all of them are taken"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_process_without_a_rule_is_refused_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("link.sock");
@@ -99,6 +139,40 @@ fn what_cannot_be_attached_to_is_refused_with_status_2() {
         (&["--attach", file, "--allow", "any:1"], "not a socket"),
         (&["--attach", file, "--allow", "someone:1"], "someone"),
         (&["--attach", file, "--allow", "any:0"], "'0'"),
+        (
+            &[
+                "--attach",
+                "x.sock",
+                "--allow",
+                "any:1",
+                "--attach-per-user",
+                "0",
+            ],
+            "--attach-per-user",
+        ),
+        (
+            &[
+                "--attach",
+                "x.sock",
+                "--allow",
+                "any:1",
+                "--attach-memory",
+                "2",
+            ],
+            "units",
+        ),
+        (
+            &[
+                "--attach",
+                "x.sock",
+                "--allow",
+                "any:1",
+                "--attach-memory",
+                "1mb",
+            ],
+            "all of them may take 1048576",
+        ),
+        (&["--attach-memory", "1mb"], "--attach"),
         (&["--dedicated", "100000"], "--dedicated 100000"),
         (&["--dispatchers", "17"], "--dispatchers"),
     ] {

@@ -52,6 +52,16 @@ pub(crate) struct Interfaces {
 pub(crate) struct Attach {
     /// Path of the Unix socket that they connect to.
     pub socket: Text,
+    /// Most processes at a time, 1 to 65536, with those that connect and have yet to say hello:
+    /// 256 by default.
+    pub processes: Option<At<i64>>,
+    /// Most of them that are of one user, so that no user keeps the others out: a quarter of
+    /// `processes` by default.
+    pub processes_per_user: Option<At<i64>>,
+    /// Most memory of all their mailboxes together, as in "64mb"; each takes 256 of the longest
+    /// frame (9000 bytes where that is longer). By default as much as `processes` take.
+    #[schemars(extend("pattern" = schema::SIZE))]
+    pub memory: Option<Text>,
 }
 
 /// One shaped direction: all that leaves by one interface.

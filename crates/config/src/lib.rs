@@ -24,8 +24,8 @@ pub use guarantee::{Each, Guarantee, NoGuarantee};
 pub use parse::parse;
 pub use schema::schema;
 pub use site::{
-    Backend, Cap, Class, Flows, Interfaces, Kind, Link, LinkAlgorithm, LongestBy, MtuOf, Near,
-    Queue, Role, Site, Tables,
+    Attach, Backend, Cap, Class, Flows, Interfaces, Kind, Link, LinkAlgorithm, LongestBy, MtuOf,
+    Near, Queue, Role, Site, Tables,
 };
 pub use sorter::{Sorted, Sorter};
 pub use text::{MAX_FILE, read as read_text};

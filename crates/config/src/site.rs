@@ -24,8 +24,8 @@ const UNKNOWN: MtuOf<'static> = &|_| None;
 pub struct Site {
     /// The interfaces; a file that is only to be simulated need not have any.
     pub interfaces: Option<Interfaces>,
-    /// The Unix socket where processes attach.
-    pub attach: Option<PathBuf>,
+    /// Where processes attach.
+    pub attach: Option<Attach>,
     /// The shaped directions, at least one; no two leave by the same interface.
     pub links: Vec<Link>,
     /// What is allowed and hardly meant, such as a filter that never matches.
@@ -91,6 +91,19 @@ pub struct Interfaces {
     pub near: Near,
     /// How frames are read and written.
     pub backend: Backend,
+}
+
+/// Where processes attach, and how many.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attach {
+    /// The Unix socket that they connect to.
+    pub socket: PathBuf,
+    /// Most of them at a time.
+    pub processes: usize,
+    /// Most of them that are of one user.
+    pub processes_per_user: usize,
+    /// Most bytes of all their mailboxes together.
+    pub memory: u64,
 }
 
 /// What is on the side that is not outside.

@@ -170,10 +170,9 @@ fn the_provider_has_ten_thousand_subscribers_behind_fifty_sites() {
 fn tenants_are_told_apart_by_user_and_group() {
     let site = example("tenants.toml");
     assert_eq!(site.interfaces.as_ref().unwrap().near, Near::Nothing);
-    assert_eq!(
-        site.attach.as_deref(),
-        Some(Path::new("/run/fairlane.sock"))
-    );
+    let attach = site.attach.as_ref().unwrap();
+    assert_eq!(attach.socket, Path::new("/run/fairlane.sock"));
+    assert_eq!((attach.processes, attach.processes_per_user), (256, 64));
     let out = &site.links[0];
     let mut names = sorter(out);
     let by = |uid, gid| Origin {

@@ -174,6 +174,33 @@ fn interfaces_that_are_no_pair() {
         &["2:8: socket: a path is needed, as in \"/run/fairlane.sock\""],
     );
     refuses("[attach]\n", &["1:1: the key 'socket' is missing"]);
+    for (keys, sentence) in [
+        (
+            "processes=0",
+            "3:11: processes 0: it lies between 1 and 65536",
+        ),
+        (
+            "processes=65537",
+            "3:11: processes 65537: it lies between 1 and 65536",
+        ),
+        (
+            "processes-per-user=257",
+            "3:20: processes-per-user 257: it lies between 1 and 256",
+        ),
+        (
+            "processes-per-user=0",
+            "3:20: processes-per-user 0: it lies between 1 and 256",
+        ),
+        (
+            "memory='64'",
+            "3:8: memory '64': a size needs one of the units b, kb, mb, gb (bytes; 1kb is 1024b), as in 64kb",
+        ),
+    ] {
+        refuses(
+            &format!("[attach]\nsocket='s'\n{keys}\n[[link]]\nname='a'\nrate='1mbit'\n"),
+            &[sentence],
+        );
+    }
 }
 
 #[test]

@@ -7,6 +7,8 @@ use std::str::FromStr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Error, Result};
+use clap::Args;
+use fairlane_config::Size;
 use fairlane_core::{FlowConfig, Length, Weight};
 use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, Who};
 use fairlane_runtime::{ClientId, Clock};
@@ -47,8 +49,27 @@ impl FromStr for Allow {
     }
 }
 
+/// What all processes together, and those of a user, may take.
+#[derive(Args, Clone, Debug)]
+pub struct Quotas {
+    /// Most attached processes of one user at a time [default: a quarter of 64 for each --allow;
+    /// all of them if each names one user]
+    #[arg(long, value_name = "N", requires = "attach", value_parser = clap::value_parser!(u32).range(1..))]
+    attach_per_user: Option<u32>,
+    /// Most memory of all attached processes' mailboxes, as in 64mb [default: what 64 for each
+    /// --allow take, 2.2mb each]
+    #[arg(long, value_name = "SIZE", requires = "attach")]
+    attach_memory: Option<Size>,
+}
+
 /// Lets processes attach at `path` as the rules say; the first that matches counts.
-pub fn listen(path: &Path, rules: &[Allow], opener: &Opener, clock: Clock) -> Result<Attach> {
+pub fn listen(
+    path: &Path,
+    rules: &[Allow],
+    quotas: &Quotas,
+    opener: &Opener,
+    clock: Clock,
+) -> Result<Attach> {
     let mut mapping = Mapping::new();
     for (number, rule) in rules.iter().enumerate() {
         // Two rules may be about the same: the first counts.
@@ -83,8 +104,17 @@ pub fn listen(path: &Path, rules: &[Allow], opener: &Opener, clock: Clock) -> Re
         })
     };
     let registrar = opener.registrar.clone();
+    let most_clients = MOST_PROCESSES * rules.len();
+    // Where each rule is about one user, none of them takes another's place.
+    let apart = rules.iter().all(|rule| matches!(rule.who, Who::Uid(_)));
+    let share = if apart { 1 } else { 4 };
     let config = AttachConfig {
-        most_clients: MOST_PROCESSES * rules.len(),
+        most_clients,
+        most_of_a_user: match quotas.attach_per_user {
+            Some(most) => most as usize,
+            None => most_clients / share,
+        },
+        most_memory: quotas.attach_memory.map_or(u64::MAX, |size| size.0),
         ..AttachConfig::new(mapping)
     };
     Ok(Attach::listen(path, config, registrar, make)?)

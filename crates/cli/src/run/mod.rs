@@ -34,7 +34,7 @@ use fairlane_runtime::{
 
 use crate::algorithm::Algorithm;
 use crate::with_algorithm;
-use attach::Allow;
+use attach::{Allow, Quotas};
 use flow::{Flow, Flows, OVERHEAD, Parcel};
 use meter::Metered;
 use relay::Relay;
@@ -97,7 +97,7 @@ pub struct Options {
         value_name = "CONFIG",
         conflicts_with_all = [
             "rate", "alg", "weights", "packet", "dispatchers", "dedicated", "attach", "allow",
-            "listen",
+            "attach_per_user", "attach_memory", "listen",
         ],
     )]
     config: Option<PathBuf>,
@@ -131,6 +131,8 @@ pub struct Options {
     /// several times, and the first that matches counts
     #[arg(long, value_name = "WHO:WEIGHT", requires = "attach")]
     allow: Vec<Allow>,
+    #[command(flatten)]
+    quotas: Quotas,
     /// Time to run, in seconds; until Ctrl-C without it
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
@@ -305,7 +307,13 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         outlets.push(opener.open(format!("sender-{}", number + 1), config)?);
     }
     let attached = match &options.attach {
-        Some(path) => Some(attach::listen(path, &options.allow, &opener, clock)?),
+        Some(path) => Some(attach::listen(
+            path,
+            &options.allow,
+            &options.quotas,
+            &opener,
+            clock,
+        )?),
         None => None,
     };
     if let Some(core) = options.dedicated {

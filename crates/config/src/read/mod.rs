@@ -16,7 +16,8 @@ use fairlane_core::{Length, Limits, Rate, SchedulerLimits};
 
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
-use crate::site::{Backend, Interfaces, Link, LinkAlgorithm, MtuOf, Near, Role, Site};
+use crate::site::{Attach, Backend, Interfaces, Link, LinkAlgorithm, MtuOf, Near, Role, Site};
+use crate::units::Size;
 use crate::written::{At, Scalar, Text};
 
 /// Ethernet's preamble, start delimiter, checksum and gap between frames.
@@ -56,17 +57,10 @@ pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Op
         }
         links.extend(link(written, to, &around, report));
     }
-    if let Some(attach) = attach
-        && attach.socket.value().is_empty()
-    {
-        report.error(
-            &attach.socket.span(),
-            "socket: a path is needed, as in \"/run/fairlane.sock\"",
-        );
-    }
+    let attach = attach.map(|attach| attached(attach, report));
     (!report.failed()).then(|| Site {
         interfaces: interfaces.flatten(),
-        attach: attach.map(|attach| PathBuf::from(attach.socket.value())),
+        attach: attach.flatten(),
         links,
         warnings: Vec::new(),
     })
@@ -157,6 +151,36 @@ fn interfaces(written: &file::Interfaces, attach: bool, report: &mut Report) -> 
         outside: written.outside.value().clone(),
         near,
         backend,
+    })
+}
+
+fn attached(written: &file::Attach, report: &mut Report) -> Option<Attach> {
+    const PROCESSES: usize = 256;
+    /// Of the processes, that one user may have.
+    const QUARTER: usize = 4;
+    if written.socket.value().is_empty() {
+        report.error(
+            &written.socket.span(),
+            "socket: a path is needed, as in \"/run/fairlane.sock\"",
+        );
+    }
+    let processes = match &written.processes {
+        Some(processes) => processes.within("processes", 1..65_537, report)?,
+        None => PROCESSES,
+    };
+    let processes_per_user = match &written.processes_per_user {
+        Some(most) => most.within("processes-per-user", 1..processes as i64 + 1, report)?,
+        None => processes.div_ceil(QUARTER),
+    };
+    let memory = match &written.memory {
+        Some(memory) => memory.read::<Size>("memory", report)?.0,
+        None => u64::MAX,
+    };
+    Some(Attach {
+        socket: PathBuf::from(written.socket.value()),
+        processes,
+        processes_per_user,
+        memory,
     })
 }
 

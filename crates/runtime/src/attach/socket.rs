@@ -113,7 +113,11 @@ impl Listener {
         let socket = new(SocketFlags::NONBLOCK)?;
         // What is made from here on is made with the mode asked for. To change it afterwards would
         // be to follow a link that was put there meanwhile.
-        with_umask(!mode & 0o777, || bind_at(&socket, path, &address))??;
+        with_umask(!mode & 0o777, || {
+            bind_at(&socket, path, &address)?;
+            // At once: who sees the file may connect.
+            listen(&socket, BACKLOG).map_err(BindError::from)
+        })??;
         let metadata = fs::symlink_metadata(path)?;
         let file = (metadata.dev(), metadata.ino());
         let listener = Listener {
@@ -121,7 +125,6 @@ impl Listener {
             path: path.to_owned(),
             file,
         };
-        listen(&listener.socket, BACKLOG)?;
         Ok(listener)
     }
 

@@ -98,12 +98,10 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
         let Some(link) = site.links.iter().find(|link| link.to == role) else {
             return Lane::Open(device);
         };
-        let processes = match role {
-            Role::Outside => site.attach.is_some(),
-            _ => false,
-        };
+        let attach = site.attach.as_ref().filter(|_| role == Role::Outside);
+        let processes = attach.map_or(0, |attach| attach.processes);
         let (shaper, arbiter) = Shaper::new(link, side, device, processes, start);
-        if processes {
+        if attach.is_some() {
             registrar = Some((arbiter.registrar(), link.longest));
         }
         shapers.push(shaper);
@@ -117,15 +115,15 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     let mut bridge: SiteBridge<_> = Bridge::new(left, right, make(ends_of))?;
     let attach = match (&site.attach, registrar) {
         (None, _) => None,
-        (Some(socket), Some((registrar, longest))) => {
-            Some(listen(socket, registrar, longest, clock)?)
+        (Some(attach), Some((registrar, longest))) => {
+            Some(listen(attach, registrar, longest, clock)?)
         }
-        (Some(socket), None) => {
+        (Some(attach), None) => {
             return Err(anyhow!(
                 "{}: processes that attach at {} send by the interface outside, and no link has \
                  to = \"outside\"",
                 path.display(),
-                socket.display()
+                attach.socket.display()
             ));
         }
     };
@@ -196,7 +194,7 @@ fn needs(site: &Site) -> Needs {
 
 /// Lets processes attach: their frames go by the filters, as all do.
 fn listen(
-    socket: &Path,
+    attach: &fairlane_config::Attach,
     registrar: fairlane_runtime::Registrar<Parcel>,
     longest: Length,
     clock: Clock,
@@ -206,11 +204,13 @@ fn listen(
     let class = Class {
         name: "attached".to_owned(),
         flow: FlowConfig::new(Weight::ONE, max_length),
-        most_clients: shaper::MOST_PROCESSES,
+        most_clients: attach.processes,
     };
     let mapping = Mapping::new().class(class)?.rule(Who::Any, "attached")?;
     let config = AttachConfig {
-        most_clients: shaper::MOST_PROCESSES,
+        most_clients: attach.processes,
+        most_of_a_user: attach.processes_per_user,
+        most_memory: attach.memory,
         ..AttachConfig::new(mapping)
     };
     let make = move |bytes: Vec<u8>, process: &Attached| Parcel {
@@ -226,7 +226,7 @@ fn listen(
         // From here on its delay is measured: a process has its own clock.
         came: clock.now(),
     };
-    Ok(Attach::listen(socket, config, registrar, make)?)
+    Ok(Attach::listen(&attach.socket, config, registrar, make)?)
 }
 
 fn introduction(path: &Path, state: &State, options: &Options) -> String {
@@ -245,7 +245,7 @@ fn introduction(path: &Path, state: &State, options: &Options) -> String {
         )
     });
     let attach = match &state.site.attach {
-        Some(socket) => format!(" Processes attach at {}.", socket.display()),
+        Some(attach) => format!(" Processes attach at {}.", attach.socket.display()),
         None => String::new(),
     };
     format!(

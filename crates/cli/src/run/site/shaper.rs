@@ -17,9 +17,6 @@ use super::sorting::{Sorting, random_key};
 /// The frames of a link in its classes.
 pub type Shaped = Classified<Parcel, Discipline<Ported<Parcel>>, Sorting>;
 
-/// Most processes attached at a time.
-pub const MOST_PROCESSES: usize = 256;
-
 /// What the program knows of a link beside its frames.
 pub struct Shaper {
     /// The device that its packets leave by.
@@ -35,19 +32,19 @@ pub struct Shaper {
 }
 
 impl Shaper {
-    /// The arbiter of a link that is idle from `now`, with or without processes that attach.
+    /// The arbiter of a link that is idle from `now`, where at most so many processes attach.
     pub fn new(
         link: &Link,
         side: Side,
         device: AnyDevice,
-        processes: bool,
+        processes: usize,
         now: Nanos,
     ) -> (Shaper, Arbiter<Shaped, Straight<AnyDevice>>) {
         let (discipline, ids) = link.discipline();
         let key = random_key();
         let sorting = Sorting::new(link, &ids, key);
         let config = ArbiterConfig {
-            max_clients: if processes { MOST_PROCESSES } else { 1 },
+            max_clients: processes.max(1),
             ..ArbiterConfig::new(fairlane_runtime::Link {
                 overhead: link.overhead,
                 ..fairlane_runtime::Link::new(link.rate)
