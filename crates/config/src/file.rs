@@ -59,7 +59,7 @@ pub(crate) struct Attach {
     /// `processes` by default.
     pub processes_per_user: Option<At<i64>>,
     /// Most memory of all their mailboxes together, as in "64mb"; each takes 256 of the longest
-    /// frame (9000 bytes where that is longer). By default as much as `processes` take.
+    /// frame (9018 bytes where that is longer). By default as much as `processes` take.
     #[schemars(extend("pattern" = schema::SIZE))]
     pub memory: Option<Text>,
 }
