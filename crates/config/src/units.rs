@@ -20,6 +20,9 @@ pub enum ParseTimeError {
     /// No unit, or one that is not known.
     #[error("a time needs one of the units ns, us, ms, s, min, h, as in 5ms")]
     NoUnit,
+    /// A part of a nanosecond is left.
+    #[error("a time is a whole number of nanoseconds")]
+    Fraction,
     /// Beyond 2^64 nanoseconds.
     #[error("a time is at most 500 years")]
     TooLarge,
@@ -41,6 +44,7 @@ impl FromStr for Time {
             Ok(nanos) => Ok(Time(Nanos(nanos))),
             Err(QuantityError::NoNumber) => Err(ParseTimeError::NoNumber),
             Err(QuantityError::NoUnit) => Err(ParseTimeError::NoUnit),
+            Err(QuantityError::Fraction) => Err(ParseTimeError::Fraction),
             Err(QuantityError::TooLarge) => Err(ParseTimeError::TooLarge),
         }
     }
@@ -71,6 +75,9 @@ pub enum ParseSizeError {
     /// No unit, or one that is not known.
     #[error("a size needs one of the units b, kb, mb, gb (bytes; 1kb is 1024b), as in 64kb")]
     NoUnit,
+    /// A part of a byte is left.
+    #[error("a size is a whole number of bytes")]
+    Fraction,
     /// Beyond 2^64 bytes.
     #[error("a size is less than 2^64 bytes")]
     TooLarge,
@@ -85,6 +92,7 @@ impl FromStr for Size {
             Ok(bytes) => Ok(Size(bytes)),
             Err(QuantityError::NoNumber) => Err(ParseSizeError::NoNumber),
             Err(QuantityError::NoUnit) => Err(ParseSizeError::NoUnit),
+            Err(QuantityError::Fraction) => Err(ParseSizeError::Fraction),
             Err(QuantityError::TooLarge) => Err(ParseSizeError::TooLarge),
         }
     }
@@ -140,6 +148,8 @@ mod tests {
         let late = "18446744073709551616ns".parse::<Time>();
         assert_eq!(late, Err(ParseTimeError::TooLarge));
         assert_eq!("5124096h".parse::<Time>(), Err(ParseTimeError::TooLarge));
+        assert_eq!("1.5ns".parse::<Time>(), Err(ParseTimeError::Fraction));
+        assert_eq!("1.5b".parse::<Size>(), Err(ParseSizeError::Fraction));
         assert_eq!("64".parse::<Size>(), Err(ParseSizeError::NoUnit));
         assert_eq!("64mbit".parse::<Size>(), Err(ParseSizeError::NoUnit));
         assert_eq!("-1kb".parse::<Size>(), Err(ParseSizeError::NoNumber));

@@ -273,6 +273,17 @@ fn rates_and_ceilings_that_contradict_each_other() {
             "7:8: rate: the rates below link 'up' add up to 41mbit, more than the 40mbit that it has",
         ],
     );
+    // A bit more than there is, and a part of one.
+    class_refuses(
+        "rate = '40.000001mbit'\n",
+        &[
+            "7:8: rate: the rates below link 'up' add up to 40000001bit, more than the 40mbit that it has",
+        ],
+    );
+    class_refuses(
+        "rate = '40.0000001mbit'\n",
+        &["7:8: rate '40.0000001mbit': a rate is a whole number of bits a second"],
+    );
     class_refuses(
         "ceil = '1kbit'\n",
         &["7:8: ceil '1kbit': less than one packet of 1522 bytes a second, which is 12176bit"],

@@ -233,17 +233,19 @@ pub enum QuantityError {
     NoNumber,
     /// No unit, or one that is not known.
     NoUnit,
+    /// Not a whole number of the smallest unit.
+    Fraction,
     /// Beyond 64 bits.
     TooLarge,
 }
 
 /// Reads a number with one of these units behind it, in any case of letters: how many of the
-/// smallest it is. Beside each name is its scale, 10^12 at most; what is smaller than one is
-/// cut off. O(length of the text).
+/// smallest it is. Beside each name is its scale, 10^12 at most. O(length of the text).
 ///
 /// # Errors
 ///
-/// There is no number, or none of the units, or more than 64 bits hold.
+/// There is no number, or none of the units, or it is no whole number of the smallest: to cut it
+/// off would be to compare and add what nobody wrote. Or it is more than 64 bits hold.
 pub fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, QuantityError> {
     let text = text.trim();
     let split = text
@@ -265,12 +267,20 @@ pub fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, QuantityError>
     };
     let whole = whole.checked_mul(scale).ok_or(QuantityError::TooLarge)?;
     // Twelve digits say all that any unit here has.
+    let fraction = fraction.trim_end_matches('0');
+    if fraction.len() > 12 {
+        return Err(QuantityError::Fraction);
+    }
     let (mut part, mut place) = (0u128, 1u128);
-    for digit in fraction.bytes().take(12) {
+    for digit in fraction.bytes() {
         part = part * 10 + u128::from(digit - b'0');
         place *= 10;
     }
-    let part = (part * u128::from(scale) / place) as u64;
+    let part = part * u128::from(scale);
+    if part % place != 0 {
+        return Err(QuantityError::Fraction);
+    }
+    let part = (part / place) as u64;
     whole.checked_add(part).ok_or(QuantityError::TooLarge)
 }
 
@@ -283,6 +293,9 @@ pub enum ParseRateError {
     /// No unit, or one that is not known.
     #[error("a rate needs one of the units bit, kbit, mbit, gbit, tbit, as in 100mbit")]
     NoUnit,
+    /// A part of a bit is left.
+    #[error("a rate is a whole number of bits a second")]
+    Fraction,
     /// Outside the range of [`Rate`].
     #[error("a rate lies between 1kbit and 1tbit")]
     OutOfRange,
@@ -304,6 +317,7 @@ impl FromStr for Rate {
             Ok(bps) => Rate::from_bps(bps).ok_or(ParseRateError::OutOfRange),
             Err(QuantityError::NoNumber) => Err(ParseRateError::NoNumber),
             Err(QuantityError::NoUnit) => Err(ParseRateError::NoUnit),
+            Err(QuantityError::Fraction) => Err(ParseRateError::Fraction),
             Err(QuantityError::TooLarge) => Err(ParseRateError::OutOfRange),
         }
     }
@@ -427,6 +441,31 @@ mod tests {
             assert_eq!(
                 text.parse::<Rate>(),
                 Err(ParseRateError::NoNumber),
+                "{text}"
+            );
+        }
+        // On both sides of a bit.
+        for text in [
+            "20.000001mbit",
+            "20.00000100mbit",
+            "1.000000000001tbit",
+            "1500.0bit",
+        ] {
+            assert!(
+                !matches!(text.parse::<Rate>(), Err(ParseRateError::Fraction)),
+                "{text}"
+            );
+        }
+        assert_eq!("20.000001mbit".parse(), Ok(Rate(20_000_001)));
+        for text in [
+            "20.0000001mbit",
+            "20.0000009mbit",
+            "1500.5bit",
+            "0.1000000000001tbit",
+        ] {
+            assert_eq!(
+                text.parse::<Rate>(),
+                Err(ParseRateError::Fraction),
                 "{text}"
             );
         }
