@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 
+use crate::Arrival;
+
 /// A device that packets leave by and arrive at.
 ///
 /// The [crate's page](crate) has the contract on ownership and errors that all backends keep. No
@@ -36,6 +38,12 @@ pub trait Backend {
     /// The device is unusable. Nothing was appended by this call.
     fn receive(&mut self, into: &mut Vec<Self::Rx>, max: usize) -> io::Result<usize>;
 
+    /// How the packets arrived that the last call of [`receive`](Self::receive) appended, in their
+    /// order; empty where the device cannot tell. O(1).
+    fn arrivals(&self) -> &[Arrival] {
+        &[]
+    }
+
     /// Bytes handed to the device and not yet known to have left it: *Q*, the transmit queue's
     /// share of every delay bound.
     ///
@@ -59,6 +67,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
 
     fn receive(&mut self, into: &mut Vec<Self::Rx>, max: usize) -> io::Result<usize> {
         (**self).receive(into, max)
+    }
+
+    fn arrivals(&self) -> &[Arrival] {
+        (**self).arrivals()
     }
 
     fn in_flight(&self) -> io::Result<u64> {

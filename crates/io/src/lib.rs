@@ -87,6 +87,7 @@
 
 #![deny(unsafe_code)]
 
+mod arrival;
 mod backend;
 #[cfg(target_os = "linux")]
 mod budget;
@@ -114,8 +115,11 @@ mod verdict;
 #[cfg(target_os = "linux")]
 pub mod wait;
 #[cfg(target_os = "linux")]
+mod waits;
+#[cfg(target_os = "linux")]
 pub mod xdp;
 
+pub use arrival::Arrival;
 pub use backend::{Backend, ByteLen};
 #[cfg(target_os = "linux")]
 pub use budget::Budget;

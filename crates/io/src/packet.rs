@@ -104,7 +104,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::interface::no_ethernet;
 use crate::sys::interface::{Interface, LinkState};
 use crate::sys::packet::{self, HandOver, Hears, Ring};
-use crate::{Backend, Budget, sys, verdict};
+use crate::waits::Waits;
+use crate::{Arrival, Backend, Budget, sys, verdict};
 
 /// What can be chosen about a [`PacketBackend`].
 #[derive(Clone, Debug)]
@@ -143,7 +144,8 @@ impl Default for Options {
 ///
 /// No call blocks. [`transmit`](Backend::transmit) makes two system calls for 64 frames and
 /// allocates nothing. [`receive`](Backend::receive) makes none while frames are there, and
-/// allocates each one's bytes at their exact size (beside the tag put back). To wait, use
+/// allocates each one's bytes at their exact size (beside the tag put back), and knows of each how
+/// long it lay in the ring ([`arrivals`](Backend::arrivals)). To wait, use
 /// [`Waiter`](crate::Waiter).
 #[derive(Debug)]
 pub struct PacketBackend<F = Vec<u8>> {
@@ -161,6 +163,9 @@ pub struct PacketBackend<F = Vec<u8>> {
     discarded: u64,
     uncut: u64,
     lost: u64,
+    waits: Waits,
+    /// Of the frames of the last call of `receive`.
+    arrivals: Vec<Arrival>,
     frames: PhantomData<fn(F)>,
 }
 
@@ -233,6 +238,8 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
             discarded: 0,
             uncut: 0,
             lost: 0,
+            waits: Waits::new(),
+            arrivals: Vec::new(),
             frames: PhantomData,
         })
     }
@@ -325,16 +332,28 @@ impl<F: AsRef<[u8]>> Backend for PacketBackend<F> {
     /// that find nothing.
     fn receive(&mut self, into: &mut Vec<Vec<u8>>, max: usize) -> io::Result<usize> {
         let before = into.len();
+        self.arrivals.clear();
+        let look = self.waits.look_by_wall();
         loop {
             let room = max - (into.len() - before);
             let came = self.ring.receive(room, |arrival| {
                 self.uncut += u64::from(arrival.offload.segments);
                 match repair::repair(&arrival) {
-                    Some(frame) => into.push(frame),
+                    Some(frame) => {
+                        into.push(frame);
+                        self.arrivals.push(Arrival {
+                            waited: look.waited(arrival.came),
+                            losing: arrival.losing,
+                        });
+                    }
                     None => self.discarded += 1,
                 }
             });
-            if came < room || into.len() - before == max {
+            if came < room {
+                self.waits.emptied(look);
+                break;
+            }
+            if into.len() - before == max {
                 break;
             }
         }
@@ -348,6 +367,10 @@ impl<F: AsRef<[u8]>> Backend for PacketBackend<F> {
         }
         self.vain = (self.vain + 1) % LOOKS_PER_QUESTION;
         Ok(0)
+    }
+
+    fn arrivals(&self) -> &[Arrival] {
+        &self.arrivals
     }
 
     /// The kernel memory charged to the socket for what has not left (`SIOCOUTQ`): the frames with

@@ -83,7 +83,8 @@ use std::time::{Duration, Instant};
 
 use crate::sys::interface::{Interface, LinkState};
 use crate::sys::xdp::Socket;
-use crate::{Backend, Budget};
+use crate::waits::Waits;
+use crate::{Arrival, Backend, Budget};
 
 pub use crate::sys::umem::{Umem, XdpFrame};
 
@@ -157,7 +158,8 @@ const PATIENCE: Duration = Duration::from_millis(1);
 /// No call blocks. [`receive`](Backend::receive) makes no system call while packets arrive, and
 /// one every ten milliseconds while none does; [`transmit`](Backend::transmit) makes one for as
 /// many frames as the kernel takes at once. Neither allocates, but for the room in the caller's
-/// vector.
+/// vector. [`arrivals`](Backend::arrivals) says how long packets lay in the receive ring, where the
+/// driver leaves room for a note before a packet, as in generic mode and with veth.
 ///
 /// It may be moved to another thread, as its frames may; there is one of it, and it is used by one
 /// thread at a time. A thread with nothing else to do may wait for it with a
@@ -175,6 +177,9 @@ pub struct XdpBackend {
     /// Calls in vain since the clock was looked at.
     in_vain: u32,
     refused: u64,
+    waits: Waits,
+    /// Of the frames of the last call of `receive`.
+    arrivals: Vec<Arrival>,
 }
 
 /// What is known of the link.
@@ -386,13 +391,29 @@ impl Backend for XdpBackend {
     ///
     /// `NetworkDown` when the interface was removed and all that had arrived is received.
     fn receive(&mut self, into: &mut Vec<XdpFrame>, max: usize) -> io::Result<usize> {
-        let count = self.socket.receive(into, max);
+        self.arrivals.clear();
+        let look = self.waits.look_by_uptime();
+        let losing = self.socket.is_full();
+        let arrivals = &mut self.arrivals;
+        let count = self.socket.receive(into, max, |came| {
+            arrivals.push(Arrival {
+                waited: look.waited_if_noted(came),
+                losing,
+            });
+        });
+        if count < max {
+            self.waits.emptied(look);
+        }
         self.socket.reap();
         self.socket.refill(REFILL);
         if count == 0 && max > 0 {
             self.attend()?;
         }
         Ok(count)
+    }
+
+    fn arrivals(&self) -> &[Arrival] {
+        &self.arrivals
     }
 
     /// The bytes of frames that the kernel has not yet given back: never more than the budget.

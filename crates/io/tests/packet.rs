@@ -774,3 +774,65 @@ fn a_waiter_serves_packet_sockets_beside_others() {
             .eq([1])
     );
 }
+
+#[test]
+fn a_frame_that_lay_in_the_ring_is_known_to_have_waited_there() {
+    for ring in rings() {
+        let Some((near, far)) = new_cable("a frame that lay in the ring") else {
+            return;
+        };
+        let mut sender = open(&near);
+        let mut receiver = open_with(&far, &ring);
+        let begun = Instant::now();
+        sender.transmit(&mut numbered(0..3)).unwrap();
+        let mut waiter = Waiter::new();
+        waiter.wait_readable(&[&receiver], PATIENCE).unwrap();
+        let there = Instant::now();
+        thread::sleep(Duration::from_millis(200));
+        let mut arrived = Vec::new();
+        receiver.receive(&mut arrived, 1).unwrap();
+        let least = there.elapsed();
+        receiver.receive(&mut arrived, 64).unwrap();
+        assert_eq!(arrived.len(), 3);
+        let waited: Vec<_> = receiver.arrivals().iter().map(|a| a.waited).collect();
+        assert_eq!(waited.len(), 2, "of the last call");
+        for waited in waited {
+            assert!((least..begun.elapsed()).contains(&waited), "{waited:?}");
+        }
+        // The next is another's wait.
+        let begun = Instant::now();
+        sender.transmit(&mut numbered(3..4)).unwrap();
+        while receiver.receive(&mut arrived, 1).unwrap() == 0 {}
+        assert!(receiver.arrivals()[0].waited < begun.elapsed());
+        assert!(!receiver.arrivals()[0].losing);
+    }
+}
+
+#[test]
+fn frames_beside_those_that_were_lost_are_marked_until_the_losses_are_asked_for() {
+    let Some((near, far)) = new_cable("frames beside those that were lost") else {
+        return;
+    };
+    let mut sender = open(&near);
+    let options = Options {
+        ring: 64 << 10,
+        prompt: true,
+        ..Options::default()
+    };
+    let mut receiver = open_with(&far, &options);
+    let mut arrived = Vec::new();
+    transmit_all(&mut sender, &mut numbered(0..400), |_| ());
+    receiver.receive(&mut arrived, 16).unwrap();
+    let all_marked = |receiver: &PacketBackend| receiver.arrivals().iter().all(|a| a.losing);
+    assert!(!all_marked(&receiver), "these came before");
+    arrived.clear();
+    receiver.receive(&mut arrived, usize::MAX).unwrap();
+    // The kernel knows by now that it has lost some.
+    transmit_all(&mut sender, &mut numbered(0..1), |_| ());
+    while receiver.receive(&mut arrived, usize::MAX).unwrap() == 0 {}
+    assert!(all_marked(&receiver));
+    assert!(receiver.lost().unwrap() > 0);
+    transmit_all(&mut sender, &mut numbered(0..1), |_| ());
+    while receiver.receive(&mut arrived, 1).unwrap() == 0 {}
+    assert!(!receiver.arrivals()[0].losing);
+}

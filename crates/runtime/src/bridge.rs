@@ -6,9 +6,10 @@
 //!            \-- transmit <-- Arbiter <-- admit <-- make <-- receive --/
 //! ```
 //!
-//! A [`round`](Bridge::round) moves at most [`BATCH`] frames in from each device, and releases in
-//! each direction what its link can carry by then, so that neither holds up the other for longer
-//! than a batch takes. It reads no clock and never waits, so that a test drives it on a clock of its
+//! A [`round`](Bridge::round) first takes in what has arrived at both devices, at most
+//! [`MOST_TAKEN_IN`] frames from each: what must wait or go is for the classes to say, and a device
+//! that overflows is blind. Then it releases in each direction what its link can carry by then. It
+//! reads no clock and never waits, so that a test drives it on a clock of its
 //! own. [`drive_bridge`] is
 //! the loop around it: between two rounds it waits for either device, or for the time when the
 //! next packet may leave.
@@ -26,15 +27,18 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fairlane_core::{FlowConfig, FlowId, Length, Nanos, Rejection};
-use fairlane_io::{Backend, ByteLen, Waiter};
+use fairlane_io::{Arrival, Backend, ByteLen, Waiter};
 
 use crate::driver::{Idling, Pause, Rest, exact_timers};
 use crate::queue::Queue;
 use crate::release::Straight;
 use crate::{Arbiter, Clock, Next};
 
-/// Most frames taken in from one device in a round.
+/// Frames taken in at once.
 pub const BATCH: usize = 64;
+
+/// Most frames taken in from one device in a round: as long as that takes, nothing is sent.
+pub const MOST_TAKEN_IN: usize = 16 * BATCH;
 
 /// How long clients may go unheard while the bridge waits for its devices.
 pub const CLIENT_NAP: Nanos = Nanos::from_millis(1);
@@ -81,6 +85,15 @@ impl Frames {
     }
 }
 
+/// How a frame came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Came {
+    /// When, as far as its device can tell how long it waited there; else when it was taken in.
+    pub at: Nanos,
+    /// The device was losing others for want of room.
+    pub losing: bool,
+}
+
 /// What became of the frames of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneStats {
@@ -124,13 +137,15 @@ pub struct Round {
 }
 
 /// Two devices, and what passes between them. `make` turns a received frame into what the queue
-/// of its direction holds; it is told the device it arrived at, and when.
+/// of its direction holds; it is told the device it arrived at, and what is known of how.
 ///
 /// Not to be shared: one thread makes its rounds.
 pub struct Bridge<Q: Queue, D: Backend, M> {
     ways: [Way<Q, D>; 2],
     make: M,
     arrived: Vec<D::Rx>,
+    /// How these did.
+    arrivals: Vec<Arrival>,
     /// An arbiter was given to somebody to change since the last round.
     changed: bool,
 }
@@ -140,7 +155,7 @@ where
     Q: Queue<Payload: Into<F>>,
     D: Backend<Tx = F, Rx = F>,
     F: ByteLen,
-    M: FnMut(F, Side, Nanos) -> Q::Payload,
+    M: FnMut(F, Side, Came) -> Q::Payload,
 {
     /// A bridge of two lanes, named by the device that they leave by. An arbiter's link is idle
     /// from the time at which it was made.
@@ -157,6 +172,7 @@ where
             ways: [Way::new(left)?, Way::new(right)?],
             make,
             arrived: Vec::with_capacity(BATCH),
+            arrivals: Vec::with_capacity(BATCH),
             changed: false,
         })
     }
@@ -172,30 +188,51 @@ where
             moved: 0,
             next: Next::WhenPushed,
         };
+        let mut more = false;
         for side in Side::BOTH {
-            let came = self.take_in(side, now)?;
-            let way = &mut self.ways[side.index()];
-            let (moved, next) = way.pass_on(now)?;
-            round.moved += came + moved;
+            more |= self.take_in(side, now, &mut round.moved)?;
+        }
+        for side in Side::BOTH {
+            let (moved, next) = self.ways[side.index()].pass_on(now)?;
+            round.moved += moved;
             round.next = sooner(round.next, next);
-            if came == BATCH {
-                round.next = Next::Now;
-            }
+        }
+        if more {
+            round.next = Next::Now;
         }
         Ok(round)
     }
 
-    /// Receives what is to leave by the device on this side; returns how many frames came.
-    fn take_in(&mut self, leaves_by: Side, now: Nanos) -> io::Result<usize> {
-        let from = leaves_by.other();
-        // A device without a queue before it holds up who sends to it.
-        if !self.ways[leaves_by.index()].batch.is_empty() {
-            return Ok(0);
+    /// Receives what is to leave by the device on this side, and adds to `moved` how many frames
+    /// came; returns whether there may be more.
+    fn take_in(&mut self, leaves_by: Side, now: Nanos, moved: &mut usize) -> io::Result<bool> {
+        let way = &self.ways[leaves_by.index()];
+        let batches = match way.lane {
+            Lane::Shaped(..) => MOST_TAKEN_IN / BATCH,
+            // A device without a queue before it holds up who sends to it.
+            Lane::Open(_) if way.batch.is_empty() => 1,
+            Lane::Open(_) => 0,
+        };
+        for _ in 0..batches {
+            let came = self.take_in_batch(leaves_by, now)?;
+            *moved += came;
+            if came < BATCH {
+                return Ok(false);
+            }
         }
+        Ok(batches > 0)
+    }
+
+    fn take_in_batch(&mut self, leaves_by: Side, now: Nanos) -> io::Result<usize> {
+        let from = leaves_by.other();
         let device = self.ways[from.index()].device_mut();
         let came = device.receive(&mut self.arrived, BATCH)?;
+        self.arrivals.clear();
+        self.arrivals.extend_from_slice(device.arrivals());
+        let mut arrivals = self.arrivals.iter();
         let way = &mut self.ways[leaves_by.index()];
         for frame in self.arrived.drain(..) {
+            let arrival = arrivals.next().copied().unwrap_or_default();
             let bytes = frame.byte_len();
             way.stats.received.add(bytes);
             match &mut way.lane {
@@ -206,7 +243,13 @@ where
                         way.stats.oversized.add(bytes);
                         continue;
                     };
-                    let payload = (self.make)(frame, from, now);
+                    let waited =
+                        Nanos(u64::try_from(arrival.waited.as_nanos()).unwrap_or(u64::MAX));
+                    let came = Came {
+                        at: now.since(waited),
+                        losing: arrival.losing,
+                    };
+                    let payload = (self.make)(frame, from, came);
                     if let Err(rejected) = arbiter.admit(way.flow, length, payload, now) {
                         way.stats.rejected.add(bytes);
                         if let Rejection::TooLong { .. } = rejected.reason {
@@ -342,7 +385,7 @@ where
     Q: Queue<Payload: Into<F>>,
     D: Backend<Tx = F, Rx = F> + AsFd,
     F: ByteLen,
-    M: FnMut(F, Side, Nanos) -> Q::Payload,
+    M: FnMut(F, Side, Came) -> Q::Payload,
 {
     exact_timers();
     let mut rest = Rest::new(idling);

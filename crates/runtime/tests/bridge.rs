@@ -13,8 +13,10 @@ use fairlane_core::sched::Fifo;
 use fairlane_core::{
     FlowConfig, Length, Limits, Nanos, PacketScheduler, Rate, SchedulerLimits, Weight,
 };
-use fairlane_io::{Backend, Datagram, MemoryBackend, UdpBackend, memory};
-use fairlane_runtime::bridge::{BATCH, Bridge, CLIENT_NAP, Frames, Lane, Side, drive_bridge};
+use fairlane_io::{Arrival, Backend, Datagram, MemoryBackend, UdpBackend, memory};
+use fairlane_runtime::bridge::{
+    BATCH, Bridge, CLIENT_NAP, Came, Frames, Lane, MOST_TAKEN_IN, Side, drive_bridge,
+};
 use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Next};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -26,7 +28,7 @@ fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-fn as_it_is<F>(frame: F, _: Side, _: Nanos) -> F {
+fn as_it_is<F>(frame: F, _: Side, _: Came) -> F {
     frame
 }
 
@@ -119,7 +121,7 @@ fn each_direction_keeps_the_pace_of_its_own_link() {
 }
 
 #[test]
-fn a_flood_on_one_side_takes_no_more_than_a_batch_of_a_round() {
+fn an_open_direction_takes_no_more_than_a_batch_of_a_round() {
     let ((left, mut here), (right, mut there)) = (memory::pair(10_000), memory::pair(10_000));
     let mut bridge = Bridge::new(open(left), open(right), as_it_is).unwrap();
     send(&mut here, (0..1000).map(|_| vec![0; 60]));
@@ -128,6 +130,78 @@ fn a_flood_on_one_side_takes_no_more_than_a_batch_of_a_round() {
     assert_eq!(heard(&mut there).len(), BATCH);
     assert_eq!(heard(&mut here).len(), 10);
     assert_eq!(round.next, Next::Now, "there is more");
+}
+
+#[test]
+fn what_has_arrived_is_taken_in_before_anything_is_sent() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(10_000), memory::pair(10_000));
+    let mut bridge = Bridge::new(open(left), shaped(right, 10_000, 0), as_it_is).unwrap();
+    send(&mut here, (0..MOST_TAKEN_IN + 7).map(|_| vec![0; 60]));
+    send(&mut there, [vec![1; 60]]);
+    let round = bridge.round(ms(0)).unwrap();
+    let taken_in = bridge.stats(Side::Right).received.frames;
+    assert_eq!(taken_in, MOST_TAKEN_IN as u64, "and no more of a flood");
+    assert_eq!(round.next, Next::Now, "there is more");
+    assert_eq!(heard(&mut here).len(), 1, "the other side is heard");
+    assert_eq!(heard(&mut there).len(), 1, "what the link can carry");
+    let round = bridge.round(ms(0)).unwrap();
+    let taken_in = bridge.stats(Side::Right).received.frames;
+    assert_eq!(taken_in, MOST_TAKEN_IN as u64 + 7);
+    assert_ne!(round.next, Next::Now);
+}
+
+/// A device that knows how its frames arrived.
+struct Knowing(Memory, Vec<Arrival>);
+
+impl Backend for Knowing {
+    type Tx = Frame;
+    type Rx = Frame;
+
+    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
+        self.0.transmit(batch)
+    }
+
+    fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
+        self.0.receive(into, max)
+    }
+
+    fn arrivals(&self) -> &[Arrival] {
+        &self.1
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        self.0.in_flight()
+    }
+
+    fn refused(&self) -> u64 {
+        self.0.refused()
+    }
+}
+
+#[test]
+fn a_frame_came_when_its_device_says_not_when_it_was_taken_in() {
+    let ((left, mut here), (right, _there)) = (memory::pair(10), memory::pair(10));
+    let waited = |millis, losing| Arrival {
+        waited: Duration::from_millis(millis),
+        losing,
+    };
+    let left = Knowing(left, vec![waited(200, true), waited(50_000, false)]);
+    let right = Knowing(right, Vec::new());
+    let mut made = Vec::new();
+    let make = |frame: Frame, _: Side, came: Came| {
+        made.push(came);
+        frame
+    };
+    let mut bridge = Bridge::new(open(left), shaped(right, 10, 0), make).unwrap();
+    send(&mut here, [vec![1; 60], vec![2; 60], vec![3; 60]]);
+    bridge.round(ms(300)).unwrap();
+    drop(bridge);
+    let came = |millis, losing| Came {
+        at: ms(millis),
+        losing,
+    };
+    // Not before the clock began, and now where nothing is known.
+    assert_eq!(made, [came(100, true), came(0, false), came(300, false)]);
 }
 
 #[test]
@@ -216,7 +290,11 @@ fn a_made_payload_knows_where_and_when_its_frame_arrived() {
     send(&mut there, [vec![2; 60]]);
     bridge.round(ms(5)).unwrap();
     drop(bridge);
-    assert_eq!(made, [(1, Side::Left, ms(3)), (2, Side::Right, ms(5))]);
+    let came = |millis| Came {
+        at: ms(millis),
+        losing: false,
+    };
+    assert_eq!(made, [(1, Side::Left, came(3)), (2, Side::Right, came(5))]);
 }
 
 /// A UDP socket that sends everything to one address.

@@ -37,6 +37,7 @@ pub(super) fn repair(arrival: &Arrival<'_>) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::sys::packet::Offload;
+    use std::time::Duration;
 
     fn arrival(bytes: &[u8]) -> Arrival<'_> {
         Arrival {
@@ -44,6 +45,8 @@ mod tests {
             length: bytes.len(),
             vlan: None,
             offload: Offload::default(),
+            came: Duration::ZERO,
+            losing: false,
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The program is so short that it is written down here as the kernel's instructions, and no
 //! compiler is needed: it looks up the packet's receive queue in a map of sockets (`XSKMAP`). A
-//! packet of a queue with a socket goes there, any other on to the kernel's own stack.
+//! packet of a queue with a socket goes there, any other on to the kernel's own stack. Before each
+//! packet it writes when it came, as far as the driver has room for that.
 
 use std::ffi::CStr;
 use std::io;
@@ -22,13 +23,21 @@ const LINK_CREATE: c_uint = 28;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
+const FUNC_KTIME_GET_NS: i32 = 5;
 const FUNC_REDIRECT_MAP: i32 = 51;
+const FUNC_XDP_ADJUST_META: i32 = 54;
 const PSEUDO_MAP_FD: u8 = 1;
 const XDP_PASS: i32 = 2;
 const FLAGS_SKB_MODE: u32 = 1 << 1;
 const FLAGS_DRV_MODE: u32 = 1 << 2;
-/// `offsetof(struct xdp_md, rx_queue_index)`.
+// Offsets in `struct xdp_md`.
+const DATA: i16 = 0;
+const DATA_META: i16 = 8;
 const RX_QUEUE_INDEX: i16 = 16;
+
+/// Bytes before a packet that say when it came: nanoseconds since the start of the machine
+/// (`CLOCK_MONOTONIC`), as the processor has numbers. Not there if the driver has no room for it.
+pub(super) const STAMP: usize = 8;
 
 /// One instruction.
 #[repr(C)]
@@ -157,18 +166,38 @@ fn load(sockets: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         kernel_version: u32,
         flags: u32,
     }
-    /// The function that is called is open to any licence.
+    /// The functions that are called are open to any licence.
     const LICENSE: &CStr = c"MIT OR Apache-2.0";
 
     // The names of the kernel's assembler, for the codes used.
+    const ADD64_K: u8 = 0x07;
+    const JGT_X: u8 = 0x2d;
+    const JNE_K: u8 = 0x55;
     const LDX_MEM_W: u8 = 0x61;
+    const STX_MEM_DW: u8 = 0x7b;
+    const MOV64_X: u8 = 0xbf;
     const LD_IMM_DW: u8 = 0x18;
     const MOV_K: u8 = 0xb7;
     const CALL: u8 = 0x85;
     const EXIT: u8 = 0x95;
     let instructions = [
-        // r2 = context->rx_queue_index
-        instruction(LDX_MEM_W, 2, 1, RX_QUEUE_INDEX, 0),
+        // r6 = context, which no call changes
+        instruction(MOV64_X, 6, 1, 0, 0),
+        // if bpf_xdp_adjust_meta(context, -8) goes wrong, go to the redirection
+        instruction(MOV_K, 2, 0, 0, -(STAMP as i32)),
+        instruction(CALL, 0, 0, 0, FUNC_XDP_ADJUST_META),
+        instruction(JNE_K, 0, 0, 7, 0),
+        // r0 = bpf_ktime_get_ns()
+        instruction(CALL, 0, 0, 0, FUNC_KTIME_GET_NS),
+        // r1 = where the eight bytes begin; they end at the packet, as the verifier wants to see
+        instruction(LDX_MEM_W, 1, 6, DATA_META, 0),
+        instruction(LDX_MEM_W, 2, 6, DATA, 0),
+        instruction(MOV64_X, 3, 1, 0, 0),
+        instruction(ADD64_K, 3, 0, 0, STAMP as i32),
+        instruction(JGT_X, 3, 2, 1, 0),
+        instruction(STX_MEM_DW, 1, 0, 0, 0),
+        // The redirection: r2 = context->rx_queue_index
+        instruction(LDX_MEM_W, 2, 6, RX_QUEUE_INDEX, 0),
         // r1 = the map, which takes two places
         instruction(LD_IMM_DW, 1, PSEUDO_MAP_FD, 0, sockets.as_raw_fd()),
         instruction(0, 0, 0, 0, 0),

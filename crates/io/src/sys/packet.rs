@@ -7,6 +7,7 @@ use std::mem::{self, MaybeUninit, offset_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use libc::{c_int, c_uint, c_void, socklen_t};
 use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket2_hdr, tpacket3_hdr};
@@ -114,6 +115,10 @@ pub(crate) struct Arrival<'a> {
     pub(crate) vlan: Option<(u16, u16)>,
     /// What hardware was to do and nobody has done.
     pub(crate) offload: Offload,
+    /// When the kernel put it there, by the clock of the world, since 1970.
+    pub(crate) came: Duration,
+    /// Frames found no room since the losses were last asked for.
+    pub(crate) losing: bool,
 }
 
 /// What the sender's kernel left to hardware (`virtio_net_hdr`).
@@ -438,6 +443,11 @@ fn packed_arrival(header: &[u8]) -> Arrival<'_> {
             word(variant + offset_of!(tpacket_hdr_variant1, tp_vlan_tci)) as u16,
         ),
         offload: Offload::decode(&header[mac - OFFLOAD..mac]),
+        came: time(
+            word(offset_of!(tpacket3_hdr, tp_sec)),
+            word(offset_of!(tpacket3_hdr, tp_nsec)),
+        ),
+        losing: status & libc::TP_STATUS_LOSING != 0,
     }
 }
 
@@ -456,6 +466,11 @@ fn arrival(header: &[u8]) -> Arrival<'_> {
             half(offset_of!(tpacket2_hdr, tp_vlan_tci)),
         ),
         offload: Offload::decode(&header[mac - OFFLOAD..mac]),
+        came: time(
+            word(offset_of!(tpacket2_hdr, tp_sec)),
+            word(offset_of!(tpacket2_hdr, tp_nsec)),
+        ),
+        losing: word(offset_of!(tpacket2_hdr, tp_status)) & libc::TP_STATUS_LOSING != 0,
     }
 }
 
@@ -464,6 +479,10 @@ fn tag(status: u32, protocol: u16, tag: u16) -> Option<(u16, u16)> {
     let known = status & libc::TP_STATUS_VLAN_TPID_VALID != 0;
     let protocol = if known { protocol } else { NO_TAG_PROTOCOL };
     (status & libc::TP_STATUS_VLAN_VALID != 0).then_some((protocol, tag))
+}
+
+fn time(seconds: u32, nanoseconds: u32) -> Duration {
+    Duration::new(seconds.into(), nanoseconds)
 }
 
 fn read_u32(bytes: &[u8], at: usize) -> u32 {

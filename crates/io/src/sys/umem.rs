@@ -258,6 +258,17 @@ impl Umem {
         }
     }
 
+    /// The `N` bytes before the packet of a frame that are its frame's too, if there are as many.
+    pub(super) fn before<const N: usize>(&self, frame: &XdpFrame) -> Option<[u8; N]> {
+        let ahead = frame.start as usize & (self.frame_size() as usize - 1);
+        (self.owns(frame) && ahead >= N).then(|| {
+            // SAFETY: the bytes lie in the frame, which `frame` holds, so nobody writes to them;
+            // all bytes of the memory have had a value since it was mapped, and any are a value of
+            // this type.
+            unsafe { frame.first().sub(N).cast::<[u8; N]>().read_unaligned() }
+        })
+    }
+
     /// The number of the frame with this byte; not checked to be one of ours.
     pub(super) fn number(&self, byte: u64) -> u64 {
         byte >> self.shared().shift

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, socklen_t, xdp_desc};
 
-use super::bpf::Program;
 pub(crate) use super::bpf::QUEUES;
+use super::bpf::{Program, STAMP};
 use super::count_or_error;
 use super::umem::{Tenancy, Umem, XdpFrame};
 use ring::{Incoming, Outgoing};
@@ -225,20 +225,35 @@ impl Socket {
         }
     }
 
-    /// Appends at most `max` received packets to `into`; returns how many.
-    pub(crate) fn receive(&mut self, into: &mut Vec<XdpFrame>, max: usize) -> usize {
+    /// Appends at most `max` received packets to `into`, and tells of each when it may have come,
+    /// since the start of the machine; returns how many.
+    pub(crate) fn receive(
+        &mut self,
+        into: &mut Vec<XdpFrame>,
+        max: usize,
+        mut came: impl FnMut(Duration),
+    ) -> usize {
         let max = u32::try_from(max).unwrap_or(u32::MAX);
         let waiting = self.received.waiting(max);
         let before = into.len();
         for ahead in 0..waiting {
             let descriptor = self.received.peek(ahead);
-            into.extend(self.admit(descriptor));
+            if let Some(frame) = self.admit(descriptor) {
+                let stamp = self.umem.before::<STAMP>(&frame).unwrap_or_default();
+                came(Duration::from_nanos(u64::from_ne_bytes(stamp)));
+                into.push(frame);
+            }
         }
         if waiting > 0 {
             self.received.release(waiting);
             self.posted = self.posted.saturating_sub(waiting);
         }
         into.len() - before
+    }
+
+    /// Whether so many packets wait to be received that there is room for no more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.received.waiting_now() >= self.posted
     }
 
     /// The frame of a received packet, if the descriptor is of one that was offered.

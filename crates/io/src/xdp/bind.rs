@@ -10,6 +10,7 @@ use crate::interface::no_ethernet;
 use crate::sys::bpf::{Place, Program};
 use crate::sys::interface::Interface;
 use crate::sys::xdp::{Copying, HEADROOM, QUEUES, Socket};
+use crate::waits::Waits;
 
 /// The kernel takes down a socket and a program some time after they are closed. Until then their
 /// queue is busy.
@@ -77,6 +78,8 @@ impl XdpBackend {
                         attended: Instant::now(),
                         in_vain: 0,
                         refused: 0,
+                        waits: Waits::new(),
+                        arrivals: Vec::new(),
                     });
                 }
                 Err(error) => error,

@@ -122,11 +122,11 @@ fn what_cannot_be_bound_is_said_in_a_sentence() {
             "near",
             0,
             XdpOptions {
-                budget: Budget::from_bytes(1_517),
+                budget: Budget::from_bytes(1_521),
                 ..usual.clone()
             },
             ErrorKind::InvalidInput,
-            "a transmit budget of 1517 bytes is less than ",
+            "a transmit budget of 1521 bytes is less than ",
         ),
     ] {
         let (found, sentence) = refusal(interface, queue, &options);
@@ -136,7 +136,7 @@ fn what_cannot_be_bound_is_said_in_a_sentence() {
     let least = XdpOptions {
         rx_ring: 64,
         tx_ring: 64,
-        budget: Budget::from_bytes(1_518),
+        budget: Budget::from_bytes(1_522),
         mode: None,
     };
     bind(&umem, &near, &least).unwrap();

@@ -215,3 +215,60 @@ fn a_waiter_sleeps_until_a_frame_arrives() {
     assert_eq!(collect(&mut lab.far, 1).len(), 1);
     drop(sender.join().unwrap());
 }
+
+#[test]
+fn a_packet_that_lay_in_the_ring_is_known_to_have_waited_there() {
+    for mode in MODES {
+        let Some(mut lab) = lab("a packet that lay in the ring", &options(mode)) else {
+            return;
+        };
+        let mut batch = VecDeque::new();
+        top_up(&mut batch, &lab.umem, &mut 0, 3);
+        let begun = Instant::now();
+        send(&mut lab.near, &mut batch);
+        let mut waiter = Waiter::new();
+        waiter.wait_readable(&[&lab.far], PATIENCE).unwrap();
+        let there = Instant::now();
+        thread::sleep(Duration::from_millis(200));
+        let mut arrived = Vec::new();
+        lab.far.receive(&mut arrived, 1).unwrap();
+        let least = there.elapsed();
+        lab.far.receive(&mut arrived, 64).unwrap();
+        assert_eq!(arrived.len(), 3, "{mode}");
+        let waited: Vec<_> = lab.far.arrivals().iter().map(|a| a.waited).collect();
+        assert_eq!(waited.len(), 2, "of the last call");
+        for waited in waited {
+            assert!(
+                (least..begun.elapsed()).contains(&waited),
+                "{mode}: {waited:?}"
+            );
+        }
+        let marked = lab.far.arrivals().iter().any(|arrival| arrival.losing);
+        assert!(!marked, "{mode}");
+    }
+}
+
+#[test]
+fn packets_from_a_ring_that_was_full_are_marked() {
+    for mode in MODES {
+        let small = XdpOptions {
+            rx_ring: 64,
+            ..options(mode)
+        };
+        let Some(mut lab) = lab("packets from a full ring", &small) else {
+            return;
+        };
+        let mut batch = VecDeque::new();
+        let mut next = 0;
+        while next < 200 {
+            top_up(&mut batch, &lab.umem, &mut next, 200);
+            send(&mut lab.near, &mut batch);
+        }
+        let patience = Instant::now() + PATIENCE;
+        while lab.far.dropped().unwrap() == 0 {
+            assert!(Instant::now() < patience, "{mode}: nothing was lost");
+        }
+        let arrived = collect(&mut lab.far, 1);
+        assert!(lab.far.arrivals()[0].losing, "{mode}: {}", arrived.len());
+    }
+}

@@ -9,8 +9,8 @@ use fairlane_config::{Backend as Kind, Interfaces, Near};
 use fairlane_io::checksum::complete_checksum;
 use fairlane_io::tun::Layer;
 use fairlane_io::{
-    Backend, Budget, PacketBackend, SingleFrames, TunBackend, Umem, XdpBackend, XdpOptions,
-    interface, packet,
+    Arrival, Backend, Budget, PacketBackend, SingleFrames, TunBackend, Umem, XdpBackend,
+    XdpOptions, interface, packet,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -66,6 +66,10 @@ impl Backend for AnyDevice {
 
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         self.device.receive(into, max)
+    }
+
+    fn arrivals(&self) -> &[Arrival] {
+        self.device.arrivals()
     }
 
     fn in_flight(&self) -> io::Result<u64> {
@@ -233,6 +237,10 @@ impl<B: Backend<Tx = Frame, Rx = Vec<u8>>> Backend for Plain<B> {
         Ok(came)
     }
 
+    fn arrivals(&self) -> &[Arrival] {
+        self.0.arrivals()
+    }
+
     fn in_flight(&self) -> io::Result<u64> {
         self.0.in_flight()
     }
@@ -398,6 +406,10 @@ impl Backend for Shared {
             Frame::Shared(frame)
         }));
         Ok(came)
+    }
+
+    fn arrivals(&self) -> &[Arrival] {
+        self.backend.arrivals()
     }
 
     fn in_flight(&self) -> io::Result<u64> {

@@ -45,8 +45,10 @@ impl ByteLen for Frame {
 pub struct Parcel {
     pub frame: Frame,
     pub origin: Origin,
-    /// When it was received, or taken from the mailbox of its process.
+    /// When it came to the interface, or was taken from the mailbox of its process.
     pub came: Nanos,
+    /// Others that came with it were lost.
+    pub losing: bool,
 }
 
 impl From<Parcel> for Frame {

@@ -19,7 +19,7 @@ use fairlane_classify::{Origin, Owner};
 use fairlane_config::{Interfaces, Near, Role, Site};
 use fairlane_core::{FlowConfig, Length, Nanos, Weight};
 use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, Who};
-use fairlane_runtime::bridge::{Bridge, Lane, Side, drive_bridge};
+use fairlane_runtime::bridge::{Bridge, Came, Lane, Side, drive_bridge};
 use fairlane_runtime::{Clock, Idling};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag;
@@ -63,14 +63,15 @@ impl Ends {
 }
 
 /// Makes of a received frame what the classes hold.
-fn make(ends: Ends) -> impl FnMut(Frame, Side, Nanos) -> Parcel {
-    move |frame, side, now| Parcel {
+fn make(ends: Ends) -> impl FnMut(Frame, Side, Came) -> Parcel {
+    move |frame, side, came| Parcel {
         frame,
         origin: Origin {
             ingress: ends.role(side).ingress(),
             owner: None,
         },
-        came: now,
+        came: came.at,
+        losing: came.losing,
     }
 }
 
@@ -225,6 +226,7 @@ fn listen(
         },
         // From here on its delay is measured: a process has its own clock.
         came: clock.now(),
+        losing: false,
     };
     Ok(Attach::listen(&attach.socket, config, registrar, make)?)
 }
@@ -328,7 +330,7 @@ impl State {
         elapsed: Nanos,
     ) -> Report
     where
-        M: FnMut(Frame, Side, Nanos) -> Parcel,
+        M: FnMut(Frame, Side, Came) -> Parcel,
     {
         let seconds = elapsed.0 as f64 / 1e9;
         let name = |side: Side| Arc::clone(&self.names[side as usize]);

@@ -14,7 +14,7 @@ use fairlane_config::{Backend, Kind, Link, Site};
 use fairlane_core::tree::{ClassQueue, ClassStats};
 use fairlane_core::{Count, Nanos};
 use fairlane_runtime::Target;
-use fairlane_runtime::bridge::Side;
+use fairlane_runtime::bridge::{Came, Side};
 
 use super::frame::{Frame, Parcel};
 use super::shaper::{Shaped, Shaper, sum};
@@ -28,7 +28,7 @@ impl State {
     /// Takes the file at `path` over, or says why not.
     pub fn reload<M>(&mut self, path: &Path, bridge: &mut SiteBridge<M>, now: Nanos)
     where
-        M: FnMut(Frame, Side, Nanos) -> Parcel,
+        M: FnMut(Frame, Side, Came) -> Parcel,
     {
         match self.accept(path) {
             Ok(site) => {
@@ -137,6 +137,7 @@ fn take_over(former: &Shaper, link: &Link, queue: &mut Shaped, now: Nanos) -> Sh
             shaper.former[new] = without(counted, moved);
             let delays = std::mem::take(&mut sorted.delays[place]);
             queue.classifier_mut().delays[new] = delays;
+            queue.classifier_mut().beside_lost[new] += sorted.beside_lost[place];
         }
     }
     shaper

@@ -97,6 +97,8 @@ pub struct ClassReport {
     /// Accepted, and dropped later by queue management.
     pub discarded: u64,
     pub marked: u64,
+    /// Received while the interface lost others: what was lost is likely to have been alike.
+    pub beside_lost: u64,
     /// Times that its cap held it back.
     pub throttled: u64,
     pub flows: u64,

@@ -107,6 +107,7 @@ impl Shaper {
                 dropped: stats.dropped.packets,
                 discarded: stats.discarded.packets,
                 marked: stats.marked,
+                beside_lost: queue.classifier().beside_lost[place],
                 throttled: stats.throttled,
                 flows: stats.flows,
                 overflowed: stats.overflowed,

@@ -21,6 +21,8 @@ pub struct Sorting {
     places: Places,
     /// By place.
     pub delays: Vec<Delays>,
+    /// By place, frames that came while their device was losing others: a sample of those.
+    pub beside_lost: Vec<u64>,
 }
 
 /// A key that nobody outside knows, so that nobody can choose flows that collide.
@@ -36,6 +38,7 @@ impl Sorting {
             sorter: link.sorter(ids, key),
             places: Places::new(ids),
             delays: ids.iter().map(|_| Delays::default()).collect(),
+            beside_lost: vec![0; ids.len()],
         }
     }
 }
@@ -55,7 +58,11 @@ impl Sorting {
 impl Classify<Parcel> for Sorting {
     #[inline]
     fn classify(&mut self, parcel: &Parcel, _: Length, _: Nanos) -> Target {
-        self.sort(parcel)
+        let target = self.sort(parcel);
+        if parcel.losing {
+            self.beside_lost[self.places.of(target.class)] += 1;
+        }
+        target
     }
 
     #[inline]
