@@ -46,6 +46,7 @@ pub mod aqm;
 pub mod bounds;
 mod packet_scheduler;
 pub mod queue;
+pub mod room;
 pub mod sched;
 pub mod scheduler;
 pub mod tree;

@@ -209,6 +209,12 @@ impl Count {
         self.bytes += u64::from(len.get());
     }
 
+    #[inline]
+    pub(crate) fn subtract(&mut self, len: Length) {
+        self.packets -= 1;
+        self.bytes -= u64::from(len.get());
+    }
+
     pub(crate) fn plus(self, other: Count) -> Count {
         Count {
             packets: self.packets + other.packets,

@@ -62,6 +62,18 @@ impl PacketList {
         Some((len, payload))
     }
 
+    /// Takes the packet behind the first, if there is one; the first stays what it is. O(1).
+    #[inline]
+    pub fn pop_second<P>(&mut self, slab: &mut PacketSlab<P>) -> Option<(Length, P)> {
+        let (_, _, second) = slab.get(self.head)?;
+        let (len, payload, next) = slab.take(second)?;
+        slab.set_next(self.head, next);
+        if next == NIL {
+            self.tail = self.head;
+        }
+        Some((len, payload))
+    }
+
     /// The first packet, left where it is. O(1).
     #[inline]
     pub fn front<'a, P>(&self, slab: &'a PacketSlab<P>) -> Option<(Length, &'a P)> {
@@ -126,6 +138,23 @@ mod tests {
             }
             assert!(slab.is_empty());
         }
+    }
+
+    #[test]
+    fn the_second_packet_leaves_the_others_in_order() {
+        let mut slab = PacketSlab::new(100);
+        let mut list = PacketList::default();
+        assert_eq!(list.pop_second(&mut slab), None);
+        for n in 0..4 {
+            list.push_back(&mut slab, length(n + 1), n).unwrap();
+        }
+        assert_eq!(list.pop_second(&mut slab), Some((length(2), 1)));
+        assert_eq!(list.pop_second(&mut slab), Some((length(3), 2)));
+        assert_eq!(list.pop_second(&mut slab), Some((length(4), 3)));
+        assert_eq!(list.pop_second(&mut slab), None);
+        // What comes now is behind the one that is left.
+        list.push_back(&mut slab, length(8), 7).unwrap();
+        assert_eq!(drain(&mut list, &mut slab), [0, 7]);
     }
 
     #[test]

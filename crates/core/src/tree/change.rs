@@ -3,6 +3,7 @@
 //! Everything is checked before anything is written: a refused change changes nothing. What
 //! is queued stays, also above a lowered limit.
 
+use crate::room::Room;
 use crate::scheduler::Share;
 use crate::units::{Length, Nanos};
 use alloc::vec::Vec;
@@ -83,10 +84,10 @@ impl<P: Payload> Tree<P> {
             let wanted = "a leaf";
             return Err(TreeError::OtherKind { class: id, wanted });
         };
-        let (parent, slot, cap) = (class.parent, class.slot, class.config.cap);
-        let node = &mut self.nodes[parent as usize];
+        let (parent, cap) = (class.parent, class.config.cap);
+        let node = &self.nodes[parent as usize];
         check_fit(node.algorithm, cap, Some(&leaf.aqm))?;
-        node.order.child_mut(slot).relimit(old.limits, leaf.limits);
+        self.keep_room(old.room, leaf.room)?;
         if let Some(Class {
             body: Body::Leaf { config, .. },
             ..
@@ -94,6 +95,7 @@ impl<P: Payload> Tree<P> {
         {
             *config = leaf;
         }
+        self.settle_room(id.number());
         let touches = Touches {
             flows: false,
             management: (leaf.aqm, leaf.rate) != (old.aqm, old.rate),
@@ -117,10 +119,14 @@ impl<P: Payload> Tree<P> {
             return other_kind("a class of flows");
         };
         check_flows(&flows)?;
-        let node = &mut self.nodes[node as usize];
+        let at = node;
+        let node = &mut self.nodes[at as usize];
         if flows.algorithm != node.algorithm {
             return other_kind("in that order, which only another class of flows can have");
         }
+        let before = node.flows.as_ref().map_or(flows.room, |table| table.config.room);
+        self.keep_room(before, flows.room)?;
+        let node = &mut self.nodes[at as usize];
         let Some(table) = &mut node.flows else {
             return Ok(());
         };
@@ -131,6 +137,8 @@ impl<P: Payload> Tree<P> {
                 child.relimit(old.leaf.limits, leaf.limits);
             }
         }
+        self.seat_flows(at);
+        self.settle_room(id.number());
         let touches = Touches {
             flows: true,
             management: (leaf.aqm, leaf.rate) != (old.leaf.aqm, old.leaf.rate),
@@ -230,7 +238,7 @@ impl<P: Payload> Tree<P> {
         }
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
-        child.flags = child.flags & (flag::IDLE | flag::COMMON | flag::FLOW) | flags;
+        child.flags = child.flags & (flag::IDLE | flag::COMMON | flag::FLOW | flag::ROOMY) | flags;
         let tells_longest = child.has(flag::LONGEST) && !child.packets.is_empty();
         if child.kind == Kind::Flow {
             child.side = extra;
@@ -288,10 +296,17 @@ impl<P: Payload> Tree<P> {
         let (parent, slot, body) = (class.parent, class.slot, class.body);
         self.flush(id, Nanos::ZERO, discard)?;
         let stats = self.stats(id).unwrap_or_default();
+        self.beyond.remove(id.number());
         match body {
-            Body::Leaf { extra, .. } => self.drop_extra(extra),
+            Body::Leaf { config, extra, .. } => {
+                self.keep_room(config.room, Room::NONE)?;
+                self.drop_extra(extra);
+            }
             Body::Inner { node, .. } => self.drop_node(node),
             Body::Flows { node } => {
+                let kept = self.nodes[node as usize].flows.as_ref();
+                let kept = kept.map_or(Room::NONE, |flows| flows.config.room);
+                self.keep_room(kept, Room::NONE)?;
                 for slot in 0..self.nodes[node as usize].order.slots() {
                     let child = *self.nodes[node as usize].order.child(slot);
                     if child.kind == Kind::Flow {
@@ -365,12 +380,8 @@ impl<P: Payload> Tree<P> {
             let Some((len, (_, payload))) = child.packets.pop_front(&mut self.slab) else {
                 break;
             };
-            child.give_room(len);
-            self.room_bytes += i64::from(len.get());
+            self.forgo(at, slot, class, len);
             packets += 1;
-            if let Some(class) = &mut self.classes[class.index()] {
-                class.losses.discarded.add(len);
-            }
             discard(Discarded {
                 class,
                 len,
@@ -378,22 +389,8 @@ impl<P: Payload> Tree<P> {
                 reason: Reason::Flushed,
             });
         }
-        if packets == 0 {
-            return;
-        }
-        let node = &mut self.nodes[at as usize];
-        node.order.discarded(slot, packets);
-        node.selected = node.order.selected();
-        let child = *node.order.child(slot);
-        if child.may_rest()
-            && !node.order.is_active(slot)
-            && let Some(flows) = &mut node.flows
-        {
-            flows.rest(&mut node.order, slot, now);
-        }
-        let extra = self.extra_of(&child);
-        if let Some(extra) = self.extras.get_mut(extra as usize) {
-            extra.aqm.emptied(now);
+        if packets > 0 {
+            self.lost_first(at, slot, packets, now);
         }
     }
 

@@ -2,11 +2,13 @@
 
 use crate::ensure_invariant;
 use crate::packet_scheduler::Count;
+use crate::room::Room;
 use crate::scheduler::Violation;
 use alloc::vec::Vec;
 
 use super::cap::NONE;
 use super::child::{Child, Kind, flag};
+use super::displace::counted;
 use super::{Body, Class, ClassId, ClassStats, Node, Payload, ROOT, Tree};
 
 impl<P: Payload> Tree<P> {
@@ -15,11 +17,13 @@ impl<P: Payload> Tree<P> {
     /// invariants. For tests: O(classes, flows and packets).
     pub fn invariants(&self) -> Result<(), Violation> {
         let mut total = Count::default();
+        let mut kept = Count::default();
         let mut held = usize::from(self.root_held);
         for (number, class) in (0..).zip(&self.classes) {
             let Some(class) = class else { continue };
             let id = ClassId::new(number);
             self.check_sum(id, class)?;
+            kept = kept.plus(self.check_room(number, class)?.count());
             let node = match class.body {
                 Body::Leaf { .. } => continue,
                 Body::Inner { node, .. } | Body::Flows { node } => node,
@@ -49,6 +53,11 @@ impl<P: Payload> Tree<P> {
             }
             node.order.check()?;
         }
+        ensure_invariant!(
+            kept == self.kept && self.beyond.is_sound(),
+            "{kept:?} are kept for classes, and {:?} counted",
+            self.kept
+        );
         ensure_invariant!(
             total == self.queued(),
             "the tree counts {:?}, and holds {total:?}",
@@ -93,6 +102,66 @@ impl<P: Payload> Tree<P> {
             );
         }
         Ok(())
+    }
+
+    /// Nobody holds more beyond its own than is known; what is kept for a class.
+    fn check_room(&self, number: u32, class: &Class) -> Result<Room, Violation> {
+        let known = self.beyond.bound(number);
+        match class.body {
+            Body::Inner { .. } => {
+                ensure_invariant!(known == 0, "class {number} has no packets, and is listed");
+                Ok(Room::NONE)
+            }
+            Body::Leaf {
+                config, licence, ..
+            } => {
+                let child = self.nodes[class.parent as usize].order.child(class.slot);
+                for held in [counted(licence), child.queued(licence)] {
+                    let beyond = self.measure.beyond(held, config.room);
+                    ensure_invariant!(
+                        beyond <= known,
+                        "class {number} holds or may hold {beyond} beyond its own, and {known} is known"
+                    );
+                }
+                Ok(config.room)
+            }
+            Body::Flows { node } => {
+                let node = &self.nodes[node as usize];
+                let Some(flows) = &node.flows else {
+                    return Ok(Room::NONE);
+                };
+                let room = flows.config.room;
+                let beyond = self.measure.beyond(flows.queued, room);
+                ensure_invariant!(
+                    beyond <= known && flows.beyond.is_sound(),
+                    "class {number} holds {beyond} beyond its own, and {known} is known"
+                );
+                let mut seated = 0;
+                for slot in 0..node.order.slots() {
+                    let flow = node.order.child(slot);
+                    if flow.kind != Kind::Flow {
+                        continue;
+                    }
+                    seated += u32::from(flow.has(flag::ROOMY));
+                    if !flow.has(flag::IDLE) {
+                        let held = flow.queued(flows.config.leaf.limits);
+                        let beyond = self.measure.beyond(held, flows.own(flow));
+                        let known = flows.beyond.bound(slot);
+                        ensure_invariant!(
+                            beyond <= known,
+                            "flow {slot} of class {number} holds {beyond} beyond its own, and \
+                             {known} is known"
+                        );
+                    }
+                }
+                ensure_invariant!(
+                    seated == flows.seated && seated <= flows.config.roomy(),
+                    "{seated} flows of class {number} have room, and {} are counted",
+                    flows.seated
+                );
+                Ok(room)
+            }
+        }
     }
 
     fn cap_of(&self, child: &Child) -> u32 {

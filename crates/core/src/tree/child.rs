@@ -35,6 +35,8 @@ pub(super) mod flag {
     pub const COMMON: u8 = 16;
     /// A flow, so that one test of all flags tells a plain leaf.
     pub const FLOW: u8 = 32;
+    /// A flow with room of its own.
+    pub const ROOMY: u8 = 64;
 }
 
 /// The record of a child, which shares a cache line with the algorithm's state of it.
@@ -48,8 +50,9 @@ pub(super) struct Child {
     /// Packets accepted; of a flow, its digest.
     first: u64,
     pub packets: PacketList,
-    /// What the limits leave; negative after a limit was lowered below the backlog. Of an
-    /// idle flow: the neighbours in the list of idle ones.
+    /// What the limits leave, of a leaf its licence ([`displace`](super::displace)); negative after
+    /// a limit was lowered below the backlog. Of an idle flow: the neighbours in the list of idle
+    /// ones.
     pub room_packets: i32,
     pub room_bytes: i32,
     /// Bytes accepted; of a flow, when it was last left without packets.

@@ -1,7 +1,8 @@
 //! What a class is told to be: its number, its share, its cap, its queue.
 
 use crate::aqm::AqmConfig;
-use crate::packet_scheduler::Limits;
+use crate::packet_scheduler::{Count, Limits};
+use crate::room::Room;
 use crate::scheduler::MAX_ENTITIES;
 use crate::units::{Length, MAX_WEIGHT, Nanos, Rate, Weight};
 use core::fmt;
@@ -95,6 +96,9 @@ impl ClassConfig {
 pub struct LeafConfig {
     /// How much may wait in it; beyond, packets are refused (tail drop).
     pub limits: Limits,
+    /// What is kept for it: as long as it holds no more, its packets are accepted and stay,
+    /// however full the link is. No more than `limits` is.
+    pub room: Room,
     /// Its queue management.
     pub aqm: AqmConfig,
     /// What it drains at while it is alone: the link's rate, as a rule. Only RED asks, how
@@ -103,10 +107,11 @@ pub struct LeafConfig {
 }
 
 impl Default for LeafConfig {
-    /// No limit but the tree's own, tail drop.
+    /// No limit but the tree's own, no room of its own, tail drop.
     fn default() -> Self {
         LeafConfig {
             limits: Limits::NONE,
+            room: Room::NONE,
             aqm: AqmConfig::TailDrop,
             rate: Rate::MAX,
         }
@@ -129,6 +134,11 @@ pub struct FlowsConfig {
     pub weight: Weight,
     /// The most that each flow may send.
     pub cap: Option<Cap>,
+    /// What is kept for all flows together. As many of them as it has `leaf.room` for have that
+    /// as their own, from their first packet until they are forgotten; the flow that the rest
+    /// share is one of them. Flows that come while all of it is given away have none: within the
+    /// class, theirs goes first.
+    pub room: Room,
     /// Queue of each flow.
     pub leaf: LeafConfig,
 }
@@ -143,8 +153,15 @@ impl FlowsConfig {
             forget_after: Nanos::from_millis(10_000),
             weight: Weight::ONE,
             cap: None,
+            room: Room::NONE,
             leaf: LeafConfig::default(),
         }
+    }
+
+    /// How many flows have room of their own at a time.
+    pub fn roomy(&self) -> u32 {
+        let each = self.leaf.room.within(self.leaf.limits);
+        self.room.divided_by(each).min(self.most.saturating_add(1))
     }
 }
 
@@ -187,6 +204,19 @@ pub enum TreeError {
         algorithm: &'static str,
         /// What it cannot order.
         what: &'static str,
+    },
+    /// More would be kept for all classes than the link holds.
+    #[error(
+        "room for {packets} packets and {bytes} bytes cannot be kept: the link holds {} packets \
+         and {} bytes", of.packets, of.bytes
+    )]
+    Room {
+        /// Packets that would be kept.
+        packets: u64,
+        /// Bytes that would be kept.
+        bytes: u64,
+        /// What the link holds.
+        of: Count,
     },
     /// A packet longer than the new maximum is queued.
     #[error("a packet of {queued} is queued, more than the new maximum of {max}")]

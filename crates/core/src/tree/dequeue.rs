@@ -108,6 +108,9 @@ impl<P: Payload> Tree<P> {
         child.give_room(len);
         self.room_bytes += i64::from(len.get());
         let child = *child;
+        if let Some(flows) = &mut node.flows {
+            flows.queued.subtract(len);
+        }
         let class = match child.kind {
             Kind::Leaf => child.side,
             _ => node.class,

@@ -14,16 +14,18 @@
 use hashbrown::HashTable;
 
 use crate::packet_scheduler::Count;
+use crate::room::{Beyond, Room};
 use crate::scheduler::Share;
 use crate::units::{Length, Nanos};
 
 use super::cap::NONE;
 use super::child::{Child, Kind, flag};
 use super::config::FlowsConfig;
+use super::displace::Claim;
 use super::order::Order;
 use super::stats::ClassStats;
 use super::table::flags;
-use super::{Payload, Tree};
+use super::{ClassId, Payload, Tree};
 
 /// Flows that a packet of a new one, or a call of `tidy`, forgets at most.
 const FORGOTTEN_AT_ONCE: u32 = 2;
@@ -45,6 +47,13 @@ pub(super) struct Flows {
     common: u32,
     pub accepted: Count,
     pub sent: Count,
+    pub queued: Count,
+    /// What the class is taken to hold at most, in the heap of classes.
+    pub known: Count,
+    /// Flows by what they hold beyond their own.
+    pub beyond: Beyond,
+    /// Flows with room of their own.
+    pub seated: u32,
     overflowed: u64,
 }
 
@@ -66,6 +75,10 @@ impl Flows {
             common: NONE,
             accepted: Count::default(),
             sent: Count::default(),
+            queued: Count::default(),
+            known: config.room.count(),
+            beyond: Beyond::default(),
+            seated: 0,
             overflowed: 0,
         }
     }
@@ -89,7 +102,7 @@ impl Flows {
     pub fn add_to(&self, stats: &mut ClassStats) {
         stats.accepted = self.accepted;
         stats.sent = self.sent;
-        stats.queued = self.accepted.minus(self.sent).minus(stats.discarded);
+        stats.queued = self.queued;
         stats.flows = self.count();
         stats.overflowed = self.overflowed;
     }
@@ -144,6 +157,15 @@ impl Flows {
         }
     }
 
+    /// Gives a flow room of its own, if it has none and there is some.
+    #[inline]
+    pub fn seat(&mut self, flow: &mut Child) {
+        if !flow.has(flag::ROOMY) && self.seated < self.config.roomy() {
+            flow.flags |= flag::ROOMY;
+            self.seated += 1;
+        }
+    }
+
     /// The flow is left without packets.
     #[inline]
     pub fn rest(&mut self, order: &mut Order, slot: u32, now: Nanos) {
@@ -183,7 +205,7 @@ impl Flows {
 
 impl<P: Payload> Tree<P> {
     /// Makes room ahead of time for so many flows of a class of flows.
-    pub fn reserve_flows(&mut self, class: super::ClassId, flows: usize) {
+    pub fn reserve_flows(&mut self, class: ClassId, flows: usize) {
         if let Some(super::Place { node, slot: NONE }) = self.places.get(class.index()).copied()
             && let Some(node) = self.nodes.get_mut(node as usize)
             && let Some(table) = &mut node.flows
@@ -202,11 +224,39 @@ impl<P: Payload> Tree<P> {
             Some(slot) => {
                 if node.order.child(slot).has(flag::IDLE) {
                     flows.wake(&mut node.order, slot);
+                    flows.seat(node.order.child_mut(slot));
                 }
                 Some(slot)
             }
             None => self.new_flow(at, digest, now),
         }
+    }
+
+    /// What the packet of a flow that there is not would find: nothing, or the common flow.
+    pub(super) fn claim_of_new(&self, class: ClassId, at: u32, len: Length) -> Claim {
+        let mut claim = Claim {
+            class,
+            flow: Some((at, None)),
+            queued: Count::default(),
+            own: Room::NONE,
+            len,
+        };
+        let node = &self.nodes[at as usize];
+        let Some(flows) = &node.flows else {
+            return claim;
+        };
+        let mut has_room = flows.seated < flows.config.roomy();
+        if flows.table.len() >= flows.config.most as usize {
+            match (flows.oldest, flows.common()) {
+                (NONE, Some(common)) => return self.claim(class, at, common, len),
+                (NONE, None) => {}
+                (oldest, _) => has_room |= node.order.child(oldest).has(flag::ROOMY),
+            }
+        }
+        if has_room {
+            claim.own = flows.config.leaf.room;
+        }
+        claim
     }
 
     /// Makes a flow, of which nobody knows whether it will have a packet.
@@ -255,7 +305,10 @@ impl<P: Payload> Tree<P> {
         let slot = node.order.add(child, share)?;
         node.selected = node.order.selected();
         let extra = self.add_extra(config.cap, longest, &config.leaf, (at, slot));
-        self.nodes[at as usize].order.child_mut(slot).side = extra;
+        let node = &mut self.nodes[at as usize];
+        let child = node.order.child_mut(slot);
+        child.side = extra;
+        node.flows.as_mut()?.seat(child);
         Some(slot)
     }
 
@@ -306,6 +359,8 @@ impl<P: Payload> Tree<P> {
         flows.wake(&mut node.order, slot);
         let child = *node.order.child(slot);
         flows.remove(child.digest(), slot);
+        flows.beyond.remove(slot);
+        flows.seated -= u32::from(child.has(flag::ROOMY));
         let _ = node.order.remove(slot);
         node.selected = node.order.selected();
         self.drop_extra(child.side);

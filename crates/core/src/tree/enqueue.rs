@@ -4,13 +4,13 @@ use crate::aqm::{Backlog, Verdict};
 use crate::units::{Length, Nanos};
 
 use super::cap::NONE;
-use super::child::flag;
-use super::{ClassId, Node, Payload, Place, Rejected, Rejection, Tree};
+use super::child::{Child, Kind, flag};
+use super::{ClassId, Discarded, Node, Payload, Place, Rejected, Rejection, Tree};
 
 impl<P: Payload> Tree<P> {
     /// Accepts a packet into the queue of its class or flow, or hands it back with the reason.
-    /// The length is frozen here: nothing reads it from the payload later. `flow` is the
-    /// digest of its flow, which only classes of flows look at.
+    /// As [`offer`](Self::offer), where nobody asks for what gives way to it: that is counted, and
+    /// dropped.
     #[inline]
     pub fn enqueue(
         &mut self,
@@ -19,6 +19,27 @@ impl<P: Payload> Tree<P> {
         len: Length,
         payload: P,
         now: Nanos,
+    ) -> Result<(), Rejected<P>> {
+        self.offer(class, flow, len, payload, now, drop)
+    }
+
+    /// Accepts a packet into the queue of its class or flow, or hands it back with the reason.
+    /// The length is frozen here: nothing reads it from the payload later. `flow` is the
+    /// digest of its flow, which only classes of flows look at.
+    ///
+    /// When the tree is full, packets of whoever holds most beyond his own
+    /// [`room`](crate::room) give way, and go to `discard`; if that is the packet's own class, it is
+    /// refused, or in a class of flows the longest flow's give way. More than one goes only where
+    /// bytes are short.
+    #[inline]
+    pub fn offer(
+        &mut self,
+        class: ClassId,
+        flow: u64,
+        len: Length,
+        payload: P,
+        now: Nanos,
+        mut discard: impl FnMut(Discarded<P>),
     ) -> Result<(), Rejected<P>> {
         let place = self.places.get(class.index());
         let Place { node: at, slot } = *place.unwrap_or(&Place::NOWHERE);
@@ -40,39 +61,62 @@ impl<P: Payload> Tree<P> {
                 Err(refused) => packet = refused,
             }
         }
-        self.enqueue_special(class, flow, len, packet.1, now)
+        self.offer_special(class, flow, len, packet.1, now, &mut discard)
     }
 
-    /// Accepts a packet for a flow, or for a leaf with queue management or a cap; or says what
-    /// is against it.
+    /// Accepts a packet for a flow, for a leaf with queue management or a cap, beyond a leaf's
+    /// licence or into a full tree; or says what is against it.
     #[inline(never)]
-    fn enqueue_special(
+    fn offer_special(
         &mut self,
         class: ClassId,
         flow: u64,
         len: Length,
         mut payload: P,
         now: Nanos,
+        discard: &mut dyn FnMut(Discarded<P>),
     ) -> Result<(), Rejected<P>> {
         let place = self.places.get(class.index());
         let Place { node: at, mut slot } = *place.unwrap_or(&Place::NOWHERE);
         if slot == NONE {
-            match self.slot_of(class, at, flow, len, now) {
+            match self.slot_of(class, at, flow, len, now, discard) {
                 Ok(found) => slot = found,
                 Err(reason) => return Err(Rejected { payload, reason }),
             }
         }
-        if self.nodes[at as usize].order.child(slot).has(flag::AQM)
-            && let Err(reason) = self.admit_managed(class, at, slot, len, &mut payload, now)
-        {
-            return Err(Rejected { payload, reason });
+        let mut child = *self.nodes[at as usize].order.child(slot);
+        if child.kind == Kind::Leaf && !child.has_room(len) {
+            self.extend(at, slot, class, len);
+            child = *self.nodes[at as usize].order.child(slot);
         }
-        let bytes = i64::from(len.get());
-        let node = &mut self.nodes[at as usize];
-        let child = node.order.child_mut(slot);
-        if !child.has_room(len) || self.room_bytes < bytes {
+        let verdict = match child.has(flag::AQM) {
+            true => self.ask_management(at, &child, len, now),
+            false => Verdict::Pass,
+        };
+        if !child.has_room(len) {
             let reason = self.reject(class, at, slot, len, now);
             return Err(Rejected { payload, reason });
+        }
+        if verdict == Verdict::Drop {
+            self.reject(class, at, slot, len, now);
+            let reason = Rejection::Congestion;
+            return Err(Rejected { payload, reason });
+        }
+        if !self.fits(len) && !self.make_room(self.claim(class, at, slot, len), now, discard) {
+            let reason = self.reject(class, at, slot, len, now);
+            return Err(Rejected { payload, reason });
+        }
+        // Its licence may have been cut back meanwhile.
+        if child.kind == Kind::Leaf && !self.nodes[at as usize].order.child(slot).has_room(len) {
+            self.extend(at, slot, class, len);
+        }
+        if verdict == Verdict::Mark {
+            if !payload.mark() {
+                self.reject(class, at, slot, len, now);
+                let reason = Rejection::Congestion;
+                return Err(Rejected { payload, reason });
+            }
+            self.count(at, &child, |losses| losses.marked += 1);
         }
         let stored = match self.slab.insert(len, (now, payload)) {
             Ok(stored) => stored,
@@ -81,15 +125,22 @@ impl<P: Payload> Tree<P> {
                 return Err(Rejected { payload, reason });
             }
         };
-        child.take_room(len);
+        let bytes = i64::from(len.get());
         self.room_bytes -= bytes;
         self.accepted_bytes += bytes as u64;
+        let node = &mut self.nodes[at as usize];
+        let child = node.order.child_mut(slot);
+        child.take_room(len);
         let was_empty = child.packets.append(&mut self.slab, stored);
         let (head, is_capped) = (child.announced(len), child.has(flag::CAP));
         match &mut node.flows {
-            Some(flows) => flows.accepted.add(len),
+            Some(flows) => {
+                flows.accepted.add(len);
+                self.note_flow(at, slot, len);
+            }
             None => child.count_accepted(len),
         }
+        let node = &mut self.nodes[at as usize];
         if !was_empty {
             if node.follows_packets {
                 node.order.arrived(slot, len.into());
@@ -109,57 +160,39 @@ impl<P: Payload> Tree<P> {
         flow: u64,
         len: Length,
         now: Nanos,
+        discard: &mut dyn FnMut(Discarded<P>),
     ) -> Result<u32, Rejection> {
         let too_long = |node: &Node| len.get() > node.longest.get();
+        // No flow is made for a packet that is refused in any case.
         let may_enter = match self.nodes.get(at as usize) {
             None => false,
+            Some(node) if too_long(node) => false,
+            Some(_) if self.fits(len) => true,
             Some(node) => {
-                !too_long(node) && self.room_bytes >= len.get().into() && self.slab.room() > 0
+                let known = node.flows.as_ref();
+                known.is_some_and(|flows| flows.find(&node.order, flow).is_some())
+                    || self.make_room(self.claim_of_new(class, at, len), now, discard)
             }
         };
-        // No flow is made for a packet that is refused in any case.
         if may_enter && let Some(slot) = self.flow_of(at, flow, now) {
             return Ok(slot);
         }
         Err(self.reject(class, at, NONE, len, now))
     }
 
-    /// Asks queue management whether a packet may come in, if there is room for it. Management
-    /// hears of those for which there is none, too; only one that comes in is marked.
+    /// Asks queue management whether a packet may come in. It hears of those for which there is no
+    /// room, too; only one that comes in is marked.
     #[inline(never)]
-    fn admit_managed(
-        &mut self,
-        class: ClassId,
-        at: u32,
-        slot: u32,
-        len: Length,
-        payload: &mut P,
-        now: Nanos,
-    ) -> Result<(), Rejection> {
-        let child = *self.nodes[at as usize].order.child(slot);
-        let queued = child.queued(self.limits_of(at, &child));
+    fn ask_management(&mut self, at: u32, child: &Child, len: Length, now: Nanos) -> Verdict {
+        let queued = child.queued(self.limits_of(at, child));
         let backlog = Backlog {
             packets: queued.packets as u32,
             bytes: queued.bytes,
         };
-        let extra = self.extra_of(&child);
-        let verdict = match self.extras.get_mut(extra as usize) {
+        let extra = self.extra_of(child);
+        match self.extras.get_mut(extra as usize) {
             Some(extra) => extra.aqm.arriving(now, backlog, len),
             None => Verdict::Pass,
-        };
-        let has_room =
-            child.has_room(len) && self.room_bytes >= len.get().into() && self.slab.room() > 0;
-        match verdict {
-            _ if !has_room => Err(self.reject(class, at, slot, len, now)),
-            Verdict::Pass => Ok(()),
-            Verdict::Mark if payload.mark() => {
-                self.count(at, &child, |losses| losses.marked += 1);
-                Ok(())
-            }
-            Verdict::Mark | Verdict::Drop => {
-                self.reject(class, at, slot, len, now);
-                Err(Rejection::Congestion)
-            }
         }
     }
 
@@ -194,10 +227,11 @@ impl<P: Payload> Tree<P> {
         {
             flows.rest(&mut node.order, slot, now);
         }
+        let full = !self.limits_allow(&child, len);
         let max = Length::new(child.longest()).unwrap_or(Length::MAX);
         if len > max {
             Rejection::TooLong { max }
-        } else if !child.has_room(len) {
+        } else if full {
             Rejection::QueueFull
         } else {
             Rejection::TreeFull

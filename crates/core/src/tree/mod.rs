@@ -57,6 +57,12 @@
 //! rounded to a tick: a class reaches its cap to the bit at any rate, unless it
 //! waits for others meanwhile for longer than its burst lasts.
 //!
+//! # Room
+//!
+//! A leaf, a class of flows and each flow in it may have [`room`](crate::room) of its own. When
+//! the tree holds its limit of packets or bytes, a packet of whoever holds most beyond his own gives
+//! way ([`Tree::offer`]); nobody within his own ever does.
+//!
 //! # Counts
 //!
 //! `accepted = sent + discarded + queued` holds for every class after every operation, and
@@ -72,6 +78,7 @@ mod check;
 mod child;
 mod config;
 mod dequeue;
+mod displace;
 mod dynamic;
 mod enqueue;
 mod order;
@@ -85,8 +92,9 @@ pub use packet::{ClassQueue, Dequeue, Discarded, Packet, Payload, Reason, Reject
 pub use stats::ClassStats;
 
 use crate::aqm::Aqm;
-use crate::packet_scheduler::SchedulerLimits;
+use crate::packet_scheduler::{Count, Limits, SchedulerLimits};
 use crate::queue::PacketSlab;
+use crate::room::{Beyond, Measure};
 use crate::units::{Charge, Length, Nanos, Weight};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -151,8 +159,13 @@ struct Class {
 
 #[derive(Clone, Copy, Debug)]
 enum Body {
-    /// A leaf, and its entry in the table of what few queues need.
-    Leaf { config: LeafConfig, extra: u32 },
+    /// A leaf, its entry in the table of what few queues need, and how much it may hold before it
+    /// asks ([`displace`]).
+    Leaf {
+        config: LeafConfig,
+        extra: u32,
+        licence: Limits,
+    },
     /// A class with children, in this node.
     Inner { node: u32, children: u32 },
     /// A class of flows, in this node.
@@ -190,6 +203,11 @@ pub struct Tree<P> {
     free_extras: Vec<u32>,
     accepted_bytes: u64,
     limits: SchedulerLimits,
+    /// What is kept for all classes.
+    kept: Count,
+    measure: Measure,
+    /// Leaves and classes of flows, by what they hold beyond their own.
+    beyond: Beyond,
     /// Seed of the next queue management that draws numbers.
     seed: u64,
     /// The node whose flows were looked at last by `tidy`.
@@ -217,6 +235,9 @@ impl<P: Payload> Tree<P> {
             free_nodes: Vec::new(),
             free_extras: Vec::new(),
             accepted_bytes: 0,
+            kept: Count::default(),
+            measure: Measure::of(limits.packets, limits.bytes),
+            beyond: Beyond::default(),
             limits,
             seed: 0,
             tidied: 0,

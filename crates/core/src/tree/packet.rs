@@ -28,7 +28,8 @@ impl Payload for Box<[u8]> {}
 /// packets from.
 pub trait ClassQueue<P> {
     /// Accepts a packet at time `now` into a class, or hands it back with the reason. `flow` is
-    /// the digest of its flow, which only classes of flows look at.
+    /// the digest of its flow, which only classes of flows look at. Packets that give way to it
+    /// ([`room`](crate::room)) go to `discard`, all accounted for.
     fn enqueue(
         &mut self,
         class: ClassId,
@@ -36,6 +37,7 @@ pub trait ClassQueue<P> {
         len: Length,
         payload: P,
         now: Nanos,
+        discard: impl FnMut(Discarded<P>),
     ) -> Result<(), Rejected<P>>;
 
     /// Hands out the next packet at time `now`; what queue management drops on the way goes
@@ -90,6 +92,8 @@ pub enum Reason {
     Congestion,
     /// Its class was flushed or removed.
     Flushed,
+    /// The link was full, and its class held most beyond its own [room](crate::room).
+    Displaced,
 }
 
 /// A packet that was accepted and will not be sent: the caller's again.
@@ -123,7 +127,8 @@ pub enum Rejection {
     /// The queue holds its limit of packets or bytes (tail drop).
     #[error("the queue of the class is full")]
     QueueFull,
-    /// All queues together hold their limit of packets or bytes (tail drop).
+    /// All queues together hold their limit of packets or bytes, and nobody holds more beyond his
+    /// own [room](crate::room) than the packet's class or flow (tail drop).
     #[error("the link's queues are full")]
     TreeFull,
     /// Queue management dropped it on arrival.
@@ -149,8 +154,9 @@ impl<P: Payload> ClassQueue<P> for Tree<P> {
         len: Length,
         payload: P,
         now: Nanos,
+        discard: impl FnMut(Discarded<P>),
     ) -> Result<(), Rejected<P>> {
-        Tree::enqueue(self, class, flow, len, payload, now)
+        Tree::offer(self, class, flow, len, payload, now, discard)
     }
 
     #[inline]

@@ -92,10 +92,10 @@ impl<P: Payload> Tree<P> {
             ..ClassStats::default()
         };
         match class.body {
-            Body::Leaf { config, .. } => {
+            Body::Leaf { licence, .. } => {
                 let child = self.nodes[class.parent as usize].order.child(class.slot);
                 own.accepted = child.accepted();
-                own.queued = child.queued(config.limits);
+                own.queued = child.queued(licence);
                 own.sent = own.accepted.minus(own.discarded).minus(own.queued);
             }
             Body::Flows { node } => {
@@ -149,15 +149,15 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    /// Limits of a queue.
+    /// Limits of a queue, by which its room counts: of a leaf, its licence.
     pub(super) fn limits_of(&self, at: u32, child: &Child) -> Limits {
         match (child.kind, &self.nodes[at as usize].flows) {
             (Kind::Flow, Some(flows)) => flows.config.leaf.limits,
             _ => match &self.classes[child.side as usize] {
                 Some(Class {
-                    body: Body::Leaf { config, .. },
+                    body: Body::Leaf { licence, .. },
                     ..
-                }) => config.limits,
+                }) => *licence,
                 _ => Limits::NONE,
             },
         }

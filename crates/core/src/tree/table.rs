@@ -1,12 +1,15 @@
 //! The tables of a tree: classes, their nodes, what few queues need; and what may be added.
 
 use crate::aqm::{Aqm, AqmConfig};
+use crate::packet_scheduler::Count;
+use crate::room::Room;
 use crate::scheduler::{MAX_ENTITIES, Share};
 use crate::units::{Length, Rate, Weight};
 use alloc::boxed::Box;
 
 use super::cap::NONE;
 use super::child::{Child, Kind, flag};
+use super::displace::licence_for;
 use super::dynamic::Flows;
 use super::order::{Order, Selected};
 use super::{
@@ -45,13 +48,19 @@ impl<P: Payload> Tree<P> {
         let leaf = clamped(leaf);
         let (above, share, longest) = self.admit(parent, &config, Some(&leaf.aqm))?;
         let flags = flags(config.cap, &leaf.aqm);
+        let licence = licence_for(Count::default(), leaf.room, leaf.limits);
         let body = Body::Leaf {
             config: leaf,
             extra: NONE,
+            licence,
         };
-        let child = Child::leaf(NONE, leaf.limits, longest, flags);
+        let child = Child::leaf(NONE, licence, longest, flags);
+        self.keep_room(Room::NONE, leaf.room)?;
         let class = self.enter(parent, child, share, Class::new(config, longest, body));
-        let (class, slot) = class.map_err(|()| TreeError::TooManyClasses(parent))?;
+        let Ok((class, slot)) = class else {
+            self.keep_room(leaf.room, Room::NONE)?;
+            return Err(TreeError::TooManyClasses(parent));
+        };
         let owner = (above, slot);
         self.nodes[above as usize].order.child_mut(slot).side = class.number();
         self.places[class.index()] = Place { node: above, slot };
@@ -79,6 +88,7 @@ impl<P: Payload> Tree<P> {
         };
         check_flows(&flows)?;
         let (above, share, longest) = self.admit(parent, &config, None)?;
+        self.keep_room(Room::NONE, flows.room)?;
         let table = Some(Box::new(Flows::new(flows)));
         let node = self.add_node(flows.algorithm, longest, table, (above, NONE));
         let child = Child::inner(node, longest, 0);
@@ -86,6 +96,7 @@ impl<P: Payload> Tree<P> {
         let class = self.enter(parent, child, share, Class::new(config, longest, body));
         let Ok((class, slot)) = class else {
             self.drop_node(node);
+            self.keep_room(flows.room, Room::NONE)?;
             return Err(TreeError::TooManyClasses(parent));
         };
         self.settle_node(node, class, slot, config.cap, longest);
@@ -304,8 +315,10 @@ pub(super) fn flags(cap: Option<Cap>, aqm: &AqmConfig) -> u8 {
 }
 
 pub(super) fn clamped(leaf: LeafConfig) -> LeafConfig {
+    let limits = leaf.limits.clamped();
     LeafConfig {
-        limits: leaf.limits.clamped(),
+        limits,
+        room: leaf.room.within(limits),
         ..leaf
     }
 }

@@ -2,7 +2,8 @@
 
 use fairlane_core::aqm::AqmConfig;
 use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass};
-use fairlane_core::tree::{ClassId, Dequeue, LeafConfig};
+use fairlane_core::room::Room;
+use fairlane_core::tree::{ClassId, Dequeue, LeafConfig, Reason};
 use fairlane_core::{Length, Limits, Nanos, SchedulerLimits};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -65,7 +66,12 @@ fn any_leaf() -> impl Strategy<Value = LeafConfig> {
         1 => Just(red(false)),
         1 => Just(codel(false)),
     ];
-    (aqm, 0..20u32).prop_map(|(aqm, packets)| LeafConfig {
+    let room = (0..10u32, 0..9_000u32);
+    (aqm, 0..20u32, room).prop_map(|(aqm, packets, room)| LeafConfig {
+        room: Room {
+            packets: room.0,
+            bytes: room.1,
+        },
         limits: Limits {
             packets,
             bytes: 20_000,
@@ -126,7 +132,13 @@ proptest! {
                 Op::Enqueue { class, len } => {
                     let class = ClassId::new(class as u32);
                     number += 1;
-                    if cbq.enqueue(class, length(len), number, now).is_ok() {
+                    let mut gone = Vec::new();
+                    let outcome = cbq.offer(class, length(len), number, now, |one| gone.push(one));
+                    for one in gone {
+                        prop_assert!(one.reason == Reason::Displaced && one.class != class);
+                        model.take(one.class, one.len, one.payload);
+                    }
+                    if outcome.is_ok() {
                         model.queues.entry(class).or_default().push_back((len, number));
                         model.accepted += 1;
                     }

@@ -1,6 +1,7 @@
 //! What waits: limits, queue management, flushes, and counts of all.
 
 use fairlane_core::aqm::{AqmConfig, RedConfig, RedParameters};
+use fairlane_core::room::Room;
 use fairlane_core::tree::cbq::Cbq;
 use fairlane_core::tree::{ClassId, Dequeue, Discarded, LeafConfig, Payload, Reason, Rejection};
 use fairlane_core::{Limits, Nanos, SchedulerLimits};
@@ -20,6 +21,11 @@ fn what_may_not_be_accepted_is_handed_back_with_the_reason_and_counted() {
     let inner = cbq.add_inner(ROOT, class(1)).unwrap();
     let limited = |packets, bytes| LeafConfig {
         limits: Limits { packets, bytes },
+        // Room for what they will hold.
+        room: Room {
+            packets: packets.min(2),
+            bytes: if bytes == 2000 { bytes } else { 100 },
+        },
         ..LeafConfig::default()
     };
     let none = cbq.add_leaf(inner, class(1), limited(0, 9999)).unwrap();

@@ -6,9 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use fairlane_core::aqm::{
     AqmConfig, CodelConfig, CodelParameters, Probability, RedConfig, RedParameters,
 };
+use fairlane_core::room::Room;
 use fairlane_core::tree::{
     Algorithm, Cap, ClassConfig, ClassId, ClassStats, Dequeue, Discarded, FlowsConfig, LeafConfig,
-    Payload, Rejection, Tree, TreeError,
+    Payload, Reason, Rejection, Tree, TreeError,
 };
 use fairlane_core::{Count, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 use proptest::prelude::*;
@@ -40,6 +41,8 @@ pub struct Plain {
     pub max_length: u32,
     /// Packets and bytes of a queue.
     pub limits: (u32, u32),
+    /// Packets and bytes that are kept for a class; for each of its flows, a part of them.
+    pub room: (u32, u32),
     pub aqm: u8,
     pub algorithm: usize,
     /// Most flows, and how long one is kept.
@@ -97,6 +100,7 @@ impl Plain {
                 packets: self.limits.0,
                 bytes: self.limits.1,
             },
+            room: self.room(),
             aqm: match self.aqm {
                 0 => codel(false),
                 1 => codel(true),
@@ -108,14 +112,40 @@ impl Plain {
         }
     }
 
+    /// What is kept for a class.
+    fn room(self) -> Room {
+        let (packets, bytes) = self.room;
+        Room { packets, bytes }
+    }
+
+    /// What counts of it: of a leaf, no more than its limits.
+    fn own(self, body: &Body) -> Room {
+        match body {
+            Body::Flows(_) => self.room(),
+            Body::Leaf(_) => Room {
+                packets: self.room.0.min(self.limits.0),
+                bytes: self.room.1.min(self.limits.1),
+            },
+            Body::Inner(_) => Room::NONE,
+        }
+    }
+
     fn flows(self) -> FlowsConfig {
+        let leaf = LeafConfig {
+            room: Room {
+                packets: self.room.0 / 3,
+                bytes: self.room.1 / 2,
+            },
+            ..self.leaf()
+        };
         FlowsConfig {
+            room: self.room(),
             most: self.flows.0,
             forget_after: Nanos(self.flows.1),
             weight: Weight::new(self.weight).unwrap(),
             // Each flow has the cap of the class, turned round to be another.
             cap: self.cap().filter(|cap| cap.burst % 2 == 0),
-            leaf: self.leaf(),
+            leaf,
             ..FlowsConfig::new(self.algorithm())
         }
     }
@@ -168,13 +198,17 @@ fn plain() -> impl Strategy<Value = Plain> {
         2 => (0u32..6, 0u32..9_000),
         1 => (1u32..20, Just(u32::MAX)),
     ];
+    let room = prop_oneof![
+        2 => Just((0u32, 0u32)),
+        3 => (0u32..9, 0u32..9_000),
+    ];
     (
         prop_oneof![1u32..20, 1u32..=1_000_000],
         0u32..4,
         cap,
         prop_oneof![4 => Just(1_500u32), 1 => Just(65_535), 1 => 1u32..3_000],
         limits,
-        0u8..9,
+        (0u8..9, room),
         0usize..14,
         (
             prop_oneof![1u32..4, 4u32..40],
@@ -182,12 +216,13 @@ fn plain() -> impl Strategy<Value = Plain> {
         ),
     )
         .prop_map(
-            |(weight, level, cap, max_length, limits, aqm, algorithm, flows)| Plain {
+            |(weight, level, cap, max_length, limits, (aqm, room), algorithm, flows)| Plain {
                 weight,
                 level,
                 cap,
                 max_length,
                 limits,
+                room,
                 aqm,
                 algorithm,
                 flows,
@@ -443,8 +478,12 @@ impl Pair {
                 };
                 return assert!(follows);
             }
+            Err(TreeError::Room { .. }) => {
+                return assert!(!self.can_keep(plain.own(&body), Room::NONE));
+            }
             Err(other) => panic!("{other}"),
         };
+        assert!(self.can_keep(plain.own(&body), Room::NONE));
         let class = Class {
             parent: Some(parent),
             plain,
@@ -476,8 +515,13 @@ impl Pair {
             marked: 0,
         };
         self.next += 1;
+        let mut gone = Vec::new();
+        let now = Nanos(self.now);
+        let outcome = self.real.offer(id, flow, len, tag, now, |one| gone.push(one));
+        for one in gone {
+            self.give_way(id, len, one);
+        }
         let total = self.queued();
-        let outcome = self.real.enqueue(id, flow, len, tag, Nanos(self.now));
         let tree_full = total.packets >= u64::from(self.limits.packets)
             || total.bytes + u64::from(len.get()) > self.limits.bytes;
         let Some(class) = self.classes.get(&id) else {
@@ -488,6 +532,7 @@ impl Pair {
         };
         let longest = self.longest(id);
         let leaf = class.plain.leaf();
+        let beyond = (self.beyond(id, Some(len)), self.most_beyond());
         let full = |queue: Option<&VecDeque<(Length, Tag)>>| {
             let bytes: u64 = queue
                 .into_iter()
@@ -533,11 +578,88 @@ impl Pair {
                     Rejection::QueueFull => {
                         assert!(queue_full || matches!(class.body, Body::Flows(_)));
                     }
-                    Rejection::TreeFull => assert!(tree_full),
+                    Rejection::TreeFull => {
+                        let (with_it, most) = beyond;
+                        assert!(tree_full && with_it >= most, "{with_it} beyond, others {most}");
+                    }
                     Rejection::Congestion => assert!(red),
                 }
                 plus(&mut class.dropped, one(len));
             }
+        }
+    }
+
+    /// What a class holds beyond its own, and would with another packet, in bytes.
+    fn beyond(&self, id: ClassId, more: Option<Length>) -> u64 {
+        let class = &self.classes[&id];
+        let own = class.plain.own(&class.body);
+        let mut held = queued(class);
+        if let Some(len) = more {
+            plus(&mut held, one(len));
+        }
+        let each = (self.limits.bytes / u64::from(self.limits.packets)).max(1);
+        let packets = held.packets.saturating_sub(own.packets.into()) * each;
+        packets.max(held.bytes.saturating_sub(own.bytes.into()))
+    }
+
+    fn most_beyond(&self) -> u64 {
+        let all = self.classes.keys();
+        all.map(|&id| self.beyond(id, None)).max().unwrap_or(0)
+    }
+
+    /// Whether this much more can be kept for classes, in place of `instead`.
+    fn can_keep(&self, more: Room, instead: Room) -> bool {
+        let mut packets = u64::from(more.packets);
+        let mut bytes = u64::from(more.bytes);
+        for class in self.classes.values() {
+            let own = class.plain.own(&class.body);
+            packets += u64::from(own.packets);
+            bytes += u64::from(own.bytes);
+        }
+        packets -= u64::from(instead.packets);
+        bytes -= u64::from(instead.bytes);
+        packets <= self.limits.packets.into() && bytes <= self.limits.bytes
+    }
+
+    /// A packet gave way to one of a class, of whoever held most beyond its own.
+    fn give_way(&mut self, to: ClassId, len: Length, gone: Discarded<Tag>) {
+        assert_eq!(gone.reason, Reason::Displaced);
+        let beyond = self.beyond(gone.class, None);
+        let with_it = self.beyond(to, Some(len));
+        if gone.class == to {
+            // Of another flow of the class, which the packet takes beyond its own.
+            let flows = matches!(self.classes[&to].body, Body::Flows(_));
+            assert!(flows && with_it > 0 && with_it >= self.most_beyond());
+        } else {
+            assert!(beyond > 0, "{} is within its own, and gives way", gone.class);
+            assert!(beyond == self.most_beyond() && beyond > with_it);
+        }
+        let total = self.queued();
+        assert!(
+            total.packets >= self.limits.packets.into()
+                || total.bytes + u64::from(len.get()) > self.limits.bytes,
+            "the tree was not full"
+        );
+        let class = self.classes.get_mut(&gone.class).unwrap();
+        let same = |&(length, tag): &(Length, Tag)| {
+            length == gone.len && tag.number == gone.payload.number
+        };
+        let found = match &mut class.body {
+            Body::Leaf(queue) => {
+                let at = queue.iter().position(same);
+                assert!(at <= Some(1), "none but the first or the second gives way");
+                queue.remove(at.unwrap())
+            }
+            Body::Flows(flows) => flows.values_mut().find_map(|queue| {
+                let at = queue.iter().position(same)?;
+                queue.remove(at)
+            }),
+            Body::Inner(_) => None,
+        };
+        assert!(found.is_some());
+        plus(&mut class.discarded, one(gone.len));
+        if gone.payload.capable {
+            class.marked += gone.payload.marked;
         }
     }
 
@@ -771,12 +893,23 @@ impl Pair {
                 class.capped_flows = plain.flows().cap.is_some();
                 class.plain = Plain {
                     limits: plain.limits,
+                    room: plain.room,
                     aqm: plain.aqm,
                     flows: plain.flows,
                     ..class.plain
                 };
             }
             Err(TreeError::Unfit { .. }) => {}
+            Err(TreeError::Room { .. }) => {
+                let class = &self.classes[&id];
+                let before = class.plain.own(&class.body);
+                let wanted = Plain {
+                    limits: plain.limits,
+                    room: plain.room,
+                    ..class.plain
+                };
+                assert!(!self.can_keep(wanted.own(&class.body), before));
+            }
             Err(other) => panic!("{other}"),
         }
     }

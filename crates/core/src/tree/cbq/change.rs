@@ -1,7 +1,8 @@
 //! Classes of a [`Cbq`] changed, emptied and removed while it runs.
 
-use super::{Cbq, CbqClass, CbqError, Place};
+use super::{Cbq, CbqClass, CbqError, Place, within_limits};
 use crate::aqm::Aqm;
+use crate::room::Room;
 use crate::tree::{ClassId, ClassStats, Discarded, LeafConfig, Payload, Reason};
 use crate::units::Nanos;
 use alloc::vec::Vec;
@@ -45,11 +46,14 @@ impl<P: Payload> Cbq<P> {
         if !self.class(id)?.is_leaf {
             return Err(CbqError::NotLeaf(id));
         }
+        let config = within_limits(config);
+        self.keep_room(self.classes[id.index()].leaf.config.room, config.room)?;
         let leaf = &mut self.classes[id.index()].leaf;
         if leaf.config.aqm != config.aqm || leaf.config.rate != config.rate {
             leaf.aqm = Aqm::new(&config.aqm, config.rate, u64::from(id.number()));
         }
         leaf.config = config;
+        self.note(id.number());
         Ok(())
     }
 
@@ -69,12 +73,15 @@ impl<P: Payload> Cbq<P> {
             return Err(CbqError::HasChildren(id));
         }
         let (parent, priority) = (class.parent, class.config.priority);
+        self.keep_room(class.leaf.config.room, Room::NONE)?;
         let gone = self.clear(id);
+        self.beyond.remove(id.number());
         let stats = self.stats(id).unwrap_or_default();
         let class = &mut self.classes[id.index()];
         class.removed = true;
         class.is_leaf = false;
         class.leaf.place = Place::Out;
+        class.leaf.config.room = Room::NONE;
         let counts = class.counts;
         let above = &mut self.classes[parent as usize];
         above.children.retain(|&number| number != id.number());

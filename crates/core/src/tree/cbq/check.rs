@@ -11,6 +11,7 @@ impl<P: Payload> Cbq<P> {
     /// stands in one place. For tests: O(classes + packets).
     pub fn invariants(&self) -> Result<(), Violation> {
         let mut total = Count::default();
+        let mut kept = Count::default();
         for (number, class) in (0u32..).zip(&self.classes) {
             let queued = self.queued(class);
             self.check_place(number, class, queued)?;
@@ -19,6 +20,13 @@ impl<P: Payload> Cbq<P> {
                 continue;
             }
             total = total.plus(queued);
+            kept = kept.plus(class.leaf.config.room.count());
+            let beyond = self.measure.beyond(queued, class.leaf.config.room);
+            ensure_invariant!(
+                beyond <= self.beyond.bound(number),
+                "class {number} holds {beyond} beyond its own, and {} is known",
+                self.beyond.bound(number)
+            );
             let counts = class.counts;
             let accounted = counts.sent.plus(counts.discarded).plus(queued);
             ensure_invariant!(
@@ -45,6 +53,11 @@ impl<P: Payload> Cbq<P> {
             "the link counts {} packets of {} bytes, and holds {total:?}",
             self.len(),
             self.queued_bytes
+        );
+        ensure_invariant!(
+            kept == self.kept && self.beyond.is_sound(),
+            "{kept:?} are kept for classes, and {:?} counted",
+            self.kept
         );
         let top = self.classes[ROOT as usize].depth;
         ensure_invariant!(

@@ -81,6 +81,14 @@ pub enum CbqError {
     /// All numbers are in use.
     #[error("there are {max} classes already", max = MAX_ENTITIES)]
     TooManyClasses,
+    /// More would be kept for all classes than the link holds.
+    #[error("room for {packets} packets and {bytes} bytes cannot be kept: the link holds less")]
+    Room {
+        /// Packets that would be kept.
+        packets: u64,
+        /// Bytes that would be kept.
+        bytes: u64,
+    },
     /// A class is faster than the link.
     #[error("a class of {rate} is faster than its link of {link}")]
     RateAboveLink {

@@ -39,6 +39,7 @@
 mod change;
 mod check;
 mod config;
+mod displace;
 mod estimator;
 mod share;
 mod sleep;
@@ -53,6 +54,7 @@ use super::{
 use crate::aqm::{Aqm, Backlog, Verdict};
 use crate::packet_scheduler::{Count, SchedulerLimits};
 use crate::queue::{PacketList, PacketSlab};
+use crate::room::{Beyond, Measure, Room};
 use crate::scheduler::{MAX_ENTITIES, Violation};
 use crate::units::{Length, Nanos, Rate};
 use alloc::collections::VecDeque;
@@ -164,6 +166,11 @@ pub struct Cbq<P> {
     /// When the link will be done with what it was given, as estimated.
     link_free: Fine,
     limits: SchedulerLimits,
+    /// What is kept for all leaves.
+    kept: Count,
+    measure: Measure,
+    /// Leaves by what they hold beyond their own.
+    beyond: Beyond,
     queued_bytes: u64,
     slab: PacketSlab<(Nanos, P)>,
     classes: Vec<Class>,
@@ -208,6 +215,9 @@ impl<P: Payload> Cbq<P> {
             link_pace: Pace::new(rate),
             link_free: Fine::ZERO,
             limits,
+            kept: Count::default(),
+            measure: Measure::of(limits.packets, limits.bytes),
+            beyond: Beyond::default(),
             queued_bytes: 0,
             slab: PacketSlab::new(limits.packets),
             classes: alloc::vec![root],
@@ -244,10 +254,12 @@ impl<P: Payload> Cbq<P> {
             return Err(CbqError::NotInner(parent));
         }
         config.check(self.link)?;
+        let leaf = leaf.map(within_limits);
         let number = self.free.last().map_or(self.classes.len(), |&n| n as usize);
         if number >= MAX_ENTITIES {
             return Err(CbqError::TooManyClasses);
         }
+        self.keep_room(Room::NONE, leaf.map_or(Room::NONE, |leaf| leaf.room))?;
         let class = Class {
             config,
             parent: parent.number(),
@@ -270,16 +282,31 @@ impl<P: Payload> Cbq<P> {
         Ok(ClassId::new(number as u32))
     }
 
-    /// Accepts a packet into a leaf's queue, or hands it back with the reason. The length is
-    /// frozen here: nothing reads it from the payload later.
+    /// As [`offer`](Self::offer), where nobody asks for what gives way: that is counted, and
+    /// dropped.
     pub fn enqueue(
+        &mut self,
+        class: ClassId,
+        len: Length,
+        payload: P,
+        now: Nanos,
+    ) -> Result<(), Rejected<P>> {
+        self.offer(class, len, payload, now, drop)
+    }
+
+    /// Accepts a packet into a leaf's queue, or hands it back with the reason. The length is
+    /// frozen here: nothing reads it from the payload later. When the link is full, packets of the
+    /// leaf that holds most beyond its own [room](crate::room) give way and go to `discard`; if
+    /// that is the packet's own, it is refused.
+    pub fn offer(
         &mut self,
         class: ClassId,
         len: Length,
         mut payload: P,
         now: Nanos,
+        mut discard: impl FnMut(Discarded<P>),
     ) -> Result<(), Rejected<P>> {
-        if let Err(reason) = self.admit(class, len, &mut payload, now) {
+        if let Err(reason) = self.admit(class, len, &mut payload, now, &mut discard) {
             match self.classes.get_mut(class.index()) {
                 Some(here) if !here.removed => here.counts.dropped.add(len),
                 _ => self.strays.add(len),
@@ -304,6 +331,7 @@ impl<P: Payload> Cbq<P> {
         if here.leaf.place == Place::Out {
             self.join(number);
         }
+        self.note(number);
         Ok(())
     }
 
@@ -314,6 +342,7 @@ impl<P: Payload> Cbq<P> {
         len: Length,
         payload: &mut P,
         now: Nanos,
+        discard: &mut dyn FnMut(Discarded<P>),
     ) -> Result<(), Rejection> {
         self.class(id).map_err(|_| Rejection::UnknownClass)?;
         let class = &mut self.classes[id.index()];
@@ -332,17 +361,20 @@ impl<P: Payload> Cbq<P> {
         {
             return Err(Rejection::QueueFull);
         }
-        if self.slab.room() == 0 || self.queued_bytes + bytes > self.limits.bytes {
+        let verdict = leaf.aqm.arriving(now, leaf.backlog(), len);
+        if verdict == Verdict::Drop {
+            return Err(Rejection::Congestion);
+        }
+        if !self.make_room(id, len, now, discard) {
             return Err(Rejection::TreeFull);
         }
-        match leaf.aqm.arriving(now, leaf.backlog(), len) {
-            Verdict::Pass => Ok(()),
-            Verdict::Mark if payload.mark() => {
-                class.counts.marked += 1;
-                Ok(())
+        if verdict == Verdict::Mark {
+            if !payload.mark() {
+                return Err(Rejection::Congestion);
             }
-            Verdict::Mark | Verdict::Drop => Err(Rejection::Congestion),
+            self.classes[id.index()].counts.marked += 1;
         }
+        Ok(())
     }
 
     /// Hands out the next packet at time `now`; what queue management drops on the way goes to
@@ -482,6 +514,14 @@ impl<P: Payload> Cbq<P> {
     }
 }
 
+/// No more room than the leaf's limits allow for.
+fn within_limits(leaf: LeafConfig) -> LeafConfig {
+    LeafConfig {
+        room: leaf.room.within(leaf.limits.clamped()),
+        ..leaf
+    }
+}
+
 impl Counts {
     fn plus(self, other: &Counts) -> Counts {
         Counts {
@@ -504,8 +544,9 @@ impl<P: Payload> ClassQueue<P> for Cbq<P> {
         len: Length,
         payload: P,
         now: Nanos,
+        discard: impl FnMut(Discarded<P>),
     ) -> Result<(), Rejected<P>> {
-        Cbq::enqueue(self, class, len, payload, now)
+        Cbq::offer(self, class, len, payload, now, discard)
     }
 
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {

@@ -1,0 +1,302 @@
+//! Room: who may queue how much, and who gives way when the link is full.
+//!
+//! A share of the link is worth nothing to a packet that finds no place to wait. So each holder
+//! of packets (a class, and a flow among the flows of its class) may have [`Room`] of its own,
+//! which adds up to no more than the link holds; what the link holds beyond that is shared. Own
+//! room is lent while its owner does not need it, and given back at once:
+//!
+//! * A packet that fits into the link is accepted.
+//! * When the link is full, a packet of whoever holds *most beyond his own* goes, the arriving one
+//!   counted as his owner's. If that is the arriving packet's owner it is refused (tail drop).
+//! * Nobody within his own ever gives way. Were all holders within their own, no more than the sum
+//!   of all rooms would wait, and the link would not be full.
+//!
+//! What holds more: so many packets, or their bytes? The link runs out of either, so packets are
+//! counted as what bytes there are for each, and the larger of the two excesses counts.
+//!
+//! How much room a guarantee needs, [`bounds::Service::room`](crate::bounds::Service::room) says.
+//!
+//! # Cost
+//!
+//! Whoever holds most beyond his own is on top of a heap ([`Beyond`]) of upper bounds. Only an
+//! increase beyond the bound is told to the heap; a decrease is found out when an entry comes to
+//! the top and turns out too high, which is paid for by the packets that left meanwhile. A plain
+//! queue is told how far its bound reaches, and asks again when it gets there: it costs a packet
+//! in it nothing. O(log holders) amortised where the heap is touched.
+
+use crate::packet_scheduler::{Count, Limits};
+use alloc::vec::Vec;
+
+/// Packets and bytes that are kept for somebody: both hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Room {
+    /// Packets.
+    pub packets: u32,
+    /// Their bytes, as the link counts them.
+    pub bytes: u32,
+}
+
+impl Room {
+    /// Nothing is kept.
+    pub const NONE: Room = Room {
+        packets: 0,
+        bytes: 0,
+    };
+
+    /// How many times `each` fits into it; 0 where nothing is kept for each.
+    pub fn divided_by(self, each: Room) -> u32 {
+        let times = |whole: u32, part: u32| whole.checked_div(part);
+        let packets = times(self.packets, each.packets);
+        let bytes = times(self.bytes, each.bytes);
+        packets.zip(bytes).map_or(0, |(packets, bytes)| packets.min(bytes))
+    }
+
+    /// No more than these limits allow for.
+    pub(crate) fn within(self, limits: Limits) -> Room {
+        Room {
+            packets: self.packets.min(limits.packets),
+            bytes: self.bytes.min(limits.bytes),
+        }
+    }
+
+    pub(crate) fn count(self) -> Count {
+        Count {
+            packets: self.packets.into(),
+            bytes: self.bytes.into(),
+        }
+    }
+}
+
+/// How packets and bytes compare, in one link.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Measure {
+    /// Bytes that there are for each packet.
+    per_packet: u64,
+}
+
+impl Measure {
+    /// For a link that holds so much.
+    pub fn of(packets: u32, bytes: u64) -> Measure {
+        Measure {
+            per_packet: (bytes / u64::from(packets.max(1))).clamp(1, u32::MAX.into()),
+        }
+    }
+
+    /// So many packets, in bytes.
+    pub fn bytes(self, packets: u64) -> u64 {
+        packets * self.per_packet
+    }
+
+    /// What somebody holds beyond his own, in bytes; 0 if he is within it.
+    #[inline]
+    pub fn beyond(self, held: Count, own: Room) -> u64 {
+        let packets = held.packets.saturating_sub(own.packets.into());
+        let bytes = held.bytes.saturating_sub(own.bytes.into());
+        self.bytes(packets).max(bytes)
+    }
+}
+
+/// No place in the heap.
+const NOWHERE: u32 = u32::MAX;
+
+/// Children of a heap entry.
+const ARITY: usize = 4;
+
+/// Holders, by an upper bound of what they hold beyond their own: the most first. Holders are
+/// small numbers. One that is not in it holds nothing beyond.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Beyond {
+    heap: Vec<(u64, u32)>,
+    /// Where a holder is in the heap.
+    places: Vec<u32>,
+}
+
+impl Beyond {
+    /// The holder has up to `bound` beyond its own from now on. O(1), or O(log holders) if that
+    /// is more than was known.
+    #[inline]
+    pub fn raise(&mut self, holder: u32, bound: u64) {
+        if bound > self.bound(holder) {
+            self.put(holder, bound);
+        }
+    }
+
+    #[inline(never)]
+    fn put(&mut self, holder: u32, bound: u64) {
+        let at = holder as usize;
+        if self.places.len() <= at {
+            self.places.resize(at + 1, NOWHERE);
+        }
+        let hole = match self.places[at] {
+            NOWHERE => {
+                self.heap.push((bound, holder));
+                self.heap.len() - 1
+            }
+            place => place as usize,
+        };
+        self.rise(hole, (bound, holder));
+    }
+
+    /// What is known of a holder; 0 if it is within its own.
+    #[inline]
+    pub fn bound(&self, holder: u32) -> u64 {
+        let place = self.places.get(holder as usize).copied();
+        let entry = self.heap.get(place.unwrap_or(NOWHERE) as usize);
+        entry.map_or(0, |&(bound, _)| bound)
+    }
+
+    /// The holder holds nothing any more.
+    pub fn remove(&mut self, holder: u32) {
+        let place = self.places.get(holder as usize).copied();
+        if let Some(hole) = place.filter(|&place| place != NOWHERE) {
+            self.take_out(hole as usize);
+        }
+    }
+
+    /// Nobody holds anything.
+    pub fn clear(&mut self) {
+        self.heap.clear();
+        self.places.clear();
+    }
+
+    /// Who holds most, and how much that is. `exact` says what a holder has beyond its own, no
+    /// more than the bound that is known, which is the bound from then on.
+    pub fn most(&mut self, mut exact: impl FnMut(u32) -> u64) -> Option<(u32, u64)> {
+        loop {
+            let &(bound, holder) = self.heap.first()?;
+            let now = exact(holder);
+            debug_assert!(now <= bound, "{holder} holds {now}, more than {bound}");
+            match now {
+                0 => self.take_out(0),
+                _ if now >= bound => return Some((holder, now)),
+                _ => self.sink(0, (now, holder)),
+            }
+        }
+    }
+
+    fn take_out(&mut self, hole: usize) {
+        let Some(last) = self.heap.pop() else { return };
+        match self.heap.get(hole) {
+            Some(&(_, gone)) => {
+                self.places[gone as usize] = NOWHERE;
+                self.sink(hole, last);
+                let place = self.places[last.1 as usize] as usize;
+                self.rise(place, last);
+            }
+            None => self.places[last.1 as usize] = NOWHERE,
+        }
+    }
+
+    fn place(&mut self, hole: usize, entry: (u64, u32)) {
+        self.heap[hole] = entry;
+        self.places[entry.1 as usize] = hole as u32;
+    }
+
+    fn rise(&mut self, mut hole: usize, entry: (u64, u32)) {
+        while hole > 0 {
+            let parent = (hole - 1) / ARITY;
+            let above = self.heap[parent];
+            if above.0 >= entry.0 {
+                break;
+            }
+            self.place(hole, above);
+            hole = parent;
+        }
+        self.place(hole, entry);
+    }
+
+    fn sink(&mut self, mut hole: usize, entry: (u64, u32)) {
+        loop {
+            let first = ARITY * hole + 1;
+            let children = self.heap.iter().enumerate().skip(first).take(ARITY);
+            match children.max_by_key(|(_, child)| child.0) {
+                Some((n, &child)) if child.0 > entry.0 => {
+                    self.place(hole, child);
+                    hole = n;
+                }
+                _ => return self.place(hole, entry),
+            }
+        }
+    }
+
+    /// Whether the heap is one, and each place in it is known.
+    pub fn is_sound(&self) -> bool {
+        let mut entries = self.heap.iter().enumerate();
+        let listed = self.places.iter().filter(|&&place| place != NOWHERE);
+        listed.count() == self.heap.len()
+            && entries.all(|(n, &(bound, holder))| {
+                bound > 0
+                    && bound <= self.heap[n.saturating_sub(1) / ARITY].0
+                    && self.places[holder as usize] == n as u32
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_top_is_whoever_holds_most_whatever_was_known_before() {
+        let mut state = 7u64;
+        let mut below = |end: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % end
+        };
+        for holders in [1, 2, 5, 40] {
+            let mut beyond = Beyond::default();
+            let mut held = alloc::vec![0u64; holders];
+            for _ in 0..5_000 {
+                let holder = below(holders as u64) as usize;
+                match below(4) {
+                    0 => held[holder] /= 2,
+                    1 => {
+                        held[holder] = 0;
+                        beyond.remove(holder as u32);
+                    }
+                    _ => {
+                        held[holder] += 1 + below(9);
+                        // Often by more than it is.
+                        let bound = held[holder] + below(3) * 5;
+                        beyond.raise(holder as u32, bound);
+                    }
+                }
+                assert!(beyond.is_sound());
+                if below(3) == 0 {
+                    let most = beyond.most(|holder| held[holder as usize]);
+                    let expected = held.iter().copied().max().filter(|&most| most > 0);
+                    assert_eq!(most.map(|(_, most)| most), expected);
+                    if let Some((holder, most)) = most {
+                        assert_eq!(held[holder as usize], most);
+                        assert_eq!(beyond.bound(holder), most);
+                    }
+                    assert!(beyond.is_sound());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn packets_and_bytes_compare_by_what_there_is_of_each() {
+        let measure = Measure::of(100, 150_000);
+        let own = Room {
+            packets: 10,
+            bytes: 15_000,
+        };
+        let held = |packets, bytes| Count { packets, bytes };
+        assert_eq!(measure.beyond(held(10, 15_000), own), 0);
+        assert_eq!(measure.beyond(held(11, 15_000), own), 1_500);
+        assert_eq!(measure.beyond(held(10, 15_001), own), 1);
+        assert_eq!(measure.beyond(held(11, 20_000), own), 5_000);
+        assert_eq!(measure.beyond(held(1, 1), Room::NONE), 1_500);
+    }
+
+    #[test]
+    fn room_is_for_as_many_as_both_of_its_parts_are() {
+        let room = |packets, bytes| Room { packets, bytes };
+        assert_eq!(room(100, 1000).divided_by(room(10, 50)), 10);
+        assert_eq!(room(100, 1000).divided_by(room(10, 200)), 5);
+        assert_eq!(room(100, 1000).divided_by(Room::NONE), 0);
+        assert_eq!(Room::NONE.divided_by(room(1, 1)), 0);
+    }
+}
