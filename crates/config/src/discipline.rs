@@ -155,8 +155,9 @@ impl<P: Payload> ClassQueue<P> for Discipline<P> {
         len: Length,
         payload: P,
         now: Nanos,
+        discard: impl FnMut(Discarded<P>),
     ) -> Result<(), Rejected<P>> {
-        of_any!(self, queue => ClassQueue::enqueue(queue, class, flow, len, payload, now))
+        of_any!(self, queue => ClassQueue::enqueue(queue, class, flow, len, payload, now, discard))
     }
 
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {

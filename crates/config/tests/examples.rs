@@ -200,7 +200,7 @@ fn the_queues_of_an_example_carry_packets_of_every_class() {
             let length = Length::new(1000).unwrap();
             let mut sent = 0;
             for (at, class) in link.classes.iter().enumerate() {
-                let accepted = queues.enqueue(ids[at], 5, length, at as u32, Nanos::ZERO);
+                let accepted = queues.enqueue(ids[at], 5, length, at as u32, Nanos::ZERO, |_| {});
                 assert_eq!(accepted.is_err(), matches!(class.kind, Kind::Inner(_)));
                 sent += u32::from(accepted.is_ok());
             }

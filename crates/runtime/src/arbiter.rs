@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use fairlane_core::scheduler::{MAX_ENTITIES, Violation};
 use fairlane_core::{
-    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, PacketScheduler, Rate,
+    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet,
+    PacketScheduler, Rate,
     Rejected, Rejection, Scheduler, TotalStats,
 };
 use fairlane_io::Backend;
@@ -248,6 +249,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
             door,
             config,
             leaving,
+            discarded,
             ..
         } = self;
         let scan = Scan {
@@ -275,7 +277,8 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
                 let mut position = before;
                 let mut dropped = false;
                 taken = client.inbox.drain(limit, |carried, packet| {
-                    if queue.enqueue(flow, carried, packet, now).is_err() {
+                    let gone = |packet: Packet<Q::Payload>| discarded.push(packet.flow);
+                    if queue.enqueue(flow, carried, packet, now, gone).is_err() {
                         dropped = true;
                         count(&counters.by_arbiter.dropped, 1);
                         release.dropped(flow, position);
@@ -318,6 +321,9 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
         clients.tidy(now, config.linger);
         if let Some(longest) = longest {
             self.stats.looks.record(longest);
+        }
+        if Q::DISCARDS {
+            self.tell_discarded();
         }
         Drained {
             packets: drained,
@@ -416,7 +422,11 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
     ) -> Result<(), Rejected<Q::Payload>> {
         let link = &self.config.link;
         match link.carried(len) {
-            Some(carried) => self.queue.enqueue(flow, carried, payload, now),
+            Some(carried) => {
+                let discarded = &mut self.discarded;
+                let gone = |packet: Packet<Q::Payload>| discarded.push(packet.flow);
+                self.queue.enqueue(flow, carried, payload, now, gone)
+            }
             None => Err(Rejected {
                 payload,
                 reason: Rejection::TooLong {

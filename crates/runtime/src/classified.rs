@@ -139,7 +139,8 @@ where
     /// takes all packets out of the former classes, those of a class in order; `target` says
     /// where each belongs from now on, by the class it was in. Returns what there was before.
     ///
-    /// A packet that its new class does not accept is discarded, and counted.
+    /// A packet that its new class does not accept, or that gives way to another there, is discarded,
+    /// and counted.
     pub fn replace(
         &mut self,
         classes: C,
@@ -158,13 +159,15 @@ where
                 ..
             } = moved;
             let port = payload.port;
+            let (ports, total) = (&mut self.ports, &mut self.total);
             let Target { class, flow } = target(&mut self.classify, class, &payload.payload);
-            if self
+            let moved = self
                 .classes
-                .enqueue(class, flow, len, payload, now)
-                .is_err()
-            {
-                discard(&mut self.ports, &mut self.total, port, len);
+                .enqueue(class, flow, len, payload, now, |gone| {
+                    discard(ports, total, gone.payload.port, gone.len);
+                });
+            if moved.is_err() {
+                discard(ports, total, port, len);
             }
         });
         (former, classify)
@@ -231,8 +234,17 @@ where
         len: Length,
         payload: P,
         now: Nanos,
+        mut on_discard: impl FnMut(Packet<P>),
     ) -> Result<(), Rejected<P>> {
-        let reason = match self.port(flow) {
+        let Classified {
+            classes,
+            classify,
+            ports,
+            total,
+            ..
+        } = self;
+        let port = ports.get(flow.number() as usize).and_then(Option::as_ref);
+        let reason = match port {
             None => Rejection::UnknownFlow,
             Some(&Port {
                 max_length: max, ..
@@ -241,21 +253,30 @@ where
                 let Target {
                     class,
                     flow: digest,
-                } = self.classify.classify(&payload, len, now);
+                } = classify.classify(&payload, len, now);
                 let ported = Ported {
                     port: flow,
                     payload,
                 };
-                match self.classes.enqueue(class, digest, len, ported, now) {
+                let gives_way = |gone: tree::Discarded<Ported<P>>| {
+                    let Ported { port, payload } = gone.payload;
+                    discard(ports, total, port, gone.len);
+                    on_discard(Packet {
+                        flow: port,
+                        len: gone.len,
+                        payload,
+                    });
+                };
+                match classes.enqueue(class, digest, len, ported, now, gives_way) {
                     Ok(()) => {
-                        for stats in both(&mut self.ports, &mut self.total, flow) {
+                        for stats in both(ports, total, flow) {
                             add(&mut stats.accepted, len);
                             add(&mut stats.queued, len);
                         }
                         return Ok(());
                     }
                     Err(rejected) => {
-                        for stats in both(&mut self.ports, &mut self.total, flow) {
+                        for stats in both(ports, total, flow) {
                             add(&mut stats.dropped, len);
                         }
                         return Err(Rejected {
@@ -266,7 +287,7 @@ where
                 }
             }
         };
-        for stats in both(&mut self.ports, &mut self.total, flow) {
+        for stats in both(ports, total, flow) {
             add(&mut stats.dropped, len);
         }
         Err(Rejected { payload, reason })

@@ -18,7 +18,8 @@ pub trait Queue {
     /// What waits.
     type Payload: Send;
 
-    /// Whether [`dequeue`](Self::dequeue) may discard packets that were accepted.
+    /// Whether [`enqueue`](Self::enqueue) and [`dequeue`](Self::dequeue) may discard packets that
+    /// were accepted.
     const DISCARDS: bool;
 
     /// Adds a flow, without packets. Lengths count what the link carries.
@@ -42,13 +43,15 @@ pub trait Queue {
     /// There is no such flow.
     fn remove_flow(&mut self, flow: FlowId) -> Result<(), ChangeError>;
 
-    /// Accepts a packet of a flow, or hands it back with the reason.
+    /// Accepts a packet of a flow, or hands it back with the reason. Packets that were accepted
+    /// before and give way to it go to `discard`, which owns them from then on.
     fn enqueue(
         &mut self,
         flow: FlowId,
         len: Length,
         payload: Self::Payload,
         now: Nanos,
+        discard: impl FnMut(Packet<Self::Payload>),
     ) -> Result<(), Rejected<Self::Payload>>;
 
     /// Hands out the packet that is next at `now`. Packets that were accepted and are not to be
@@ -107,6 +110,7 @@ impl<A: Scheduler, P: Send> Queue for PacketScheduler<A, P> {
         len: Length,
         payload: P,
         _: Nanos,
+        _: impl FnMut(Packet<P>),
     ) -> Result<(), Rejected<P>> {
         PacketScheduler::enqueue(self, flow, len, payload)
     }

@@ -230,7 +230,7 @@ fn a_refused_packet_comes_back_and_counts_once() {
         number: 7,
     };
     let mut enqueue = |port, len| {
-        let refused = queue.enqueue(port, length(len), packet(), Nanos::ZERO);
+        let refused = queue.enqueue(port, length(len), packet(), Nanos::ZERO, |_| {});
         refused.map_err(|rejected| {
             assert_eq!(rejected.payload, packet());
             rejected.reason
@@ -256,7 +256,9 @@ fn other_classes_take_over_what_is_queued() {
     let mut queue: Classes = Classified::new(tree, word);
     let port = queue.add_flow(of_any_length()).unwrap();
     for (len, packet) in packets(0, 60).chain(packets(1, 60)) {
-        queue.enqueue(port, len, packet, Nanos::ZERO).unwrap();
+        queue
+            .enqueue(port, len, packet, Nanos::ZERO, |_| {})
+            .unwrap();
     }
     // One class is left, with room for 100.
     let (tree, word) = classes(&[PLAIN]);

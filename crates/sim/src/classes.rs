@@ -3,7 +3,7 @@
 use crate::link::{Link, TransmitQueue};
 use crate::source::{Lengths, Source, SourceError, Traffic};
 use crate::time::Picos;
-use fairlane_core::tree::{ClassId, ClassQueue, Dequeue, Payload, Rejection};
+use fairlane_core::tree::{ClassId, ClassQueue, Dequeue, Discarded, Payload, Rejection};
 use fairlane_core::{Length, Rate};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -89,7 +89,7 @@ pub trait ClassObserver {
         let _ = (at, packet, reason);
     }
 
-    /// Queue management discarded an accepted packet.
+    /// Queue management discarded an accepted packet, or it gave way to another.
     fn discarded(&mut self, at: Picos, packet: &ClassPacket) {
         let _ = (at, packet);
     }
@@ -424,7 +424,17 @@ impl<Q: ClassQueue<ClassPacket>> ClassServer<Q> {
         self.unsettled = true;
         let now = self.clock.to_nanos();
         let flow = running.plan.flow;
-        match self.queue.enqueue(packet.class, flow, len, packet, now) {
+        let mut displaced = Vec::new();
+        let gives_way = |gone: Discarded<ClassPacket>| displaced.push(gone.payload);
+        let outcome = self
+            .queue
+            .enqueue(packet.class, flow, len, packet, now, gives_way);
+        for packet in displaced {
+            observer.discarded(self.clock, &packet);
+            self.lost(&packet);
+        }
+        let running = &mut self.sources[index];
+        match outcome {
             Ok(()) => {
                 running.queued += 1;
                 observer.accepted(self.clock, &packet);
@@ -434,6 +444,16 @@ impl<Q: ClassQueue<ClassPacket>> ClassServer<Q> {
                 observer.refused(self.clock, &rejected.payload, rejected.reason);
                 false
             }
+        }
+    }
+
+    /// A packet gave way to another. A greedy source sends the next when one of its packets leaves,
+    /// or tries again if it has none.
+    fn lost(&mut self, packet: &ClassPacket) {
+        let running = &mut self.sources[packet.source];
+        running.queued -= 1;
+        if running.source.keeps().is_some() {
+            self.retry(packet.source, packet.len);
         }
     }
 

@@ -6,7 +6,7 @@ use std::io::{BufRead, Read};
 use anyhow::{Context, Result, bail, ensure};
 use fairlane_classify::{DigestKey, Layer, Origin, mark_ce};
 use fairlane_config::{Discipline, Kind, Link as Site, Sorter};
-use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Dequeue, Payload};
+use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Dequeue, Discarded, Payload};
 use fairlane_core::{Length, Nanos};
 use fairlane_sim::{Link, Picos, TransmitQueue};
 
@@ -350,7 +350,12 @@ impl Engine<'_> {
         };
         self.number += 1;
         let passing = Engine::passing(&self.places, class, len, &parcel);
-        match self.queue.enqueue(class, flow, len, parcel, Nanos(time)) {
+        let (places, ledger) = (&self.places, &mut self.ledger);
+        let gives_way = |gone: Discarded<Parcel>| {
+            ledger.discarded(Engine::passing(places, gone.class, gone.len, &gone.payload));
+        };
+        let now = Nanos(time);
+        match self.queue.enqueue(class, flow, len, parcel, now, gives_way) {
             Ok(()) => self.ledger.accepted(passing),
             Err(_) => self.ledger.refused(passing.place, len),
         }

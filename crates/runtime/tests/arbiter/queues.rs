@@ -53,6 +53,7 @@ impl<P: Send> Queue for Fickle<P> {
         len: Length,
         payload: P,
         _: Nanos,
+        _: impl FnMut(Out<P>),
     ) -> Result<(), Rejected<P>> {
         self.inner.enqueue(flow, len, payload)
     }
