@@ -101,6 +101,7 @@ impl Link {
     fn leaf(&self, queue: &Queue, cap: Option<Cap>) -> LeafConfig {
         LeafConfig {
             limits: queue.limits,
+            room: queue.room,
             aqm: queue.aqm,
             rate: cap.map_or(self.rate, |cap| cap.rate.min(self.rate)),
         }
@@ -113,6 +114,7 @@ impl Link {
             forget_after: flows.forget_after,
             weight: Weight::ONE,
             cap: flows.cap.map(cap),
+            room: flows.room,
             leaf: self.leaf(&flows.queue, flows.cap),
         }
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fairlane_classify::{Origin, Per, Rule};
 use fairlane_core::aqm::AqmConfig;
+use fairlane_core::room::Room;
 use fairlane_core::{Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 
 use fairlane_core::tree::Algorithm;
@@ -279,6 +280,8 @@ pub enum Kind {
 pub struct Queue {
     /// The most that waits.
     pub limits: Limits,
+    /// What is kept for it, however full the link is.
+    pub room: Room,
     /// What drops or marks packets before that.
     pub aqm: AqmConfig,
 }
@@ -296,6 +299,8 @@ pub struct Flows {
     pub forget_after: Nanos,
     /// What none exceeds.
     pub cap: Option<Cap>,
+    /// What is kept for all of them together: for as many as it holds the room of one.
+    pub room: Room,
     /// Each one's queue.
     pub queue: Queue,
 }

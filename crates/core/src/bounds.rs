@@ -68,6 +68,7 @@ use crate::units::{Length, Nanos, Rate, Weight};
 use core::ops::Add;
 
 mod hierarchy;
+mod room;
 mod rounds;
 mod siblings;
 mod timestamps;

@@ -219,6 +219,7 @@ fn a_packet_too_long_for_the_room_in_a_queue_of_bytes_waits_and_is_not_lost() {
 fn every_packet_is_sent_or_refused_or_discarded_or_still_there() {
     let mut tree = tree();
     let managed = LeafConfig {
+        room: fairlane_core::room::Room::NONE,
         limits: Limits {
             packets: 100,
             bytes: 1_000_000,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use fairlane_core::room::Room;
 use fairlane_core::tree::{Algorithm, cbq};
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
@@ -339,6 +340,7 @@ fn flows(class: &file::Class, per: &Text, longest: Length, report: &mut Report) 
         most: most?,
         forget_after: forget?,
         cap,
+        room: Room::NONE,
         queue: queue?,
     }))
 }

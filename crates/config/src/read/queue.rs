@@ -4,6 +4,7 @@ use fairlane_core::aqm::{
     AqmConfig, AqmError, CodelConfig, CodelParameters, Measure, Probability, RedConfig,
     RedParameters, red as red_limits,
 };
+use fairlane_core::room::Room;
 use fairlane_core::{Length, Limits, Nanos};
 
 use super::{unknown, word};
@@ -67,6 +68,7 @@ pub(super) fn plain_queue() -> Queue {
             packets: PACKETS,
             bytes: MOST,
         },
+        room: Room::NONE,
         aqm: AqmConfig::TailDrop,
     }
 }
@@ -91,6 +93,7 @@ pub(super) fn queue(class: &file::Class, longest: Length, report: &mut Report) -
             packets: packets?,
             bytes: bytes? as u32,
         },
+        room: Room::NONE,
         aqm: aqm?,
     })
 }

@@ -1,0 +1,119 @@
+//! How much room a guarantee needs.
+
+use super::Service;
+use crate::room::Room;
+use crate::units::Length;
+
+impl Service {
+    /// The room in which a class loses nothing that keeps to its guaranteed rate, and to bursts of
+    /// `burst` bytes.
+    ///
+    /// # The theorem
+    ///
+    /// Let a class have this service, `W(t1, t2) >= rate (t2 - t1) - lag` and never less than 0
+    /// over any time in which it has something to send. Let it send, over any time t,
+    /// `burst + rate t` at most, where each packet counts for no less than `shortest`. Then it
+    /// never holds more than
+    ///
+    /// ```text
+    /// B = burst + lag          bytes, and          B / shortest          packets
+    /// ```
+    ///
+    /// and since nobody within his own [room](crate::room) gives way, with so much room of its own it
+    /// *loses nothing, whatever the others send*.
+    ///
+    /// # Its proof
+    ///
+    /// Take any time t at which it holds something, and let t0 be when it last began to: just before,
+    /// it held nothing. Let A' be what has come since and W' what was handed out, each packet
+    /// counted for `shortest` at least, so that W' >= W. What it holds counts for
+    ///
+    /// ```text
+    /// A' - W' <= burst + rate (t - t0) - W(t0, t) <= burst + min(rate (t - t0), lag)
+    /// ```
+    ///
+    /// which is B at most, and no less than its packets' lengths, nor than `shortest` for each. So
+    /// it is when a packet has just come, and only then may one be refused or give way to it. While
+    /// the class is within B it is within its own; and when somebody within his own asks for a
+    /// place in a full link, somebody else is beyond his, since all rooms add up to no more than
+    /// the link holds.
+    ///
+    /// # What it takes in
+    ///
+    /// * *Down the tree*: the lag of a class is its own and what those above it may be behind
+    ///   ([`child`](Service::child)); classes with others below them hold nothing themselves.
+    /// * *Flows*: the theorem holds of a class of flows in all, in whatever order its packets leave,
+    ///   and of each flow with the service of a flow. Where flows have ceilings, those must be kept
+    ///   to as well: a flow that is held by its own holds up the class.
+    /// * *Caps*: a class that is held by its ceiling has a longer lag ([`capped`](Service::capped)),
+    ///   and no more than the ceiling for a rate.
+    /// * *Strict priority*: as [`behind`](Service::behind) has it; without a service there is no room
+    ///   that would do.
+    /// * *A transmit queue of Q* costs no room: what it took has left the tree, and while the
+    ///   class has something to send, what was handed out and has not been sent is Q all the time, but
+    ///   for a packet, which the link's lag has. How late a program wakes up does: what comes
+    ///   meanwhile must find room in the burst.
+    /// * *Queue management* drops by design: RED and CoDel of who stays within his bounds, too.
+    /// * *CBQ* has no bound, so there is no room that would do: what is kept there is a courtesy.
+    pub fn room(self, burst: u64, shortest: Length) -> Room {
+        let bytes = burst as f64 + self.lag().bytes();
+        // A byte for what is cut off, one for what is lost to rounding.
+        let bytes = (bytes as u64).saturating_add(2).min(MOST);
+        let packets = bytes / u64::from(shortest.get());
+        Room {
+            packets: (packets as u32).max(1),
+            bytes: bytes as u32,
+        }
+    }
+
+    /// The longest burst with which [`room`](Service::room) needs no more than this; `None` where
+    /// it is not enough without any.
+    pub fn burst_within(self, room: Room, shortest: Length) -> Option<u64> {
+        let packets = (u64::from(room.packets) + 1) * u64::from(shortest.get()) - 1;
+        let bytes = packets.min(room.bytes.into());
+        let needed = (self.lag().bytes() as u64).saturating_add(2);
+        bytes.checked_sub(needed)
+    }
+}
+
+/// Room counts in 31 bits, as limits do.
+const MOST: u64 = i32::MAX as u64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::Rate;
+
+    fn length(bytes: u32) -> Length {
+        Length::new(bytes).unwrap()
+    }
+
+    #[test]
+    fn room_is_the_burst_and_what_the_class_may_be_behind() {
+        let rate = Rate::from_bps(8_000_000).unwrap();
+        let service = Service::of_link(rate, length(1500));
+        // 1500 of the packet on the wire, 2500 of its own, in packets of 100 bytes.
+        let room = service.room(2500, length(100));
+        assert_eq!((room.packets, room.bytes), (40, 4002));
+        assert_eq!(service.room(0, length(1500)).packets, 1);
+        assert_eq!(service.room(u64::MAX, length(1)).bytes, i32::MAX as u32);
+    }
+
+    #[test]
+    fn the_burst_that_fits_is_the_longest_that_does() {
+        let rate = Rate::from_bps(8_000_000).unwrap();
+        let service = Service::of_link(rate, length(1500));
+        for (packets, bytes) in [(40, 4002), (40, 9000), (25, 4002), (16, 1600), (15, 9000)] {
+            let room = Room { packets, bytes };
+            let burst = service.burst_within(room, length(100));
+            let fits = |burst| {
+                let needed = service.room(burst, length(100));
+                needed.packets <= packets && needed.bytes <= bytes
+            };
+            match burst {
+                Some(burst) => assert!(fits(burst) && !fits(burst + 1), "{room:?} {burst}"),
+                None => assert!(!fits(0), "{room:?}"),
+            }
+        }
+    }
+}
