@@ -195,7 +195,9 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
             });
             let class = ids[sender.place];
             queues
-                .enqueue(class, sender.flow, length, number, Nanos(now), |_| panic!("nothing gives way"))
+                .enqueue(class, sender.flow, length, number, Nanos(now), |_| {
+                    panic!("nothing gives way")
+                })
                 .unwrap();
             waiting[at] += 1;
         }

@@ -48,7 +48,9 @@ impl Room {
         let times = |whole: u32, part: u32| whole.checked_div(part);
         let packets = times(self.packets, each.packets);
         let bytes = times(self.bytes, each.bytes);
-        packets.zip(bytes).map_or(0, |(packets, bytes)| packets.min(bytes))
+        packets
+            .zip(bytes)
+            .map_or(0, |(packets, bytes)| packets.min(bytes))
     }
 
     /// No more than these limits allow for.
@@ -240,7 +242,9 @@ mod tests {
     fn the_top_is_whoever_holds_most_whatever_was_known_before() {
         let mut state = 7u64;
         let mut below = |end: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
             (state >> 33) % end
         };
         for holders in [1, 2, 5, 40] {

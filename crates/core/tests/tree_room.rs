@@ -103,7 +103,10 @@ fn own_room_is_lent_and_given_back_at_once() {
     for n in 0..20 {
         assert_eq!(put(&mut tree, busy, 0, 1500, n).0, Ok(()), "packet {n}");
     }
-    assert_eq!(put(&mut tree, busy, 0, 1500, 20).0, Err(Rejection::TreeFull));
+    assert_eq!(
+        put(&mut tree, busy, 0, 1500, 20).0,
+        Err(Rejection::TreeFull)
+    );
     for n in 0..15 {
         let (outcome, gone) = put(&mut tree, quiet, 0, 1500, n);
         assert_eq!((outcome, gone.len()), (Ok(()), 1));
@@ -227,8 +230,15 @@ fn more_than_the_link_holds_cannot_be_kept_and_what_is_given_back_can() {
         ..leaf(10)
     };
     tree.change_leaf(one, short, Nanos::ZERO).unwrap();
-    tree.add_leaf(ClassId::ROOT, class(1), LeafConfig { room: room(6, 0), ..leaf(0) })
-        .unwrap();
+    tree.add_leaf(
+        ClassId::ROOT,
+        class(1),
+        LeafConfig {
+            room: room(6, 0),
+            ..leaf(0)
+        },
+    )
+    .unwrap();
     tree.invariants().unwrap();
 }
 
@@ -252,7 +262,10 @@ fn a_flow_within_its_own_loses_nothing_beside_flooders_of_its_class() {
     assert_eq!(config.roomy(), 20);
     for n in 0..3_000 {
         let (_, gone) = put(&mut tree, class, 1 + n % 12, 1500, n);
-        assert!(gone.is_empty(), "they are equals: who comes last is refused");
+        assert!(
+            gone.is_empty(),
+            "they are equals: who comes last is refused"
+        );
     }
     for n in 0..5 {
         let (outcome, gone) = put(&mut tree, class, 99, 1500, 99);
@@ -272,7 +285,10 @@ fn spoofed_sources_touch_neither_other_classes_nor_flows_that_were_there() {
     let all = tree.add_flows(ClassId::ROOT, class(1), config).unwrap();
     // The one that is there has sent, and is idle.
     put(&mut tree, all, u64::MAX, 1500, 0).0.unwrap();
-    assert!(matches!(tree.dequeue(Nanos::ZERO, |_| {}), Dequeue::Packet(_)));
+    assert!(matches!(
+        tree.dequeue(Nanos::ZERO, |_| {}),
+        Dequeue::Packet(_)
+    ));
     for n in 0..20_000u64 {
         put(&mut tree, all, n, 60, n).0.ok();
         match n % 1000 {

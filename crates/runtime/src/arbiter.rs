@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use fairlane_core::scheduler::{MAX_ENTITIES, Violation};
 use fairlane_core::{
-    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet,
-    PacketScheduler, Rate,
-    Rejected, Rejection, Scheduler, TotalStats,
+    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, PacketScheduler,
+    Rate, Rejected, Rejection, Scheduler, TotalStats,
 };
 use fairlane_io::Backend;
 use fairlane_mailbox::bell::{Woken, bell};

@@ -124,7 +124,10 @@ impl<P: Payload> Tree<P> {
         if flows.algorithm != node.algorithm {
             return other_kind("in that order, which only another class of flows can have");
         }
-        let before = node.flows.as_ref().map_or(flows.room, |table| table.config.room);
+        let before = node
+            .flows
+            .as_ref()
+            .map_or(flows.room, |table| table.config.room);
         self.keep_room(before, flows.room)?;
         let node = &mut self.nodes[at as usize];
         let Some(table) = &mut node.flows else {

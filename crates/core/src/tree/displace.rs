@@ -212,9 +212,8 @@ impl<P: Payload> Tree<P> {
                     Some((at, slot)) => {
                         let with_it = self.measure.beyond(claim.queued.plus(one), claim.own);
                         let most = self.most_of_flows(at);
-                        let other = most.filter(|&(other, most)| {
-                            most > with_it && Some(other) != slot
-                        });
+                        let other =
+                            most.filter(|&(other, most)| most > with_it && Some(other) != slot);
                         other.map(|(slot, _)| (at, slot, claim.class))
                     }
                 },

@@ -1,8 +1,8 @@
 //! Random operations beside a model of what a link should hold.
 
 use fairlane_core::aqm::AqmConfig;
-use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass};
 use fairlane_core::room::Room;
+use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass};
 use fairlane_core::tree::{ClassId, Dequeue, LeafConfig, Reason};
 use fairlane_core::{Length, Limits, Nanos, SchedulerLimits};
 use proptest::prelude::*;

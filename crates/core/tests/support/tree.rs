@@ -517,7 +517,9 @@ impl Pair {
         self.next += 1;
         let mut gone = Vec::new();
         let now = Nanos(self.now);
-        let outcome = self.real.offer(id, flow, len, tag, now, |one| gone.push(one));
+        let outcome = self
+            .real
+            .offer(id, flow, len, tag, now, |one| gone.push(one));
         for one in gone {
             self.give_way(id, len, one);
         }
@@ -580,7 +582,10 @@ impl Pair {
                     }
                     Rejection::TreeFull => {
                         let (with_it, most) = beyond;
-                        assert!(tree_full && with_it >= most, "{with_it} beyond, others {most}");
+                        assert!(
+                            tree_full && with_it >= most,
+                            "{with_it} beyond, others {most}"
+                        );
                     }
                     Rejection::Congestion => assert!(red),
                 }
@@ -631,7 +636,11 @@ impl Pair {
             let flows = matches!(self.classes[&to].body, Body::Flows(_));
             assert!(flows && with_it > 0 && with_it >= self.most_beyond());
         } else {
-            assert!(beyond > 0, "{} is within its own, and gives way", gone.class);
+            assert!(
+                beyond > 0,
+                "{} is within its own, and gives way",
+                gone.class
+            );
             assert!(beyond == self.most_beyond() && beyond > with_it);
         }
         let total = self.queued();

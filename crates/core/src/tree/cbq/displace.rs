@@ -12,9 +12,7 @@ impl<P: Payload> Cbq<P> {
     pub(super) fn keep_room(&mut self, before: Room, after: Room) -> Result<(), CbqError> {
         let kept = self.kept.minus(before.count()).plus(after.count());
         let limits = self.limits;
-        if after != before
-            && (kept.packets > limits.packets.into() || kept.bytes > limits.bytes)
-        {
+        if after != before && (kept.packets > limits.packets.into() || kept.bytes > limits.bytes) {
             return Err(CbqError::Room {
                 packets: kept.packets,
                 bytes: kept.bytes,
