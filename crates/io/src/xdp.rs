@@ -272,10 +272,17 @@ impl XdpBackend {
 
     /// Asks the kernel whether packets can leave.
     fn ask(&mut self) -> io::Result<bool> {
-        match self.interface.state()? {
-            LinkState::Up => {
+        let mut state = self.interface.state()?;
+        if state == LinkState::Up {
+            match self.interface.mtu() {
                 // It may have been changed meanwhile.
-                self.mtu = self.interface.mtu()?;
+                Ok(mtu) => self.mtu = mtu,
+                // It has been renamed, or set down and removed, in between.
+                Err(_) => state = LinkState::Down,
+            }
+        }
+        match state {
+            LinkState::Up => {
                 self.state = State::Up;
                 Ok(true)
             }

@@ -25,7 +25,7 @@ pub(crate) struct Interface {
 pub(crate) enum LinkState {
     /// Up, with a carrier.
     Up,
-    /// Set down, or without a carrier.
+    /// Set down, without a carrier, or being renamed.
     Down,
     /// Removed, or moved to another namespace.
     Gone,
@@ -74,8 +74,7 @@ impl Interface {
 
     /// The longest payload of a frame, in bytes, without the Ethernet header.
     pub(crate) fn mtu(&self) -> io::Result<usize> {
-        let mut request = self.named()?;
-        ask(self.control.as_fd(), libc::SIOCGIFMTU as _, &mut request)?;
+        let request = self.ask(libc::SIOCGIFMTU as _)?;
         // SAFETY: the kernel has written this member; an integer has no invalid value.
         let mtu = unsafe { request.ifr_ifru.ifru_mtu };
         Ok(usize::try_from(mtu).unwrap_or(0))
@@ -83,8 +82,7 @@ impl Interface {
 
     /// Whether its frames begin with an Ethernet header.
     pub(crate) fn carries_ethernet(&self) -> io::Result<bool> {
-        let mut request = self.named()?;
-        ask(self.control.as_fd(), libc::SIOCGIFHWADDR as _, &mut request)?;
+        let request = self.ask(libc::SIOCGIFHWADDR as _)?;
         // SAFETY: the kernel has written this member; an integer has no invalid value.
         let kind = unsafe { request.ifr_ifru.ifru_hwaddr.sa_family };
         Ok(matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK))
@@ -95,13 +93,14 @@ impl Interface {
             Ok(true) => Ok(LinkState::Up),
             Ok(false) => Ok(LinkState::Down),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(LinkState::Gone),
+            // Not to be asked now; it is asked again.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(LinkState::Down),
             Err(error) => Err(error),
         }
     }
 
     fn can_send(&self) -> io::Result<bool> {
-        let mut request = self.named()?;
-        ask(self.control.as_fd(), libc::SIOCGIFFLAGS as _, &mut request)?;
+        let request = self.ask(libc::SIOCGIFFLAGS as _)?;
         // SAFETY: the kernel has written this member; an integer has no invalid value.
         let flags = c_int::from(unsafe { request.ifr_ifru.ifru_flags });
         if flags & libc::IFF_UP == 0 {
@@ -151,37 +150,73 @@ impl Interface {
             command: u32,
             data: u32,
         }
-        let mut value = Value { command, data };
-        let mut request = self.named()?;
-        request.ifr_ifru.ifru_data = (&raw mut value).cast();
-        // SAFETY: the kernel reads and writes one `ifreq` and, for the commands of this file, the
-        // `Value` that it points to, which lives until after the call.
-        let result = unsafe {
-            libc::ioctl(
-                self.control.as_raw_fd(),
-                libc::SIOCETHTOOL as _,
-                &raw mut request,
-            )
-        };
-        count_or_error(result)?;
-        // SAFETY: the field is ours, aligned, and the kernel has left an integer in it.
-        Ok(unsafe { (&raw const value.data).read() })
+        self.by_name(|request| {
+            let mut value = Value { command, data };
+            request.ifr_ifru.ifru_data = (&raw mut value).cast();
+            // SAFETY: the kernel reads and writes one `ifreq` and, for the commands of this file,
+            // the `Value` that it points to, which lives until after the call.
+            let result = unsafe {
+                libc::ioctl(
+                    self.control.as_raw_fd(),
+                    libc::SIOCETHTOOL as _,
+                    &raw mut *request,
+                )
+            };
+            count_or_error(result)?;
+            // SAFETY: the field is ours, aligned, and the kernel has left an integer in it.
+            Ok(unsafe { (&raw const value.data).read() })
+        })
     }
 
-    /// A request with the interface's present name.
-    fn named(&self) -> io::Result<libc::ifreq> {
-        let mut request = request("")?;
+    /// Asks one of the questions whose answer is in the request.
+    fn ask(&self, question: libc::Ioctl) -> io::Result<libc::ifreq> {
+        self.by_name(|request| {
+            ask(self.control.as_fd(), question, request)?;
+            Ok(*request)
+        })
+    }
+
+    /// The answer to a question that the kernel takes for a name only. It is asked again where the
+    /// interface had another name when the answer came, so that one that is renamed is not taken
+    /// for the one that has got its name.
+    ///
+    /// `WouldBlock` while it is being renamed: for some milliseconds the kernel then knows it by
+    /// no name at all. `ENODEV` if it is gone.
+    fn by_name<T>(
+        &self,
+        mut question: impl FnMut(&mut libc::ifreq) -> io::Result<T>,
+    ) -> io::Result<T> {
+        const ATTEMPTS: u32 = 10;
+        let mut name = self.name()?;
+        for _ in 0..ATTEMPTS {
+            let mut request = blank();
+            request.ifr_name = name;
+            let answer = question(&mut request);
+            let now = self.name()?;
+            let none = |error: &io::Error| error.raw_os_error() == Some(libc::ENODEV);
+            if now == name && !answer.as_ref().is_err_and(none) {
+                return answer;
+            }
+            name = now;
+        }
+        Err(io::Error::new(
+            io::ErrorKind::WouldBlock,
+            "it is being renamed, or its driver calls it absent: try again",
+        ))
+    }
+
+    /// The present name; `ENODEV` if the interface is gone.
+    fn name(&self) -> io::Result<[c_char; libc::IFNAMSIZ]> {
+        let mut request = blank();
         request.ifr_ifru.ifru_ifindex = self.index as c_int;
         ask(self.control.as_fd(), libc::SIOCGIFNAME as _, &mut request)?;
-        Ok(request)
+        Ok(request.ifr_name)
     }
 }
 
 /// A request about the interface of this name.
 pub(super) fn request(name: &str) -> io::Result<libc::ifreq> {
-    // SAFETY: `ifreq` is made of integers, arrays of them and pointers, for which all zeros is a
-    // value.
-    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    let mut request = blank();
     // The last byte stays: names are terminated by a zero.
     if name.len() >= request.ifr_name.len() || name.contains('\0') {
         return Err(io::Error::from_raw_os_error(libc::ENODEV));
@@ -190,6 +225,12 @@ pub(super) fn request(name: &str) -> io::Result<libc::ifreq> {
         *to = from as c_char;
     }
     Ok(request)
+}
+
+fn blank() -> libc::ifreq {
+    // SAFETY: `ifreq` is made of integers, arrays of them and pointers, for which all zeros is a
+    // value.
+    unsafe { mem::zeroed() }
 }
 
 fn ask(
@@ -201,4 +242,63 @@ fn ask(
     // mutably, and none of the pointers that it may hold.
     count_or_error(unsafe { libc::ioctl(control.as_raw_fd(), question, &raw mut *request) })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlane_netlab::{cable, or_skip};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+
+    fn rename(interface: &Interface, to: &str) {
+        let mut request = blank();
+        request.ifr_name = interface.name().unwrap();
+        let wanted = super::request(to).unwrap().ifr_name;
+        request.ifr_ifru.ifru_newname = wanted;
+        ask(
+            interface.control.as_fd(),
+            libc::SIOCSIFNAME as _,
+            &mut request,
+        )
+        .unwrap();
+    }
+
+    #[test]
+    fn an_interface_that_is_down_and_renamed_is_not_gone() {
+        let Some((link, far)) = or_skip("a renamed interface", cable(1_500)) else {
+            return;
+        };
+        link.down().unwrap();
+        far.down().unwrap();
+        let interface = link
+            .namespace()
+            .run(|| Interface::find(link.name()).unwrap());
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                let mut asked = 0;
+                while !done.load(Ordering::Relaxed) {
+                    assert_eq!(interface.state().unwrap(), LinkState::Down);
+                    match interface.mtu() {
+                        Ok(mtu) => assert_eq!(mtu, 1_500),
+                        Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                    }
+                    asked += 1;
+                }
+                asked
+            });
+            for number in 0..200 {
+                rename(&interface, &format!("other{}", number % 7));
+            }
+            done.store(true, Ordering::Relaxed);
+            assert!(asking.join().unwrap() > 100);
+        });
+        link.namespace()
+            .run(|| assert!(Interface::find("other3").is_ok()));
+        // The link is known by its first name.
+        rename(&interface, link.name());
+        link.delete().unwrap();
+        assert_eq!(interface.state().unwrap(), LinkState::Gone);
+    }
 }

@@ -396,6 +396,38 @@ impl Socket {
     }
 }
 
+/// What is known at the end of a socket.
+#[derive(Clone, Copy, Debug)]
+struct Ending {
+    /// The driver itself reads and writes frames.
+    zero_copy: bool,
+    /// No packet is brought any more, and nobody is left who was about to.
+    unrouted: bool,
+    /// Of the packets that the kernel has taken from the transmit ring, none is on its way.
+    taken_done: bool,
+}
+
+impl Ending {
+    /// Whether frames that were posted to be received into are the kernel's no more.
+    ///
+    /// A driver that writes to frames goes on until the kernel has stopped it, some time after the
+    /// socket is closed. Else only who brings a packet writes to them.
+    fn received(self) -> bool {
+        self.unrouted && !self.zero_copy
+    }
+
+    /// Whether frames that were to be sent, and have not come back, are the kernel's no more.
+    ///
+    /// Where packets are copied, only a system call on the socket takes from the ring, and there is
+    /// none any more: what is still there has not been looked at. A driver takes from it whenever
+    /// it likes, up to where it saw the ring end when it last looked, and moves the index that
+    /// tells how far it is only after a batch. So it may send at any time what was taken back from
+    /// the ring, or seems to be there yet: the completion ring alone says what it is done with.
+    fn sent(self) -> bool {
+        self.taken_done && !self.zero_copy
+    }
+}
+
 impl Drop for Socket {
     /// Takes back what the kernel has, as far as it is known to let go of it; other frames are
     /// lost to the memory's users rather than written by two.
@@ -404,11 +436,16 @@ impl Drop for Socket {
     fn drop(&mut self) {
         let patience = Instant::now() + Duration::from_millis(100);
         self.reap();
-        while self.unsent > self.pending() && Instant::now() < patience {
+        // A driver goes on with all that is in the ring; else what is there stays there.
+        let left = |socket: &Socket| match socket.zero_copy {
+            true => 0,
+            false => socket.pending(),
+        };
+        while self.unsent > left(self) && Instant::now() < patience {
             thread::sleep(Duration::from_millis(1));
             self.reap();
         }
-        let sent = self.unsent == self.pending();
+        let taken_done = self.unsent == self.pending();
         // What the kernel has not taken up, it is not to.
         self.sending.take_back();
 
@@ -420,9 +457,11 @@ impl Drop for Socket {
             }
             None => true,
         };
-        // A driver that writes to frames goes on until the kernel has stopped it, some time after
-        // the socket is closed.
-        let received = unrouted && !self.zero_copy;
+        let ending = Ending {
+            zero_copy: self.zero_copy,
+            unrouted,
+            taken_done,
+        };
 
         let (posted, sending) = (self.mark(POSTED), self.mark(SENDING));
         let mut lost = 0;
@@ -433,17 +472,15 @@ impl Drop for Socket {
                 .map_or(0, |(_, note)| note & !LENGTH);
             if note == posted || note == sending {
                 self.umem.note(frame, 0);
-                if (note == posted && received) || (note == sending && sent) {
+                if (note == posted && ending.received()) || (note == sending && ending.sent()) {
                     self.passing.push(frame);
                 } else {
                     lost += 1;
                 }
             }
         }
-        // SAFETY: by their notes, this socket held all these frames. Those given that were posted:
-        // no packet is brought any more, nobody is left who was about to, and only who brings one
-        // writes to them. Those that were to be sent: the kernel is done with all that it has
-        // taken up, and the others are out of the ring.
+        // SAFETY: by their notes, this socket held all these frames. `Ending` argues that the kernel
+        // touches none of those given.
         unsafe {
             self.umem.give(self.passing.drain(..));
             self.umem.lose(lost);
@@ -504,4 +541,25 @@ unsafe fn get<T>(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> io::Res
     count_or_error(result)?;
     // SAFETY: all bytes have a value, by the caller's promise one of `T`.
     Ok(unsafe { value.assume_init() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_a_driver_has_nothing_is_taken_for_free_that_it_has_not_given_back() {
+        for unrouted in [false, true] {
+            for taken_done in [false, true] {
+                let ending = |zero_copy| Ending {
+                    zero_copy,
+                    unrouted,
+                    taken_done,
+                };
+                assert!(!ending(true).sent() && !ending(true).received());
+                assert_eq!(ending(false).sent(), taken_done);
+                assert_eq!(ending(false).received(), unrouted);
+            }
+        }
+    }
 }
