@@ -102,6 +102,8 @@ mod offload;
 #[cfg(target_os = "linux")]
 pub mod packet;
 #[cfg(target_os = "linux")]
+pub mod segment;
+#[cfg(target_os = "linux")]
 mod shared_memory;
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]

@@ -4,12 +4,14 @@ use std::io;
 
 use crate::sys::interface::{Interface, Joins};
 
-/// While this lives, neither the kernel nor the device joins received segments of one connection
-/// into a longer one (GRO, LRO), so that each received frame can be sent again. Dropping it turns
-/// on again what was on before.
+/// While this lives, received segments of one connection are not joined into a longer one, so that
+/// each received frame can be sent again. Dropping it turns on again what was on before.
 ///
-/// A sender on the same machine, behind a virtual device, hands over segments that were never cut:
-/// that is for its own interface to turn off (`ethtool -K DEV tso off gso off`).
+/// What the *kernel* joins (GRO) it knows to take apart, and says how: a
+/// [`PacketBackend`](crate::PacketBackend) does it, as the kernel's own bridge would, and
+/// needs this [of the device](Self::of_device) alone (LRO), as that bridge does. An
+/// [`XdpBackend`](crate::XdpBackend) hears frames before the kernel joins them, but in
+/// [generic mode](crate::XdpMode::Generic), where it needs both.
 #[derive(Debug)]
 pub struct SingleFrames {
     interface: Interface,
@@ -17,7 +19,8 @@ pub struct SingleFrames {
 }
 
 impl SingleFrames {
-    /// Of the interface of this name in the calling thread's network namespace.
+    /// Neither the kernel nor the device joins what arrives at the interface of this name in the
+    /// calling thread's network namespace.
     ///
     /// # Errors
     ///
@@ -25,12 +28,25 @@ impl SingleFrames {
     /// `CAP_NET_ADMIN` where something is to be turned off. A driver that knows of no such thing
     /// has nothing to turn off.
     pub fn on(name: &str) -> io::Result<Self> {
+        Self::turn_off(name, &[Joins::Kernel, Joins::Device])
+    }
+
+    /// The same of the device alone.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`on`](Self::on).
+    pub fn of_device(name: &str) -> io::Result<Self> {
+        Self::turn_off(name, &[Joins::Device])
+    }
+
+    fn turn_off(name: &str, joins: &[Joins]) -> io::Result<Self> {
         let interface = Interface::find(name).map_err(|error| explain(name, error))?;
         let mut frames = SingleFrames {
             interface,
             turned_off: Vec::new(),
         };
-        for by in [Joins::Kernel, Joins::Device] {
+        for &by in joins {
             if let Ok(true) = frames.interface.joins_segments(by) {
                 let off = frames.interface.join_segments(by, false);
                 off.map_err(|error| explain(name, error))?;
@@ -91,6 +107,19 @@ mod tests {
             drop(SingleFrames::on(link.name()).unwrap());
             assert!(!interface.joins_segments(Joins::Kernel).unwrap());
             drop(single);
+            assert!(interface.joins_segments(Joins::Kernel).unwrap());
+        });
+    }
+
+    #[test]
+    fn what_the_kernel_joins_is_left_to_it_where_that_is_asked_for() {
+        let Some((link, _far)) = or_skip("offloads of a device", cable(1_500)) else {
+            return;
+        };
+        link.namespace().run(|| {
+            let interface = Interface::find(link.name()).unwrap();
+            interface.join_segments(Joins::Kernel, true).unwrap();
+            let _single = SingleFrames::of_device(link.name()).unwrap();
             assert!(interface.joins_segments(Joins::Kernel).unwrap());
         });
     }

@@ -38,23 +38,27 @@
 //!
 //! Whoever does not call for longer than the ring holds loses frames, and
 //! [`lost`](PacketBackend::lost) says how many. A ring has so many bytes ([`Options::ring`]), in
-//! blocks of 32 KiB:
+//! blocks of 128 KiB:
 //!
 //! - In blocks, each frame takes its length and some 100 bytes. On a quiet interface a block is used
-//!   up each millisecond, so the 256 of the default ring last a quarter of a second.
+//!   up each millisecond, so the 128 of the default ring last an eighth of a second.
 //! - Promptly, each frame takes the place of one of the MTU, whatever its length: the default ring
-//!   holds 5,120 frames of an MTU of 1,500, which is 60 ms of full frames at 1 Gbit/s, but only
-//!   5 ms of a million short ones a second.
+//!   holds 10,368 frames of an MTU of 1,500, which is 120 ms of full frames at 1 Gbit/s, but only
+//!   10 ms of a million short ones a second. What is longer comes beside the ring, by one system call
+//!   a frame: as much as the ring has bytes may wait there, for who has the privilege
+//!   `CAP_NET_ADMIN`, else `net.core.rmem_max`. [`discarded`](PacketBackend::discarded) says how
+//!   many found no room.
 //!
-//! A received frame is as it was on the wire: VLAN tags, which the kernel takes out, are put back;
-//! checksums that a sender on the same machine left to hardware that does not exist are
-//! completed. What is not done is to cut segments: with segmentation offload, such a sender hands
-//! over up to 64 KiB as one frame. It is counted by [`uncut`](PacketBackend::uncut), and received as
-//! it is if it fits: into a block, or, promptly, into its place, which is no longer than a frame of
-//! the MTU. What does not fit is thrown away and counted by
-//! [`discarded`](PacketBackend::discarded). No interface would take it, so turn that off where you
-//! forward (`ethtool -K DEV tso off gso off`, and `gro off` on the receiving side). What this
-//! backend has sent itself is not received, nor is what the kernel sends on the interface.
+//! A received frame is as it was on the wire, or as it would be. VLAN tags, which the kernel takes
+//! out, are put back. Checksums that a sender on the same machine left to hardware that does not
+//! exist are completed. And what such a sender left uncut, up to 64 KiB in one frame, or what the
+//! kernel has joined on its way in (GRO), is cut, byte by byte as the kernel's own bridge would
+//! ([`segment`](crate::segment)): each piece is a frame of its own, and no more of them are given
+//! out by a call than it asked for. What cannot be cut, a tunnel most likely, is thrown away and
+//! counted by [`uncut`](PacketBackend::uncut). What a *device* has joined (LRO) has lost what it
+//! was joined of: turn that off where you forward ([`SingleFrames`](crate::SingleFrames)).
+//! What this backend has sent itself is not received, nor is what the kernel sends on the
+//! interface.
 //!
 //! # Transmitting
 //!
@@ -94,17 +98,24 @@
 //! }
 //! ```
 
+#[cfg(test)]
+mod beside_ring;
+#[cfg(test)]
+mod like_kernel;
 mod repair;
 
 use std::collections::VecDeque;
 use std::io;
+use std::iter::repeat_n;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use crate::interface::no_ethernet;
+use crate::segment::Cutter;
 use crate::sys::interface::{Interface, LinkState};
 use crate::sys::packet::{self, HandOver, Hears, Ring};
-use crate::waits::Waits;
+use crate::waits::{Look, Waits};
 use crate::{Arrival, Backend, Budget, sys, verdict};
 
 /// What can be chosen about a [`PacketBackend`].
@@ -114,25 +125,25 @@ pub struct Options {
     /// one frame of the interface's MTU takes.
     pub budget: Budget,
     /// Bytes of the ring in which frames wait to be received, rounded up to whole blocks, at least
-    /// two. A block has 32 KiB, or more if the interface's MTU is over 32,256 bytes.
+    /// two. A block has 128 KiB.
     pub ring: usize,
     /// Whether each frame is handed over as soon as it arrives, and not in blocks, where it may wait
     /// for a millisecond: for who passes frames on that somebody waits for. The
     /// [module's page](self#receiving) has what it costs. A frame then takes a place of the ring to
     /// itself, which has room for one of the MTU that the interface has when it is opened; what is
-    /// longer is [discarded](PacketBackend::discarded).
+    /// longer comes by a system call.
     pub prompt: bool,
     /// Whether frames to other stations' addresses are received too (promiscuous mode): what a
     /// bridge needs. A virtual cable delivers them in any case.
     pub promiscuous: bool,
 }
 
-/// The default budget, a ring of 8 MiB, in blocks, not promiscuous.
+/// The default budget, a ring of 16 MiB, in blocks, not promiscuous.
 impl Default for Options {
     fn default() -> Self {
         Self {
             budget: Budget::default(),
-            ring: 8 << 20,
+            ring: 16 << 20,
             prompt: false,
             promiscuous: false,
         }
@@ -146,7 +157,8 @@ impl Default for Options {
 /// allocates nothing. [`receive`](Backend::receive) makes none while frames are there, and
 /// allocates each one's bytes at their exact size (beside the tag put back), and knows of each how
 /// long it lay in the ring ([`arrivals`](Backend::arrivals)). To wait, use
-/// [`Waiter`](crate::Waiter).
+/// [`Waiter`](crate::Waiter), once `receive` has given out less than was asked for: the rest of a
+/// frame that is being cut is here, where no descriptor tells of it.
 #[derive(Debug)]
 pub struct PacketBackend<F = Vec<u8>> {
     name: String,
@@ -161,7 +173,9 @@ pub struct PacketBackend<F = Vec<u8>> {
     down: bool,
     refused: u64,
     discarded: u64,
-    uncut: u64,
+    cutter: Cutter,
+    /// When the frame arrived that is being cut, and beside losses or not.
+    begun: (Duration, bool),
     lost: u64,
     waits: Waits,
     /// Of the frames of the last call of `receive`.
@@ -208,6 +222,7 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
         let hand_over = match options.prompt {
             true => HandOver::Frames {
                 place: place_size(mtu),
+                queue: blocks.saturating_mul(block),
             },
             false => HandOver::Blocks,
         };
@@ -236,7 +251,8 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
             down: false,
             refused: 0,
             discarded: 0,
-            uncut: 0,
+            cutter: Cutter::default(),
+            begun: Default::default(),
             lost: 0,
             waits: Waits::new(),
             arrivals: Vec::new(),
@@ -257,21 +273,21 @@ impl<F> PacketBackend<F> {
         Ok(self.lost)
     }
 
-    /// Frames received and thrown away, since this backend was made: cut by the kernel, for being
-    /// longer than a block, or than the place of a frame where they are handed over promptly.
+    /// Frames received and thrown away, since this backend was made: cut short by the kernel, for
+    /// being longer than any IP packet, or because too many long ones waited.
     pub fn discarded(&self) -> u64 {
         self.discarded
     }
 
-    /// Frames received that are yet to be cut into segments, since this backend was made. If there
-    /// are any, turn the sender's segmentation offload off: see the [module's page](self).
+    /// Frames received and thrown away, since this backend was made, because they were left to be
+    /// cut into segments and cannot be: tunnels, most likely. See [`segment`](crate::segment).
     pub fn uncut(&self) -> u64 {
-        self.uncut
+        self.cutter.uncut()
     }
 
     /// Learns what became of the interface, if something has.
     fn look_for_errors(&mut self) -> io::Result<()> {
-        match sys::take_error(self.ring.as_fd()) {
+        match self.ring.take_error() {
             Ok(()) => {}
             Err(error) if error.raw_os_error() == Some(libc::ENETDOWN) => self.down = true,
             Err(error) => return Err(explain(&self.name, error)),
@@ -331,33 +347,35 @@ impl<F: AsRef<[u8]>> Backend for PacketBackend<F> {
     /// `NotFound` when the interface has been removed. It is found out by one of several calls
     /// that find nothing.
     fn receive(&mut self, into: &mut Vec<Vec<u8>>, max: usize) -> io::Result<usize> {
-        let before = into.len();
         self.arrivals.clear();
         let look = self.waits.look_by_wall();
-        loop {
-            let room = max - (into.len() - before);
-            let came = self.ring.receive(room, |arrival| {
-                self.uncut += u64::from(arrival.offload.segments);
-                match repair::repair(&arrival) {
-                    Some(frame) => {
-                        into.push(frame);
-                        self.arrivals.push(Arrival {
-                            waited: look.waited(arrival.came),
-                            losing: arrival.losing,
-                        });
-                    }
-                    None => self.discarded += 1,
-                }
-            });
-            if came < room {
-                self.waits.emptied(look);
-                break;
-            }
-            if into.len() - before == max {
-                break;
-            }
+        let end = into.len().saturating_add(max);
+        let mut came = self.cutter.go_on(into, max);
+        let begun = arrival_at(look, self.begun);
+        self.arrivals.extend(repeat_n(begun, came));
+        let (room, mut shown) = (max - came, 0);
+        came += self.ring.receive(room, |arrival| {
+            shown += 1;
+            let note = (arrival.came, arrival.losing);
+            let offload = repair::offload(&arrival);
+            let frames = if arrival.bytes.len() < arrival.length {
+                self.discarded += 1;
+                0
+            } else if offload.segments.is_some() {
+                self.begun = note;
+                let write = |whole: &mut Vec<u8>| repair::write(&arrival, whole);
+                self.cutter.begin(&offload, write, into, end - into.len())
+            } else {
+                into.push(repair::repair(&arrival));
+                1
+            };
+            let arrived = arrival_at(look, note);
+            self.arrivals.extend(repeat_n(arrived, frames));
+            frames
+        });
+        if came < max && shown < room {
+            self.waits.emptied(look);
         }
-        let came = into.len() - before;
         if came > 0 || max == 0 {
             self.vain = 0;
             return Ok(came);
@@ -392,17 +410,23 @@ impl<F> AsFd for PacketBackend<F> {
     }
 }
 
+/// What is known, by a look, of a frame of which the kernel noted when it came and whether others
+/// were lost.
+fn arrival_at(look: Look, (came, losing): (Duration, bool)) -> Arrival {
+    Arrival {
+        waited: look.waited(came),
+        losing,
+    }
+}
+
 /// Bytes of an Ethernet header with a VLAN tag, which the MTU does not count.
 const HEADER: usize = 18;
 
-/// Bytes of a block in the receive ring: one that holds a frame of this MTU with what the kernel
-/// writes before it, and as many short ones that handing it over costs little.
-///
-/// Blocks of 16 KiB carried a sixth less than those of 128 KiB, and of 32 KiB a twentieth; but on a
-/// quiet interface each is handed over with a frame or two, so many small ones last longer.
+/// Bytes of a block in the receive ring: one that holds a frame of this MTU, and any that is yet to
+/// be cut, with what the kernel writes before it.
 fn block_size(mtu: usize) -> usize {
     const BESIDE: usize = 512;
-    const LEAST: usize = 32 << 10;
+    const LEAST: usize = 128 << 10;
     (mtu + BESIDE).next_power_of_two().max(LEAST)
 }
 

@@ -16,6 +16,24 @@ pub struct Host {
 }
 
 impl Host {
+    /// A host of this interface, which is given the address, with a network of 24 bits. TCP
+    /// remembers nothing from one connection to the next.
+    ///
+    /// # Errors
+    ///
+    /// See [`Link::add_address`] and [`Namespace::set_parameter`].
+    pub fn new(link: Link, address: Ipv4Addr) -> Result<Host, LabError> {
+        let address = IpAddr::V4(address);
+        link.add_address(address, 24)?;
+        let namespace = link.namespace();
+        // Else a connection begins with what an earlier one found of the way.
+        namespace.set_parameter("ipv4/tcp_no_metrics_save", "1")?;
+        // ARP is asked once for a measurement, not again in the middle of it.
+        let reachable = format!("ipv4/neigh/{}/base_reachable_time_ms", link.name());
+        namespace.set_parameter(&reachable, "3600000")?;
+        Ok(Host { link, address })
+    }
+
     /// Its interface.
     pub fn link(&self) -> &Link {
         &self.link
@@ -40,8 +58,7 @@ impl Host {
 /// ```
 ///
 /// Every host and the middle are a namespace; more than one sender are joined by a bridge in
-/// another. No device leaves anything to hardware: frames are whole, with checksums, and at most
-/// 1,514 bytes long. TCP remembers nothing from one connection to the next.
+/// another. TCP remembers nothing from one connection to the next.
 #[derive(Clone, Debug)]
 pub struct Wire {
     senders: Vec<Host>,
@@ -53,12 +70,28 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// A wire with so many senders, at least one.
+    /// A wire with so many senders, at least one. No device leaves anything to hardware: frames are
+    /// whole, with checksums, and at most 1,514 bytes long.
     ///
     /// # Errors
     ///
     /// See [`Namespace::new`], [`veth`] and [`bridge`].
     pub fn new(senders: u8) -> Result<Wire, LabError> {
+        Wire::made(senders, true)
+    }
+
+    /// The same with devices as they come: they leave checksums, and the cutting of segments into
+    /// frames, to hardware that does not exist.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub fn with_offloads(senders: u8) -> Result<Wire, LabError> {
+        Wire::made(senders, false)
+    }
+
+    fn made(senders: u8, whole: bool) -> Result<Wire, LabError> {
+        let cable = |one: (&Namespace, &str), other: (&Namespace, &str)| cable(one, other, whole);
         let middle = Namespace::new()?;
         let receiver = Namespace::new()?;
         let (outside, far) = cable((&middle, "outside"), (&receiver, "host"))?;
@@ -83,9 +116,9 @@ impl Wire {
         Ok(Wire {
             senders: (1..)
                 .zip(hosts)
-                .map(|(number, link)| host(link, address(number)))
+                .map(|(number, link)| Host::new(link, address(number)))
                 .collect::<Result<_, _>>()?,
-            receiver: host(far, address(254))?,
+            receiver: Host::new(far, address(254))?,
             inside,
             outside,
             _switch: switch,
@@ -145,25 +178,20 @@ impl Wire {
     }
 }
 
-/// A cable that is up, whose frames are whole.
-fn cable(one: (&Namespace, &str), other: (&Namespace, &str)) -> Result<(Link, Link), LabError> {
+/// A cable that is up, whose frames are whole if that is asked for.
+fn cable(
+    one: (&Namespace, &str),
+    other: (&Namespace, &str),
+    whole: bool,
+) -> Result<(Link, Link), LabError> {
     let (one, other) = veth(one, other, MTU)?;
     for link in [&one, &other] {
-        link.turn_offloads_off()?;
+        if whole {
+            link.turn_offloads_off()?;
+        }
         link.up()?;
     }
     one.wait_for_carrier()?;
     other.wait_for_carrier()?;
     Ok((one, other))
-}
-
-fn host(link: Link, address: Ipv4Addr) -> Result<Host, LabError> {
-    let address = IpAddr::V4(address);
-    link.add_address(address, 24)?;
-    let namespace = link.namespace();
-    // Else a connection begins with what an earlier one found of the way.
-    namespace.set_parameter("ipv4/tcp_no_metrics_save", "1")?;
-    // ARP is asked once for a measurement, not again in the middle of it.
-    namespace.set_parameter("ipv4/neigh/host/base_reachable_time_ms", "3600000")?;
-    Ok(Host { link, address })
 }

@@ -189,13 +189,17 @@ where
             next: Next::WhenPushed,
         };
         let mut more = false;
+        let held_up = Side::BOTH.map(|side| !self.ways[side.index()].batch.is_empty());
         for side in Side::BOTH {
             more |= self.take_in(side, now, &mut round.moved)?;
         }
         for side in Side::BOTH {
-            let (moved, next) = self.ways[side.index()].pass_on(now)?;
+            let way = &mut self.ways[side.index()];
+            let (moved, next) = way.pass_on(now)?;
             round.moved += moved;
             round.next = sooner(round.next, next);
+            // A device may have frames of its own that no descriptor tells of.
+            more |= held_up[side.index()] && way.batch.is_empty();
         }
         if more {
             round.next = Next::Now;

@@ -236,6 +236,21 @@ fn a_full_device_holds_up_its_own_direction_alone() {
 }
 
 #[test]
+fn what_was_held_up_is_looked_for_as_soon_as_there_is_room() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(100), memory::pair(4));
+    let mut bridge = Bridge::new(open(left), open(right), as_it_is).unwrap();
+    send(&mut here, (0..6).map(|n| vec![n; 60]));
+    assert_eq!(
+        bridge.round(ms(0)).unwrap().next,
+        Next::WhenBackendTakesMore
+    );
+    assert_eq!(heard(&mut there).len(), 4);
+    // No frame was looked for in this round.
+    assert_eq!(bridge.round(ms(0)).unwrap().next, Next::Now);
+    assert_eq!(bridge.round(ms(0)).unwrap().next, Next::WhenPushed);
+}
+
+#[test]
 fn a_frame_that_no_link_carries_is_dropped_and_counted() {
     let ((left, mut here), (right, mut there)) = (memory::pair(10), memory::pair(10));
     let mut bridge = Bridge::new(open(left), shaped(right, 2, 24), as_it_is).unwrap();

@@ -4,39 +4,52 @@
 //! machine, behind a virtual device, leaves checksums to hardware that is not there.
 
 use crate::checksum;
+use crate::segment::Offload;
 use crate::sys::packet::Arrival;
 
 /// Bytes of the two Ethernet addresses, after which a tag stands.
 const ADDRESSES: usize = 12;
 
-/// A copy of the frame as the wire would have it; `None` if the kernel has cut it.
-pub(super) fn repair(arrival: &Arrival<'_>) -> Option<Vec<u8>> {
-    let bytes = arrival.bytes;
-    if bytes.len() < arrival.length {
-        return None;
+/// A copy of the frame as the wire would have it, if it is a whole one that need not be cut.
+pub(super) fn repair(arrival: &Arrival<'_>) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(arrival.bytes.len() + tag_length(arrival));
+    write(arrival, &mut frame);
+    if let Some((start, field)) = offload(arrival).checksum {
+        checksum::write(&mut frame, start, field);
     }
-    let mut frame = Vec::with_capacity(bytes.len() + if arrival.vlan.is_some() { 4 } else { 0 });
-    match arrival.vlan.zip(bytes.split_at_checked(ADDRESSES)) {
+    frame
+}
+
+/// Appends the frame with its tag to `frame`.
+pub(super) fn write(arrival: &Arrival<'_>, frame: &mut Vec<u8>) {
+    match arrival.vlan.zip(arrival.bytes.split_at_checked(ADDRESSES)) {
         Some(((protocol, tag), (addresses, rest))) => {
             frame.extend_from_slice(addresses);
             frame.extend_from_slice(&protocol.to_be_bytes());
             frame.extend_from_slice(&tag.to_be_bytes());
             frame.extend_from_slice(rest);
         }
-        None => frame.extend_from_slice(bytes),
+        None => frame.extend_from_slice(arrival.bytes),
     }
-    if let Some((start, field)) = arrival.offload.checksum {
-        // The positions do not count the tag, which stands before both.
-        let moved = frame.len() - bytes.len();
-        checksum::write(&mut frame, start + moved, field + moved);
+}
+
+/// What is left to do to the frame with its tag.
+pub(super) fn offload(arrival: &Arrival<'_>) -> Offload {
+    // The kernel's positions do not count the tag, which stands before all that is summed.
+    arrival.offload.moved(tag_length(arrival))
+}
+
+fn tag_length(arrival: &Arrival<'_>) -> usize {
+    const TAG: usize = 4;
+    match arrival.vlan {
+        Some(_) if arrival.bytes.len() >= ADDRESSES => TAG,
+        _ => 0,
     }
-    Some(frame)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::packet::Offload;
     use std::time::Duration;
 
     fn arrival(bytes: &[u8]) -> Arrival<'_> {
@@ -53,16 +66,7 @@ mod tests {
     #[test]
     fn an_untouched_frame_is_copied() {
         let bytes: Vec<u8> = (0..60).collect();
-        assert_eq!(repair(&arrival(&bytes)), Some(bytes.clone()));
-    }
-
-    #[test]
-    fn a_frame_cut_by_the_kernel_is_none() {
-        let cut = Arrival {
-            length: 61,
-            ..arrival(&[0; 60])
-        };
-        assert_eq!(repair(&cut), None);
+        assert_eq!(repair(&arrival(&bytes)), bytes);
     }
 
     #[test]
@@ -72,7 +76,7 @@ mod tests {
             vlan: Some((0x88a8, 0x2003)),
             ..arrival(&bytes)
         };
-        let frame = repair(&tagged).unwrap();
+        let frame = repair(&tagged);
         assert_eq!(frame[..12], bytes[..12]);
         assert_eq!(frame[12..16], [0x88, 0xa8, 0x20, 0x03]);
         assert_eq!(frame[16..], bytes[12..]);
@@ -89,11 +93,11 @@ mod tests {
                 vlan,
                 offload: Offload {
                     checksum: Some((14, 16)),
-                    segments: false,
+                    segments: None,
                 },
                 ..arrival(&bytes)
             };
-            let frame = repair(&partial).unwrap();
+            let frame = repair(&partial);
             assert_eq!(frame[field..field + 2], expected.to_be_bytes());
             assert_eq!(frame.last(), Some(&0x56));
         }

@@ -13,6 +13,7 @@ use libc::{c_int, c_uint, c_void, socklen_t};
 use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket2_hdr, tpacket3_hdr};
 
 use super::{BATCH, count_or_error};
+use crate::segment::{self, Offload};
 
 /// After so many milliseconds the kernel hands over a block that holds anything. It takes no less.
 const HAND_OVER_MILLISECONDS: c_uint = 1;
@@ -55,6 +56,12 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, index: u32, hears: Hears) -> io::Resu
     };
     count_or_error(bound)?;
     Ok(())
+}
+
+/// What is sent begins with a `virtio_net_hdr` from now on, which says what is left to do.
+#[cfg(test)]
+pub(crate) fn leave_to_hardware(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::PACKET_VNET_HDR, 1 as c_int)
 }
 
 /// Makes the interface of this index hear frames to any address, while the socket is open.
@@ -121,32 +128,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) losing: bool,
 }
 
-/// What the sender's kernel left to hardware (`virtio_net_hdr`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Offload {
-    /// Sum the frame from the first position on, and write the checksum at the second.
-    pub(crate) checksum: Option<(usize, usize)>,
-    /// Cut it into segments.
-    pub(crate) segments: bool,
-}
-
 const NO_TAG_PROTOCOL: u16 = libc::ETH_P_8021Q as u16;
-
-/// Bytes of `virtio_net_hdr`, which the kernel puts before each frame.
-const OFFLOAD: usize = 10;
-const NEEDS_CHECKSUM: u8 = 1;
-
-impl Offload {
-    fn decode(header: &[u8]) -> Self {
-        let read = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
-        let (flags, segmentation) = (header[0], header[1]);
-        let (start, offset) = (read(6), read(8));
-        Self {
-            checksum: (flags & NEEDS_CHECKSUM != 0).then_some((start, start + offset)),
-            segments: segmentation != 0,
-        }
-    }
-}
 
 /// How the kernel hands over what arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,8 +136,9 @@ pub(crate) enum HandOver {
     /// In blocks, when they are full or some time has passed (`TPACKET_V3`).
     Blocks,
     /// Frame by frame, at once (`TPACKET_V2`). Each has a place of so many bytes, a multiple of 16
-    /// and no more than a block has; what does not fit is cut.
-    Frames { place: usize },
+    /// and no more than a block has; what does not fit comes by a system call, from a queue of
+    /// about so many bytes (`PACKET_COPY_THRESH`).
+    Frames { place: usize, queue: usize },
 }
 
 /// A receiving socket with its ring.
@@ -176,7 +159,14 @@ pub(crate) struct Ring {
     left: u32,
     /// Where in the block the next of them lies, or the place to look at next.
     at: usize,
+    /// Room for a frame that came beside the ring, and what is to be done to it before it.
+    long: Box<[u8]>,
+    /// An error that the socket reported in place of such a frame.
+    met: Option<io::Error>,
 }
+
+/// Bytes of the longest frame that comes beside the ring: an IP packet of any length with two tags.
+const LONGEST: usize = 65_535 + 22;
 
 impl Ring {
     /// Gives `socket`, which must not be bound yet, a ring of so many blocks of `block_size` bytes,
@@ -193,9 +183,15 @@ impl Ring {
         let (version, place) = match hand_over {
             // Frames are packed, so this size means nothing; it must be stated and divide the block.
             HandOver::Blocks => (libc::tpacket_versions::TPACKET_V3, 2_048),
-            HandOver::Frames { place } => (libc::tpacket_versions::TPACKET_V2, place),
+            HandOver::Frames { place, .. } => (libc::tpacket_versions::TPACKET_V2, place),
         };
         set(fd, libc::PACKET_VERSION, version as c_int)?;
+        let mut long = 0;
+        if let HandOver::Frames { queue, .. } = hand_over {
+            set(fd, libc::PACKET_COPY_THRESH, 1 as c_int)?;
+            set_queue(fd, queue)?;
+            long = segment::HEADER + LONGEST;
+        }
         let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
         blocks.checked_mul(block_size).ok_or_else(too_large)?;
         let narrow = |value| c_uint::try_from(value).map_err(|_| too_large());
@@ -229,21 +225,32 @@ impl Ring {
             block: 0,
             left: 0,
             at: 0,
+            long: vec![0; long].into(),
+            met: None,
         })
     }
 
-    /// Shows at most `max` frames to `deliver`, in order of arrival, and returns how many. Makes no
-    /// system call.
-    pub(crate) fn receive(&mut self, max: usize, deliver: impl FnMut(Arrival<'_>)) -> usize {
+    /// Shows at most `max` frames that arrived to `deliver`, in order, which says how many it makes
+    /// of each; ends when these are `max`, and returns how many they are. Makes no system call but
+    /// for a frame that has no place in the ring.
+    pub(crate) fn receive(
+        &mut self,
+        max: usize,
+        deliver: impl FnMut(Arrival<'_>) -> usize,
+    ) -> usize {
         match self.hand_over {
             HandOver::Blocks => self.receive_from_blocks(max, deliver),
-            HandOver::Frames { place } => self.receive_from_places(max, place, deliver),
+            HandOver::Frames { place, .. } => self.receive_from_places(max, place, deliver),
         }
     }
 
-    fn receive_from_blocks(&mut self, max: usize, mut deliver: impl FnMut(Arrival<'_>)) -> usize {
-        let mut came = 0;
-        while came < max {
+    fn receive_from_blocks(
+        &mut self,
+        max: usize,
+        mut deliver: impl FnMut(Arrival<'_>) -> usize,
+    ) -> usize {
+        let (mut came, mut shown) = (0, 0);
+        while came < max && shown < max {
             let part = self.memory.part(self.block, 0, self.memory.block_size);
             let in_block = |field| offset_of!(tpacket_block_desc, hdr) + field;
             let status = in_block(offset_of!(tpacket_hdr_v1, block_status));
@@ -258,12 +265,12 @@ impl Ring {
                 let first = in_block(offset_of!(tpacket_hdr_v1, offset_to_first_pkt));
                 self.at = read_u32(bytes, first) as usize;
             }
-            while self.left > 0 && came < max {
+            while self.left > 0 && came < max && shown < max {
                 let header = &bytes[self.at..];
                 self.left -= 1;
                 self.at += read_u32(header, offset_of!(tpacket3_hdr, tp_next_offset)) as usize;
-                came += 1;
-                deliver(packed_arrival(header));
+                shown += 1;
+                came += deliver(packed_arrival(header));
             }
             if self.left == 0 {
                 part.hand_back(status);
@@ -277,19 +284,30 @@ impl Ring {
         &mut self,
         max: usize,
         place: usize,
-        mut deliver: impl FnMut(Arrival<'_>),
+        mut deliver: impl FnMut(Arrival<'_>) -> usize,
     ) -> usize {
         let status = offset_of!(tpacket2_hdr, tp_status);
-        let mut came = 0;
-        while came < max {
+        let (mut came, mut shown) = (0, 0);
+        while came < max && shown < max {
             let part = self.memory.part(self.block, self.at, place);
             if !part.is_ours(status) {
                 break;
             }
             // SAFETY: it is ours, as its status has just said, until it is handed back below.
-            deliver(arrival(unsafe { part.bytes() }));
+            let bytes = unsafe { part.bytes() };
+            let mut arrival = arrival(bytes);
+            if read_u32(bytes, status) & libc::TP_STATUS_COPY != 0 {
+                let length = take_long(self.socket.as_fd(), &mut self.long, &mut self.met);
+                // What is longer than any frame is cut, as the ring's would be.
+                let length = length.min(self.long.len());
+                if let Some((header, whole)) = self.long[..length].split_first_chunk() {
+                    arrival.bytes = whole;
+                    arrival.offload = Offload::decode(header);
+                }
+            }
+            shown += 1;
+            came += deliver(arrival);
             part.hand_back(status);
-            came += 1;
             self.at += place;
             if self.at + place > self.memory.block_size {
                 self.at = 0;
@@ -297,6 +315,14 @@ impl Ring {
             }
         }
         came
+    }
+
+    /// An error that the socket has to report, if there is one.
+    pub(crate) fn take_error(&mut self) -> io::Result<()> {
+        match self.met.take() {
+            Some(error) => Err(error),
+            None => super::take_error(self.socket.as_fd()),
+        }
     }
 
     /// Frames that found no room in the ring since this was last asked.
@@ -324,6 +350,36 @@ impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Takes the next frame that came beside the ring, with what is left to do before it, and returns
+/// its length, which may be more than there was room for; 0 if there is none. An error that the
+/// socket had to report comes before the frame, and is left in `met`.
+fn take_long(socket: BorrowedFd<'_>, into: &mut [u8], met: &mut Option<io::Error>) -> usize {
+    for _ in 0..2 {
+        // SAFETY: the kernel writes at most as many bytes as there are at the pointer.
+        let length = unsafe {
+            libc::recv(
+                socket.as_raw_fd(),
+                into.as_mut_ptr().cast(),
+                into.len(),
+                libc::MSG_DONTWAIT | libc::MSG_TRUNC,
+            )
+        };
+        match usize::try_from(length) {
+            Ok(length) => return length,
+            Err(_) => *met = Some(io::Error::last_os_error()),
+        }
+    }
+    0
+}
+
+/// Lets so many bytes, as the kernel counts them, wait beside the ring; or as many as it lets who
+/// may not ask for more (`net.core.rmem_max`).
+fn set_queue(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+        .or_else(|_| set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
 }
 
 /// What a ring shares with the kernel: so many blocks, one behind the other.
@@ -442,7 +498,7 @@ fn packed_arrival(header: &[u8]) -> Arrival<'_> {
             ),
             word(variant + offset_of!(tpacket_hdr_variant1, tp_vlan_tci)) as u16,
         ),
-        offload: Offload::decode(&header[mac - OFFLOAD..mac]),
+        offload: offload(&header[..mac]),
         came: time(
             word(offset_of!(tpacket3_hdr, tp_sec)),
             word(offset_of!(tpacket3_hdr, tp_nsec)),
@@ -465,13 +521,19 @@ fn arrival(header: &[u8]) -> Arrival<'_> {
             half(offset_of!(tpacket2_hdr, tp_vlan_tpid)),
             half(offset_of!(tpacket2_hdr, tp_vlan_tci)),
         ),
-        offload: Offload::decode(&header[mac - OFFLOAD..mac]),
+        offload: offload(&header[..mac]),
         came: time(
             word(offset_of!(tpacket2_hdr, tp_sec)),
             word(offset_of!(tpacket2_hdr, tp_nsec)),
         ),
         losing: word(offset_of!(tpacket2_hdr, tp_status)) & libc::TP_STATUS_LOSING != 0,
     }
+}
+
+/// What the kernel says right before a frame is left to do.
+fn offload(before: &[u8]) -> Offload {
+    let header = before.last_chunk::<{ segment::HEADER }>();
+    Offload::decode(header.expect("a ring's header is longer"))
 }
 
 /// The tag that the kernel took out, as the status of a frame says.
@@ -501,12 +563,21 @@ impl OptionValue for libc::tpacket_req {}
 impl OptionValue for libc::tpacket_req3 {}
 
 fn set<T: OptionValue>(socket: BorrowedFd<'_>, option: c_int, value: T) -> io::Result<()> {
+    set_at(socket, libc::SOL_PACKET, option, value)
+}
+
+fn set_at<T: OptionValue>(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    option: c_int,
+    value: T,
+) -> io::Result<()> {
     // SAFETY: the kernel reads the bytes of `value`, all of them initialised: the types above are
     // structs of integers without padding, or integers.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::SOL_PACKET,
+            level,
             option,
             (&raw const value).cast(),
             size_of::<T>() as socklen_t,

@@ -9,7 +9,7 @@ use fairlane_config::{Backend as Kind, Interfaces, Near};
 use fairlane_io::checksum::complete_checksum;
 use fairlane_io::tun::Layer;
 use fairlane_io::{
-    Arrival, Backend, Budget, PacketBackend, SingleFrames, TunBackend, Umem, XdpBackend,
+    Arrival, Backend, Budget, PacketBackend, SingleFrames, TunBackend, Umem, XdpBackend, XdpMode,
     XdpOptions, interface, packet,
 };
 use rustix::event::{EventfdFlags, eventfd};
@@ -34,7 +34,7 @@ pub struct Losses {
     pub lost: u64,
     /// Longer than what the interface sends itself, which is all there is room for.
     pub too_long: u64,
-    /// Segments that their sender has left to be cut: too long for any interface.
+    /// Segments that their sender has left to be cut, and that cannot be.
     pub uncut: u64,
 }
 
@@ -153,23 +153,35 @@ pub fn open(interfaces: &Interfaces, needs: Needs) -> Result<[AnyDevice; 2]> {
 }
 
 fn open_interface(name: &str, umem: Option<&Umem>) -> Result<AnyDevice> {
-    let device: Box<dyn Device> = match umem {
-        None => Box::new(Plain(PacketBackend::open(
-            name,
-            &packet::Options {
+    let (device, single): (Box<dyn Device>, _) = match umem {
+        None => {
+            let options = packet::Options {
                 // Somebody may wait for a lone frame: in a block it would wait a millisecond.
                 prompt: true,
                 promiscuous: true,
                 ..packet::Options::default()
-            },
-        )?)),
-        Some(umem) => Box::new(Shared::bind(umem, name)?),
+            };
+            let backend = PacketBackend::open(name, &options)?;
+            // What the kernel joins is cut again.
+            (
+                Box::new(Plain(backend)),
+                Some(SingleFrames::of_device(name)?),
+            )
+        }
+        Some(umem) => {
+            let shared = Shared::bind(umem, name)?;
+            let single = match shared.backend.mode() {
+                XdpMode::Generic => Some(SingleFrames::on(name)?),
+                // Frames come before anybody may join them.
+                XdpMode::ZeroCopy | XdpMode::Native => None,
+            };
+            (Box::new(shared), single)
+        }
     };
-    let single = SingleFrames::on(name)?;
     Ok(AnyDevice {
         name: name.to_owned(),
         device,
-        _single: Some(single),
+        _single: single,
     })
 }
 

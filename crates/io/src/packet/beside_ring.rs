@@ -1,0 +1,151 @@
+//! Long frames, which come beside a ring whose places are for one of the MTU.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use fairlane_netlab::{Link, cable, or_skip};
+
+use super::like_kernel::sender;
+use super::*;
+use crate::Waiter;
+use crate::segment::MOST_FRAMES;
+use crate::segment::whole::{Ip, Transport, Whole};
+
+/// A frame yet to be cut into pieces of this size.
+fn whole(number: u16, payload: usize, size: u16) -> Whole {
+    Whole {
+        tags: vec![7],
+        ip: Ip::Four {
+            tos: 0,
+            number,
+            dont_fragment: false,
+            options: Vec::new(),
+        },
+        transport: Transport::Tcp {
+            sequence: 0,
+            flags: 0x10,
+            options: Vec::new(),
+        },
+        payload: vec![number as u8; payload],
+        size: Some(size),
+    }
+}
+
+fn send(link: &Link, wholes: impl IntoIterator<Item = Whole>) {
+    let socket = sender(link);
+    for whole in wholes {
+        let (header, frame) = whole.made();
+        let batch = VecDeque::from([[&header[..], &frame].concat()]);
+        assert_eq!(packet::send(socket.as_fd(), &batch, 1).unwrap(), 1);
+    }
+}
+
+fn listen(link: &Link, ring: usize) -> PacketBackend {
+    let options = Options {
+        ring,
+        prompt: true,
+        promiscuous: true,
+        ..Options::default()
+    };
+    let open = || PacketBackend::open(link.name(), &options).unwrap();
+    link.namespace().run(open)
+}
+
+/// Receives until nothing has come for a while.
+fn collect(backend: &mut PacketBackend, room: usize) -> Vec<Vec<u8>> {
+    let mut arrived = Vec::new();
+    let mut waiter = Waiter::new();
+    loop {
+        let grace = Duration::from_millis(100);
+        if backend.receive(&mut arrived, room).unwrap() == 0
+            && waiter
+                .wait_readable(&[&*backend], grace)
+                .unwrap()
+                .next()
+                .is_none()
+        {
+            return arrived;
+        }
+    }
+}
+
+#[test]
+fn what_finds_no_room_is_counted_and_what_follows_is_whole() {
+    let Some((near, far)) = or_skip("long frames without room", cable(1_500)) else {
+        return;
+    };
+    const SENT: u16 = 40;
+    // The smallest ring there is.
+    let mut backend = listen(&far, 0);
+    send(&near, (1..=SENT).map(|number| whole(number, 60_000, 1_000)));
+    let arrived = collect(&mut backend, 64);
+    let lost = backend.discarded();
+    assert!((1..u64::from(SENT)).contains(&lost), "{lost}");
+    assert_eq!(arrived.len() as u64, 60 * (u64::from(SENT) - lost));
+    for frames in arrived.chunks(60) {
+        let alike = |frame: &Vec<u8>| frame.len() == 1_058 && frame[58..] == frames[0][58..];
+        assert!(frames.iter().all(alike));
+    }
+    // Those that had no room have left nothing behind that is taken for another.
+    send(&near, (100..103).map(|number| whole(number, 60_000, 1_000)));
+    let arrived = collect(&mut backend, 64);
+    let marks: Vec<u8> = arrived.iter().map(|frame| frame[58]).collect();
+    assert_eq!(marks, [[100; 60], [101; 60], [102; 60]].concat());
+    assert_eq!((backend.discarded(), backend.uncut()), (lost, 0));
+}
+
+#[test]
+fn what_cannot_be_cut_is_counted_and_what_follows_is_whole() {
+    let Some((near, far)) = or_skip("frames that cannot be cut", cable(1_500)) else {
+        return;
+    };
+    let mut backend = listen(&far, 8 << 20);
+    // One byte in each: 40,000 frames of one.
+    send(
+        &near,
+        [
+            whole(1, 40_000, 1),
+            whole(2, 3_000, 1_000),
+            whole(3, MOST_FRAMES, 1),
+        ],
+    );
+    let arrived = collect(&mut backend, 64);
+    assert_eq!(backend.uncut(), 1);
+    let marks: Vec<u8> = arrived.iter().map(|frame| frame[58]).collect();
+    assert_eq!(marks, [vec![2; 3], vec![3; MOST_FRAMES]].concat());
+}
+
+#[test]
+fn a_call_gives_out_no_more_frames_than_it_asked_for() {
+    let Some((near, far)) = or_skip("no more than asked for", cable(1_500)) else {
+        return;
+    };
+    let mut backend = listen(&far, 8 << 20);
+    send(&near, [whole(1, 20_000, 100)]);
+    Waiter::new()
+        .wait_readable(&[&backend], Duration::from_secs(20))
+        .unwrap();
+    let mut arrived = Vec::new();
+    for expected in [64, 64, 64, 8, 0] {
+        let before = arrived.len();
+        assert_eq!(backend.receive(&mut arrived, 64).unwrap(), expected);
+        assert_eq!(arrived.len() - before, expected);
+    }
+}
+
+#[test]
+fn a_link_that_went_down_gives_what_came_before_and_is_known_to_be_down() {
+    let Some((near, far)) = or_skip("long frames and a link that goes down", cable(1_500)) else {
+        return;
+    };
+    let mut backend = listen(&far, 8 << 20);
+    send(&near, (1..=2).map(|number| whole(number, 10_000, 1_000)));
+    // The kernel reports that before the frames that wait.
+    far.down().unwrap();
+    assert_eq!(collect(&mut backend, 64).len(), 20);
+    assert_eq!(backend.discarded(), 0);
+    far.delete().unwrap();
+    let mut calls = 0..2 * LOOKS_PER_QUESTION;
+    let error = calls.find_map(|_| backend.receive(&mut Vec::new(), 64).err());
+    assert_eq!(error.unwrap().kind(), io::ErrorKind::NotFound);
+}

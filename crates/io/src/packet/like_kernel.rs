@@ -1,0 +1,247 @@
+//! What this backend cuts, beside what the kernel's own bridge cuts of the same frames.
+//!
+//! ```text
+//! host ─────── inside | bridge | outside ─────── far
+//! whole frames   └ ours            └ leaves nothing to hardware: the kernel cuts
+//! ```
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::thread;
+use std::time::Duration;
+
+use fairlane_netlab::{LabError, Link, Namespace, bridge, or_skip, veth};
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+
+use super::*;
+use crate::Waiter;
+use crate::segment::whole::{Ip, Transport, Whole, wholes};
+
+struct Lab {
+    host: Link,
+    inside: Link,
+    far: Link,
+    _bridge: Link,
+}
+
+impl Lab {
+    fn new() -> Result<Lab, LabError> {
+        let middle = Namespace::new()?;
+        let (inside, host) = veth((&middle, "inside"), (&Namespace::new()?, "host"), 1_500)?;
+        let (outside, far) = veth((&middle, "outside"), (&Namespace::new()?, "far"), 1_500)?;
+        outside.turn_offloads_off()?;
+        for link in [&inside, &host, &outside, &far] {
+            link.up()?;
+        }
+        let bridge = bridge(&middle, "bridge", &[&inside, &outside])?;
+        for (number, link) in (1..).zip([&host, &far]) {
+            link.wait_for_carrier()?;
+            link.add_address(Ipv4Addr::new(10, 0, 0, number).into(), 24)?;
+        }
+        // No more on their way than the kernel has room for.
+        far.namespace()
+            .set_parameter("ipv4/tcp_rmem", "4096 131072 262144")?;
+        Ok(Lab {
+            host,
+            inside,
+            far,
+            _bridge: bridge,
+        })
+    }
+}
+
+fn listen(link: &Link, prompt: bool) -> PacketBackend {
+    let options = Options {
+        ring: 32 << 20,
+        prompt,
+        promiscuous: true,
+        ..Options::default()
+    };
+    let open = || PacketBackend::open(link.name(), &options).unwrap();
+    link.namespace().run(open)
+}
+
+/// Receives until `count` frames are there, by at most `room` at once, or no more come.
+fn collect(backend: &mut PacketBackend, count: usize, room: usize) -> Vec<Vec<u8>> {
+    let mut arrived = Vec::new();
+    let mut waiter = Waiter::new();
+    loop {
+        let came = backend.receive(&mut arrived, room).unwrap();
+        // The bridge has something to say of its own, to groups.
+        arrived.retain(|frame: &Vec<u8>| frame[0] & 1 == 0);
+        if arrived.len() >= count {
+            break;
+        }
+        let grace = Duration::from_secs(1);
+        if came == 0
+            && waiter
+                .wait_readable(&[&*backend], grace)
+                .unwrap()
+                .next()
+                .is_none()
+        {
+            break;
+        }
+    }
+    assert_eq!(
+        (
+            backend.discarded(),
+            backend.uncut(),
+            backend.lost().unwrap()
+        ),
+        (0, 0, 0)
+    );
+    arrived
+}
+
+/// A socket by which frames leave that are yet to be cut.
+pub(super) fn sender(link: &Link) -> OwnedFd {
+    let socket = link.namespace().run(packet::open).unwrap();
+    packet::leave_to_hardware(socket.as_fd()).unwrap();
+    packet::bind(socket.as_fd(), link.index(), Hears::Nothing).unwrap();
+    socket
+}
+
+/// Sends each, and compares what comes out of three ways: the kernel's, and both of ours.
+fn compare(lab: &Lab, wholes: &[Whole]) {
+    let socket = sender(&lab.host);
+    let [mut kernel, mut prompt, mut blocks] = [
+        listen(&lab.far, true),
+        listen(&lab.inside, true),
+        listen(&lab.inside, false),
+    ];
+    for whole in wholes {
+        let (header, frame) = whole.made();
+        let batch = VecDeque::from([[&header[..], &frame].concat()]);
+        let count = whole.frames();
+        let mut attempt = || {
+            let sent = packet::send(socket.as_fd(), &batch, 1);
+            assert!(sent.is_ok(), "{sent:?}: {whole:?}");
+            [
+                collect(&mut kernel, count, usize::MAX),
+                collect(&mut prompt, count, 7),
+                collect(&mut blocks, count, 64),
+            ]
+        };
+        // The kernel itself loses frames on their way, where a thousand of anybody's wait.
+        let all_came = |ways: &[Vec<_>; 3]| ways.iter().all(|way| way.len() == count);
+        let came = (0..10).map(|_| attempt()).find(all_came);
+        let [kernel, prompt, blocks] = came.unwrap_or_else(|| panic!("not {count} of {whole:?}"));
+        for ours in [prompt, blocks] {
+            for (number, (ours, kernels)) in ours.iter().zip(&kernel).enumerate() {
+                assert!(
+                    ours == kernels,
+                    "frame {number} of {whole:?}:\n{ours:?}\n{kernels:?}"
+                );
+            }
+        }
+    }
+}
+
+/// Frames of all kinds, among them such as only a test has.
+#[test]
+fn frames_of_all_kinds_are_cut_as_the_kernel_cuts_them() {
+    let Some(lab) = or_skip("frames of all kinds", Lab::new()) else {
+        return;
+    };
+    let mut runner = TestRunner::deterministic();
+    // The kernel refuses a header that asks to cut what is one frame, once it counts the options.
+    let strategy = wholes().prop_filter("one frame", |whole| {
+        whole.size.is_none() || whole.frames() > 1
+    });
+    let mut wholes = || strategy.new_tree(&mut runner).unwrap().current();
+    let wholes: Vec<Whole> = (0..400).map(|_| wholes()).collect();
+    assert!(wholes.iter().map(Whole::frames).sum::<usize>() > 4 * wholes.len());
+    compare(&lab, &wholes);
+}
+
+/// Bytes of the longest IP packets that the kernel leaves uncut, in a frame with two tags
+/// (`GSO_LEGACY_MAX_SIZE`).
+const LONGEST: usize = 65_536 - 23;
+
+/// What a sender makes of a full window.
+#[test]
+fn the_longest_frames_are_cut_as_the_kernel_cuts_them() {
+    let Some(lab) = or_skip("the longest frames", Lab::new()) else {
+        return;
+    };
+    let made = |tags, ip, transport, payload: usize, size| Whole {
+        tags,
+        ip,
+        transport,
+        payload: (0..payload).map(|at| (at % 251) as u8).collect(),
+        size: Some(size),
+    };
+    let four = || Ip::Four {
+        tos: 2,
+        number: 7,
+        dont_fragment: true,
+        options: Vec::new(),
+    };
+    let six = || Ip::Six {
+        class: 2,
+        extensions: Vec::new(),
+    };
+    let tcp = || Transport::Tcp {
+        sequence: 1,
+        flags: 0x19,
+        options: vec![0x0101_080a, 3, 4],
+    };
+    let mut wholes = Vec::new();
+    for tags in [vec![], vec![5], vec![5, 6]] {
+        wholes.extend([
+            made(tags.clone(), four(), tcp(), LONGEST - 52, 1_448),
+            made(tags.clone(), six(), tcp(), LONGEST - 72, 1_428),
+            made(tags.clone(), four(), Transport::Udp, LONGEST - 28, 1_472),
+            made(tags, six(), Transport::Udp, LONGEST - 48, 1_452),
+        ]);
+    }
+    // As small as Linux makes them.
+    wholes.push(made(vec![], four(), tcp(), 30_000, 36));
+    wholes
+        .iter()
+        .for_each(|whole| compare(&lab, std::slice::from_ref(whole)));
+}
+
+/// A connection of the kernel's own, through its bridge, with what was sent meanwhile.
+#[test]
+fn a_connection_is_cut_as_the_kernel_cuts_it() {
+    let Some(lab) = or_skip("a connection", Lab::new()) else {
+        return;
+    };
+    for prompt in [true, false] {
+        let mut ears = [listen(&lab.far, true), listen(&lab.inside, prompt)];
+        let listen = || TcpListener::bind("10.0.0.2:9").unwrap();
+        let listener = lab.far.namespace().run(listen);
+        let connect = || TcpStream::connect("10.0.0.2:9").unwrap();
+        let mut stream = lab.host.namespace().run(connect);
+        let sent = vec![0xa5; 3_000_000];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                stream.write_all(&sent).unwrap();
+                drop(stream);
+            });
+            let mut received = Vec::new();
+            listener
+                .accept()
+                .unwrap()
+                .0
+                .read_to_end(&mut received)
+                .unwrap();
+            assert!(received == sent);
+        });
+        // All that was received has been heard.
+        let [kernels, ours] = ears
+            .each_mut()
+            .map(|ear| collect(ear, usize::MAX, usize::MAX));
+        assert!(kernels.len() > 2_000);
+        // What the kernel has lost behind the place where it cut is among ours alone.
+        let mut rest = ours.iter();
+        for (number, frame) in kernels.iter().enumerate() {
+            assert!(rest.any(|ours| ours == frame), "frame {number}: {frame:?}");
+        }
+    }
+}
