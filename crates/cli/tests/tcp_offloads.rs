@@ -43,11 +43,7 @@ fn fills_its_link(what: &str, from: &Host, to: &Host) {
 #[track_caller]
 fn all_was_cut(report: &Value) {
     for interface in report["interfaces"].as_array().unwrap() {
-        assert_eq!(
-            (&interface["uncut"], &interface["too_long"]),
-            (&0.into(), &0.into()),
-            "{interface:#}"
-        );
+        assert_eq!(interface["uncut"], 0, "{interface:#}");
     }
     let link = site::link(report, "up");
     assert!(link["transmitted"].as_u64() > Some(5_000), "{link:#}");
@@ -91,14 +87,12 @@ rate = "28500kbit"
 [[link.class]]
 name = "other"
 rate = "9500kbit"
+default = true
 
 [[link.filter]]
 class = "one"
 source = "10.0.0.1"
 
-[[link.filter]]
-class = "other"
-source = "10.0.0.2"
 "#;
     for backend in BACKENDS {
         let site = Site::start(&wire, &(up(backend, RATE) + classes));

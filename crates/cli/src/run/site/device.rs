@@ -32,8 +32,6 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
 pub struct Losses {
     /// Not taken in time.
     pub lost: u64,
-    /// Longer than what the interface sends itself, which is all there is room for.
-    pub too_long: u64,
     /// Segments that their sender has left to be cut, and that cannot be.
     pub uncut: u64,
 }
@@ -272,8 +270,7 @@ impl<B: AsFd> AsFd for Plain<B> {
 impl Device for Plain<PacketBackend<Frame>> {
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses {
-            lost: self.0.lost()?,
-            too_long: self.0.discarded(),
+            lost: self.0.lost()? + self.0.discarded(),
             uncut: self.0.uncut(),
         })
     }

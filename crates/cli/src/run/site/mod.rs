@@ -349,7 +349,6 @@ impl State {
                 name: name(side),
                 backend: device.backend(),
                 lost: losses.lost,
-                too_long: losses.too_long,
                 uncut: losses.uncut,
                 refused,
             });

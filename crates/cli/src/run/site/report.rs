@@ -32,9 +32,7 @@ pub struct InterfaceReport {
     pub backend: String,
     /// Arrived and not received: no room, or no time.
     pub lost: u64,
-    /// Arrived longer than what the interface sends.
-    pub too_long: u64,
-    /// Received longer than any interface sends: segments left to be cut.
+    /// Received longer than any interface sends: segments left to be cut, which could not be.
     pub uncut: u64,
     /// Frames that the interface would not send.
     pub refused: u64,
@@ -133,8 +131,9 @@ impl Report {
         for interface in &self.interfaces {
             if interface.uncut > 0 {
                 notes += &format!(
-                    "\n{} frames arrived at {} uncut, too long for an interface to send: turn \
-                     segmentation off where they come from (ethtool -K DEV tso off gso off)",
+                    "\n{} frames arrived at {} uncut, and were dropped: TCP and UDP are cut, but \
+                     not in tunnels (VXLAN, GRE and the like); turn segmentation off where they \
+                     come from (ethtool -K DEV tso off gso off)",
                     interface.uncut, interface.name
                 );
             }
@@ -142,12 +141,6 @@ impl Report {
                 notes += &format!(
                     "\n{} frames were lost at {} for want of time or room",
                     interface.lost, interface.name
-                );
-            }
-            if interface.too_long > 0 {
-                notes += &format!(
-                    "\n{} frames arrived at {} longer than its MTU allows, and were dropped",
-                    interface.too_long, interface.name
                 );
             }
             if interface.refused > 0 {
