@@ -60,8 +60,9 @@
 //!
 //! On Linux, `SharedMemory` is memory that two processes have in common, and `PeerCredentials` says
 //! who is at the other end of a Unix socket: what clients in other processes are reached by.
-//! `SingleFrames` keeps the kernel from joining received frames into longer ones that no interface
-//! could send again, and `checksum` completes what a sender on the same machine left to hardware.
+//! `segment` cuts what a sender on the same machine left to hardware to cut, and `checksum` completes
+//! what it left to be summed; `SingleFrames` keeps device and kernel from joining received frames into
+//! longer ones, where nobody would cut them again.
 //!
 //! # Example
 //!
