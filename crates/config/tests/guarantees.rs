@@ -330,3 +330,29 @@ fn shares_multiply_down_the_tree_and_ceilings_cut_them() {
         [mbit(40), mbit(10), mbit(15), mbit(10), mbit(60)]
     );
 }
+
+/// DRR's quanta are in the proportion of the rates, however these are written: bits a second that
+/// have no common divisor need weights near the largest.
+#[test]
+fn rates_that_differ_by_a_bit_are_guaranteed_the_same_delay() {
+    let delays = |one: &str, other: &str| {
+        let text = format!(
+            "[[link]]
+            name = 'l'
+            rate = '100mbit'
+            algorithm = 'drr'
+            class = [
+                {{ name = 'a', rate = '{one}' }},
+                {{ name = 'b', rate = '{other}', default = true }},
+            ]"
+        );
+        let site = Site::parse(&text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
+        let guarantees = site.links[0].guarantees();
+        [0, 1].map(|class| guarantees[class].delay.unwrap().unwrap().0 as f64)
+    };
+    let round = delays("50mbit", "49mbit");
+    let odd = delays("50000001bit", "49000003bit");
+    for (round, odd) in round.into_iter().zip(odd) {
+        assert!((odd / round - 1.0).abs() < 1e-4, "{round} ns and {odd} ns");
+    }
+}

@@ -6,7 +6,8 @@ use crate::units::{Length, Weight};
 /// The flows of a DRR scheduler: quanta are weights times a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
-    unit: u64,
+    /// Of the flow that decides the unit.
+    reference: (Weight, Length),
     weight_sum: u64,
     length_sum: u64,
     longest: Length,
@@ -14,7 +15,7 @@ pub struct Round {
 
 impl Round {
     /// A round of these flows, idle ones too, each with its weight and longest packet. The
-    /// unit is [`Drr`](crate::sched::Drr)'s: the largest `length / weight`, rounded up.
+    /// unit is [`Drr`](crate::sched::Drr)'s: the largest `length / weight`.
     /// `None` of no flow. O(flows).
     pub fn of(flows: impl IntoIterator<Item = (Weight, Length)>) -> Option<Round> {
         Self::of_many(
@@ -26,34 +27,35 @@ impl Round {
 
     /// The same of flows of which there are so many each. O(entries).
     pub fn of_many(flows: impl IntoIterator<Item = (Weight, Length, u32)>) -> Option<Round> {
-        let (mut unit, mut weight_sum, mut length_sum, mut longest) = (0, 0u64, 0u64, None);
+        let (mut reference, mut weight_sum, mut length_sum, mut longest) = (None, 0u64, 0u64, None);
         for (weight, length, count) in flows.into_iter().filter(|&(_, _, count)| count > 0) {
-            unit = unit.max(length.get().div_ceil(weight.get()));
+            if reference.is_none_or(|reference| !covers(reference, (weight, length))) {
+                reference = Some((weight, length));
+            }
             weight_sum += u64::from(weight.get()) * u64::from(count);
             length_sum += u64::from(length.get()) * u64::from(count);
             longest = longest.max(Some(length));
         }
-        longest.map(|longest| Round {
-            unit: unit.into(),
+        Some(Round {
+            reference: reference?,
             weight_sum,
             length_sum,
-            longest,
+            longest: longest?,
         })
     }
 
-    /// The same with a unit of at least `unit` bytes: a scheduler that knew other flows
-    /// before keeps theirs.
-    pub fn with_unit(self, unit: u64) -> Round {
-        Round {
-            unit: self.unit.max(unit),
-            ..self
-        }
-    }
-
     /// Quantum of weight 1, in bytes.
-    pub fn unit(&self) -> u64 {
-        self.unit
+    pub fn unit(&self) -> f64 {
+        let (weight, length) = self.reference;
+        f64::from(length.get()) / f64::from(weight.get())
     }
+}
+
+/// Whether a quantum by the unit of `reference` covers the longest packet of a flow.
+fn covers(reference: (Weight, Length), flow: (Weight, Length)) -> bool {
+    let product =
+        |weight: Weight, length: Length| u64::from(weight.get()) * u64::from(length.get());
+    product(flow.0, reference.1) >= product(reference.0, flow.1)
 }
 
 /// DRR, for one of the round's flows, of `weight` and with packets up to `length` (L_k);
@@ -76,12 +78,12 @@ impl Round {
 /// before the packet may lack up to L_k more of the flow's own service, for B-WFI.
 pub fn drr(round: &Round, weight: Weight, length: Length, transmit: Transmit) -> Option<Wfi> {
     let others = round.length_sum.checked_sub(length.get().into())?;
-    let covered = u64::from(length.get().div_ceil(weight.get())) <= round.unit;
+    let covered = covers(round.reference, (weight, length));
     if u64::from(weight.get()) > round.weight_sum || !covered || length > round.longest {
         return None;
     }
     let [weight, weights] = [f64::from(weight.get()), round.weight_sum as f64];
-    let (share, quanta) = (weight / weights, (weights - weight) * round.unit as f64);
+    let (share, quanta) = (weight / weights, (weights - weight) * round.unit());
     let queued = transmit.work(round.longest).bytes();
     let wfi = Wfi::of(share, quanta + others as f64 + queued);
     Some(wfi.with_service((1.0 - share) * f64::from(length.get())))
@@ -95,9 +97,8 @@ pub fn drr(round: &Round, weight: Weight, length: Length, transmit: Transmit) ->
 /// B-WFI   = phi T-WFI R
 /// ```
 ///
-/// It holds for quanta of `phi / phi_min L`, and wherever [`drr`] is no larger. With the
-/// unit rounded up to a whole byte, quanta are up to a byte for each unit of weight larger:
-/// with weights beyond L, this bound is too low for [`Drr`](crate::sched::Drr).
+/// It holds for quanta of `phi / phi_min L`, which [`Drr`](crate::sched::Drr) has where the longest packets
+/// are equally long, and wherever [`drr`] is no larger.
 pub fn drr_in_proportion(terms: &Terms, lightest: Weight, flows: u32) -> Option<Wfi> {
     let others = flows.checked_sub(1)?;
     let least = u64::from(others) * u64::from(lightest.get()) + u64::from(terms.weight.get());

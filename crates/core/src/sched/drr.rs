@@ -5,24 +5,58 @@
 //! quantum in proportion to the weight to the entity's deficit, and the entity
 //! sends while its deficit covers its head.
 //!
-//! O(1) needs a quantum of at least the entity's own longest packet, else an
-//! entity is visited for nothing, round after round. The quantum is therefore
-//! `weight x unit` with one `unit` for all: the largest `max_length / weight`
-//! among the entities ever added, rounded up. Fairness is coarse in exchange: an entity
-//! may wait for a quantum of every other one, O(N) (Eq. 15 of the QFQ+ paper).
+//! # The quantum
+//!
+//! O(1) needs a quantum of at least the entity's own longest packet, else an entity is visited
+//! for nothing, round after round; and a smaller quantum is fairer. With packets of one
+//! longest length L it is `(phi / phi_min) L`. With a longest packet L^k of each, whose ratio
+//! `L^k / phi^k` is the largest decides, the *reference*, be it the lightest or one with long
+//! packets:
+//!
+//! ```text
+//! Q^k = phi^k U        U = max over j of L^j / phi^j
+//! ```
+//!
+//! The reference has a quantum of one longest packet, and nobody a smaller one than his own
+//! longest packet. Q^k is a quotient of integers, which does not change when all weights are
+//! multiplied by one number; cut off below 2^-20 bytes, it does not either. So neither
+//! the order nor the bound ([`bounds::drr`](crate::bounds::drr)) knows the scale of the weights, and a
+//! share is right to 10^-6. Fairness is coarse all the same: an entity may wait for a quantum of every
+//! other one, O(N) (Eq. 15 of the QFQ+ paper).
+//!
+//! # When the reference changes
+//!
+//! All that are there count for U, idle ones too, since they may send at any time. U changes where
+//! a round begins: in a round, everybody's quantum is of the same U, so that nobody gets more
+//! than his part of a round, however others come, go and change, and the bound for the larger
+//! U holds across the change. Until that round, who needs more than his quantum for his next
+//! packet is granted that packet. With nobody active, U changes at once.
 
 use super::Standing;
 use super::ring::{Linked, Ring};
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, Nanos, Weight};
+use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, Nanos, Weight};
+use alloc::collections::BTreeMap;
+use core::cmp::Ordering;
+
+/// Bits of fraction of a deficit, which counts bytes.
+const FRACTION: u32 = 20;
+
+/// A whole number of bytes as a deficit.
+#[inline]
+fn bytes(charge: Charge) -> i64 {
+    i64::from(charge.get()) << FRACTION
+}
 
 /// State of one entity.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DrrEntity {
-    /// Bytes it may still send in its present turn, or in its next one.
+    /// What it may still send in its present turn, or in its next one.
     deficit: i64,
-    weight: i64,
+    /// 0 of one that was not added.
+    weight: u32,
+    max_charge: u32,
     next: Link,
     state: Standing,
 }
@@ -34,13 +68,107 @@ impl Linked for DrrEntity {
     }
 }
 
+impl DrrEntity {
+    fn ratio(&self) -> Ratio {
+        Ratio {
+            charge: self.max_charge,
+            weight: self.weight,
+        }
+    }
+}
+
+/// `L^k / phi^k`, in order of its value.
+#[derive(Clone, Copy, Debug)]
+struct Ratio {
+    charge: u32,
+    weight: u32,
+}
+
+impl Ratio {
+    fn of(share: Share) -> Ratio {
+        Ratio {
+            charge: share.max_charge().get(),
+            weight: share.weight().get(),
+        }
+    }
+}
+
+impl Ord for Ratio {
+    fn cmp(&self, other: &Ratio) -> Ordering {
+        let product = |a: &Ratio, b: &Ratio| u64::from(a.charge) * u64::from(b.weight);
+        product(self, other).cmp(&product(other, self))
+    }
+}
+
+impl PartialOrd for Ratio {
+    fn partial_cmp(&self, other: &Ratio) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Ratio {
+    fn eq(&self, other: &Ratio) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Ratio {}
+
+/// U, the quantum of weight 1.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    /// The ratio times 2^([`FRACTION`] + `shift`), rounded up.
+    scaled: u64,
+    /// So much that `scaled` has all the bits that there is room for; 63 at most.
+    shift: u32,
+    /// The ratio itself.
+    of: Ratio,
+}
+
+// `scaled` is less than one too large, which adds less than phi^k / 2^shift to a quantum. From
+// a quotient by phi, what is cut off leaves room for 1 / phi at least. So nothing is carried where
+// phi^k phi <= 2^shift. With x = 2^20 L / phi, the shift is 63 or 2^shift >= 2^63 / ceil(x), and
+// phi <= 2^40 / x.
+const _: () = assert!(MAX_CHARGE <= 1 << 20 && FRACTION == 20);
+const _: () = assert!(
+    MAX_AGGREGATE_WEIGHT as u64 * 22 <= 21 << 23,
+    "where x >= 21"
+);
+const _: () = assert!(1 << 58 >= (MAX_AGGREGATE_WEIGHT as u64).pow(2), "and below");
+
+impl Unit {
+    fn new(of: Ratio) -> Unit {
+        let scaled = |shift: u32| {
+            (u128::from(of.charge) << (FRACTION + shift)).div_ceil(of.weight.max(1).into()) as u64
+        };
+        let shift = scaled(0).leading_zeros().min(63);
+        Unit {
+            scaled: scaled(shift),
+            shift,
+            of,
+        }
+    }
+
+    /// The quantum of `weight`, cut off.
+    #[inline]
+    fn quantum(&self, weight: u32) -> i64 {
+        let product = u128::from(weight) * u128::from(self.scaled);
+        (product >> (self.shift & 63)) as i64
+    }
+}
+
 /// Deficit round robin.
 #[derive(Clone, Debug)]
 pub struct Drr {
     /// The active entities.
     active: Ring,
-    /// Quantum of weight 1, in bytes: 1 to 65,535.
-    unit: i64,
+    unit: Unit,
+    /// The largest ratio is not that of `unit`.
+    outdated: bool,
+    /// Whose turn begins a round.
+    first: Link,
+    /// The ratios of all that are there, and how many have each.
+    ratios: BTreeMap<Ratio, u32>,
 }
 
 const _: () = assert!(size_of::<DrrEntity>() <= 24);
@@ -49,7 +177,13 @@ impl Default for Drr {
     fn default() -> Self {
         Drr {
             active: Ring::default(),
-            unit: 1,
+            unit: Unit::new(Ratio {
+                charge: 1,
+                weight: 1,
+            }),
+            outdated: false,
+            first: Link::NONE,
+            ratios: BTreeMap::new(),
         }
     }
 }
@@ -60,24 +194,79 @@ impl Drr {
         Self::default()
     }
 
-    fn admit(&mut self, share: Share) {
-        let unit = share.max_charge().get().div_ceil(share.weight().get());
-        self.unit = self.unit.max(unit.into());
+    fn admit(&mut self, ratio: Ratio) {
+        *self.ratios.entry(ratio).or_default() += 1;
+        self.compare();
     }
 
-    /// A quantum of weight 1 covers `charge` from now on.
+    fn dismiss(&mut self, ratio: Ratio) {
+        if let Some(count) = self.ratios.get_mut(&ratio) {
+            *count -= 1;
+            if *count == 0 {
+                self.ratios.remove(&ratio);
+            }
+        }
+        self.compare();
+    }
+
+    fn compare(&mut self) {
+        let largest = self.ratios.last_key_value();
+        self.outdated = largest.is_some_and(|(&largest, _)| largest != self.unit.of);
+        if self.active.head == Link::NONE {
+            self.update();
+        }
+    }
+
+    /// U is that of those who are there.
+    fn update(&mut self) {
+        if self.outdated
+            && let Some((&largest, _)) = self.ratios.last_key_value()
+        {
+            self.unit = Unit::new(largest);
+        }
+        self.outdated = false;
+    }
+
+    /// A quantum of weight 1 covers `charge` from now on, whoever leaves.
     pub(super) fn cover(&mut self, charge: Charge) {
-        self.unit = self.unit.max(charge.get().into());
-    }
-
-    #[inline]
-    fn quantum(&self, entity: &DrrEntity) -> i64 {
-        entity.weight * self.unit
+        let ratio = Ratio {
+            charge: charge.get(),
+            weight: 1,
+        };
+        if self
+            .ratios
+            .last_key_value()
+            .is_none_or(|(largest, _)| *largest < ratio)
+        {
+            self.admit(ratio);
+        }
     }
 
     #[inline(never)]
-    fn insert<E: Entities<DrrEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn insert<E: Entities<DrrEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        head: Charge,
+    ) {
+        if self.active.head == Link::NONE {
+            self.first = Link::to(id);
+        }
+        let entity = entities.entity_mut(id);
+        entity.state = Standing::Active;
+        entity.deficit = self.unit.quantum(entity.weight).max(bytes(head));
         self.active.push_last(entities, id);
+    }
+
+    /// What a turn's end does beside where U is about to change. The deficit of whose turn ended,
+    /// with a packet of `next` bytes.
+    #[cold]
+    #[inline(never)]
+    fn turn_before_change(&mut self, deficit: i64, next: Charge) -> i64 {
+        if self.active.head == self.first {
+            self.update();
+        }
+        deficit.max(bytes(next))
     }
 }
 
@@ -91,9 +280,10 @@ impl Scheduler for Drr {
         id: EntityId,
         share: Share,
     ) {
-        self.admit(share);
+        self.admit(Ratio::of(share));
         *entities.entity_mut(id) = DrrEntity {
-            weight: share.weight().get().into(),
+            weight: share.weight().get(),
+            max_charge: share.max_charge().get(),
             ..DrrEntity::default()
         };
     }
@@ -104,6 +294,7 @@ impl Scheduler for Drr {
         id: EntityId,
     ) -> Removal {
         let entity = entities.entity_mut(id);
+        self.dismiss(entity.ratio());
         if entity.state == Standing::Inactive {
             *entity = DrrEntity::default();
             Removal::Done
@@ -119,12 +310,16 @@ impl Scheduler for Drr {
         id: EntityId,
         share: Share,
     ) {
-        self.admit(share);
-        entities.entity_mut(id).weight = share.weight().get().into();
+        let entity = entities.entity_mut(id);
+        let before = entity.ratio();
+        entity.weight = share.weight().get();
+        entity.max_charge = share.max_charge().get();
+        self.admit(Ratio::of(share));
+        self.dismiss(before);
     }
 
     fn weight<E: Entities<DrrEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
-        Weight::of_entity(entities.entity(id).weight as u32).unwrap_or(Weight::ONE)
+        Weight::of_entity(entities.entity(id).weight).unwrap_or(Weight::ONE)
     }
 
     fn is_active<E: Entities<DrrEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
@@ -140,13 +335,11 @@ impl Scheduler for Drr {
     ) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
-            entity.state = Standing::Active;
-            entity.deficit = self.quantum(entity);
-            self.insert(entities, id);
+            self.insert(entities, id, head);
         } else {
             // A head that grew while its flow waited is let through once, so that
             // the deficit of a waiting entity always covers its head.
-            entity.deficit = entity.deficit.max(head.get().into());
+            entity.deficit = entity.deficit.max(bytes(head));
         }
     }
 
@@ -173,10 +366,13 @@ impl Scheduler for Drr {
             return self.idle(entities, id);
         };
         let entity = entities.entity_mut(id);
-        let mut deficit = entity.deficit - i64::from(charged.get());
-        if deficit < i64::from(next.get()) {
-            deficit += self.quantum(entity);
+        let mut deficit = entity.deficit - bytes(charged);
+        if deficit < bytes(next) {
+            deficit += self.unit.quantum(entity.weight);
             self.active.turn(id, entity.next);
+            if self.outdated {
+                deficit = self.turn_before_change(deficit, next);
+            }
         }
         entity.deficit = deficit;
     }
@@ -194,6 +390,13 @@ impl Scheduler for Drr {
         }
         entity.state = Standing::Inactive;
         self.active.pop_head(entities, id);
+        if self.first == Link::to(id) {
+            // Those behind it have this round before them.
+            self.first = self.active.head;
+        }
+        if self.active.head == self.first {
+            self.update();
+        }
     }
 
     fn invariants<E: Entities<DrrEntity> + ?Sized>(
@@ -217,7 +420,24 @@ impl Scheduler for Drr {
                 active || (entity.deficit == 0 && entity.next == Link::NONE),
                 "drr: inactive {id:?} keeps a deficit or a link"
             );
+            let there = entity.weight != 0 && entity.state != Standing::Leaving;
+            let largest = self.ratios.last_key_value().map(|(&ratio, _)| ratio);
+            ensure_invariant!(
+                !there || largest.is_some_and(|largest| largest >= entity.ratio()),
+                "drr: {id:?} needs more than the unit of {largest:?}"
+            );
+            ensure_invariant!(
+                self.outdated || largest.is_none_or(|largest| largest == self.unit.of),
+                "drr: the unit is of {:?} and nobody else has {largest:?}",
+                self.unit.of
+            );
         }
+        let in_round = |link: Link| link.get().is_some_and(|id| listed[id.index()]);
+        ensure_invariant!(
+            in_round(self.first) || (self.active.head == Link::NONE && !self.outdated),
+            "drr: a round begins with {:?}, who has no turn",
+            self.first
+        );
         Ok(())
     }
 }
@@ -234,58 +454,177 @@ mod tests {
         )
     }
 
-    #[test]
-    fn every_quantum_covers_the_longest_packet_of_its_entity() {
+    fn charge(bytes: u32) -> Charge {
+        Charge::new(bytes).unwrap()
+    }
+
+    fn added(shares: &[Share]) -> (Drr, alloc::vec::Vec<DrrEntity>) {
         let mut drr = Drr::new();
-        let mut entities: alloc::vec::Vec<DrrEntity> = alloc::vec![];
-        let mut shares = alloc::vec![];
-        for (weight, max_length, unit) in [
-            (1_000_000, 65_535, 1),
-            (1500, 1500, 1),
-            (1499, 1500, 2),
-            (750, 1500, 2),
-            (749, 1500, 3),
-            (1_000_000, 1, 3),
-            (1, 65_535, 65_535),
-        ] {
-            let share = share(weight, max_length);
-            let id = EntityId::new(entities.len()).unwrap();
-            entities.push(DrrEntity::default());
-            shares.push(share);
-            drr.add(&mut entities, id, share);
-            assert_eq!(drr.unit, unit, "{share:?}");
-            for (entity, share) in entities.iter().zip(&shares) {
-                assert!(drr.quantum(entity) >= i64::from(share.max_charge().get()));
+        let mut entities = alloc::vec![DrrEntity::default(); shares.len()];
+        for (index, &share) in shares.iter().enumerate() {
+            drr.add(&mut entities, id(index), share);
+        }
+        (drr, entities)
+    }
+
+    fn id(index: usize) -> EntityId {
+        EntityId::new(index).unwrap()
+    }
+
+    fn quantum(drr: &Drr, entity: &DrrEntity) -> i64 {
+        drr.unit.quantum(entity.weight)
+    }
+
+    /// One turn of whose turn it is, with packets of 100 bytes: who, and how many.
+    fn turn(drr: &mut Drr, entities: &mut alloc::vec::Vec<DrrEntity>) -> (usize, u32) {
+        let id = drr.select(entities, Nanos::ZERO).get().unwrap();
+        let mut packets = 0;
+        while drr.active.head == Link::to(id) {
+            packets += 1;
+            drr.reschedule(entities, id, charge(100), Some(charge(100)));
+            drr.invariants(entities, entities.len()).unwrap();
+        }
+        (id.index(), packets)
+    }
+
+    #[test]
+    fn a_quantum_is_the_quotient_cut_off_at_every_scale() {
+        let weights = [
+            1u32, 2, 3, 7, 21, 22, 1000, 123_457, 524_287, 999_999, 1_000_000, 7_999_999, 8_000_000,
+        ];
+        let charges = [1, 2, 3, 40, 1499, 1500, 65_535, 99_999, 524_280, MAX_CHARGE];
+        for weight in weights {
+            for charge in charges
+                .into_iter()
+                .filter(|&charge| charge <= weight.saturating_mul(65_535))
+            {
+                let unit = Unit::new(Ratio { charge, weight });
+                assert_eq!(unit.quantum(weight), i64::from(charge) << FRACTION);
+                for other in weights {
+                    let exact =
+                        ((u128::from(other) * u128::from(charge)) << FRACTION) / u128::from(weight);
+                    assert_eq!(unit.quantum(other) as u128, exact, "{other} of {unit:?}");
+                }
             }
         }
     }
 
     #[test]
-    fn a_change_of_share_can_raise_the_unit_and_never_lowers_it() {
-        let mut drr = Drr::new();
-        let mut entities = alloc::vec![DrrEntity::default()];
-        let id = EntityId::new(0).unwrap();
-        drr.add(&mut entities, id, share(100, 1500));
-        assert_eq!(drr.unit, 15);
-        drr.change(&mut entities, id, share(100, 1501));
-        assert_eq!(drr.unit, 16);
-        drr.change(&mut entities, id, share(1000, 100));
-        assert_eq!((drr.unit, drr.quantum(&entities[0])), (16, 16_000));
-        assert_eq!(drr.weight(&entities, id).get(), 1000);
+    fn every_quantum_covers_the_longest_packet_of_its_entity() {
+        let (mut shares, mut largest) = (
+            alloc::vec![],
+            Ratio {
+                charge: 0,
+                weight: 1,
+            },
+        );
+        for (weight, max_length) in [
+            (1_000_000, 65_535),
+            (1500, 1500),
+            (1499, 1500),
+            (750, 1500),
+            (749, 1500),
+            (1_000_000, 1),
+            (1, 65_535),
+        ] {
+            shares.push(share(weight, max_length));
+            largest = largest.max(Ratio::of(share(weight, max_length)));
+            let (drr, entities) = added(&shares);
+            assert_eq!(drr.unit.of, largest);
+            let covered = |entity: &DrrEntity| {
+                quantum(&drr, entity) - (i64::from(entity.max_charge) << FRACTION)
+            };
+            assert!(entities.iter().all(|entity| covered(entity) >= 0));
+            assert!(
+                entities.iter().any(|entity| covered(entity) == 0),
+                "the reference has one packet"
+            );
+        }
+    }
+
+    #[test]
+    fn with_nobody_active_a_change_counts_at_once() {
+        let (mut drr, mut entities) = added(&[share(100, 1500), share(200, 1500)]);
+        assert_eq!(quantum(&drr, &entities[1]), 3000 << FRACTION);
+        drr.change(&mut entities, id(0), share(50, 1500));
+        assert_eq!(quantum(&drr, &entities[1]), 6000 << FRACTION);
+        assert_eq!(drr.remove(&mut entities, id(0)), Removal::Done);
+        assert_eq!(quantum(&drr, &entities[1]), 1500 << FRACTION);
+        assert_eq!(drr.weight(&entities, id(1)).get(), 200);
+    }
+
+    /// Else who comes and goes at the right times would have some served by the larger unit
+    /// and others by the smaller, round after round.
+    #[test]
+    fn within_a_round_every_quantum_is_of_one_unit() {
+        let equal = share(1000, 100);
+        for joins_after in 0..4 {
+            for leaves_after in 0..4 {
+                let (mut drr, mut entities) = added(&[equal; 4]);
+                entities.push(DrrEntity::default());
+                for n in 0..4 {
+                    drr.backlogged(&mut entities, id(n), charge(100));
+                }
+                let mut packets = [0; 4];
+                for _ in 0..20 {
+                    for place in 0..4 {
+                        let (who, sent) = turn(&mut drr, &mut entities);
+                        packets[who] += sent;
+                        if place == joins_after {
+                            drr.add(&mut entities, id(4), share(100, 100));
+                        }
+                        if place == leaves_after && entities[4].weight != 0 {
+                            let _ = drr.remove(&mut entities, id(4));
+                        }
+                    }
+                }
+                let most = packets.iter().max().unwrap() - packets.iter().min().unwrap();
+                assert!(
+                    most <= 10,
+                    "{packets:?}: joins after {joins_after}, leaves after {leaves_after}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_longer_packet_than_the_unit_covers_is_granted_until_the_next_round() {
+        let (mut drr, mut entities) = added(&[share(10, 100), share(10, 100)]);
+        entities.push(DrrEntity::default());
+        drr.backlogged(&mut entities, id(0), charge(100));
+        drr.backlogged(&mut entities, id(1), charge(100));
+        drr.add(&mut entities, id(2), share(10, 900));
+        assert_eq!(
+            quantum(&drr, &entities[0]),
+            100 << FRACTION,
+            "the round goes on"
+        );
+        drr.backlogged(&mut entities, id(2), charge(800));
+        assert_eq!(entities[2].deficit, 800 << FRACTION);
+        for n in [0, 1] {
+            drr.reschedule(&mut entities, id(n), charge(100), Some(charge(100)));
+        }
+        drr.reschedule(&mut entities, id(2), charge(800), Some(charge(850)));
+        assert_eq!(entities[2].deficit, 850 << FRACTION);
+        assert_eq!(drr.select(&entities, Nanos::ZERO), Link::to(id(0)));
+        drr.reschedule(&mut entities, id(0), charge(100), Some(charge(100)));
+        assert_eq!(
+            entities[0].deficit,
+            900 << FRACTION,
+            "the next one is of the new unit"
+        );
     }
 
     #[test]
     fn a_turn_that_was_cut_short_leaves_no_deficit() {
-        let mut drr = Drr::new();
-        let mut entities = alloc::vec![DrrEntity::default()];
-        let (id, len) = (EntityId::new(0).unwrap(), Charge::new(100).unwrap());
-        drr.add(&mut entities, id, share(1, 1500));
+        let (mut drr, mut entities) = added(&[share(1, 1500)]);
+        let len = charge(100);
         for _ in 0..3 {
-            drr.backlogged(&mut entities, id, len);
-            assert_eq!(entities[0].deficit, 1500);
-            drr.reschedule(&mut entities, id, len, Some(len));
-            assert_eq!(entities[0].deficit, 1400);
-            drr.reschedule(&mut entities, id, len, None);
+            drr.backlogged(&mut entities, id(0), len);
+            assert_eq!(entities[0].deficit, 1500 << FRACTION);
+            drr.reschedule(&mut entities, id(0), len, Some(len));
+            assert_eq!(entities[0].deficit, 1400 << FRACTION);
+            drr.reschedule(&mut entities, id(0), len, None);
             assert_eq!(entities[0].deficit, 0);
         }
     }
