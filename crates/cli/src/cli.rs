@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, check, replay, run, sim};
+use crate::{bench, check, output, replay, run, sim};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -54,7 +54,7 @@ pub fn parse_as<C: Parser>() -> Result<C, ExitCode> {
             let _ = error.print();
             return ExitCode::from(code);
         }
-        eprintln!("fairlane: {}", one_sentence(&error.render().to_string()));
+        output::aside(one_sentence(&error.render().to_string()));
         ExitCode::from(2)
     })
 }

@@ -1,6 +1,8 @@
 //! The parts of the `fairlane` program, which `main.rs` and the laboratory start. Not a library
 //! to build on: that is the crate `fairlane`.
 #![forbid(unsafe_code)]
+// They panic where nobody reads: `output` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 #![allow(
     missing_docs,
     reason = "what a program is made of: --help has the words"
@@ -46,12 +48,12 @@ pub fn exit(outcome: Result<()>) -> ExitCode {
         Err(error) if output::reader_left(&error) => ExitCode::SUCCESS,
         // Each sentence has its place in the file in front, as editors read it.
         Err(error) if matches!(error.downcast_ref(), Some(SiteError::Invalid(_))) => {
-            eprintln!("{}", error.root_cause());
+            output::stderr(error.root_cause());
             ExitCode::from(2)
         }
         Err(error) => {
             // The context says where, the cause says what.
-            eprintln!("fairlane: {error:#}");
+            output::aside(format_args!("{error:#}"));
             ExitCode::from(2)
         }
     }

@@ -1,15 +1,43 @@
 //! What the program asks of the machine that it runs on.
 
+use std::fs;
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use fairlane_config::{MtuOf, Site, SiteError};
 use fairlane_io::interface;
 
+use crate::output;
+
+/// How long nobody is told that somebody else is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 const MTU_OF: MtuOf<'static> = &|name| interface::mtu(name).ok();
 
 /// Reads the file of a site whose interfaces are this machine's, as far as they are there.
+///
+/// What is no file, a pipe say, may keep its reader waiting for as long as nobody writes: that it
+/// does is said once.
 pub fn read_site(path: &Path) -> Result<Site, SiteError> {
-    Site::read_for(path, MTU_OF)
+    let waits = fs::metadata(path).is_ok_and(|what| !what.is_file() && !what.is_dir());
+    let (read, is_read) = mpsc::channel::<()>();
+    if waits {
+        let path = path.to_owned();
+        // It ends with the program, or when the text is there.
+        thread::spawn(move || {
+            if is_read.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                output::aside(format_args!(
+                    "{} is no file: waiting for whoever writes to it",
+                    path.display()
+                ));
+            }
+        });
+    }
+    let site = Site::read_for(path, MTU_OF);
+    drop(read);
+    site
 }
 
 /// Reads such a file again while frames pass.

@@ -11,9 +11,14 @@ pub fn line(text: impl Display) -> Result<()> {
 }
 
 /// Says something on standard error. Where nobody hears it any more, as after a
-/// terminal was closed, it is lost: no reason to end the run.
+/// terminal was closed, it is lost: no reason to end the run, or to end it otherwise.
 pub fn aside(text: impl Display) {
-    let _ = writeln!(io::stderr(), "fairlane: {text}");
+    stderr(format_args!("fairlane: {text}"));
+}
+
+/// A line on standard error, likewise.
+pub fn stderr(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// Says what is allowed and hardly meant.

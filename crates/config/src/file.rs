@@ -121,7 +121,8 @@ pub(crate) struct Limit {
 pub(crate) struct Class {
     /// Its name, unlike that of any other class of the link.
     pub name: Text,
-    /// The class that it is a part of. Without one, it is a part of the whole link.
+    /// The class that it is a part of. Without one, it is a part of the whole link. At most 64
+    /// classes are within one another.
     pub parent: Option<Text>,
     /// The rate that it is guaranteed, as in "2mbit".
     #[schemars(extend("pattern" = schema::RATE))]

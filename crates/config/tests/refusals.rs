@@ -747,3 +747,26 @@ fn several_errors_are_listed_together() {
         ],
     );
 }
+
+/// So many classes, each in the one before.
+fn nested(levels: usize) -> String {
+    let mut text = "[[link]]\nname='up'\nrate='40mbit'\n".to_owned();
+    for level in 1..=levels {
+        text += &format!("[[link.class]]\nname='c{level}'\n");
+        if level > 1 {
+            text += &format!("parent='c{}'\n", level - 1);
+        }
+    }
+    text
+}
+
+#[test]
+fn classes_are_nested_as_deep_as_is_said_and_no_deeper() {
+    assert!(Site::parse(&nested(64), "site.toml").is_ok());
+    for levels in [65, 100_000] {
+        refuses(
+            &nested(levels),
+            &["197:8: class 'c65' is 65 levels below its link: 64 are the most"],
+        );
+    }
+}

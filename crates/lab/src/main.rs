@@ -9,7 +9,7 @@ mod sim;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use fairlane_cli::{cli, exit, run};
+use fairlane_cli::{cli, exit, output, run};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Err(error) if error.is::<reproduce::Interrupted>() => {
-            eprintln!("fairlane: {error:#}");
+            output::aside(format_args!("{error:#}"));
             // As a shell has it for Ctrl-C.
             ExitCode::from(130)
         }

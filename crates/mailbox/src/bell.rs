@@ -118,6 +118,7 @@
 //! arbiter sleeps on a condition variable.
 
 mod barrier;
+mod growing;
 mod park;
 mod rung;
 
@@ -127,6 +128,7 @@ use std::sync::Arc;
 
 use crate::sync::{AtomicU32, Ordering};
 use barrier::Barrier;
+use growing::Growing;
 use rung::Rung;
 
 /// The bit of a state that says "dozing". The others count the ringers that the
@@ -143,19 +145,30 @@ const RINGER: u32 = 2;
 struct State(AtomicU32);
 
 struct Shared {
-    states: Box<[State]>,
+    clients: u32,
+    /// As many as numbers were given.
+    states: Growing<State, 64>,
     rung: Rung,
     barrier: Barrier,
 }
 
 impl Shared {
+    /// Of a client that was given a ringer.
+    #[inline]
+    fn state(&self, client: u32) -> &AtomicU32 {
+        match self.states.get(client) {
+            Some(state) => &state.0,
+            None => panic!("client {client} of this bell was never given a ringer"),
+        }
+    }
+
     /// Puts a client that was found dozing into the rung set, unless another
     /// has taken it out of its doze, and wakes the arbiter if it sleeps.
     #[cold]
-    fn announce(&self, client: u32, dozing: u32) {
+    fn announce(&self, client: u32, state: &State, dozing: u32) {
         // Acquire: the arbiter had taken this client out of the set before it
         // put it to doze.
-        let roused = self.states[client as usize].0.compare_exchange(
+        let roused = state.0.compare_exchange(
             dozing,
             dozing & !DOZING,
             Ordering::Acquire,
@@ -170,14 +183,16 @@ impl Shared {
 /// Makes a bell for clients numbered from 0 to `clients - 1`, and returns the
 /// arbiter's end.
 ///
-/// Cost: O(`clients`), 65 bytes each; nothing is allocated later. On Linux,
-/// registers the process for `membarrier`.
+/// Cost: O(1). What a client takes, 65 bytes, is allocated when a ringer is first
+/// [asked for](Handle::ringer) for its number, or for about as many others; so give
+/// low numbers first. On Linux, registers the process for `membarrier`.
 #[must_use]
 pub fn bell(clients: u32) -> Listener {
     Listener {
         shared: Arc::new(Shared {
-            states: (0..clients).map(|_| State(AtomicU32::new(0))).collect(),
-            rung: Rung::new(clients),
+            clients,
+            states: Growing::new(),
+            rung: Rung::new(),
             barrier: Barrier::new(),
         }),
         unsettled: false,
@@ -219,12 +234,12 @@ impl Listener {
     /// mailbox may hold something.
     ///
     /// All those whose [`ring`](Ringer::ring) has returned are given, so nobody
-    /// waits for more than one call; they come by number.
+    /// waits for more than one call; up to 1,920 clients come by number.
     ///
     /// Cost: when nobody has rung, one load of a line that is written only when
     /// somebody rings. Else O(clients given), a cache line for each 64 numbers,
-    /// and with more than 1,920 clients a look at some more such lines (17 with
-    /// 32,000).
+    /// and with numbers from 1,920 on a look at some more such lines (17 to 32
+    /// with 32,000).
     #[inline]
     pub fn collect(&mut self, mut each: impl FnMut(u32)) -> usize {
         let mut given = 0;
@@ -249,10 +264,10 @@ impl Listener {
     ///
     /// # Panics
     ///
-    /// If there is no such client.
+    /// If no such client was given a ringer.
     #[inline]
     pub fn doze(&mut self, client: u32) {
-        let state = &self.shared.states[client as usize].0;
+        let state = self.shared.state(client);
         // Nobody else writes it while the client is awake and listed.
         let awake = state.load(Ordering::Relaxed);
         debug_assert_eq!(awake & DOZING, 0, "client {client} dozes already");
@@ -279,10 +294,10 @@ impl Listener {
     ///
     /// # Panics
     ///
-    /// If there is no such client.
+    /// If no such client was given a ringer.
     #[inline]
     pub fn rouse(&mut self, client: u32) -> bool {
-        let state = &self.shared.states[client as usize].0;
+        let state = self.shared.state(client);
         let dozing = state.load(Ordering::Relaxed) | DOZING;
         let awake = dozing & !DOZING;
         // It orders nothing: what is in the mailbox was seen there.
@@ -321,7 +336,7 @@ impl Listener {
 impl fmt::Debug for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Listener")
-            .field("clients", &self.shared.states.len())
+            .field("clients", &self.shared.clients)
             .field("barrier", &self.shared.barrier)
             .finish_non_exhaustive()
     }
@@ -349,16 +364,18 @@ impl Handle {
     /// has rung and was not given yet.
     #[must_use]
     pub fn ringer(&self, client: u32) -> Ringer {
-        let clients = self.shared.states.len();
+        let clients = self.shared.clients;
         assert!(
-            (client as usize) < clients,
+            client < clients,
             "client {client} of a bell for {clients} clients: the number must be less"
         );
         assert!(
             !self.shared.rung.contains(client),
             "client {client} has rung and was not given yet: its number is not free"
         );
-        let state = &self.shared.states[client as usize].0;
+        self.shared.rung.make(client);
+        let (states, at) = self.shared.states.make(client, || State(AtomicU32::new(0)));
+        let state = &states[at].0;
         // The client is awake, so that nobody else writes it.
         let former = state.load(Ordering::Relaxed);
         assert_eq!(
@@ -370,6 +387,8 @@ impl Handle {
         state.store(awake, Ordering::Relaxed);
         Ringer {
             shared: Arc::clone(&self.shared),
+            states: Arc::clone(states),
+            at,
             client,
             dozing: awake | DOZING,
         }
@@ -389,7 +408,7 @@ impl Handle {
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Handle")
-            .field("clients", &self.shared.states.len())
+            .field("clients", &self.shared.clients)
             .finish_non_exhaustive()
     }
 }
@@ -398,6 +417,9 @@ impl fmt::Debug for Handle {
 /// mailbox that was abandoned: declare it after the `Producer` in a struct.
 pub struct Ringer {
     shared: Arc<Shared>,
+    /// The part of the states that its own is in, and where.
+    states: Arc<[State]>,
+    at: usize,
     client: u32,
     /// The state in which this client has to ring.
     dozing: u32,
@@ -413,9 +435,9 @@ impl Ringer {
     #[inline]
     pub fn ring(&self) {
         self.shared.barrier.light();
-        let state = &self.shared.states[self.client as usize].0;
-        if state.load(Ordering::Relaxed) == self.dozing {
-            self.shared.announce(self.client, self.dozing);
+        let state = &self.states[self.at];
+        if state.0.load(Ordering::Relaxed) == self.dozing {
+            self.shared.announce(self.client, state, self.dozing);
         }
     }
 }

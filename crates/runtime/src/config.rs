@@ -11,7 +11,7 @@ pub struct ArbiterConfig {
     pub link: Link,
     /// How much may wait in all flows, and in each.
     pub limits: SchedulerLimits,
-    /// Most clients at a time, 1 to 2^24.
+    /// Most clients at a time, 1 to 2^24. Memory is taken as they come, and not before.
     pub max_clients: usize,
     /// Slots of a client's mailbox: a power of two.
     pub mailbox_slots: usize,

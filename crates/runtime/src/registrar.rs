@@ -55,8 +55,26 @@ pub(crate) struct Door<P> {
 
 struct Inner<P> {
     arrivals: Vec<Arrival<P>>,
+    /// Numbers that were given and given back.
     free: BTreeSet<u32>,
+    /// The lowest number that was never given, and the first that never is.
+    next: u32,
+    end: u32,
     open: bool,
+}
+
+impl<P> Inner<P> {
+    /// The lowest number that is free, so that tables are as long as clients are many.
+    fn number(&mut self) -> Option<u32> {
+        if let Some(number) = self.free.pop_first() {
+            return Some(number);
+        }
+        let number = self.next;
+        (number < self.end).then(|| {
+            self.next += 1;
+            number
+        })
+    }
 }
 
 impl<P> Door<P> {
@@ -65,7 +83,9 @@ impl<P> Door<P> {
             knocked: AtomicBool::new(false),
             inner: Mutex::new(Inner {
                 arrivals: Vec::new(),
-                free: (0..max_clients as u32).collect(),
+                free: BTreeSet::new(),
+                next: 0,
+                end: max_clients as u32,
                 open: true,
             }),
         }
@@ -215,8 +235,7 @@ impl<P: Send> Registrar<P> {
             return Err(RegisterError::ArbiterGone);
         }
         let number = inner
-            .free
-            .pop_first()
+            .number()
             .ok_or(RegisterError::TooManyClients(self.max_clients))?;
         let id = ClientId(number);
         // Awake from the start: the arbiter looks at a new client without being rung for.

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result};
 use tempfile::NamedTempFile;
 
+use crate::output;
+
 /// What is removed if the program is interrupted.
 type Unfinished = Arc<Mutex<Option<NamedTempFile>>>;
 
@@ -105,7 +107,7 @@ fn remove_on_signal(unfinished: &Unfinished, shown: &str) -> Result<()> {
     ctrlc::set_handler(move || {
         let mut slot = lock(&unfinished);
         if slot.take().is_some() {
-            eprintln!("fairlane: interrupted, {shown} is as it was");
+            output::aside(format_args!("interrupted, {shown} is as it was"));
         }
         std::process::exit(130)
     })

@@ -1,8 +1,9 @@
 //! What a replay did to each flow, beside what its algorithm promises.
 
+use std::io::{self, Write};
 use std::num::NonZeroU32;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use comfy_table::Table;
 use fairlane_config::Link;
 use fairlane_core::{FlowConfig, FlowId, Rate};
@@ -91,8 +92,7 @@ impl Shown {
         if options.output.is_some() {
             return output::line(&self.text);
         }
-        eprintln!("{}", self.text);
-        Ok(())
+        writeln!(io::stderr(), "{}", self.text).context("printing the report")
     }
 }
 

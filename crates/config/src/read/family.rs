@@ -9,6 +9,10 @@ use crate::written::At;
 /// The class that packets go to where no other is the default.
 pub(super) const DEFAULT: &str = "default";
 
+/// Levels of classes below a link. A packet's way takes as many steps, and each level adds to its
+/// bound.
+pub(super) const MOST_LEVELS: usize = 64;
+
 /// Who is whose parent, by places in the file.
 pub(super) struct Tree<'a> {
     pub written: Vec<&'a file::Class>,
@@ -57,10 +61,26 @@ impl<'a> Tree<'a> {
             return None;
         }
         let mut order = Vec::with_capacity(written.len());
-        let mut next: Vec<_> = top.into_iter().rev().collect();
-        while let Some(at) = next.pop() {
+        let mut next: Vec<_> = top.into_iter().rev().map(|at| (at, 1)).collect();
+        let mut deep = None;
+        while let Some((at, level)) = next.pop() {
+            if level > MOST_LEVELS {
+                deep = deep.or(Some(at));
+            }
             order.push(at);
-            next.extend(children[at].iter().rev());
+            next.extend(children[at].iter().rev().map(|&below| (below, level + 1)));
+        }
+        if let Some(at) = deep {
+            let class: &file::Class = written[at];
+            let parent = class.parent.as_ref().unwrap_or(&class.name);
+            report.error(
+                &parent.span(),
+                format!(
+                    "class '{}' is {} levels below its link: {MOST_LEVELS} are the most",
+                    class.name.value(),
+                    MOST_LEVELS + 1
+                ),
+            );
         }
         let tree = Tree {
             has_children: children.iter().map(|below| !below.is_empty()).collect(),

@@ -57,10 +57,13 @@ impl XdpBackend {
         options: &XdpOptions,
     ) -> io::Result<Self> {
         let device = Interface::find(interface).map_err(|error| no_interface(interface, error))?;
-        if !device.carries_ethernet()? {
+        let carries_ethernet = device.carries_ethernet();
+        if !carries_ethernet.map_err(|error| no_interface(interface, error))? {
             return Err(no_ethernet(interface));
         }
-        let mtu = device.mtu()?;
+        let mtu = device
+            .mtu()
+            .map_err(|error| no_interface(interface, error))?;
         check(umem, interface, queue, mtu, options)?;
         let patience = Instant::now() + TEARDOWN;
         loop {
@@ -221,7 +224,10 @@ fn no_interface(interface: &str, error: io::Error) -> io::Error {
                  those that there are"
             ),
         ),
-        _ => error,
+        _ => io::Error::new(
+            error.kind(),
+            format!("the interface {interface} cannot be used: {error}"),
+        ),
     }
 }
 

@@ -135,7 +135,10 @@ pub fn run(options: &Options) -> Result<()> {
         match done {
             // Of all, those that this machine or this user can do.
             Err(error) if selected.len() > 1 && is_not_to_be_had(&error) => {
-                eprintln!("fairlane: skipped {}: {error:#}", experiment.name());
+                fairlane_cli::output::aside(format_args!(
+                    "skipped {}: {error:#}",
+                    experiment.name()
+                ));
             }
             done => done?,
         }

@@ -1,7 +1,7 @@
 //! The set of rung clients, and in the same place whether the arbiter sleeps.
 //!
 //! A bitmap in two levels: a bit for each client in a *leaf*, and in the *top*
-//! word a bit for each group of leaves. A client sets the one, then the other;
+//! word a bit for each group of leaves, to which leaves belong in turns. A client sets the one, then the other;
 //! the arbiter takes the top word first and then the leaves it names. A client
 //! that is preempted between the two keeps nobody waiting: each sets its group's
 //! bit itself, whoever was there before.
@@ -13,6 +13,7 @@
 
 use core::time::Duration;
 
+use super::growing::Growing;
 use super::park::Park;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -29,13 +30,13 @@ const LEAF: u32 = if cfg!(loom) { 2 } else { u64::BITS };
 #[repr(align(64))]
 struct Leaf(AtomicU64);
 
-#[derive(Debug)]
+const WAYS: u32 = GROUPS.count_ones();
+
 #[repr(align(64))]
 pub(super) struct Rung {
     top: AtomicU32,
-    /// How many leaves there are in a group.
-    span: u32,
-    leaves: Box<[Leaf]>,
+    /// As many as clients need that were given a ringer.
+    leaves: Growing<Leaf, WAYS>,
     wakes: AtomicU64,
     park: Park,
 }
@@ -47,26 +48,29 @@ pub(super) struct Found {
 }
 
 impl Rung {
-    pub(super) fn new(clients: u32) -> Self {
-        let leaves = clients.div_ceil(LEAF);
+    pub(super) fn new() -> Self {
         Self {
             top: AtomicU32::new(0),
-            span: leaves.div_ceil(GROUPS.count_ones()).max(1),
-            leaves: (0..leaves).map(|_| Leaf(AtomicU64::new(0))).collect(),
+            leaves: Growing::new(),
             wakes: AtomicU64::new(0),
             park: Park::new(),
         }
     }
 
-    /// Adds a client, and wakes the arbiter if it sleeps.
+    /// Sees to it that there is a place for a client.
+    pub(super) fn make(&self, client: u32) {
+        self.leaves.make(client / LEAF, || Leaf(AtomicU64::new(0)));
+    }
+
+    /// Adds a client that a place was made for, and wakes the arbiter if it sleeps.
     pub(super) fn insert(&self, client: u32) {
-        let (leaf, bit) = (client / LEAF, 1 << (client % LEAF));
+        let (number, bit) = (client / LEAF, 1 << (client % LEAF));
         // Release, as in `add`: the arbiter sees what was pushed, whichever of
         // the two bits it learns it from.
-        self.leaves[leaf as usize]
-            .0
-            .fetch_or(bit, Ordering::Release);
-        self.add(1 << (leaf / self.span));
+        if let Some(leaf) = self.leaves.get(number) {
+            leaf.0.fetch_or(bit, Ordering::Release);
+        }
+        self.add(1 << (number % WAYS));
     }
 
     /// Wakes the arbiter if it sleeps, or else ends its next sleep.
@@ -84,8 +88,9 @@ impl Rung {
     /// Whether the client waits to be given. Says nothing of one that is being
     /// added.
     pub(super) fn contains(&self, client: u32) -> bool {
-        let (leaf, bit) = (client / LEAF, 1 << (client % LEAF));
-        self.leaves[leaf as usize].0.load(Ordering::Relaxed) & bit != 0
+        let (number, bit) = (client / LEAF, 1 << (client % LEAF));
+        let leaf = self.leaves.get(number);
+        leaf.is_some_and(|leaf| leaf.0.load(Ordering::Relaxed) & bit != 0)
     }
 
     #[inline]
@@ -98,12 +103,15 @@ impl Rung {
     pub(super) fn take_all(&self, mut each: impl FnMut(u32)) {
         let mut groups = self.top.fetch_and(NUDGED, Ordering::Acquire) & GROUPS;
         while groups != 0 {
-            let first = groups.trailing_zeros() * self.span;
+            let first = groups.trailing_zeros();
             groups &= groups - 1;
-            let leaves = &self.leaves[first as usize..];
-            for (number, leaf) in (first..).zip(leaves).take(self.span as usize) {
-                // Alone in its group, it is why the group's bit was set.
-                if self.span > 1 && leaf.0.load(Ordering::Relaxed) == 0 {
+            for number in (first..).step_by(WAYS as usize) {
+                let Some(leaf) = self.leaves.get(number) else {
+                    break;
+                };
+                // The first is alone in its group as long as there are few, and then why the
+                // group's bit was set.
+                if number >= WAYS && leaf.0.load(Ordering::Relaxed) == 0 {
                     continue;
                 }
                 let mut clients = leaf.0.swap(0, Ordering::Acquire);
