@@ -79,7 +79,7 @@ fn a_bell_for_all_the_clients_there_may_be_takes_what_its_ringers_need() {
     let mut bells: Vec<_> = (0..4).map(|_| bell(1 << 24)).collect();
     for listener in &mut bells {
         let ringers = [0, 1, 5_000].map(|client| listener.handle().ringer(client));
-        doze(listener, [0, 1, 5_000].into_iter());
+        doze(listener, [0, 1, 5_000]);
         ringers[2].ring();
         assert_eq!(collected(listener), [5_000]);
     }
