@@ -9,6 +9,7 @@
 )]
 
 pub mod algorithm;
+mod any;
 pub mod bench;
 mod check;
 mod classes;

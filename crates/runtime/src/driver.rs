@@ -1,12 +1,45 @@
 //! The loop around an arbiter's step, for a thread of its own.
 
 use std::io;
+use std::time::Duration;
 
 use fairlane_core::Nanos;
 
 use crate::queue::Queue;
 use crate::release::Release;
-use crate::{Arbiter, Clock, Next, Step};
+use crate::{Arbiter, Clock, Next, Step, Woken};
+
+/// What [`drive`] asks of an arbiter. As `dyn Steps`, it costs one indirect call a step, and what
+/// drives an arbiter need not be compiled for every queue.
+pub trait Steps {
+    /// See [`Arbiter::step`].
+    ///
+    /// # Errors
+    ///
+    /// What the backend says when it is unusable.
+    fn step(&mut self, now: Nanos) -> io::Result<Step>;
+
+    /// See [`Arbiter::sleep`].
+    fn sleep(&mut self, longest: Duration) -> Option<Woken>;
+
+    /// What the thread tells after a sleep: how much too late it ended, and what ended it,
+    /// if anything but the clock could.
+    fn slept(&mut self, late: Nanos, woken: Option<Woken>);
+}
+
+impl<Q: Queue, R: Release<Q::Payload>> Steps for Arbiter<Q, R> {
+    fn step(&mut self, now: Nanos) -> io::Result<Step> {
+        Arbiter::step(self, now)
+    }
+
+    fn sleep(&mut self, longest: Duration) -> Option<Woken> {
+        Arbiter::sleep(self, longest)
+    }
+
+    fn slept(&mut self, late: Nanos, woken: Option<Woken>) {
+        Arbiter::slept(self, late, woken);
+    }
+}
 
 /// What an arbiter's thread does between two steps.
 #[derive(Clone, Copy, Debug)]
@@ -131,16 +164,12 @@ impl Rest {
 /// # Errors
 ///
 /// The first error of a step.
-pub fn drive<Q, R>(
-    arbiter: &mut Arbiter<Q, R>,
+pub fn drive<A: Steps + ?Sized>(
+    arbiter: &mut A,
     clock: &Clock,
     idling: Idling,
-    mut after_step: impl FnMut(&mut Arbiter<Q, R>, Nanos, &Step) -> bool,
-) -> io::Result<()>
-where
-    Q: Queue,
-    R: Release<Q::Payload>,
-{
+    mut after_step: impl FnMut(&mut A, Nanos, &Step) -> bool,
+) -> io::Result<()> {
     exact_timers();
     let mut rest = Rest::new(idling);
     loop {

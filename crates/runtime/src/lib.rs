@@ -69,7 +69,7 @@ pub use config::ArbiterConfig;
 pub use delay::Spans;
 #[cfg(target_os = "linux")]
 pub use driver::pin_to_core;
-pub use driver::{Idling, drive};
+pub use driver::{Idling, Steps, drive};
 pub use fairlane_mailbox::bell::Woken;
 pub use inbox::Source;
 pub use link::{Link, Pacer, Window};

@@ -1,16 +1,18 @@
 //! The link: arrivals in, departures out.
 
+use std::num::NonZeroU32;
+
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use fairlane_core::scheduler::Scheduler;
 use fairlane_core::units::MAX_LENGTH;
-use fairlane_core::{
-    Dequeue, FlowConfig, FlowId, Length, Limits, Nanos, PacketScheduler, Rate, SchedulerLimits,
-};
+use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Limits, Nanos, Rate, SchedulerLimits};
+use fairlane_runtime::Queue;
 use fairlane_sim::{Completion, Link, Moment, Observer, PacketInfo, Picos, TransmitQueue};
 
 use super::arrivals::{Arrival, Arrivals};
 use super::departures::{Departure, Departures};
 use super::flows::Flow;
+use crate::algorithm::Algorithm;
+use crate::any::AnyScheduler;
 
 /// As many as the scheduler can number: nothing is dropped for want of room that
 /// there is.
@@ -23,6 +25,9 @@ const LIMITS: SchedulerLimits = SchedulerLimits {
 /// The link, and who may use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
+    pub algorithm: Algorithm,
+    /// Most flows in an aggregate of SCHED+.
+    pub members: NonZeroU32,
     pub rate: Rate,
     /// Bytes that each packet takes on the link beside its own.
     pub overhead: u32,
@@ -60,10 +65,9 @@ impl<B> Parcel<B> {
     }
 }
 
-/// Sends all `arrivals` over the link in the order of `algorithm`. Holds what is queued
+/// Sends all `arrivals` over the link in the order of the algorithm. Holds what is queued
 /// and the flows, however many packets pass.
-pub fn replay<'a, A: Scheduler, B>(
-    algorithm: A,
+pub fn replay<'a, B: Send>(
     setup: &'a Setup<'a>,
     arrivals: &mut dyn Arrivals<B>,
     departures: &mut dyn Departures<B>,
@@ -71,7 +75,7 @@ pub fn replay<'a, A: Scheduler, B>(
 ) -> Result<()> {
     let mut engine = Engine {
         setup,
-        scheduler: PacketScheduler::new(algorithm, LIMITS),
+        scheduler: AnyScheduler::new(setup.algorithm, setup.members, LIMITS),
         link: Link::new(setup.rate, TransmitQueue::NONE),
         observer,
         flows: 0,
@@ -104,9 +108,9 @@ pub fn replay<'a, A: Scheduler, B>(
     Ok(())
 }
 
-struct Engine<'a, A: Scheduler, B> {
+struct Engine<'a, B> {
     setup: &'a Setup<'a>,
-    scheduler: PacketScheduler<A, Parcel<B>>,
+    scheduler: AnyScheduler<Parcel<B>>,
     link: Link<(FlowId, Parcel<B>)>,
     observer: Option<&'a mut dyn Observer>,
     /// Flows there are.
@@ -115,7 +119,7 @@ struct Engine<'a, A: Scheduler, B> {
     number: u64,
 }
 
-impl<A: Scheduler, B> Engine<'_, A, B> {
+impl<B: Send> Engine<'_, B> {
     fn add_flow(&mut self, at: Picos, flow: &Flow) -> Result<()> {
         let config = self.setup.config(flow);
         let added = self.scheduler.add_flow(config)?;
@@ -143,7 +147,7 @@ impl<A: Scheduler, B> Engine<'_, A, B> {
             observer.arrived(at, &parcel.info(flow, len));
         }
         self.number += 1;
-        let accepted = self.scheduler.enqueue(flow, len, parcel);
+        let accepted = self.scheduler.enqueue(flow, len, parcel, time.to_nanos());
         accepted.map_err(|refused| {
             anyhow!(
                 "flow {} can hold {} bytes, arrivals are too far above the rate: {}",
@@ -193,11 +197,12 @@ impl<A: Scheduler, B> Engine<'_, A, B> {
 
     /// The link is free: the next packet, if one waits, is put on it.
     fn choose(&mut self, now: Picos) -> Result<()> {
-        let packet = match self.scheduler.dequeue(now.to_nanos()) {
+        let packet = match self.scheduler.dequeue(now.to_nanos(), drop) {
             Dequeue::Packet(packet) => packet,
             Dequeue::Empty if self.scheduler.is_empty() => return Ok(()),
             Dequeue::Empty | Dequeue::NotBefore(_) => {
-                bail!("{} keeps packets back while the link is free", A::NAME)
+                let name = self.setup.algorithm.name();
+                bail!("{name} keeps packets back while the link is free")
             }
         };
         if let Some(observer) = self.observer.as_deref_mut() {

@@ -29,7 +29,6 @@ use pcap_file::pcap::PcapHeader;
 use crate::algorithm::{Algorithm, members};
 use crate::output;
 use crate::sim::scenario::{choose_link, other_side};
-use crate::with_algorithm;
 use arrivals::{Arrivals, Listed};
 use capture::{Capture, Packets};
 use classed::Bytes;
@@ -229,6 +228,8 @@ impl Replay<'_> {
         let input = Input::open(&options.input)?;
         options.check_output()?;
         let setup = Setup {
+            algorithm,
+            members: options.aggregate,
             rate,
             overhead: options.overhead,
             flows: declared.as_deref().unwrap_or_default(),
@@ -249,14 +250,7 @@ impl Replay<'_> {
                 let reader = BufReader::with_capacity(BUFFER, self.watched(input));
                 let mut arrivals = Listed::new(reader, name, setup.flows, setup.overhead)?;
                 self.written::<(), _>(|departures| {
-                    replay(
-                        algorithm,
-                        options,
-                        &setup,
-                        &mut arrivals,
-                        departures,
-                        &mut meters,
-                    )
+                    replay(&setup, &mut arrivals, departures, &mut meters)
                 })?;
                 None
             }
@@ -267,27 +261,13 @@ impl Replay<'_> {
                 Some(if options.to_capture() {
                     let mut arrivals = Capture::new(reader, name, by, declared, overhead)?;
                     self.captured(arrivals.header(), |departures| {
-                        replay(
-                            algorithm,
-                            options,
-                            &setup,
-                            &mut arrivals,
-                            departures,
-                            &mut meters,
-                        )
+                        replay(&setup, &mut arrivals, departures, &mut meters)
                     })?;
                     arrivals.keys()
                 } else {
                     let mut arrivals = Capture::new(reader, name, by, declared, overhead)?;
                     self.written::<(), _>(|departures| {
-                        replay(
-                            algorithm,
-                            options,
-                            &setup,
-                            &mut arrivals,
-                            departures,
-                            &mut meters,
-                        )
+                        replay(&setup, &mut arrivals, departures, &mut meters)
                     })?;
                     arrivals.keys()
                 })
@@ -405,18 +385,14 @@ impl Replay<'_> {
 }
 
 /// Through a packet scheduler.
-fn replay<B>(
-    algorithm: Algorithm,
-    options: &Options,
+fn replay<B: Send>(
     setup: &Setup<'_>,
     arrivals: &mut dyn Arrivals<B>,
     departures: &mut dyn Departures<B>,
     meters: &mut Option<Meters>,
 ) -> Result<()> {
     let observer = meters.as_mut().map(|meters| meters as &mut dyn Observer);
-    with_algorithm!(algorithm, options.aggregate, new => {
-        engine::replay(new(), setup, arrivals, departures, observer)
-    })
+    engine::replay(setup, arrivals, departures, observer)
 }
 
 /// Whose packets of attached processes are: a capture does not say.

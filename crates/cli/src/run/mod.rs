@@ -21,11 +21,8 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
 use fairlane_core::sched::automatic_members;
-use fairlane_core::scheduler::Scheduler;
 use fairlane_core::units::MAX_WEIGHT;
-use fairlane_core::{
-    FlowConfig, Length, Limits, Nanos, PacketScheduler, Rate, SchedulerLimits, Weight,
-};
+use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 use fairlane_io::{MAX_DATAGRAM, UdpBackend};
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, ClientId, Clock, Dispatcher, Dispatchers, Idling, Link, Registrar,
@@ -33,7 +30,7 @@ use fairlane_runtime::{
 };
 
 use crate::algorithm::Algorithm;
-use crate::with_algorithm;
+use crate::any::AnyScheduler;
 use attach::{Allow, Quotas};
 use flow::{Flow, Flows, OVERHEAD, Parcel};
 use meter::Metered;
@@ -230,9 +227,7 @@ pub fn run(options: &Options) -> Result<()> {
     if let Some(config) = &options.config {
         return site::run(config, options);
     }
-    // As many packets as one step releases may be on their way to the link.
-    let members = automatic_members(RELEASES);
-    with_algorithm!(options.alg, members, new => run_with(new(), options))
+    run_loopback(options)
 }
 
 fn listen(options: &Options) -> Result<UdpBackend<fairlane_io::Datagram>> {
@@ -245,7 +240,7 @@ fn listen(options: &Options) -> Result<UdpBackend<fairlane_io::Datagram>> {
     }
 }
 
-fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> {
+fn run_loopback(options: &Options) -> Result<()> {
     let clock = Clock::start();
     let flows = Flows::default();
     let (sinks, sink) = Sink::new();
@@ -294,7 +289,10 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
     };
     let start = clock.now();
     let vitals = Vitals::default();
-    let mut arbiter = Arbiter::releasing(algorithm, config, exit, start);
+    // As many packets as one step releases may be on their way to the link.
+    let members = automatic_members(RELEASES);
+    let queue = AnyScheduler::new(options.alg, members, config.limits);
+    let mut arbiter = Arbiter::over(queue, config, exit, start);
     let opener = Opener {
         registrar: arbiter.registrar(),
         flows: flows.clone(),
@@ -324,7 +322,10 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
     ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
         .context("setting up Ctrl-C")?;
 
-    let screen = Screen::new(introduction(options, A::NAME, relay_address), options.json);
+    let screen = Screen::new(
+        introduction(options, options.alg.name(), relay_address),
+        options.json,
+    );
     screen.introduce()?;
     // Senders go on until the arbiter has stopped, so that the shares are those of a link that
     // was busy to the end; the sink and the screen until the last dispatcher has sent.
@@ -360,7 +361,7 @@ fn run_with<A: Scheduler + Send>(algorithm: A, options: &Options) -> Result<()> 
         let (show_flows, show_screen, show_vitals) = (&flows, &screen, &vitals);
         let promise = Promise {
             alg: options.alg,
-            members: automatic_members(RELEASES),
+            members,
             rate: options.rate,
             dispatched: u64::from(options.dispatchers) * TX_SLOTS as u64,
         };
@@ -494,11 +495,7 @@ struct Entry {
 
 impl Ledger {
     /// Makes the arbiter's own counts visible to other threads.
-    fn publish<A: Scheduler>(
-        &mut self,
-        arbiter: &Arbiter<PacketScheduler<A, Box<Parcel>>, Exit>,
-        flows: &Flows,
-    ) {
+    fn publish(&mut self, arbiter: &Arbiter<AnyScheduler<Box<Parcel>>, Exit>, flows: &Flows) {
         let flows = flows.all();
         self.0.resize(flows.len(), Entry::default());
         let mut demands = Vec::with_capacity(flows.len());

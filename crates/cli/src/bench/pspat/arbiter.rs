@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use fairlane_core::{FlowId, Nanos, PacketScheduler, Scheduler};
+use fairlane_core::TotalStats;
+use fairlane_core::{FlowId, Nanos, PacketScheduler};
 use fairlane_runtime::{
-    Arbiter, ArbiterConfig, ArbiterStats, Client, ClientsDispatch, Clock, Dispatcher, Dispatchers,
-    DispatchingClient, Idling, Link, Refusal, Refused, Release, Spans, Straight, drive,
-    drive_dispatcher,
+    Arbiter, ArbiterConfig, ArbiterStats, Client, ClientId, ClientStats, ClientsDispatch, Clock,
+    Dispatcher, Dispatchers, DispatchingClient, Idling, Link, Queue, Refusal, Refused, Registrar,
+    Release, Spans, Steps, Straight, drive, drive_dispatcher,
 };
 
 use super::WARM_UP;
@@ -17,15 +18,12 @@ use super::outcome::{Counts, Outcome, Percentiles, Span};
 use super::output::{Device, Of, Outputs};
 use super::senders::{Clearing, Cores, Dispatching, Pushing, Sender, pin, start};
 use super::victim::{Pushes, Watch, Watched};
+use crate::with_algorithm;
 
 /// Slots of a TX mailbox.
 pub const TX_SLOTS: usize = 1024;
 
-pub fn measure<A: Scheduler + Send + 'static>(
-    case: &Case,
-    algorithm: A,
-    stop: &AtomicBool,
-) -> Result<Outcome> {
+pub fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
     let outputs = Outputs::new(case)?;
     let clock = Clock::start();
     let measurement = Measurement { case, clock, stop };
@@ -36,18 +34,18 @@ pub fn measure<A: Scheduler + Send + 'static>(
     match case.way {
         Way::Clients => {
             let inner = ClientsDispatch::new();
-            measurement.clearing(algorithm, Watched::new(inner, watch), &outputs)
+            measurement.clearing(Watched::new(inner, watch), &outputs)
         }
         Way::Straight => {
             let inner: Exit = Box::new(Straight::to(outputs.device()?));
-            measurement.pushing(algorithm, Watched::new(inner, watch), Vec::new())
+            measurement.pushing(Watched::new(inner, watch), Vec::new())
         }
         Way::Dispatchers => {
             let devices = (0..case.dispatchers).map(|_| outputs.device());
             let (inner, dispatchers) =
                 Dispatchers::new(devices.collect::<Result<Vec<_>>>()?, TX_SLOTS)?;
             let inner: Exit = Box::new(inner);
-            measurement.pushing(algorithm, Watched::new(inner, watch), dispatchers)
+            measurement.pushing(Watched::new(inner, watch), dispatchers)
         }
     }
 }
@@ -55,6 +53,48 @@ pub fn measure<A: Scheduler + Send + 'static>(
 /// A way out that is not the clients': one type for both, as each copy of the arbiter takes
 /// its time to compile.
 type Exit = Box<dyn Release<Of> + Send>;
+
+/// An arbiter of any algorithm. A step has code of its own for each algorithm, and is one
+/// indirect call: all around it is compiled once.
+trait Deciding<P, R>: Steps + Send {
+    fn registrar(&self) -> Registrar<P>;
+    fn release(&self) -> &R;
+    fn release_mut(&mut self) -> &mut R;
+    fn client_stats(&self) -> Box<dyn Iterator<Item = (ClientId, ClientStats)> + '_>;
+    fn total_stats(&self) -> TotalStats;
+    fn stats(&self) -> ArbiterStats;
+    fn reset_stats(&mut self);
+}
+
+impl<Q: Queue + Send, R: Release<Q::Payload> + Send> Deciding<Q::Payload, R> for Arbiter<Q, R> {
+    fn registrar(&self) -> Registrar<Q::Payload> {
+        self.registrar()
+    }
+
+    fn release(&self) -> &R {
+        self.release()
+    }
+
+    fn release_mut(&mut self) -> &mut R {
+        self.release_mut()
+    }
+
+    fn client_stats(&self) -> Box<dyn Iterator<Item = (ClientId, ClientStats)> + '_> {
+        Box::new(self.client_stats())
+    }
+
+    fn total_stats(&self) -> TotalStats {
+        self.total_stats()
+    }
+
+    fn stats(&self) -> ArbiterStats {
+        self.stats()
+    }
+
+    fn reset_stats(&mut self) {
+        self.reset_stats();
+    }
+}
 
 struct Measurement<'a> {
     case: &'a Case,
@@ -105,15 +145,23 @@ impl Measurement<'_> {
         }
     }
 
+    /// An arbiter of the case's algorithm.
+    fn arbiter<P, R>(&self, release: R) -> Box<dyn Deciding<P, R>>
+    where
+        P: Send + 'static,
+        R: Release<P> + Send + 'static,
+    {
+        let (config, now) = (self.config(), self.clock.now());
+        with_algorithm!(self.case.alg, self.case.aggregate, new => {
+            let queue = PacketScheduler::new(new(), config.limits);
+            Box::new(Arbiter::over(queue, config, release, now))
+        })
+    }
+
     /// The clients transmit.
-    fn clearing<A: Scheduler + Send + 'static>(
-        &self,
-        algorithm: A,
-        release: Watched<ClientsDispatch>,
-        outputs: &Outputs,
-    ) -> Result<Outcome> {
+    fn clearing(&self, release: Watched<ClientsDispatch>, outputs: &Outputs) -> Result<Outcome> {
         let case = self.case;
-        let arbiter = Arbiter::releasing(algorithm, self.config(), release, self.clock.now());
+        let arbiter = self.arbiter(release);
         let registrar = arbiter.registrar();
         let (window, len) = (case.window(), case.packet);
         let victim: Option<Box<dyn Victims>> = match case.victim {
@@ -148,14 +196,13 @@ impl Measurement<'_> {
     }
 
     /// The arbiter or its dispatchers transmit.
-    fn pushing<A: Scheduler + Send>(
+    fn pushing(
         &self,
-        algorithm: A,
         release: Watched<Exit>,
         dispatchers: Vec<Dispatcher<Device>>,
     ) -> Result<Outcome> {
         let case = self.case;
-        let arbiter = Arbiter::releasing(algorithm, self.config(), release, self.clock.now());
+        let arbiter = self.arbiter(release);
         let registrar = arbiter.registrar();
         let len = case.packet;
         let victim: Option<Box<dyn Victims>> = match case.victim {
@@ -181,18 +228,13 @@ impl Measurement<'_> {
         outcome
     }
 
-    fn run<A, P, R>(
+    fn run<P: Send, R: Release<P> + Send>(
         &self,
-        mut arbiter: Arbiter<PacketScheduler<A, P>, Watched<R>>,
+        mut arbiter: Box<dyn Deciding<P, Watched<R>>>,
         senders: Vec<Box<dyn Sender>>,
         victim: Option<Box<dyn Victims>>,
         dispatchers: Vec<Dispatcher<Device>>,
-    ) -> Result<Outcome>
-    where
-        A: Scheduler + Send,
-        P: Send,
-        R: Release<P> + Send,
-    {
+    ) -> Result<Outcome> {
         let Measurement { case, clock, stop } = *self;
         let cores = Cores::new();
         let (started, done) = (AtomicU32::new(0), AtomicBool::new(false));
@@ -210,7 +252,7 @@ impl Measurement<'_> {
                 let mut before = None;
                 let mut outcome = None;
                 let mut stats = None;
-                let driven = drive(&mut arbiter, &clock, idling, |arbiter, now, _| {
+                let driven = drive(&mut *arbiter, &clock, idling, |arbiter, now, _| {
                     if before.is_none() {
                         if begun == Nanos::MAX && started.load(Ordering::Acquire) == case.threads {
                             begun = now + WARM_UP;
@@ -301,8 +343,8 @@ impl Measurement<'_> {
 }
 
 /// What each sending client got so far, and all that was released.
-fn counted<A: Scheduler, P: Send, R: Release<P>>(
-    arbiter: &Arbiter<PacketScheduler<A, P>, R>,
+fn counted<P, R>(
+    arbiter: &dyn Deciding<P, R>,
     case: &Case,
     skip: usize,
     now: Nanos,

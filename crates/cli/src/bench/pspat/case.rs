@@ -12,7 +12,6 @@ use super::victim::Victim;
 use super::{arbiter, lock, none};
 use crate::algorithm::Algorithm;
 use crate::guarantee::Guarantees;
-use crate::with_algorithm;
 
 /// Who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -134,13 +133,10 @@ impl Case {
 
 /// Measures until the time is over or `stop` is set.
 pub fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
-    let members = case.aggregate;
     match case.mode {
         Mode::None => none::measure(case, stop),
-        Mode::Lock => with_algorithm!(case.alg, members, new => lock::measure(case, new(), stop)),
-        Mode::Pspat => {
-            with_algorithm!(case.alg, members, new => arbiter::measure(case, new(), stop))
-        }
+        Mode::Lock => lock::measure(case, stop),
+        Mode::Pspat => arbiter::measure(case, stop),
     }
     .with_context(|| format!("mode {}", name(case.mode)))
 }

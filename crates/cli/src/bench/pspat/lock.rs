@@ -16,6 +16,7 @@ use super::output::{Device, Of, Outputs};
 use super::senders::{Cores, Sender, pin, start};
 use super::victim::{Pushes, Watch};
 use super::{wait_until, warm_up};
+use crate::with_algorithm;
 
 /// Most packets that one client takes out for all, as kernels have it.
 const QUOTA: usize = 64;
@@ -33,6 +34,119 @@ struct Shared<A: Scheduler> {
 
 /// A fair lock, as those of kernels are: who waits gets it in the order of coming.
 struct Locked<A: Scheduler>(TicketMutex<Shared<A>>);
+
+/// The same of any algorithm: a round has code of its own for each, and is one indirect call.
+trait Behind: Send + Sync {
+    /// Sends a round of a client's packets; returns how many the scheduler took.
+    fn round(&self, client: &mut Contender) -> Result<usize>;
+
+    /// Sends one packet; whether the scheduler took it.
+    fn send_one(
+        &self,
+        clock: &Clock,
+        flow: FlowId,
+        len: Length,
+        packet: Of,
+        out: &mut VecDeque<Of>,
+    ) -> bool;
+
+    /// Packets sent of each of these flows, and of all.
+    fn sent(&self, flows: &[FlowId]) -> (Vec<u64>, u64);
+
+    /// The watch on the victim's delays.
+    fn watch(&self, use_it: &mut dyn FnMut(&mut Watch));
+}
+
+impl<A: Scheduler + Send> Behind for Locked<A> {
+    fn round(&self, client: &mut Contender) -> Result<usize> {
+        let mut taken = 0;
+        for _ in 0..ROUND {
+            let packet = Of(client.number);
+            if !self.send(
+                &client.clock,
+                client.flow,
+                client.len,
+                packet,
+                &mut client.out,
+            ) {
+                break;
+            }
+            taken += 1;
+            if client.core.wanted.load(Ordering::Relaxed) {
+                break;
+            }
+            // Outside the lock, as each transmit queue of a device has its own.
+            if !client.out.is_empty() {
+                client.device.transmit(&mut client.out)?;
+            }
+        }
+        if !client.out.is_empty() {
+            client.device.transmit(&mut client.out)?;
+        }
+        Ok(taken)
+    }
+
+    fn send_one(
+        &self,
+        clock: &Clock,
+        flow: FlowId,
+        len: Length,
+        packet: Of,
+        out: &mut VecDeque<Of>,
+    ) -> bool {
+        self.send(clock, flow, len, packet, out)
+    }
+
+    fn sent(&self, flows: &[FlowId]) -> (Vec<u64>, u64) {
+        let shared = self.0.lock();
+        let sent = |flow: &FlowId| {
+            let stats = shared.scheduler.flow_stats(*flow);
+            stats.map_or(0, |stats| stats.sent.packets)
+        };
+        let packets = flows.iter().map(sent).collect();
+        (packets, shared.scheduler.total_stats().sent.packets)
+    }
+
+    fn watch(&self, use_it: &mut dyn FnMut(&mut Watch)) {
+        if let Some(watch) = &mut self.0.lock().watch {
+            use_it(watch);
+        }
+    }
+}
+
+/// A link behind a lock, with the flows of the case's clients.
+struct Set {
+    shared: Arc<dyn Behind>,
+    flows: Vec<FlowId>,
+    pushes: Option<Pushes>,
+}
+
+impl Set {
+    fn up<A: Scheduler + Send + 'static>(case: &Case, algorithm: A, clock: Clock) -> Result<Set> {
+        let mut scheduler = PacketScheduler::new(algorithm, case.limits());
+        let mut watch = None;
+        if let Some(victim) = case.victim {
+            let flow = scheduler.add_flow(case.flow_of(victim.weight))?;
+            watch = Some(Watch::new(flow, clock)?);
+        }
+        let mut flows = Vec::new();
+        for client in 0..case.clients {
+            let added = scheduler.add_flow(case.flow(client));
+            flows.push(added.context("adding a flow")?);
+        }
+        let pushes = watch.as_ref().map(|watch| watch.pushes.clone());
+        let shared = Arc::new(Locked(TicketMutex::new(Shared {
+            scheduler,
+            pacer: Pacer::new(Link::new(case.rate), clock.now()),
+            watch,
+        })));
+        Ok(Set {
+            shared,
+            flows,
+            pushes,
+        })
+    }
+}
 
 impl<A: Scheduler> Locked<A> {
     /// Queues a packet, and takes out what the link may carry by now, whoever's it is.
@@ -92,8 +206,8 @@ impl Turns {
     }
 }
 
-struct Contender<A: Scheduler> {
-    shared: Arc<Locked<A>>,
+struct Contender {
+    shared: Arc<dyn Behind>,
     core: Arc<Turns>,
     clock: Clock,
     flow: FlowId,
@@ -103,73 +217,26 @@ struct Contender<A: Scheduler> {
     device: Device,
 }
 
-impl<A: Scheduler + Send + 'static> Sender for Contender<A> {
+impl Sender for Contender {
     fn round(&mut self) -> Result<bool> {
         let turn = Arc::clone(&self.core);
         let turn = turn.take();
-        let taken = self.sends()?;
+        let shared = Arc::clone(&self.shared);
+        let taken = shared.round(self)?;
         drop(turn);
         thread::yield_now();
         Ok(taken > 0)
     }
 }
 
-impl<A: Scheduler> Contender<A> {
-    /// Sends a round of packets; returns how many the scheduler took.
-    fn sends(&mut self) -> Result<usize> {
-        let mut taken = 0;
-        for _ in 0..ROUND {
-            if !self.shared.send(
-                &self.clock,
-                self.flow,
-                self.len,
-                Of(self.number),
-                &mut self.out,
-            ) {
-                break;
-            }
-            taken += 1;
-            if self.core.wanted.load(Ordering::Relaxed) {
-                break;
-            }
-            // Outside the lock, as each transmit queue of a device has its own.
-            if !self.out.is_empty() {
-                self.device.transmit(&mut self.out)?;
-            }
-        }
-        if !self.out.is_empty() {
-            self.device.transmit(&mut self.out)?;
-        }
-        Ok(taken)
-    }
-}
-
-pub fn measure<A: Scheduler + Send + 'static>(
-    case: &Case,
-    algorithm: A,
-    stop: &AtomicBool,
-) -> Result<Outcome> {
+pub fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
     let outputs = Outputs::new(case)?;
     let clock = Clock::start();
-    let mut scheduler = PacketScheduler::new(algorithm, case.limits());
-    let mut watch = None;
-    if let Some(victim) = case.victim {
-        let flow = scheduler.add_flow(case.flow_of(victim.weight))?;
-        watch = Some(Watch::new(flow, clock)?);
-    }
-    let flows: Vec<FlowId> = (0..case.clients)
-        .map(|client| {
-            scheduler
-                .add_flow(case.flow(client))
-                .context("adding a flow")
-        })
-        .collect::<Result<_>>()?;
-    let pushes = watch.as_ref().map(|watch| watch.pushes.clone());
-    let shared = Arc::new(Locked(TicketMutex::new(Shared {
-        scheduler,
-        pacer: Pacer::new(Link::new(case.rate), clock.now()),
-        watch,
-    })));
+    let Set {
+        shared,
+        flows,
+        pushes,
+    } = with_algorithm!(case.alg, case.aggregate, new => Set::up(case, new(), clock))?;
     let cores = Cores::new();
     let turns: Vec<Arc<Turns>> = (0..cores.count()).map(|_| Arc::default()).collect();
     let mut senders: Vec<Box<dyn Sender>> = Vec::new();
@@ -188,13 +255,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
     }
     let (started, done) = (AtomicU32::new(0), AtomicBool::new(false));
     let counts = || {
-        let shared = shared.0.lock();
-        let sent = |flow: &FlowId| {
-            let stats = shared.scheduler.flow_stats(*flow);
-            stats.map_or(0, |stats| stats.sent.packets)
-        };
-        let packets = flows.iter().take(case.active as usize).map(sent).collect();
-        let all = shared.scheduler.total_stats().sent.packets;
+        let (packets, all) = shared.sent(&flows[..case.active as usize]);
         let over = clock.now();
         (Counts { packets, over }, all)
     };
@@ -209,7 +270,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
             &done,
         )?;
         if let (Some(victim), Some(pushes)) = (case.victim, &pushes) {
-            let (shared, done) = (&shared, &done);
+            let (shared, done) = (&*shared, &done);
             let flow = FlowId::new(0);
             let mut out = VecDeque::new();
             let core = cores.any(0);
@@ -219,7 +280,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
                 victim.pace(clock, done, || {
                     push_timed(pushes, clock, || {
                         let _turn = turns.take_next();
-                        shared.send(&clock, flow, case.packet, Of(0), &mut out)
+                        shared.send_one(&clock, flow, case.packet, Of(0), &mut out)
                     });
                     if !out.is_empty() {
                         device.transmit(&mut out)?;
@@ -229,9 +290,7 @@ pub fn measure<A: Scheduler + Send + 'static>(
             }));
         }
         warm_up(&started, case.threads, &clock, stop);
-        if let Some(watch) = &mut shared.0.lock().watch {
-            watch.begin();
-        }
+        shared.watch(&mut |watch| watch.begin());
         let before = counts();
         wait_until(before.0.over + case.span(), &clock, stop);
         let after = counts();
@@ -242,10 +301,10 @@ pub fn measure<A: Scheduler + Send + 'static>(
         Ok((after.0.since(&before.0), after.1 - before.1))
     })?;
     let mut outcome = Outcome::new(case, &counts, all);
-    if let Some(watch) = &shared.0.lock().watch {
+    shared.watch(&mut |watch| {
         outcome.victim_ns = Percentiles::of(watch.delays());
         outcome.victim_packets = watch.delays().len();
-    }
+    });
     Ok(outcome)
 }
 
