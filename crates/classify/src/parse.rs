@@ -1,9 +1,6 @@
 //! Reads the headers of a packet: each is checked against the bytes there are before a
 //! field of it is used, and no loop is longer than a constant.
 
-use zerocopy::byteorder::network_endian::{U16, U32};
-use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
-
 use crate::{
     Dscp, Family, Fragment, Header, Headers, Layer, Malformed, Ports, Protocol, Reason, VlanId,
 };
@@ -16,74 +13,48 @@ const MOST_EXTENSIONS: u8 = 8;
 pub(crate) const ETHERTYPE_IPV4: u16 = 0x0800;
 pub(crate) const ETHERTYPE_IPV6: u16 = 0x86dd;
 
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct Ethernet {
-    destination: [u8; 6],
-    source: [u8; 6],
-    ethertype: U16,
-}
-
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct Tag {
-    control: U16,
-    ethertype: U16,
-}
-
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct Ipv4 {
-    version_and_length: u8,
-    traffic_class: u8,
-    total_length: U16,
-    identification: U16,
-    flags_and_offset: U16,
-    time_to_live: u8,
-    protocol: u8,
-    checksum: U16,
-    source: U32,
-    destination: U32,
-}
-
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct Ipv6 {
-    version_class_label: U32,
-    payload_length: U16,
-    next_header: u8,
-    hop_limit: u8,
-    source: [u8; 16],
-    destination: [u8; 16],
-}
-
-/// The first eight bytes of any extension header.
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct Extension {
-    next_header: u8,
-    length: u8,
-    /// Of a fragment header: 13 bits of offset, two of nothing, "more fragments".
-    offset_and_more: U16,
-    rest: [u8; 4],
-}
-
-#[derive(FromBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct PortsHeader {
-    source: U16,
-    destination: U16,
-}
+/// Bytes of the headers, or of the part of one that is looked at.
+const ETHERNET: usize = 14;
+const TAG: usize = 4;
+const IPV4: usize = 20;
+const IPV6: usize = 40;
+/// What all extension headers have.
+const EXTENSION: usize = 8;
+const PORTS: usize = 4;
 
 const fn malformed(header: Header, reason: Reason) -> Malformed {
     Malformed { header, reason }
 }
 
-fn take<H: FromBytes + KnownLayout + Immutable + Unaligned>(
-    bytes: &[u8],
-    header: Header,
-) -> Result<(&H, &[u8]), Malformed> {
-    H::ref_from_prefix(bytes).map_err(|_| malformed(header, Reason::Short(size_of::<H>() as u16)))
+/// The first `N` bytes, and those behind them.
+#[inline]
+fn take<const N: usize>(bytes: &[u8], header: Header) -> Result<(&[u8; N], &[u8]), Malformed> {
+    let short = malformed(header, Reason::Short(N as u16));
+    bytes.split_first_chunk().ok_or(short)
+}
+
+/// The two bytes of a field at `place`, which lies within the header.
+#[inline]
+fn u16_at<const N: usize>(header: &[u8; N], place: usize) -> u16 {
+    u16::from_be_bytes([header[place], header[place + 1]])
+}
+
+/// The four bytes of a field, likewise.
+#[inline]
+fn u32_at<const N: usize>(header: &[u8; N], place: usize) -> u32 {
+    u32::from_be_bytes([
+        header[place],
+        header[place + 1],
+        header[place + 2],
+        header[place + 3],
+    ])
+}
+
+/// An IPv6 address at `place`, likewise.
+#[inline]
+fn u128_at(header: &[u8; IPV6], place: usize) -> u128 {
+    let word = |number: usize| u128::from(u32_at(header, place + 4 * number));
+    word(0) << 96 | word(1) << 64 | word(2) << 32 | word(3)
 }
 
 /// Reads the headers of a packet whose first byte is of `layer`, up to the ports. O(1): at
@@ -128,9 +99,9 @@ struct Link {
 
 #[inline]
 fn link(bytes: &[u8]) -> Result<(Link, &[u8]), Malformed> {
-    let (ethernet, mut rest) = take::<Ethernet>(bytes, Header::Ethernet)?;
+    let (ethernet, mut rest) = take::<ETHERNET>(bytes, Header::Ethernet)?;
     let mut link = Link {
-        ethertype: ethernet.ethertype.get(),
+        ethertype: u16_at(ethernet, 12),
         vlan: None,
     };
     for _ in 0..MOST_TAGS {
@@ -138,9 +109,9 @@ fn link(bytes: &[u8]) -> Result<(Link, &[u8]), Malformed> {
         if !matches!(link.ethertype, 0x8100 | 0x88a8 | 0x9100) {
             break;
         }
-        let (tag, behind) = take::<Tag>(rest, Header::Vlan)?;
-        link.ethertype = tag.ethertype.get();
-        link.vlan = link.vlan.or(VlanId::new(tag.control.get() & 0x0fff));
+        let (tag, behind) = take::<TAG>(rest, Header::Vlan)?;
+        link.ethertype = u16_at(tag, 2);
+        link.vlan = link.vlan.or(VlanId::new(u16_at(tag, 0) & 0x0fff));
         rest = behind;
     }
     Ok((link, rest))
@@ -155,53 +126,53 @@ pub(crate) fn network(frame: &[u8]) -> Option<(u16, usize)> {
 #[inline]
 fn ipv4(bytes: &[u8], headers: &mut Headers) -> Result<(), Malformed> {
     let wrong = |reason| malformed(Header::Ipv4, reason);
-    let (ip, _) = take::<Ipv4>(bytes, Header::Ipv4)?;
-    if ip.version_and_length >> 4 != 4 {
-        return Err(wrong(Reason::Version(ip.version_and_length >> 4)));
+    let (ip, _) = take::<IPV4>(bytes, Header::Ipv4)?;
+    if ip[0] >> 4 != 4 {
+        return Err(wrong(Reason::Version(ip[0] >> 4)));
     }
-    let header = usize::from(ip.version_and_length & 0xf) * 4;
-    if header < size_of::<Ipv4>() {
+    let header = usize::from(ip[0] & 0xf) * 4;
+    if header < IPV4 {
         return Err(wrong(Reason::HeaderLength(header as u16)));
     }
-    let total = usize::from(ip.total_length.get());
+    let total = usize::from(u16_at(ip, 2));
     let payload = bytes
         .get(..total)
         .and_then(|datagram| datagram.get(header..))
         .ok_or(wrong(Reason::TotalLength(total as u32)))?;
     headers.family = Family::V4;
-    headers.source = ip.source.get().into();
-    headers.destination = ip.destination.get().into();
-    headers.dscp = Dscp::of_traffic_class(ip.traffic_class);
-    headers.ecn = ip.traffic_class & 3;
-    let place = ip.flags_and_offset.get();
+    headers.source = u32_at(ip, 12).into();
+    headers.destination = u32_at(ip, 16).into();
+    headers.dscp = Dscp::of_traffic_class(ip[1]);
+    headers.ecn = ip[1] & 3;
+    let place = u16_at(ip, 6);
     headers.fragment = match (place & 0x1fff, place & 0x2000) {
         (0, 0) => Fragment::No,
         (0, _) => Fragment::First,
         _ => Fragment::Later,
     };
-    transport(Protocol(ip.protocol), payload, headers)
+    transport(Protocol(ip[9]), payload, headers)
 }
 
 #[inline]
 fn ipv6(bytes: &[u8], headers: &mut Headers) -> Result<(), Malformed> {
-    let (ip, rest) = take::<Ipv6>(bytes, Header::Ipv6)?;
-    let first = ip.version_class_label.get();
+    let (ip, rest) = take::<IPV6>(bytes, Header::Ipv6)?;
+    let first = u32_at(ip, 0);
     if first >> 28 != 6 {
         let version = Reason::Version((first >> 28) as u8);
         return Err(malformed(Header::Ipv6, version));
     }
-    let payload = usize::from(ip.payload_length.get());
+    let payload = usize::from(u16_at(ip, 4));
     let rest = rest.get(..payload).ok_or_else(|| {
-        let total = Reason::TotalLength((size_of::<Ipv6>() + payload) as u32);
+        let total = Reason::TotalLength((IPV6 + payload) as u32);
         malformed(Header::Ipv6, total)
     })?;
     let traffic_class = (first >> 20) as u8;
     headers.family = Family::V6;
-    headers.source = u128::from_be_bytes(ip.source);
-    headers.destination = u128::from_be_bytes(ip.destination);
+    headers.source = u128_at(ip, 8);
+    headers.destination = u128_at(ip, 24);
     headers.dscp = Dscp::of_traffic_class(traffic_class);
     headers.ecn = traffic_class & 3;
-    let next = Protocol(ip.next_header);
+    let next = Protocol(ip[6]);
     if next.has_ports() {
         return transport(next, rest, headers);
     }
@@ -225,15 +196,15 @@ fn extensions<'a>(
             44 => 0,
             _ => return transport(next, rest, headers),
         };
-        let (extension, _) = take::<Extension>(rest, Header::Ipv6Extension)?;
-        let length = 8 + unit * usize::from(extension.length);
+        let (extension, _) = take::<EXTENSION>(rest, Header::Ipv6Extension)?;
+        let length = 8 + unit * usize::from(extension[1]);
         let behind: &'a [u8] = rest.get(length..).ok_or(malformed(
             Header::Ipv6Extension,
             Reason::Short(length as u16),
         ))?;
-        (next, rest) = (Protocol(extension.next_header), behind);
+        (next, rest) = (Protocol(extension[0]), behind);
         if fragment {
-            let place = extension.offset_and_more.get();
+            let place = u16_at(extension, 2);
             headers.fragment = match (place >> 3, place & 1) {
                 (0, 0) => headers.fragment,
                 (0, _) => Fragment::First,
@@ -267,13 +238,13 @@ fn transport(protocol: Protocol, bytes: &[u8], headers: &mut Headers) -> Result<
         _ => 8,
     };
     let short = malformed(header, Reason::Short(least as u16));
-    let (ports, rest) = PortsHeader::ref_from_prefix(bytes).map_err(|_| short)?;
-    if rest.len() + size_of::<PortsHeader>() < least {
+    let ports = bytes.first_chunk::<PORTS>().ok_or(short)?;
+    if bytes.len() < least {
         return Err(short);
     }
     headers.ports = Some(Ports {
-        source: ports.source.get(),
-        destination: ports.destination.get(),
+        source: u16_at(ports, 0),
+        destination: u16_at(ports, 2),
     });
     Ok(())
 }

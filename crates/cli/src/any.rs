@@ -134,6 +134,7 @@ impl<P: Send> Queue for AnyScheduler<P> {
         len: Length,
         payload: P,
         _: Nanos,
+        _: impl FnMut(Packet<P>),
     ) -> Result<(), Rejected<P>> {
         let slot = self.keep(payload);
         let accepted = self.flows.enqueue(flow, len, slot);

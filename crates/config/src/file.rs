@@ -1,19 +1,22 @@
 //! The file's tables and keys as they may be written. What they say is documented here, once:
 //! the schema is made from it.
 
+#[cfg(test)]
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+#[cfg(test)]
 use crate::schema;
 use crate::written::{At, Scalar, Text};
 
 /// A site: the interfaces that Fairlane stands between, and what it does with packets that
 /// leave by them.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(rename = "site")]
+#[cfg_attr(test, schemars(rename = "site"))]
 pub(crate) struct File {
     /// The network interfaces. Not needed to check a file, to simulate it or to replay traffic
     /// through it.
@@ -29,9 +32,10 @@ pub(crate) struct File {
 /// by one leaves by the other. `outside` with `tap` is the egress of one interface: Fairlane
 /// makes the tap device, and the host sends there instead. `outside` alone carries what
 /// attached processes send.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(rename = "interfaces")]
+#[cfg_attr(test, schemars(rename = "interfaces"))]
 pub(crate) struct Interfaces {
     /// Name of the interface towards the machines that are shaped, such as "lan0".
     pub inside: Option<Text>,
@@ -41,14 +45,15 @@ pub(crate) struct Interfaces {
     pub tap: Option<Text>,
     /// How frames are read and written: "packet" (AF_PACKET rings, on any interface; the
     /// default) or "xdp" (AF_XDP).
-    #[schemars(extend("enum" = ["packet", "xdp"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["packet", "xdp"])))]
     pub backend: Option<Text>,
 }
 
 /// Where processes attach.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(rename = "attach")]
+#[cfg_attr(test, schemars(rename = "attach"))]
 pub(crate) struct Attach {
     /// Path of the Unix socket that they connect to.
     pub socket: Text,
@@ -60,22 +65,23 @@ pub(crate) struct Attach {
     pub processes_per_user: Option<At<i64>>,
     /// Most memory of all their mailboxes together, as in "64mb"; each takes 256 of the longest
     /// frame (9018 bytes where that is longer). By default as much as `processes` take.
-    #[schemars(extend("pattern" = schema::SIZE))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub memory: Option<Text>,
 }
 
 /// One shaped direction: all that leaves by one interface.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(rename = "link")]
+#[cfg_attr(test, schemars(rename = "link"))]
 pub(crate) struct Link {
     /// Its name, unlike that of any other link.
     pub name: Text,
     /// The interface that its packets leave by: "outside" (the default), "inside" or "tap".
-    #[schemars(extend("enum" = ["outside", "inside", "tap"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["outside", "inside", "tap"])))]
     pub to: Option<Text>,
     /// What it carries, as in "40mbit": bits of packets and their overhead.
-    #[schemars(extend("pattern" = schema::RATE))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::RATE)))]
     pub rate: Text,
     /// Bytes that each packet takes on the wire beside the frame as it is seen here, or
     /// "ethernet" for 24 (preamble, checksum and gap). 0 by default.
@@ -83,12 +89,12 @@ pub(crate) struct Link {
     /// The longest frame, without overhead; a longer one is dropped and counted. At least "60b".
     /// By default, what the interface sends: its MTU, an Ethernet header and two VLAN tags; 1522
     /// bytes where the interface is not there.
-    #[schemars(extend("pattern" = schema::SIZE))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub longest: Option<Text>,
     /// Who is next among the classes without a parent: "fifo", "drr", "wf2q", "wf2q+", "qfq"
     /// (the default), "qfq+", "wf2q++", "s-kps", "s-kps+", "gfq", "gfq+", "drr+", "priority" or
     /// "sfq"; or "cbq" for class-based queueing in the whole link.
-    #[schemars(extend("enum" = schema::of_link()))]
+    #[cfg_attr(test, schemars(extend("enum" = schema::of_link())))]
     pub algorithm: Option<Text>,
     /// The most that waits in the whole link: 10000 packets and "16mb" by default.
     pub limit: Option<At<Limit>>,
@@ -102,22 +108,24 @@ pub(crate) struct Link {
 }
 
 /// The most packets and bytes that wait; what comes beyond either is dropped.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(rename = "limit")]
+#[cfg_attr(test, schemars(rename = "limit"))]
 pub(crate) struct Limit {
     /// Packets, at least 1.
     pub packets: Option<At<i64>>,
     /// Bytes, overhead included, as in "150kb" (1kb is 1024 bytes): at least the longest packet.
-    #[schemars(extend("pattern" = schema::SIZE))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub bytes: Option<Text>,
 }
 
 /// A class of packets: a queue, a set of queues made as flows come (`per`), or a parent of
 /// other classes.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(rename = "class")]
+#[cfg_attr(test, schemars(rename = "class"))]
 pub(crate) struct Class {
     /// Its name, unlike that of any other class of the link.
     pub name: Text,
@@ -125,15 +133,15 @@ pub(crate) struct Class {
     /// classes are within one another.
     pub parent: Option<Text>,
     /// The rate that it is guaranteed, as in "2mbit".
-    #[schemars(extend("pattern" = schema::RATE))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::RATE)))]
     pub rate: Option<Text>,
     /// The rate that it never exceeds, as in "4mbit".
-    #[schemars(extend("pattern" = schema::RATE))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::RATE)))]
     pub ceil: Option<Text>,
     /// How much it may send at once beyond `ceil`: at least its longest packet. By default, what
     /// `ceil` carries in 10 ms and two packets, or more where its guarantee needs it. In "cbq",
     /// how much it may send at once after a silence: 16 packets by default.
-    #[schemars(extend("pattern" = schema::SIZE))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub burst: Option<Text>,
     /// Its part, 1 to 1000000, of what the guarantees of its siblings and its own leave over.
     /// Without a `rate` 1 by default, with one none.
@@ -143,7 +151,7 @@ pub(crate) struct Class {
     pub priority: Option<At<i64>>,
     /// Who is next among the classes that have this one as a parent, or among its flows: "qfq"
     /// by default.
-    #[schemars(extend("enum" = schema::of_class()))]
+    #[cfg_attr(test, schemars(extend("enum" = schema::of_class())))]
     pub algorithm: Option<Text>,
     /// The most that waits in it (or in each of its flows): 1000 packets by default.
     pub limit: Option<At<Limit>>,
@@ -164,27 +172,29 @@ pub(crate) struct Class {
 }
 
 /// What holds for each flow of a class with `per`.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(rename = "flows")]
+#[cfg_attr(test, schemars(rename = "flows"))]
 pub(crate) struct Flows {
     /// The most of them, 1 to 4000000; 65536 by default. Beyond, a new flow takes the place of
     /// the one that has been idle for longest; where none is idle, its packets share a queue.
     pub most: Option<At<i64>>,
     /// How long a flow without packets is remembered: "10s" by default.
-    #[schemars(extend("pattern" = schema::TIME))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::TIME)))]
     pub forget: Option<Text>,
     /// The rate that no flow exceeds, as in "10mbit".
-    #[schemars(extend("pattern" = schema::RATE))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::RATE)))]
     pub ceil: Option<Text>,
     /// How much a flow may send at once beyond `ceil`, as a class's `burst`.
-    #[schemars(extend("pattern" = schema::SIZE))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub burst: Option<Text>,
 }
 
 /// Queue management: a word, or a table with its parameters.
-#[derive(Debug, JsonSchema)]
-#[schemars(untagged, rename = "queue")]
+#[derive(Debug)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[cfg_attr(test, schemars(untagged, rename = "queue"))]
 pub(crate) enum Queue {
     /// The kind, with the defaults of its parameters: "tail-drop", "red" or "codel".
     Kind(String),
@@ -217,21 +227,22 @@ impl<'de> Deserialize<'de> for Queue {
 }
 
 /// Queue management with its parameters.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(rename = "queue-table")]
+#[cfg_attr(test, schemars(rename = "queue-table"))]
 pub(crate) struct QueueTable {
     /// "tail-drop", "red" or "codel".
-    #[schemars(extend("enum" = ["tail-drop", "red", "codel"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["tail-drop", "red", "codel"])))]
     pub kind: Text,
     /// Red and CoDel: mark packets that are capable of ECN instead of dropping them; true by
     /// default.
     pub ecn: Option<At<bool>>,
     /// CoDel: the time in the queue that is tolerated; "5ms" by default.
-    #[schemars(extend("pattern" = schema::TIME))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::TIME)))]
     pub target: Option<Text>,
     /// CoDel: how long it is tolerated beyond that, at least the target; "100ms" by default.
-    #[schemars(extend("pattern" = schema::TIME))]
+    #[cfg_attr(test, schemars(extend("pattern" = schema::TIME)))]
     pub interval: Option<Text>,
     /// Red: the average queue from which packets are dropped, as in "30kb" or a number of
     /// packets.
@@ -249,9 +260,10 @@ pub(crate) struct QueueTable {
 }
 
 /// Packets that agree with all of its keys are of its class.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-#[schemars(rename = "filter")]
+#[cfg_attr(test, schemars(rename = "filter"))]
 pub(crate) struct Filter {
     /// The class: one without children.
     pub class: Text,
@@ -276,7 +288,7 @@ pub(crate) struct Filter {
     /// Whether the packet is a fragment of a longer one.
     pub fragment: Option<At<bool>>,
     /// Where it came from: "inside", "outside", "tap" or "attached".
-    #[schemars(extend("enum" = ["inside", "outside", "tap", "attached"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["inside", "outside", "tap", "attached"])))]
     pub ingress: Option<Text>,
     /// The user whose process sent it: a number, or a name of this machine. Attached processes
     /// only.
@@ -286,6 +298,6 @@ pub(crate) struct Filter {
     /// The process that sent it, by its number.
     pub pid: Option<At<i64>>,
     /// "ipv4" or "ipv6".
-    #[schemars(extend("enum" = ["ipv4", "ipv6"]))]
+    #[cfg_attr(test, schemars(extend("enum" = ["ipv4", "ipv6"])))]
     pub family: Option<Text>,
 }

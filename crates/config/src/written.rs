@@ -1,11 +1,13 @@
 //! Values as they stand in the file: with their place, and read later, so that one look at a
 //! file finds all that is wrong with its values.
 
+#[cfg(test)]
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::ops::Range;
 use std::str::FromStr;
 
+#[cfg(test)]
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer};
 use toml::Spanned;
@@ -34,6 +36,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for At<T> {
     }
 }
 
+#[cfg(test)]
 impl<T: JsonSchema> JsonSchema for At<T> {
     fn inline_schema() -> bool {
         T::inline_schema()
@@ -90,7 +93,8 @@ impl At<i64> {
 }
 
 /// A number, or a text that says one.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
 #[serde(untagged, expecting = "a number or a text")]
 pub enum Scalar {
     /// A number.

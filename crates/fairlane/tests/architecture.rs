@@ -104,6 +104,7 @@ fn unsafe_code_stays_in_its_named_homes() {
         "io/src/sys/tun.rs",
         "io/src/sys/peer.rs",
         "io/src/sys/udp.rs",
+        "io/src/sys/umask.rs",
         "io/src/sys/umem.rs",
         "io/src/sys/xdp.rs",
         "io/src/sys/xdp/ring.rs",

@@ -1,10 +1,7 @@
 //! The kernel's own switch, to join what nothing else joins.
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::RouteNetlinkMessage;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
-
-use crate::link::ask;
+use crate::link::{CONTROLLER, INFO, INFO_KIND, NAME, NEW_LINK, SET_LINK, ask, link};
+use crate::netlink::{CREATE, Message};
 use crate::{LabError, Link, Namespace};
 
 /// Makes a bridge with this name in `namespace` and connects `ports` to it, which are links there:
@@ -15,23 +12,15 @@ use crate::{LabError, Link, Namespace};
 /// If the name is taken, if a port is in another namespace or has been deleted, or if the kernel
 /// has no bridges.
 pub fn bridge(namespace: &Namespace, name: &str, ports: &[&Link]) -> Result<Link, LabError> {
-    let mut message = LinkMessage::default();
-    message.attributes = vec![
-        LinkAttribute::IfName(name.to_owned()),
-        LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
-    ];
-    ask(
-        namespace,
-        RouteNetlinkMessage::NewLink(message),
-        NLM_F_CREATE | NLM_F_EXCL,
-        || format!("make the bridge {name}"),
-    )?;
+    let info = Message::default().with_text(INFO_KIND, "bridge");
+    let message = link(0).with_text(NAME, name).with_nested(INFO, &info);
+    ask(namespace, NEW_LINK, CREATE, &message, || {
+        format!("make the bridge {name}")
+    })?;
     let bridge = Link::find(namespace, name)?;
     for port in ports {
-        let mut message = LinkMessage::default();
-        message.header.index = port.index();
-        message.attributes = vec![LinkAttribute::Controller(bridge.index())];
-        ask(namespace, RouteNetlinkMessage::SetLink(message), 0, || {
+        let message = link(port.index()).with_number(CONTROLLER, bridge.index());
+        ask(namespace, SET_LINK, 0, &message, || {
             format!("connect {} to the bridge {name}", port.name())
         })?;
     }

@@ -5,14 +5,56 @@ use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State,
-};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-
+use crate::netlink::{Answer, CREATE, Message};
 use crate::{LabError, Namespace, ethtool, netlink, shape};
+
+// Requests of linux/rtnetlink.h.
+pub(crate) const NEW_LINK: u16 = 16;
+const DELETE_LINK: u16 = 17;
+const GET_LINK: u16 = 18;
+pub(crate) const SET_LINK: u16 = 19;
+const NEW_ADDRESS: u16 = 20;
+const NEW_QUEUE_DISCIPLINE: u16 = 36;
+
+// Attributes of linux/if_link.h, veth.h and if_addr.h, by the message they are in.
+const MAC: u16 = 1;
+pub(crate) const NAME: u16 = 3;
+const MTU: u16 = 4;
+pub(crate) const CONTROLLER: u16 = 10;
+const STATE: u16 = 16;
+pub(crate) const INFO: u16 = 18;
+const COUNTS: u16 = 23;
+const NAMESPACE: u16 = 28;
+const TX_QUEUES: u16 = 31;
+const RX_QUEUES: u16 = 32;
+pub(crate) const INFO_KIND: u16 = 1;
+const INFO_DATA: u16 = 2;
+const VETH_PEER: u16 = 1;
+const ADDRESS: u16 = 1;
+const LOCAL_ADDRESS: u16 = 2;
+
+/// Bytes of struct ifinfomsg.
+const FIXED: usize = 16;
+/// The flag of an interface that is up.
+const UP: u32 = 1;
+/// The state of one that is up and has a carrier (RFC 2863).
+const STATE_UP: u8 = 6;
+
+/// Begins a message on the interface at `index`, or on one that has no number yet: 0.
+pub(crate) fn link(index: u32) -> Message {
+    flags(index, 0, 0)
+}
+
+/// The same, which sets the flags of `mask` to those of `flags`.
+fn flags(index: u32, flags: u32, mask: u32) -> Message {
+    // struct ifinfomsg: no family, no type, then these.
+    let fixed: Vec<u8> = [0, index, flags, mask]
+        .into_iter()
+        .flat_map(u32::to_ne_bytes)
+        .collect();
+    debug_assert_eq!(fixed.len(), FIXED);
+    Message::new(fixed)
+}
 
 /// An interface in a [`Namespace`].
 #[derive(Clone, Debug)]
@@ -55,28 +97,20 @@ pub fn veth(
     mtu: u32,
 ) -> Result<(Link, Link), LabError> {
     let end = |(namespace, name): (&Namespace, &str)| {
-        let mut message = LinkMessage::default();
-        message.attributes = vec![
-            LinkAttribute::IfName(name.to_owned()),
-            LinkAttribute::NetNsFd(namespace.raw_fd()),
-            LinkAttribute::Mtu(mtu),
-            LinkAttribute::NumTxQueues(1),
-            LinkAttribute::NumRxQueues(1),
-        ];
-        message
+        link(0)
+            .with_text(NAME, name)
+            .with_number(NAMESPACE, namespace.raw_fd() as u32)
+            .with_number(MTU, mtu)
+            .with_number(TX_QUEUES, 1)
+            .with_number(RX_QUEUES, 1)
     };
-    let mut message = end(one);
-    message.attributes.push(LinkAttribute::LinkInfo(vec![
-        LinkInfo::Kind(InfoKind::Veth),
-        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(end(other)))),
-    ]));
+    let peer = Message::default().with_nested(VETH_PEER, &end(other));
+    let info = Message::default()
+        .with_text(INFO_KIND, "veth")
+        .with_nested(INFO_DATA, &peer);
+    let message = end(one).with_nested(INFO, &info);
     let attempt = || format!("join {} and {} by a veth pair of MTU {mtu}", one.1, other.1);
-    ask(
-        one.0,
-        RouteNetlinkMessage::NewLink(message),
-        NLM_F_CREATE | NLM_F_EXCL,
-        attempt,
-    )?;
+    ask(one.0, NEW_LINK, CREATE, &message, attempt)?;
     Ok((Link::find(one.0, one.1)?, Link::find(other.0, other.1)?))
 }
 
@@ -88,17 +122,12 @@ impl Link {
     /// If there is none.
     pub fn find(namespace: &Namespace, name: &str) -> Result<Self, LabError> {
         let found = look_up(namespace, name)?;
-        let mac = found
-            .attributes
-            .iter()
-            .find_map(|attribute| match attribute {
-                LinkAttribute::Address(mac) => mac[..].try_into().ok(),
-                _ => None,
-            });
+        let mac = found.attribute(FIXED, MAC);
+        let mac = mac.and_then(|mac| mac.try_into().ok());
         Ok(Self {
             namespace: namespace.clone(),
             name: name.to_owned(),
-            index: found.header.index,
+            index: found.number(4).unwrap_or_default(),
             mac: mac.unwrap_or_default(),
         })
     }
@@ -111,11 +140,13 @@ impl Link {
     /// If that does not come within ten seconds, or the link has been deleted.
     pub fn wait_for_carrier(&self) -> Result<(), LabError> {
         let deadline = Instant::now() + Duration::from_secs(10);
-        let up = LinkAttribute::OperState(State::Up);
-        while !look_up(&self.namespace, &self.name)?
-            .attributes
-            .contains(&up)
-        {
+        let state = || -> Result<Option<u8>, LabError> {
+            let found = look_up(&self.namespace, &self.name)?;
+            Ok(found
+                .attribute(FIXED, STATE)
+                .and_then(|value| value.first().copied()))
+        };
+        while state()? != Some(STATE_UP) {
             if Instant::now() > deadline {
                 let attempt = format!("send on {}, which has no carrier", self.name);
                 return Err(LabError::new(attempt, io::ErrorKind::TimedOut.into()));
@@ -133,13 +164,10 @@ impl Link {
     /// If it has been deleted.
     pub fn received(&self) -> Result<(u64, u64), LabError> {
         let found = look_up(&self.namespace, &self.name)?;
-        let counts = found
-            .attributes
-            .iter()
-            .find_map(|attribute| match attribute {
-                LinkAttribute::Stats64(counts) => Some((counts.rx_packets, counts.rx_bytes)),
-                _ => None,
-            });
+        // struct rtnl_link_stats64: packets received, packets sent, bytes received, ..
+        let counts = found.attribute(FIXED, COUNTS);
+        let counts =
+            counts.and_then(|counts| Some((netlink::long(counts, 0)?, netlink::long(counts, 16)?)));
         counts.ok_or_else(|| {
             let attempt = format!("ask what {} has received", self.name);
             LabError::new(attempt, io::ErrorKind::Unsupported.into())
@@ -172,7 +200,7 @@ impl Link {
     ///
     /// If it has been deleted.
     pub fn up(&self) -> Result<(), LabError> {
-        self.set_flags(LinkFlags::Up, "up")
+        self.set_flags(UP, "up")
     }
 
     /// Sets it down.
@@ -181,14 +209,11 @@ impl Link {
     ///
     /// If it has been deleted.
     pub fn down(&self) -> Result<(), LabError> {
-        self.set_flags(LinkFlags::empty(), "down")
+        self.set_flags(0, "down")
     }
 
-    fn set_flags(&self, flags: LinkFlags, direction: &str) -> Result<(), LabError> {
-        let mut message = self.message();
-        message.header.flags = flags;
-        message.header.change_mask = LinkFlags::Up;
-        self.ask(RouteNetlinkMessage::SetLink(message), 0, || {
+    fn set_flags(&self, set: u32, direction: &str) -> Result<(), LabError> {
+        self.ask(SET_LINK, 0, &flags(self.index, set, UP), || {
             format!("set the link {} {direction}", self.name)
         })
     }
@@ -199,7 +224,7 @@ impl Link {
     ///
     /// If that has been done already.
     pub fn delete(&self) -> Result<(), LabError> {
-        self.ask(RouteNetlinkMessage::DelLink(self.message()), 0, || {
+        self.ask(DELETE_LINK, 0, &link(self.index), || {
             format!("delete the link {}", self.name)
         })
     }
@@ -211,22 +236,19 @@ impl Link {
     ///
     /// If it has the address already, if `prefix` is over 32, or if the link has been deleted.
     pub fn add_address(&self, address: IpAddr, prefix: u8) -> Result<(), LabError> {
-        let mut message = AddressMessage::default();
-        message.header.family = match address {
-            IpAddr::V4(_) => AddressFamily::Inet,
-            IpAddr::V6(_) => AddressFamily::Inet6,
+        // AF_INET and AF_INET6.
+        let (family, bytes) = match address {
+            IpAddr::V4(address) => (2, address.octets().to_vec()),
+            IpAddr::V6(address) => (10, address.octets().to_vec()),
         };
-        message.header.prefix_len = prefix;
-        message.header.index = self.index;
-        message.attributes = vec![
-            AddressAttribute::Local(address),
-            AddressAttribute::Address(address),
-        ];
-        self.ask(
-            RouteNetlinkMessage::NewAddress(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-            || format!("give {} the address {address}/{prefix}", self.name),
-        )
+        // struct ifaddrmsg: no flags, no scope.
+        let fixed = [[family, prefix, 0, 0], self.index.to_ne_bytes()].concat();
+        let message = Message::new(fixed)
+            .with(LOCAL_ADDRESS, &bytes)
+            .with(ADDRESS, &bytes);
+        self.ask(NEW_ADDRESS, CREATE, &message, || {
+            format!("give {} the address {address}/{prefix}", self.name)
+        })
     }
 
     /// Turns off what a virtual device leaves to hardware that does not exist: checksums of what
@@ -253,47 +275,38 @@ impl Link {
     /// if the kernel has no token bucket filter (tbf).
     pub fn limit_rate(&self, bytes_per_second: u32, queue: u32) -> Result<(), LabError> {
         let message = shape::token_bucket(self.index, bytes_per_second, 2_000, queue);
-        self.ask(
-            RouteNetlinkMessage::NewQueueDiscipline(message),
-            NLM_F_CREATE | NLM_F_EXCL,
-            || format!("limit {} to {bytes_per_second} bytes a second", self.name),
-        )
-    }
-
-    fn message(&self) -> LinkMessage {
-        let mut message = LinkMessage::default();
-        message.header.index = self.index;
-        message
+        self.ask(NEW_QUEUE_DISCIPLINE, CREATE, &message, || {
+            format!("limit {} to {bytes_per_second} bytes a second", self.name)
+        })
     }
 
     fn ask(
         &self,
-        message: RouteNetlinkMessage,
+        kind: u16,
         flags: u16,
+        message: &Message,
         attempt: impl Fn() -> String,
     ) -> Result<(), LabError> {
-        ask(&self.namespace, message, flags, attempt).map(drop)
+        ask(&self.namespace, kind, flags, message, attempt).map(drop)
     }
 }
 
 /// What the kernel says of the interface of this name.
-fn look_up(namespace: &Namespace, name: &str) -> Result<LinkMessage, LabError> {
+fn look_up(namespace: &Namespace, name: &str) -> Result<Answer, LabError> {
     let attempt = || format!("find the link {name}");
-    let mut message = LinkMessage::default();
-    message.attributes = vec![LinkAttribute::IfName(name.to_owned())];
-    let answers = ask(namespace, RouteNetlinkMessage::GetLink(message), 0, attempt)?;
-    match answers.into_iter().next() {
-        Some(RouteNetlinkMessage::NewLink(found)) => Ok(found),
-        _ => Err(LabError::new(attempt(), io::ErrorKind::InvalidData.into())),
-    }
+    let message = link(0).with_text(NAME, name);
+    let answers = ask(namespace, GET_LINK, 0, &message, attempt)?;
+    let found = answers.into_iter().next();
+    found.ok_or_else(|| LabError::new(attempt(), io::ErrorKind::InvalidData.into()))
 }
 
 pub(crate) fn ask(
     namespace: &Namespace,
-    message: RouteNetlinkMessage,
+    kind: u16,
     flags: u16,
+    message: &Message,
     attempt: impl Fn() -> String,
-) -> Result<Vec<RouteNetlinkMessage>, LabError> {
-    netlink::request(&namespace.route(), message, flags)
+) -> Result<Vec<Answer>, LabError> {
+    netlink::request(&namespace.route(), kind, flags, message)
         .map_err(|error| LabError::new(attempt(), error))
 }

@@ -50,7 +50,7 @@ pub struct Options {
 /// Checks a file.
 pub fn run(options: &Options) -> Result<()> {
     let Some(config) = &options.config else {
-        return output::line(serde_json::to_string_pretty(&schema())?);
+        return output::line(schema().trim_end());
     };
     let site = read_site(config)?;
     output::warn(&site.warnings);

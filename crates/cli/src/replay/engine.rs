@@ -147,7 +147,9 @@ impl<B: Send> Engine<'_, B> {
             observer.arrived(at, &parcel.info(flow, len));
         }
         self.number += 1;
-        let accepted = self.scheduler.enqueue(flow, len, parcel, time.to_nanos());
+        let accepted = self
+            .scheduler
+            .enqueue(flow, len, parcel, time.to_nanos(), drop);
         accepted.map_err(|refused| {
             anyhow!(
                 "flow {} can hold {} bytes, arrivals are too far above the rate: {}",
