@@ -91,13 +91,21 @@ fn a_missing_interface_leaves_nothing_attached() {
 }
 
 #[test]
-fn an_interface_that_goes_away_ends_the_run_with_a_sentence() {
+fn an_interface_that_goes_away_ends_the_run_with_a_sentence_and_the_report() {
     let Some(wire) = wire("an interface that goes away", 1) else {
         return;
     };
     let site = Site::start(&wire, &[&interfaces("packet"), LINK].concat());
     wire.sender(0).link().delete().unwrap();
-    refused(&site.finish(), &["inside", "removed"]);
+    let finished = site.finish();
+    let report: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
+    let sent = &site::link(&report, "up")["transmitted"];
+    assert!(sent.as_u64() > Some(0), "what was until then: {report:#}");
+    let stdout = String::new();
+    refused(
+        &program::Finished { stdout, ..finished },
+        &["inside", "removed"],
+    );
 }
 
 #[test]

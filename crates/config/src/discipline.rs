@@ -21,11 +21,16 @@ pub enum Discipline<P> {
 
 /// What a class cannot be.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BuildError {
+pub enum BuildError {
+    /// In a class tree.
     #[error(transparent)]
     Tree(#[from] TreeError),
+    /// In class-based queueing.
     #[error(transparent)]
     Cbq(#[from] CbqError),
+    /// There, classes do not change one by one: the link is made anew.
+    #[error("cbq: its classes only change all together")]
+    Fixed,
 }
 
 impl Link {
@@ -52,15 +57,22 @@ impl Link {
             return Ok((Discipline::Cbq(cbq), ids));
         };
         let mut tree = Tree::new(algorithm, None, self.limits);
-        let ids = self.fill(|parent, class| {
-            let config = self.class_config(class);
-            Ok(match &class.kind {
-                Kind::Inner(algorithm) => tree.add_inner(parent, config, *algorithm),
-                Kind::Leaf(queue) => tree.add_leaf(parent, config, self.leaf(queue, class.cap)),
-                Kind::Flows(flows) => tree.add_flows(parent, config, self.flows(flows)),
-            }?)
-        })?;
+        let ids = self.fill(|parent, class| Ok(self.add(&mut tree, parent, class)?))?;
         Ok((Discipline::Tree(tree), ids))
+    }
+
+    fn add<P: Payload>(
+        &self,
+        tree: &mut Tree<P>,
+        parent: ClassId,
+        class: &Class,
+    ) -> Result<ClassId, TreeError> {
+        let config = self.class_config(class);
+        match &class.kind {
+            Kind::Inner(algorithm) => tree.add_inner(parent, config, *algorithm),
+            Kind::Leaf(queue) => tree.add_leaf(parent, config, self.leaf(queue, class.cap)),
+            Kind::Flows(flows) => tree.add_flows(parent, config, self.flows(flows)),
+        }
     }
 
     fn fill(
@@ -75,7 +87,7 @@ impl Link {
         Ok(ids)
     }
 
-    fn cbq_class(&self, class: &Class) -> CbqClass {
+    pub(crate) fn cbq_class(&self, class: &Class) -> CbqClass {
         let bursts = Bursts::default();
         CbqClass {
             priority: class.level,
@@ -89,7 +101,7 @@ impl Link {
         }
     }
 
-    fn class_config(&self, class: &Class) -> ClassConfig {
+    pub(crate) fn class_config(&self, class: &Class) -> ClassConfig {
         ClassConfig {
             weight: class.weight,
             level: class.level,
@@ -98,7 +110,7 @@ impl Link {
         }
     }
 
-    fn leaf(&self, queue: &Queue, cap: Option<Cap>) -> LeafConfig {
+    pub(crate) fn leaf(&self, queue: &Queue, cap: Option<Cap>) -> LeafConfig {
         LeafConfig {
             limits: queue.limits,
             room: queue.room,
@@ -107,7 +119,7 @@ impl Link {
         }
     }
 
-    fn flows(&self, flows: &Flows) -> FlowsConfig {
+    pub(crate) fn flows(&self, flows: &Flows) -> FlowsConfig {
         FlowsConfig {
             algorithm: flows.algorithm,
             most: flows.most,
@@ -127,6 +139,106 @@ fn cap(cap: Cap) -> tree::Cap {
     }
 }
 
+/// Evaluates an expression with `$queue` as whichever discipline it is.
+macro_rules! of_any {
+    ($discipline:expr, $queue:ident => $body:expr) => {
+        match $discipline {
+            Discipline::Tree($queue) => $body,
+            Discipline::Cbq($queue) => $body,
+        }
+    };
+}
+
+/// Steps by which a running link becomes another one ([`Link::steps_from`]). Each is refused
+/// whole or done whole, and none looks at more than it says.
+impl<P: Payload> Discipline<P> {
+    /// Adds the class at this place of `link`, below the class with the number `parent`. O(1)
+    /// amortised.
+    ///
+    /// # Errors
+    ///
+    /// There is no such parent, or no room for another class; the link is one of CBQ.
+    pub fn add(
+        &mut self,
+        link: &Link,
+        place: usize,
+        parent: ClassId,
+    ) -> Result<ClassId, BuildError> {
+        match self {
+            Discipline::Tree(tree) => Ok(link.add(tree, parent, &link.classes[place])?),
+            Discipline::Cbq(_) => Err(BuildError::Fixed),
+        }
+    }
+
+    /// Makes of a class what is at this place of `link`: the same kind with other parameters.
+    /// O(1); of a class of flows, O(flows) where more than its share changes.
+    ///
+    /// # Errors
+    ///
+    /// It is of another kind; the link is one of CBQ.
+    pub fn change(
+        &mut self,
+        link: &Link,
+        place: usize,
+        id: ClassId,
+        now: Nanos,
+    ) -> Result<(), BuildError> {
+        let Discipline::Tree(tree) = self else {
+            return Err(BuildError::Fixed);
+        };
+        let class = &link.classes[place];
+        let config = link.class_config(class);
+        if tree.config(id) != Some(&config) {
+            tree.change(id, config, now)?;
+        }
+        match &class.kind {
+            Kind::Inner(_) => {}
+            Kind::Leaf(queue) => tree.change_leaf(id, link.leaf(queue, class.cap), now)?,
+            Kind::Flows(flows) => tree.change_flows(id, link.flows(flows), now)?,
+        }
+        Ok(())
+    }
+
+    /// Removes a class without others below it, and gives its counts; what waits there is
+    /// discarded. O(packets and flows of the class).
+    ///
+    /// # Errors
+    ///
+    /// There are classes below it, or it is unknown; the link is one of CBQ.
+    pub fn remove(
+        &mut self,
+        id: ClassId,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Result<ClassStats, BuildError> {
+        match self {
+            Discipline::Tree(tree) => Ok(tree.remove(id, discard)?),
+            Discipline::Cbq(_) => Err(BuildError::Fixed),
+        }
+    }
+
+    /// Takes packets out of a class's own queues, in order, looking at `most` of them at most;
+    /// `from` is 0 at first and says where to go on. Returns whether nothing is left, as where
+    /// there is no such class. O(`most`).
+    pub fn take_out(
+        &mut self,
+        id: ClassId,
+        from: &mut u32,
+        most: u32,
+        now: Nanos,
+        discard: impl FnMut(Discarded<P>),
+    ) -> bool {
+        match self {
+            Discipline::Tree(tree) => tree.take_out(id, from, most, now, discard).unwrap_or(true),
+            Discipline::Cbq(cbq) => cbq.take_out(id, most, now, discard).unwrap_or(true),
+        }
+    }
+
+    /// What became of the packets of a class, without those of the classes below it. O(1).
+    pub fn own_stats(&self, id: ClassId) -> Option<ClassStats> {
+        of_any!(self, queue => queue.own_stats(id))
+    }
+}
+
 impl<P: Payload> Discipline<P> {
     /// Takes all packets out of a class and those below it, in order; each goes to `discard`.
     /// Nothing happens where there is no such class.
@@ -137,16 +249,6 @@ impl<P: Payload> Discipline<P> {
             Discipline::Cbq(cbq) => cbq.flush(class, now, discard).map_err(BuildError::from),
         };
     }
-}
-
-/// Evaluates an expression with `$queue` as whichever discipline it is.
-macro_rules! of_any {
-    ($discipline:expr, $queue:ident => $body:expr) => {
-        match $discipline {
-            Discipline::Tree($queue) => $body,
-            Discipline::Cbq($queue) => $body,
-        }
-    };
 }
 
 impl<P: Payload> ClassQueue<P> for Discipline<P> {

@@ -4,6 +4,7 @@
 //! what is wrong with it: `file:line:column: sentence`, with the nearest known name.
 #![forbid(unsafe_code)]
 
+mod change;
 mod diagnostic;
 mod discipline;
 mod file;
@@ -18,8 +19,9 @@ mod text;
 mod units;
 mod written;
 
+pub use change::Steps;
 pub use diagnostic::{Diagnostic, Report, SiteError, suggestion};
-pub use discipline::Discipline;
+pub use discipline::{BuildError, Discipline};
 pub use guarantee::{Each, Guarantee, NoGuarantee};
 pub use parse::parse;
 pub use schema::schema;

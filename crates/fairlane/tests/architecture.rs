@@ -56,7 +56,7 @@ fn dependencies_point_one_way() {
         (
             "cli",
             &[
-                "classify", "config", "core", "io", "netlab", "runtime", "sim",
+                "classify", "config", "core", "io", "mailbox", "netlab", "runtime", "sim",
             ],
         ),
         (

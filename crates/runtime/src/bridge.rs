@@ -146,7 +146,7 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     arrived: Vec<D::Rx>,
     /// How these did.
     arrivals: Vec<Arrival>,
-    /// An arbiter was given to somebody to change since the last round.
+    /// Since the last round an arbiter was given to somebody to change, or somebody is in a hurry.
     changed: bool,
 }
 
@@ -279,6 +279,11 @@ where
             Lane::Shaped(arbiter, _) => Some(arbiter),
             Lane::Open(_) => None,
         }
+    }
+
+    /// Asks [`drive_bridge`] for another round at once: there is work beside frames.
+    pub fn hurry(&mut self) {
+        self.changed = true;
     }
 
     /// The device on this side.

@@ -1,5 +1,7 @@
 //! A queue of classes: where a packet goes is told by the packet, not by who pushed it.
 
+use std::collections::VecDeque;
+
 use fairlane_core::scheduler::Violation;
 use fairlane_core::tree::{self, ClassId, ClassQueue, Payload};
 use fairlane_core::{
@@ -56,7 +58,9 @@ pub struct Classified<P, C, K> {
     ports: Vec<Option<Port>>,
     free: Vec<FlowId>,
     total: TotalStats,
-    payload: std::marker::PhantomData<fn(P)>,
+    /// Packets that came while nothing may change the order, and whether that is so.
+    held: VecDeque<(Length, Ported<P>)>,
+    holding: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +81,8 @@ impl<P, C, K> Classified<P, C, K> {
             ports: Vec::new(),
             free: Vec::new(),
             total: TotalStats::default(),
-            payload: std::marker::PhantomData,
+            held: VecDeque::new(),
+            holding: false,
         }
     }
 
@@ -135,42 +140,57 @@ where
     C: ClassQueue<Ported<P>>,
     K: Classify<P>,
 {
-    /// Goes on with other classes and another classifier: what is queued moves over. `drain`
-    /// takes all packets out of the former classes, those of a class in order; `target` says
-    /// where each belongs from now on, by the class it was in. Returns what there was before.
-    ///
-    /// A packet that its new class does not accept, or that gives way to another there, is discarded,
-    /// and counted.
-    pub fn replace(
+    /// The classes, to change or to exchange: whatever leaves them otherwise than by
+    /// [`dequeue`](Queue::dequeue) is given to [`adopt`](Self::adopt).
+    pub fn classes_mut(&mut self) -> &mut C {
+        &mut self.classes
+    }
+
+    /// Queues a packet that was taken out of classes, these or others, where `target` says by the
+    /// class that it was in. One that is not accepted there, or that gives way to another, is
+    /// discarded, and counted.
+    #[inline]
+    pub fn adopt(
         &mut self,
-        classes: C,
-        classify: K,
+        taken: tree::Discarded<Ported<P>>,
+        target: impl FnOnce(&mut K, ClassId, &P) -> Target,
         now: Nanos,
-        drain: impl FnOnce(&mut C, &mut dyn FnMut(tree::Discarded<Ported<P>>)),
-        mut target: impl FnMut(&mut K, ClassId, &P) -> Target,
-    ) -> (C, K) {
-        let mut former = std::mem::replace(&mut self.classes, classes);
-        let classify = std::mem::replace(&mut self.classify, classify);
-        drain(&mut former, &mut |moved| {
-            let tree::Discarded {
-                class,
-                len,
-                payload,
-                ..
-            } = moved;
-            let port = payload.port;
-            let (ports, total) = (&mut self.ports, &mut self.total);
-            let Target { class, flow } = target(&mut self.classify, class, &payload.payload);
-            let moved = self
-                .classes
-                .enqueue(class, flow, len, payload, now, |gone| {
-                    discard(ports, total, gone.payload.port, gone.len);
-                });
-            if moved.is_err() {
-                discard(ports, total, port, len);
-            }
-        });
-        (former, classify)
+    ) {
+        let target = target(&mut self.classify, taken.class, &taken.payload.payload);
+        self.place(target, taken.len, taken.payload, now);
+    }
+
+    /// Until [`go_on`](Self::go_on), packets that come wait beside the classes, in order, and
+    /// none leaves: for packets that are moved from class to class in several steps.
+    pub fn hold(&mut self) {
+        self.holding = true;
+    }
+
+    /// Queues up to `most` of the packets that came while they were held. Returns whether there
+    /// are no others: then it holds nothing any more. O(`most`).
+    pub fn go_on(&mut self, most: usize, now: Nanos) -> bool {
+        for _ in 0..most {
+            let Some((len, ported)) = self.held.pop_front() else {
+                break;
+            };
+            let target = self.classify.classify(&ported.payload, len, now);
+            self.place(target, len, ported, now);
+        }
+        self.holding = !self.held.is_empty();
+        !self.holding
+    }
+
+    fn place(&mut self, to: Target, len: Length, ported: Ported<P>, now: Nanos) {
+        let port = ported.port;
+        let Target { class, flow } = to;
+        let (ports, total) = (&mut self.ports, &mut self.total);
+        let gives_way = |gone: tree::Discarded<Ported<P>>| {
+            discard(ports, total, gone.payload.port, gone.len);
+        };
+        let placed = (self.classes).enqueue(class, flow, len, ported, now, gives_way);
+        if placed.is_err() {
+            discard(&mut self.ports, &mut self.total, port, len);
+        }
     }
 }
 
@@ -249,6 +269,18 @@ where
             Some(&Port {
                 max_length: max, ..
             }) if len > max => Rejection::TooLong { max },
+            Some(_) if self.holding => {
+                let ported = Ported {
+                    port: flow,
+                    payload,
+                };
+                self.held.push_back((len, ported));
+                for stats in both(&mut self.ports, &mut self.total, flow) {
+                    add(&mut stats.accepted, len);
+                    add(&mut stats.queued, len);
+                }
+                return Ok(());
+            }
             Some(_) => {
                 let Target {
                     class,
@@ -300,8 +332,12 @@ where
             classify,
             ports,
             total,
+            holding,
             ..
         } = self;
+        if *holding {
+            return Dequeue::NotBefore(now);
+        }
         let next = classes.dequeue(now, |gone| {
             let Ported { port, payload } = gone.payload;
             discard(ports, total, port, gone.len);
@@ -345,7 +381,7 @@ where
 
     #[inline]
     fn is_empty(&self) -> bool {
-        self.classes.is_empty()
+        self.classes.is_empty() && self.held.is_empty()
     }
 
     fn tidy(&mut self, now: Nanos) {
@@ -356,11 +392,12 @@ where
         self.classes.invariants()?;
         let ports = self.ports.iter().flatten();
         let queued: u64 = ports.map(|port| port.stats.queued.packets).sum();
-        if queued != self.total.queued.packets || queued != u64::from(self.classes.len()) {
+        let (classes, held) = (self.classes.len(), self.held.len());
+        if queued != self.total.queued.packets || queued != u64::from(classes) + held as u64 {
             return Err(Violation(format!(
-                "the ports hold {queued} packets, all of them {:?}, the classes {}",
-                self.total.queued,
-                self.classes.len()
+                "the ports hold {queued} packets, all of them {:?}, the classes {classes}, and \
+                 {held} are held",
+                self.total.queued
             )));
         }
         for stats in self.ports.iter().flatten().map(|port| port.stats) {

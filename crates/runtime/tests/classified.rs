@@ -251,7 +251,7 @@ fn a_refused_packet_comes_back_and_counts_once() {
 }
 
 #[test]
-fn other_classes_take_over_what_is_queued() {
+fn other_classes_take_over_what_is_queued_in_order_also_of_what_comes_meanwhile() {
     let (tree, word) = classes(&[PLAIN, PLAIN]);
     let mut queue: Classes = Classified::new(tree, word);
     let port = queue.add_flow(of_any_length()).unwrap();
@@ -261,27 +261,46 @@ fn other_classes_take_over_what_is_queued() {
             .unwrap();
     }
     // One class is left, with room for 100.
-    let (tree, word) = classes(&[PLAIN]);
+    let (mut former, word) = classes(&[PLAIN]);
     let only = word.ids[0];
+    let target = Target {
+        class: only,
+        flow: 0,
+    };
     let ids = queue.classifier().ids.clone();
-    let (former, _) = queue.replace(
-        tree,
-        word,
-        ms(1),
-        |tree, out| {
-            for id in ids {
-                tree.flush(id, ms(1), &mut *out).unwrap();
+    std::mem::swap(queue.classes_mut(), &mut former);
+    *queue.classifier_mut() = word;
+    queue.hold();
+    let mut late = packets(0, 65).skip(60);
+    for id in ids {
+        let mut from = 0;
+        loop {
+            let mut taken = Vec::new();
+            let done = former.take_out(id, &mut from, 9, ms(1), |gone| taken.push(gone));
+            assert!(taken.len() <= 9);
+            for gone in taken {
+                queue.adopt(gone, |_, _, _| target, ms(1));
             }
-        },
-        |_, _, _| Target {
-            class: only,
-            flow: 0,
-        },
-    );
+            // Nothing leaves before what came before it is there.
+            let next = queue.dequeue(ms(1), |_| {});
+            assert!(matches!(next, fairlane_core::Dequeue::NotBefore(_)));
+            if let Some((len, packet)) = late.next() {
+                queue.enqueue(port, len, packet, ms(1), |_| {}).unwrap();
+            }
+            if done.unwrap() {
+                break;
+            }
+        }
+    }
     assert!(former.is_empty());
+    let stats = queue.flow_stats(port).unwrap();
+    assert_eq!((stats.queued.packets, stats.discarded.packets), (105, 20));
+    assert!(!queue.is_empty());
+    assert!(!queue.go_on(2, ms(1)));
+    assert!(queue.go_on(9, ms(1)));
     queue.invariants().unwrap();
     let stats = queue.flow_stats(port).unwrap();
-    assert_eq!((stats.queued.packets, stats.discarded.packets), (100, 20));
+    assert_eq!((stats.queued.packets, stats.discarded.packets), (100, 25));
     let mut numbers = Vec::new();
     while let fairlane_core::Dequeue::Packet(packet) = queue.dequeue(ms(2), |_| {}) {
         numbers.push((packet.payload.place, packet.payload.number));

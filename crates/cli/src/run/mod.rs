@@ -2,7 +2,9 @@
 //! a site, in its classes (`site`).
 
 mod attach;
+mod ending;
 mod flow;
+mod log;
 mod meter;
 mod relay;
 mod report;
@@ -32,11 +34,12 @@ use fairlane_runtime::{
 use crate::algorithm::Algorithm;
 use crate::any::AnyScheduler;
 use attach::{Allow, Quotas};
+use ending::Ending;
 use flow::{Flow, Flows, OVERHEAD, Parcel};
 use meter::Metered;
 use relay::Relay;
 use report::{Promise, Report, fluid_allocation};
-use screen::Screen;
+use screen::{Screen, Shows};
 use sender::Outlet;
 use sink::{Sink, Sinks, Socket};
 use vitals::Vitals;
@@ -140,6 +143,22 @@ pub struct Options {
     /// Print one JSON object at the end, and nothing else
     #[arg(long)]
     json: bool,
+    /// Show the state so often, in seconds [default: 1; on a terminal 0.5]
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    every: Option<f64>,
+    /// Show no state while it runs, but what it was at the end
+    #[arg(long, conflicts_with = "every")]
+    quiet: bool,
+}
+
+impl Options {
+    fn shows(&self) -> Shows {
+        Shows {
+            json: self.json,
+            quiet: self.quiet,
+            every: self.every,
+        }
+    }
 }
 
 /// Weights, separated by commas.
@@ -317,16 +336,14 @@ fn run_loopback(options: &Options) -> Result<()> {
     if let Some(core) = options.dedicated {
         may_run_on(core)?;
     }
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Arc::new(Ending::default());
     let on_signal = Arc::clone(&stop);
-    ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
-        .context("setting up Ctrl-C")?;
+    ctrlc::set_handler(move || on_signal.ask()).context("setting up Ctrl-C")?;
 
-    let screen = Screen::new(
+    let screen = Screen::open(
         introduction(options, options.alg.name(), relay_address),
-        options.json,
-    );
-    screen.introduce()?;
+        options.shows(),
+    )?;
     // Senders go on until the arbiter has stopped, so that the shares are those of a link that
     // was busy to the end; the sink and the screen until the last dispatcher has sent.
     let (done, sent) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -366,8 +383,12 @@ fn run_loopback(options: &Options) -> Result<()> {
             dispatched: u64::from(options.dispatchers) * TX_SLOTS as u64,
         };
         let take = move |now| Report::take(&promise, now, show_flows, show_vitals);
-        let showing =
-            scope.spawn(move || or_stop(show_screen.follow(clock, start, sent, take), stop));
+        let showing = scope.spawn(move || {
+            show_screen.follow(clock, start, sent, take);
+            // Who left, left the demonstration; what could not be printed is said at the end.
+            stop.begin();
+            Ok(())
+        });
 
         let end = options
             .seconds
@@ -387,7 +408,7 @@ fn run_loopback(options: &Options) -> Result<()> {
         };
         let outcome = drive(&mut arbiter, &clock, idling, |arbiter, now, _| {
             stopped_at = now;
-            let go_on = now < end && !stop.load(Ordering::Acquire);
+            let go_on = now < end && !stop.has_begun();
             if now >= publish_at || !go_on {
                 publish_at = now + PUBLISH;
                 ledger.publish(arbiter, &flows);
@@ -413,7 +434,7 @@ fn run_loopback(options: &Options) -> Result<()> {
         let ran = stopped_at.since(start);
         let report = Report::take(&promise, ran, &flows, &vitals);
         let ignored = ignored?;
-        screen.conclude(&report, || report.conclusion(ignored))
+        screen.conclude(report, move |report| report.conclusion(ignored), stop)
     })
 }
 
@@ -533,9 +554,9 @@ fn joined<T>(handle: thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
 }
 
 /// A thread that fails ends the run.
-fn or_stop<T>(result: Result<T>, stop: &AtomicBool) -> Result<T> {
+fn or_stop<T>(result: Result<T>, stop: &Ending) -> Result<T> {
     if result.is_err() {
-        stop.store(true, Ordering::Release);
+        stop.begin();
     }
     result
 }

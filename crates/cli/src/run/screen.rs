@@ -1,21 +1,25 @@
 //! What the user sees: lines, a table redrawn in place, or one JSON object.
 
-use std::io::{self, IsTerminal};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 use console::{Term, truncate_str};
 use fairlane_core::Nanos;
 use fairlane_runtime::Clock;
 use serde::Serialize;
+use std::io::{self, IsTerminal};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
+use super::ending::Ending;
 use crate::output;
 
 /// Lines around the flows: the table's borders and header, the sentence on the link,
 /// and the cursor's own.
 const FRAME: usize = 7;
+
+/// Longest time that the end of a run goes unnoticed.
+const LOOK: Nanos = Nanos::from_millis(20);
 
 /// A state that can be shown.
 pub trait Shown {
@@ -27,85 +31,209 @@ pub trait Shown {
     fn lines(&self, earlier: &Self) -> String;
 }
 
+/// Prints the state on a thread of its own. Where nobody empties the pipe, or a terminal is
+/// stopped, that thread waits, states are left out, and nobody else notices.
 pub struct Screen {
-    introduction: String,
-    json: bool,
-    live: bool,
+    jobs: Sender<Job>,
+    /// Its end; a lock only so that threads may share the screen.
+    printed: Mutex<Receiver<Result<()>>>,
+    /// Jobs that are not done yet.
+    waiting: Arc<AtomicUsize>,
+    /// Something could not be printed.
+    failed: Arc<AtomicBool>,
+    shows: Shows,
+}
+
+/// What a run prints.
+#[derive(Clone, Debug)]
+pub struct Shows {
+    /// One object at the end, and nothing else.
+    pub json: bool,
+    /// No state while it runs.
+    pub quiet: bool,
+    /// How often the state is shown, in seconds.
+    pub every: Option<f64>,
+}
+
+impl Shows {
+    /// How often the state is shown.
+    pub fn interval(&self) -> Nanos {
+        match self.every {
+            Some(seconds) => Nanos((seconds * 1e9) as u64),
+            None if io::stdout().is_terminal() && !self.json => Nanos::from_millis(500),
+            None => Nanos::from_millis(1_000),
+        }
+    }
+}
+
+enum Job {
+    /// Lines that are the same on a terminal.
+    Line(String),
+    /// A state: its table in so many lines, or its lines of text.
+    State(Box<dyn FnOnce(Option<usize>) -> String + Send>),
+    /// The last words, made there.
+    Last(Box<dyn FnOnce() -> Result<String> + Send>),
 }
 
 impl Screen {
-    pub fn new(introduction: String, json: bool) -> Self {
-        Screen {
-            introduction,
-            json,
-            live: io::stdout().is_terminal(),
+    /// Prints the introduction, unless there is to be but one object.
+    pub fn open(introduction: String, shows: Shows) -> io::Result<Screen> {
+        let (jobs, to_do) = channel();
+        let (done, printed) = channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let failed = Arc::new(AtomicBool::new(false));
+        let printer = Printer {
+            live: (!shows.json && io::stdout().is_terminal())
+                .then(|| Live::new(introduction.clone())),
+            waiting: Arc::clone(&waiting),
+            failed: Arc::clone(&failed),
+        };
+        thread::Builder::new()
+            .name("print".to_owned())
+            .spawn(move || done.send(printer.run(&to_do)))?;
+        let screen = Screen {
+            jobs,
+            printed: Mutex::new(printed),
+            waiting,
+            failed,
+            shows,
+        };
+        if !screen.shows.json {
+            screen.give(Job::Line(introduction));
         }
+        Ok(screen)
     }
 
-    pub fn introduce(&self) -> Result<()> {
-        if self.json {
-            return Ok(());
-        }
-        output::line(&self.introduction)
+    fn give(&self, job: Job) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        // The printer ends after the last words, or when it was told that there are none.
+        let _ = self.jobs.send(job);
     }
 
-    /// Shows the state from time to time until `done`.
-    pub fn follow<R: Shown>(
+    /// Whether the next state would be shown: somebody wants it, and has taken the last one.
+    pub fn is_ready(&self) -> bool {
+        !self.shows.json
+            && !self.shows.quiet
+            && !self.has_failed()
+            && self.waiting.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether something could not be printed, as after the reader left.
+    pub fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Shows a state, if the last one was taken.
+    pub fn show<R: Shown + Send + Sync + 'static>(&self, report: &Arc<R>, earlier: &Arc<R>) {
+        if !self.is_ready() {
+            return;
+        }
+        let (report, earlier) = (Arc::clone(report), Arc::clone(earlier));
+        self.give(Job::State(Box::new(move |lines| match lines {
+            Some(lines) => report.table(&earlier, lines),
+            None => report.lines(&earlier),
+        })));
+    }
+
+    /// Shows what `take` says from time to time, until `done` or nobody reads any more.
+    pub fn follow<R: Shown + Send + Sync + 'static>(
         &self,
         clock: Clock,
         start: Nanos,
         done: &AtomicBool,
         take: impl Fn(Nanos) -> R,
-    ) -> Result<()> {
-        if self.json {
-            return Ok(());
-        }
-        let interval = Nanos::from_millis(if self.live { 500 } else { 1000 });
-        let mut next = start + interval;
-        let mut earlier = take(Nanos::ZERO);
-        let mut live = self.live.then(|| Live::new(&self.introduction));
-        while !done.load(Ordering::Acquire) {
-            if clock.now() < next {
-                thread::sleep(Duration::from_millis(20));
+    ) {
+        let mut next = start + self.shows.interval();
+        let mut earlier = Arc::new(take(Nanos::ZERO));
+        while !done.load(Ordering::Acquire) && !self.has_failed() {
+            let now = clock.now();
+            if now < next {
+                thread::sleep(next.since(now).min(LOOK).into());
                 continue;
             }
-            next = next + interval;
-            let report = take(clock.now().since(start));
-            match &mut live {
-                Some(live) => live.draw(&report, &earlier).context("printing")?,
-                None => output::line(report.lines(&earlier))?,
+            next = next + self.shows.interval();
+            if self.is_ready() {
+                let report = Arc::new(take(now.since(start)));
+                self.show(&report, &earlier);
+                earlier = report;
             }
-            earlier = report;
-        }
-        match &mut live {
-            Some(live) => live.leave().context("printing"),
-            None => Ok(()),
         }
     }
 
-    /// What is left when it is over: one object, or what `text` says.
-    pub fn conclude(&self, report: &impl Serialize, text: impl FnOnce() -> String) -> Result<()> {
-        match self.json {
-            true => output::line(serde_json::to_string(report)?),
-            false => output::line(text()),
+    /// Prints what is left when it is over: one object, or what `text` says. It is given up on
+    /// where nobody takes it, and it has to be over.
+    pub fn conclude<R: Serialize + Send + Sync + 'static>(
+        &self,
+        report: R,
+        text: impl FnOnce(&R) -> String + Send + 'static,
+        ending: &Ending,
+    ) -> Result<()> {
+        let json = self.shows.json;
+        self.give(Job::Last(Box::new(move || match json {
+            true => Ok(serde_json::to_string(&report)?),
+            false => Ok(text(&report)),
+        })));
+        let printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
+        ending.wait(&printed).unwrap_or(Ok(()))
+    }
+}
+
+/// The thread that prints.
+struct Printer {
+    live: Option<Live>,
+    waiting: Arc<AtomicUsize>,
+    failed: Arc<AtomicBool>,
+}
+
+impl Printer {
+    /// Until the last words are printed, or could not be.
+    fn run(mut self, jobs: &Receiver<Job>) -> Result<()> {
+        let mut outcome = Ok(());
+        for job in jobs {
+            let last = matches!(job, Job::Last(_));
+            if outcome.is_ok() || last {
+                outcome = self.print(job);
+            }
+            if outcome.is_err() {
+                self.failed.store(true, Ordering::Release);
+            }
+            self.waiting.fetch_sub(1, Ordering::Release);
+            if last {
+                break;
+            }
+        }
+        outcome
+    }
+
+    fn print(&mut self, job: Job) -> Result<()> {
+        match (job, &mut self.live) {
+            (Job::Line(text), _) => output::line(text),
+            (Job::State(text), Some(live)) => live.draw(text).context("printing"),
+            (Job::State(text), None) => output::line(text(None)),
+            (Job::Last(text), live) => {
+                if let Some(live) = live {
+                    live.leave().context("printing")?;
+                }
+                output::line(text()?)
+            }
         }
     }
 }
 
 /// A table that each drawing replaces. It never takes more than the terminal has, as
 /// what wraps or scrolls away could not be erased.
-struct Live<'a> {
+struct Live {
     /// Buffered: a drawing goes out in one write, so that it does not flicker.
     term: Term,
-    introduction: &'a str,
+    introduction: String,
     /// Rows and columns of the terminal when the table was drawn.
     size: (u16, u16),
     /// Lines of the table on the terminal.
     lines: usize,
 }
 
-impl<'a> Live<'a> {
-    fn new(introduction: &'a str) -> Self {
+impl Live {
+    fn new(introduction: String) -> Self {
         let term = Term::buffered_stdout();
         let size = term.size();
         Live {
@@ -116,7 +244,7 @@ impl<'a> Live<'a> {
         }
     }
 
-    fn draw<R: Shown>(&mut self, report: &R, earlier: &R) -> io::Result<()> {
+    fn draw(&mut self, text: impl FnOnce(Option<usize>) -> String) -> io::Result<()> {
         let size = self.term.size();
         if size == self.size {
             self.erase()?;
@@ -124,10 +252,10 @@ impl<'a> Live<'a> {
             // The terminal has wrapped the old lines anew.
             self.size = size;
             self.term.clear_screen()?;
-            self.term.write_line(self.introduction)?;
+            self.term.write_line(&self.introduction)?;
         }
         let (rows, columns) = (usize::from(size.0), usize::from(size.1));
-        let text = report.table(earlier, rows.saturating_sub(FRAME).max(1));
+        let text = text(Some(rows.saturating_sub(FRAME).max(1)));
         self.lines = 0;
         for line in text.lines().take(rows.saturating_sub(1)) {
             self.term.write_line(&truncate_str(line, columns, ""))?;

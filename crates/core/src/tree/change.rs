@@ -354,12 +354,13 @@ impl<P: Payload> Tree<P> {
             };
             match class.body {
                 Body::Leaf { .. } => {
-                    let (parent, slot) = (class.parent, class.slot);
-                    self.flush_queue(parent, slot, ClassId::new(number), now, &mut discard);
+                    let place = (class.parent, class.slot);
+                    self.flush_queue(place, ClassId::new(number), now, u32::MAX, &mut discard);
                 }
                 Body::Flows { node } => {
                     for slot in 0..self.nodes[node as usize].order.slots() {
-                        self.flush_queue(node, slot, ClassId::new(number), now, &mut discard);
+                        let class = ClassId::new(number);
+                        self.flush_queue((node, slot), class, now, u32::MAX, &mut discard);
                     }
                 }
                 Body::Inner { .. } => {}
@@ -368,17 +369,57 @@ impl<P: Payload> Tree<P> {
         Ok(())
     }
 
-    /// Discards the packets of a leaf or flow, which keeps its place.
+    /// Discards the first packets of a class's own queues, as [`flush`](Self::flush) does, and
+    /// looks at no more than `most` packets and flows together. `from` is 0 at first, and says
+    /// where to go on. Returns whether the class was looked at to its end. O(`most`).
+    ///
+    /// It is meant for a class that is emptied in steps, and nothing else of it may be taken out
+    /// before the last: its parent was told of a head that is gone.
+    pub fn take_out(
+        &mut self,
+        id: ClassId,
+        from: &mut u32,
+        most: u32,
+        now: Nanos,
+        mut discard: impl FnMut(Discarded<P>),
+    ) -> Result<bool, TreeError> {
+        let class = self.class(id)?;
+        let (node, slots) = match class.body {
+            Body::Leaf { .. } => (class.parent, class.slot..class.slot + 1),
+            Body::Flows { node } => (node, 0..self.nodes[node as usize].order.slots()),
+            Body::Inner { .. } => return Ok(true),
+        };
+        let mut left = most;
+        for slot in (*from).max(slots.start)..slots.end {
+            *from = slot;
+            if left == 0 {
+                return Ok(false);
+            }
+            let taken = self.flush_queue((node, slot), id, now, left, &mut discard);
+            left -= taken.max(1);
+            if !self.nodes[node as usize]
+                .order
+                .child(slot)
+                .packets
+                .is_empty()
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Discards the first packets of a leaf or flow, which keeps its place: how many there were.
     fn flush_queue(
         &mut self,
-        at: u32,
-        slot: u32,
+        (at, slot): (u32, u32),
         class: ClassId,
         now: Nanos,
+        most: u32,
         discard: &mut impl FnMut(Discarded<P>),
-    ) {
+    ) -> u32 {
         let mut packets = 0;
-        loop {
+        while packets < most {
             let child = self.nodes[at as usize].order.child_mut(slot);
             let Some((len, (_, payload))) = child.packets.pop_front(&mut self.slab) else {
                 break;
@@ -395,6 +436,7 @@ impl<P: Payload> Tree<P> {
         if packets > 0 {
             self.lost_first(at, slot, packets, now);
         }
+        packets
     }
 
     /// A class and all below it, each after the one above it.

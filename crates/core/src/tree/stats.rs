@@ -73,7 +73,7 @@ impl<P: Payload> Tree<P> {
             let Ok(class) = self.class(ClassId::new(number)) else {
                 continue;
             };
-            sum = sum.plus(&class.former).plus(&self.own_stats(class));
+            sum = sum.plus(&self.own(class));
             if let Body::Inner { node, .. } = class.body {
                 rest.extend(self.classes_below(node));
             }
@@ -81,8 +81,18 @@ impl<P: Payload> Tree<P> {
         Some(sum)
     }
 
-    /// Counts of a class without those below it.
-    fn own_stats(&self, class: &Class) -> ClassStats {
+    /// The same without the classes below it that there are, of which those that were removed
+    /// are none: summed up over a class and all below it, this is [`stats`](Self::stats). O(1).
+    pub fn own_stats(&self, class: ClassId) -> Option<ClassStats> {
+        self.class(class).ok().map(|class| self.own(class))
+    }
+
+    fn own(&self, class: &Class) -> ClassStats {
+        self.present(class).plus(&class.former)
+    }
+
+    /// Counts of a class's own queues.
+    fn present(&self, class: &Class) -> ClassStats {
         let losses = class.losses;
         let mut own = ClassStats {
             dropped: losses.dropped,

@@ -1,37 +1,45 @@
 //! `fairlane run CONFIG`: the frames that pass between two interfaces, in the classes of a site's
 //! configuration.
 
+mod control;
 mod device;
+mod forward;
 mod frame;
+mod meter;
+mod order;
+mod plan;
 mod reload;
 mod report;
-mod shaper;
 mod sorting;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use fairlane_classify::{Origin, Owner};
 use fairlane_config::{Interfaces, Near, Role, Site};
 use fairlane_core::{FlowConfig, Length, Nanos, Weight};
+use fairlane_mailbox::mailbox;
+use fairlane_runtime::Clock;
 use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, Who};
-use fairlane_runtime::bridge::{Bridge, Came, Lane, Side, drive_bridge};
-use fairlane_runtime::{Clock, Idling};
+use fairlane_runtime::bridge::{Bridge, Came, Lane, Side};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
+use signal_hook::iterator::Signals;
 
+use super::ending::Ending;
+use super::log::Log;
 use super::screen::Screen;
-use super::{Options, ends, joined, or_stop};
+use super::{Options, ends};
 use crate::machine::read_site;
-use crate::output;
+use control::{Around, Control, Event, Links};
 use device::{AnyDevice, Needs};
+use forward::Forwarding;
 use frame::{Frame, Parcel};
-use report::{InterfaceReport, OpenReport, Report};
-use shaper::{Shaped, Shaper};
+use order::{Counting, Order};
+use plan::{Plan, Shaped};
+use reload::Former;
 
 /// Longest frame of an attached process in bytes, where the link's is longer: what its mailbox
 /// has slots for.
@@ -76,23 +84,29 @@ fn make(ends: Ends) -> impl FnMut(Frame, Side, Came) -> Parcel {
 }
 
 /// Runs the site that the file at `path` describes.
+///
+/// Three threads and more: this one opens everything, and becomes the control thread; one forwards
+/// and does nothing else; one prints, one logs, one waits for signals, and each reading of the
+/// file has its own. What is printed or read may block: the end does not wait for it.
 pub fn run(path: &Path, options: &Options) -> Result<()> {
     let site = read_site(path)?;
-    output::warn(&site.warnings);
+    let log = Log::open().context("starting a thread")?;
+    log.warn(&site.warnings);
     let interfaces = site.interfaces.clone().with_context(|| {
         format!(
             "{}: no interfaces to run between: name outside, and inside or tap, in [interfaces]",
             path.display()
         )
     })?;
-    let signals = Signals::listen().context("setting up Ctrl-C")?;
+    let (to_control, events) = channel();
+    listen_to_signals(to_control.clone()).context("setting up Ctrl-C")?;
     let ends_of = Ends::of(&interfaces);
     let needs = needs(&site);
     let devices = device::open(&interfaces, needs)?;
-    let names = devices.each_ref().map(|device| Arc::from(&*device.name));
+    let named = (devices.each_ref()).map(|device| (Arc::from(&*device.name), device.backend()));
     let clock = Clock::start();
     let start = clock.now();
-    let mut shapers = Vec::new();
+    let mut plans = Vec::new();
     let mut registrar = None;
     let mut lane = |side, device: AnyDevice| {
         let role = ends_of.role(side);
@@ -101,11 +115,11 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
         };
         let attach = site.attach.as_ref().filter(|_| role == Role::Outside);
         let processes = attach.map_or(0, |attach| attach.processes);
-        let (shaper, arbiter) = Shaper::new(link, side, device, processes, start);
+        let (plan, arbiter) = Plan::start(link, side, device, processes, start);
         if attach.is_some() {
             registrar = Some((arbiter.registrar(), link.longest));
         }
-        shapers.push(shaper);
+        plans.push(plan);
         // How long a frame may be, its class knows.
         let frames = FlowConfig::new(Weight::ONE, Length::MAX);
         Lane::Shaped(Box::new(arbiter), frames)
@@ -113,7 +127,7 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     let [left, right] = devices;
     let left = lane(Side::Left, left);
     let right = lane(Side::Right, right);
-    let mut bridge: SiteBridge<_> = Bridge::new(left, right, make(ends_of))?;
+    let bridge: SiteBridge<_> = Bridge::new(left, right, make(ends_of))?;
     let attach = match (&site.attach, registrar) {
         (None, _) => None,
         (Some(attach), Some((registrar, longest))) => {
@@ -128,53 +142,106 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
             ));
         }
     };
-    let mut state = State {
-        site,
-        needs,
-        names,
-        shapers,
-        reloads: 0,
+    let shows = options.shows();
+    let interval = shows.interval();
+    let introduction = introduction(path, &site, &named, &plans, options);
+    let screen = Screen::open(introduction, shows).context("starting a thread")?;
+    let ending = Arc::new(Ending::default());
+    let (to_forwarding, orders) = mailbox(2)?;
+    let (answers, from_forwarding) = mailbox(2)?;
+    let forwarding = Forwarding {
+        clock,
+        end: options
+            .seconds
+            .map_or(Nanos::MAX, |seconds| start + Nanos((seconds * 1e9) as u64)),
+        ending: Arc::clone(&ending),
+        orders,
+        answers,
     };
-
-    let screen = Screen::new(introduction(path, &state, options), options.json);
-    screen.introduce()?;
-    let board = Board::default();
-    let done = AtomicBool::new(false);
-    let failed = AtomicBool::new(false);
-    let end = options
-        .seconds
-        .map_or(Nanos::MAX, |seconds| start + Nanos((seconds * 1e9) as u64));
-    thread::scope(|scope| -> Result<()> {
-        let (show_board, show_screen, done, failed) = (&board, &screen, &done, &failed);
-        let showing = scope.spawn(move || {
-            let take = |_| show_board.take();
-            or_stop(show_screen.follow(clock, start, done, take), failed)
-        });
-        let outcome = drive_bridge(&mut bridge, &clock, Idling::default(), |bridge, now, _| {
-            let stop = signals.stop.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
-            let go_on = now < end && !stop;
-            if signals.reload.swap(false, Ordering::Relaxed) {
-                state.reload(path, bridge, now);
+    let to_tell = to_control.clone();
+    thread::Builder::new()
+        .name("forward".to_owned())
+        .spawn(move || {
+            let mut bridge = bridge;
+            let outcome = forwarding.run(&mut bridge);
+            let _ = to_tell.send(Event::Ended(Box::new((bridge, outcome))));
+        })
+        .context("starting a thread")?;
+    let links = Links {
+        former: Former {
+            path: path.to_owned(),
+            site,
+            needs,
+            links: Vec::new(),
+        },
+        devices: named,
+        plans,
+        orders: to_forwarding,
+        answers: from_forwarding,
+    };
+    let around = Around {
+        clock,
+        start,
+        interval,
+        ending: Arc::clone(&ending),
+        log,
+        attach,
+    };
+    let mut control = Control::new(links, around);
+    let ended = control.run(&screen, &events, &to_control);
+    // From now on a signal shortens the wait for who reads.
+    let impatient = Arc::clone(&ending);
+    thread::spawn(move || {
+        for event in events {
+            if let Event::Stop = event {
+                impatient.ask();
             }
-            if board.wanted.load(Ordering::Acquire) || !go_on {
-                board.post(state.report(bridge, attach.as_ref(), now.since(start)));
-            }
-            go_on
-        });
-        if outcome.is_err() {
-            // What was until then is worth knowing all the same.
-            board.post(state.report(&mut bridge, attach.as_ref(), clock.now().since(start)));
         }
-        done.store(true, Ordering::Release);
-        let shown = joined(showing);
-        // Nobody attaches any more, then the interfaces are let go of.
-        drop(attach);
-        drop(bridge);
-        outcome?;
-        shown
-    })?;
-    let report = board.last();
-    screen.conclude(&report, || report.conclusion())
+    });
+    let (bridge, outcome) = ended.unzip();
+    let mut bridge = bridge;
+    let report = control.last(|counting| count_all(counting, bridge.as_mut()?, clock.now()));
+    // Nobody attaches any more, then the interfaces are let go of.
+    let Around { log, attach, .. } = control.around;
+    drop(attach);
+    drop(bridge);
+    let concluded = screen.conclude(report, |report| report.conclusion(), &ending);
+    log.close(&ending);
+    // What was until then was worth knowing all the same.
+    outcome.unwrap_or(Ok(()))?;
+    concluded
+}
+
+/// The last counts, when nobody forwards any more.
+fn count_all<M>(counting: Counting, bridge: &mut SiteBridge<M>, now: Nanos) -> Option<Counting>
+where
+    M: FnMut(Frame, Side, Came) -> Parcel,
+{
+    let mut order = Order::Count(Box::new(counting));
+    while !order.step(bridge, now) {}
+    match order {
+        Order::Count(counting) => Some(*counting),
+        Order::Add(_) | Order::Take(_) => None,
+    }
+}
+
+/// Signals become events, on a thread that waits for them.
+fn listen_to_signals<B: Send + 'static>(to: Sender<Event<B>>) -> Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    thread::Builder::new()
+        .name("signals".to_owned())
+        .spawn(move || {
+            for signal in signals.forever() {
+                let event = match signal {
+                    SIGHUP => Event::Reload,
+                    _ => Event::Stop,
+                };
+                if to.send(event).is_err() {
+                    return;
+                }
+            }
+        })?;
+    Ok(())
 }
 
 /// The bridge of a site.
@@ -231,14 +298,21 @@ fn listen(
     Ok(Attach::listen(&attach.socket, config, registrar, make)?)
 }
 
-fn introduction(path: &Path, state: &State, options: &Options) -> String {
-    let [near, outside] = &state.names;
+fn introduction(
+    path: &Path,
+    site: &Site,
+    devices: &[(Arc<str>, String); 2],
+    plans: &[Plan],
+    options: &Options,
+) -> String {
+    let [(near, near_by), (outside, outside_by)] = devices;
     let between = match &**near {
-        "" => format!("by {outside}"),
-        near => format!("between {near} and {outside}"),
+        "" => format!("by {outside} ({outside_by})"),
+        near if near_by == outside_by => format!("between {near} and {outside} ({near_by})"),
+        near => format!("between {near} ({near_by}) and {outside} ({outside_by})"),
     };
-    let links = state.shapers.iter().map(|shaper| {
-        let link = &shaper.link;
+    let links = plans.iter().map(|plan| {
+        let link = &plan.link;
         format!(
             "{} ({}, {} classes)",
             link.name,
@@ -246,7 +320,7 @@ fn introduction(path: &Path, state: &State, options: &Options) -> String {
             link.classes.len()
         )
     });
-    let attach = match &state.site.attach {
+    let attach = match &site.attach {
         Some(attach) => format!(" Processes attach at {}.", attach.socket.display()),
         None => String::new(),
     };
@@ -256,119 +330,4 @@ fn introduction(path: &Path, state: &State, options: &Options) -> String {
         links.collect::<Vec<_>>().join(", "),
         ends(options)
     )
-}
-
-/// What the system tells the program.
-struct Signals {
-    stop: Arc<AtomicBool>,
-    reload: Arc<AtomicBool>,
-}
-
-impl Signals {
-    fn listen() -> std::io::Result<Signals> {
-        let signals = Signals {
-            stop: Arc::default(),
-            reload: Arc::default(),
-        };
-        for signal in [SIGINT, SIGTERM] {
-            flag::register(signal, Arc::clone(&signals.stop))?;
-        }
-        flag::register(SIGHUP, Arc::clone(&signals.reload))?;
-        Ok(signals)
-    }
-}
-
-/// Where the bridge's thread leaves the state for the one that shows it, when asked.
-#[derive(Default)]
-struct Board {
-    wanted: AtomicBool,
-    report: Mutex<Option<Report>>,
-}
-
-impl Board {
-    fn post(&self, report: Report) {
-        *self.report.lock().unwrap_or_else(PoisonError::into_inner) = Some(report);
-        self.wanted.store(false, Ordering::Release);
-    }
-
-    /// The state as it is now, if the bridge's thread comes round soon; or as it was last.
-    fn take(&self) -> Report {
-        const PATIENCE: u32 = 100;
-        self.wanted.store(true, Ordering::Release);
-        for _ in 0..PATIENCE {
-            if !self.wanted.load(Ordering::Acquire) {
-                break;
-            }
-            thread::sleep(Duration::from_millis(2));
-        }
-        self.last()
-    }
-
-    /// The state as it was left.
-    fn last(&self) -> Report {
-        let report = self.report.lock().unwrap_or_else(PoisonError::into_inner);
-        report.clone().unwrap_or_default()
-    }
-}
-
-/// What the bridge's thread knows of the site.
-struct State {
-    site: Site,
-    /// What the devices were opened for.
-    needs: Needs,
-    /// Of the devices on the left and on the right.
-    names: [Arc<str>; 2],
-    shapers: Vec<Shaper>,
-    reloads: u32,
-}
-
-impl State {
-    fn report<M>(
-        &self,
-        bridge: &mut SiteBridge<M>,
-        attach: Option<&Attach>,
-        elapsed: Nanos,
-    ) -> Report
-    where
-        M: FnMut(Frame, Side, Came) -> Parcel,
-    {
-        let seconds = elapsed.0 as f64 / 1e9;
-        let name = |side: Side| Arc::clone(&self.names[side as usize]);
-        let mut report = Report {
-            seconds,
-            attached: attach.map_or(0, |attach| attach.attached().len()),
-            reloads: self.reloads,
-            ..Report::default()
-        };
-        for side in Side::BOTH {
-            let refused = fairlane_io::Backend::refused(bridge.device(side));
-            let device = bridge.device_mut(side);
-            // A device that is gone has nothing more to tell.
-            let losses = device.losses().unwrap_or_default();
-            report.interfaces.push(InterfaceReport {
-                name: name(side),
-                backend: device.backend(),
-                lost: losses.lost,
-                uncut: losses.uncut,
-                refused,
-            });
-            let stats = bridge.stats(side);
-            match (bridge.lane(side), self.shaper(side)) {
-                (Lane::Shaped(arbiter, _), Some(shaper)) => {
-                    let link = shaper.report(arbiter.queue(), stats, name(side), seconds);
-                    report.links.push(link);
-                }
-                _ => report.open.push(OpenReport {
-                    to: name(side),
-                    frames: stats.received.frames,
-                    bytes: stats.received.bytes,
-                }),
-            }
-        }
-        report
-    }
-
-    fn shaper(&self, side: Side) -> Option<&Shaper> {
-        self.shapers.iter().find(|shaper| shaper.side == side)
-    }
 }

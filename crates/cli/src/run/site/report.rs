@@ -1,21 +1,36 @@
 //! What a site's run shows: the live tables, the summary and the JSON object.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use comfy_table::Table;
-use fairlane_core::Rate;
+use fairlane_config::Kind;
+use fairlane_core::tree::ClassStats;
+use fairlane_core::{Nanos, Rate};
 use serde::Serialize;
 
 use super::super::screen::Shown;
+use super::meter::Delays;
+use super::order::{DeviceCount, LinkCount};
+use super::plan::{Plan, minus, plus};
 use crate::table;
 
 /// Columns to do without on a narrow terminal, the first of them first.
 const EXPENDABLE: [usize; 6] = [10, 8, 4, 6, 7, 2];
 
+/// Most classes of a link that are told of in lines, and at the end.
+const MOST_LINES: usize = 24;
+const MOST_ROWS: usize = 200;
+
+/// Most classes that a sentence names.
+const MOST_NAMED: usize = 8;
+
 /// The state of a site at one time: what `--json` prints.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     pub seconds: f64,
+    /// The time that `recent` is about: the last so many seconds.
+    pub recent_seconds: f64,
     pub interfaces: Vec<InterfaceReport>,
     pub links: Vec<LinkReport>,
     /// Directions without a link.
@@ -32,6 +47,8 @@ pub struct InterfaceReport {
     pub backend: String,
     /// Arrived and not received: no room, or no time.
     pub lost: u64,
+    /// Of these, since the state was last told.
+    pub recently_lost: u64,
     /// Received longer than any interface sends: segments left to be cut, which could not be.
     pub uncut: u64,
     /// Frames that the interface would not send.
@@ -61,6 +78,8 @@ pub struct LinkReport {
     /// Overhead included.
     pub carried_bps: f64,
     pub utilisation: f64,
+    /// The rate of late, and not over the whole run.
+    pub recent_bps: f64,
     pub received_frames: u64,
     /// Frames longer than the link can ever carry.
     pub oversized: u64,
@@ -81,6 +100,9 @@ pub struct ClassReport {
     pub parent: Option<Arc<str>>,
     #[serde(skip)]
     pub depth: usize,
+    /// Whether packets wait here, not in classes below.
+    #[serde(skip)]
+    pub queues: bool,
     pub cap_bps: Option<u64>,
     pub sent_packets: u64,
     pub sent_bytes: u64,
@@ -102,9 +124,30 @@ pub struct ClassReport {
     pub flows: u64,
     /// Packets for whose flow there was no room of its own.
     pub overflowed: u64,
-    /// From the interface to the interface; null before the first packet left, and where
-    /// classes below hold the packets.
+    /// Its part of the frames that were lost before they could be sorted: an estimate, by what was
+    /// received of it while they were lost.
+    pub lost_estimate: u64,
+    /// What it is promised, as `check` has it: null where that is nothing.
+    pub guaranteed_bps: Option<u64>,
+    /// Within which a packet leaves that finds its class, or flow, empty.
+    pub bound_us: Option<f64>,
+    /// Why there is no bound.
+    pub no_bound: Option<String>,
+    /// From the interface to the interface, over the whole run; null before the first packet left,
+    /// and where classes below hold the packets.
     pub delay_us: Option<DelayReport>,
+    pub recent: Recent,
+}
+
+/// What became of a class of late.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Recent {
+    pub sent_bps: f64,
+    /// Of what the link sent.
+    pub share: f64,
+    pub delay_us: Option<DelayReport>,
+    /// It was offered no more than it is promised, and packets took longer than the bound.
+    pub beyond_bound: bool,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -114,15 +157,200 @@ pub struct DelayReport {
     pub max: f64,
 }
 
+impl DelayReport {
+    /// `longest` is known better than by the delays' digits.
+    fn of(delays: &Delays, longest: Option<Nanos>) -> Option<DelayReport> {
+        let micros = |nanos: Nanos| nanos.0 as f64 / 1e3;
+        Some(DelayReport {
+            p50: micros(delays.quantile(0.5)?),
+            p99: micros(delays.quantile(0.99)?),
+            max: micros(longest.or_else(|| delays.quantile(1.0))?),
+        })
+    }
+}
+
+impl InterfaceReport {
+    pub fn new(name: Arc<str>, backend: String, count: &DeviceCount, lost_before: u64) -> Self {
+        InterfaceReport {
+            name,
+            backend,
+            lost: count.losses.lost,
+            recently_lost: count.losses.lost.saturating_sub(lost_before),
+            uncut: count.losses.uncut,
+            refused: count.refused,
+        }
+    }
+}
+
+/// The times that a report is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Times {
+    /// Since the start.
+    pub seconds: f64,
+    /// Since the last report.
+    pub recent: f64,
+}
+
+impl LinkReport {
+    /// The state of a link by what was counted. `lost` frames for it were not received since the
+    /// last time. O(classes).
+    pub fn new(
+        plan: &mut Plan,
+        count: &LinkCount,
+        device: &DeviceCount,
+        to: Arc<str>,
+        times: Times,
+        lost: u64,
+    ) -> LinkReport {
+        let link = Arc::clone(&plan.link);
+        let mut all: Vec<ClassStats> = (plan.accounts.iter())
+            .zip(&count.classes)
+            .map(|(account, counted)| account.own(counted))
+            .collect();
+        estimate(plan, &all, lost);
+        let mut losses: Vec<f64> = plan.accounts.iter().map(|account| account.lost).collect();
+        // Parents come before their children.
+        for place in (0..all.len()).rev() {
+            if let Some(parent) = link.classes[place].parent {
+                all[parent] = plus(&all[parent], &all[place]);
+                losses[parent] += losses[place];
+            }
+        }
+        let recent: Vec<ClassStats> = (all.iter().zip(&plan.accounts))
+            .map(|(now, account)| minus(now, &account.told))
+            .collect();
+        let sent_by_top = |stats: &[ClassStats]| -> u64 {
+            let top = link.classes.iter().zip(stats);
+            let top = top.filter(|(class, _)| class.parent.is_none());
+            top.map(|(_, stats)| stats.sent.bytes).sum()
+        };
+        let (sent, recently) = (sent_by_top(&all), sent_by_top(&recent));
+        let bps = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds.max(1e-9);
+        let part = |bytes: u64, of: u64| bytes as f64 / of.max(1) as f64;
+        let mut depths: Vec<usize> = Vec::with_capacity(all.len());
+        let mut classes = Vec::with_capacity(all.len());
+        for (place, class) in link.classes.iter().enumerate() {
+            depths.push(class.parent.map_or(0, |parent| depths[parent] + 1));
+            let (stats, late) = (&all[place], &recent[place]);
+            let account = &mut plan.accounts[place];
+            let (delays, beside_lost) = (account.meter.read(), account.meter.beside_lost());
+            let of_late = DelayReport::of(&delays.since(&account.delays), None);
+            let guarantee = &plan.guarantees[place];
+            let bound = guarantee.delay.and_then(Result::ok);
+            let bound_us = bound.map(|bound| bound.0 as f64 / 1e3);
+            let reason = guarantee
+                .rate
+                .err()
+                .or(guarantee.delay.and_then(Result::err));
+            // In bits, with one packet that may have come at once.
+            let offered = (late.accepted.bytes + late.dropped.bytes) as f64 * 8.0;
+            let burst = f64::from(link.longest.get()) * 8.0;
+            let modest = guarantee
+                .rate
+                .is_ok_and(|rate| offered <= rate as f64 * times.recent + burst);
+            let late_max = of_late.map(|delay| delay.max);
+            classes.push(ClassReport {
+                name: Arc::clone(&plan.names[place]),
+                parent: class.parent.map(|parent| Arc::clone(&plan.names[parent])),
+                depth: depths[place],
+                queues: !matches!(class.kind, Kind::Inner(_)),
+                cap_bps: class.cap.map(|cap| cap.rate.bps()),
+                sent_packets: stats.sent.packets,
+                sent_bytes: stats.sent.bytes,
+                sent_bps: bps(stats.sent.bytes, times.seconds),
+                share: part(stats.sent.bytes, sent),
+                accepted_packets: stats.accepted.packets,
+                queued_packets: stats.queued.packets,
+                queued_bytes: stats.queued.bytes,
+                dropped: stats.dropped.packets,
+                discarded: stats.discarded.packets,
+                marked: stats.marked,
+                beside_lost,
+                throttled: stats.throttled,
+                flows: stats.flows,
+                overflowed: stats.overflowed,
+                lost_estimate: losses[place].round() as u64,
+                guaranteed_bps: guarantee.rate.ok(),
+                bound_us,
+                no_bound: reason.map(|reason| reason.to_string()),
+                delay_us: DelayReport::of(&delays, Some(delays.longest())),
+                recent: Recent {
+                    sent_bps: bps(late.sent.bytes, times.recent),
+                    share: part(late.sent.bytes, recently),
+                    delay_us: of_late,
+                    beyond_bound: modest
+                        && late_max
+                            .zip(bound_us)
+                            .is_some_and(|(max, bound)| max > bound),
+                },
+            });
+            account.told = *stats;
+            account.beside_lost = beside_lost;
+            account.delays = delays;
+        }
+        LinkReport {
+            name: Arc::from(&*link.name),
+            to,
+            algorithm: link.algorithm.to_string(),
+            rate_bps: link.rate.bps(),
+            rate: link.rate,
+            overhead: link.overhead,
+            longest_frame: link.longest.get() - link.overhead,
+            carried_bps: bps(sent, times.seconds),
+            utilisation: bps(sent, times.seconds) / link.rate.bps() as f64,
+            recent_bps: bps(recently, times.recent),
+            received_frames: device.lane.received.frames,
+            oversized: device.lane.oversized.frames,
+            malformed: count.malformed,
+            unmatched: count.unmatched,
+            transmitted: device.lane.transmitted,
+            queued_packets: count.queued.into(),
+            classes,
+        }
+    }
+}
+
+/// Divides what was lost before it was sorted as those frames are divided that came while others
+/// were lost; where the device does not tell those, as all that came since the last time.
+fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
+    if lost == 0 {
+        return;
+    }
+    let came = |stats: &ClassStats| stats.accepted.packets + stats.dropped.packets;
+    let accounts = plan.accounts.iter();
+    let mut sample: Vec<u64> = accounts
+        .map(|account| account.meter.beside_lost() - account.beside_lost)
+        .collect();
+    if sample.iter().all(|&beside| beside == 0) {
+        let classes = plan.link.classes.iter();
+        sample = (all.iter().zip(&plan.accounts).zip(classes))
+            .map(|((now, account), class)| match class.kind {
+                // What it had told is that of those below it.
+                Kind::Inner(_) => 0,
+                _ => came(now).saturating_sub(came(&account.told)),
+            })
+            .collect();
+    }
+    let total: u64 = sample.iter().sum();
+    for (account, part) in plan.accounts.iter_mut().zip(sample) {
+        account.lost += lost as f64 * part as f64 / total.max(1) as f64;
+    }
+}
+
 impl Report {
     /// What is left of a run.
     pub fn conclusion(&self) -> String {
-        let start = Report {
-            seconds: 0.0,
-            links: Vec::new(),
-            ..self.clone()
-        };
-        self.table(&start, usize::MAX)
+        let tables = self.links.iter().map(|link| {
+            let table = link.table(Span::Whole, MOST_ROWS);
+            format!("{}\n{table}", link.line(Span::Whole))
+        });
+        let tables: Vec<String> = tables.collect();
+        let seconds = self.seconds;
+        format!(
+            "{}{}\nrates and delays are those of the whole run, {seconds:.1} s",
+            tables.join("\n"),
+            self.notes()
+        )
     }
 
     /// What the operator should know of, a line each.
@@ -138,10 +366,7 @@ impl Report {
                 );
             }
             if interface.lost > 0 {
-                notes += &format!(
-                    "\n{} frames were lost at {} for want of time or room",
-                    interface.lost, interface.name
-                );
+                notes += &self.overloaded(interface);
             }
             if interface.refused > 0 {
                 notes += &format!(
@@ -164,36 +389,63 @@ impl Report {
     }
 }
 
-impl Shown for Report {
-    /// A table for each link. They count the classes that they cannot show.
-    fn table(&self, earlier: &Report, lines: usize) -> String {
-        let share = lines / self.links.len().max(1);
-        let tables: Vec<String> = self
-            .links
-            .iter()
-            .map(|link| {
-                let before = earlier.links.iter().find(|l| l.name == link.name);
-                let seconds = (self.seconds - earlier.seconds).max(1e-9);
-                let table = link.table(before, seconds, share);
-                format!("{}\n{table}", link.line(before, seconds))
-            })
+impl Report {
+    /// That more arrives than is taken in, whose that was, and what to do.
+    fn overloaded(&self, interface: &InterfaceReport) -> String {
+        let mut text = format!(
+            "\noverloaded: {} frames were lost at {} before they could be sorted, {} of them in the \
+             last {:.1} s, since this machine does not keep up: use backend = \"xdp\", leave \
+             Fairlane a core of its own, or have who floods stopped before it gets here",
+            interface.lost, interface.name, interface.recently_lost, self.recent_seconds
+        );
+        let mut lost: Vec<(&str, u64)> = Vec::new();
+        for link in self.links.iter().filter(|link| link.to != interface.name) {
+            let classes = link.classes.iter().filter(|class| class.queues);
+            lost.extend(classes.map(|class| (&*class.name, class.lost_estimate)));
+        }
+        lost.retain(|&(_, lost)| lost > 0);
+        lost.sort_by_key(|&(_, lost)| Reverse(lost));
+        let named: Vec<String> = (lost.iter().take(MOST_NAMED))
+            .map(|(name, lost)| format!("{name} {lost}"))
             .collect();
+        if !named.is_empty() {
+            text += &format!(
+                "; by class, estimated from what was received beside them: {}",
+                named.join(", ")
+            );
+        }
+        text
+    }
+}
+
+impl Shown for Report {
+    /// A table for each link, of what happened since the last one. They count the classes that
+    /// they cannot show.
+    fn table(&self, _earlier: &Report, lines: usize) -> String {
+        let share = lines / self.links.len().max(1);
+        let tables = self.links.iter().map(|link| {
+            let table = link.table(Span::Recent, share);
+            format!("{}\n{table}", link.line(Span::Recent))
+        });
+        let tables: Vec<String> = tables.collect();
         [tables.join("\n"), self.notes()].concat()
     }
 
-    /// The state in lines of plain text, one a class; rates over the time since `earlier`, all
-    /// else since the start.
-    fn lines(&self, earlier: &Report) -> String {
-        let seconds = (self.seconds - earlier.seconds).max(1e-9);
-        let mut lines = format!("{:.1} s", self.seconds);
+    /// The state in lines of plain text, one a class: rates and delays of late, all else since
+    /// the start.
+    fn lines(&self, _earlier: &Report) -> String {
+        let mut lines = format!(
+            "{:.1} s; rates and delays of the last {:.1} s",
+            self.seconds, self.recent_seconds
+        );
         for link in &self.links {
-            let before = earlier.links.iter().find(|l| l.name == link.name);
-            lines += &format!("\n{}", link.line(before, seconds));
-            for class in &link.classes {
-                let row = class.row(before, seconds, link.sent_since(before));
+            lines += &format!("\n{}", link.line(Span::Recent));
+            let (shown, others) = link.chosen(MOST_LINES);
+            for class in shown {
+                let row = class.row(Span::Recent);
                 lines += &format!(
                     "\n  {}: {} Mbit/s, {}, cap {}, queued {}, drops {}, marks {}, \
-                     delay p50 {} p99 {} max {} ms",
+                     delay p50 {} p99 {} max {} ms, bound {}",
                     class.name,
                     row.rate,
                     row.share,
@@ -204,11 +456,24 @@ impl Shown for Report {
                     row.delays[0],
                     row.delays[1],
                     row.delays[2],
+                    row.bound,
                 );
+            }
+            if let Some(others) = others {
+                lines += &format!("\n  {others}");
             }
         }
         lines + &self.notes()
     }
+}
+
+/// What rates and delays are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Span {
+    /// The time since the last report.
+    Recent,
+    /// The run.
+    Whole,
 }
 
 /// The cells of a class that take some reckoning.
@@ -217,24 +482,22 @@ struct Row {
     share: String,
     cap: String,
     delays: [String; 3],
+    bound: String,
 }
 
 impl LinkReport {
-    fn sent_bytes(&self) -> u64 {
-        let top = self.classes.iter().filter(|class| class.parent.is_none());
-        top.map(|class| class.sent_bytes).sum()
-    }
-
-    fn sent_since(&self, earlier: Option<&LinkReport>) -> u64 {
-        let before = earlier.map_or(0, LinkReport::sent_bytes);
-        self.sent_bytes().saturating_sub(before)
-    }
-
-    fn line(&self, earlier: Option<&LinkReport>, seconds: f64) -> String {
-        let mbit = self.sent_since(earlier) as f64 * 8.0 / seconds / 1e6;
+    fn line(&self, span: Span) -> String {
+        let bps = match span {
+            Span::Recent => self.recent_bps,
+            Span::Whole => self.carried_bps,
+        };
         let mut line = format!(
-            "{} to {}: {mbit:.2} Mbit/s of {}, {} queued",
-            self.name, self.to, self.rate, self.queued_packets
+            "{} to {}: {:.2} Mbit/s of {}, {} queued",
+            self.name,
+            self.to,
+            bps / 1e6,
+            self.rate,
+            self.queued_packets
         );
         for (count, what) in [(self.malformed, "malformed"), (self.oversized, "too long")] {
             if count > 0 {
@@ -244,7 +507,35 @@ impl LinkReport {
         line
     }
 
-    fn table(&self, earlier: Option<&LinkReport>, seconds: f64, lines: usize) -> Table {
+    /// The classes to tell of in so many lines, and a line on the others: all of them in the order
+    /// of the file if they fit; else those beyond their bound, and the busiest.
+    fn chosen(&self, lines: usize) -> (Vec<&ClassReport>, Option<String>) {
+        if self.classes.len() <= lines {
+            return (self.classes.iter().collect(), None);
+        }
+        let mut order: Vec<&ClassReport> = self.classes.iter().collect();
+        let weight = |class: &ClassReport| {
+            let recent = &class.recent;
+            (
+                recent.beyond_bound,
+                recent.sent_bps as u64,
+                class.sent_bytes,
+            )
+        };
+        order.sort_by_key(|class| Reverse(weight(class)));
+        let left = order.split_off(lines.saturating_sub(1));
+        let beyond = left
+            .iter()
+            .filter(|class| class.recent.beyond_bound)
+            .count();
+        let others = match beyond {
+            0 => format!("and {} more", left.len()),
+            _ => format!("and {} more, {beyond} beyond their bound", left.len()),
+        };
+        (order, Some(others))
+    }
+
+    fn table(&self, span: Span, lines: usize) -> Table {
         let mut table = table::new([
             "class",
             "Mbit/s",
@@ -257,14 +548,11 @@ impl LinkReport {
             "delay\np50 ms",
             "delay\np99 ms",
             "delay\nmax ms",
+            "bound\nms",
         ]);
-        let sent = self.sent_since(earlier);
-        let shown = match self.classes.len() {
-            classes if classes <= lines => classes,
-            _ => lines.saturating_sub(1),
-        };
-        for class in &self.classes[..shown] {
-            let row = class.row(earlier, seconds, sent);
+        let (shown, others) = self.chosen(lines);
+        for class in shown {
+            let row = class.row(span);
             let [p50, p99, max] = row.delays;
             table.add_row([
                 format!("{}{}", "  ".repeat(class.depth), class.name),
@@ -278,10 +566,11 @@ impl LinkReport {
                 p50,
                 p99,
                 max,
+                row.bound,
             ]);
         }
-        if shown < self.classes.len() {
-            table.add_row([format!("and {} more", self.classes.len() - shown)]);
+        if let Some(others) = others {
+            table.add_row([others]);
         }
         table::fit(&mut table, &EXPENDABLE);
         table
@@ -289,20 +578,24 @@ impl LinkReport {
 }
 
 impl ClassReport {
-    fn row(&self, earlier: Option<&LinkReport>, seconds: f64, link_sent: u64) -> Row {
-        let before = earlier.and_then(|link| link.classes.iter().find(|c| c.name == self.name));
-        // Less than before if it went and came again, with the file read twice in between.
-        let sent_before = before.map_or(0, |class| class.sent_bytes);
-        let sent = self.sent_bytes.saturating_sub(sent_before);
+    fn row(&self, span: Span) -> Row {
+        let (bps, share, delay) = match span {
+            Span::Recent => (
+                self.recent.sent_bps,
+                self.recent.share,
+                self.recent.delay_us,
+            ),
+            Span::Whole => (self.sent_bps, self.share, self.delay_us),
+        };
         let millis =
             |micros: Option<f64>| micros.map_or("-".into(), |us| format!("{:.2}", us / 1e3));
-        let delay = self.delay_us;
+        let beyond = match self.recent.beyond_bound && span == Span::Recent {
+            true => "!",
+            false => "",
+        };
         Row {
-            rate: format!("{:.2}", sent as f64 * 8.0 / seconds / 1e6),
-            share: match link_sent {
-                0 => "-".to_owned(),
-                _ => format!("{:.2}%", 100.0 * sent as f64 / link_sent as f64),
-            },
+            rate: format!("{:.2}", bps / 1e6),
+            share: format!("{:.2}%", 100.0 * share),
             cap: self
                 .cap_bps
                 .and_then(Rate::from_bps)
@@ -312,6 +605,7 @@ impl ClassReport {
                 millis(delay.map(|d| d.p99)),
                 millis(delay.map(|d| d.max)),
             ],
+            bound: format!("{}{beyond}", millis(self.bound_us)),
         }
     }
 }

@@ -1,28 +1,23 @@
 //! Which class a frame belongs to, and how long it stayed there.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 use fairlane_classify::{DigestKey, Layer};
-use fairlane_config::{Link, Sorter};
+use fairlane_config::{Sorted, Sorter};
 use fairlane_core::tree::ClassId;
 use fairlane_core::{Length, Nanos};
 use fairlane_runtime::{Classify, Target};
-use hdrhistogram::Histogram;
 
 use super::frame::Parcel;
-use crate::classes::Places;
+use super::meter::Meter;
 
-/// Longest delay told apart, in nanoseconds: a hundred seconds.
-const LONGEST: u64 = 100_000_000_000;
-
-/// Sorts the frames of one link, and measures how long they stay.
+/// Sorts the frames of one link, and measures how long they stay. Made off the forwarding thread
+/// and exchanged whole.
 pub struct Sorting {
     pub sorter: Sorter,
-    places: Places,
-    /// By place.
-    pub delays: Vec<Delays>,
-    /// By place, frames that came while their device was losing others: a sample of those.
-    pub beside_lost: Vec<u64>,
+    /// By the number of the class.
+    meters: Vec<Option<Arc<Meter>>>,
 }
 
 /// A key that nobody outside knows, so that nobody can choose flows that collide.
@@ -32,26 +27,44 @@ pub fn random_key() -> DigestKey {
 }
 
 impl Sorting {
-    /// For a link whose classes, in the order of the configuration, have these numbers.
-    pub fn new(link: &Link, ids: &[ClassId], key: DigestKey) -> Sorting {
-        Sorting {
-            sorter: link.sorter(ids, key),
-            places: Places::new(ids),
-            delays: ids.iter().map(|_| Delays::default()).collect(),
-            beside_lost: vec![0; ids.len()],
+    /// With a meter for each class that packets may leave from.
+    pub fn new<'a>(
+        sorter: Sorter,
+        metered: impl IntoIterator<Item = (ClassId, &'a Arc<Meter>)>,
+    ) -> Sorting {
+        let mut meters = Vec::new();
+        for (id, meter) in metered {
+            let number = id.number() as usize;
+            if number >= meters.len() {
+                meters.resize_with(number + 1, || None);
+            }
+            meters[number] = Some(Arc::clone(meter));
         }
+        Sorting { sorter, meters }
     }
-}
 
-impl Sorting {
+    #[inline]
+    fn meter(&self, class: ClassId) -> Option<&Meter> {
+        self.meters.get(class.number() as usize)?.as_deref()
+    }
+
     /// Where a frame goes by the filters.
     pub fn sort(&mut self, parcel: &Parcel) -> Target {
         let bytes = parcel.frame.bytes();
-        let sorted = self.sorter.sort(bytes, Layer::Ethernet, &parcel.origin);
-        Target {
-            class: sorted.class,
-            flow: sorted.flow,
-        }
+        target(self.sorter.sort(bytes, Layer::Ethernet, &parcel.origin))
+    }
+
+    /// Where a frame goes that stays in the class at this place.
+    pub fn within(&self, place: usize, parcel: &Parcel) -> Target {
+        let bytes = parcel.frame.bytes();
+        target((self.sorter).within(place, bytes, Layer::Ethernet, &parcel.origin))
+    }
+}
+
+fn target(sorted: Sorted) -> Target {
+    Target {
+        class: sorted.class,
+        flow: sorted.flow,
     }
 }
 
@@ -59,40 +72,18 @@ impl Classify<Parcel> for Sorting {
     #[inline]
     fn classify(&mut self, parcel: &Parcel, _: Length, _: Nanos) -> Target {
         let target = self.sort(parcel);
-        if parcel.losing {
-            self.beside_lost[self.places.of(target.class)] += 1;
+        if parcel.losing
+            && let Some(meter) = self.meter(target.class)
+        {
+            meter.record_beside_lost();
         }
         target
     }
 
     #[inline]
     fn leaves(&mut self, class: ClassId, parcel: &Parcel, _: Length, now: Nanos) {
-        self.delays[self.places.of(class)].record(now.since(parcel.came));
-    }
-}
-
-/// How long packets stayed, from the device to the device.
-#[derive(Clone, Debug, Default)]
-pub struct Delays(Option<Box<Histogram<u32>>>);
-
-impl Delays {
-    /// To two digits, from a microsecond on. The table is made for the first; there may be
-    /// thousands of classes, so it is kept small.
-    fn record(&mut self, delay: Nanos) {
-        let histogram = self.0.get_or_insert_with(|| {
-            let histogram = Histogram::new_with_bounds(1_000, LONGEST, 2);
-            Box::new(histogram.expect("the bounds are far enough apart"))
-        });
-        histogram.saturating_record(delay.0);
-    }
-
-    /// The delay in nanoseconds that this part of the packets did not exceed; `None` without any.
-    pub fn quantile(&self, quantile: f64) -> Option<u64> {
-        let histogram = self.0.as_ref()?;
-        Some(histogram.value_at_quantile(quantile))
-    }
-
-    pub fn longest(&self) -> Option<u64> {
-        self.0.as_ref().map(|histogram| histogram.max())
+        if let Some(meter) = self.meter(class) {
+            meter.record(now.since(parcel.came));
+        }
     }
 }

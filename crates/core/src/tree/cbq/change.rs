@@ -118,19 +118,44 @@ impl<P: Payload> Cbq<P> {
         Ok(())
     }
 
+    /// Discards the first packets of a leaf, `most` of them at most, in order. Returns whether it
+    /// has no others. O(`most`).
+    pub fn take_out(
+        &mut self,
+        id: ClassId,
+        most: u32,
+        now: Nanos,
+        mut discard: impl FnMut(Discarded<P>),
+    ) -> Result<bool, CbqError> {
+        self.class(id)?;
+        for _ in 0..most {
+            match self.discard_first(id) {
+                Some(gone) => discard(gone),
+                None => return Ok(true),
+            }
+        }
+        let leaf = &mut self.classes[id.index()].leaf;
+        let empty = leaf.queue.is_empty();
+        if empty {
+            leaf.aqm.emptied(now);
+        }
+        Ok(empty)
+    }
+
     /// Takes all packets out of a class and counts them as discarded. It keeps its place, and is
     /// passed over when its turn comes.
     fn clear(&mut self, id: ClassId) -> Vec<Discarded<P>> {
-        let mut gone = Vec::new();
-        while let Some((_, len, payload)) = self.take(id.number()) {
-            self.classes[id.index()].counts.discarded.add(len);
-            gone.push(Discarded {
-                class: id,
-                len,
-                payload,
-                reason: Reason::Flushed,
-            });
-        }
-        gone
+        core::iter::from_fn(|| self.discard_first(id)).collect()
+    }
+
+    fn discard_first(&mut self, id: ClassId) -> Option<Discarded<P>> {
+        let (_, len, payload) = self.take(id.number())?;
+        self.classes[id.index()].counts.discarded.add(len);
+        Some(Discarded {
+            class: id,
+            len,
+            payload,
+            reason: Reason::Flushed,
+        })
     }
 }

@@ -151,6 +151,21 @@ impl Class {
     fn lender(&self) -> Option<u32> {
         self.config.borrow.then_some(self.parent)
     }
+
+    /// What became of its packets, without those of the classes below it.
+    fn own(&self) -> ClassStats {
+        let counts = self.counts;
+        ClassStats {
+            accepted: counts.accepted,
+            sent: counts.sent,
+            queued: self.leaf.queued,
+            dropped: counts.dropped,
+            discarded: counts.discarded,
+            marked: counts.marked,
+            throttled: counts.throttled,
+            ..ClassStats::default()
+        }
+    }
 }
 
 /// The packets of one link in the order of CBQ.
@@ -470,31 +485,18 @@ impl<P: Payload> Cbq<P> {
         let mut rest = alloc::vec![id.number()];
         while let Some(number) = rest.pop() {
             let class = &self.classes[number as usize];
-            let Counts {
-                accepted,
-                sent,
-                dropped,
-                discarded,
-                marked,
-                throttled,
-                borrowed: _,
-            } = class.counts;
-            sum = sum.plus(&ClassStats {
-                accepted,
-                sent,
-                queued: class.leaf.queued,
-                dropped,
-                discarded,
-                marked,
-                throttled,
-                ..ClassStats::default()
-            });
+            sum = sum.plus(&class.own());
             rest.extend(&class.children);
         }
         if id == ClassId::ROOT {
             sum.dropped = sum.dropped.plus(self.strays);
         }
         Some(sum)
+    }
+
+    /// The same without the classes below it that there are. O(1).
+    pub fn own_stats(&self, id: ClassId) -> Option<ClassStats> {
+        self.class(id).ok().map(Class::own)
     }
 
     /// Packets that a class sent while it was beyond its rate, on what a class above had left;

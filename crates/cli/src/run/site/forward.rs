@@ -1,0 +1,66 @@
+//! The forwarding thread: rounds of the bridge, and between two of them a little of what the
+//! control thread has ordered. It reads no file, prints nothing and waits for no lock.
+
+use std::io;
+use std::sync::Arc;
+
+use fairlane_core::Nanos;
+use fairlane_mailbox::{Consumer, Producer};
+use fairlane_runtime::bridge::{Came, Side, drive_bridge};
+use fairlane_runtime::{Clock, Idling};
+
+use super::super::ending::Ending;
+use super::SiteBridge;
+use super::frame::{Frame, Parcel};
+use super::order::Order;
+
+/// How long an idle bridge may not look for orders.
+const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
+
+/// What the forwarding thread shares with the control thread.
+pub struct Forwarding {
+    pub clock: Clock,
+    pub end: Nanos,
+    pub ending: Arc<Ending>,
+    /// One at a time.
+    pub orders: Consumer<Order>,
+    pub answers: Producer<Order>,
+}
+
+impl Forwarding {
+    /// Forwards until the end, or until it is told to stop. What was ordered by then is done.
+    pub fn run<M>(mut self, bridge: &mut SiteBridge<M>) -> io::Result<()>
+    where
+        M: FnMut(Frame, Side, Came) -> Parcel,
+    {
+        let idling = Idling {
+            longest_sleep: LONGEST_SLEEP,
+            ..Idling::default()
+        };
+        let mut doing = None;
+        let outcome = drive_bridge(bridge, &self.clock, idling, |bridge, now, _| {
+            if doing.is_none() {
+                doing = self.orders.pop();
+            }
+            if let Some(order) = &mut doing {
+                bridge.hurry();
+                if order.step(bridge, now) {
+                    answer(&mut self.answers, doing.take());
+                }
+            }
+            now < self.end && !self.ending.has_begun()
+        });
+        if let Some(mut order) = doing.or_else(|| self.orders.pop()) {
+            while !order.step(bridge, self.clock.now()) {}
+            answer(&mut self.answers, Some(order));
+        }
+        outcome
+    }
+}
+
+/// There is room: the control thread gives the next order when it has the answer to the last.
+fn answer(answers: &mut Producer<Order>, order: Option<Order>) {
+    if let Some(order) = order {
+        let _ = answers.push(order);
+    }
+}

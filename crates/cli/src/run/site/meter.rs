@@ -1,0 +1,190 @@
+//! How long the packets of a class stayed: counted by the forwarding thread, read by another.
+//!
+//! One writer, which loads and stores and neither locks nor fences; a reader may miss what is
+//! being counted just then, and sees it the next time.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use fairlane_core::Nanos;
+
+/// Parts that each doubling of a delay is divided into: two digits.
+const PARTS: usize = 64;
+const PART_BITS: u32 = PARTS.trailing_zeros();
+/// A bucket of the first doubling is as wide as 2^10 ns, about a microsecond.
+const UNIT_BITS: u32 = 10;
+/// Doublings: up to two minutes.
+const DOUBLINGS: usize = 21;
+const BUCKETS: usize = PARTS * (DOUBLINGS + 1);
+
+/// The delays of one class since it came.
+#[derive(Debug, Default)]
+pub struct Meter {
+    /// Made for the first packet: there may be thousands of classes that have none.
+    buckets: OnceLock<Box<[AtomicU32]>>,
+    /// In nanoseconds.
+    longest: AtomicU64,
+    /// Frames that came while their interface was losing others: a sample of those.
+    beside_lost: AtomicU64,
+}
+
+impl Meter {
+    /// Counts one delay. Of one thread only.
+    #[inline]
+    pub fn record(&self, delay: Nanos) {
+        let make = || (0..BUCKETS).map(|_| AtomicU32::new(0)).collect();
+        let bucket = &self.buckets.get_or_init(make)[bucket_of(delay)];
+        bucket.store(
+            bucket.load(Ordering::Relaxed).wrapping_add(1),
+            Ordering::Relaxed,
+        );
+        if delay.0 > self.longest.load(Ordering::Relaxed) {
+            self.longest.store(delay.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a frame that came while others were lost. Of one thread only.
+    pub fn record_beside_lost(&self) {
+        let counted = self.beside_lost.load(Ordering::Relaxed);
+        self.beside_lost.store(counted + 1, Ordering::Relaxed);
+    }
+
+    /// Frames that came while others were lost.
+    pub fn beside_lost(&self) -> u64 {
+        self.beside_lost.load(Ordering::Relaxed)
+    }
+
+    /// What was counted so far.
+    pub fn read(&self) -> Delays {
+        let counts = self
+            .buckets
+            .get()
+            .into_iter()
+            .flat_map(|buckets| buckets.iter());
+        let counts = (0..).zip(counts.map(|count| count.load(Ordering::Relaxed)));
+        Delays {
+            counts: counts.filter(|&(_, count)| count > 0).collect(),
+            longest: Nanos(self.longest.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+fn bucket_of(delay: Nanos) -> usize {
+    let units = delay.0 >> UNIT_BITS;
+    let doubling = (64 - (units >> PART_BITS).leading_zeros()) as usize;
+    match doubling {
+        0 => units as usize,
+        // The highest bit is the doubling's own.
+        _ => (PARTS * doubling + (units >> (doubling - 1)) as usize - PARTS).min(BUCKETS - 1),
+    }
+}
+
+/// The longest delay that falls into a bucket.
+fn longest_in(bucket: usize) -> u64 {
+    let (doubling, part) = (bucket / PARTS, bucket % PARTS);
+    let after = match doubling {
+        0 => part as u64 + 1,
+        _ => ((PARTS + part) as u64 + 1) << (doubling - 1),
+    };
+    (after << UNIT_BITS) - 1
+}
+
+/// Delays that were counted.
+#[derive(Clone, Debug, Default)]
+pub struct Delays {
+    /// Buckets with something in them, in order, and how many.
+    counts: Vec<(usize, u32)>,
+    longest: Nanos,
+}
+
+impl Delays {
+    /// Those that were not counted when `earlier` was read.
+    pub fn since(&self, earlier: &Delays) -> Delays {
+        let mut before = earlier.counts.iter().peekable();
+        let mut counts = Vec::new();
+        for &(bucket, count) in &self.counts {
+            while before.next_if(|&&(other, _)| other < bucket).is_some() {}
+            let had = before.next_if(|&&(other, _)| other == bucket);
+            let new = count.wrapping_sub(had.map_or(0, |&(_, count)| count));
+            if new > 0 {
+                counts.push((bucket, new));
+            }
+        }
+        Delays {
+            counts,
+            longest: self.longest,
+        }
+    }
+
+    /// The longest that was ever counted; 0 before the first.
+    pub fn longest(&self) -> Nanos {
+        self.longest
+    }
+
+    /// The delay that this part of the packets did not exceed, to two digits; `None` without
+    /// any.
+    pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
+        let all: u64 = self.counts.iter().map(|&(_, count)| u64::from(count)).sum();
+        let wanted = ((all as f64 * quantile).ceil() as u64).max(1);
+        let mut so_far = 0;
+        let bucket = self.counts.iter().find(|&&(_, count)| {
+            so_far += u64::from(count);
+            so_far >= wanted
+        });
+        bucket.map(|&(bucket, _)| Nanos(longest_in(bucket)).min(self.longest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_delay_is_in_a_bucket_less_than_two_hundredths_wide() {
+        let mut last = 0;
+        for step in 0..2_000_u64 {
+            let delay = Nanos((1.012_f64.powf(step as f64) * 1_000.0) as u64);
+            let bucket = bucket_of(delay);
+            assert!(bucket >= last && bucket < BUCKETS, "{delay:?}");
+            last = bucket;
+            if bucket == BUCKETS - 1 {
+                assert!(delay.0 > 100_000_000_000, "{delay:?}");
+                break;
+            }
+            let longest = longest_in(bucket);
+            let wide = (longest - delay.0) as f64;
+            assert!(longest >= delay.0, "{delay:?} {longest}");
+            assert!(
+                wide <= 1_100.0_f64.max(delay.0 as f64 / 63.0),
+                "{delay:?} {longest}"
+            );
+            assert_eq!(bucket_of(Nanos(longest)), bucket);
+            assert_eq!(bucket_of(Nanos(longest + 1)), bucket + 1);
+        }
+    }
+
+    #[test]
+    fn a_window_has_what_came_in_it_and_the_whole_has_all() {
+        let meter = Meter::default();
+        assert_eq!(meter.read().quantile(0.5), None);
+        for _ in 0..99 {
+            meter.record(Nanos::from_millis(10));
+        }
+        meter.record(Nanos::from_millis(500));
+        let first = meter.read();
+        for _ in 0..100 {
+            meter.record(Nanos::from_millis(1));
+        }
+        let all = meter.read();
+        let recent = all.since(&first);
+        let about = |delays: &Delays, quantile, millis: f64| {
+            let found = delays.quantile(quantile).unwrap().0 as f64 / 1e6;
+            assert!((1.0..1.02).contains(&(found / millis)), "{found}");
+        };
+        about(&first, 0.99, 10.0);
+        about(&all, 1.0, 500.0);
+        about(&recent, 1.0, 1.0);
+        about(&recent, 0.5, 1.0);
+        assert_eq!(all.since(&all).quantile(0.5), None);
+    }
+}

@@ -1,0 +1,348 @@
+//! What the control thread asks of the forwarding thread, done a little between two rounds.
+//!
+//! Everything that can be made beforehand comes with the order, and everything that is left over
+//! goes back with it, so that nothing is built or freed here. No step looks at more than
+//! [`STEP`] classes or packets, however many there are.
+
+use std::sync::Arc;
+
+use fairlane_config::{BuildError, Discipline, Link};
+use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Discarded};
+use fairlane_core::{Count, Nanos};
+use fairlane_io::Backend;
+use fairlane_runtime::bridge::{Came, Lane, LaneStats, Side};
+use fairlane_runtime::{Arbiter, Ported, Straight};
+
+use super::SiteBridge;
+use super::device::{AnyDevice, Losses};
+use super::frame::{Frame, Parcel};
+use super::plan::Shaped;
+use super::sorting::Sorting;
+
+/// Classes or packets that one step looks at: some tens of microseconds.
+const STEP: usize = 256;
+
+/// One thing to do between rounds.
+pub enum Order {
+    /// Tell what was counted.
+    Count(Box<Counting>),
+    /// Add classes to a link.
+    Add(Box<Adding>),
+    /// Go on as another link.
+    Take(Box<Taking>),
+}
+
+impl Order {
+    /// Does a little of it. Returns whether it is done.
+    pub fn step<M>(&mut self, bridge: &mut SiteBridge<M>, now: Nanos) -> bool
+    where
+        M: FnMut(Frame, Side, Came) -> Parcel,
+    {
+        match self {
+            Order::Count(counting) => counting.step(bridge),
+            Order::Add(adding) => match bridge.arbiter_mut(adding.side) {
+                Some(arbiter) => adding.step(arbiter.queue_mut()),
+                None => true,
+            },
+            Order::Take(taking) => match bridge.arbiter_mut(taking.side) {
+                Some(arbiter) => taking.step(arbiter, now),
+                None => true,
+            },
+        }
+    }
+}
+
+/// What was counted of one link.
+#[derive(Default)]
+pub struct LinkCount {
+    /// The numbers of its classes, by place.
+    pub ids: Vec<ClassId>,
+    /// Of each class without those below it, by place; as long as `ids` in the end.
+    pub classes: Vec<ClassStats>,
+    pub malformed: u64,
+    pub unmatched: u64,
+    pub queued: u32,
+}
+
+/// What was counted of one device, and of what leaves by it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DeviceCount {
+    pub losses: Losses,
+    pub refused: u64,
+    pub lane: LaneStats,
+}
+
+/// Counts, by side.
+#[derive(Default)]
+pub struct Counting {
+    pub links: [LinkCount; 2],
+    pub devices: [DeviceCount; 2],
+    begun: bool,
+}
+
+impl Counting {
+    /// Of the classes with these numbers.
+    pub fn of(ids: [Vec<ClassId>; 2]) -> Counting {
+        Counting {
+            links: ids.map(|ids| LinkCount {
+                classes: Vec::with_capacity(ids.len()),
+                ids,
+                ..LinkCount::default()
+            }),
+            ..Counting::default()
+        }
+    }
+
+    fn step<M>(&mut self, bridge: &mut SiteBridge<M>) -> bool
+    where
+        M: FnMut(Frame, Side, Came) -> Parcel,
+    {
+        if !self.begun {
+            self.begun = true;
+            for side in Side::BOTH {
+                self.devices[side as usize] = DeviceCount {
+                    refused: bridge.device(side).refused(),
+                    // A device that is gone has nothing more to tell.
+                    losses: bridge.device_mut(side).losses().unwrap_or_default(),
+                    lane: bridge.stats(side),
+                };
+            }
+        }
+        let mut left = STEP;
+        for side in Side::BOTH {
+            let count = &mut self.links[side as usize];
+            let Lane::Shaped(arbiter, _) = bridge.lane(side) else {
+                continue;
+            };
+            let queue = arbiter.queue();
+            while let Some(&id) = count.ids.get(count.classes.len()) {
+                if left == 0 {
+                    return false;
+                }
+                left -= 1;
+                let stats = queue.classes().own_stats(id).unwrap_or_default();
+                count.classes.push(stats);
+            }
+            let sorter = &queue.classifier().sorter;
+            (count.malformed, count.unmatched) = (sorter.malformed(), sorter.unmatched());
+            count.queued = queue.classes().len();
+        }
+        true
+    }
+}
+
+/// Classes that come, before anything is sent there.
+pub struct Adding {
+    pub side: Side,
+    pub link: Arc<Link>,
+    /// Places of those to be added.
+    pub added: Vec<usize>,
+    /// By place: of those that there are already, and of the others once they are added.
+    pub ids: Vec<ClassId>,
+    /// Why it went no further.
+    pub refused: Option<BuildError>,
+    at: usize,
+}
+
+impl Adding {
+    pub fn new(side: Side, link: Arc<Link>, added: Vec<usize>, ids: Vec<ClassId>) -> Adding {
+        Adding {
+            side,
+            link,
+            added,
+            ids,
+            refused: None,
+            at: 0,
+        }
+    }
+
+    fn step(&mut self, queue: &mut Shaped) -> bool {
+        for _ in 0..STEP {
+            let Some(&place) = self.added.get(self.at) else {
+                return true;
+            };
+            let parent = self.link.classes[place].parent;
+            let parent = parent.map_or(ClassId::ROOT, |parent| self.ids[parent]);
+            match queue.classes_mut().add(&self.link, place, parent) {
+                Ok(id) => self.ids[place] = id,
+                Err(error) => {
+                    self.refused = Some(error);
+                    return true;
+                }
+            }
+            self.at += 1;
+        }
+        false
+    }
+}
+
+/// A class that goes, or whose queues are made anew.
+pub struct Gone {
+    pub id: ClassId,
+    /// In the former link.
+    pub place: usize,
+    /// Where its packets go in the new one; sorted anew without.
+    pub to: Option<usize>,
+    /// What it handed over.
+    pub moved: Count,
+    /// Its counts when it was removed.
+    pub stats: ClassStats,
+}
+
+/// Going on as another link: classes that change, filters, packets that move, classes that go.
+pub struct Taking {
+    pub side: Side,
+    pub link: Arc<Link>,
+    /// Those that go on with other parameters: their places and numbers.
+    pub changed: Vec<(usize, ClassId)>,
+    /// The new filters; then the former ones.
+    pub sorting: Sorting,
+    /// New queues for all classes, if they are made anew; then the former ones.
+    pub anew: Option<Discipline<Ported<Parcel>>>,
+    /// Children before their parents.
+    pub gone: Vec<Gone>,
+    /// Why a change was not made. The others were.
+    pub refused: Option<BuildError>,
+    phase: Phase,
+    at: usize,
+    from: u32,
+    taken: Vec<Discarded<Ported<Parcel>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Change,
+    Exchange,
+    Move,
+    GoOn,
+    Remove,
+    Done,
+}
+
+impl Taking {
+    pub fn new(
+        side: Side,
+        link: Arc<Link>,
+        changed: Vec<(usize, ClassId)>,
+        sorting: Sorting,
+        gone: Vec<Gone>,
+    ) -> Taking {
+        Taking {
+            side,
+            link,
+            changed,
+            sorting,
+            anew: None,
+            gone,
+            refused: None,
+            phase: Phase::Change,
+            at: 0,
+            from: 0,
+            taken: Vec::with_capacity(STEP),
+        }
+    }
+
+    fn step(&mut self, arbiter: &mut Arbiter<Shaped, Straight<AnyDevice>>, now: Nanos) -> bool {
+        let mut left = STEP;
+        while left > 0 && self.phase != Phase::Done {
+            let queue = arbiter.queue_mut();
+            let phase_done = match self.phase {
+                Phase::Change => self.change(queue, &mut left, now),
+                Phase::Exchange => {
+                    self.exchange(queue);
+                    arbiter.change_rate(self.link.rate);
+                    true
+                }
+                Phase::Move => self.relocate(queue, &mut left, now),
+                Phase::GoOn => queue.go_on(std::mem::take(&mut left), now),
+                Phase::Remove => self.remove(queue, &mut left),
+                Phase::Done => false,
+            };
+            if phase_done {
+                self.at = 0;
+                self.phase = match self.phase {
+                    Phase::Change => Phase::Exchange,
+                    Phase::Exchange => Phase::Move,
+                    Phase::Move => Phase::GoOn,
+                    // Former queues go back whole.
+                    Phase::GoOn if self.anew.is_some() => Phase::Done,
+                    Phase::GoOn => Phase::Remove,
+                    Phase::Remove | Phase::Done => Phase::Done,
+                };
+            }
+        }
+        self.phase == Phase::Done
+    }
+
+    fn change(&mut self, queue: &mut Shaped, left: &mut usize, now: Nanos) -> bool {
+        while let Some(&(place, id)) = self.changed.get(self.at) {
+            if *left == 0 {
+                return false;
+            }
+            *left -= 1;
+            self.at += 1;
+            if let Err(error) = queue.classes_mut().change(&self.link, place, id, now) {
+                self.refused = Some(error);
+            }
+        }
+        true
+    }
+
+    /// From here on packets go by the new filters; none leaves until those that move are there.
+    fn exchange(&mut self, queue: &mut Shaped) {
+        std::mem::swap(queue.classifier_mut(), &mut self.sorting);
+        queue.classifier_mut().sorter.resume(&self.sorting.sorter);
+        if let Some(anew) = &mut self.anew {
+            std::mem::swap(queue.classes_mut(), anew);
+        }
+        queue.hold();
+    }
+
+    fn relocate(&mut self, queue: &mut Shaped, left: &mut usize, now: Nanos) -> bool {
+        while let Some(gone) = self.gone.get_mut(self.at) {
+            if *left == 0 {
+                return false;
+            }
+            let taken = &mut self.taken;
+            let former = match &mut self.anew {
+                Some(former) => former,
+                None => queue.classes_mut(),
+            };
+            let most = *left as u32;
+            let empty = former.take_out(gone.id, &mut self.from, most, now, |packet| {
+                taken.push(packet);
+            });
+            *left = left.saturating_sub(taken.len().max(1));
+            for packet in taken.drain(..) {
+                gone.moved.packets += 1;
+                gone.moved.bytes += u64::from(packet.len.get());
+                let target = |sorting: &mut Sorting, _, parcel: &Parcel| match gone.to {
+                    Some(place) => sorting.within(place, parcel),
+                    None => sorting.sort(parcel),
+                };
+                queue.adopt(packet, target, now);
+            }
+            if empty {
+                self.at += 1;
+                self.from = 0;
+            }
+        }
+        true
+    }
+
+    fn remove(&mut self, queue: &mut Shaped, left: &mut usize) -> bool {
+        while let Some(gone) = self.gone.get_mut(self.at) {
+            if *left == 0 {
+                return false;
+            }
+            *left -= 1;
+            self.at += 1;
+            // It is empty: its packets have moved.
+            match queue.classes_mut().remove(gone.id, |_| {}) {
+                Ok(stats) => gone.stats = stats,
+                Err(error) => self.refused = Some(error),
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,390 @@
+//! What the control thread knows of a link: its classes by place, what they are promised, and
+//! their counts.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fairlane_classify::DigestKey;
+use fairlane_config::{Discipline, Guarantee, Link, Sorter, Steps};
+use fairlane_core::tree::{ClassId, ClassStats};
+use fairlane_core::{Count, Nanos};
+use fairlane_runtime::bridge::Side;
+use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, Ported, Straight};
+
+use super::device::AnyDevice;
+use super::frame::Parcel;
+use super::meter::{Delays, Meter};
+use super::order::{Adding, Gone, Taking};
+use super::sorting::{Sorting, random_key};
+
+/// The frames of a link in its classes.
+pub type Shaped = Classified<Parcel, Discipline<Ported<Parcel>>, Sorting>;
+
+/// What is known of a class beside what the file says.
+#[derive(Clone, Default)]
+pub struct Account {
+    pub meter: Arc<Meter>,
+    /// What its queues do not count: of those that it had before.
+    carried: ClassStats,
+    /// What its queues count and what is not its own: of classes that went, and counted elsewhere.
+    foreign: ClassStats,
+    /// When its rates and delays were last told.
+    pub told: ClassStats,
+    pub delays: Delays,
+    pub beside_lost: u64,
+    /// Its part of what was lost before it was sorted, as well as it can be told.
+    pub lost: f64,
+}
+
+impl Account {
+    /// Its own counts, by those of its queues.
+    pub fn own(&self, counted: &ClassStats) -> ClassStats {
+        minus(&plus(counted, &self.carried), &self.foreign)
+    }
+}
+
+/// A link as it runs.
+pub struct Plan {
+    /// The device that its packets leave by.
+    pub side: Side,
+    pub link: Arc<Link>,
+    pub guarantees: Vec<Guarantee>,
+    pub names: Vec<Arc<str>>,
+    /// The numbers of its classes.
+    pub ids: Vec<ClassId>,
+    pub accounts: Vec<Account>,
+    /// What flows are told apart by.
+    key: DigestKey,
+}
+
+/// A link that is to take over, with all of it that takes time made.
+pub struct Next {
+    pub side: Side,
+    link: Arc<Link>,
+    guarantees: Vec<Guarantee>,
+    names: Vec<Arc<str>>,
+    /// Its classes have no numbers yet.
+    sorter: Sorter,
+    how: How,
+}
+
+enum How {
+    /// No class comes, goes or changes, no filter either.
+    Same,
+    Steps(Steps),
+    /// By place: the class of that name before.
+    Anew(Box<(Discipline<Ported<Parcel>>, Vec<ClassId>)>),
+}
+
+/// What a plan is compared with on another thread.
+#[derive(Clone)]
+pub struct Running {
+    pub side: Side,
+    pub link: Arc<Link>,
+    key: DigestKey,
+}
+
+impl Running {
+    /// How this link becomes the other one. Takes the time that classes and filters take.
+    pub fn becomes(&self, link: Link) -> Next {
+        let steps = link.steps_from(&self.link);
+        let same_filters = link.rules == self.link.rules && link.default == self.link.default;
+        let in_place = |steps: &Steps| {
+            let places = steps.stays.iter().enumerate();
+            places.clone().all(|(place, &was)| was == Some(place))
+        };
+        let how = match steps {
+            Some(steps)
+                if steps.is_empty()
+                    && same_filters
+                    && in_place(&steps)
+                    && link.rate == self.link.rate =>
+            {
+                How::Same
+            }
+            Some(steps) => How::Steps(steps),
+            None => How::Anew(Box::new(link.discipline())),
+        };
+        let unnumbered = vec![ClassId::ROOT; link.classes.len()];
+        Next {
+            side: self.side,
+            guarantees: link.guarantees(),
+            names: names(&link),
+            sorter: link.sorter(&unnumbered, self.key),
+            link: Arc::new(link),
+            how,
+        }
+    }
+}
+
+impl Next {
+    /// Whether the forwarding thread has nothing to do.
+    pub fn is_same(&self) -> bool {
+        matches!(self.how, How::Same)
+    }
+
+    /// All queues are made anew, since something was refused that should not have been.
+    pub fn made_anew(self) -> Next {
+        Next {
+            how: How::Anew(Box::new(self.link.discipline())),
+            ..self
+        }
+    }
+}
+
+fn names(link: &Link) -> Vec<Arc<str>> {
+    link.classes.iter().map(|c| Arc::from(&*c.name)).collect()
+}
+
+impl Plan {
+    /// The arbiter of a link that is idle from `now`, where at most so many processes attach.
+    pub fn start(
+        link: &Link,
+        side: Side,
+        device: AnyDevice,
+        processes: usize,
+        now: Nanos,
+    ) -> (Plan, Arbiter<Shaped, Straight<AnyDevice>>) {
+        let (discipline, ids) = link.discipline();
+        let key = random_key();
+        let plan = Plan {
+            side,
+            link: Arc::new(link.clone()),
+            guarantees: link.guarantees(),
+            names: names(link),
+            accounts: vec_of_accounts(ids.len()),
+            ids,
+            key,
+        };
+        let sorting = Sorting::new(link.sorter(&plan.ids, key), plan.metered());
+        let config = ArbiterConfig {
+            max_clients: processes.max(1),
+            ..ArbiterConfig::new(fairlane_runtime::Link {
+                overhead: link.overhead,
+                ..fairlane_runtime::Link::new(link.rate)
+            })
+        };
+        let queue = Classified::new(discipline, sorting);
+        (
+            plan,
+            Arbiter::over(queue, config, Straight::to(device), now),
+        )
+    }
+
+    /// The link is described otherwise, and is the same.
+    pub fn describe(&mut self, next: Next) {
+        self.link = next.link;
+        self.guarantees = next.guarantees;
+        self.names = next.names;
+    }
+
+    pub fn running(&self) -> Running {
+        Running {
+            side: self.side,
+            link: Arc::clone(&self.link),
+            key: self.key,
+        }
+    }
+
+    fn metered(&self) -> impl Iterator<Item = (ClassId, &Arc<Meter>)> {
+        let meters = self.accounts.iter().map(|account| &account.meter);
+        self.ids.iter().copied().zip(meters)
+    }
+
+    /// The classes that are to be added first, if there are any.
+    pub fn adding(&self, next: &Next) -> Option<Adding> {
+        let How::Steps(steps) = &next.how else {
+            return None;
+        };
+        let ids = steps.stays.iter();
+        let ids = ids.map(|was| was.map_or(ClassId::ROOT, |was| self.ids[was]));
+        (!steps.added.is_empty()).then(|| {
+            let link = Arc::clone(&next.link);
+            Adding::new(self.side, link, steps.added.clone(), ids.collect())
+        })
+    }
+
+    /// The rest, and the plan as it will be then. `ids` are the new link's, where classes were
+    /// added.
+    pub fn taking(&self, next: Next, ids: Option<Vec<ClassId>>) -> (Taking, Plan) {
+        let Next {
+            link,
+            guarantees,
+            names,
+            mut sorter,
+            how,
+            ..
+        } = next;
+        let (steps, anew) = match how {
+            How::Steps(steps) => (steps, None),
+            How::Same => (unchanged(&link), None),
+            How::Anew(made) => (all_gone(&self.link, &link), Some(*made)),
+        };
+        let (anew, new_ids) = anew.unzip();
+        let ids = new_ids.or(ids).unwrap_or_else(|| {
+            let stays = steps.stays.iter();
+            stays
+                .map(|was| was.map_or(ClassId::ROOT, |was| self.ids[was]))
+                .collect()
+        });
+        sorter.renumber(&ids);
+        let by_name: HashMap<&str, usize> =
+            link.classes.iter().map(|c| &*c.name).zip(0..).collect();
+        let gone: Vec<Gone> = steps
+            .gone
+            .iter()
+            .map(|&place| Gone {
+                id: self.ids[place],
+                place,
+                to: (by_name.get(&*self.link.classes[place].name).copied())
+                    .filter(|&to| holds_packets(&link, to)),
+                moved: Count::default(),
+                stats: ClassStats::default(),
+            })
+            .collect();
+        let mut accounts = vec_of_accounts(ids.len());
+        for (place, was) in steps.stays.iter().enumerate() {
+            if let Some(was) = was {
+                accounts[place] = self.accounts[*was].clone();
+            }
+        }
+        // Who goes on under its name elsewhere keeps its meter.
+        for gone in &gone {
+            if let Some(&to) = by_name.get(&*self.link.classes[gone.place].name) {
+                let former = &self.accounts[gone.place];
+                accounts[to].meter = Arc::clone(&former.meter);
+                accounts[to].delays = former.delays.clone();
+                accounts[to].beside_lost = former.beside_lost;
+                accounts[to].told = former.told;
+                accounts[to].lost = former.lost;
+            }
+        }
+        let plan = Plan {
+            side: self.side,
+            link: Arc::clone(&link),
+            guarantees,
+            names,
+            ids,
+            accounts,
+            key: self.key,
+        };
+        // Those that go still have packets to send until they have moved.
+        let metered = self.metered().chain(plan.metered());
+        let sorting = Sorting::new(sorter, metered);
+        let changed = steps.changed.iter().map(|&place| (place, plan.ids[place]));
+        let mut taking = Taking::new(self.side, link, changed.collect(), sorting, gone);
+        taking.anew = anew;
+        (taking, plan)
+    }
+
+    /// The counts of classes that went pass to those of the same name, or to the class above
+    /// them that stayed. `former` is the plan before.
+    pub fn inherit(&mut self, former: &Plan, taken: &Taking) {
+        let by_name: HashMap<&str, usize> = self
+            .link
+            .classes
+            .iter()
+            .map(|c| &*c.name)
+            .zip(0..)
+            .collect();
+        let is_at = |place: usize| by_name.get(&*former.link.classes[place].name).copied();
+        // What a queue counted is that of the classes that went from below it, too.
+        let mut below: HashMap<usize, ClassStats> = HashMap::new();
+        for gone in &taken.gone {
+            let Gone { id, place, .. } = *gone;
+            let parent = former.link.classes[place].parent;
+            let mut own = match &taken.anew {
+                Some(queues) => queues.own_stats(id).unwrap_or_default(),
+                None => gone.stats,
+            };
+            if taken.anew.is_none() {
+                if let Some(parent) = parent {
+                    let sum = below.entry(parent).or_default();
+                    *sum = plus(sum, &gone.stats);
+                    let stays = is_at(parent).filter(|&at| self.ids[at] == former.ids[parent]);
+                    if let Some(at) = stays {
+                        let account = &mut self.accounts[at];
+                        account.foreign = plus(&account.foreign, &gone.stats);
+                    }
+                }
+                if let Some(counted_above) = below.get(&place) {
+                    own = minus(&own, counted_above);
+                }
+            }
+            let own = former.accounts[place].own(&own);
+            let own = ClassStats {
+                flows: 0,
+                queued: Count::default(),
+                accepted: less(own.accepted, gone.moved),
+                discarded: less(own.discarded, gone.moved),
+                ..own
+            };
+            let above = std::iter::successors(Some(place), |&at| former.link.classes[at].parent);
+            if let Some(heir) = above.into_iter().find_map(is_at) {
+                let account = &mut self.accounts[heir];
+                account.carried = plus(&account.carried, &own);
+            }
+        }
+    }
+}
+
+fn vec_of_accounts(classes: usize) -> Vec<Account> {
+    (0..classes).map(|_| Account::default()).collect()
+}
+
+fn unchanged(link: &Link) -> Steps {
+    Steps {
+        stays: (0..link.classes.len()).map(Some).collect(),
+        added: Vec::new(),
+        changed: Vec::new(),
+        gone: Vec::new(),
+    }
+}
+
+fn all_gone(former: &Link, link: &Link) -> Steps {
+    Steps {
+        stays: vec![None; link.classes.len()],
+        added: Vec::new(),
+        changed: Vec::new(),
+        gone: (0..former.classes.len()).rev().collect(),
+    }
+}
+
+fn holds_packets(link: &Link, place: usize) -> bool {
+    !matches!(link.classes[place].kind, fairlane_config::Kind::Inner(_))
+}
+
+/// Counts of both; what is queued, and flows, too.
+pub fn plus(one: &ClassStats, other: &ClassStats) -> ClassStats {
+    both(one, other, |one, other| one + other)
+}
+
+/// Counts of `all` that are not among `part`.
+pub fn minus(all: &ClassStats, part: &ClassStats) -> ClassStats {
+    both(all, part, u64::saturating_sub)
+}
+
+fn less(all: Count, part: Count) -> Count {
+    count(all, part, u64::saturating_sub)
+}
+
+fn count(one: Count, other: Count, with: fn(u64, u64) -> u64) -> Count {
+    Count {
+        packets: with(one.packets, other.packets),
+        bytes: with(one.bytes, other.bytes),
+    }
+}
+
+fn both(one: &ClassStats, other: &ClassStats, with: fn(u64, u64) -> u64) -> ClassStats {
+    ClassStats {
+        accepted: count(one.accepted, other.accepted, with),
+        sent: count(one.sent, other.sent, with),
+        queued: count(one.queued, other.queued, with),
+        dropped: count(one.dropped, other.dropped, with),
+        discarded: count(one.discarded, other.discarded, with),
+        marked: with(one.marked, other.marked),
+        flows: with(one.flows, other.flows),
+        overflowed: with(one.overflowed, other.overflowed),
+        throttled: with(one.throttled, other.throttled),
+    }
+}

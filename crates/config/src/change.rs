@@ -1,0 +1,252 @@
+//! From the classes of a running link to those of another file: which go on as they are, which
+//! change, come and go.
+//!
+//! A class goes on if it has the name, the parent and the kind that it had: the same algorithm
+//! where it has others or flows below it, and flows that are told apart by the same. So does one
+//! with another name, if nothing else of it is new: its parent, its parameters, and the filters
+//! that lead there. Whoever goes on keeps its packets, its flows and its place in virtual time.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use fairlane_classify::Rule;
+
+use crate::site::{Class, Kind, Link, LinkAlgorithm};
+
+/// How a running link becomes another one, class by class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Steps {
+    /// By place in the new link: the place of the class that goes on there.
+    pub stays: Vec<Option<usize>>,
+    /// The classes that come, by place in the new link: parents before their children.
+    pub added: Vec<usize>,
+    /// Those that go on with other parameters, by place in the new link.
+    pub changed: Vec<usize>,
+    /// Those that go, by place in the running link: children before their parents.
+    pub gone: Vec<usize>,
+}
+
+impl Steps {
+    /// Whether no class comes, goes or changes.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.changed.is_empty() && self.gone.is_empty()
+    }
+}
+
+impl Link {
+    /// How `running` becomes this link while it runs, or `None` where its queues are made anew:
+    /// where the longest packet, what may wait in all, or the algorithm among the classes without
+    /// a parent is another one, and where anything changes in CBQ. Names may change, and filters.
+    /// O(classes and filters).
+    pub fn steps_from(&self, running: &Link) -> Option<Steps> {
+        let same = self.algorithm == running.algorithm
+            && self.longest == running.longest
+            && self.limits == running.limits;
+        if !same {
+            return None;
+        }
+        let steps = Matching::new(running, self).steps();
+        let fixed = self.algorithm == LinkAlgorithm::Cbq;
+        let moved = fixed && (!steps.is_empty() || self.rate != running.rate);
+        (!moved).then_some(steps)
+    }
+
+    /// Places of the classes below each, by its place; those without a parent come last.
+    fn children(&self) -> Vec<Vec<usize>> {
+        let root = self.classes.len();
+        let mut children = vec![Vec::new(); root + 1];
+        for (place, class) in self.classes.iter().enumerate() {
+            children[class.parent.unwrap_or(root)].push(place);
+        }
+        children
+    }
+}
+
+/// A link with what is looked up in it.
+struct Side<'a> {
+    link: &'a Link,
+    children: Vec<Vec<usize>>,
+    /// The filters that lead to each class.
+    rules: Vec<Vec<&'a Rule<u32>>>,
+}
+
+impl<'a> Side<'a> {
+    fn new(link: &'a Link) -> Side<'a> {
+        let mut rules = vec![Vec::new(); link.classes.len()];
+        for rule in &link.rules {
+            rules[rule.target as usize].push(rule);
+        }
+        Side {
+            link,
+            children: link.children(),
+            rules,
+        }
+    }
+
+    fn class(&self, place: usize) -> &'a Class {
+        &self.link.classes[place]
+    }
+
+    fn leads_to(&self, place: usize) -> impl Iterator<Item = (i32, &fairlane_classify::Match)> {
+        self.rules[place]
+            .iter()
+            .map(|rule| (rule.priority, &rule.matches))
+    }
+
+    fn is_default(&self, place: usize) -> bool {
+        self.link.default as usize == place
+    }
+
+    /// The same for classes that may be each other under two names.
+    fn fingerprint(&self, place: usize) -> u64 {
+        let class = self.class(place);
+        let mut hasher = DefaultHasher::new();
+        (class.rate.map(|rate| rate.bps()), class.share, class.level).hash(&mut hasher);
+        for rule in self.leads_to(place) {
+            rule.hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+
+    fn names_below(&self, place: usize) -> impl Iterator<Item = &'a str> {
+        let below = self.children[place].iter();
+        below.map(|&child| self.link.classes[child].name.as_str())
+    }
+}
+
+struct Matching<'a> {
+    old: Side<'a>,
+    new: Side<'a>,
+    stays: Vec<Option<usize>>,
+    /// By place in the running link.
+    goes_on: Vec<bool>,
+}
+
+impl<'a> Matching<'a> {
+    fn new(old: &'a Link, new: &'a Link) -> Matching<'a> {
+        Matching {
+            old: Side::new(old),
+            new: Side::new(new),
+            stays: vec![None; new.classes.len()],
+            goes_on: vec![false; old.classes.len()],
+        }
+    }
+
+    fn steps(mut self) -> Steps {
+        // Parents come before their children in both.
+        self.below(self.old.link.classes.len(), self.new.link.classes.len());
+        for place in 0..self.stays.len() {
+            if let Some(was) = self.stays[place] {
+                self.below(was, place);
+            }
+        }
+        let Matching {
+            old,
+            new,
+            stays,
+            goes_on,
+        } = self;
+        let places = 0..stays.len();
+        let changed = places.clone().filter(|&place| {
+            stays[place].is_some_and(|was| !same_parameters(old.link, was, new.link, place))
+        });
+        Steps {
+            added: places
+                .clone()
+                .filter(|&place| stays[place].is_none())
+                .collect(),
+            changed: changed.collect(),
+            gone: (0..goes_on.len())
+                .rev()
+                .filter(|&place| !goes_on[place])
+                .collect(),
+            stays,
+        }
+    }
+
+    /// The classes right below one that goes on.
+    fn below(&mut self, was: usize, is: usize) {
+        let by_name: HashMap<&str, usize> = self.old.children[was]
+            .iter()
+            .map(|&place| (self.old.class(place).name.as_str(), place))
+            .collect();
+        let names: HashSet<&str> = self.new.names_below(is).collect();
+        let mut without = Vec::new();
+        for place in self.new.children[is].clone() {
+            match by_name.get(self.new.class(place).name.as_str()) {
+                Some(&former) if same_kind(self.old.class(former), self.new.class(place)) => {
+                    self.pair(former, place);
+                }
+                // It has become something else.
+                Some(_) => {}
+                None => without.push(place),
+            }
+        }
+        let mut left: HashMap<u64, VecDeque<usize>> = HashMap::new();
+        for &place in &self.old.children[was] {
+            // One whose name is there again is no other's former one.
+            if !self.goes_on[place] && !names.contains(self.old.class(place).name.as_str()) {
+                left.entry(self.old.fingerprint(place))
+                    .or_default()
+                    .push_back(place);
+            }
+        }
+        for place in without {
+            let Some(alike) = left.get_mut(&self.new.fingerprint(place)) else {
+                continue;
+            };
+            let found = alike.iter().position(|&former| self.alike(former, place));
+            if let Some(former) = found.and_then(|at| alike.remove(at)) {
+                self.pair(former, place);
+            }
+        }
+    }
+
+    fn pair(&mut self, was: usize, is: usize) {
+        self.stays[is] = Some(was);
+        self.goes_on[was] = true;
+    }
+
+    /// Whether only the name differs.
+    fn alike(&self, was: usize, is: usize) -> bool {
+        let (old, new) = (&self.old, &self.new);
+        let (before, after) = (old.class(was), new.class(is));
+        same_kind(before, after)
+            && (before.rate, before.share, before.level, before.cap)
+                == (after.rate, after.share, after.level, after.cap)
+            && old.is_default(was) == new.is_default(is)
+            && old.leads_to(was).eq(new.leads_to(is))
+            && old.names_below(was).eq(new.names_below(is))
+            && same_queue(old.link, before, new.link, after)
+    }
+}
+
+/// Whether a class can become the other by other parameters alone.
+fn same_kind(old: &Class, new: &Class) -> bool {
+    match (&old.kind, &new.kind) {
+        (Kind::Inner(old), Kind::Inner(new)) => old == new,
+        (Kind::Leaf(_), Kind::Leaf(_)) => true,
+        (Kind::Flows(old), Kind::Flows(new)) => {
+            (old.algorithm, old.per) == (new.algorithm, new.per)
+        }
+        _ => false,
+    }
+}
+
+fn same_queue(old: &Link, before: &Class, new: &Link, after: &Class) -> bool {
+    match (&before.kind, &after.kind) {
+        (Kind::Leaf(was), Kind::Leaf(is)) => old.leaf(was, before.cap) == new.leaf(is, after.cap),
+        (Kind::Flows(was), Kind::Flows(is)) => old.flows(was) == new.flows(is),
+        _ => true,
+    }
+}
+
+/// Of two classes of the same kind.
+fn same_parameters(old: &Link, was: usize, new: &Link, is: usize) -> bool {
+    let (before, after) = (&old.classes[was], &new.classes[is]);
+    let same = match new.algorithm {
+        LinkAlgorithm::Tree(_) => old.class_config(before) == new.class_config(after),
+        LinkAlgorithm::Cbq => old.cbq_class(before) == new.cbq_class(after),
+    };
+    same && same_queue(old, before, new, after)
+}
