@@ -96,7 +96,8 @@ pub(crate) struct Link {
     /// "sfq"; or "cbq" for class-based queueing in the whole link.
     #[cfg_attr(test, schemars(extend("enum" = schema::of_link())))]
     pub algorithm: Option<Text>,
-    /// The most that waits in the whole link: 10000 packets and "16mb" by default.
+    /// The most that waits in the whole link. By default, 10000 packets and "16mb" beside what is
+    /// kept for the classes (`room`).
     pub limit: Option<At<Limit>>,
     /// The classes. Without any, all packets are in one.
     #[serde(default)]
@@ -107,7 +108,7 @@ pub(crate) struct Link {
     pub filter: Vec<At<Filter>>,
 }
 
-/// The most packets and bytes that wait; what comes beyond either is dropped.
+/// Packets and bytes that may wait, or for which room is kept; both hold.
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -153,8 +154,12 @@ pub(crate) struct Class {
     /// by default.
     #[cfg_attr(test, schemars(extend("enum" = schema::of_class())))]
     pub algorithm: Option<Text>,
-    /// The most that waits in it (or in each of its flows): 1000 packets by default.
+    /// The most that waits in it (or in each of its flows): 1000 packets by default, or what is kept
+    /// for it if that is more.
     pub limit: Option<At<Limit>>,
+    /// What is kept for it, or for all its flows together, however full the link is. By default, what
+    /// its guarantee needs for bursts of 10 ms of its rate, at least two packets and at most 64 kB.
+    pub room: Option<At<Limit>>,
     /// Queue management: "tail-drop" (the default), "red", "codel", or a table.
     pub queue: Option<At<Queue>>,
     /// Makes a queue for each flow in this class, as its first packet comes. A flow is all that
@@ -189,6 +194,9 @@ pub(crate) struct Flows {
     /// How much a flow may send at once beyond `ceil`, as a class's `burst`.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub burst: Option<Text>,
+    /// What is kept for each flow of as many as the class's `room` holds: by default what a flow's
+    /// guarantee needs, for up to 64 of them.
+    pub room: Option<At<Limit>>,
 }
 
 /// Queue management: a word, or a table with its parameters.

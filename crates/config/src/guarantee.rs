@@ -7,6 +7,7 @@ use fairlane_core::bounds::{Head, Service, Siblings, Transmit, Wfi};
 use fairlane_core::tree::Algorithm;
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
+use crate::read::grant;
 use crate::site::{Cap, Class, Flows, Kind, Link, LinkAlgorithm};
 
 /// What a class is guaranteed, whatever the others send.
@@ -21,17 +22,27 @@ pub struct Guarantee {
     pub delay: Option<Result<Nanos, NoGuarantee>>,
     /// Of a class of flows: what each has while there are as many as there may be.
     pub each: Option<Each>,
+    /// What it is served, in more than the rate alone.
+    pub service: Result<Service, NoGuarantee>,
+    /// Bytes that it may send at once, beside its rate, and lose nothing: what the room that is kept
+    /// for it is enough for. `None` where it is not enough for anything, or nothing is guaranteed.
+    pub burst: Option<u64>,
     /// The algorithms whose bounds these are, from the root down.
     pub path: Vec<Algorithm>,
 }
 
 /// What each flow of a class has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Each {
     /// The flows there may be, the one that the rest would share included.
     pub flows: u32,
     /// Bits per second, in the long run.
     pub rate: Result<u64, NoGuarantee>,
+    /// What it is served, in more than the rate alone.
+    pub service: Result<Service, NoGuarantee>,
+    /// Bytes that one may send at once, beside its rate, and lose nothing, if it is one of those
+    /// that have room ([`Flows::roomy`]).
+    pub burst: Option<u64>,
 }
 
 /// Why a class is guaranteed nothing.
@@ -165,13 +176,17 @@ impl Link {
     /// What each class is guaranteed, in the order of [`classes`](Link::classes). O(n log n).
     pub fn guarantees(&self) -> Vec<Guarantee> {
         let mut classes = self.classes.clone();
-        walk(
+        let mut guarantees = walk(
             self.algorithm,
             self.rate,
             self.longest,
             &mut classes,
             |_, _, _| (),
-        )
+        );
+        for (guarantee, class) in guarantees.iter_mut().zip(&self.classes) {
+            grant(guarantee, &class.kind, self.shortest());
+        }
+        guarantees
     }
 }
 
@@ -257,14 +272,17 @@ fn plain(
         rate: has.and_then(Served::bps),
         delay,
         each: None,
+        service: has.and_then(|has| has.service),
+        burst: None,
         path,
     }
 }
 
 fn by_estimate(kind: &Kind) -> Guarantee {
-    let none = Err(NoGuarantee::Cbq);
     Guarantee {
-        rate: none,
+        rate: Err(NoGuarantee::Cbq),
+        service: Err(NoGuarantee::Cbq),
+        burst: None,
         delay: (!matches!(kind, Kind::Inner(_))).then_some(Err(NoGuarantee::Cbq)),
         each: None,
         path: Vec::new(),
@@ -347,7 +365,11 @@ fn each(
         each: Some(Each {
             flows: most,
             rate: one.and_then(Served::bps),
+            service: one.and_then(|one| one.service),
+            burst: None,
         }),
+        service: has.and_then(|has| has.service),
+        burst: None,
         path,
     }
 }

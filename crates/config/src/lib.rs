@@ -24,6 +24,7 @@ pub use diagnostic::{Diagnostic, Report, SiteError, suggestion};
 pub use discipline::{BuildError, Discipline};
 pub use guarantee::{Each, Guarantee, NoGuarantee};
 pub use parse::parse;
+pub use read::XDP_MOST_WAITING;
 pub use schema::schema;
 pub use site::{
     Attach, Backend, Cap, Class, Flows, Interfaces, Kind, Link, LinkAlgorithm, LongestBy, MtuOf,

@@ -190,6 +190,27 @@ pub struct Link {
     pub default: u32,
 }
 
+/// The shortest Ethernet frame, without its checksum.
+const SHORTEST_FRAME: u32 = 60;
+
+pub(crate) fn shortest(longest: Length, overhead: u32) -> Length {
+    let shortest = Length::new(SHORTEST_FRAME + overhead);
+    shortest.map_or(longest, |shortest| shortest.min(longest))
+}
+
+impl Link {
+    /// What a packet counts for at least where room is reckoned in packets: the shortest Ethernet
+    /// frame, overhead included.
+    pub fn shortest(&self) -> Length {
+        shortest(self.longest, self.overhead)
+    }
+
+    /// What is kept for all classes together: packets and bytes.
+    pub fn kept(&self) -> (u64, u64) {
+        crate::read::kept(&self.classes)
+    }
+}
+
 /// What the longest packet of a link follows from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LongestBy {
@@ -303,4 +324,12 @@ pub struct Flows {
     pub room: Room,
     /// Each one's queue.
     pub queue: Queue,
+}
+
+impl Flows {
+    /// How many of them have room of their own at a time.
+    pub fn roomy(&self) -> u32 {
+        let roomy = self.room.divided_by(self.queue.room);
+        roomy.min(self.most.saturating_add(1))
+    }
 }

@@ -1,7 +1,7 @@
 //! The guarantees of a site, as tables and as JSON.
 
 use comfy_table::{Cell, Table};
-use fairlane_config::{Class, Guarantee, Kind, Link, LongestBy, NoGuarantee, Site};
+use fairlane_config::{Class, Guarantee, Kind, Link, LongestBy, NoGuarantee, Site, Size};
 use fairlane_core::{Nanos, Rate};
 use serde::Serialize;
 
@@ -23,6 +23,13 @@ pub struct LinkRow {
     rate_bps: u64,
     overhead: u32,
     longest: u32,
+    /// What a packet counts for at least where room is reckoned in packets.
+    shortest: u32,
+    /// The most that waits in the link, and what of it is kept for no class.
+    limit_packets: u32,
+    limit_bytes: u64,
+    shared_packets: u64,
+    shared_bytes: u64,
     /// What that follows from: the file, the interface, or an assumption.
     longest_by: &'static str,
     #[serde(skip)]
@@ -45,7 +52,12 @@ struct ClassRow {
     ceil_bps: Option<u64>,
     burst: Option<u32>,
     guaranteed_bps: Option<u64>,
+    /// Bytes that it may send at once, beside its rate, and lose nothing.
+    guaranteed_burst: Option<u64>,
     delay_ns: Option<u64>,
+    /// What is kept for it.
+    room_packets: Option<u32>,
+    room_bytes: Option<u32>,
     /// Whether packets wait here.
     #[serde(skip)]
     queues: bool,
@@ -60,6 +72,11 @@ struct FlowsRow {
     most: u32,
     ceil_bps: Option<u64>,
     guaranteed_bps: Option<u64>,
+    guaranteed_burst: Option<u64>,
+    /// How many of them have room of their own at a time, and how much.
+    with_room: u32,
+    room_packets: u32,
+    room_bytes: u32,
 }
 
 impl Report {
@@ -78,6 +95,7 @@ impl LinkRow {
             depths.push(class.parent.map_or(0, |parent| depths[parent] + 1));
         }
         let guarantees = link.guarantees();
+        let kept = link.kept();
         let classes = link.classes.iter().zip(&guarantees).enumerate();
         LinkRow {
             name: link.name.clone(),
@@ -85,6 +103,11 @@ impl LinkRow {
             rate_bps: link.rate.bps(),
             overhead: link.overhead,
             longest: link.longest.get(),
+            shortest: link.shortest().get(),
+            limit_packets: link.limits.packets,
+            limit_bytes: link.limits.bytes,
+            shared_packets: u64::from(link.limits.packets) - kept.0,
+            shared_bytes: link.limits.bytes - kept.1,
             longest_by: match link.longest_by {
                 LongestBy::File => "file",
                 LongestBy::Interface { .. } => "interface",
@@ -125,8 +148,8 @@ impl LinkRow {
 
     /// The classes, children below their parents.
     pub fn table(&self) -> Table {
-        let mut table = table::new(["class", "guaranteed", "ceiling", "delay", "bounds"]);
-        if let Some(column) = table.column_mut(4) {
+        let mut table = table::new(["class", "guaranteed", "ceiling", "burst", "delay", "room", "bounds"]);
+        if let Some(column) = table.column_mut(6) {
             column.set_cell_alignment(comfy_table::CellAlignment::Left);
         }
         for class in &self.classes {
@@ -145,7 +168,9 @@ impl LinkRow {
                 Cell::new(format!("{indent}{}{default}", class.name)),
                 Cell::new(class.guaranteed_bps.map_or("none".to_owned(), rate)),
                 Cell::new(class.ceil_bps.map_or(String::new(), rate)),
+                Cell::new(class.guaranteed_burst.map_or(String::new(), size)),
                 Cell::new(delay),
+                Cell::new(class.room_packets.map_or(String::new(), |room| room.to_string())),
                 Cell::new(bounds),
             ]);
             if let Some(flows) = &class.flows {
@@ -156,7 +181,12 @@ impl LinkRow {
                     )),
                     Cell::new(flows.guaranteed_bps.map_or("none".to_owned(), rate)),
                     Cell::new(flows.ceil_bps.map_or(String::new(), rate)),
+                    Cell::new(flows.guaranteed_burst.map_or(String::new(), size)),
                     Cell::new(""),
+                    Cell::new(match flows.with_room <= flows.most {
+                        true => format!("{} for {}", flows.room_packets, flows.with_room),
+                        false => flows.room_packets.to_string(),
+                    }),
                     Cell::new(""),
                 ]);
             }
@@ -173,8 +203,17 @@ impl ClassRow {
                 most: flows.most,
                 ceil_bps: flows.cap.map(|cap| cap.rate.bps()),
                 guaranteed_bps: each.and_then(|each| each.rate.ok()),
+                guaranteed_burst: each.and_then(|each| each.burst),
+                with_room: flows.roomy(),
+                room_packets: flows.queue.room.packets,
+                room_bytes: flows.queue.room.bytes,
             }),
             _ => None,
+        };
+        let room = match &class.kind {
+            Kind::Inner(_) => None,
+            Kind::Leaf(queue) => Some(queue.room),
+            Kind::Flows(flows) => Some(flows.room),
         };
         let reason = guarantee.rate.err().or(match guarantee.delay {
             Some(Err(reason)) => Some(reason),
@@ -195,6 +234,9 @@ impl ClassRow {
             ceil_bps: class.cap.map(|cap| cap.rate.bps()),
             burst: class.cap.map(|cap| cap.burst),
             guaranteed_bps: guarantee.rate.ok(),
+            guaranteed_burst: guarantee.burst,
+            room_packets: room.map(|room| room.packets),
+            room_bytes: room.map(|room| room.bytes),
             delay_ns: match guarantee.delay {
                 Some(Ok(delay)) => Some(delay.0),
                 _ => None,
@@ -215,6 +257,15 @@ impl ClassRow {
 pub fn rate(bps: u64) -> String {
     let scales = [(1e12, "tbit"), (1e9, "gbit"), (1e6, "mbit"), (1e3, "kbit")];
     scaled(bps as f64, &scales, "bit")
+}
+
+/// As sizes are written, rounded down.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => Size(bytes),
+        _ => Size(bytes >> 10 << 10),
+    }
+    .to_string()
 }
 
 /// Likewise.

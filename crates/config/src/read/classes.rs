@@ -7,10 +7,11 @@ use fairlane_core::tree::{Algorithm, cbq};
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use super::Names;
-use super::above::Above;
+use super::above::{Above, Sharing};
 use super::entitlements::{Entitlements, bursts};
 use super::family::{DEFAULT, Tree};
 use super::queue::{self, DEFAULT_ALGORITHM};
+use super::rooms::Rooms;
 use crate::diagnostic::Report;
 use crate::file;
 use crate::site::{Cap, Class, Flows, Kind, LinkAlgorithm};
@@ -47,7 +48,7 @@ impl Classes {
 pub(super) fn read(
     link: &file::Link,
     rate: Rate,
-    longest: Length,
+    (longest, shortest): (Length, Length),
     algorithm: LinkAlgorithm,
     report: &mut Report,
 ) -> Option<Classes> {
@@ -84,6 +85,17 @@ pub(super) fn read(
     .settle(&mut classes, rate, report);
     if report.errors() == before {
         bursts(&mut classes, &places, algorithm, rate, longest, report);
+        Rooms {
+            algorithm,
+            rate,
+            longest,
+            shortest,
+            places: &places,
+        }
+        .settle(&mut classes, report);
+    }
+    if default == tree.order.len() {
+        warn_of_default(link, &classes, default, algorithm, report);
     }
     let numbered = classes.iter().zip(0..);
     let by_name = numbered
@@ -94,6 +106,40 @@ pub(super) fn read(
         default: default as u32,
         classes,
     })
+}
+
+/// Tells of a default class that was made and takes part of what the file's weights share.
+fn warn_of_default(
+    link: &file::Link,
+    classes: &[Class],
+    default: usize,
+    algorithm: LinkAlgorithm,
+    report: &mut Report,
+) {
+    let LinkAlgorithm::Tree(algorithm) = algorithm else {
+        return;
+    };
+    if Sharing::of(algorithm) != Sharing::Weights {
+        return;
+    }
+    let top = || classes.iter().filter(|class| class.parent.is_none());
+    let shares: u64 = top().map(|class| u64::from(class.share)).sum();
+    let own = u64::from(classes[default].share);
+    // Where nobody else has a weight, the rest is meant to be its.
+    if shares == own || own * 10 < shares {
+        return;
+    }
+    let weights: u64 = top().map(|class| u64::from(class.weight.get())).sum();
+    let percent = 100 * u64::from(classes[default].weight.get()) / weights;
+    report.warning(
+        &link.name.span(),
+        format!(
+            "link '{}': packets that no filter matches are of a class 'default' that is made for \
+             them with weight 1, and is guaranteed {percent}% of the link; give a class 'default = \
+             true', or write one of that name",
+            link.name.value()
+        ),
+    );
 }
 
 /// The default class that the file does not have. In CBQ it has the rate that is left.
@@ -229,6 +275,11 @@ fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Optio
         (
             "limit",
             class.limit.as_ref().map(At::span),
+            "waits in those",
+        ),
+        (
+            "room",
+            class.room.as_ref().map(At::span),
             "waits in those",
         ),
         (

@@ -7,21 +7,26 @@ mod family;
 mod filters;
 mod longest;
 mod queue;
+mod rooms;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 
 use fairlane_core::units::MAX_LENGTH;
-use fairlane_core::{Length, Limits, Rate, SchedulerLimits};
+use fairlane_core::Rate;
 
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
+pub(crate) use rooms::{grant, kept};
+
 use crate::site::{Attach, Backend, Interfaces, Link, LinkAlgorithm, MtuOf, Near, Role, Site};
 use crate::units::Size;
 use crate::written::{At, Scalar, Text};
 
 /// Ethernet's preamble, start delimiter, checksum and gap between frames.
 const ETHERNET: u32 = 24;
+/// Packets that may wait in all links together with the backend xdp.
+pub const XDP_MOST_WAITING: u32 = 126_464;
 
 /// The site, or what is wrong is reported.
 pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Option<Site> {
@@ -57,6 +62,11 @@ pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Op
         }
         links.extend(link(written, to, &around, report));
     }
+    if let Some(at) = &file.interfaces
+        && !report.failed()
+    {
+        xdp_room(at.value(), &file.link, &mut links, report);
+    }
     let attach = attach.map(|attach| attached(attach, report));
     (!report.failed()).then(|| Site {
         interfaces: interfaces.flatten(),
@@ -64,6 +74,55 @@ pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Op
         links,
         warnings: Vec::new(),
     })
+}
+
+/// With AF_XDP, all that waits lies in memory that is shared with the kernel: links whose file has
+/// no limit share what their classes leave of it.
+fn xdp_room(
+    written: &file::Interfaces,
+    tables: &[At<file::Link>],
+    links: &mut [Link],
+    report: &mut Report,
+) {
+    let Some(backend) = written.backend.as_ref().filter(|text| text.value() == "xdp") else {
+        return;
+    };
+    let most = u64::from(XDP_MOST_WAITING);
+    let kept = |link: &Link| rooms::kept(&link.classes).0;
+    let is_open = |at: &At<file::Link>| {
+        let limit = at.value().limit.as_ref().map(At::value);
+        limit.is_none_or(|limit| limit.packets.is_none())
+    };
+    let mut fixed = 0;
+    let mut open: Vec<&mut Link> = Vec::new();
+    let mut in_all = 0;
+    for (at, link) in tables.iter().zip(links) {
+        in_all += kept(link);
+        match is_open(at) {
+            true => {
+                fixed += kept(link);
+                open.push(link);
+            }
+            false => fixed += u64::from(link.limits.packets),
+        }
+    }
+    if in_all > most {
+        return report.error(
+            &backend.span(),
+            format!(
+                "backend 'xdp': at most {most} packets may wait in all links, and room for \
+                 {in_all} is kept for their classes: give classes and flows less 'room', or use \
+                 the backend \"packet\""
+            ),
+        );
+    }
+    // Limits that the file has are looked at when the devices are opened.
+    let links = open.len().max(1) as u64;
+    let shared = most.saturating_sub(fixed) / links;
+    for link in open {
+        let packets = kept(link) + shared;
+        link.limits.packets = link.limits.packets.min(packets.max(1) as u32);
+    }
 }
 
 /// What is around the links, as far as it is sound.
@@ -270,8 +329,9 @@ fn link(
         Some(text) => LinkAlgorithm::Tree(queue::algorithm(text, &[LinkAlgorithm::CBQ], report)?),
         None => LinkAlgorithm::Tree(queue::DEFAULT_ALGORITHM),
     };
-    let limits = link_limits(written.limit.as_ref(), longest, report);
-    let classes = classes::read(written, rate?, longest, algorithm, report)?;
+    let shortest = crate::site::shortest(longest, overhead?);
+    let classes = classes::read(written, rate?, (longest, shortest), algorithm, report)?;
+    let limits = rooms::link_limits(written, &classes.classes, longest, report);
     let rules = filters::read(written, to, &classes, around, report);
     let link = Link {
         name: written.name.value().clone(),
@@ -318,27 +378,4 @@ fn overhead(at: &At<Scalar>, report: &mut Report) -> Option<u32> {
         );
     }
     bytes
-}
-
-fn link_limits(
-    limit: Option<&At<file::Limit>>,
-    longest: Length,
-    report: &mut Report,
-) -> Option<SchedulerLimits> {
-    const PACKETS: u32 = 10_000;
-    const BYTES: u64 = 16 << 20;
-    let limit = limit.map(At::value);
-    let packets = match limit.and_then(|limit| limit.packets.as_ref()) {
-        Some(packets) => packets.within("limit packets", 1..i64::from(u32::MAX) + 1, report),
-        None => Some(PACKETS),
-    };
-    let bytes = match limit.and_then(|limit| limit.bytes.as_ref()) {
-        Some(bytes) => queue::at_least(bytes, "limit bytes", longest, u64::MAX, report),
-        None => Some(BYTES),
-    };
-    Some(SchedulerLimits {
-        packets: packets?,
-        bytes: bytes?,
-        per_flow: Limits::NONE,
-    })
 }

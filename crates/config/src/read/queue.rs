@@ -18,8 +18,8 @@ use fairlane_core::tree::Algorithm;
 pub(super) const DEFAULT_ALGORITHM: Algorithm = Algorithm::Qfq;
 
 /// Packets in a queue, unless the file says otherwise.
-const PACKETS: u32 = 1000;
-const MOST: u32 = Limits::NONE.packets;
+pub(super) const DEFAULT_PACKETS: u32 = 1000;
+pub(super) const MOST: u32 = Limits::NONE.packets;
 
 /// The algorithm of this name; `beside` are names that are allowed too.
 pub(super) fn algorithm(text: &Text, beside: &[&str], report: &mut Report) -> Option<Algorithm> {
@@ -65,7 +65,7 @@ pub(super) fn at_least(
 pub(super) fn plain_queue() -> Queue {
     Queue {
         limits: Limits {
-            packets: PACKETS,
+            packets: DEFAULT_PACKETS,
             bytes: MOST,
         },
         room: Room::NONE,
@@ -78,7 +78,7 @@ pub(super) fn queue(class: &file::Class, longest: Length, report: &mut Report) -
     let limit = class.limit.as_ref().map(At::value);
     let packets = match limit.and_then(|limit| limit.packets.as_ref()) {
         Some(packets) => packets.within("limit packets", 1..i64::from(MOST) + 1, report),
-        None => Some(PACKETS),
+        None => Some(DEFAULT_PACKETS),
     };
     let bytes = match limit.and_then(|limit| limit.bytes.as_ref()) {
         Some(bytes) => at_least(bytes, "limit bytes", longest, MOST.into(), report),

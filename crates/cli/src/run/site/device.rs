@@ -104,7 +104,9 @@ const TX_RING: u32 = 256;
 const IN_RINGS: u32 = 2 * (RX_RING + TX_RING);
 /// Most frames that may wait: were there more, they would leave none to receive with, or to send
 /// a process's frame in.
-const MOST_WAITING: u32 = MOST_SHARED - IN_RINGS;
+const MOST_WAITING: u32 = fairlane_config::XDP_MOST_WAITING;
+
+const _: () = assert!(MOST_WAITING == MOST_SHARED - IN_RINGS);
 
 /// What the frames of a site need.
 #[derive(Clone, Copy, Debug)]

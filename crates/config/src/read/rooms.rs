@@ -1,0 +1,295 @@
+//! Room: what is kept for each class and flow, so that its guarantee holds in a full link.
+//!
+//! Unless the file says otherwise it is what the guarantee needs for a burst of [`granted`] bytes. A
+//! queue's limit and the link's follow where the file has none, so that small files stay small.
+
+use fairlane_core::bounds::Service;
+use fairlane_core::room::Room;
+use fairlane_core::{Length, Limits, Rate, SchedulerLimits};
+
+use super::queue::{self, DEFAULT_PACKETS, MOST};
+use crate::diagnostic::Report;
+use crate::file;
+use crate::guarantee::{Guarantee, NoGuarantee, walk};
+use crate::site::{Class, Kind, LinkAlgorithm, Queue};
+use crate::units::Size;
+use crate::written::At;
+
+/// Packets and bytes that are shared, beside what is kept, unless the file says otherwise.
+const SHARED_PACKETS: u32 = 10_000;
+const SHARED_BYTES: u64 = 16 << 20;
+/// The longest burst that is granted unasked.
+const LONGEST_BURST: u64 = 64 << 10;
+/// Flows of a class that have room of their own, unless the file says otherwise.
+const ROOMY: u32 = 64;
+
+/// The burst that a guarantee is good for unless the file says otherwise: what its rate brings in
+/// 10 ms, at least two packets, at most 64 kB.
+fn granted(bps: u64, longest: Length) -> u64 {
+    let least = 2 * u64::from(longest.get());
+    (bps / 800).min(LONGEST_BURST).max(least)
+}
+
+/// The link that rooms are kept in.
+pub(super) struct Rooms<'a> {
+    pub algorithm: LinkAlgorithm,
+    pub rate: Rate,
+    pub longest: Length,
+    pub shortest: Length,
+    /// As the file has them, for those that it has.
+    pub places: &'a [&'a file::Class],
+}
+
+impl Rooms<'_> {
+    /// Gives each class its room, and a limit that it fits into where the file has none.
+    pub fn settle(&self, classes: &mut [Class], report: &mut Report) {
+        let guarantees = walk(
+            self.algorithm,
+            self.rate,
+            self.longest,
+            classes,
+            |_, _, _| (),
+        );
+        let all = classes.len() as u64;
+        for (at, (class, guarantee)) in classes.iter_mut().zip(&guarantees).enumerate() {
+            let written = self.places.get(at).copied();
+            let bps = match (guarantee.rate, class.rate) {
+                (Ok(bps), _) => bps,
+                (Err(_), rate) => rate.map_or(0, Rate::bps),
+            };
+            let needed = self.needed(guarantee.service, bps, all);
+            match &mut class.kind {
+                Kind::Inner(_) => {}
+                Kind::Leaf(queue) => {
+                    let own = written.and_then(|class| class.room.as_ref());
+                    self.keep(queue, written, own, needed, report);
+                    self.look(&class.name, queue.room, guarantee.service, written, report);
+                }
+                Kind::Flows(flows) => {
+                    let of_flows = written.and_then(|class| class.flows.as_ref());
+                    let own = of_flows.and_then(|flows| flows.value().room.as_ref());
+                    let each = guarantee.each;
+                    let service = each.map_or(Err(NoGuarantee::Unknown), |each| each.service);
+                    let bps = each.and_then(|each| each.rate.ok()).unwrap_or(0);
+                    let one = self.needed(service, bps, 1);
+                    self.keep(&mut flows.queue, written, own, one, report);
+                    self.look(&class.name, flows.queue.room, service, written, report);
+                    let of = flows.most.saturating_add(1).min(ROOMY);
+                    let one = flows.queue.room;
+                    let by_default = Room {
+                        packets: needed.packets.max(one.packets.saturating_mul(of)).min(MOST),
+                        bytes: needed.bytes.max(one.bytes.saturating_mul(of)).min(MOST),
+                    };
+                    let own = written.and_then(|class| class.room.as_ref());
+                    flows.room = written_room(own, by_default, self.longest, report);
+                    self.look(&class.name, flows.room, guarantee.service, written, report);
+                }
+            }
+        }
+    }
+
+    /// What a service needs. Where there is none, room is a courtesy: for a burst and, in CBQ, a
+    /// packet of each class that may go before.
+    fn needed(&self, service: Result<Service, NoGuarantee>, bps: u64, classes: u64) -> Room {
+        let burst = granted(bps, self.longest);
+        match service {
+            Ok(service) => service.room(burst, self.shortest),
+            Err(reason) => {
+                let before = match reason {
+                    NoGuarantee::Cbq => classes.min(100) * u64::from(self.longest.get()),
+                    _ => 0,
+                };
+                let bytes = burst + before;
+                Room {
+                    packets: (bytes / u64::from(self.shortest.get())) as u32,
+                    bytes: bytes as u32,
+                }
+            }
+        }
+    }
+
+    /// Room and limits of a queue.
+    fn keep(
+        &self,
+        queue: &mut Queue,
+        class: Option<&file::Class>,
+        own: Option<&At<file::Limit>>,
+        needed: Room,
+        report: &mut Report,
+    ) {
+        let room = written_room(own, needed, self.longest, report);
+        let limit = class.and_then(|class| class.limit.as_ref()).map(At::value);
+        if limit.is_none_or(|limit| limit.packets.is_none()) {
+            queue.limits.packets = room.packets.max(DEFAULT_PACKETS);
+        }
+        let Limits { packets, bytes } = queue.limits;
+        if let Some(own) = own
+            && (room.packets > packets || room.bytes > bytes)
+        {
+            report.error(
+                &own.span(),
+                format!(
+                    "room: {} is more than the limit of the queue, {}",
+                    shown(room),
+                    shown(Room { packets, bytes })
+                ),
+            );
+        }
+        queue.room = Room {
+            packets: room.packets.min(packets),
+            bytes: room.bytes.min(bytes),
+        };
+    }
+
+    /// Tells of room that is too little for what is guaranteed.
+    fn look(
+        &self,
+        name: &str,
+        room: Room,
+        service: Result<Service, NoGuarantee>,
+        class: Option<&file::Class>,
+        report: &mut Report,
+    ) {
+        let (Ok(service), Some(class)) = (service, class) else {
+            return;
+        };
+        let least = u64::from(self.longest.get());
+        if service
+            .burst_within(room, self.shortest)
+            .is_some_and(|burst| burst >= least)
+        {
+            return;
+        }
+        let limit = class.limit.as_ref().map(At::span);
+        let own = class.room.as_ref().map(At::span);
+        let place = own.or(limit).unwrap_or_else(|| class.name.span());
+        report.warning(
+            &place,
+            format!(
+                "class '{name}' may lose packets though it keeps to what it is guaranteed: {} is \
+                 kept for it or its flows, and {} would do",
+                shown(room),
+                shown(service.room(least, self.shortest)),
+            ),
+        );
+    }
+}
+
+/// Room as the file has it; what it does not say is as by default.
+fn written_room(
+    written: Option<&At<file::Limit>>,
+    by_default: Room,
+    longest: Length,
+    report: &mut Report,
+) -> Room {
+    let Some(written) = written.map(At::value) else {
+        return by_default;
+    };
+    let packets = written.packets.as_ref();
+    let packets = packets.and_then(|at| at.within("room packets", 1..i64::from(MOST) + 1, report));
+    let bytes = written.bytes.as_ref();
+    let bytes = bytes.and_then(|at| queue::at_least(at, "room bytes", longest, MOST.into(), report));
+    Room {
+        packets: packets.unwrap_or(by_default.packets),
+        bytes: bytes.map_or(by_default.bytes, |bytes| bytes as u32),
+    }
+}
+
+fn shown(room: Room) -> String {
+    format!("room for {} packets and {}", room.packets, Size(room.bytes.into()))
+}
+
+/// What is kept for classes in all: packets and bytes.
+pub(crate) fn kept(classes: &[Class]) -> (u64, u64) {
+    let rooms = classes.iter().filter_map(|class| match &class.kind {
+        Kind::Inner(_) => None,
+        Kind::Leaf(queue) => Some(queue.room),
+        Kind::Flows(flows) => Some(flows.room),
+    });
+    rooms.fold((0, 0), |(packets, bytes), room| {
+        (packets + u64::from(room.packets), bytes + u64::from(room.bytes))
+    })
+}
+
+/// The most that waits in a link: what is kept, and what is shared.
+pub(super) fn link_limits(
+    link: &file::Link,
+    classes: &[Class],
+    longest: Length,
+    report: &mut Report,
+) -> Option<SchedulerLimits> {
+    let (kept_packets, kept_bytes) = kept(classes);
+    let limit = link.limit.as_ref().map(At::value);
+    let packets = match limit.and_then(|limit| limit.packets.as_ref()) {
+        Some(at) => {
+            let packets: u32 = at.within("limit packets", 1..i64::from(u32::MAX) + 1, report)?;
+            if u64::from(packets) < kept_packets {
+                report.error(
+                    &at.span(),
+                    format!(
+                        "limit packets {packets}: room for {kept_packets} is kept for the classes, \
+                         so that they have what they are guaranteed; a limit of as many, or less \
+                         'room' for classes and flows, is needed"
+                    ),
+                );
+                return None;
+            }
+            u64::from(packets)
+        }
+        None => kept_packets + u64::from(SHARED_PACKETS),
+    };
+    let bytes = match limit.and_then(|limit| limit.bytes.as_ref()) {
+        Some(at) => {
+            let bytes = queue::at_least(at, "limit bytes", longest, u64::MAX, report)?;
+            if bytes < kept_bytes {
+                report.error(
+                    &at.span(),
+                    format!(
+                        "limit bytes '{}': room for {} is kept for the classes, so that they have \
+                         what they are guaranteed; a limit of as many, or less 'room' for classes \
+                         and flows, is needed",
+                        at.value(),
+                        Size(kept_bytes)
+                    ),
+                );
+                return None;
+            }
+            bytes
+        }
+        None => kept_bytes + SHARED_BYTES,
+    };
+    let Ok(packets) = u32::try_from(packets) else {
+        report.error(
+            &link.name.span(),
+            format!(
+                "link '{}': room for {kept_packets} packets would be kept for its classes, and there \
+                 is none for more than {}",
+                link.name.value(),
+                u32::MAX - SHARED_PACKETS
+            ),
+        );
+        return None;
+    };
+    Some(SchedulerLimits {
+        packets,
+        bytes,
+        per_flow: Limits::NONE,
+    })
+}
+
+/// What a class's guarantee is good for in the room it has.
+pub(crate) fn grant(guarantee: &mut Guarantee, kind: &Kind, shortest: Length) {
+    let fits = |service: Result<Service, NoGuarantee>, room| {
+        service.ok()?.burst_within(room, shortest)
+    };
+    match kind {
+        Kind::Inner(_) => {}
+        Kind::Leaf(queue) => guarantee.burst = fits(guarantee.service, queue.room),
+        Kind::Flows(flows) => {
+            guarantee.burst = fits(guarantee.service, flows.room);
+            if let Some(each) = &mut guarantee.each {
+                each.burst = fits(each.service, flows.queue.room);
+            }
+        }
+    }
+}
