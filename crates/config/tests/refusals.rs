@@ -45,6 +45,56 @@ fn filter_refuses(keys: &str, expected: &[&str]) {
 }
 
 #[test]
+fn room_that_cannot_be_kept() {
+    class_refuses(
+        "default = true\nroom = { packets = 0 }\n",
+        &["8:20: room packets 0: it lies between 1 and 2147483647"],
+    );
+    class_refuses(
+        "default = true\nroom = { bytes = '1kb' }\n",
+        &["8:18: room bytes '1kb': less than the longest packet, 1522 bytes"],
+    );
+    class_refuses(
+        "default = true\nroom = { packets = 11 }\nlimit = { packets = 10 }\n",
+        &[
+            "8:8: room: room for 11 packets and 59190b is more than the limit of the queue, room for \
+           10 packets and 2147483647b",
+        ],
+    );
+    class_refuses(
+        "room = { packets = 11 }\n[[link.class]]\nname = 'b'\nparent = 'a'\ndefault = true",
+        &["7:8: room: class 'a' has children, and what is in it waits in those"],
+    );
+    link_refuses(
+        "limit = { packets = 100 }\nclass = [{ name = 'a', room = { packets = 101 }, default = true }]",
+        &[
+            "5:9: limit: room for 101 packets and 59190b is kept for the classes of link 'up', so \
+           that they have what they are guaranteed: its limit is no less, and no more than \
+           4294967295 packets; or classes and flows have less 'room'",
+        ],
+    );
+    let xdp = |backend| {
+        format!(
+            "[interfaces]\ninside = 'a'\noutside = 'b'\nbackend = '{backend}'\n[[link]]\nname = 'up'\n\
+             rate = '40mbit'\nclass = [{{ name = 'a', room = {{ packets = 126465 }}, limit = \
+             {{ packets = 200000 }}, default = true }}]"
+        )
+    };
+    refuses(
+        &xdp("xdp"),
+        &[
+            "4:11: backend 'xdp': at most 126464 packets may wait in all links, and room for 126465 \
+           is kept for their classes: give classes and flows less 'room', or use the backend \
+           \"packet\"",
+        ],
+    );
+    refuses(&xdp("packet"), &[]);
+    // A little less fits, and leaves the rest to share.
+    let site = Site::parse(&xdp("xdp").replace("126465", "126000"), "site.toml").unwrap();
+    assert_eq!(site.links[0].limits.packets, 126_464);
+}
+
+#[test]
 fn a_file_that_is_not_toml_or_has_other_keys() {
     refuses("[[link]\n", &["1:8: unclosed array table, expected ']'"]);
     refuses(

@@ -16,10 +16,65 @@ fn warns(text: &str, expected: &[&str]) {
 /// Of a link of 40 Mbit/s with `more` behind it, from line 5 on.
 #[track_caller]
 fn link_warns(more: &str, expected: &[&str]) {
-    warns(
-        &format!("[[link]]\nname = 'up'\nrate = '40mbit'\n\n{more}"),
-        expected,
+    let text = format!("[[link]]\nname = 'up'\nrate = '40mbit'\n\n{more}");
+    // That a default class is made has a test of its own.
+    let made = "2:8: link 'up': packets that no filter matches are of a class 'default' that is \
+                made for them";
+    let site = Site::parse(&text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
+    let warnings = site.warnings.iter().map(ToString::to_string);
+    let mut warnings: Vec<_> = warnings.collect();
+    warnings.retain(|warning| !warning.starts_with(&format!("site.toml:{made}")));
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|end| format!("site.toml:{end}"))
+        .collect();
+    assert_eq!(warnings, expected, "of\n{text}");
+}
+
+#[test]
+fn a_default_class_that_is_made_and_takes_what_the_weights_share() {
+    let link = "[[link]]\nname = 'up'\nrate = '40mbit'\n";
+    let made = |percent| {
+        format!(
+            "2:8: link 'up': packets that no filter matches are of a class 'default' that is made \
+             for them with weight 1, and is guaranteed {percent}% of the link; give a class \
+             'default = true', or write one of that name"
+        )
+    };
+    warns(&format!("{link}class = [{{ name = 'a' }}]"), &[&made(50)]);
+    let three = "class = [{ name = 'a', rate = '20mbit' }, { name = 'b', weight = 3 }]";
+    warns(&format!("{link}{three}"), &[&made(12)]);
+    // Little beside the others; the rest of what rates leave; one that the file has.
+    for class in [
+        "class = [{ name = 'a', weight = 100 }]",
+        "class = [{ name = 'a', rate = '20mbit' }]",
+        "class = [{ name = 'a' }, { name = 'default' }]",
+        "class = [{ name = 'a', default = true }]",
+        "",
+    ] {
+        warns(&format!("{link}{class}"), &[]);
+    }
+}
+
+#[test]
+fn room_that_is_too_little_for_the_guarantee() {
+    let class = "class = [{ name = 'a', rate = '2mbit', limit = { packets = 6 }, default = true }]";
+    link_warns(
+        class,
+        &[
+            "5:48: class 'a' may lose packets though it keeps to what it is guaranteed: room for 6 \
+           packets and 59190b is kept for it or its flows, and room for 7 packets and 10712b would do",
+        ],
     );
+    link_warns(&class.replace("6 }", "7 }"), &[]);
+    let own = class.replace("limit", "room");
+    let sentence = "class 'a' may lose packets though";
+    let site = Site::parse(
+        &format!("[[link]]\nname = 'up'\nrate = '40mbit'\n{own}"),
+        "s",
+    );
+    assert!(site.unwrap().warnings[0].to_string().contains(sentence));
+    link_warns(&own.replace("6 }", "7 }"), &[]);
 }
 
 #[test]

@@ -148,7 +148,15 @@ impl LinkRow {
 
     /// The classes, children below their parents.
     pub fn table(&self) -> Table {
-        let mut table = table::new(["class", "guaranteed", "ceiling", "burst", "delay", "room", "bounds"]);
+        let mut table = table::new([
+            "class",
+            "guaranteed",
+            "ceiling",
+            "burst",
+            "delay",
+            "room",
+            "bounds",
+        ]);
         if let Some(column) = table.column_mut(6) {
             column.set_cell_alignment(comfy_table::CellAlignment::Left);
         }
@@ -168,9 +176,16 @@ impl LinkRow {
                 Cell::new(format!("{indent}{}{default}", class.name)),
                 Cell::new(class.guaranteed_bps.map_or("none".to_owned(), rate)),
                 Cell::new(class.ceil_bps.map_or(String::new(), rate)),
-                Cell::new(class.guaranteed_burst.map_or(String::new(), size)),
+                Cell::new(match (class.room_packets, class.guaranteed_burst) {
+                    (None, _) => String::new(),
+                    (_, burst) => burst.map_or("none".to_owned(), size),
+                }),
                 Cell::new(delay),
-                Cell::new(class.room_packets.map_or(String::new(), |room| room.to_string())),
+                Cell::new(
+                    class
+                        .room_packets
+                        .map_or(String::new(), |room| room.to_string()),
+                ),
                 Cell::new(bounds),
             ]);
             if let Some(flows) = &class.flows {
@@ -181,7 +196,7 @@ impl LinkRow {
                     )),
                     Cell::new(flows.guaranteed_bps.map_or("none".to_owned(), rate)),
                     Cell::new(flows.ceil_bps.map_or(String::new(), rate)),
-                    Cell::new(flows.guaranteed_burst.map_or(String::new(), size)),
+                    Cell::new(flows.guaranteed_burst.map_or("none".to_owned(), size)),
                     Cell::new(""),
                     Cell::new(match flows.with_room <= flows.most {
                         true => format!("{} for {}", flows.room_packets, flows.with_room),

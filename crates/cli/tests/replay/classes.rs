@@ -282,3 +282,60 @@ fn what_does_not_fit_a_site_is_named() {
         "{finished:?}"
     );
 }
+
+/// The README's site, on a line of 20 Mbit/s.
+fn readme() -> String {
+    let text = include_str!("../../../../README.md");
+    let from = text.find("# site.toml").unwrap();
+    let text = &text[from..];
+    let text = &text[..text.find("```").unwrap()];
+    text.replace("38mbit", "20mbit")
+}
+
+/// Voice of 1 Mbit/s, a packet a millisecond, beside flows that send as fast as a port of
+/// 100 Mbit/s does, in turn; `key` is the flow of a packet. Of either: sent, and lost.
+fn voice_beside(site: &str, packets: u64, flood: u64, key: impl Fn(u64) -> u64) -> [(u64, u64); 2] {
+    let folder = Folder::with_flows();
+    folder.write("site.toml", site);
+    let mut arrivals = String::from("time_ns,flow,len,key\n");
+    let mut number = 0;
+    for n in 0..packets {
+        let start = n * 1_000_000;
+        arrivals += &format!("{start},voice,126,0\n");
+        // What 100 Mbit/s bring in a millisecond.
+        let frames = 12_500 / (flood + 24);
+        for at in 0..frames {
+            let time = start + at * 1_000_000 / frames;
+            arrivals += &format!("{time},everybody,{flood},{}\n", key(number));
+            number += 1;
+        }
+    }
+    folder.write("a.csv", arrivals);
+    let report = report(&folder, "@a.csv");
+    ["voice", "everybody"].map(|name| {
+        let class = class(&report, name);
+        let lost = |key: &str| class[key].as_u64().unwrap();
+        (lost("sent_packets"), lost("dropped") + lost("discarded"))
+    })
+}
+
+#[test]
+fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
+    // 4,000 packets of voice; 3,630 of them were lost when the link's limit was for whoever came.
+    let [voice, flood] = voice_beside(&readme(), 4_000, 1500, |number| 1 + number % 12);
+    assert_eq!(voice, (4_000, 0));
+    assert!(flood.1 > 10_000, "{flood:?} is no flood");
+    let site = readme().replace("wf2q+", "qfq");
+    let [voice, _] = voice_beside(&site, 1_000, 60, |number| 1 + number % 12);
+    assert_eq!(voice, (1_000, 0));
+}
+
+#[test]
+fn voice_loses_nothing_beside_spoofed_sources() {
+    let limits = "per = \"source-ip\"\nlimit = { packets = 100 }";
+    for site in [readme(), readme().replace("per = \"source-ip\"", limits)] {
+        let [voice, flood] = voice_beside(&site, 1_000, 60, |number| 1 + number * 7_919);
+        assert_eq!(voice, (1_000, 0));
+        assert!(flood.1 > 10_000, "{flood:?} is no flood");
+    }
+}

@@ -66,3 +66,21 @@ fn in_the_busy_hour_three_sites_are_at_their_ceiling_and_the_others_notice_nothi
     }
     assert!(within_bounds(&report) > 100_000);
 }
+
+#[test]
+fn in_a_flood_calls_lose_nothing_and_are_in_time() {
+    let report = example("flood.toml", &[]);
+    let voice = class(&report, "voice");
+    assert_eq!(voice["sent_packets"], 5_000 / 20 * 2);
+    assert_eq!(
+        (&voice["dropped"], &voice["discarded"]),
+        (&0.into(), &0.into())
+    );
+    assert!(number(&voice["delay_us"]["max"]) <= number(&voice["bound_us"]));
+    // The others lose most of what they offer.
+    for name in ["interactive", "bulk"] {
+        let class = class(&report, name);
+        assert!(number(&class["offered_bps"]) > 5.0 * number(&class["sent_bps"]));
+        assert!(number(&class["sent_bps"]) >= 0.999 * number(&class["guaranteed_bps"]));
+    }
+}

@@ -103,7 +103,8 @@ fn the_same_seed_gives_the_same_output_and_another_does_not() {
 fn headers_go_where_the_filters_of_the_site_send_them() {
     let folder = Folder::new();
     let site = "[[link]]\nname = \"up\"\nrate = \"1gbit\"\n\
-        class = [{ name = \"calls\" }, { name = \"web\", per = \"source-ip\" }, { name = \"mine\" }]\n\
+        class = [{ name = \"calls\" }, { name = \"web\", per = \"source-ip\" }, { name = \"mine\" }, \
+          { name = \"default\" }]\n\
         filter = [{ class = \"calls\", dscp = \"ef\", family = \"ipv6\" }, \
           { class = \"web\", source = \"10.0.0.0/24\", destination-port = \"80-90\", protocol = \"tcp\" }, \
           { class = \"mine\", user = 1000, ingress = \"attached\" }, \

@@ -277,11 +277,7 @@ fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Optio
             class.limit.as_ref().map(At::span),
             "waits in those",
         ),
-        (
-            "room",
-            class.room.as_ref().map(At::span),
-            "waits in those",
-        ),
+        ("room", class.room.as_ref().map(At::span), "waits in those"),
         (
             "queue",
             class.queue.as_ref().map(At::span),

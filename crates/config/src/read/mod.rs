@@ -12,8 +12,8 @@ mod rooms;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use fairlane_core::units::MAX_LENGTH;
 use fairlane_core::Rate;
+use fairlane_core::units::MAX_LENGTH;
 
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
@@ -84,7 +84,11 @@ fn xdp_room(
     links: &mut [Link],
     report: &mut Report,
 ) {
-    let Some(backend) = written.backend.as_ref().filter(|text| text.value() == "xdp") else {
+    let Some(backend) = written
+        .backend
+        .as_ref()
+        .filter(|text| text.value() == "xdp")
+    else {
         return;
     };
     let most = u64::from(XDP_MOST_WAITING);
@@ -330,8 +334,9 @@ fn link(
         None => LinkAlgorithm::Tree(queue::DEFAULT_ALGORITHM),
     };
     let shortest = crate::site::shortest(longest, overhead?);
+    let limits = rooms::Written::read(written, longest, report);
     let classes = classes::read(written, rate?, (longest, shortest), algorithm, report)?;
-    let limits = rooms::link_limits(written, &classes.classes, longest, report);
+    let limits = limits?.settle(written, &classes.classes, report);
     let rules = filters::read(written, to, &classes, around, report);
     let link = Link {
         name: written.name.value().clone(),

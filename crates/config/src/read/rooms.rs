@@ -141,7 +141,8 @@ impl Rooms<'_> {
         };
     }
 
-    /// Tells of room that is too little for what is guaranteed.
+    /// Tells of room that is too little for what is guaranteed, even for long packets. That it is too
+    /// little for short ones is shown by `check` alone: a limit of few packets may be meant so.
     fn look(
         &self,
         name: &str,
@@ -155,7 +156,7 @@ impl Rooms<'_> {
         };
         let least = u64::from(self.longest.get());
         if service
-            .burst_within(room, self.shortest)
+            .burst_within(room, self.longest)
             .is_some_and(|burst| burst >= least)
         {
             return;
@@ -169,7 +170,7 @@ impl Rooms<'_> {
                 "class '{name}' may lose packets though it keeps to what it is guaranteed: {} is \
                  kept for it or its flows, and {} would do",
                 shown(room),
-                shown(service.room(least, self.shortest)),
+                shown(service.room(least, self.longest)),
             ),
         );
     }
@@ -188,7 +189,8 @@ fn written_room(
     let packets = written.packets.as_ref();
     let packets = packets.and_then(|at| at.within("room packets", 1..i64::from(MOST) + 1, report));
     let bytes = written.bytes.as_ref();
-    let bytes = bytes.and_then(|at| queue::at_least(at, "room bytes", longest, MOST.into(), report));
+    let bytes =
+        bytes.and_then(|at| queue::at_least(at, "room bytes", longest, MOST.into(), report));
     Room {
         packets: packets.unwrap_or(by_default.packets),
         bytes: bytes.map_or(by_default.bytes, |bytes| bytes as u32),
@@ -196,7 +198,11 @@ fn written_room(
 }
 
 fn shown(room: Room) -> String {
-    format!("room for {} packets and {}", room.packets, Size(room.bytes.into()))
+    format!(
+        "room for {} packets and {}",
+        room.packets,
+        Size(room.bytes.into())
+    )
 }
 
 /// What is kept for classes in all: packets and bytes.
@@ -207,81 +213,73 @@ pub(crate) fn kept(classes: &[Class]) -> (u64, u64) {
         Kind::Flows(flows) => Some(flows.room),
     });
     rooms.fold((0, 0), |(packets, bytes), room| {
-        (packets + u64::from(room.packets), bytes + u64::from(room.bytes))
+        (
+            packets + u64::from(room.packets),
+            bytes + u64::from(room.bytes),
+        )
     })
 }
 
-/// The most that waits in a link: what is kept, and what is shared.
-pub(super) fn link_limits(
-    link: &file::Link,
-    classes: &[Class],
-    longest: Length,
-    report: &mut Report,
-) -> Option<SchedulerLimits> {
-    let (kept_packets, kept_bytes) = kept(classes);
-    let limit = link.limit.as_ref().map(At::value);
-    let packets = match limit.and_then(|limit| limit.packets.as_ref()) {
-        Some(at) => {
-            let packets: u32 = at.within("limit packets", 1..i64::from(u32::MAX) + 1, report)?;
-            if u64::from(packets) < kept_packets {
-                report.error(
-                    &at.span(),
-                    format!(
-                        "limit packets {packets}: room for {kept_packets} is kept for the classes, \
-                         so that they have what they are guaranteed; a limit of as many, or less \
-                         'room' for classes and flows, is needed"
-                    ),
-                );
-                return None;
-            }
-            u64::from(packets)
+/// The most that waits in a link, as far as the file says it.
+pub(super) struct Written {
+    packets: Option<u32>,
+    bytes: Option<u64>,
+}
+
+impl Written {
+    /// What the file has, or what is wrong with it is reported.
+    pub fn read(link: &file::Link, longest: Length, report: &mut Report) -> Option<Written> {
+        let before = report.errors();
+        let limit = link.limit.as_ref().map(At::value);
+        let packets = limit.and_then(|limit| limit.packets.as_ref());
+        let packets =
+            packets.and_then(|at| at.within("limit packets", 1..i64::from(u32::MAX) + 1, report));
+        let bytes = limit.and_then(|limit| limit.bytes.as_ref());
+        let bytes =
+            bytes.and_then(|at| queue::at_least(at, "limit bytes", longest, u64::MAX, report));
+        (report.errors() == before).then_some(Written { packets, bytes })
+    }
+
+    /// With what is kept for the classes, and what is shared beside it.
+    pub fn settle(
+        self,
+        link: &file::Link,
+        classes: &[Class],
+        report: &mut Report,
+    ) -> Option<SchedulerLimits> {
+        let (kept_packets, kept_bytes) = kept(classes);
+        let place = link.limit.as_ref().map_or(link.name.span(), At::span);
+        let packets = match self.packets {
+            Some(packets) => packets.into(),
+            None => kept_packets + u64::from(SHARED_PACKETS),
+        };
+        let bytes = self.bytes.unwrap_or(kept_bytes + SHARED_BYTES);
+        if packets < kept_packets || bytes < kept_bytes || packets > u32::MAX.into() {
+            report.error(
+                &place,
+                format!(
+                    "limit: room for {kept_packets} packets and {} is kept for the classes of link \
+                     '{}', so that they have what they are guaranteed: its limit is no less, and no \
+                     more than {} packets; or classes and flows have less 'room'",
+                    Size(kept_bytes),
+                    link.name.value(),
+                    u32::MAX
+                ),
+            );
+            return None;
         }
-        None => kept_packets + u64::from(SHARED_PACKETS),
-    };
-    let bytes = match limit.and_then(|limit| limit.bytes.as_ref()) {
-        Some(at) => {
-            let bytes = queue::at_least(at, "limit bytes", longest, u64::MAX, report)?;
-            if bytes < kept_bytes {
-                report.error(
-                    &at.span(),
-                    format!(
-                        "limit bytes '{}': room for {} is kept for the classes, so that they have \
-                         what they are guaranteed; a limit of as many, or less 'room' for classes \
-                         and flows, is needed",
-                        at.value(),
-                        Size(kept_bytes)
-                    ),
-                );
-                return None;
-            }
-            bytes
-        }
-        None => kept_bytes + SHARED_BYTES,
-    };
-    let Ok(packets) = u32::try_from(packets) else {
-        report.error(
-            &link.name.span(),
-            format!(
-                "link '{}': room for {kept_packets} packets would be kept for its classes, and there \
-                 is none for more than {}",
-                link.name.value(),
-                u32::MAX - SHARED_PACKETS
-            ),
-        );
-        return None;
-    };
-    Some(SchedulerLimits {
-        packets,
-        bytes,
-        per_flow: Limits::NONE,
-    })
+        Some(SchedulerLimits {
+            packets: packets as u32,
+            bytes,
+            per_flow: Limits::NONE,
+        })
+    }
 }
 
 /// What a class's guarantee is good for in the room it has.
 pub(crate) fn grant(guarantee: &mut Guarantee, kind: &Kind, shortest: Length) {
-    let fits = |service: Result<Service, NoGuarantee>, room| {
-        service.ok()?.burst_within(room, shortest)
-    };
+    let fits =
+        |service: Result<Service, NoGuarantee>, room| service.ok()?.burst_within(room, shortest);
     match kind {
         Kind::Inner(_) => {}
         Kind::Leaf(queue) => guarantee.burst = fits(guarantee.service, queue.room),
