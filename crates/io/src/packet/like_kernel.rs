@@ -19,6 +19,7 @@ use proptest::test_runner::TestRunner;
 use super::*;
 use crate::Waiter;
 use crate::segment::whole::{Ip, Transport, Whole, wholes};
+use crate::sys::interface::Joins;
 
 struct Lab {
     host: Link,
@@ -75,7 +76,7 @@ fn collect(backend: &mut PacketBackend, count: usize, room: usize) -> Vec<Vec<u8
         if arrived.len() >= count {
             break;
         }
-        let grace = Duration::from_secs(1);
+        let grace = Duration::from_millis(200);
         if came == 0
             && waiter
                 .wait_readable(&[&*backend], grace)
@@ -206,42 +207,64 @@ fn the_longest_frames_are_cut_as_the_kernel_cuts_them() {
         .for_each(|whole| compare(&lab, std::slice::from_ref(whole)));
 }
 
-/// A connection of the kernel's own, through its bridge, with what was sent meanwhile.
+/// Megabytes over a connection through the bridge, which comes to it in long frames.
+fn compare_connection(lab: &Lab, prompt: bool) {
+    let mut ears = [listen(&lab.far, true), listen(&lab.inside, prompt)];
+    let mut uncut = listen(&lab.inside, false);
+    let listen = || TcpListener::bind("10.0.0.2:9").unwrap();
+    let listener = lab.far.namespace().run(listen);
+    let connect = || TcpStream::connect("10.0.0.2:9").unwrap();
+    let mut stream = lab.host.namespace().run(connect);
+    let sent = vec![0xa5; 3_000_000];
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            stream.write_all(&sent).unwrap();
+            drop(stream);
+        });
+        let mut received = Vec::new();
+        let mut stream = listener.accept().unwrap().0;
+        stream.read_to_end(&mut received).unwrap();
+        assert!(received == sent);
+    });
+    // All that was received has been heard.
+    let [kernels, ours] = ears
+        .each_mut()
+        .map(|ear| collect(ear, usize::MAX, usize::MAX));
+    assert!(kernels.len() > 2_000);
+    // What the kernel has lost behind the place where it cut is among ours alone.
+    let mut rest = ours.iter();
+    for (number, frame) in kernels.iter().enumerate() {
+        assert!(rest.any(|ours| ours == frame), "frame {number}: {frame:?}");
+    }
+    let mut long = 0;
+    uncut.ring.receive(usize::MAX, |arrival| {
+        long += usize::from(arrival.offload.segments.is_some());
+        1
+    });
+    assert!(long > 20, "{long} frames came uncut");
+}
+
 #[test]
 fn a_connection_is_cut_as_the_kernel_cuts_it() {
     let Some(lab) = or_skip("a connection", Lab::new()) else {
         return;
     };
     for prompt in [true, false] {
-        let mut ears = [listen(&lab.far, true), listen(&lab.inside, prompt)];
-        let listen = || TcpListener::bind("10.0.0.2:9").unwrap();
-        let listener = lab.far.namespace().run(listen);
-        let connect = || TcpStream::connect("10.0.0.2:9").unwrap();
-        let mut stream = lab.host.namespace().run(connect);
-        let sent = vec![0xa5; 3_000_000];
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                stream.write_all(&sent).unwrap();
-                drop(stream);
-            });
-            let mut received = Vec::new();
-            listener
-                .accept()
-                .unwrap()
-                .0
-                .read_to_end(&mut received)
-                .unwrap();
-            assert!(received == sent);
-        });
-        // All that was received has been heard.
-        let [kernels, ours] = ears
-            .each_mut()
-            .map(|ear| collect(ear, usize::MAX, usize::MAX));
-        assert!(kernels.len() > 2_000);
-        // What the kernel has lost behind the place where it cut is among ours alone.
-        let mut rest = ours.iter();
-        for (number, frame) in kernels.iter().enumerate() {
-            assert!(rest.any(|ours| ours == frame), "frame {number}: {frame:?}");
-        }
+        compare_connection(&lab, prompt);
+    }
+}
+
+#[test]
+fn what_the_kernel_has_joined_is_cut_as_the_kernel_cuts_it() {
+    let Some(lab) = or_skip("a connection that is joined", Lab::new()) else {
+        return;
+    };
+    lab.host.turn_offloads_off().unwrap();
+    lab.inside.namespace().run(|| {
+        let inside = Interface::find("inside").unwrap();
+        inside.join_segments(Joins::Kernel, true).unwrap();
+    });
+    for prompt in [true, false] {
+        compare_connection(&lab, prompt);
     }
 }
