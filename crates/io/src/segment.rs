@@ -25,6 +25,12 @@
 //! would be cut and whose outer headers the kernel's words do not describe; fragments; and what is
 //! not what it says it is.
 //!
+//! # Cost
+//!
+//! A frame of 65 KB was cut into 45 at 4.7 GiB/s, which is 40 Gbit/s: 287 ns each; copied in as many
+//! pieces at 12.8 GiB/s, and in one piece at 32 (`cargo bench -p fairlane-io`, medians of one run on
+//! a machine of two cores that had other work). Pieces of 36 bytes took 118 ns each.
+//!
 //! # Example
 //!
 //! ```

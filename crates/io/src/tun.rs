@@ -9,7 +9,11 @@
 //! needs the privilege `CAP_NET_ADMIN`. It starts down, without an address: giving it both is left
 //! to whoever configures the network. It is gone when the backend is dropped.
 //!
-//! One system call moves one packet; the kernel has none that moves more.
+//! One system call moves one packet; the kernel has none that moves more. The kernel cuts what it
+//! routes here, and sums it, before it comes. It would leave that to us if asked (`IFF_VNET_HDR`),
+//! and one call would take 64 KiB: 0.16 us for each 1,514 bytes instead of 1.14, and then the
+//! cutting. But its queue counts packets, not bytes: it would hold 32 MB that nobody has sorted, and
+//! with them what is behind, instead of 750 KB.
 //!
 //! # What waits where
 //!

@@ -27,8 +27,12 @@
 //! | the program, as [`XdpFrame`] | the rest, but for those that are free |
 //!
 //! A packet from another program on the same machine comes as it was left to the device: its
-//! checksums may not be computed yet, and it may be too long to arrive at all, unless the sending
-//! interface's offloads are off (`ethtool -K .. tx off`).
+//! checksums may not be computed yet ([`complete_checksum`](crate::checksum::complete_checksum)).
+//! Segments that were left to be cut are cut by the kernel where it knows that such a backend
+//! listens: at the other end of a virtual cable in native mode. In generic mode they come uncut, and
+//! what is longer than a frame of the memory is lost and counted by
+//! [`dropped`](XdpBackend::dropped), unless the sending interface's offloads are off
+//! (`ethtool -K .. tso off gso off`).
 //!
 //! # Modes
 //!

@@ -25,6 +25,10 @@ const MOST_ROWS: usize = 200;
 /// Most classes that a sentence names.
 const MOST_NAMED: usize = 8;
 
+/// What a device calls its backend where frames come as their senders left them, and uncut ones do
+/// not fit.
+const GENERIC: &str = "xdp, generic";
+
 /// The state of a site at one time: what `--json` prints.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
@@ -367,6 +371,14 @@ impl Report {
             }
             if interface.lost > 0 {
                 notes += &self.overloaded(interface);
+                if interface.backend == GENERIC {
+                    notes += &format!(
+                        "\n{} takes AF_XDP in generic mode alone, where segments that come uncut \
+                         are lost too: turn segmentation off where they come from (ethtool -K DEV \
+                         tso off gso off), or use backend = \"packet\"",
+                        interface.name
+                    );
+                }
             }
             if interface.refused > 0 {
                 notes += &format!(
@@ -606,6 +618,33 @@ impl ClassReport {
                 millis(delay.map(|d| d.max)),
             ],
             bound: format!("{}{beyond}", millis(self.bound_us)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlane_io::XdpMode;
+
+    #[test]
+    fn what_is_lost_for_coming_uncut_is_said_where_that_may_be() {
+        assert_eq!(format!("xdp, {}", XdpMode::Generic), GENERIC);
+        for (backend, said) in [("packet", false), ("xdp, native", false), (GENERIC, true)] {
+            let report = Report {
+                interfaces: vec![InterfaceReport {
+                    name: "lan0".into(),
+                    backend: backend.to_owned(),
+                    lost: 3,
+                    recently_lost: 0,
+                    uncut: 0,
+                    refused: 0,
+                }],
+                ..Report::default()
+            };
+            let notes = report.notes();
+            assert!(notes.contains("3 frames were lost at lan0"), "{notes}");
+            assert_eq!(notes.contains("uncut"), said, "{notes}");
         }
     }
 }
