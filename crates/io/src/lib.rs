@@ -61,8 +61,8 @@
 //! On Linux, `SharedMemory` is memory that two processes have in common, and `PeerCredentials` says
 //! who is at the other end of a Unix socket: what clients in other processes are reached by.
 //! `segment` cuts what a sender on the same machine left to hardware to cut, and `checksum` completes
-//! what it left to be summed; `SingleFrames` keeps device and kernel from joining received frames into
-//! longer ones, where nobody would cut them again.
+//! what it left to be summed. `Hold` keeps other programs of this kind from an interface, and device
+//! and kernel from joining received frames into longer ones where nobody would cut them again.
 //!
 //! # Example
 //!
@@ -96,10 +96,10 @@ mod budget;
 pub mod checksum;
 mod datagram;
 #[cfg(target_os = "linux")]
+mod hold;
+#[cfg(target_os = "linux")]
 pub mod interface;
 pub mod memory;
-#[cfg(target_os = "linux")]
-mod offload;
 #[cfg(target_os = "linux")]
 pub mod packet;
 #[cfg(target_os = "linux")]
@@ -127,9 +127,9 @@ pub use backend::{Backend, ByteLen};
 #[cfg(target_os = "linux")]
 pub use budget::Budget;
 pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
-pub use memory::MemoryBackend;
 #[cfg(target_os = "linux")]
-pub use offload::SingleFrames;
+pub use hold::Hold;
+pub use memory::MemoryBackend;
 #[cfg(target_os = "linux")]
 pub use packet::PacketBackend;
 #[cfg(target_os = "linux")]

@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 use libc::c_int;
 
@@ -66,6 +67,28 @@ impl Interface {
             index: u32::try_from(index).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))?,
             control,
         })
+    }
+
+    /// A number that no other network namespace has; its inode's, which is given again, where the
+    /// kernel has none (before Linux 5.14).
+    pub(crate) fn namespace(&self) -> io::Result<u64> {
+        let mut cookie = 0_u64;
+        let mut length = size_of::<u64>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes, one `u64`, at the first pointer and the
+        // number of bytes written at the second; both are ours.
+        let got = unsafe {
+            libc::getsockopt(
+                self.control.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_NETNS_COOKIE,
+                (&raw mut cookie).cast(),
+                &raw mut length,
+            )
+        };
+        match count_or_error(got) {
+            Ok(_) => Ok(cookie),
+            Err(_) => Ok(std::fs::metadata("/proc/thread-self/ns/net")?.ino()),
+        }
     }
 
     pub(crate) fn index(&self) -> u32 {

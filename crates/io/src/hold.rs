@@ -1,0 +1,454 @@
+//! An interface in use by one program, and left as it was found. Linux only.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
+
+use crate::sys::interface::{Interface, Joins};
+
+/// Where holders keep their notes.
+const FOLDER: &str = "/run/fairlane";
+
+/// Receive offloads by the names that notes have for them.
+const OFFLOADS: [(&str, Joins); 2] = [("gro", Joins::Kernel), ("lro", Joins::Device)];
+
+/// An interface that this process alone uses, among all that take a hold first.
+///
+/// # One at a time
+///
+/// The hold is a lock on a file in `/run/fairlane` that is named by the network namespace (its
+/// cookie, which no other namespace has until the machine is started anew) and the interface's
+/// index in it. So it stays when the interface is renamed, another interface of the same name in
+/// another namespace has its own, and the kernel ends it with the process, however that ends. A lock
+/// by an abstract socket would need no folder, but any user could take it first. Programs that see
+/// different folders `/run` do not see each other's holds.
+///
+/// # As it was found
+///
+/// What [`single_frames`](Self::single_frames) turns off is noted in the file before it is changed,
+/// and dropping the hold puts it right. If the process is killed the note stays: who takes the hold
+/// next puts right what it says, as far as it is of this start of the machine.
+#[derive(Debug)]
+pub struct Hold {
+    interface: Interface,
+    note: Option<Note>,
+    complaint: Option<String>,
+    turned_off: Vec<Joins>,
+}
+
+impl Hold {
+    /// Takes the interface of this name in the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// Each is a sentence: `NotFound` if there is no such interface, `ResourceBusy` if another
+    /// process has it, or this one. A folder in which nothing can be noted is no error: the
+    /// interface may be another's then, and [`complaint`](Self::complaint) says so.
+    pub fn take(name: &str) -> io::Result<Hold> {
+        Hold::take_in(Path::new(FOLDER), name)
+    }
+
+    /// The same with the notes in `folder`, which is made if it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As for [`take`](Self::take).
+    pub fn take_in(folder: &Path, name: &str) -> io::Result<Hold> {
+        let interface = Interface::find(name).map_err(|error| explain(name, error))?;
+        let (note, complaint) = match Note::open(folder, name, &interface) {
+            Ok(note) => (Some(note), None),
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => return Err(error),
+            Err(error) => {
+                let complaint = format!(
+                    "nothing can be noted in {} ({error}): nobody else may use {name}, and its \
+                     receive offloads stay off if this process is killed",
+                    folder.display()
+                );
+                (None, Some(complaint))
+            }
+        };
+        let mut hold = Hold {
+            interface,
+            note,
+            complaint,
+            turned_off: Vec::new(),
+        };
+        if let Some(note) = &mut hold.note {
+            for by in note.left_off() {
+                // Gone with an older driver, perhaps.
+                let _ = hold.interface.join_segments(by, true);
+            }
+            note.write(name, &[])
+                .map_err(|error| unnoted(name, error))?;
+        }
+        Ok(hold)
+    }
+
+    /// Why nothing could be noted, if so: a sentence to warn of.
+    pub fn complaint(&self) -> Option<&str> {
+        self.complaint.as_deref()
+    }
+
+    /// From now on received segments of one connection are not joined into a longer one, so that
+    /// each received frame can be sent again. Dropping the hold turns on again what was on before.
+    ///
+    /// What the *kernel* joins (GRO) it knows to take apart, and says how: a
+    /// [`PacketBackend`](crate::PacketBackend) does it, as the kernel's own bridge would, and
+    /// needs this [of the device](Self::single_frames_of_device) alone (LRO), as that bridge does.
+    /// An [`XdpBackend`](crate::XdpBackend) hears frames before the kernel joins them, but in
+    /// [generic mode](crate::XdpMode::Generic), where it needs both.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` without the privilege `CAP_NET_ADMIN` where something is to be turned off.
+    /// A driver that knows of no such thing has nothing to turn off.
+    pub fn single_frames(&mut self, name: &str) -> io::Result<()> {
+        self.turn_off(name, &[Joins::Kernel, Joins::Device])
+    }
+
+    /// The same of what the device joins alone.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`single_frames`](Self::single_frames).
+    pub fn single_frames_of_device(&mut self, name: &str) -> io::Result<()> {
+        self.turn_off(name, &[Joins::Device])
+    }
+
+    fn turn_off(&mut self, name: &str, joins: &[Joins]) -> io::Result<()> {
+        for &by in joins {
+            if let Ok(true) = self.interface.joins_segments(by) {
+                self.turned_off.push(by);
+                if let Some(note) = &mut self.note {
+                    let noted = note.write(name, &self.turned_off);
+                    noted.map_err(|error| unnoted(name, error))?;
+                }
+                if let Err(error) = self.interface.join_segments(by, false) {
+                    self.turned_off.pop();
+                    return Err(explain(name, error));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        for &by in &self.turned_off {
+            // The interface may be gone by now, and its offloads with it.
+            let _ = self.interface.join_segments(by, true);
+        }
+        if let Some(note) = &self.note {
+            // While it is locked, so that it is nobody else's. Who has opened it meanwhile sees
+            // that it is gone.
+            let _ = fs::remove_file(&note.path);
+        }
+    }
+}
+
+/// The locked file of a hold.
+#[derive(Debug)]
+struct Note {
+    file: File,
+    path: PathBuf,
+    /// Which start of the machine this is.
+    boot: String,
+    /// What it said.
+    former: String,
+}
+
+impl Note {
+    fn open(folder: &Path, name: &str, interface: &Interface) -> io::Result<Note> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let boot = boot.trim().to_owned();
+        own(folder)?;
+        let path = folder.join(format!("{}-{}", interface.namespace()?, interface.index()));
+        loop {
+            let mut file = OpenOptions::new()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .custom_flags(libc::O_NOFOLLOW)
+                .open(&path)?;
+            let locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
+            let mut former = String::new();
+            (&mut file).take(4_096).read_to_string(&mut former)?;
+            match locked.map_err(io::Error::from) {
+                // Its holder has ended meanwhile and removed it.
+                Ok(()) if file.metadata()?.nlink() == 0 => {}
+                Ok(()) => {
+                    return Ok(Note {
+                        file,
+                        path,
+                        boot,
+                        former,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Err(busy(name, value(&former, "pid")));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What a holder that was killed has left off.
+    fn left_off(&self) -> impl Iterator<Item = Joins> {
+        let off = match value(&self.former, "boot") {
+            Some(boot) if boot == self.boot => value(&self.former, "off").unwrap_or_default(),
+            _ => "",
+        };
+        OFFLOADS
+            .into_iter()
+            .filter(|(name, _)| off.split(' ').any(|off| off == *name))
+            .map(|(_, by)| by)
+            .collect::<Vec<_>>()
+            .into_iter()
+    }
+
+    /// Says who holds the interface and what is to be put right.
+    fn write(&mut self, name: &str, off: &[Joins]) -> io::Result<()> {
+        let off = OFFLOADS.iter().filter(|(_, by)| off.contains(by));
+        let off: Vec<_> = off.map(|&(name, _)| name).collect();
+        let text = format!(
+            "boot {}\npid {}\ninterface {name}\noff {}\n",
+            self.boot,
+            std::process::id(),
+            off.join(" ")
+        );
+        self.file.rewind()?;
+        self.file.set_len(0)?;
+        self.file.write_all(text.as_bytes())
+    }
+}
+
+/// Makes the folder, or makes sure that nobody else can change what is in it.
+fn own(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o755).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = fs::symlink_metadata(folder)?;
+    let ours = [0, geteuid().as_raw()].contains(&found.uid());
+    if !found.is_dir() || !ours || found.mode() & 0o022 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is no folder that root or this user alone can write to",
+        ));
+    }
+    Ok(())
+}
+
+/// What a note says behind this word at the beginning of a line.
+fn value<'a>(note: &'a str, word: &str) -> Option<&'a str> {
+    let mut lines = note.lines();
+    lines.find_map(|line| line.strip_prefix(word)?.strip_prefix(' '))
+}
+
+fn unnoted(name: &str, error: io::Error) -> io::Error {
+    let sentence = format!("what is changed about {name} cannot be noted in {FOLDER}: {error}");
+    io::Error::new(error.kind(), sentence)
+}
+
+fn busy(name: &str, pid: Option<&str>) -> io::Error {
+    let process = pid.map_or(String::new(), |pid| format!(", process {pid}"));
+    io::Error::new(
+        io::ErrorKind::ResourceBusy,
+        format!(
+            "the interface {name} is in use by another Fairlane{process}, and two would send every \
+             frame twice: stop that one, or name another interface"
+        ),
+    )
+}
+
+/// The sentence for an error.
+fn explain(name: &str, error: io::Error) -> io::Error {
+    let (kind, sentence) = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => (
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "to turn off the receive offloads of {name} the privilege CAP_NET_ADMIN is needed: \
+                 run as root, or grant it to the program (setcap cap_net_admin+ep)"
+            ),
+        ),
+        Some(libc::ENODEV | libc::ENXIO) => (
+            io::ErrorKind::NotFound,
+            format!("there is no interface {name} in this network namespace"),
+        ),
+        _ => (
+            error.kind(),
+            format!("the receive offloads of {name} cannot be turned off: {error}"),
+        ),
+    };
+    io::Error::new(kind, sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlane_netlab::{Link, cable, or_skip};
+    use std::process;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A folder of this test's.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Folder {
+            static NUMBER: AtomicU32 = AtomicU32::new(0);
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!("fairlane-hold-{}-{number}", process::id());
+            Folder(std::env::temp_dir().join(name))
+        }
+
+        fn take(&self, link: &Link) -> io::Result<Hold> {
+            link.namespace().run(|| Hold::take_in(&self.0, link.name()))
+        }
+
+        fn notes(&self) -> Vec<PathBuf> {
+            let notes = fs::read_dir(&self.0).unwrap();
+            notes.map(|note| note.unwrap().path()).collect()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn joins(link: &Link) -> bool {
+        let interface = link.namespace().run(|| Interface::find(link.name()));
+        interface.unwrap().joins_segments(Joins::Kernel).unwrap()
+    }
+
+    fn join(link: &Link, on: bool) {
+        let interface = link.namespace().run(|| Interface::find(link.name()));
+        interface.unwrap().join_segments(Joins::Kernel, on).unwrap();
+    }
+
+    #[test]
+    fn received_segments_are_joined_again_when_it_is_over() {
+        let Some((link, _far)) = or_skip("receive offloads", cable(1_500)) else {
+            return;
+        };
+        let folder = Folder::new();
+        for before in [true, false] {
+            join(&link, before);
+            let mut hold = folder.take(&link).unwrap();
+            assert_eq!(joins(&link), before);
+            hold.single_frames(link.name()).unwrap();
+            assert!(!joins(&link));
+            drop(hold);
+            // Who finds it off leaves it off.
+            assert_eq!(joins(&link), before);
+            assert_eq!(folder.notes(), [""; 0].map(PathBuf::from));
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_joins_is_left_to_it_where_that_is_asked_for() {
+        let Some((link, _far)) = or_skip("offloads of a device", cable(1_500)) else {
+            return;
+        };
+        let folder = Folder::new();
+        join(&link, true);
+        let mut hold = folder.take(&link).unwrap();
+        hold.single_frames_of_device(link.name()).unwrap();
+        assert!(joins(&link));
+    }
+
+    #[test]
+    fn one_at_a_time_holds_an_interface_and_the_second_is_told_who_does() {
+        let Some((link, far)) = or_skip("one at a time", cable(1_500)) else {
+            return;
+        };
+        let folder = Folder::new();
+        let hold = folder.take(&link).unwrap();
+        let error = folder.take(&link).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ResourceBusy);
+        let sentence = format!(
+            "the interface {} is in use by another Fairlane, process {}, and two",
+            link.name(),
+            process::id()
+        );
+        assert!(error.to_string().starts_with(&sentence), "{error}");
+        // Another interface, in another namespace, perhaps of the same index, is another's.
+        let other = folder.take(&far).unwrap();
+        drop(hold);
+        drop(folder.take(&link).unwrap());
+        drop(other);
+    }
+
+    #[test]
+    fn what_a_killed_holder_turned_off_is_turned_on_by_the_next() {
+        let Some((link, _far)) = or_skip("a killed holder", cable(1_500)) else {
+            return;
+        };
+        let folder = Folder::new();
+        join(&link, true);
+        let mut hold = folder.take(&link).unwrap();
+        hold.single_frames(link.name()).unwrap();
+        // As a process that is killed: the descriptor is closed, and nothing else is done.
+        let note = fs::read_to_string(&folder.notes()[0]).unwrap();
+        hold.turned_off.clear();
+        drop(hold);
+        assert!(!joins(&link));
+        let leave = |text: String| {
+            let path = folder
+                .take(&link)
+                .unwrap()
+                .note
+                .as_ref()
+                .unwrap()
+                .path
+                .clone();
+            fs::write(path, text).unwrap();
+        };
+        // Of another start of the machine: it is not known who turned it off then.
+        let boot = value(&note, "boot").unwrap();
+        leave(note.replace(boot, "another"));
+        drop(folder.take(&link).unwrap());
+        assert!(!joins(&link));
+        for none in ["", "boot", "off gro", "\0\n\n"] {
+            leave(none.to_owned());
+            drop(folder.take(&link).unwrap());
+            assert!(!joins(&link), "{none:?} says nothing");
+        }
+        leave(note);
+        let hold = folder.take(&link).unwrap();
+        assert!(joins(&link));
+        drop(hold);
+        assert!(joins(&link));
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_to_holds_nothing() {
+        let Some((link, _far)) = or_skip("a folder of others", cable(1_500)) else {
+            return;
+        };
+        use std::os::unix::fs::PermissionsExt;
+        let folder = Folder::new();
+        fs::create_dir(&folder.0).unwrap();
+        fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+        let hold = folder.take(&link).unwrap();
+        let complaint = hold.complaint().unwrap();
+        assert!(complaint.contains(link.name()), "{complaint}");
+        assert!(complaint.contains("no folder that root"), "{complaint}");
+        assert!(folder.notes().is_empty());
+    }
+
+    #[test]
+    fn an_interface_that_is_not_there_is_named() {
+        let error = Hold::take("nosuch0").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(error.to_string().contains("nosuch0"), "{error}");
+    }
+}
