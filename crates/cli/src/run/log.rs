@@ -14,8 +14,28 @@ const WAITING: usize = 1_000;
 
 /// Where the lines go.
 pub struct Log {
-    lines: SyncSender<String>,
+    voice: Voice,
     written: Receiver<()>,
+}
+
+/// Says something in a log, from any thread. The log ends when there is none left.
+#[derive(Clone)]
+pub struct Voice(SyncSender<String>);
+
+impl Voice {
+    /// Says something, as soon as somebody reads it.
+    pub fn say(&self, text: impl Display) {
+        let _ = self
+            .0
+            .try_send(format!("{} {text}", utc(SystemTime::now())));
+    }
+
+    /// Says what is allowed and hardly meant.
+    pub fn warn(&self, warnings: impl IntoIterator<Item: Display>) {
+        for warning in warnings {
+            self.say(format_args!("warning: {warning}"));
+        }
+    }
 }
 
 impl Log {
@@ -28,27 +48,31 @@ impl Log {
                 to_write.iter().for_each(output::aside);
                 let _ = done.send(());
             })?;
-        Ok(Log { lines, written })
+        Ok(Log {
+            voice: Voice(lines),
+            written,
+        })
+    }
+
+    /// For another thread to say something.
+    pub fn voice(&self) -> Voice {
+        self.voice.clone()
     }
 
     /// Says something, as soon as somebody reads it.
     pub fn say(&self, text: impl Display) {
-        let _ = self
-            .lines
-            .try_send(format!("{} {text}", utc(SystemTime::now())));
+        self.voice.say(text);
     }
 
     /// Says what is allowed and hardly meant.
     pub fn warn(&self, warnings: impl IntoIterator<Item: Display>) {
-        for warning in warnings {
-            self.say(format_args!("warning: {warning}"));
-        }
+        self.voice.warn(warnings);
     }
 
     /// Ends when all is written, or it has to be over.
     pub fn close(self, ending: &Ending) {
-        let Log { lines, written } = self;
-        drop(lines);
+        let Log { voice, written } = self;
+        drop(voice);
         ending.wait(&written);
     }
 }

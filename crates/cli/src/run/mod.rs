@@ -140,6 +140,9 @@ pub struct Options {
     /// free port if that is in use]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
+    /// With CONFIG: end with an error when an interface is deleted, and do not wait for it
+    #[arg(long, requires = "config")]
+    exit_on_loss: bool,
     /// Print one JSON object at the end, and nothing else
     #[arg(long)]
     json: bool,

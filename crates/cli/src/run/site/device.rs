@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::ops::AddAssign;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, Result, bail};
@@ -9,12 +10,14 @@ use fairlane_config::{Backend as Kind, Interfaces, Near};
 use fairlane_io::checksum::complete_checksum;
 use fairlane_io::tun::Layer;
 use fairlane_io::{
-    Arrival, Backend, Budget, PacketBackend, SingleFrames, TunBackend, Umem, XdpBackend, XdpMode,
+    Arrival, Backend, Budget, Hold, PacketBackend, TunBackend, Umem, XdpBackend, XdpMode,
     XdpOptions, interface, packet,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::super::log::Voice;
 use super::frame::Frame;
+use super::lasting::{Lasting, Opened};
 
 /// A way for frames in and out that can be waited for.
 pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
@@ -30,18 +33,28 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
 /// Frames that arrived and went no further than the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Losses {
+    /// Not sent, for the interface was away.
+    pub away: u64,
     /// Not taken in time.
     pub lost: u64,
     /// Segments that their sender has left to be cut, and that cannot be.
     pub uncut: u64,
 }
 
+impl AddAssign for Losses {
+    fn add_assign(&mut self, more: Losses) {
+        self.away += more.away;
+        self.lost += more.lost;
+        self.uncut += more.uncut;
+    }
+}
+
 /// A device of whatever kind.
 pub struct AnyDevice {
     pub name: String,
     device: Box<dyn Device>,
-    /// Keeps frames from being joined on their way in.
-    _single: Option<SingleFrames>,
+    /// The interface, where its loss ends the run; after the device, which may still bring frames.
+    _hold: Option<Hold>,
 }
 
 impl AnyDevice {
@@ -124,8 +137,22 @@ impl Needs {
     }
 }
 
+/// What becomes of a device whose interface was deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// It is opened again when there is one of that name.
+    Wait,
+    /// It has an error to tell.
+    Fail,
+}
+
 /// The near device and the one outside. Nothing is open after an error.
-pub fn open(interfaces: &Interfaces, needs: Needs) -> Result<[AnyDevice; 2]> {
+pub fn open(
+    interfaces: &Interfaces,
+    needs: Needs,
+    on_loss: OnLoss,
+    voice: &Voice,
+) -> Result<[AnyDevice; 2]> {
     let outside = &interfaces.outside;
     if (&interfaces.near, interfaces.backend) == (&Near::Nothing, Kind::Xdp) {
         bail!(
@@ -145,15 +172,45 @@ pub fn open(interfaces: &Interfaces, needs: Needs) -> Result<[AnyDevice; 2]> {
         Kind::Xdp => Some(umem(interfaces, needs)?),
     };
     let near = match &interfaces.near {
-        Near::Inside(name) => open_interface(name, umem.as_ref())?,
+        Near::Inside(name) => open_interface(name, umem.as_ref(), on_loss, voice)?,
         Near::Tap(name) => tap(name)?,
         Near::Nothing => nothing()?,
     };
-    Ok([near, open_interface(outside, umem.as_ref())?])
+    Ok([
+        near,
+        open_interface(outside, umem.as_ref(), on_loss, voice)?,
+    ])
 }
 
-fn open_interface(name: &str, umem: Option<&Umem>) -> Result<AnyDevice> {
-    let (device, single): (Box<dyn Device>, _) = match umem {
+fn open_interface(
+    name: &str,
+    umem: Option<&Umem>,
+    on_loss: OnLoss,
+    voice: &Voice,
+) -> Result<AnyDevice> {
+    if on_loss == OnLoss::Wait {
+        let (kept, umem, says) = (name.to_owned(), umem.cloned(), voice.clone());
+        let open = move || hold_and_open(&kept, umem.as_ref(), &says);
+        let device = Lasting::open(name, voice.clone(), open)?;
+        return Ok(AnyDevice {
+            name: name.to_owned(),
+            device: Box::new(device),
+            _hold: None,
+        });
+    }
+    let opened = hold_and_open(name, umem, voice)?;
+    Ok(AnyDevice {
+        name: name.to_owned(),
+        device: opened.device,
+        _hold: opened.hold,
+    })
+}
+
+/// Opens an interface that no other program of this kind has, for frames as they were on the wire.
+fn hold_and_open(name: &str, umem: Option<&Umem>, voice: &Voice) -> Result<Opened> {
+    let mut hold = Hold::take(name)?;
+    voice.warn(hold.complaint());
+    let device: Box<dyn Device> = match umem {
         None => {
             let options = packet::Options {
                 // Somebody may wait for a lone frame: in a block it would wait a millisecond.
@@ -163,25 +220,22 @@ fn open_interface(name: &str, umem: Option<&Umem>) -> Result<AnyDevice> {
             };
             let backend = PacketBackend::open(name, &options)?;
             // What the kernel joins is cut again.
-            (
-                Box::new(Plain(backend)),
-                Some(SingleFrames::of_device(name)?),
-            )
+            hold.single_frames_of_device(name)?;
+            Box::new(Plain(backend))
         }
         Some(umem) => {
             let shared = Shared::bind(umem, name)?;
-            let single = match shared.backend.mode() {
-                XdpMode::Generic => Some(SingleFrames::on(name)?),
+            match shared.backend.mode() {
+                XdpMode::Generic => hold.single_frames(name)?,
                 // Frames come before anybody may join them.
-                XdpMode::ZeroCopy | XdpMode::Native => None,
-            };
-            (Box::new(shared), single)
+                XdpMode::ZeroCopy | XdpMode::Native => {}
+            }
+            Box::new(shared)
         }
     };
-    Ok(AnyDevice {
-        name: name.to_owned(),
+    Ok(Opened {
         device,
-        _single: single,
+        hold: Some(hold),
     })
 }
 
@@ -190,7 +244,7 @@ fn tap(name: &str) -> Result<AnyDevice> {
     Ok(AnyDevice {
         name: tap.name().to_owned(),
         device: Box::new(Plain(tap)),
-        _single: None,
+        _hold: None,
     })
 }
 
@@ -200,7 +254,7 @@ fn nothing() -> Result<AnyDevice> {
     Ok(AnyDevice {
         name: String::new(),
         device: Box::new(Nothing(never)),
-        _single: None,
+        _hold: None,
     })
 }
 
@@ -274,6 +328,7 @@ impl Device for Plain<PacketBackend<Frame>> {
         Ok(Losses {
             lost: self.0.lost()? + self.0.discarded(),
             uncut: self.0.uncut(),
+            ..Losses::default()
         })
     }
 

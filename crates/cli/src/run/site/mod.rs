@@ -5,6 +5,7 @@ mod control;
 mod device;
 mod forward;
 mod frame;
+mod lasting;
 mod meter;
 mod order;
 mod plan;
@@ -34,7 +35,7 @@ use super::screen::Screen;
 use super::{Options, ends};
 use crate::machine::read_site;
 use control::{Around, Control, Event, Links};
-use device::{AnyDevice, Needs};
+use device::{AnyDevice, Needs, OnLoss};
 use forward::Forwarding;
 use frame::{Frame, Parcel};
 use order::{Counting, Order};
@@ -102,7 +103,11 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     listen_to_signals(to_control.clone()).context("setting up Ctrl-C")?;
     let ends_of = Ends::of(&interfaces);
     let needs = needs(&site);
-    let devices = device::open(&interfaces, needs)?;
+    let on_loss = match options.exit_on_loss {
+        true => OnLoss::Fail,
+        false => OnLoss::Wait,
+    };
+    let devices = device::open(&interfaces, needs, on_loss, &log.voice())?;
     let named = (devices.each_ref()).map(|device| (Arc::from(&*device.name), device.backend()));
     let clock = Clock::start();
     let start = clock.now();

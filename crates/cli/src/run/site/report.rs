@@ -57,6 +57,8 @@ pub struct InterfaceReport {
     pub uncut: u64,
     /// Frames that the interface would not send.
     pub refused: u64,
+    /// Frames that were to leave by the interface while there was none of that name.
+    pub away: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -181,7 +183,9 @@ impl InterfaceReport {
             lost: count.losses.lost,
             recently_lost: count.losses.lost.saturating_sub(lost_before),
             uncut: count.losses.uncut,
-            refused: count.refused,
+            // The others are told apart.
+            refused: count.refused.saturating_sub(count.losses.away),
+            away: count.losses.away,
         }
     }
 }
@@ -379,6 +383,12 @@ impl Report {
                         interface.name
                     );
                 }
+            }
+            if interface.away > 0 {
+                notes += &format!(
+                    "\n{} frames were dropped while {} was away",
+                    interface.away, interface.name
+                );
             }
             if interface.refused > 0 {
                 notes += &format!(
