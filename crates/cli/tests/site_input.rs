@@ -95,7 +95,8 @@ fn an_interface_that_goes_away_ends_the_run_with_a_sentence_and_the_report() {
     let Some(wire) = wire("an interface that goes away", 1) else {
         return;
     };
-    let site = Site::start(&wire, &[&interfaces("packet"), LINK].concat());
+    let config = [&interfaces("packet"), LINK].concat();
+    let site = Site::start_with(&wire, &config, &["--exit-on-loss"]);
     wire.sender(0).link().delete().unwrap();
     let finished = site.finish();
     let report: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
@@ -124,7 +125,9 @@ fn a_file_read_again_is_taken_over_though_nobody_hears_of_it() {
 fn without_the_privilege_the_sentence_names_it() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("site.toml");
-    fs::write(&file, [&interfaces("packet"), LINK].concat()).unwrap();
+    let socket = folder.path().join("fairlane.sock");
+    let config = format!("[interfaces]\noutside = \"lo\"\n[attach]\nsocket = {socket:?}\n{LINK}");
+    fs::write(&file, config).unwrap();
     if !matches!(
         caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_NET_RAW),
         Ok(true)

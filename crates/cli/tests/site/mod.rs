@@ -43,15 +43,21 @@ impl Site {
         Site::start_unseen(wire, config).until_through(wire)
     }
 
+    /// The same with more arguments.
+    #[track_caller]
+    pub fn start_with(wire: &Wire, config: &str, more: &[&str]) -> Site {
+        Site::begin(wire, config, more, start).until_through(wire)
+    }
+
     /// The same, where nobody reads what the program complains of.
     #[track_caller]
     pub fn start_unheard(wire: &Wire, config: &str) -> Site {
-        Site::begin(wire, config, start_unheard).until_through(wire)
+        Site::begin(wire, config, &[], start_unheard).until_through(wire)
     }
 
     /// The same as [`start`](Self::start) without waiting.
     pub fn start_unseen(wire: &Wire, config: &str) -> Site {
-        Site::begin(wire, config, start)
+        Site::begin(wire, config, &[], start)
     }
 
     #[track_caller]
@@ -61,12 +67,13 @@ impl Site {
         self
     }
 
-    fn begin(wire: &Wire, config: &str, start: fn(&[&str]) -> Running) -> Site {
+    fn begin(wire: &Wire, config: &str, more: &[&str], start: fn(&[&str]) -> Running) -> Site {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("site.toml");
         std::fs::write(&file, config).unwrap();
         let file = file.to_str().unwrap();
-        let running = wire.middle().run(|| start(&["run", file, "--json"]));
+        let arguments = [&["run", file, "--json"], more].concat();
+        let running = wire.middle().run(|| start(&arguments));
         Site { running, folder }
     }
 
