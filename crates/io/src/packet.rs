@@ -56,7 +56,7 @@
 //! ([`segment`](crate::segment)): each piece is a frame of its own, and no more of them are given
 //! out by a call than it asked for. What cannot be cut, a tunnel most likely, is thrown away and
 //! counted by [`uncut`](PacketBackend::uncut). What a *device* has joined (LRO) has lost what it
-//! was joined of: turn that off where you forward ([`SingleFrames`](crate::SingleFrames)).
+//! was joined of: turn that off where you forward ([`Hold`](crate::Hold::single_frames_of_device)).
 //! What this backend has sent itself is not received, nor is what the kernel sends on the
 //! interface.
 //!

@@ -816,3 +816,27 @@ fn frames_beside_those_that_were_lost_are_marked_until_the_losses_are_asked_for(
     while receiver.receive(&mut arrived, 1).unwrap() == 0 {}
     assert!(!receiver.arrivals()[0].losing);
 }
+
+#[test]
+fn a_frame_of_full_size_is_sent_with_one_tag_and_refused_with_two() {
+    let Some((near, far)) = new_cable("full size with two tags") else {
+        return;
+    };
+    let (mut sender, mut receiver) = (open(&near), open(&far));
+    let tagged = |tags: &[[u8; 2]], length| {
+        let mut frame = frame(0, 1, 12);
+        frame.truncate(12);
+        for tag in tags {
+            frame.extend([tag[0], tag[1], 0, 7]);
+        }
+        frame.extend(PROTOCOL);
+        frame.resize(length, 9);
+        frame
+    };
+    let (one, two) = ([[0x81, 0x00]], [[0x88, 0xa8], [0x81, 0x00]]);
+    let fits = [tagged(&one, 1_518), tagged(&two, 1_514)];
+    let mut batch = VecDeque::from([fits[0].clone(), tagged(&two, 1_522), fits[1].clone()]);
+    transmit_all(&mut sender, &mut batch, |_| ());
+    assert_eq!(sender.refused(), 1);
+    assert_eq!(collect(&mut receiver, 2), fits);
+}
