@@ -214,6 +214,59 @@ destination-port = 7777
 }
 
 #[test]
+fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
+    let Some(wire) = wire("voice beside a dozen flows", 1) else {
+        return;
+    };
+    let config = up("packet", "20mbit")
+        + r#"overhead = 24
+algorithm = "wf2q+"
+limit = { packets = 9000 }
+
+[[link.class]]
+name = "voice"
+rate = "2mbit"
+ceil = "4mbit"
+
+[[link.class]]
+name = "everybody"
+per = "5-tuple"
+default = true
+
+[[link.filter]]
+class = "voice"
+destination-port = 5004
+"#;
+    let ports: Vec<u16> = (1001..1013).collect();
+    let (report, sent) = flooded(&wire, &config, &ports, 12_000.0, |_| {
+        let host = wire.sender(0);
+        let bind = || UdpSocket::bind((host.address(), 0)).unwrap();
+        let socket = host.namespace().run(bind);
+        let began = Instant::now();
+        let mut sent = 0u64;
+        // 1 Mbit/s. Voice does not make up for a pause of the machine.
+        while began.elapsed() < Duration::from_secs(6) {
+            let _ = socket.send_to(&[0; 100], (wire.receiver().address(), 5004));
+            sent += 1;
+            thread::sleep(Duration::from_millis(1));
+        }
+        sent
+    });
+    let voice = class(&report, "up", "voice");
+    let flood = class(&report, "up", "everybody");
+    let lost = |class: &Value| {
+        let count = |key: &str| class[key].as_u64().unwrap();
+        count("dropped") + count("discarded")
+    };
+    assert_eq!(lost(voice), 0, "of {sent}: {voice:#}");
+    assert!(
+        voice["sent_packets"].as_u64().unwrap() > sent / 2,
+        "{voice:#}"
+    );
+    assert!(lost(flood) > 10_000, "no flood: {flood:#}");
+}
+
+#[test]
 fn malformed_frames_go_to_the_default_class_and_are_counted() {
     let Some(wire) = wire("malformed frames", 1) else {
         return;

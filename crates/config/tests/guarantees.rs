@@ -2,7 +2,8 @@
 //! in a nanosecond.
 
 use fairlane_config::{Discipline, Kind, Link, Site};
-use fairlane_core::tree::{ClassQueue, Dequeue};
+use fairlane_core::bounds::Service;
+use fairlane_core::tree::{ClassQueue, Dequeue, Discarded};
 use fairlane_core::{Length, Nanos};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
@@ -285,6 +286,166 @@ fn no_packet_that_finds_its_class_empty_waits_longer_than_its_bound() {
         tightest > 0.2,
         "the bounds are far from what happens: {tightest}"
     );
+}
+
+/// A class, or a flow, that keeps to what it is guaranteed.
+struct Conforming {
+    place: usize,
+    flow: u64,
+    service: Service,
+    /// Bytes that it may send now, of so many at most; and bytes a nanosecond.
+    tokens: f64,
+    burst: f64,
+    rate: f64,
+    /// When it will send again: what its bucket holds by then.
+    next: u64,
+    /// What of it waits, in bytes.
+    waiting: u64,
+}
+
+impl Conforming {
+    fn refill(&mut self, span: u64) {
+        self.tokens = (self.tokens + self.rate * span as f64).min(self.burst);
+    }
+}
+
+/// The digest of the flows that keep to theirs; all others are flooders or spoofed.
+const KEEPS: u64 = 7;
+
+/// Some keep to their guarantees, all others fill the link: what of the former is lost, or late.
+fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64 {
+    let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
+    let shortest = u64::from(link.shortest().get());
+    let mut keep = Vec::new();
+    let mut floods = Vec::new();
+    for (place, (class, guarantee)) in link.classes.iter().zip(link.guarantees()).enumerate() {
+        let (service, rate, burst, flow) = match (&class.kind, guarantee.each) {
+            (Kind::Inner(_), _) => continue,
+            // Beside flooders of its own class.
+            (Kind::Flows(_), Some(each)) if random.one_in(2) => {
+                floods.push(place);
+                (each.service, each.rate, each.burst, KEEPS)
+            }
+            (Kind::Leaf(_), _) if random.one_in(2) => {
+                (guarantee.service, guarantee.rate, guarantee.burst, 0)
+            }
+            _ => {
+                floods.push(place);
+                continue;
+            }
+        };
+        if let (Ok(service), Ok(rate), Some(burst)) = (service, rate, burst) {
+            keep.push(Conforming {
+                place,
+                flow,
+                service,
+                tokens: burst as f64,
+                burst: burst as f64,
+                rate: rate as f64 / 8e9 * 0.9999,
+                next: 0,
+                waiting: 0,
+            });
+        }
+    }
+    // Whose each packet is, when it came, and what waited then.
+    let mut parcels: Vec<(Option<usize>, u64, u64)> = Vec::new();
+    let (mut now, mut checked) = (0u64, 0);
+    while now < until && !floods.is_empty() {
+        for (at, sender) in keep.iter_mut().enumerate() {
+            if sender.next > now {
+                continue;
+            }
+            sender.next = now + random.below(40_000);
+            // All that it may, or a part of it, in packets of any length.
+            let kinds = [1, 60, LONGEST];
+            let length = random.of(&kinds);
+            let counts = length.max(shortest) as f64;
+            while sender.tokens >= counts && !random.one_in(50) {
+                sender.tokens -= counts;
+                sender.waiting += length;
+                parcels.push((Some(at), now, sender.waiting));
+                let number = (parcels.len() - 1) as u32;
+                let length = Length::new(length as u32).unwrap();
+                let class = ids[sender.place];
+                let gone = |gone: Discarded<u32>| {
+                    let (owner, ..) = parcels[gone.payload as usize];
+                    assert_eq!(owner, None, "a packet within its own gives way");
+                };
+                let outcome = queues.enqueue(class, sender.flow, length, number, Nanos(now), gone);
+                outcome.unwrap_or_else(|rejected| {
+                    let name = &link.classes[sender.place].name;
+                    panic!("{name} loses a packet at {now}: {}", rejected.reason)
+                });
+            }
+        }
+        for _ in 0..20 {
+            let place = random.of(&floods);
+            // Flooders, and sources as many as the class remembers beside the one that was there.
+            let flow = match &link.classes[place].kind {
+                Kind::Flows(flows) => 100 + random.below(u64::from(flows.most).max(2) - 1),
+                _ => 0,
+            };
+            if matches!(&link.classes[place].kind, Kind::Flows(flows) if flows.most == 1) {
+                continue;
+            }
+            let length = Length::new(random.of(&[1u32, 60, 1500])).unwrap();
+            parcels.push((None, now, 0));
+            let number = (parcels.len() - 1) as u32;
+            let gone = |gone: Discarded<u32>| {
+                let (owner, ..) = parcels[gone.payload as usize];
+                assert_eq!(owner, None, "a packet within its own gives way to a flood");
+            };
+            let _ = queues.enqueue(ids[place], flow, length, number, Nanos(now), gone);
+        }
+        let before = now;
+        match queues.dequeue(Nanos(now), |_| panic!("nothing is dropped late")) {
+            Dequeue::Packet(packet) => {
+                now += u64::from(packet.len.get());
+                if let (Some(owner), came, waited) = parcels[packet.payload as usize] {
+                    let sender = &mut keep[owner];
+                    sender.waiting -= u64::from(packet.len.get());
+                    let bound = sender.service.delay(waited).0;
+                    let name = &link.classes[sender.place].name;
+                    let delay = now - came;
+                    assert!(delay <= bound + 1, "{name}: {delay} of {bound}");
+                    checked += 1;
+                }
+            }
+            Dequeue::NotBefore(time) => now = time.0.min(now + 10_000).max(now + 1),
+            Dequeue::Empty => now += 1_000,
+        }
+        for sender in &mut keep {
+            sender.refill(now - before);
+        }
+    }
+    queues.invariants().unwrap();
+    checked
+}
+
+#[test]
+fn whoever_keeps_to_his_guarantee_loses_nothing_beside_floods() {
+    let cases = std::env::var("FAIRLANE_CASES").map_or(40, |cases| cases.parse().unwrap());
+    let mut checked = 0;
+    for seed in 0..cases {
+        let mut random = Random(seed);
+        let text = random_tree(&mut random);
+        let Ok(site) = Site::parse(&text, "tree.toml") else {
+            continue;
+        };
+        // Little is shared, so that the link is full all the time.
+        let (packets, bytes) = site.links[0].kept();
+        let limit = format!(
+            "limit = {{ packets = {}, bytes = '{}b' }}\n[[link.class]]",
+            packets + random.below(50),
+            bytes + random.below(50_000)
+        );
+        let text = text.replacen("[[link.class]]", &limit, 1);
+        let site = Site::parse(&text, "tree.toml").unwrap();
+        println!("seed {seed}");
+        checked += conforming_beside_floods(&site.links[0], &mut random, 1_000_000);
+    }
+    println!("{checked} packets");
+    assert!(checked > 100 * cases, "only {checked} packets were checked");
 }
 
 fn rates(text: &str) -> Vec<Option<u64>> {

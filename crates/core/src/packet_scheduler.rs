@@ -71,6 +71,12 @@ impl Limits {
 }
 
 /// How much may wait in all flows together.
+///
+/// A full scheduler refuses whoever comes: a flat one keeps no [room](crate::room) for anybody. So
+/// that nobody is starved of room by others, let `packets` be no less than the flows that there may
+/// be times `per_flow.packets`, and `bytes` as many times `per_flow.bytes`: then a flow is
+/// refused for what it holds itself and for nothing else. Memory is taken as packets come, not by
+/// limits. A [tree](crate::tree) of one class of flows does without such limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedulerLimits {
     /// Packets, 1 to 2^32 - 1.

@@ -1,6 +1,7 @@
 //! Packets in the classes of a tree, whoever pushed them.
 
 use fairlane_core::aqm::{AqmConfig, CodelConfig};
+use fairlane_core::room::Room;
 use fairlane_core::tree::{Algorithm, Cap, ClassConfig, ClassId, LeafConfig, Payload, Tree};
 use fairlane_core::{
     FlowConfig, FlowId, Length, Limits, Nanos, Rate, Rejection, SchedulerLimits, Weight,
@@ -310,4 +311,69 @@ fn other_classes_take_over_what_is_queued_in_order_also_of_what_comes_meanwhile(
     assert_eq!(queue.classes().stats(only).unwrap().sent.packets, 100);
     queue.remove_flow(port).unwrap();
     assert_eq!(queue.total_stats().sent.packets, 100);
+}
+
+/// What 14 processes did to the traffic of a bridge when the link's limit was for whoever came.
+#[test]
+fn clients_that_fill_the_link_take_nothing_from_a_class_within_its_own() {
+    let limits = SchedulerLimits {
+        packets: 120,
+        bytes: 120_000,
+        ..SchedulerLimits::default()
+    };
+    let mut tree = Tree::new(Algorithm::Qfq, None, limits);
+    let config = ClassConfig::new(Weight::ONE, length(1_000));
+    let room = Room {
+        packets: 10,
+        bytes: 10_000,
+    };
+    let ids = [room, Room::NONE].map(|room| {
+        let leaf = LeafConfig {
+            room,
+            ..LeafConfig::default()
+        };
+        tree.add_leaf(ClassId::ROOT, config, leaf).unwrap()
+    });
+    let word = Word {
+        ids: ids.to_vec(),
+        left: Vec::new(),
+    };
+    let (near, mut far) = memory::pair::<Packet, Packet>(10_000);
+    let config = ArbiterConfig {
+        read_interval: Nanos::ZERO,
+        ..ArbiterConfig::new(Link::new(Rate::from_bps(8_000_000).unwrap()))
+    };
+    let queue = Classified::new(tree, word);
+    let mut arbiter = Arbiter::over(queue, config, Straight::to(near), Nanos::ZERO);
+    let registrar = arbiter.registrar();
+    let mut clients = [0; 14].map(|_| registrar.register(of_any_length()).unwrap());
+    let own = arbiter.open_flow(of_any_length()).unwrap();
+    for now in 0..400 {
+        for client in &mut clients {
+            let _ = client.push_batch(&mut packets(1, 200));
+        }
+        arbiter.step(ms(now)).unwrap();
+        // Three at a time, half of what its share would carry.
+        if now % 12 == 0 {
+            for (len, packet) in packets(0, 3) {
+                arbiter.admit(own, len, packet, ms(now)).unwrap();
+            }
+        }
+        arbiter.invariants().unwrap();
+    }
+    let stats = arbiter.flow_stats(own).unwrap();
+    assert_eq!((stats.accepted.packets, stats.discarded.packets), (102, 0));
+    // Of the clients' packets some gave way after they were accepted, and each was counted.
+    let total = arbiter.total_stats();
+    assert!(total.discarded.packets > 50, "{total:?}");
+    let sum = total.sent.packets + total.discarded.packets + total.queued.packets;
+    assert_eq!(total.accepted.packets, sum);
+    let of_clients = arbiter
+        .client_stats()
+        .map(|(_, stats)| stats.flow.discarded.packets);
+    assert_eq!(of_clients.sum::<u64>(), total.discarded.packets);
+    let mut arrived = Vec::new();
+    far.receive(&mut arrived, 10_000).unwrap();
+    let bridged = arrived.iter().filter(|packet| packet.place == 0).count() as u64;
+    assert_eq!(bridged, stats.sent.packets);
 }

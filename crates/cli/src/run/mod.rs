@@ -287,12 +287,14 @@ fn run_loopback(options: &Options) -> Result<()> {
             packets: QUEUE * options.weights.0.len().max(1) as u32,
             ..SchedulerLimits::default()
         },
+        // Room for all queues at once: nobody finds the link full of what others sent.
         _ => SchedulerLimits {
+            packets: QUEUE * max_clients as u32,
+            bytes: u64::MAX,
             per_flow: Limits {
                 packets: QUEUE,
                 ..Limits::NONE
             },
-            ..SchedulerLimits::default()
         },
     };
     let mut sockets = vec![Metered::new(socket, clock, flows.clone())];
