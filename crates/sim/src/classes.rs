@@ -2,6 +2,7 @@
 
 use crate::link::{Link, TransmitQueue};
 use crate::source::{Lengths, Source, SourceError, Traffic};
+use crate::tcp::{Sender, Tcp};
 use crate::time::Picos;
 use fairlane_core::tree::{ClassId, ClassQueue, Dequeue, Discarded, Payload, Rejection};
 use fairlane_core::{Length, Rate};
@@ -55,6 +56,9 @@ pub struct ClassSource {
     pub patience: Option<Picos>,
     /// Whether its packets may be marked.
     pub ecn: bool,
+    /// Sends as a [`Tcp`] with data to send does, from the beginning of each span anew. Its
+    /// `traffic` is greedy then.
+    pub tcp: Option<Tcp>,
 }
 
 impl ClassSource {
@@ -68,6 +72,7 @@ impl ClassSource {
             active: Vec::new(),
             patience: None,
             ecn: false,
+            tcp: None,
         }
     }
 }
@@ -115,6 +120,19 @@ struct Running {
     retries: bool,
     /// It looks whether packets leave.
     watches: bool,
+    tcp: Option<Sender>,
+    /// It looks whether packets are acknowledged.
+    waits: bool,
+}
+
+impl Running {
+    /// Packets that a greedy source keeps in the queue.
+    fn keeps(&self) -> Option<u32> {
+        match self.tcp {
+            Some(_) => None,
+            None => self.source.keeps(),
+        }
+    }
 }
 
 /// What happens at a time; in this order at the same time.
@@ -122,6 +140,10 @@ struct Running {
 enum Kind {
     /// A span of sending begins.
     Begin,
+    /// A packet of a source in a closed loop was acknowledged, and had been marked perhaps.
+    Acknowledged(u64, bool),
+    /// A source in a closed loop looks whether its packets are acknowledged.
+    Timeout,
     /// A greedy source whose packets were all refused tries again.
     Retry,
     /// A greedy source looks whether its packets leave.
@@ -217,6 +239,8 @@ impl<Q: ClassQueue<ClassPacket>> ClassServer<Q> {
             moved: Picos::ZERO,
             retries: false,
             watches: false,
+            tcp: None,
+            waits: false,
         });
         self.await_span(index);
         Ok(index)
@@ -275,6 +299,17 @@ impl<Q: ClassQueue<ClassPacket>> ClassServer<Q> {
         if self.link.next_completion() == Some(self.clock) {
             if let Some(sent) = self.link.complete() {
                 observer.sent(&sent.payload, sent.start, sent.end);
+                let ClassPacket {
+                    source,
+                    number,
+                    marked,
+                    ..
+                } = sent.payload;
+                if let Some(tcp) = &self.sources[source].tcp {
+                    let acknowledged = Kind::Acknowledged(number, marked);
+                    self.events
+                        .push(Reverse((sent.end + tcp.rtt(), source, acknowledged)));
+                }
             }
             self.unsettled = true;
             return;
@@ -325,9 +360,25 @@ impl<Q: ClassQueue<ClassPacket>> ClassServer<Q> {
                 if let Ok(source) = source {
                     running.source = source;
                 }
+                running.tcp = running.plan.tcp.map(Sender::new);
                 running.moved = clock;
                 self.await_span(index);
                 self.watch(index);
+                self.go_on(index, observer);
+            }
+            Kind::Acknowledged(number, marked) => {
+                if let Some(tcp) = &mut running.tcp {
+                    tcp.acknowledged(number, marked, clock);
+                }
+                self.go_on(index, observer);
+            }
+            Kind::Timeout => {
+                running.waits = false;
+                if let Some(tcp) = &mut running.tcp
+                    && tcp.deadline().is_some_and(|deadline| deadline <= clock)
+                {
+                    tcp.give_up(clock);
+                }
                 self.go_on(index, observer);
             }
             Kind::Look => {
@@ -364,7 +415,7 @@ impl<Q: ClassQueue<ClassPacket>> ClassServer<Q> {
     fn watch(&mut self, index: usize) {
         let running = &mut self.sources[index];
         if let Some(patience) = running.plan.patience
-            && running.source.keeps().is_some()
+            && running.keeps().is_some()
             && running.span.contains(&self.clock)
             && !running.watches
         {
@@ -376,8 +427,11 @@ impl<Q: ClassQueue<ClassPacket>> ClassServer<Q> {
 
     /// A source sends what it has to send now, or says when it will.
     fn go_on(&mut self, index: usize, observer: &mut impl ClassObserver) {
+        if self.sources[index].tcp.is_some() {
+            return self.fill_window(index, observer);
+        }
         let running = &mut self.sources[index];
-        let Some(keeps) = running.source.keeps() else {
+        let Some(keeps) = running.keeps() else {
             if let Some((time, len)) = running.source.next_packet() {
                 let at = running.span.start + time;
                 if at < running.span.end {
@@ -393,6 +447,37 @@ impl<Q: ClassQueue<ClassPacket>> ClassServer<Q> {
             if !self.arrive(index, len, observer) {
                 return self.retry(index, len);
             }
+        }
+    }
+
+    /// A source in a closed loop sends what its window has room for. Of what is refused it learns
+    /// as of all that is lost.
+    fn fill_window(&mut self, index: usize, observer: &mut impl ClassObserver) {
+        loop {
+            let clock = self.clock;
+            let number = self.arrived;
+            let running = &mut self.sources[index];
+            let Some(tcp) = running.tcp.as_mut().filter(|tcp| tcp.may_send()) else {
+                break;
+            };
+            if !running.span.contains(&clock) {
+                break;
+            }
+            let Some((_, len)) = running.source.next_packet() else {
+                break;
+            };
+            tcp.sent(number, clock);
+            self.arrive(index, len, observer);
+        }
+        let running = &mut self.sources[index];
+        let deadline = running.tcp.as_ref().and_then(Sender::deadline);
+        if let Some(deadline) = deadline
+            && !running.waits
+            && running.span.contains(&self.clock)
+        {
+            running.waits = true;
+            let at = deadline.max(self.clock);
+            self.events.push(Reverse((at, index, Kind::Timeout)));
         }
     }
 
@@ -452,7 +537,7 @@ impl<Q: ClassQueue<ClassPacket>> ClassServer<Q> {
     fn lost(&mut self, packet: &ClassPacket) {
         let running = &mut self.sources[packet.source];
         running.queued -= 1;
-        if running.source.keeps().is_some() {
+        if running.keeps().is_some() {
             self.retry(packet.source, packet.len);
         }
     }
@@ -462,7 +547,7 @@ impl<Q: ClassQueue<ClassPacket>> ClassServer<Q> {
         let running = &mut self.sources[packet.source];
         running.queued -= 1;
         running.moved = self.clock;
-        if running.source.keeps().is_some() {
+        if running.keeps().is_some() {
             self.go_on(packet.source, observer);
         }
     }

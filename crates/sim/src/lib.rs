@@ -52,6 +52,7 @@ mod share;
 pub mod sharing;
 mod simulation;
 mod source;
+mod tcp;
 mod time;
 pub mod wfi;
 
@@ -64,5 +65,6 @@ pub use observer::{Completion, Moment, Observer, PacketInfo};
 pub use server::{Server, Step};
 pub use simulation::{FlowPlan, Simulation};
 pub use source::{Lengths, Source, SourceError, Traffic};
+pub use tcp::Tcp;
 pub use time::{PICOS_PER_SECOND, Picos, Work};
 pub use wfi::{Backlogged, Wfi, WfiMeter};

@@ -2,10 +2,11 @@
 
 use std::io::BufRead;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, anyhow, bail};
 use fairlane_core::units::MAX_LENGTH;
 
 use super::flows::Flow;
+use super::in_order::{Disorder, InOrder, Late};
 use super::rows::Rows;
 
 /// A packet that arrives.
@@ -27,6 +28,14 @@ pub trait Arrivals<B> {
 
     /// Where the last one stands, as errors say it.
     fn place(&self) -> String;
+}
+
+/// Why a row is refused whose time is before that of one above it.
+pub fn too_late(place: &str, time: u64, Late(latest): Late) -> anyhow::Error {
+    anyhow!(
+        "{place}: time_ns {time} is before the {latest} of a row above: rows are in order of time, \
+         and put in order where they are up to 1 ms early"
+    )
 }
 
 /// Checks what every packet must fulfil; `place` is only made for an error.
@@ -58,7 +67,9 @@ pub struct Listed<'a, R> {
     rows: Rows<R, 3>,
     flows: &'a [Flow],
     overhead: u32,
-    last: u64,
+    /// Each with its line.
+    order: InOrder<(Arrival<()>, u64)>,
+    line: u64,
 }
 
 impl<'a, R: BufRead> Listed<'a, R> {
@@ -67,32 +78,30 @@ impl<'a, R: BufRead> Listed<'a, R> {
             rows: Rows::new(input, name, ["time_ns", "flow", "len"])?,
             flows,
             overhead,
-            last: 0,
+            order: InOrder::new(),
+            line: 0,
         })
     }
-}
 
-impl<R: BufRead> Arrivals<()> for Listed<'_, R> {
-    fn next(&mut self) -> Result<Option<Arrival<()>>> {
+    /// What was put in order.
+    pub fn disorder(&self) -> Disorder {
+        self.order.disorder
+    }
+
+    /// The next row.
+    fn read(&mut self) -> Result<Option<Arrival<()>>> {
         let Some([time, flow, len]) = self.rows.next()? else {
             return Ok(None);
         };
-        ensure!(
-            time >= self.last,
-            "{}: time_ns {time} is before the {} of the row above, arrivals are in order of time",
-            self.place(),
-            self.last
-        );
-        self.last = time;
         let declared = usize::try_from(flow).ok().and_then(|n| self.flows.get(n));
         let Some(declared) = declared else {
             bail!(
                 "{}: there is no flow {flow}, the flows are 0 to {}",
-                self.place(),
+                self.rows.place(),
                 self.flows.len() - 1
             );
         };
-        let len = check_length(len, flow, declared, self.overhead, || self.place())?;
+        let len = check_length(len, flow, declared, self.overhead, || self.rows.place())?;
         Ok(Some(Arrival {
             time,
             flow: flow as u32,
@@ -100,8 +109,30 @@ impl<R: BufRead> Arrivals<()> for Listed<'_, R> {
             body: (),
         }))
     }
+}
+
+impl<R: BufRead> Arrivals<()> for Listed<'_, R> {
+    fn next(&mut self) -> Result<Option<Arrival<()>>> {
+        loop {
+            if let Some((arrival, line)) = self.order.pop() {
+                self.line = line;
+                return Ok(Some(arrival));
+            }
+            if self.order.is_over() {
+                return Ok(None);
+            }
+            match self.read()? {
+                Some(arrival) => {
+                    let (time, line) = (arrival.time, self.rows.line());
+                    let pushed = self.order.push(time, (arrival, line));
+                    pushed.map_err(|late| too_late(&self.rows.place(), time, late))?;
+                }
+                None => self.order.end(),
+            }
+        }
+    }
 
     fn place(&self) -> String {
-        self.rows.place()
+        self.rows.place_of(self.line)
     }
 }

@@ -1,6 +1,5 @@
 //! Arrivals from a pcap file.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::marker::PhantomData;
@@ -13,6 +12,7 @@ use pcap_file::{PcapError, TsResolution};
 use super::arrivals::{Arrival, Arrivals, check_length};
 use super::flow_key::{FlowBy, Framing, Key};
 use super::flows::Flow;
+use super::in_order::{Disorder, InOrder, Late};
 
 /// What is kept of a packet's bytes while it waits.
 pub trait Body {
@@ -30,13 +30,15 @@ impl Body for Box<[u8]> {
 }
 
 /// A packet of a capture.
-pub struct Packet<'a> {
+pub struct Packet {
     /// In nanoseconds, never before that of the packet before.
     pub time: u64,
     /// Bytes on the wire.
     pub len: u32,
     /// Those that were captured.
-    pub bytes: Cow<'a, [u8]>,
+    pub bytes: Vec<u8>,
+    /// Its place in the file, from 1.
+    number: u64,
 }
 
 /// The packets of a capture, one after another.
@@ -44,8 +46,11 @@ pub struct Packets<R: Read> {
     reader: PcapReader<R>,
     name: String,
     framing: Framing,
-    packet: u64,
-    last: u64,
+    /// Packets that were read.
+    read: u64,
+    /// The number of the last one that was given.
+    given: u64,
+    order: InOrder<Packet>,
 }
 
 impl<R: Read> Packets<R> {
@@ -72,8 +77,9 @@ impl<R: Read> Packets<R> {
             reader,
             name,
             framing,
-            packet: 0,
-            last: 0,
+            read: 0,
+            given: 0,
+            order: InOrder::new(),
         })
     }
 
@@ -87,21 +93,54 @@ impl<R: Read> Packets<R> {
         self.framing
     }
 
+    /// What was put in order.
+    pub fn disorder(&self) -> Disorder {
+        self.order.disorder
+    }
+
     /// The next one, checked; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<Packet<'_>>> {
+    pub fn next(&mut self) -> Result<Option<Packet>> {
+        loop {
+            if let Some(packet) = self.order.pop() {
+                self.given = packet.number;
+                return Ok(Some(packet));
+            }
+            if self.order.is_over() {
+                return Ok(None);
+            }
+            match self.read()? {
+                Some(packet) => {
+                    let time = packet.time;
+                    self.order.push(time, packet).map_err(|Late(latest)| {
+                        anyhow!(
+                            "{}: its time {} is before the {} of a packet before: packets are in \
+                             order of time, and put in order where they are up to 1 ms early",
+                            self.place_of(self.read),
+                            Seconds(time),
+                            Seconds(latest)
+                        )
+                    })?;
+                }
+                None => self.order.end(),
+            }
+        }
+    }
+
+    /// The next one in the file.
+    fn read(&mut self) -> Result<Option<Packet>> {
         let resolution = self.reader.header().ts_resolution;
         // Raw, as the checked form refuses packets that were captured in part.
         let raw = match self.reader.next_raw_packet() {
             None => return Ok(None),
             Some(Ok(raw)) => raw,
             Some(Err(error)) => {
-                let what = format!("packet {}", self.packet + 1);
+                let what = format!("packet {}", self.read + 1);
                 return Err(broken(&self.name, &what, error));
             }
         };
-        self.packet += 1;
-        let (name, packet) = (&self.name, self.packet);
-        let place = || format!("{name}: packet {packet}");
+        self.read += 1;
+        let (name, number) = (&self.name, self.read);
+        let place = || format!("{name}: packet {number}");
         let (unit, units) = match resolution {
             TsResolution::MicroSecond => (1_000, 1_000_000),
             TsResolution::NanoSecond => (1, 1_000_000_000),
@@ -121,24 +160,21 @@ impl<R: Read> Packets<R> {
             raw.orig_len
         );
         let time = u64::from(raw.ts_sec) * 1_000_000_000 + u64::from(raw.ts_frac) * unit;
-        ensure!(
-            time >= self.last,
-            "{}: its time {} is before the {} of the packet before, packets are in order of time",
-            place(),
-            Seconds(time),
-            Seconds(self.last)
-        );
-        self.last = time;
         Ok(Some(Packet {
             time,
             len: raw.orig_len,
-            bytes: raw.data,
+            bytes: raw.data.into_owned(),
+            number,
         }))
     }
 
     /// Where the last one stands, as errors say it.
     pub fn place(&self) -> String {
-        format!("{}: packet {}", self.name, self.packet)
+        self.place_of(self.given)
+    }
+
+    fn place_of(&self, number: u64) -> String {
+        format!("{}: packet {number}", self.name)
     }
 }
 
@@ -175,6 +211,11 @@ impl<'a, R: Read, B> Capture<'a, R, B> {
     /// The file's header.
     pub fn header(&self) -> PcapHeader {
         self.packets.header()
+    }
+
+    /// What was put in order.
+    pub fn disorder(&self) -> Disorder {
+        self.packets.disorder()
     }
 
     /// What the packets of each flow have in common, by its number.

@@ -10,8 +10,10 @@ use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Dequeue, Discarded, P
 use fairlane_core::{Length, Nanos};
 use fairlane_sim::{Link, Picos, TransmitQueue};
 
+use super::arrivals::too_late;
 use super::capture::Packets;
 use super::departures::{Departure, Departures};
+use super::in_order::{Disorder, InOrder};
 use super::rows::Rows;
 use crate::classes::{Ledger, Passing, Places};
 
@@ -41,9 +43,6 @@ struct Body {
 pub trait Arrivals {
     /// The next one; `None` at the end.
     fn next(&mut self) -> Result<Option<Arrival>>;
-
-    /// Where the last one stands, as errors say it.
-    fn place(&self) -> String;
 }
 
 /// Arrivals from rows of `time_ns,flow,len`, and `key` if the file has it.
@@ -53,7 +52,7 @@ pub struct Listed<'a, R> {
     ids: Vec<ClassId>,
     by_name: HashMap<&'a str, usize>,
     by_number: HashMap<u64, usize>,
-    last: u64,
+    order: InOrder<Arrival>,
 }
 
 impl<'a, R: BufRead> Listed<'a, R> {
@@ -70,7 +69,7 @@ impl<'a, R: BufRead> Listed<'a, R> {
             by_number: places()
                 .map(|(at, class)| (class.number as u64, at))
                 .collect(),
-            last: 0,
+            order: InOrder::new(),
         })
     }
 
@@ -106,19 +105,22 @@ impl<'a, R: BufRead> Listed<'a, R> {
     }
 }
 
-impl<R: BufRead> Arrivals for Listed<'_, R> {
-    fn next(&mut self) -> Result<Option<Arrival>> {
+impl<R: BufRead> Listed<'_, R> {
+    /// What was put in order.
+    pub fn disorder(&self) -> Disorder {
+        self.order.disorder
+    }
+
+    fn place(&self) -> String {
+        self.rows.place()
+    }
+
+    /// The next row.
+    fn read(&mut self) -> Result<Option<Arrival>> {
         if !self.rows.next_row()? {
             return Ok(None);
         }
         let time = self.rows.number(0)?;
-        ensure!(
-            time >= self.last,
-            "{}: time_ns {time} is before the {} of the row above, arrivals are in order of time",
-            self.place(),
-            self.last
-        );
-        self.last = time;
         let at = self.class()?;
         let len = self.rows.number(2)?;
         let most = self.link.longest.get() - self.link.overhead;
@@ -145,9 +147,26 @@ impl<R: BufRead> Arrivals for Listed<'_, R> {
             },
         }))
     }
+}
 
-    fn place(&self) -> String {
-        self.rows.place()
+impl<R: BufRead> Arrivals for Listed<'_, R> {
+    fn next(&mut self) -> Result<Option<Arrival>> {
+        loop {
+            if let Some(arrival) = self.order.pop() {
+                return Ok(Some(arrival));
+            }
+            if self.order.is_over() {
+                return Ok(None);
+            }
+            match self.read()? {
+                Some(arrival) => {
+                    let time = arrival.time;
+                    let pushed = self.order.push(time, arrival);
+                    pushed.map_err(|late| too_late(&self.place(), time, late))?;
+                }
+                None => self.order.end(),
+            }
+        }
     }
 }
 
@@ -169,6 +188,11 @@ impl<R: Read> Sorted<R> {
             origin,
             scratch: Vec::new(),
         }
+    }
+
+    /// What was put in order.
+    pub fn disorder(&self) -> Disorder {
+        self.packets.disorder()
     }
 
     /// Packets that could not be read, and that no filter matched.
@@ -216,10 +240,6 @@ impl<R: Read> Arrivals for Sorted<R> {
                 headers,
             },
         }))
-    }
-
-    fn place(&self) -> String {
-        self.packets.place()
     }
 }
 

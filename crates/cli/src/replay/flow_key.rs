@@ -11,7 +11,8 @@ use pcap_file::DataLink;
 /// What makes packets one flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FlowBy {
-    /// Source and destination address, protocol, source and destination port
+    /// Source and destination address, protocol, source and destination port; all fragments
+    /// between two addresses are one flow
     #[value(name = "5-tuple")]
     FiveTuple,
     /// Source address
@@ -28,8 +29,15 @@ pub enum Key {
         source: IpAddr,
         destination: IpAddr,
         protocol: u8,
-        /// Source and destination; 0 where there are none, or in a fragment.
+        /// Source and destination; 0 where there are none.
         ports: [u16; 2],
+    },
+    /// The first ones of a datagram included, whatever the protocol: later ones say no ports, nor
+    /// in IPv6 always a protocol, and must not overtake the first. As
+    /// [`Per::FiveTuple`](fairlane_classify::Per::FiveTuple) has it.
+    Fragments {
+        source: IpAddr,
+        destination: IpAddr,
     },
 }
 
@@ -56,11 +64,15 @@ impl Key {
         let Some(payload) = sliced.ip_payload() else {
             return Key::NotIp;
         };
+        if payload.fragmented {
+            return Key::Fragments {
+                source,
+                destination,
+            };
+        }
         let protocol = payload.ip_number.0;
         let ports = match payload.payload {
-            // The later fragments of a datagram have no ports: so that all of them
-            // are one flow, the first one's do not count either.
-            &[a, b, c, d, ..] if has_ports(protocol) && !payload.fragmented => {
+            &[a, b, c, d, ..] if has_ports(protocol) => {
                 [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]
             }
             _ => [0; 2],
@@ -84,6 +96,10 @@ impl fmt::Display for Key {
         match self {
             Key::NotIp => f.write_str("not IP"),
             Key::Source(source) => source.fmt(f),
+            Key::Fragments {
+                source,
+                destination,
+            } => write!(f, "{source} > {destination} fragments"),
             Key::FiveTuple {
                 source,
                 destination,
@@ -181,6 +197,88 @@ impl Framing {
                     found,
                     packet.get(payload..)?,
                 ))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fairlane_classify::{DigestKey, Origin, Per, parse};
+
+    use super::*;
+
+    /// From 10.0.0.`source`; `fragment` is the field of flags and offset.
+    fn ipv4(source: u8, protocol: u8, port: u8, fragment: u16) -> Vec<u8> {
+        let mut packet = vec![0x45, 0, 0, 40, 0, 1];
+        packet.extend(fragment.to_be_bytes());
+        packet.extend([64, protocol, 0, 0, 10, 0, 0, source, 10, 0, 1, 1]);
+        packet.extend(payload(port));
+        packet
+    }
+
+    /// As long as the longest header of the protocols here.
+    fn payload(port: u8) -> [u8; 20] {
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&[0, port, 0, 80]);
+        bytes[12] = 0x50;
+        bytes
+    }
+
+    /// From 2001:db8::`source`, with a fragment header if there is one.
+    fn ipv6(source: u8, protocol: u8, port: u8, fragment: Option<u16>) -> Vec<u8> {
+        let length = if fragment.is_some() { 28 } else { 20 };
+        let first = if fragment.is_some() { 44 } else { protocol };
+        let mut packet = vec![0x60, 0, 0, 0, 0, length, first, 64];
+        for last in [source, 0xff] {
+            packet.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+        }
+        if let Some(fragment) = fragment {
+            packet.extend([protocol, 0]);
+            packet.extend(fragment.to_be_bytes());
+            packet.extend([0, 0, 0, 1]);
+        }
+        packet.extend(payload(port));
+        packet
+    }
+
+    #[test]
+    fn packets_are_one_flow_here_where_they_are_one_by_the_filters() {
+        const MORE: u16 = 0x2000;
+        let mut packets = Vec::new();
+        for source in [1, 2] {
+            for protocol in [6, 17, 1, 58] {
+                for port in [5, 6] {
+                    for fragment in [0, 0x4000, MORE, MORE | 2, 3] {
+                        packets.push(ipv4(source, protocol, port, fragment));
+                    }
+                    for fragment in [None, Some(1), Some(17), Some(16)] {
+                        packets.push(ipv6(source, protocol, port, fragment));
+                    }
+                }
+            }
+        }
+        let flows: Vec<_> = packets
+            .iter()
+            .map(|packet| {
+                let key = Key::of(Framing::Raw, packet, FlowBy::FiveTuple);
+                let headers = parse(packet, Layer::Ip).unwrap();
+                let origin = Origin::default();
+                (
+                    key,
+                    Per::FiveTuple.digest(&headers, &origin, &DigestKey([1, 2])),
+                )
+            })
+            .collect();
+        for (at, (key, digest)) in flows.iter().enumerate() {
+            for (other, (other_key, other_digest)) in flows.iter().enumerate() {
+                assert_eq!(
+                    key == other_key,
+                    digest == other_digest,
+                    "{:x?}\n{:x?}\n{key}, {other_key}",
+                    packets[at],
+                    packets[other]
+                );
             }
         }
     }

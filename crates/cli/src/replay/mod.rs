@@ -7,6 +7,7 @@ mod departures;
 mod engine;
 mod flow_key;
 mod flows;
+mod in_order;
 mod outfile;
 mod report;
 mod rows;
@@ -35,6 +36,7 @@ use classed::Bytes;
 use departures::{Captured, Departures, Rows, Unwritten, WRITING};
 use engine::Setup;
 use flow_key::FlowBy;
+use in_order::Disorder;
 use outfile::OutFile;
 use report::{ClassedReport, Meters, Report, Shown};
 
@@ -45,19 +47,28 @@ same output, to the byte. All rows are in whole numbers:
 
   FLOWS.csv     flow,weight,max_len                     flows 0, 1, .. with weights from
                                                         1 to 1000000, lengths in bytes
-  ARRIVALS.csv  time_ns,flow,len                        in order of time
+  ARRIVALS.csv  time_ns,flow,len                        in order of time, but for 1 ms
   departures    start_ns,end_ns,flow,len,arrival_ns     in order of service
 
 Time is exact: the end of a packet is the start of its busy period plus all bits sent
 in it over the rate, rounded down once to a nanosecond. Within a busy period a packet
 starts when the one before ends.
 
+Arrivals that are up to 1 ms earlier than one before them, as in a capture of a machine
+whose processors share an interface, are put in order, and how many is said on standard
+error; what is earlier than that is an error.
+
+What was recorded does not react. TCP would have sent otherwise at another rate, or with
+other queues: a replay of it shows the order and the delays that this very traffic would
+have, and not what TCP would make of the link. For that, `fairlane sim` has sources that
+react (traffic = \"tcp\").
+
 Captures are pcap files of micro- or nanoseconds; convert pcapng files first, as with
 editcap -F nsecpcap. Flows are numbered as they appear. Without --flows each has
 weight 1 and max_len 65535; with it, row n is for the n-th flow to appear, from 0.
-Ports count for TCP, UDP, UDP-Lite, DCCP and SCTP; other protocols have port 0, and so
-have all fragments, the first included, so that a datagram stays in one flow. VLAN
-tags do not count. All that is not IP is one flow. The length of a packet is that on
+Ports count for TCP, UDP, UDP-Lite, DCCP and SCTP; other protocols have port 0. All
+fragments between two addresses are one flow, the first of a datagram included and of
+whatever protocol, as in a site's per = \"5-tuple\". VLAN tags do not count. All that is not IP is one flow. The length of a packet is that on
 the wire, also where less was captured.
 
 Departures are CSV, or a capture if OUT ends in .pcap: the packets in order of service
@@ -252,6 +263,7 @@ impl Replay<'_> {
                 self.written::<(), _>(|departures| {
                     replay(&setup, &mut arrivals, departures, &mut meters)
                 })?;
+                self.tell(arrivals.disorder(), "rows");
                 None
             }
             Format::Capture => {
@@ -263,12 +275,14 @@ impl Replay<'_> {
                     self.captured(arrivals.header(), |departures| {
                         replay(&setup, &mut arrivals, departures, &mut meters)
                     })?;
+                    self.tell(arrivals.disorder(), "packets");
                     arrivals.keys()
                 } else {
                     let mut arrivals = Capture::new(reader, name, by, declared, overhead)?;
                     self.written::<(), _>(|departures| {
                         replay(&setup, &mut arrivals, departures, &mut meters)
                     })?;
+                    self.tell(arrivals.disorder(), "packets");
                     arrivals.keys()
                 })
             }
@@ -299,6 +313,7 @@ impl Replay<'_> {
                 let replayed = self.written::<Bytes, _>(|departures| {
                     classed::replay(link, discipline, &mut arrivals, departures)
                 })?;
+                self.tell(arrivals.disorder(), "rows");
                 (replayed, (0, 0))
             }
             Format::Capture => {
@@ -317,12 +332,27 @@ impl Replay<'_> {
                     true => self.captured(header, run)?,
                     false => self.written(run)?,
                 };
+                self.tell(arrivals.disorder(), "packets");
                 (replayed, arrivals.unsorted())
             }
         };
         let report = ClassedReport::new(link, &replayed, unsorted);
         let shown = || report.shown(link, replayed.time);
         options.wants_report().then(shown).transpose()
+    }
+
+    /// Says how many arrivals were put in order, if any.
+    fn tell(&self, disorder: Disorder, what: &str) {
+        let Disorder { moved, of, most } = disorder;
+        if moved > 0 {
+            self.progress.suspend(|| {
+                output::aside(format_args!(
+                    "{moved} of {of} {what} were out of order by up to {} us, and were put in \
+                     order",
+                    most.div_ceil(1_000)
+                ));
+            });
+        }
     }
 
     /// A capture cannot be made of rows.

@@ -165,7 +165,12 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
 
     /// File and line of the last row, as in `arrivals.csv:7`.
     pub fn place(&self) -> String {
-        format!("{}:{}", self.name, self.line)
+        self.place_of(self.line)
+    }
+
+    /// File and line.
+    pub fn place_of(&self, line: u64) -> String {
+        format!("{}:{line}", self.name)
     }
 
     /// The number of the last line read.

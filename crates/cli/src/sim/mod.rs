@@ -51,9 +51,14 @@ SCENARIO.toml:
             \"on-off\"     at its rate for spans of a mean length, silent for others; both
                          Pareto distributed with shape 1.5
             \"backlogged\" always something to send: as TCP does that is never slowed down
-  rate = \"64kbit\"        of each source, overhead included; none if backlogged
+            \"tcp\"        always something to send, in a closed loop: slow start, then one
+                         packet more each round trip (Reno), half the window after a
+                         loss or a mark, a timeout of 200 ms at least
+  rate = \"64kbit\"        of each source, overhead included; none if backlogged or tcp
+  rtt = \"20ms\"          of tcp: its round trip without queue and transmission
   on = \"1s\", off = \"2s\"  mean spans, of on-off
-  window = 32            packets that a backlogged source keeps in the queue
+  window = 32            packets that a backlogged source keeps in the queue [32], or that tcp
+                         has on their way at most [4096]
   length = 200           a frame's bytes without overhead, or a range as in \"64-1514\", each
                          as likely [the longest]
   start = \"1s\", stop = \"9s\"   while it sends [always]
@@ -62,6 +67,7 @@ SCENARIO.toml:
 
 Examples:
   fairlane sim examples/sim/home-evening.toml
+  fairlane sim examples/sim/tcp.toml
   fairlane sim examples/sim/isp-busy-hour.toml --seconds 5 --json";
 
 /// Options of `fairlane sim`.

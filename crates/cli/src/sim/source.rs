@@ -7,7 +7,7 @@ use fairlane_classify::{Family, Layer, Origin, Owner, PortRange, Prefix, Protoco
 use fairlane_config::{At, Kind, Link, Report, Role, Scalar, Site, Sorter, Text, Time, suggestion};
 use fairlane_core::tree::ClassId;
 use fairlane_core::{Length, Nanos, Rate};
-use fairlane_sim::{ClassSource, Lengths, Picos, Traffic};
+use fairlane_sim::{ClassSource, Lengths, Picos, Tcp, Traffic};
 
 use super::packet::{Headers, extends_ipv6, host, unnamed};
 use super::scenario::other_side;
@@ -17,6 +17,10 @@ use super::written;
 pub const MOST_SOURCES: usize = 1_000_000;
 /// Packets that a backlogged source keeps in the queue, unless the scenario says otherwise.
 const WINDOW: u32 = 32;
+const MOST_RTT: Nanos = Nanos::from_millis(100_000);
+/// Packets that a source in a closed loop has on their way at most, likewise: what a common
+/// receiver has room for.
+const TCP_WINDOW: u32 = 4096;
 /// A backlogged source that sees none of its packets leave for so long sends one more.
 const PATIENCE: Picos = Picos::from_millis(200);
 /// Shape of the spans of an on-off source: their variance is infinite, as measured of real ones.
@@ -28,6 +32,7 @@ pub struct Source {
     pub count: u32,
     to: To,
     traffic: Traffic,
+    tcp: Option<Tcp>,
     lengths: Lengths,
     /// From the first to the last.
     active: (Picos, Picos),
@@ -80,6 +85,7 @@ impl Source {
                 active: vec![self.active.0 + later..self.active.1],
                 patience: Some(PATIENCE),
                 ecn: self.ecn,
+                tcp: self.tcp,
                 ..ClassSource::new(class, self.traffic.clone(), self.lengths.clone())
             };
             Planned { plan, flow }
@@ -140,7 +146,7 @@ impl Reader<'_> {
         if report.errors() > before {
             return None;
         }
-        let (traffic, lengths) = (traffic?, lengths?);
+        let ((traffic, tcp), lengths) = (traffic?, lengths?);
         let name = match (&source.name, &source.class) {
             (Some(name), _) | (None, Some(name)) => name.value().clone(),
             (None, None) => format!("source {number}"),
@@ -149,8 +155,12 @@ impl Reader<'_> {
             name,
             count: count?,
             to: to?,
-            apart: apart(&traffic, &lengths),
+            apart: match tcp {
+                Some(tcp) => tcp.rtt,
+                None => apart(&traffic, &lengths),
+            },
             traffic,
+            tcp,
             lengths,
             active: (start.into(), stop.map_or(Picos::MAX, Picos::from)),
             ecn,
@@ -369,14 +379,15 @@ impl Reader<'_> {
         }
     }
 
-    fn traffic(&self, report: &mut Report) -> Option<Traffic> {
-        const WORDS: [&str; 4] = ["cbr", "poisson", "on-off", "backlogged"];
+    /// When it sends, and whether it is in a closed loop.
+    fn traffic(&self, report: &mut Report) -> Option<(Traffic, Option<Tcp>)> {
+        const WORDS: [&str; 5] = ["cbr", "poisson", "on-off", "backlogged", "tcp"];
         let source = self.source;
         let word = source.traffic.value().as_str();
         let (rated, spans, windowed) = match word {
             "cbr" | "poisson" => (true, false, false),
             "on-off" => (true, true, false),
-            "backlogged" => (false, false, true),
+            "backlogged" | "tcp" => (false, false, true),
             _ => {
                 let near = suggestion(word, WORDS);
                 let sentence = match near.is_empty() {
@@ -395,6 +406,7 @@ impl Reader<'_> {
             ("rate", &source.rate, rated),
             ("on", &source.on, spans),
             ("off", &source.off, spans),
+            ("rtt", &source.rtt, word == "tcp"),
         ] {
             match text {
                 None if wanted => report.error(
@@ -413,8 +425,16 @@ impl Reader<'_> {
                 None
             }
             Some(at) => at.within("window", 1..1_000_001, report),
+            None if word == "tcp" => Some(TCP_WINDOW),
             None => Some(WINDOW),
         };
+        let rtt = time("rtt", &source.rtt, report);
+        if let (Some(rtt), Some(text)) = (rtt, &source.rtt)
+            && !(Nanos(1)..=MOST_RTT).contains(&rtt)
+        {
+            let sentence = format!("rtt '{}': it is above 0 and at most 100s", text.value());
+            report.error(&text.span(), sentence);
+        }
         let rate: Option<Rate> = source
             .rate
             .as_ref()
@@ -427,7 +447,11 @@ impl Reader<'_> {
         if report.errors() > before {
             return None;
         }
-        Some(match word {
+        let tcp = rtt.zip(window).map(|(rtt, window)| Tcp {
+            rtt: rtt.into(),
+            window,
+        });
+        let traffic = match word {
             "cbr" => Traffic::Cbr(rate?),
             "poisson" => Traffic::Poisson(rate?),
             "on-off" => Traffic::ParetoOnOff {
@@ -437,7 +461,8 @@ impl Reader<'_> {
                 peak: rate?,
             },
             _ => Traffic::Greedy(window?),
-        })
+        };
+        Some((traffic, tcp))
     }
 }
 

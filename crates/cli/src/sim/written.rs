@@ -76,6 +76,7 @@ pub struct Source {
     pub on: Option<Text>,
     pub off: Option<Text>,
     pub window: Option<At<i64>>,
+    pub rtt: Option<Text>,
     pub length: Option<At<Scalar>>,
     pub start: Option<Text>,
     pub stop: Option<Text>,

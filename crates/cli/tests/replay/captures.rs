@@ -126,6 +126,11 @@ fn the_fragments_of_a_datagram_are_one_flow() {
     let (more, later) = (0x2000, 0x00b9);
     let packets = [udp(1, 5), fragment(more), fragment(later), udp(1, 5)];
     assert_eq!(flows_of(frames(&packets), ""), [0, 1, 1, 0]);
+    // As in a site's `per = "5-tuple"`: of all protocols between two addresses.
+    let tcp = ethernet(None, IPV4, &ipv4(1, 6, [5, 80], later));
+    let other = ethernet(None, IPV4, &ipv4(2, UDP, [5, 80], later));
+    let packets = [fragment(later), tcp, other, fragment(more)];
+    assert_eq!(flows_of(frames(&packets), ""), [0, 0, 1, 0]);
     // "Do not fragment" is no fragment.
     assert_eq!(flows_of(frames(&[udp(1, 5), fragment(0x4000)]), ""), [0, 0]);
 }
@@ -299,4 +304,52 @@ fn rows_of_flows_are_for_flows_as_they_appear() {
     );
     let flows: Vec<u64> = sent.iter().map(|row| row[2]).collect();
     assert_eq!(flows, [1, 1, 0, 0, 0]);
+}
+
+#[test]
+fn packets_that_two_processors_wrote_are_put_in_order_and_how_many_is_said() {
+    let folder = Folder::new();
+    // A microsecond late, and as late as may be.
+    let times = [
+        5_000_000, 5_001_000, 5_000_000, 5_002_000, 4_002_000, 9_000_000,
+    ];
+    let packets: Vec<_> = (0..6u8)
+        .map(|number| (times[usize::from(number)], 60, udp(number, 5)))
+        .collect();
+    folder.write("in.pcap", capture(header(), &packets));
+    let replayed = folder.replay("--alg fifo --rate 1tbit @in.pcap");
+    assert!(replayed.status.success(), "{replayed:?}");
+    let arrived: Vec<_> = rows(&replayed.stdout).iter().map(|row| row[4]).collect();
+    assert_eq!(
+        arrived,
+        [
+            4_002_000, 5_000_000, 5_000_000, 5_001_000, 5_002_000, 9_000_000
+        ]
+    );
+    assert_eq!(
+        replayed.stderr,
+        "fairlane: 2 of 6 packets were out of order by up to 1000 us, and were put in order\n"
+    );
+    // The same through a site.
+    folder.write("site.toml", "[[link]]\nname='up'\nrate='1gbit'\n");
+    let replayed = folder.replay("--config @site.toml @in.pcap");
+    assert!(replayed.stderr.contains("2 of 6 packets"), "{replayed:?}");
+    let times: Vec<_> = rows(&replayed.stdout).iter().map(|row| row[4]).collect();
+    assert_eq!(times, arrived);
+}
+
+#[test]
+fn rows_are_put_in_order_too() {
+    let folder = Folder::with_flows();
+    folder.write("arrivals.csv", "time_ns,flow,len\n7,0,1\n5,1,1\n7,1,1\n");
+    let replayed = folder.replay("--alg fifo --rate 1tbit --flows @flows.csv @arrivals.csv");
+    let sent: Vec<_> = rows(&replayed.stdout)
+        .iter()
+        .map(|row| (row[4], row[2]))
+        .collect();
+    assert_eq!(sent, [(5, 1), (7, 0), (7, 1)]);
+    assert_eq!(
+        replayed.stderr,
+        "fairlane: 1 of 3 rows were out of order by up to 1 us, and were put in order\n"
+    );
 }

@@ -42,9 +42,9 @@ fn a_bad_row_of_arrivals_is_named() {
             &["18446744073709551615"],
         ),
         (
-            "time_ns,flow,len\n7,0,1\n7,0,1\n6,0,1\n",
+            "time_ns,flow,len\n1000007,0,1\n1000007,0,1\n6,0,1\n",
             ":4:",
-            &["time_ns 6", "before the 7", "in order"],
+            &["time_ns 6", "before the 1000007", "up to 1 ms"],
         ),
         ("time_ns,flow,len\n0,2,1\n", ":2:", &["no flow 2", "0 to 1"]),
         (
@@ -77,7 +77,7 @@ fn a_bad_row_of_arrivals_is_named() {
 #[test]
 fn a_bad_row_after_many_good_ones_leaves_no_output() {
     let folder = Folder::with_flows();
-    let good = "1,0,100\n".repeat(50_000);
+    let good = "1000001,0,100\n".repeat(50_000);
     folder.write("arrivals.csv", format!("time_ns,flow,len\n{good}0,0,100\n"));
     refuses(&folder, WITH_FLOWS, "@arrivals.csv:50002:", &["time_ns 0"]);
 }
@@ -187,11 +187,11 @@ fn a_bad_capture_is_named_with_the_packet() {
             "",
             &["link type 147", "Ethernet"],
         ),
-        // The second packet is a nanosecond early.
+        // The second packet is a second early.
         (
-            changed(second + 6, &[3, 0xe7]),
+            changed(24, &[0, 0, 0, 1]),
             " packet 2",
-            &["0.000000999", "0.000001000", "in order"],
+            &["0.000001000", "1.000001000", "up to 1 ms"],
         ),
         (changed(second + 4, &[0xff; 4]), " packet 2", &["999999999"]),
         (changed(second + 8, &[0xff; 4]), " packet 2", &["cut off"]),

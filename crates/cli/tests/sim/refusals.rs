@@ -132,10 +132,31 @@ fn a_bad_source_is_named() {
         ),
         (
             "class = \"voice\"",
+            "traffic = \"quic\"",
+            2,
+            11,
+            &["cbr, poisson, on-off, backlogged, tcp"],
+        ),
+        (
+            "class = \"voice\"",
             "traffic = \"tcp\"",
             2,
             11,
-            &["cbr, poisson, on-off, backlogged"],
+            &["'rtt' is missing"],
+        ),
+        (
+            "class = \"voice\"\nrtt = \"0s\"",
+            "traffic = \"tcp\"",
+            2,
+            7,
+            &["rtt '0s': it is above 0 and at most 100s"],
+        ),
+        (
+            "class = \"voice\"\nrtt = \"20ms\"",
+            backlogged,
+            2,
+            7,
+            &["rtt: traffic 'backlogged' has none"],
         ),
         (
             "class = \"voice\"",

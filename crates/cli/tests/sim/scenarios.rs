@@ -225,3 +225,26 @@ fn an_interrupted_run_shows_how_far_it_came() {
     assert_eq!(report["interrupted"], true);
     assert!(number(&report["seconds"]) < 1e6);
 }
+
+#[test]
+fn downloads_that_react_fill_the_link_and_wait_as_long_as_their_queue_lets_them() {
+    let report = example("tcp.toml", &["--seconds", "10"]);
+    let of = |name: &str, key: &str| number(&class(&report, name)[key]);
+    for name in ["plain", "codel", "marked"] {
+        near(of(name, "sent_bps"), 10e6, 0.03);
+    }
+    let delay = |name: &str| number(&class(&report, name)["delay_us"]["mean"]);
+    // 500 packets at 10 Mbit/s are 606 ms.
+    assert!(delay("plain") > 200_000.0, "{report}");
+    assert!(
+        delay("codel") < 30_000.0 && delay("marked") < 30_000.0,
+        "{report}"
+    );
+    // CoDel drops as packets leave; where they may be marked, it marks.
+    assert!(of("codel", "discarded") > 0.0, "{report}");
+    assert!(of("marked", "marked") > 0.0, "{report}");
+    assert!(
+        of("marked", "discarded") + of("marked", "dropped") == 0.0,
+        "{report}"
+    );
+}

@@ -1,0 +1,176 @@
+//! Arrivals that are nearly in order of time, put in order.
+//!
+//! Two processors that take packets from one interface write them as each gets to it: a capture of
+//! a busy machine has packets that are a microsecond late.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+/// How much earlier than the latest before it an arrival may be, in nanoseconds.
+pub const WINDOW: u64 = 1_000_000;
+
+/// An arrival is earlier than this by more than [`WINDOW`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Late(pub u64);
+
+/// Arrivals of the last [`WINDOW`], and how many came out of order. Those of one time stay as they
+/// came.
+pub struct InOrder<T> {
+    waiting: BinaryHeap<Reverse<Waiting<T>>>,
+    latest: u64,
+    number: u64,
+    ended: bool,
+    pub disorder: Disorder,
+}
+
+/// What was put in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Disorder {
+    /// Arrivals that were earlier than one before them.
+    pub moved: u64,
+    pub of: u64,
+    /// In nanoseconds, by how much at most.
+    pub most: u64,
+}
+
+struct Waiting<T> {
+    time: u64,
+    number: u64,
+    arrival: T,
+}
+
+impl<T> Waiting<T> {
+    fn place(&self) -> (u64, u64) {
+        (self.time, self.number)
+    }
+}
+
+impl<T> PartialEq for Waiting<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.place() == other.place()
+    }
+}
+
+impl<T> Eq for Waiting<T> {}
+
+impl<T> PartialOrd for Waiting<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Waiting<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.place().cmp(&other.place())
+    }
+}
+
+impl<T> InOrder<T> {
+    pub fn new() -> Self {
+        InOrder {
+            waiting: BinaryHeap::new(),
+            latest: 0,
+            number: 0,
+            ended: false,
+            disorder: Disorder::default(),
+        }
+    }
+
+    /// Takes one more in, as it was read. O(log of those within the window).
+    pub fn push(&mut self, time: u64, arrival: T) -> Result<(), Late> {
+        let early = self.latest.saturating_sub(time);
+        if early > WINDOW {
+            return Err(Late(self.latest));
+        }
+        self.disorder.of += 1;
+        self.disorder.moved += u64::from(early > 0);
+        self.disorder.most = self.disorder.most.max(early);
+        self.latest = self.latest.max(time);
+        self.number += 1;
+        self.waiting.push(Reverse(Waiting {
+            time,
+            number: self.number,
+            arrival,
+        }));
+        Ok(())
+    }
+
+    /// There is none beyond those that were pushed.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// Whether nothing comes any more.
+    pub fn is_over(&self) -> bool {
+        self.ended && self.waiting.is_empty()
+    }
+
+    /// The next one, once none can come before it.
+    pub fn pop(&mut self) -> Option<T> {
+        let first = self.waiting.peek()?;
+        // One that is as early as this and comes later would leave later.
+        (self.ended || self.latest - first.0.time >= WINDOW)
+            .then(|| self.waiting.pop())
+            .flatten()
+            .map(|Reverse(first)| first.arrival)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All of them, each as soon as it may leave, or the one that came too late.
+    fn ordered(times: &[u64]) -> Result<(Vec<(u64, usize)>, Disorder), Late> {
+        let mut order = InOrder::new();
+        let mut out = Vec::new();
+        for (number, &time) in times.iter().enumerate() {
+            order.push(time, (time, number))?;
+            out.extend(std::iter::from_fn(|| order.pop()));
+        }
+        order.end();
+        out.extend(std::iter::from_fn(|| order.pop()));
+        assert!(order.is_over());
+        Ok((out, order.disorder))
+    }
+
+    #[test]
+    fn what_is_in_order_stays_as_it_is() {
+        let (out, disorder) = ordered(&[0, 0, 5, 5, 5, 3_000_000, 3_000_000]).unwrap();
+        let numbers: Vec<_> = out.iter().map(|&(_, number)| number).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6]);
+        assert_eq!((disorder.moved, disorder.of, disorder.most), (0, 7, 0));
+    }
+
+    #[test]
+    fn an_arrival_is_put_in_order_up_to_the_window_and_not_beyond() {
+        let (out, disorder) = ordered(&[7_000_000, 6_000_000, 7_000_001, 7_000_000]).unwrap();
+        assert_eq!(
+            out,
+            [
+                (6_000_000, 1),
+                (7_000_000, 0),
+                (7_000_000, 3),
+                (7_000_001, 2)
+            ]
+        );
+        assert_eq!((disorder.moved, disorder.most), (2, WINDOW));
+        assert_eq!(ordered(&[7_000_000, 5_999_999]), Err(Late(7_000_000)));
+    }
+
+    #[test]
+    fn however_arrivals_are_mixed_within_the_window_they_come_out_in_order() {
+        let mut state = 1u64;
+        let times: Vec<u64> = (0..5_000u64)
+            .map(|number| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                1_000_000 + number * 10_000 + (state >> 33) % 900_000
+            })
+            .collect();
+        let (out, disorder) = ordered(&times).unwrap();
+        assert!(out.is_sorted() && out.len() == times.len());
+        assert!(disorder.moved > 1_000 && disorder.most <= 900_000);
+    }
+}
