@@ -103,7 +103,7 @@ impl Link {
 
     pub(crate) fn class_config(&self, class: &Class) -> ClassConfig {
         ClassConfig {
-            weight: class.weight,
+            weight: Weight::new(class.weight.get() * class.scale).unwrap_or(class.weight),
             level: class.level,
             cap: class.cap.map(cap),
             max_length: self.longest,

@@ -55,6 +55,12 @@ pub(crate) fn divide(available: u64, claims: &[Claim]) -> Vec<Part> {
         .collect()
 }
 
+/// The largest power of two by which all weights may be multiplied.
+pub(crate) fn scale(parts: &[Part]) -> u32 {
+    let largest = parts.iter().map(|part| part.weight.get()).max();
+    1 << (MAX_WEIGHT / largest.unwrap_or(MAX_WEIGHT)).ilog2()
+}
+
 /// `portion / total * available`, rounded down: products of portions, up to 2^80, and rates
 /// would not fit.
 fn share_of(portion: u128, total: u128, available: u128) -> u128 {

@@ -264,6 +264,10 @@ pub struct Class {
     pub cap: Option<Cap>,
     /// Its weight among its siblings, made of their rates and weights.
     pub weight: Weight,
+    /// What its weight and those of its siblings are multiplied by in the queues, a power of two:
+    /// the largest is then within a factor of two of the largest that there is, so that virtual
+    /// time keeps its scale whoever comes or goes.
+    pub scale: u32,
     /// Its part of what its siblings' rates and its own leave over; 0 for none.
     pub share: u32,
     /// Its level, where that counts: higher first.

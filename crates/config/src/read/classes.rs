@@ -173,6 +173,7 @@ fn made(
         rate,
         cap: None,
         weight: Weight::ONE,
+        scale: 1,
         share: 1,
         level: 0,
         borrow: algorithm == LinkAlgorithm::Cbq,
@@ -258,6 +259,7 @@ fn class(
         rate,
         cap,
         weight: Weight::ONE,
+        scale: 1,
         share: weight?,
         level: level?,
         borrow: written

@@ -9,7 +9,7 @@ use super::above::Sharing;
 use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::{NoGuarantee, walk};
-use crate::shares::{Claim, divide};
+use crate::shares::{Claim, divide, scale};
 use crate::site::{Class, Kind, LinkAlgorithm};
 use crate::units::Size;
 
@@ -152,8 +152,10 @@ impl Entitlements<'_> {
             })
             .collect();
         let parts = divide(has, &claims);
+        let scale = scale(&parts);
         for (&child, part) in children.iter().zip(&parts) {
             classes[child].weight = part.weight;
+            classes[child].scale = scale;
             if part.entitled == 0 && sum <= has && self.algorithm != LinkAlgorithm::Cbq {
                 let place = self.place(child).unwrap_or(0..0);
                 report.warning(

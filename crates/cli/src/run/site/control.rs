@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -68,6 +69,8 @@ pub struct Around {
     pub ending: Arc<Ending>,
     pub log: Log,
     pub attach: Option<Attach>,
+    /// The longest time between two rounds that the forwarding thread had for an order.
+    pub longest_step: Arc<AtomicU64>,
 }
 
 /// The control thread's own.
@@ -314,6 +317,7 @@ impl Control {
             recent_seconds: times.recent,
             attached: (self.around.attach.as_ref()).map_or(0, |attach| attach.attached().len()),
             reloads: self.reloads,
+            longest_step_us: self.around.longest_step.load(Ordering::Relaxed) as f64 / 1e3,
             ..Report::default()
         };
         for side in Side::BOTH {

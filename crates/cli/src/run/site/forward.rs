@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlane_core::Nanos;
 use fairlane_mailbox::{Consumer, Producer};
@@ -25,6 +26,8 @@ pub struct Forwarding {
     /// One at a time.
     pub orders: Consumer<Order>,
     pub answers: Producer<Order>,
+    /// The longest time between two rounds while something was ordered, in nanoseconds.
+    pub longest_step: Arc<AtomicU64>,
 }
 
 impl Forwarding {
@@ -38,12 +41,21 @@ impl Forwarding {
             ..Idling::default()
         };
         let mut doing = None;
+        // When the last round began, if part of an order was done after it.
+        let mut worked_at: Option<Nanos> = None;
         let outcome = drive_bridge(bridge, &self.clock, idling, |bridge, now, _| {
+            if let Some(before) = worked_at.take() {
+                let took = now.since(before).0;
+                if took > self.longest_step.load(Ordering::Relaxed) {
+                    self.longest_step.store(took, Ordering::Relaxed);
+                }
+            }
             if doing.is_none() {
                 doing = self.orders.pop();
             }
             if let Some(order) = &mut doing {
                 bridge.hurry();
+                worked_at = Some(now);
                 if order.step(bridge, now) {
                     answer(&mut self.answers, doing.take());
                 }

@@ -15,6 +15,7 @@ mod sorting;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
@@ -154,6 +155,7 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     let ending = Arc::new(Ending::default());
     let (to_forwarding, orders) = mailbox(2)?;
     let (answers, from_forwarding) = mailbox(2)?;
+    let longest_step = Arc::new(AtomicU64::new(0));
     let forwarding = Forwarding {
         clock,
         end: options
@@ -162,6 +164,7 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
         ending: Arc::clone(&ending),
         orders,
         answers,
+        longest_step: Arc::clone(&longest_step),
     };
     let to_tell = to_control.clone();
     thread::Builder::new()
@@ -191,6 +194,7 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
         ending: Arc::clone(&ending),
         log,
         attach,
+        longest_step,
     };
     let mut control = Control::new(links, around);
     let ended = control.run(&screen, &events, &to_control);

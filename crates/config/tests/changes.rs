@@ -1,0 +1,250 @@
+//! A running link becomes another one class by class; who stays keeps what it has.
+
+use fairlane_classify::DigestKey;
+use fairlane_config::{Discipline, Link, Site, Steps};
+use fairlane_core::tree::{ClassId, ClassQueue, Dequeue, Payload};
+use fairlane_core::{Length, Nanos};
+
+const NOW: Nanos = Nanos::ZERO;
+
+fn length() -> Length {
+    Length::new(1_000).unwrap()
+}
+
+fn link(text: &str) -> Link {
+    let text = format!("[[link]]\nname = \"up\"\nrate = \"100mbit\"\n{text}");
+    let site = Site::parse(&text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
+    site.links[0].clone()
+}
+
+/// A class without children of its own.
+fn class(name: &str, more: &str) -> String {
+    format!("[[link.class]]\nname = \"{name}\"\n{more}\n")
+}
+
+/// A packet: the name of its class.
+struct Name(String);
+
+impl Payload for Name {
+    fn mark(&mut self) -> bool {
+        false
+    }
+}
+
+/// A link with the queues that hold its packets.
+struct Running {
+    link: Link,
+    queues: Discipline<Name>,
+    ids: Vec<ClassId>,
+}
+
+impl Running {
+    fn start(text: &str) -> Running {
+        let link = link(text);
+        let (queues, ids) = link.discipline();
+        Running { link, queues, ids }
+    }
+
+    fn place(&self, name: &str) -> usize {
+        let mut classes = self.link.classes.iter();
+        classes.position(|class| class.name == name).unwrap()
+    }
+
+    fn fill(&mut self, name: &str, packets: usize) {
+        let id = self.ids[self.place(name)];
+        for _ in 0..packets {
+            let packet = Name(name.to_owned());
+            let accepted = self.queues.enqueue(id, 7, length(), packet, NOW, |_| {});
+            accepted.unwrap_or_else(|_| panic!("{name} has room"));
+        }
+    }
+
+    fn serve(&mut self, packets: usize) -> Vec<String> {
+        let next = |_| match self.queues.dequeue(NOW, |_| {}) {
+            Dequeue::Packet(packet) => packet.payload.0,
+            _ => panic!("there is no packet"),
+        };
+        (0..packets).map(next).collect()
+    }
+
+    /// Goes on as another link, as the program does; says what that took.
+    fn become_link(&mut self, text: &str) -> Steps {
+        let new = link(text);
+        let steps = new.steps_from(&self.link).expect("class by class");
+        let mut ids: Vec<ClassId> = (steps.stays.iter())
+            .map(|was| was.map_or(ClassId::ROOT, |was| self.ids[was]))
+            .collect();
+        for &place in &steps.added {
+            let parent = new.classes[place].parent;
+            let parent = parent.map_or(ClassId::ROOT, |parent| ids[parent]);
+            ids[place] = self.queues.add(&new, place, parent).unwrap();
+        }
+        for &place in &steps.changed {
+            self.queues.change(&new, place, ids[place], NOW).unwrap();
+        }
+        for &place in &steps.gone {
+            self.queues.remove(self.ids[place], |_| {}).unwrap();
+        }
+        self.queues.invariants().unwrap();
+        (self.link, self.ids) = (new, ids);
+        steps
+    }
+
+    fn changed(&self, steps: &Steps) -> Vec<&str> {
+        let places = steps.changed.iter();
+        places
+            .map(|&place| &*self.link.classes[place].name)
+            .collect()
+    }
+}
+
+/// The most packets of one name in a row.
+fn longest_row(sent: &[String]) -> usize {
+    sent.chunk_by(|a, b| a == b).map(<[_]>::len).max().unwrap()
+}
+
+const TWO: &str =
+    "[[link.class]]\nname = \"a\"\nweight = 1\n[[link.class]]\nname = \"b\"\nweight = 1\n";
+
+#[test]
+fn a_file_that_says_the_same_touches_nothing() {
+    let text = [
+        class("inner", "algorithm = \"drr\""),
+        class("leaf", "parent = \"inner\"\nrate = \"3mbit\""),
+        class("each", "parent = \"inner\"\nper = \"source-ip\""),
+        class("rest", "default = true\nceil = \"9mbit\""),
+    ];
+    let mut running = Running::start(&text.concat());
+    let steps = running.become_link(&text.concat());
+    assert!(steps.is_empty(), "{steps:?}");
+    // In another order they are the same, too.
+    let turned = [&text[3], &text[0], &text[2], &text[1]].map(String::as_str);
+    let steps = running.become_link(&turned.concat());
+    assert!(steps.is_empty(), "{steps:?}");
+}
+
+#[test]
+fn only_the_class_that_differs_changes_and_the_others_keep_their_packets() {
+    let text = |ceil: &str| [TWO, &class("c", &format!("ceil = \"{ceil}\""))].concat();
+    let mut running = Running::start(&text("5mbit"));
+    for name in ["a", "b", "c"] {
+        running.fill(name, 10);
+    }
+    let steps = running.become_link(&text("6mbit"));
+    assert_eq!(running.changed(&steps), ["c"]);
+    assert!(steps.added.is_empty() && steps.gone.is_empty());
+    assert_eq!(running.queues.len(), 30);
+}
+
+#[test]
+fn a_class_with_another_name_and_nothing_else_new_goes_on() {
+    let text = |name: &str, port: u16| {
+        let filter = format!("[[link.filter]]\nclass = \"{name}\"\ndestination-port = {port}\n");
+        [TWO, &class(name, "rate = \"5mbit\""), &filter].concat()
+    };
+    let mut running = Running::start(&text("phone", 5_060));
+    running.fill("phone", 4);
+    let id = running.ids[running.place("phone")];
+    let steps = running.become_link(&text("voice", 5_060));
+    assert!(steps.is_empty(), "{steps:?}");
+    assert_eq!(running.ids[running.place("voice")], id);
+    assert_eq!(running.queues.len(), 4);
+    // With other filters it may be anybody.
+    let steps = running.become_link(&text("phone", 5_061));
+    assert_eq!((steps.added.len(), steps.gone.len()), (1, 1));
+}
+
+#[test]
+fn a_class_of_another_kind_or_below_another_is_a_new_one_with_all_below_it() {
+    let text = |algorithm: &str, of_leaf: &str, parent: &str| {
+        [
+            class("one", &format!("algorithm = \"{algorithm}\"")),
+            class("two", ""),
+            class("below", &format!("parent = \"{parent}\"\n{of_leaf}")),
+            class("stays", "parent = \"one\""),
+            class("under", "parent = \"two\""),
+        ]
+        .concat()
+    };
+    for (after, gone) in [
+        (text("drr", "", "one"), &["stays", "below", "one"][..]),
+        (text("qfq", "per = \"source-ip\"", "one"), &["below"]),
+        (text("qfq", "", "two"), &["below"]),
+    ] {
+        let mut running = Running::start(&text("qfq", "", "one"));
+        let before = running.link.clone();
+        let steps = running.become_link(&after);
+        let names = steps.gone.iter().map(|&place| &*before.classes[place].name);
+        assert!(names.eq(gone.iter().copied()), "{steps:?}");
+        assert_eq!(steps.added.len(), gone.len());
+    }
+}
+
+#[test]
+fn what_no_class_can_become_alone_is_made_anew() {
+    let before = link(TWO);
+    for key in [
+        "algorithm = \"drr\"",
+        "longest = \"9000b\"",
+        "limit = { packets = 5000 }",
+    ] {
+        assert_eq!(link(&[key, "\n", TWO].concat()).steps_from(&before), None);
+    }
+    let cbq = |rate: &str| {
+        let class = class("a", &format!("rate = \"{rate}\"\ndefault = true"));
+        link(&["algorithm = \"cbq\"\n", &class].concat())
+    };
+    assert!(cbq("5mbit").steps_from(&cbq("5mbit")).unwrap().is_empty());
+    assert_eq!(cbq("5mbit").steps_from(&cbq("6mbit")), None);
+}
+
+#[test]
+fn a_class_that_was_idle_across_a_change_gets_no_credit() {
+    for algorithm in ["qfq", "drr", "wf2q+", "s-kps", "gfq", "qfq+"] {
+        let head = format!("algorithm = \"{algorithm}\"\n");
+        let mut running = Running::start(&[&head, TWO].concat());
+        running.fill("a", 900);
+        running.fill("b", 1);
+        running.serve(300);
+        // Another comes, with a weight that makes all others larger numbers.
+        let odd = class("c", "rate = \"30000001bit\"");
+        running.become_link(&[&head, TWO, &odd].concat());
+        running.fill("b", 200);
+        let sent = running.serve(100);
+        let ours = sent.iter().filter(|name| *name == "b").count();
+        assert!((40..=60).contains(&ours), "{algorithm}: {ours} of 100");
+    }
+}
+
+#[test]
+fn a_class_that_comes_starves_nobody_whatever_it_makes_of_the_weights() {
+    for algorithm in ["qfq", "drr", "wf2q+", "s-kps", "gfq", "qfq+"] {
+        let head = format!("algorithm = \"{algorithm}\"\n");
+        let mut running = Running::start(&[&head, TWO].concat());
+        running.fill("a", 900);
+        running.fill("b", 900);
+        running.serve(100);
+        let odd = class("c", "rate = \"30000001bit\"");
+        let steps = running.become_link(&[&head, TWO, &odd].concat());
+        assert_eq!(steps.added.len(), 1);
+        let sent = running.serve(600);
+        let row = longest_row(&sent);
+        assert!(
+            row <= 16,
+            "{algorithm}: {row} packets of one class in a row"
+        );
+    }
+}
+
+#[test]
+fn filters_go_by_the_numbers_that_classes_have_by_then() {
+    let mut running = Running::start(TWO);
+    running.become_link(&[&class("new", "default = true"), TWO].concat());
+    let mut sorter = running
+        .link
+        .sorter(&vec![ClassId::ROOT; running.ids.len()], DigestKey([1, 2]));
+    sorter.renumber(&running.ids);
+    let layer = fairlane_classify::Layer::Ethernet;
+    let sorted = sorter.sort(&[0; 60], layer, &Default::default());
+    assert_eq!(sorted.class, running.ids[running.place("new")]);
+}
