@@ -651,6 +651,7 @@ mod tests {
                     recently_lost: 0,
                     uncut: 0,
                     refused: 0,
+                    away: 0,
                 }],
                 ..Report::default()
             };
