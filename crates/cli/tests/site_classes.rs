@@ -112,6 +112,7 @@ limit = { packets = 200 }
 [[link.class]]
 name = "one"
 weight = 1
+default = true
 limit = { packets = 200 }
 
 [[link.filter]]
