@@ -59,7 +59,7 @@ fn an_interface_whose_host_would_hear_nothing_more_is_refused() {
 fn more_packets_than_xdp_has_memory_for_are_refused_before_anything_is_opened() {
     let more = "limit = { packets = 200000 }\n";
     let (finished, _folder) = run(&[&interfaces("xdp"), LINK, more].concat());
-    refused(&finished, &["xdp", "126464", "200000", "limit"]);
+    refused(&finished, &["xdp", "122368", "200000", "limit"]);
 }
 
 #[test]

@@ -116,3 +116,22 @@ fn what_came_while_it_did_not_run_was_received_or_is_counted_as_lost() {
     assert!(tested + lost >= heard, "{tested} and {lost} of {heard}");
     assert!(count(&report, "beside_lost") > 0, "{report:#}");
 }
+
+#[test]
+fn what_comes_while_it_does_not_run_waits_for_it() {
+    let Some(wire) = wire("what waits for it", 1) else {
+        return;
+    };
+    for (backend, frames) in [("packet", 9_000), ("xdp", 3_900)] {
+        let mut site = Site::start(&wire, &(up(backend, "100mbit") + CLASSES));
+        let mut host = host(&wire);
+        site.signal("STOP");
+        send(&mut host, frames);
+        site.signal("CONT");
+        assert!(wire.is_through(PATIENCE).unwrap());
+        let report = site.stop();
+        assert_eq!(report["interfaces"][0]["lost"], 0, "{backend}: {report:#}");
+        let tested = count(&report, "accepted_packets") + count(&report, "dropped");
+        assert!(tested > frames as u64 / 2, "{backend}: {tested} came");
+    }
+}

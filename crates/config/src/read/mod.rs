@@ -26,7 +26,7 @@ use crate::written::{At, Scalar, Text};
 /// Ethernet's preamble, start delimiter, checksum and gap between frames.
 const ETHERNET: u32 = 24;
 /// Packets that may wait in all links together with the backend xdp.
-pub const XDP_MOST_WAITING: u32 = 126_464;
+pub const XDP_MOST_WAITING: u32 = 122_368;
 
 /// The site, or what is wrong is reported.
 pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Option<Site> {
