@@ -196,8 +196,7 @@ fn without_privilege_af_xdp_is_refused_in_a_sentence_and_else_it_sends() {
     let arguments = ["--transmit", "xdp", "--clients", "2"];
     if !bench(&arguments).status.success() {
         let said = refusal(&arguments);
-        eprintln!("skipped: the frames over AF_XDP: {said}");
-        return;
+        return fairlane_netlab::skip("the frames over AF_XDP", said);
     }
     let figures = measured(&arguments);
     assert_eq!(figures["way"], "straight");

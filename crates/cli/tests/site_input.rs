@@ -132,8 +132,7 @@ fn without_the_privilege_the_sentence_names_it() {
         caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_NET_RAW),
         Ok(true)
     ) {
-        eprintln!("skipped: without the privilege: it is missing already");
-        return;
+        return fairlane_netlab::skip("without the privilege", "it is missing already");
     }
     let finished = std::thread::spawn(move || {
         // Of this thread alone, and of what it starts: the bounding set is what root's programs get.

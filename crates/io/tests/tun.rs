@@ -33,7 +33,7 @@ fn host(test: &str) -> Option<Host> {
     let backend = match opened {
         Ok(backend) => backend,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("skipped: {test}: {error}");
+            fairlane_netlab::skip_unsupported(test, error);
             return None;
         }
         Err(error) => panic!("{test}: {error}"),

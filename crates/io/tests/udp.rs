@@ -84,8 +84,8 @@ fn more_than_64_datagrams_arrive_complete_and_in_order_over_ipv4() {
 #[test]
 fn more_than_64_datagrams_arrive_complete_and_in_order_over_ipv6() {
     if let Err(reason) = UdpSocket::bind(V6) {
-        eprintln!("skipped over_ipv6: cannot bind {V6}: {reason}");
-        return;
+        let reason = format!("cannot bind {V6}: {reason}");
+        return fairlane_netlab::skip_unsupported("over IPv6", reason);
     }
     a_large_batch_arrives_complete_and_in_order(V6);
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use fairlane_io::{Umem, XdpBackend, XdpOptions};
-use fairlane_netlab::{Link, Namespace, cable, or_skip};
+use fairlane_netlab::{Link, Namespace, cable, or_skip, skip, skip_unsupported};
 use program::{fairlane, start};
 use serde::Deserialize;
 
@@ -110,7 +110,7 @@ fn unprivileged(test: &str, arguments: &[&str]) -> Option<program::Finished> {
             took: Duration::ZERO,
         }),
         Err(error) => {
-            eprintln!("skipped: {test}: as another user: {error}");
+            skip_unsupported(test, format_args!("as another user: {error}"));
             None
         }
     }
@@ -135,7 +135,7 @@ fn all_backends_are_measured_side_by_side_or_named_with_the_reason() {
     let report = report(&fairlane(&SHORT).success());
     report.backends.iter().for_each(is_complete);
     for Skipped { backend, reason } in &report.skipped {
-        eprintln!("skipped: {backend}: {reason}");
+        skip(backend, reason);
         assert!(!reason.is_empty());
     }
     let measured = report.backends.iter().map(|measured| &*measured.backend);
@@ -202,10 +202,7 @@ fn an_interface_that_does_not_exist_is_named() {
         let arguments = ["--backend", backend, "--interface", "nosuch0"];
         let finished = fairlane(&[&SHORT[..], &arguments].concat());
         if finished.stderr.contains("CAP_NET_RAW") {
-            eprintln!(
-                "skipped: no such interface, for {backend}: {}",
-                finished.stderr
-            );
+            skip(backend, finished.stderr);
             continue;
         }
         refuses(&finished, &["nosuch0", "there is no interface"]);

@@ -11,7 +11,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_netlab::{Namespace, iperf_is_installed, or_skip};
+use fairlane_netlab::{Namespace, iperf_is_installed, or_skip, skip_unsupported};
 use program::fairlane;
 use serde_json::Value;
 
@@ -71,7 +71,7 @@ fn without_privilege_one_sentence_says_which_is_needed() {
         command.args(["reproduce", name, "--out"]).arg(&out);
         match command.uid(65_534).gid(65_534).output() {
             Ok(output) => refuses(&output, &out, &["CAP_NET_ADMIN"]),
-            Err(error) => return eprintln!("skipped: as another user: {error}"),
+            Err(error) => return skip_unsupported("as another user", error),
         }
     }
 }

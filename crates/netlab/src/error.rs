@@ -50,20 +50,3 @@ impl LabError {
         !matches!(self, Self::Failed { .. })
     }
 }
-
-/// What was made; or `None`, after saying on standard error that `test` is skipped and why, if
-/// this machine or this user cannot have it.
-///
-/// # Panics
-///
-/// On any other error.
-pub fn or_skip<T>(test: &str, made: Result<T, LabError>) -> Option<T> {
-    match made {
-        Ok(made) => Some(made),
-        Err(error) if error.is_not_to_be_had() => {
-            eprintln!("skipped: {test}: {error}");
-            None
-        }
-        Err(error) => panic!("{test}: {error}"),
-    }
-}

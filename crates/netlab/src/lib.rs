@@ -46,13 +46,15 @@ mod namespace;
 mod netlink;
 mod program;
 mod shape;
+mod skip;
 mod wire;
 
 pub use bridge::bridge;
 pub use echo::Echo;
-pub use error::{LabError, or_skip};
+pub use error::LabError;
 pub use iperf::{Flow, Transfer, Window, iperf_is_installed};
 pub use link::{Link, cable, veth};
 pub use namespace::Namespace;
 pub use program::{Ended, Program};
+pub use skip::{NO_SKIP, or_skip, skip, skip_unsupported};
 pub use wire::{Host, Wire};
