@@ -76,14 +76,27 @@ fn members() -> impl Strategy<Value = NonZeroU32> {
     (1u32..10).prop_map(|members| NonZeroU32::new(members).unwrap())
 }
 
+/// PROPTEST_CASES, or a few cases, or with FAIRLANE_LONG_TESTS as many as others have.
+fn config() -> ProptestConfig {
+    let set = |name| std::env::var_os(name).is_some();
+    let default = ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    match set("PROPTEST_CASES") || set("FAIRLANE_LONG_TESTS") {
+        true => default,
+        false => ProptestConfig {
+            cases: 48,
+            ..default
+        },
+    }
+}
+
 macro_rules! tests {
     ($($algorithm:ident: $make:expr;)*) => {
         proptest! {
             // The smallest input is printed; what it shows becomes a test with a name.
-            #![proptest_config(ProptestConfig {
-                failure_persistence: None,
-                ..ProptestConfig::default()
-            })]
+            #![proptest_config(config())]
 
             $(
                 #[test]
