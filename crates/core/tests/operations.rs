@@ -77,7 +77,7 @@ fn members() -> impl Strategy<Value = NonZeroU32> {
 }
 
 /// PROPTEST_CASES, or a few cases, or with FAIRLANE_LONG_TESTS as many as others have.
-fn config() -> ProptestConfig {
+fn cases() -> ProptestConfig {
     let set = |name| std::env::var_os(name).is_some();
     let default = ProptestConfig {
         failure_persistence: None,
@@ -96,7 +96,7 @@ macro_rules! tests {
     ($($algorithm:ident: $make:expr;)*) => {
         proptest! {
             // The smallest input is printed; what it shows becomes a test with a name.
-            #![proptest_config(config())]
+            #![proptest_config(cases())]
 
             $(
                 #[test]
