@@ -173,6 +173,8 @@ pub struct PacketBackend<F = Vec<u8>> {
     down: bool,
     refused: u64,
     discarded: u64,
+    /// Some were, since the losses were last asked for.
+    discarding: bool,
     cutter: Cutter,
     /// When the frame arrived that is being cut, and beside losses or not.
     begun: (Duration, bool),
@@ -251,6 +253,7 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
             down: false,
             refused: 0,
             discarded: 0,
+            discarding: false,
             cutter: Cutter::default(),
             begun: Default::default(),
             lost: 0,
@@ -269,6 +272,7 @@ impl<F> PacketBackend<F> {
     ///
     /// None is known.
     pub fn lost(&mut self) -> io::Result<u64> {
+        self.discarding = false;
         self.lost += self.ring.lost()?;
         Ok(self.lost)
     }
@@ -356,10 +360,11 @@ impl<F: AsRef<[u8]>> Backend for PacketBackend<F> {
         let (room, mut shown) = (max - came, 0);
         came += self.ring.receive(room, |arrival| {
             shown += 1;
-            let note = (arrival.came, arrival.losing);
+            let note = (arrival.came, arrival.losing || self.discarding);
             let offload = repair::offload(&arrival);
             let frames = if arrival.bytes.len() < arrival.length {
                 self.discarded += 1;
+                self.discarding = true;
                 0
             } else if offload.segments.is_some() {
                 self.begun = note;

@@ -95,6 +95,26 @@ fn what_finds_no_room_is_counted_and_what_follows_is_whole() {
 }
 
 #[test]
+fn frames_beside_those_that_found_no_room_are_marked_until_the_losses_are_asked_for() {
+    let Some((near, far)) = or_skip("frames beside long ones", cable(1_500)) else {
+        return;
+    };
+    let mut backend = listen(&far, 0);
+    let next_is_marked = |backend: &mut PacketBackend| {
+        send(&near, [whole(1, 1_000, 1_000)]);
+        while backend.receive(&mut Vec::new(), 1).unwrap() == 0 {}
+        backend.arrivals()[0].losing
+    };
+    assert!(!next_is_marked(&mut backend));
+    send(&near, (1..=40).map(|number| whole(number, 60_000, 1_000)));
+    collect(&mut backend, 64);
+    assert!(backend.discarded() > 0);
+    assert!(next_is_marked(&mut backend));
+    backend.lost().unwrap();
+    assert!(!next_is_marked(&mut backend));
+}
+
+#[test]
 fn what_cannot_be_cut_is_counted_and_what_follows_is_whole() {
     let Some((near, far)) = or_skip("frames that cannot be cut", cable(1_500)) else {
         return;
