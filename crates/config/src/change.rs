@@ -11,6 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use fairlane_classify::Rule;
 
+use crate::read::kept_for;
 use crate::site::{Class, Kind, Link, LinkAlgorithm};
 
 /// How a running link becomes another one, class by class.
@@ -35,7 +36,8 @@ impl Steps {
 
 impl Link {
     /// How `running` becomes this link while it runs, or `None` where its queues are made anew:
-    /// where the longest packet, what may wait in all, or the algorithm among the classes without
+    /// where the longest packet, what may wait in all (or the room that is kept of it meanwhile), or the
+    /// algorithm among the classes without
     /// a parent is another one, and where anything changes in CBQ. Names may change, and filters.
     /// O(classes and filters).
     pub fn steps_from(&self, running: &Link) -> Option<Steps> {
@@ -48,7 +50,20 @@ impl Link {
         let steps = Matching::new(running, self).steps();
         let fixed = self.algorithm == LinkAlgorithm::Cbq;
         let moved = fixed && (!steps.is_empty() || self.rate != running.rate);
-        (!moved).then_some(steps)
+        (!moved && self.has_room_for(&steps, running)).then_some(steps)
+    }
+
+    /// Whether what is kept for classes fits into the link after each of the steps, in whatever order
+    /// they come.
+    fn has_room_for(&self, steps: &Steps, running: &Link) -> bool {
+        let (mut packets, mut bytes) = running.kept();
+        for &place in steps.added.iter().chain(&steps.changed) {
+            let (now_packets, now_bytes) = kept_for(&self.classes[place]);
+            let was = steps.stays[place].map_or((0, 0), |was| kept_for(&running.classes[was]));
+            packets += now_packets.saturating_sub(was.0);
+            bytes += now_bytes.saturating_sub(was.1);
+        }
+        packets <= self.limits.packets.into() && bytes <= self.limits.bytes
     }
 
     /// Places of the classes below each, by its place; those without a parent come last.

@@ -97,7 +97,7 @@ pub(crate) struct Link {
     #[cfg_attr(test, schemars(extend("enum" = schema::of_link())))]
     pub algorithm: Option<Text>,
     /// The most that waits in the whole link. By default, 10000 packets and "16mb" beside what is
-    /// kept for the classes (`room`).
+    /// kept for the classes (`room`), rounded up to a power of two.
     pub limit: Option<At<Limit>>,
     /// The classes. Without any, all packets are in one.
     #[serde(default)]

@@ -57,7 +57,7 @@ fn room_that_cannot_be_kept() {
     class_refuses(
         "default = true\nroom = { packets = 11 }\nlimit = { packets = 10 }\n",
         &[
-            "8:8: room: room for 11 packets and 59190b is more than the limit of the queue, room for \
+            "8:8: room: room for 11 packets and 58kb is more than the limit of the queue, room for \
            10 packets and 2147483647b",
         ],
     );
@@ -68,7 +68,7 @@ fn room_that_cannot_be_kept() {
     link_refuses(
         "limit = { packets = 100 }\nclass = [{ name = 'a', room = { packets = 101 }, default = true }]",
         &[
-            "5:9: limit: room for 101 packets and 59190b is kept for the classes of link 'up', so \
+            "5:9: limit: room for 101 packets and 58kb is kept for the classes of link 'up', so \
            that they have what they are guaranteed: its limit is no less, and no more than \
            4294967295 packets; or classes and flows have less 'room'",
         ],

@@ -63,7 +63,7 @@ fn room_that_is_too_little_for_the_guarantee() {
         class,
         &[
             "5:48: class 'a' may lose packets though it keeps to what it is guaranteed: room for 6 \
-           packets and 59190b is kept for it or its flows, and room for 7 packets and 10712b would do",
+           packets and 58kb is kept for it or its flows, and room for 7 packets and 10712b would do",
         ],
     );
     link_warns(&class.replace("6 }", "7 }"), &[]);

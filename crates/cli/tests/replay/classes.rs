@@ -326,7 +326,7 @@ fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
     assert_eq!(voice, (4_000, 0));
     assert!(flood.1 > 10_000, "{flood:?} is no flood");
     // The same where next to nothing is shared, so that the link is full and somebody gives way.
-    let full = "overhead = \"ethernet\"\nlimit = { packets = 8400 }";
+    let full = "overhead = \"ethernet\"\nlimit = { packets = 8800 }";
     let site = readme().replace("overhead = \"ethernet\"", full);
     for site in [site.replace("wf2q+", "qfq"), site] {
         let [voice, _] = voice_beside(&site, 1_000, 1000, |number| 1 + number % 12);

@@ -17,7 +17,7 @@ use fairlane_core::units::MAX_LENGTH;
 
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
-pub(crate) use rooms::{grant, kept};
+pub(crate) use rooms::{grant, kept, kept_for};
 
 use crate::site::{Attach, Backend, Interfaces, Link, LinkAlgorithm, MtuOf, Near, Role, Site};
 use crate::units::Size;

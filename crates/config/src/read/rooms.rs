@@ -92,19 +92,17 @@ impl Rooms<'_> {
     /// packet of each class that may go before.
     fn needed(&self, service: Result<Service, NoGuarantee>, bps: u64, classes: u64) -> Room {
         let burst = granted(bps, self.longest);
-        match service {
-            Ok(service) => service.room(burst, self.shortest),
-            Err(reason) => {
-                let before = match reason {
-                    NoGuarantee::Cbq => classes.min(100) * u64::from(self.longest.get()),
-                    _ => 0,
-                };
-                let bytes = burst + before;
-                Room {
-                    packets: (bytes / u64::from(self.shortest.get())) as u32,
-                    bytes: bytes as u32,
-                }
-            }
+        let bytes = match service {
+            Ok(service) => service.room(burst, self.shortest).bytes.into(),
+            Err(NoGuarantee::Cbq) => burst + classes.min(100) * u64::from(self.longest.get()),
+            Err(_) => burst,
+        };
+        // In whole kilobytes: what a class needs changes by a byte or two with any other class, and
+        // a running link is changed where a class's room is.
+        let bytes = bytes.next_multiple_of(1 << 10).min(MOST.into());
+        Room {
+            packets: (bytes / u64::from(self.shortest.get())) as u32,
+            bytes: bytes as u32,
         }
     }
 
@@ -205,19 +203,22 @@ fn shown(room: Room) -> String {
     )
 }
 
+/// What is kept for a class: packets and bytes.
+pub(crate) fn kept_for(class: &Class) -> (u64, u64) {
+    let room = match &class.kind {
+        Kind::Inner(_) => Room::NONE,
+        Kind::Leaf(queue) => queue.room,
+        Kind::Flows(flows) => flows.room,
+    };
+    (room.packets.into(), room.bytes.into())
+}
+
 /// What is kept for classes in all: packets and bytes.
 pub(crate) fn kept(classes: &[Class]) -> (u64, u64) {
-    let rooms = classes.iter().filter_map(|class| match &class.kind {
-        Kind::Inner(_) => None,
-        Kind::Leaf(queue) => Some(queue.room),
-        Kind::Flows(flows) => Some(flows.room),
-    });
-    rooms.fold((0, 0), |(packets, bytes), room| {
-        (
-            packets + u64::from(room.packets),
-            bytes + u64::from(room.bytes),
-        )
-    })
+    classes
+        .iter()
+        .map(kept_for)
+        .fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
 }
 
 /// The most that waits in a link, as far as the file says it.
@@ -251,9 +252,11 @@ impl Written {
         let place = link.limit.as_ref().map_or(link.name.span(), At::span);
         let packets = match self.packets {
             Some(packets) => packets.into(),
-            None => kept_packets + u64::from(SHARED_PACKETS),
+            // A power of two, so that it seldom changes with a class: then a running link goes on
+            // with its queues when the file is read again.
+            None => (kept_packets + u64::from(SHARED_PACKETS)).next_power_of_two(),
         };
-        let bytes = self.bytes.unwrap_or(kept_bytes + SHARED_BYTES);
+        let bytes = (self.bytes).unwrap_or((kept_bytes + SHARED_BYTES).next_power_of_two());
         if packets < kept_packets || bytes < kept_bytes || packets > u32::MAX.into() {
             report.error(
                 &place,

@@ -17,6 +17,12 @@ use super::meter::{Delays, Meter};
 use super::order::{Adding, Gone, Taking};
 use super::sorting::{Sorting, random_key};
 
+/// Mailboxes of processes that a round looks at, and packets that it takes from each: about as many
+/// in all as it takes in from a device, so that processes that push as fast as they can leave the
+/// thread the time for what arrives there.
+const SCAN_LIMIT: usize = 8;
+const DRAIN_LIMIT: usize = 16;
+
 /// The frames of a link in its classes.
 pub type Shaped = Classified<Parcel, Discipline<Ported<Parcel>>, Sorting>;
 
@@ -159,6 +165,8 @@ impl Plan {
         let sorting = Sorting::new(link.sorter(&plan.ids, key), plan.metered());
         let config = ArbiterConfig {
             max_clients: processes.max(1),
+            scan_limit: SCAN_LIMIT,
+            drain_limit: DRAIN_LIMIT,
             ..ArbiterConfig::new(fairlane_runtime::Link {
                 overhead: link.overhead,
                 ..fairlane_runtime::Link::new(link.rate)
