@@ -41,72 +41,8 @@ use super::groups::{GroupedEntity, Members, SLOTS, Slots};
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Nanos, VirtualTime, Weight};
 
-/// Buckets of one group.
-#[derive(Clone, Debug)]
-struct Group {
-    slots: Slots,
-    buckets: [Link; SLOTS as usize],
-    /// The last of each bucket in use.
-    lasts: [Link; SLOTS as usize],
-}
-
-impl Group {
-    const EMPTY: Group = Group {
-        slots: Slots::EMPTY,
-        buckets: [Link::NONE; SLOTS as usize],
-        lasts: [Link::NONE; SLOTS as usize],
-    };
-
-    /// S_i.
-    #[inline]
-    fn start(&self, i: u32) -> VirtualTime {
-        self.slots.start(i)
-    }
-
-    /// F_i = S_i + 2 sigma_i.
-    #[inline]
-    fn finish(&self, i: u32) -> VirtualTime {
-        self.slots.end(i)
-    }
-
-    #[inline]
-    fn first_bucket(&self) -> &Link {
-        &self.buckets[self.slots.first_bucket()]
-    }
-
-    /// Puts an entity on top of a bucket, or with `behind` at its end.
-    #[inline]
-    fn push<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        slot: u64,
-        behind: bool,
-    ) {
-        let bucket = (slot % u64::from(SLOTS)) as usize;
-        let top = self.buckets[bucket];
-        if behind && top != Link::NONE {
-            let last = core::mem::replace(&mut self.lasts[bucket], Link::to(id));
-            entities.entity_mut(id).next = Link::NONE;
-            if let Some(last) = last.get() {
-                entities.entity_mut(last).next = Link::to(id);
-            }
-            return;
-        }
-        entities.entity_mut(id).next = top;
-        self.buckets[bucket] = Link::to(id);
-        if top == Link::NONE {
-            self.lasts[bucket] = Link::to(id);
-            self.slots.occupied |= 1 << bucket;
-        }
-    }
-
-    /// Takes the entity off the first bucket that has `next` below it.
-    #[inline]
-    fn pop(&mut self, next: Link) {
-        self.buckets[self.slots.first_bucket()] = next;
-    }
-}
+/// Buckets of all groups: group i's are those from `SLOTS` i on.
+const BUCKETS: usize = 64 * SLOTS as usize;
 
 /// Quick fair queueing.
 #[derive(Clone, Debug)]
@@ -118,9 +54,17 @@ pub struct Qfq {
     ir: u64,
     eb: u64,
     ib: u64,
+    /// Of the lowest group in ER, the first bucket among all, on top of which is the selected
+    /// entity, and the first slot. No entity is ever in group 0, which stands for an
+    /// empty ER.
+    first: u32,
+    first_slot: u64,
     /// The selected entity may be on hold.
     holds: bool,
-    groups: [Group; 64],
+    groups: [Slots; 64],
+    buckets: [Link; BUCKETS],
+    /// The last of each bucket in use.
+    lasts: [Link; BUCKETS],
 }
 
 impl Default for Qfq {
@@ -150,8 +94,12 @@ impl Qfq {
             ir: 0,
             eb: 0,
             ib: 0,
+            first: 0,
+            first_slot: 0,
             holds: false,
-            groups: [Group::EMPTY; 64],
+            groups: [Slots::EMPTY; 64],
+            buckets: [Link::NONE; BUCKETS],
+            lasts: [Link::NONE; BUCKETS],
         }
     }
 
@@ -167,6 +115,48 @@ impl Qfq {
         self.er == 0
     }
 
+    /// ER, or the first bucket of its lowest group, changed.
+    #[inline]
+    fn aim(&mut self) {
+        let i = self.er.trailing_zeros() % 64;
+        self.first = self.first_bucket(i);
+        self.first_slot = self.groups[i as usize].first;
+    }
+
+    /// The first bucket of group `i` among all.
+    #[inline]
+    fn first_bucket(&self, i: u32) -> u32 {
+        i * SLOTS + self.groups[(i % 64) as usize].first_bucket() as u32
+    }
+
+    /// Puts an entity on top of the bucket of a slot, or with [`holds`](Self::holds) at its end.
+    /// `beside` is any bucket of the same group.
+    #[inline]
+    fn push<E: Entities<GroupedEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        beside: u32,
+        slot: u64,
+    ) {
+        let slot = (slot % u64::from(SLOTS)) as u32;
+        let bucket = (beside & !(SLOTS - 1) | slot) as usize % BUCKETS;
+        let top = self.buckets[bucket];
+        if top == Link::NONE {
+            self.lasts[bucket] = Link::to(id);
+            self.groups[bucket / SLOTS as usize].occupied |= 1 << slot;
+        } else if self.holds {
+            let last = core::mem::replace(&mut self.lasts[bucket], Link::to(id));
+            entities.entity_mut(id).next = Link::NONE;
+            if let Some(last) = last.get() {
+                entities.entity_mut(last).next = Link::to(id);
+            }
+            return;
+        }
+        entities.entity_mut(id).next = top;
+        self.buckets[bucket] = Link::to(id);
+    }
+
     #[inline]
     fn sets_with(&mut self, i: u32) {
         let group = &self.groups[(i % 64) as usize];
@@ -177,9 +167,7 @@ impl Qfq {
         let above = self.er & (from(i) << 1);
         let blocked = above != 0 && {
             let x = above.trailing_zeros();
-            group
-                .finish(i)
-                .is_after(self.groups[(x % 64) as usize].finish(x))
+            group.end(i).is_after(self.groups[(x % 64) as usize].end(x))
         };
         match (eligible, blocked) {
             (true, false) => self.er |= bit,
@@ -203,10 +191,14 @@ impl Qfq {
     fn make_eligible(&mut self, before: VirtualTime) {
         let changed = self.virtual_time().units() ^ before.units();
         let reached = u64::MAX >> (changed | 1).leading_zeros();
+        if (self.ir | self.ib) & reached == 0 {
+            return;
+        }
         self.er |= self.ir & reached;
         self.ir &= !reached;
         self.eb |= self.ib & reached;
         self.ib &= !reached;
+        self.aim();
     }
 
     /// Group `i`, which finished at `finish`, moved on: those below that it
@@ -216,7 +208,7 @@ impl Qfq {
         let above = self.er & (from(i) << 1);
         if above != 0 {
             let x = above.trailing_zeros();
-            if !self.groups[(x % 64) as usize].finish(x).is_after(finish) {
+            if !self.groups[(x % 64) as usize].end(x).is_after(finish) {
                 return;
             }
         }
@@ -257,7 +249,7 @@ impl Qfq {
     fn blocker(&self, i: u32) -> Option<VirtualTime> {
         let above = self.er & (from(i) << 1);
         let x = above.trailing_zeros();
-        (above != 0).then(|| self.groups[(x % 64) as usize].finish(x))
+        (above != 0).then(|| self.groups[(x % 64) as usize].end(x))
     }
 
     /// Start time of an entity that becomes backlogged in group `i` (Eq. 2 and 29). What it
@@ -299,17 +291,17 @@ impl Qfq {
             self.members.clock.jump_to(rounded);
         }
         let group = &mut self.groups[(i % 64) as usize];
-        if group.slots.occupied != 0 {
+        if group.occupied != 0 {
             let first = group.start(i);
             if !first.is_after(rounded) {
                 // Beyond the last slot an entity is taken to have come earlier, when
                 // V was there: a bucket behind the first changes nobody's order.
-                let last = group.slots.last(i);
+                let last = group.last(i);
                 if rounded.is_after(last) {
                     entity.start = last;
                 }
                 let slot = entity.start.units() >> i;
-                group.push(entities, id, slot, self.holds);
+                self.push(entities, id, i * SLOTS, slot);
                 return;
             }
             // The group's start moves back, so it lies after V: it is ineligible.
@@ -317,10 +309,11 @@ impl Qfq {
             self.ir &= !(1 << i);
             self.ib &= !(1 << i);
         }
-        group.slots.first = rounded.units() >> i;
-        let slot = group.slots.first;
-        group.push(entities, id, slot, self.holds);
+        let slot = rounded.units() >> i;
+        group.first = slot;
+        self.push(entities, id, i * SLOTS, slot);
         self.sets_with(i);
+        self.aim();
     }
 
     /// The first bucket of group `i` is empty: the group starts at its next one, or
@@ -328,13 +321,14 @@ impl Qfq {
     #[inline(never)]
     fn move_on(&mut self, i: u32) {
         let group = &mut self.groups[(i % 64) as usize];
-        let finish = group.finish(i);
-        let backlogged = group.slots.skip_first(i);
+        let finish = group.end(i);
+        let backlogged = group.skip_first(i);
         let start = group.start(i);
         let bit = 1 << i;
         if backlogged && (self.er | self.ir | self.eb | self.ib) == bit {
             // Alone, it can neither block nor be blocked.
             self.members.clock.jump_to(start);
+            self.aim();
             return;
         }
         self.er &= !bit;
@@ -343,6 +337,57 @@ impl Qfq {
         }
         self.unblock(i, finish);
         self.keep_work_conserving();
+        self.aim();
+    }
+
+    /// The same as [`reschedule`](Scheduler::reschedule) does, where V made a lower group than that
+    /// of the selected entity eligible while it was served.
+    #[inline(never)]
+    fn move_overtaken<E: Entities<GroupedEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        i: u32,
+        slot: u64,
+    ) {
+        if slot == self.groups[(i % 64) as usize].first {
+            return;
+        }
+        let rest = entities.entity(id).next;
+        if rest == Link::NONE {
+            return self.move_last(entities, id, i, slot);
+        }
+        let first = self.first_bucket(i);
+        self.buckets[first as usize % BUCKETS] = rest;
+        self.push(entities, id, first, slot);
+    }
+
+    /// The selected entity, the last of its bucket, goes on to the bucket of `slot` in its group `i`.
+    #[inline(never)]
+    fn move_last<E: Entities<GroupedEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        i: u32,
+        slot: u64,
+    ) {
+        let first = self.first_bucket(i);
+        self.buckets[first as usize % BUCKETS] = Link::NONE;
+        let group = &mut self.groups[(i % 64) as usize];
+        let alone = group.occupied & (group.occupied - 1) == 0;
+        if !alone || (self.er | self.ir | self.eb | self.ib) != 1 << i {
+            self.push(entities, id, first, slot);
+            return self.move_on(i);
+        }
+        // With nobody else, it can neither block nor be blocked.
+        group.first = slot;
+        group.occupied = 1 << (slot % u64::from(SLOTS));
+        let start = group.start(i);
+        let bucket = self.first_bucket(i);
+        self.buckets[bucket as usize % BUCKETS] = Link::to(id);
+        self.lasts[bucket as usize % BUCKETS] = Link::to(id);
+        (self.first, self.first_slot) = (bucket, slot);
+        self.members.clock.jump_to(start);
     }
 
     /// Takes the selected entity out of its group: for good, or `again` for the
@@ -357,13 +402,10 @@ impl Qfq {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
         let rest = core::mem::take(&mut entity.next);
-        let group = &mut self.groups[(i % 64) as usize];
-        debug_assert_eq!(
-            group.first_bucket().get(),
-            Some(id),
-            "it is the selected one"
-        );
-        group.pop(rest);
+        let bucket = self.first_bucket(i);
+        let first = &mut self.buckets[bucket as usize % BUCKETS];
+        debug_assert_eq!(first.get(), Some(id), "it is the selected one");
+        *first = rest;
         if rest == Link::NONE {
             self.move_on(i);
         }
@@ -385,7 +427,7 @@ impl Qfq {
     ) -> bool {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
-        let end = self.groups[(i % 64) as usize].finish(i);
+        let end = self.groups[(i % 64) as usize].end(i);
         let latest = self.blocker(i).unwrap_or(end);
         let lowest = self.members.floor;
         self.members.may_stay(entity, id, end, latest, lowest)
@@ -449,9 +491,7 @@ impl Scheduler for Qfq {
 
     #[inline]
     fn select<E: Entities<GroupedEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
-        // No entity is ever in group 0, which stands for an empty ER.
-        let i = self.er.trailing_zeros() % 64;
-        *self.groups[i as usize].first_bucket()
+        self.buckets[self.first as usize % BUCKETS]
     }
 
     #[inline]
@@ -492,17 +532,20 @@ impl Scheduler for Qfq {
         }
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group as u8);
-        let slot = entity.start.units() >> i;
-        let group = &mut self.groups[(i % 64) as usize];
-        if slot == group.slots.first {
+        let slot = entity.start.units().wrapping_shr(i);
+        let (first, rest) = (self.first, entity.next);
+        let top = &mut self.buckets[first as usize % BUCKETS];
+        if *top != Link::to(id) {
+            return self.move_overtaken(entities, id, i, slot);
+        }
+        if slot == self.first_slot {
             return;
         }
-        let rest = entity.next;
-        group.pop(rest);
-        group.push(entities, id, slot, self.holds);
         if rest == Link::NONE {
-            self.move_on(i);
+            return self.move_last(entities, id, i, slot);
         }
+        *top = rest;
+        self.push(entities, id, first, slot);
     }
 
     fn idle<E: Entities<GroupedEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {

@@ -8,7 +8,7 @@ use crate::scheduler::{Entities, Link, Violation};
 impl Qfq {
     pub(super) fn check_sets(&self) -> Result<(), Violation> {
         let backlogged: u64 = (0..64)
-            .filter(|&i| self.groups[i].slots.occupied != 0)
+            .filter(|&i| self.groups[i].occupied != 0)
             .map(|i| 1 << i)
             .sum();
         let sets = [self.er, self.ir, self.eb, self.ib];
@@ -22,18 +22,25 @@ impl Qfq {
             backlogged == 0 || self.er != 0,
             "qfq: nobody is eligible while groups {backlogged:x} are backlogged"
         );
+        let lowest = self.er.trailing_zeros() % 64;
+        let first = lowest * SLOTS + self.groups[lowest as usize].first_bucket() as u32;
+        ensure_invariant!(
+            self.first == first && self.first_slot == self.groups[lowest as usize].first,
+            "qfq: bucket {} is selected, not {first} of group {lowest}",
+            self.first
+        );
         let now = self.virtual_time();
         let group = |i: u32| &self.groups[i as usize];
         let indices = |set: u64| (0..64u32).filter(move |i| set >> i & 1 == 1);
         for i in indices(backlogged) {
-            let (start, finish) = (group(i).start(i), group(i).finish(i));
+            let (start, finish) = (group(i).start(i), group(i).end(i));
             let ineligible = (self.ir | self.ib) >> i & 1 == 1;
             ensure_invariant!(
                 start.is_after(now) == ineligible,
                 "qfq: group {i} starts at {start:?}, V is {now:?}, ineligible is {ineligible}"
             );
             let blocked = (self.eb | self.ib) >> i & 1 == 1;
-            let blocker = indices(self.er).find(|&x| x > i && finish.is_after(group(x).finish(x)));
+            let blocker = indices(self.er).find(|&x| x > i && finish.is_after(group(x).end(x)));
             ensure_invariant!(
                 blocked == blocker.is_some(),
                 "qfq: group {i} is blocked: {blocked}, by {blocker:?}"
@@ -55,7 +62,7 @@ impl Qfq {
         ] {
             for (i, j) in indices(set).zip(indices(set).skip(1)) {
                 ensure_invariant!(
-                    !group(i).finish(i).is_after(group(j).finish(j)),
+                    !group(i).end(i).is_after(group(j).end(j)),
                     "qfq: {name} is not sorted by F at groups {i}, {j}"
                 );
             }
@@ -77,16 +84,18 @@ impl Qfq {
     ) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; count];
         for (group, i) in self.groups.iter().zip(0u32..) {
-            let first = (group.slots.first % u64::from(SLOTS)) as u32;
+            let first = (group.first % u64::from(SLOTS)) as u32;
             ensure_invariant!(
-                group.slots.occupied == 0 || group.slots.occupied >> first & 1 == 1,
+                group.occupied == 0 || group.occupied >> first & 1 == 1,
                 "qfq: group {i} starts at an empty bucket"
             );
-            for ((bucket, &top), &last) in (0u32..).zip(&group.buckets).zip(&group.lasts) {
+            let all = i as usize * SLOTS as usize..(i as usize + 1) * SLOTS as usize;
+            let (tops, lasts) = (&self.buckets[all.clone()], &self.lasts[all]);
+            for ((bucket, &top), &last) in (0u32..).zip(tops).zip(lasts) {
                 ensure_invariant!(
-                    (top != Link::NONE) == (group.slots.occupied >> bucket & 1 == 1),
+                    (top != Link::NONE) == (group.occupied >> bucket & 1 == 1),
                     "qfq: group {i} bucket {bucket}: {top:?}, occupied {:x}",
-                    group.slots.occupied
+                    group.occupied
                 );
                 let slots = u64::from(bucket.wrapping_sub(first) % SLOTS);
                 let start = group.start(i).advanced(slots << i);
