@@ -189,7 +189,7 @@ fn the_egress_of_a_host_is_shaped_through_a_tap_device() {
     let config = format!(
         "[interfaces]\ntap = \"fair0\"\noutside = \"{}\"\n\
          [[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"8mbit\"\n\
-         [[link.class]]\nname = \"ours\"\n\
+         [[link.class]]\nname = \"ours\"\n[[link.class]]\nname = \"default\"\n\
          [[link.filter]]\nclass = \"ours\"\ningress = \"tap\"\n",
         near.name()
     );
@@ -208,7 +208,6 @@ fn the_egress_of_a_host_is_shaped_through_a_tap_device() {
     };
     tap.add_address(Ipv4Addr::new(10, 0, 0, 1).into(), 24)
         .unwrap();
-    tap.up().unwrap();
     let bind = |namespace: &Namespace, last| {
         let address = (Ipv4Addr::new(10, 0, 0, last), 9);
         let socket = namespace.run(|| UdpSocket::bind(address).unwrap());

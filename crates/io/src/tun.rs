@@ -6,8 +6,9 @@
 //! a TAP interface Ethernet frames; see [`Layer`].
 //!
 //! [`open`](TunBackend::open) makes the interface, or takes one that was made to persist, which
-//! needs the privilege `CAP_NET_ADMIN`. It starts down, without an address: giving it both is left
-//! to whoever configures the network. It is gone when the backend is dropped.
+//! needs the privilege `CAP_NET_ADMIN`. It starts down, until it is [set up](TunBackend::set_up),
+//! and without an address: giving it one, and routes, is left to whoever configures the network. It
+//! is gone when the backend is dropped.
 //!
 //! One system call moves one packet; the kernel has none that moves more. The kernel cuts what it
 //! routes here, and sums it, before it comes. It would leave that to us if asked (`IFF_VNET_HDR`),
@@ -50,6 +51,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use crate::sys::interface::Interface;
 use crate::sys::tun::{self, Kind};
 use crate::verdict::{self, Taken};
 use crate::{Backend, sys};
@@ -116,6 +118,15 @@ impl<F> TunBackend<F> {
     /// The interface's name when it was made.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Sets the interface up, in the network namespace in which it was made: the calling thread's.
+    ///
+    /// # Errors
+    ///
+    /// The interface was removed or renamed, or the privilege is gone.
+    pub fn set_up(&self) -> io::Result<()> {
+        Interface::find(&self.name)?.set_up()
     }
 }
 

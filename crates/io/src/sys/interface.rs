@@ -111,6 +111,17 @@ impl Interface {
         Ok(matches!(kind, libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK))
     }
 
+    /// Sets it up, as `ip link set .. up` does.
+    pub(crate) fn set_up(&self) -> io::Result<()> {
+        self.by_name(|request| {
+            ask(self.control.as_fd(), libc::SIOCGIFFLAGS as _, request)?;
+            // SAFETY: the kernel has written this member; an integer has no invalid value.
+            let flags = unsafe { request.ifr_ifru.ifru_flags };
+            request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
+            ask(self.control.as_fd(), libc::SIOCSIFFLAGS as _, request)
+        })
+    }
+
     pub(crate) fn state(&self) -> io::Result<LinkState> {
         match self.can_send() {
             Ok(true) => Ok(LinkState::Up),

@@ -246,6 +246,8 @@ fn hold_and_open(name: &str, umem: Option<&Umem>, voice: &Voice) -> Result<Opene
 
 fn tap(name: &str) -> Result<AnyDevice> {
     let tap = TunBackend::open(name, Layer::Ethernet)?;
+    tap.set_up()
+        .with_context(|| format!("setting up the tap device {name}"))?;
     Ok(AnyDevice {
         name: tap.name().to_owned(),
         device: Box::new(Plain(tap)),
