@@ -308,6 +308,11 @@ impl Control {
             recent: seconds(now.since(self.told)),
         };
         self.told = now;
+        // One line a report, however many were refused.
+        let refusals = self.around.attach.as_ref().and_then(Attach::take_refusals);
+        if let Some(refusals) = refusals {
+            self.around.log.say(refusals);
+        }
         let lost_before = |side: Side| {
             let before = self.report.interfaces.get(side as usize);
             before.map_or(0, |interface| interface.lost)
