@@ -5,7 +5,8 @@ mod program;
 mod site;
 
 use std::fs::File;
-use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use fairlane_netlab::{Echo, Wire};
 use site::{PATIENCE, up, wire};
+use tempfile::TempPath;
 
 /// Bytes that a pipe holds.
 const PIPE: usize = 65_536;
@@ -20,17 +22,32 @@ const PIPE: usize = 65_536;
 /// How long after TERM a run is there at most; more only where the machine has no time for it.
 const SOON: Duration = Duration::from_millis(1_500);
 
+fn config() -> String {
+    up("packet", "50mbit")
+}
+
+fn make_pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
 /// A run whose output is this test's business. Killed when it is dropped before it ended.
 struct Daemon {
     child: Child,
-    file: tempfile::TempPath,
+    file: TempPath,
 }
 
 impl Daemon {
     fn start(wire: &Wire, options: &[&str], stdout: Stdio, stderr: Stdio) -> Daemon {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         let file = file.into_temp_path();
-        std::fs::write(&file, up("packet", "50mbit")).unwrap();
+        std::fs::write(&file, config()).unwrap();
+        let daemon = Daemon::read(file, wire, options, stdout, stderr);
+        daemon.is_up(wire);
+        daemon
+    }
+
+    /// Of a file that may be of any kind; it need not pass anything yet.
+    fn read(file: TempPath, wire: &Wire, options: &[&str], stdout: Stdio, stderr: Stdio) -> Daemon {
         let spawn = || {
             Command::new(env!("CARGO_BIN_EXE_fairlane"))
                 .arg("run")
@@ -43,10 +60,12 @@ impl Daemon {
                 .unwrap()
         };
         let child = wire.middle().run(spawn);
-        let daemon = Daemon { child, file };
-        let through = wire.is_through(PATIENCE).unwrap();
-        assert!(through, "nothing passes");
-        daemon
+        Daemon { child, file }
+    }
+
+    #[track_caller]
+    fn is_up(&self, wire: &Wire) {
+        assert!(wire.is_through(PATIENCE).unwrap(), "nothing passes");
     }
 
     fn signal(&self, name: &str) {
@@ -162,6 +181,11 @@ fn what_cannot_be_printed_is_said_at_the_end_and_ends_nothing_before() {
     let daemon = Daemon::start(&wire, &every, no_room().into(), Stdio::null());
     passes(&mut echo, Duration::from_secs(1));
     assert_eq!(daemon.term().code(), Some(2));
+    // Nor does it wait for somebody to read that.
+    let (_unheard, stderr) = full();
+    let daemon = Daemon::start(&wire, &every, no_room().into(), stderr.into());
+    passes(&mut echo, Duration::from_secs(1));
+    assert_eq!(daemon.term().code(), Some(2));
 }
 
 #[test]
@@ -180,10 +204,7 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
         daemon.signal("HUP");
     };
     // A pipe that nobody writes to.
-    again(&|| {
-        let made = Command::new("mkfifo").arg(&file).status().unwrap();
-        assert!(made.success());
-    });
+    again(&|| make_pipe(&file));
     passes(&mut echo, Duration::from_millis(500));
     // A comment of 500 MB.
     again(&|| {
@@ -217,4 +238,35 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
         let time = time.split(' ').next().unwrap();
         assert!(time.starts_with("20") && time.ends_with('Z'), "{line}");
     }
+}
+
+#[test]
+fn a_signal_while_the_file_is_read_at_the_start_is_one_to_read_it_again_or_ends_it_at_once() {
+    let Some(wire) = wire("a signal at the start", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let start = |name: &str| {
+        let file = folder.path().join(name);
+        make_pipe(&file);
+        let file = TempPath::try_from_path(file).unwrap();
+        let (said, stderr) = pipe().unwrap();
+        let daemon = Daemon::read(file, &wire, &["--json"], Stdio::null(), stderr.into());
+        // It says that it waits for somebody to write the file.
+        let mut said = BufReader::new(said);
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains(name), "{line}");
+        (daemon, said)
+    };
+    let (daemon, mut said) = start("read-again");
+    daemon.signal("HUP");
+    std::fs::write(daemon.file(), config()).unwrap();
+    daemon.is_up(&wire);
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("as it was"), "{line}");
+    assert!(daemon.term().success());
+    let (daemon, _said) = start("given-up");
+    assert_eq!(daemon.term().signal(), Some(15));
 }

@@ -1,9 +1,10 @@
 //! Whether a run is to end, and how long its last words may take.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use std::{process, thread};
 
 /// How long after it was told to a run ends at the latest, whatever does not go on.
 const GRACE: Duration = Duration::from_millis(900);
@@ -43,9 +44,26 @@ impl Ending {
                 Err(RecvTimeoutError::Disconnected) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if self.deadline.get().is_some_and(|&at| Instant::now() >= at) {
+            if self.is_over() {
                 return None;
             }
         }
+    }
+
+    /// Nothing is left but to say what failed. Where nobody reads that, the process ends with `code`
+    /// when it has to be over.
+    pub fn leave(self: Arc<Self>, code: i32) {
+        thread::spawn(move || {
+            while !self.is_over() {
+                thread::sleep(LOOK);
+            }
+            // Whoever does read has read it by then.
+            thread::sleep(LOOK);
+            process::exit(code)
+        });
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline.get().is_some_and(|&at| Instant::now() >= at)
     }
 }

@@ -91,6 +91,9 @@ fn make(ends: Ends) -> impl FnMut(Frame, Side, Came) -> Parcel {
 /// and does nothing else; one prints, one logs, one waits for signals, and each reading of the
 /// file has its own. What is printed or read may block: the end does not wait for it.
 pub fn run(path: &Path, options: &Options) -> Result<()> {
+    // A HUP from here on has the file read again. Until the file is read, the other signals end the
+    // program as they end any.
+    let signals = Signals::new([SIGHUP]).context("setting up signals")?;
     let site = read_site(path)?;
     let log = Log::open().context("starting a thread")?;
     log.warn(&site.warnings);
@@ -101,7 +104,7 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
         )
     })?;
     let (to_control, events) = channel();
-    listen_to_signals(to_control.clone()).context("setting up Ctrl-C")?;
+    listen(signals, to_control.clone()).context("setting up Ctrl-C")?;
     let ends_of = Ends::of(&interfaces);
     let needs = needs(&site);
     let on_loss = match options.exit_on_loss {
@@ -137,7 +140,7 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     let attach = match (&site.attach, registrar) {
         (None, _) => None,
         (Some(attach), Some((registrar, longest))) => {
-            Some(listen(attach, registrar, longest, clock)?)
+            Some(let_attach(attach, registrar, longest, clock)?)
         }
         (Some(attach), None) => {
             return Err(anyhow!(
@@ -217,8 +220,12 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     let concluded = screen.conclude(report, |report| report.conclusion(), &ending);
     log.close(&ending);
     // What was until then was worth knowing all the same.
-    outcome.unwrap_or(Ok(()))?;
-    concluded
+    let outcome = outcome.unwrap_or(Ok(()));
+    let outcome = outcome.map_err(Into::into).and(concluded);
+    if outcome.is_err() {
+        ending.leave(2);
+    }
+    outcome
 }
 
 /// The last counts, when nobody forwards any more.
@@ -235,8 +242,9 @@ where
 }
 
 /// Signals become events, on a thread that waits for them.
-fn listen_to_signals<B: Send + 'static>(to: Sender<Event<B>>) -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+fn listen<B: Send + 'static>(mut signals: Signals, to: Sender<Event<B>>) -> Result<()> {
+    signals.add_signal(SIGINT)?;
+    signals.add_signal(SIGTERM)?;
     thread::Builder::new()
         .name("signals".to_owned())
         .spawn(move || {
@@ -270,7 +278,7 @@ fn needs(site: &Site) -> Needs {
 }
 
 /// Lets processes attach: their frames go by the filters, as all do.
-fn listen(
+fn let_attach(
     attach: &fairlane_config::Attach,
     registrar: fairlane_runtime::Registrar<Parcel>,
     longest: Length,
