@@ -354,40 +354,57 @@ impl Qfq {
             return;
         }
         let rest = entities.entity(id).next;
-        if rest == Link::NONE {
-            return self.move_last(entities, id, i, slot);
-        }
         let first = self.first_bucket(i);
+        if rest == Link::NONE {
+            return self.move_last(entities, id, first, slot);
+        }
         self.buckets[first as usize % BUCKETS] = rest;
         self.push(entities, id, first, slot);
     }
 
-    /// The selected entity, the last of its bucket, goes on to the bucket of `slot` in its group `i`.
+    /// The selected entity, the last of `first`, goes on to the bucket of `slot` in the same group.
+    /// `first` is the first bucket of that group.
     #[inline(never)]
     fn move_last<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
-        i: u32,
+        first: u32,
         slot: u64,
     ) {
-        let first = self.first_bucket(i);
-        self.buckets[first as usize % BUCKETS] = Link::NONE;
+        let i = first / SLOTS;
         let group = &mut self.groups[(i % 64) as usize];
-        let alone = group.occupied & (group.occupied - 1) == 0;
-        if !alone || (self.er | self.ir | self.eb | self.ib) != 1 << i {
-            self.push(entities, id, first, slot);
-            return self.move_on(i);
+        let beside = group.occupied & (group.occupied - 1);
+        // The group is one of these.
+        let active = self.er | self.ir | self.eb | self.ib;
+        if beside | active & (active - 1) != 0 {
+            return self.move_last_beside(entities, id, first, slot);
         }
         // With nobody else, it can neither block nor be blocked.
+        let place = (slot % u64::from(SLOTS)) as u32;
         group.first = slot;
-        group.occupied = 1 << (slot % u64::from(SLOTS));
+        group.occupied = 1 << place;
         let start = group.start(i);
-        let bucket = self.first_bucket(i);
+        let bucket = first & !(SLOTS - 1) | place;
+        self.buckets[first as usize % BUCKETS] = Link::NONE;
         self.buckets[bucket as usize % BUCKETS] = Link::to(id);
         self.lasts[bucket as usize % BUCKETS] = Link::to(id);
         (self.first, self.first_slot) = (bucket, slot);
         self.members.clock.jump_to(start);
+    }
+
+    /// The same with others active. Apart, so that a flow alone saves no registers.
+    #[inline(never)]
+    fn move_last_beside<E: Entities<GroupedEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        first: u32,
+        slot: u64,
+    ) {
+        self.buckets[first as usize % BUCKETS] = Link::NONE;
+        self.push(entities, id, first, slot);
+        self.move_on(first / SLOTS);
     }
 
     /// Takes the selected entity out of its group: for good, or `again` for the
@@ -542,7 +559,7 @@ impl Scheduler for Qfq {
             return;
         }
         if rest == Link::NONE {
-            return self.move_last(entities, id, i, slot);
+            return self.move_last(entities, id, first, slot);
         }
         *top = rest;
         self.push(entities, id, first, slot);
