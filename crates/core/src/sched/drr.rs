@@ -31,7 +31,13 @@
 //! than his part of a round, however others come, go and change, and the bound for the larger
 //! U holds across the change. Until that round, who needs more than his quantum for his next
 //! packet is granted that packet. With nobody active, U changes at once.
+//!
+//! Each keeps its quantum, which is computed where it becomes active and, in the round that
+//! begins with another U, where its turn ends: a change costs nobody a look at all others.
 
+mod shares;
+
+use self::shares::{Number, Shares};
 use super::Standing;
 use super::ring::{Linked, Ring};
 use crate::ensure_invariant;
@@ -54,10 +60,11 @@ fn bytes(charge: Charge) -> i64 {
 pub struct DrrEntity {
     /// What it may still send in its present turn, or in its next one.
     deficit: i64,
-    /// 0 of one that was not added.
-    weight: u32,
-    max_charge: u32,
+    /// While active, what each turn adds; while not, 0 of one that was not added.
+    quantum: i64,
     next: Link,
+    /// Weight and longest packet, in [`Drr::shares`].
+    share: Number,
     state: Standing,
 }
 
@@ -69,11 +76,9 @@ impl Linked for DrrEntity {
 }
 
 impl DrrEntity {
-    fn ratio(&self) -> Ratio {
-        Ratio {
-            charge: self.max_charge,
-            weight: self.weight,
-        }
+    /// Whether it was added, and not removed for good.
+    fn is_known(&self) -> bool {
+        self.state != Standing::Inactive || self.quantum != 0
     }
 }
 
@@ -163,15 +168,17 @@ pub struct Drr {
     /// The active entities.
     active: Ring,
     unit: Unit,
-    /// The largest ratio is not that of `unit`.
-    outdated: bool,
+    /// The largest ratio is not that of `unit`, or was not when this round began: the quanta of
+    /// those that are active may be of another unit.
+    unsettled: bool,
     /// Whose turn begins a round.
     first: Link,
     /// The ratios of all that are there, and how many have each.
     ratios: BTreeMap<Ratio, u32>,
+    shares: Shares,
 }
 
-const _: () = assert!(size_of::<DrrEntity>() <= 24);
+const _: () = assert!(size_of::<DrrEntity>() == 24);
 
 impl Default for Drr {
     fn default() -> Self {
@@ -181,9 +188,10 @@ impl Default for Drr {
                 charge: 1,
                 weight: 1,
             }),
-            outdated: false,
+            unsettled: false,
             first: Link::NONE,
             ratios: BTreeMap::new(),
+            shares: Shares::default(),
         }
     }
 }
@@ -209,22 +217,33 @@ impl Drr {
         self.compare();
     }
 
+    /// Those who are there have changed.
     fn compare(&mut self) {
-        let largest = self.ratios.last_key_value();
-        self.outdated = largest.is_some_and(|(&largest, _)| largest != self.unit.of);
         if self.active.head == Link::NONE {
             self.update();
+        } else {
+            self.unsettled |= self.outdated().is_some();
         }
     }
 
-    /// U is that of those who are there.
-    fn update(&mut self) {
-        if self.outdated
-            && let Some((&largest, _)) = self.ratios.last_key_value()
-        {
+    /// The largest ratio, if it is not that of U.
+    fn outdated(&self) -> Option<Ratio> {
+        let (&largest, _) = self.ratios.last_key_value()?;
+        (largest != self.unit.of).then_some(largest)
+    }
+
+    /// U is that of those who are there, where a round begins. Whether it changed.
+    fn update(&mut self) -> bool {
+        let outdated = self.outdated();
+        if let Some(largest) = outdated {
             self.unit = Unit::new(largest);
         }
-        self.outdated = false;
+        outdated.is_some()
+    }
+
+    /// What the unit in force gives to whoever has this share.
+    fn quantum(&self, share: Number) -> i64 {
+        self.unit.quantum(self.shares.get(share).weight)
     }
 
     /// A quantum of weight 1 covers `charge` from now on, whoever leaves.
@@ -254,19 +273,32 @@ impl Drr {
         }
         let entity = entities.entity_mut(id);
         entity.state = Standing::Active;
-        entity.deficit = self.unit.quantum(entity.weight).max(bytes(head));
+        entity.quantum = self.quantum(entity.share);
+        entity.deficit = entity.quantum.max(bytes(head));
         self.active.push_last(entities, id);
     }
 
-    /// What a turn's end does beside where U is about to change. The deficit of whose turn ended,
-    /// with a packet of `next` bytes.
+    /// The turn of `id` ended with this deficit and a packet of `next` bytes, and its quantum
+    /// may be of another unit.
     #[cold]
     #[inline(never)]
-    fn turn_before_change(&mut self, deficit: i64, next: Charge) -> i64 {
-        if self.active.head == self.first {
-            self.update();
+    fn unsettled_turn<E: Entities<DrrEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        deficit: i64,
+        next: Charge,
+    ) {
+        let entity = entities.entity_mut(id);
+        entity.quantum = self.quantum(entity.share);
+        entity.deficit = deficit + entity.quantum;
+        if self.outdated().is_some() {
+            entity.deficit = entity.deficit.max(bytes(next));
         }
-        deficit.max(bytes(next))
+        if self.active.head == self.first {
+            // Everybody has had a turn since the last change of U.
+            self.unsettled = self.update();
+        }
     }
 }
 
@@ -280,10 +312,11 @@ impl Scheduler for Drr {
         id: EntityId,
         share: Share,
     ) {
-        self.admit(Ratio::of(share));
+        let ratio = Ratio::of(share);
+        self.admit(ratio);
         *entities.entity_mut(id) = DrrEntity {
-            weight: share.weight().get(),
-            max_charge: share.max_charge().get(),
+            quantum: bytes(share.max_charge()),
+            share: self.shares.enter(ratio),
             ..DrrEntity::default()
         };
     }
@@ -294,8 +327,9 @@ impl Scheduler for Drr {
         id: EntityId,
     ) -> Removal {
         let entity = entities.entity_mut(id);
-        self.dismiss(entity.ratio());
+        self.dismiss(self.shares.get(entity.share));
         if entity.state == Standing::Inactive {
+            self.shares.leave(entity.share);
             *entity = DrrEntity::default();
             Removal::Done
         } else {
@@ -311,15 +345,19 @@ impl Scheduler for Drr {
         share: Share,
     ) {
         let entity = entities.entity_mut(id);
-        let before = entity.ratio();
-        entity.weight = share.weight().get();
-        entity.max_charge = share.max_charge().get();
-        self.admit(Ratio::of(share));
+        let (before, after) = (self.shares.get(entity.share), Ratio::of(share));
+        self.shares.leave(entity.share);
+        entity.share = self.shares.enter(after);
+        self.admit(after);
         self.dismiss(before);
+        if entity.state != Standing::Inactive {
+            entity.quantum = self.quantum(entity.share);
+        }
     }
 
     fn weight<E: Entities<DrrEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
-        Weight::of_entity(entities.entity(id).weight).unwrap_or(Weight::ONE)
+        let share = self.shares.get(entities.entity(id).share);
+        Weight::of_entity(share.weight).unwrap_or(Weight::ONE)
     }
 
     fn is_active<E: Entities<DrrEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
@@ -368,11 +406,11 @@ impl Scheduler for Drr {
         let entity = entities.entity_mut(id);
         let mut deficit = entity.deficit - bytes(charged);
         if deficit < bytes(next) {
-            deficit += self.unit.quantum(entity.weight);
             self.active.turn(id, entity.next);
-            if self.outdated {
-                deficit = self.turn_before_change(deficit, next);
+            if self.unsettled {
+                return self.unsettled_turn(entities, id, deficit, next);
             }
+            deficit += entity.quantum;
         }
         entity.deficit = deficit;
     }
@@ -386,17 +424,21 @@ impl Scheduler for Drr {
         // An idle entity keeps no credit.
         entity.deficit = 0;
         if entity.state == Standing::Leaving {
-            entity.weight = 0;
+            self.shares.leave(entity.share);
+            entity.quantum = 0;
+        } else {
+            entity.quantum = entity.quantum.max(1);
         }
         entity.state = Standing::Inactive;
         self.active.pop_head(entities, id);
         if self.first == Link::to(id) {
             // Those behind it have this round before them.
             self.first = self.active.head;
+            self.unsettled |= self.update();
+        } else if self.active.head == self.first {
+            self.unsettled = self.update();
         }
-        if self.active.head == self.first {
-            self.update();
-        }
+        self.unsettled &= self.active.head != Link::NONE;
     }
 
     fn invariants<E: Entities<DrrEntity> + ?Sized>(
@@ -420,21 +462,26 @@ impl Scheduler for Drr {
                 active || (entity.deficit == 0 && entity.next == Link::NONE),
                 "drr: inactive {id:?} keeps a deficit or a link"
             );
-            let there = entity.weight != 0 && entity.state != Standing::Leaving;
+            let there = entity.is_known() && entity.state != Standing::Leaving;
             let largest = self.ratios.last_key_value().map(|(&ratio, _)| ratio);
             ensure_invariant!(
-                !there || largest.is_some_and(|largest| largest >= entity.ratio()),
+                !there || largest.is_some_and(|largest| largest >= self.shares.get(entity.share)),
                 "drr: {id:?} needs more than the unit of {largest:?}"
             );
             ensure_invariant!(
-                self.outdated || largest.is_none_or(|largest| largest == self.unit.of),
+                self.unsettled || largest.is_none_or(|largest| largest == self.unit.of),
                 "drr: the unit is of {:?} and nobody else has {largest:?}",
                 self.unit.of
+            );
+            ensure_invariant!(
+                self.unsettled || !active || entity.quantum == self.quantum(entity.share),
+                "drr: {id:?} has a quantum of another unit than {:?}",
+                self.unit
             );
         }
         let in_round = |link: Link| link.get().is_some_and(|id| listed[id.index()]);
         ensure_invariant!(
-            in_round(self.first) || (self.active.head == Link::NONE && !self.outdated),
+            in_round(self.first) || (self.active.head == Link::NONE && !self.unsettled),
             "drr: a round begins with {:?}, who has no turn",
             self.first
         );
@@ -472,7 +519,7 @@ mod tests {
     }
 
     fn quantum(drr: &Drr, entity: &DrrEntity) -> i64 {
-        drr.unit.quantum(entity.weight)
+        drr.quantum(entity.share)
     }
 
     /// One turn of whose turn it is, with packets of 100 bytes: who, and how many.
@@ -532,7 +579,8 @@ mod tests {
             let (drr, entities) = added(&shares);
             assert_eq!(drr.unit.of, largest);
             let covered = |entity: &DrrEntity| {
-                quantum(&drr, entity) - (i64::from(entity.max_charge) << FRACTION)
+                let longest = drr.shares.get(entity.share).charge;
+                quantum(&drr, entity) - (i64::from(longest) << FRACTION)
             };
             assert!(entities.iter().all(|entity| covered(entity) >= 0));
             assert!(
@@ -573,7 +621,7 @@ mod tests {
                         if place == joins_after {
                             drr.add(&mut entities, id(4), share(100, 100));
                         }
-                        if place == leaves_after && entities[4].weight != 0 {
+                        if place == leaves_after && entities[4].is_known() {
                             let _ = drr.remove(&mut entities, id(4));
                         }
                     }
