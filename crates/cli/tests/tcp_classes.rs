@@ -47,6 +47,8 @@ destination-port = {}
             5_200 + number,
         );
     }
+    // Nobody's, but for what asks who has an address.
+    links += "\n[[link.class]]\nname = \"default\"\n";
     for backend in BACKENDS {
         let site = Site::start(&wire, &(interfaces(backend) + &links));
         for (port, cap) in (5_200..).zip(caps) {

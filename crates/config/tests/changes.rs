@@ -158,6 +158,8 @@ fn a_class_with_another_name_and_nothing_else_new_goes_on() {
 fn a_class_of_another_kind_or_below_another_is_a_new_one_with_all_below_it() {
     let text = |algorithm: &str, of_leaf: &str, parent: &str| {
         [
+            // What is kept for a class of flows would change the one that is made for it.
+            "limit = { packets = 200000, bytes = \"256mb\" }\n".to_owned(),
             class("one", &format!("algorithm = \"{algorithm}\"")),
             class("two", ""),
             class("below", &format!("parent = \"{parent}\"\n{of_leaf}")),
