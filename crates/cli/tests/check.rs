@@ -45,6 +45,20 @@ fn the_table_has_every_class_with_its_rate_and_delay() {
 }
 
 #[test]
+fn readme_shows_what_is_printed_of_the_site_that_it_shows() {
+    let readme = include_str!("../../../README.md");
+    let block = |kind: &str, begins: &str| {
+        let fence = format!("```{kind}\n");
+        let mut blocks = readme.split(&fence).skip(1);
+        let block = blocks.find(|block| block.starts_with(begins)).unwrap();
+        block.split("```").next().unwrap().to_owned()
+    };
+    let (_folder, path) = file(&block("toml", "# site.toml"));
+    let printed = fairlane(&["check", &path]).success();
+    assert_eq!(printed.trim_end(), block("text", "up leaves").trim_end());
+}
+
+#[test]
 fn the_reason_stands_where_there_is_no_guarantee() {
     let (_folder, path) = file(
         "[[link]]\nname = 'up'\nrate = '1mbit'\nalgorithm = 'priority'\n\

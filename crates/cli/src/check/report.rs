@@ -134,7 +134,7 @@ impl LinkRow {
     /// What the link is.
     pub fn headline(&self) -> String {
         format!(
-            "{} leaves by {} at {}: {}, packets up to {} bytes with {} of overhead{}, {} filters",
+            "{} leaves by {} at {}: {}, packets up to {} bytes with {} of overhead{}, {} filter{}",
             self.name,
             self.to,
             rate(self.rate_bps),
@@ -142,7 +142,8 @@ impl LinkRow {
             self.longest,
             self.overhead,
             self.reason,
-            self.filters
+            self.filters,
+            if self.filters == 1 { "" } else { "s" }
         )
     }
 
