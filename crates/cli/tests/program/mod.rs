@@ -122,6 +122,21 @@ impl Running {
         self.since = Instant::now();
     }
 
+    /// Stops all its threads until it is sent CONT, and waits until they have stopped.
+    pub fn pause(&mut self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let runs = |task: std::io::Result<std::fs::DirEntry>| {
+            // After the name, which may have spaces and ends with a bracket.
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat"));
+            !stat.is_ok_and(|stat| stat.rsplit(") ").next().unwrap().starts_with('T'))
+        };
+        while std::fs::read_dir(&tasks).unwrap().any(runs) {
+            assert!(self.since.elapsed() < HANGS, "the program does not stop");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Waits for its end.
     pub fn finish(mut self) -> Finished {
         let status = loop {

@@ -103,6 +103,11 @@ impl Site {
         self.running.signal(name);
     }
 
+    /// Stops all its threads until it is sent CONT.
+    pub fn pause(&mut self) {
+        self.running.pause();
+    }
+
     /// Stops it, and gives what it reports.
     #[track_caller]
     pub fn stop(self) -> Value {
