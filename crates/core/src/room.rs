@@ -18,7 +18,7 @@
 //!
 //! # Cost
 //!
-//! Whoever holds most beyond his own is on top of a heap ([`Beyond`]) of upper bounds. Only an
+//! Whoever holds most beyond his own is on top of a heap (`Beyond`) of upper bounds. Only an
 //! increase beyond the bound is told to the heap; a decrease is found out when an entry comes to
 //! the top and turns out too high, which is paid for by the packets that left meanwhile. A plain
 //! queue is told how far its bound reaches, and asks again when it gets there: it costs a packet
