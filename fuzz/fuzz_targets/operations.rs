@@ -5,7 +5,7 @@
 
 #![no_main]
 
-#[path = "../../crates/core/tests/support/model.rs"]
+#[path = "../../crates/core/tests/it/support/model.rs"]
 mod model;
 
 use std::fmt;

@@ -1,0 +1,11 @@
+//! The classifier from outside, in one binary: what tests share is compiled once.
+
+mod classifier;
+mod digest;
+mod ecn;
+mod fields;
+#[path = "../../benches/classify/lists.rs"]
+mod lists;
+mod parse;
+mod support;
+mod unreachable;

@@ -1,0 +1,322 @@
+//! A rule is called unreachable only if it is, and always if one rule covers it.
+
+use crate::lists;
+use fairlane_classify::{
+    Classifier, Dscp, Family, Fragment, Headers, Match, Origin, Owner, Protocol, Rule, Unreachable,
+    VlanId,
+};
+use proptest::prelude::*;
+
+use crate::support::{addresses, packet, rule_match};
+
+fn listed(matches: &[Match]) -> Vec<Unreachable> {
+    let rules = matches.iter().enumerate().map(|(target, &matches)| Rule {
+        priority: 0,
+        matches,
+        target: target as u32,
+    });
+    Classifier::new(rules).unreachable()
+}
+
+/// Every packet that rules of the world can tell apart, in the fields that rules ask about.
+fn everything(fields: &Fields) -> Vec<(Headers, Origin)> {
+    let mut all = Vec::new();
+    for family in [Family::V4, Family::V6, Family::Other] {
+        let ip = family != Family::Other;
+        let places = |asked: bool| match asked {
+            true => addresses(family),
+            false => addresses(family)[..1].to_vec(),
+        };
+        let ports = |asked: bool| if asked && ip { 0..5 } else { 0..1u16 };
+        for source in places(fields.source) {
+            for destination in places(fields.destination) {
+                for protocol in [Protocol::TCP, Protocol::UDP, Protocol::ICMP, Protocol(99)] {
+                    for fragment in [Fragment::No, Fragment::First, Fragment::Later] {
+                        for from in ports(fields.source_port) {
+                            for to in ports(fields.destination_port) {
+                                let places = (source, destination);
+                                let ports = (from, to);
+                                let seen = packet(family, places, protocol, fragment, ports);
+                                all.push(seen);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+    all.dedup();
+    fields.rest(all)
+}
+
+/// The fields that some rule asks about.
+struct Fields {
+    source: bool,
+    destination: bool,
+    source_port: bool,
+    destination_port: bool,
+    dscp: bool,
+    vlan: bool,
+    owner: bool,
+    ingress: bool,
+}
+
+impl Fields {
+    fn of(matches: &[Match]) -> Fields {
+        let any = |asks: fn(&Match) -> bool| matches.iter().any(asks);
+        Fields {
+            source: any(|m| m.source.is_some()),
+            destination: any(|m| m.destination.is_some()),
+            source_port: any(|m| m.source_port.is_some()),
+            destination_port: any(|m| m.destination_port.is_some()),
+            dscp: any(|m| m.dscp.is_some()),
+            vlan: any(|m| m.vlan.is_some()),
+            owner: any(|m| m.uid.or(m.gid).or(m.pid).is_some()),
+            ingress: any(|m| m.ingress.is_some()),
+        }
+    }
+
+    fn rest(&self, headers: Vec<Headers>) -> Vec<(Headers, Origin)> {
+        let numbers = |asked: bool| if asked { 0..3u16 } else { 0..1 };
+        let mut all = Vec::new();
+        for headers in headers {
+            for dscp in numbers(self.dscp && headers.family != Family::Other) {
+                for vlan in numbers(self.vlan) {
+                    for ingress in numbers(self.ingress) {
+                        for owner in self.owners() {
+                            let headers = Headers {
+                                dscp: Dscp::new(dscp as u8).unwrap(),
+                                vlan: VlanId::new(vlan),
+                                ..headers
+                            };
+                            all.push((headers, Origin { ingress, owner }));
+                        }
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    fn owners(&self) -> Vec<Option<Owner>> {
+        let number = |n: u32| n % 3;
+        let all = (0..27).map(|n| Owner {
+            uid: number(n),
+            gid: number(n / 3),
+            pid: number(n / 9),
+        });
+        match self.owner {
+            true => [None].into_iter().chain(all.map(Some)).collect(),
+            false => vec![None],
+        }
+    }
+}
+
+/// Leaves three of the fields that have many values: all packets of a world with more take
+/// too long to try.
+fn keep(asked: &mut Match, kept: &[usize]) {
+    let drop = |field| !kept.contains(&field);
+    let Match {
+        source,
+        destination,
+        source_port,
+        destination_port,
+        ..
+    } = asked;
+    source.take_if(|_| drop(0));
+    destination.take_if(|_| drop(1));
+    source_port.take_if(|_| drop(2));
+    destination_port.take_if(|_| drop(3));
+    asked.dscp.take_if(|_| drop(4));
+    asked.vlan.take_if(|_| drop(5));
+    asked.ingress.take_if(|_| drop(6));
+    for id in [&mut asked.uid, &mut asked.gid, &mut asked.pid] {
+        id.take_if(|_| drop(7));
+    }
+}
+
+proptest! {
+    // Each case tries every packet that the rules could tell apart, for half a second.
+    #![proptest_config(ProptestConfig::with_cases(
+        match std::env::var_os("FAIRLANE_LONG_TESTS") {
+            Some(_) => 48,
+            None => 6,
+        }
+    ))]
+
+    #[test]
+    fn no_rule_that_can_match_is_listed_and_none_that_one_rule_covers_is_missing(
+        mut matches in prop::collection::vec(rule_match(), 1..10),
+        kept in prop::sample::subsequence((0..8).collect::<Vec<_>>(), 3),
+    ) {
+        matches.iter_mut().for_each(|asked| keep(asked, &kept));
+        let packets = everything(&Fields::of(&matches));
+        let listed = listed(&matches);
+        let mut reached = vec![false; matches.len()];
+        // Whether all that a rule matches is matched by another.
+        let mut covers = vec![vec![true; matches.len()]; matches.len()];
+        let mut by = vec![true; listed.len()];
+        for (headers, origin) in &packets {
+            let matching: Vec<bool> = matches.iter().map(|m| m.matches(headers, origin)).collect();
+            if let Some(first) = matching.iter().position(|&is| is) {
+                reached[first] = true;
+            }
+            for (rule, _) in matching.iter().enumerate().filter(|(_, is)| **is) {
+                for (other, is) in matching.iter().enumerate() {
+                    covers[rule][other] &= is;
+                }
+            }
+            for (by, listed) in by.iter_mut().zip(&listed) {
+                *by &= !matching[listed.rule] || listed.by.iter().any(|&rule| matching[rule]);
+            }
+        }
+        for (listed, by) in listed.iter().zip(by) {
+            prop_assert!(!reached[listed.rule], "{listed:?} can match");
+            prop_assert!(listed.by.iter().all(|&by| by < listed.rule), "{listed:?}");
+            prop_assert!(by, "{listed:?} are not all that take its packets");
+        }
+        for (rule, covers) in covers.iter().enumerate() {
+            if covers[..rule].contains(&true) {
+                prop_assert!(listed.iter().any(|l| l.rule == rule), "{rule} is covered by one");
+            }
+        }
+    }
+}
+
+fn asks(text: &str) -> Match {
+    let mut asked = Match::default();
+    for word in text.split_whitespace() {
+        let (field, value) = word.split_once('=').unwrap();
+        match field {
+            "src" => asked.source = Some(value.parse().unwrap()),
+            "dst" => asked.destination = Some(value.parse().unwrap()),
+            "sport" => asked.source_port = Some(value.parse().unwrap()),
+            "dport" => asked.destination_port = Some(value.parse().unwrap()),
+            "proto" => asked.protocol = Some(value.parse().unwrap()),
+            "fragment" => asked.fragment = Some(value.parse().unwrap()),
+            "family" => {
+                asked.family = Some(match value {
+                    "v4" => Family::V4,
+                    "v6" => Family::V6,
+                    _ => Family::Other,
+                });
+            }
+            _ => panic!("{field}"),
+        }
+    }
+    asked
+}
+
+/// Who is unreachable because of whom, in a list.
+#[track_caller]
+fn claim(list: &[&str], expected: &[(usize, &[usize])]) {
+    let matches: Vec<Match> = list.iter().map(|text| asks(text)).collect();
+    let found = listed(&matches);
+    let found: Vec<_> = found.iter().map(|u| (u.rule, &u.by[..])).collect();
+    assert_eq!(found, expected, "{list:?}");
+}
+
+#[test]
+fn a_wider_rule_before_a_narrower_one_takes_all_its_packets() {
+    claim(
+        &["dst=10.0.0.0/8", "dst=10.1.0.0/16 dport=80"],
+        &[(1, &[0])],
+    );
+    claim(&["dst=10.1.0.0/16 dport=80", "dst=10.0.0.0/8"], &[]);
+    claim(&["dport=80", "dst=10.0.0.0/8"], &[]);
+    claim(&["dport=1000-2000", "dport=1000-2001"], &[]);
+    claim(&["dport=1000-2000", "dport=1001-1999"], &[(1, &[0])]);
+}
+
+#[test]
+fn a_rule_that_asks_for_what_cannot_be_is_listed_alone() {
+    claim(&["src=10.0.0.0/8 dst=2001:db8::/32"], &[(0, &[])]);
+    claim(&["proto=icmp dport=7"], &[(0, &[])]);
+    claim(&["family=v6 dst=10.0.0.0/8"], &[(0, &[])]);
+    claim(&["family=other proto=tcp"], &[(0, &[])]);
+}
+
+#[test]
+fn prefixes_add_up() {
+    claim(
+        &[
+            "dst=0.0.0.0/1",
+            "dst=128.0.0.0/2",
+            "dst=192.0.0.0/2",
+            "family=v4 dport=80",
+        ],
+        &[(3, &[0, 1, 2])],
+    );
+    claim(&["dst=0.0.0.0/1", "dst=192.0.0.0/2", "family=v4"], &[]);
+    claim(
+        &[
+            "src=2001:db8::/33",
+            "src=2001:db8:8000::/33",
+            "src=2001:db8::/32",
+        ],
+        &[(2, &[0, 1])],
+    );
+    // The second half comes too late.
+    claim(
+        &["dst=10.0.0.0/9", "dst=10.0.0.0/8", "dst=10.128.0.0/9"],
+        &[(2, &[1])],
+    );
+}
+
+#[test]
+fn ranges_of_ports_add_up() {
+    claim(
+        &["dport=1-10", "dport=11-20", "dport=15-30", "dport=5-25"],
+        &[(3, &[0, 1, 2])],
+    );
+    claim(&["dport=1-10", "dport=12-20", "dport=5-15"], &[]);
+    claim(
+        &[
+            "proto=udp sport=0-100",
+            "proto=udp sport=101-65535",
+            "proto=udp fragment=false",
+        ],
+        &[(2, &[0, 1])],
+    );
+    claim(&["proto=udp sport=0-65535", "proto=udp"], &[]);
+}
+
+#[test]
+fn families_and_fragments_add_up() {
+    claim(&["family=v4", "family=v6", "proto=tcp"], &[(2, &[0, 1])]);
+    claim(&["family=v4", "family=v6", "fragment=false"], &[]);
+    claim(
+        &[
+            "family=v4 fragment=true",
+            "family=v4 fragment=false",
+            "dst=10.0.0.0/8",
+        ],
+        &[(2, &[0, 1])],
+    );
+}
+
+#[test]
+fn priority_decides_who_is_before() {
+    let rule = |priority, text| Rule {
+        priority,
+        matches: asks(text),
+        target: 0u32,
+    };
+    let classifier = Classifier::new([rule(0, "dport=80"), rule(1, "dport=1-100")]);
+    let expected = Unreachable {
+        rule: 0,
+        by: vec![1],
+    };
+    assert_eq!(classifier.unreachable(), [expected]);
+}
+
+#[test]
+fn ten_thousand_rules_are_looked_through_and_an_exact_double_is_found() {
+    for kind in lists::KINDS {
+        let mut rules = lists::list(kind, 10_000);
+        let double = rules[5_000];
+        rules.push(double);
+        let listed = Classifier::new(rules).unreachable();
+        assert!(listed.iter().any(|u| u.rule == 10_000), "{kind}");
+    }
+}

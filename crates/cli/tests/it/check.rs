@@ -1,0 +1,149 @@
+//! `fairlane check`: a table of guarantees, or sentences with their places.
+
+use std::path::Path;
+
+use crate::program::fairlane;
+
+fn example(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    folder.join(name).display().to_string()
+}
+
+/// A file with this text, and its path.
+fn file(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("site.toml");
+    std::fs::write(&path, text).unwrap();
+    let path = path.display().to_string();
+    (folder, path)
+}
+
+#[test]
+fn the_table_has_every_class_with_its_rate_and_delay() {
+    let printed = fairlane(&["check", &example("tenants.toml")]).success();
+    assert!(
+        printed.starts_with("out leaves by outside at 10gbit: drr"),
+        "{printed}"
+    );
+    let row = |name: &str| {
+        let row = printed.lines().find(|line| line.contains(name));
+        row.unwrap_or_else(|| panic!("{name} is not in\n{printed}"))
+    };
+    for (class, has) in [
+        ("blue ", &["7.267gbit", "drr"][..]),
+        ("  blue-database", &["2gbit", "us", "drr > wf2q+"]),
+        ("green", &["1gbit", "2gbit", "ms", "drr > qfq"]),
+        ("each of 256 per owner", &["3.891mbit"]),
+        ("host (default)", &["1.733gbit"]),
+    ] {
+        for part in has {
+            assert!(row(class).contains(part), "{part} is not in {}", row(class));
+        }
+    }
+}
+
+#[test]
+fn readme_shows_what_is_printed_of_the_site_that_it_shows() {
+    let readme = include_str!("../../../../README.md");
+    let block = |kind: &str, begins: &str| {
+        let fence = format!("```{kind}\n");
+        let mut blocks = readme.split(&fence).skip(1);
+        let block = blocks.find(|block| block.starts_with(begins)).unwrap();
+        block.split("```").next().unwrap().to_owned()
+    };
+    let (_folder, path) = file(&block("toml", "# site.toml"));
+    let printed = fairlane(&["check", &path]).success();
+    assert_eq!(printed.trim_end(), block("text", "up leaves").trim_end());
+}
+
+#[test]
+fn the_reason_stands_where_there_is_no_guarantee() {
+    let (_folder, path) = file(
+        "[[link]]\nname = 'up'\nrate = '1mbit'\nalgorithm = 'priority'\n\
+         class = [{ name = 'high', priority = 1 }, { name = 'low' , default = true}]\n",
+    );
+    let printed = fairlane(&["check", &path]).success();
+    let low = printed.lines().find(|line| line.contains("low")).unwrap();
+    assert!(
+        low.contains("none") && low.contains("may take everything"),
+        "{printed}"
+    );
+    let high = printed.lines().find(|line| line.contains("high")).unwrap();
+    assert!(
+        high.contains("1mbit") && high.contains("24.35ms"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn json_has_the_same_in_bits_and_nanoseconds() {
+    let printed = fairlane(&["check", "--json", &example("isp.toml")]).success();
+    let report: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let classes = report["links"][0]["classes"].as_array().unwrap();
+    assert_eq!(classes.len(), 51);
+    for class in classes {
+        assert!(
+            class["guaranteed_bps"].as_u64() >= class["rate_bps"].as_u64(),
+            "{class}"
+        );
+        assert!(class["delay_ns"].as_u64() > Some(0), "{class}");
+    }
+}
+
+#[test]
+fn the_schema_is_printed_without_a_file() {
+    let printed = fairlane(&["check", "--schema"]).success();
+    let schema: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!(schema["properties"]["link"]["type"], "array");
+}
+
+#[test]
+fn errors_are_bare_sentences_with_their_places_and_status_2() {
+    let (_folder, path) = file(
+        "[[link]]\nname = 'up'\nrate = '40mbit'\n\
+         class = [{ name = 'a', rate = '30mbit' }, { name = 'b', rate = '20mbit' }]\n",
+    );
+    let finished = fairlane(&["check", &path]);
+    assert_eq!(finished.status.code(), Some(2));
+    assert_eq!(finished.stdout, "");
+    let sentence =
+        "rate: the rates below link 'up' add up to 50mbit, more than the 40mbit that it has";
+    assert_eq!(finished.stderr, format!("{path}:4:64: {sentence}\n"));
+}
+
+#[test]
+fn warnings_go_to_standard_error_and_change_nothing() {
+    let (_folder, path) = file(
+        "[[link]]\nname = 'up'\nrate = '40mbit'\n\
+         class = [{ name = 'a', rate = '40mbit' }]\n",
+    );
+    let finished = fairlane(&["check", &path]);
+    assert!(
+        finished.status.success() && finished.stdout.contains("40mbit"),
+        "{finished:?}"
+    );
+    assert!(
+        finished
+            .stderr
+            .starts_with(&format!("fairlane: warning: {path}:"))
+            && finished.stderr.contains("default"),
+        "{finished:?}"
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named_once() {
+    let finished = fairlane(&["check", "/no/such/site.toml"]);
+    assert_eq!(finished.status.code(), Some(2));
+    assert_eq!(
+        finished.stderr.matches("No such file").count(),
+        1,
+        "{finished:?}"
+    );
+    assert!(
+        finished
+            .stderr
+            .starts_with("fairlane: /no/such/site.toml: "),
+        "{finished:?}"
+    );
+}

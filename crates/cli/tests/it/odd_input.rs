@@ -1,0 +1,162 @@
+//! Files that are none, outputs that are full, and a process that may open next to nothing: one
+//! sentence, status 2, and never a panic.
+#![cfg(target_os = "linux")]
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::program::{self, PROGRAM, fairlane};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+const SITE: &str = "[[link]]\nname = \"up\"\nrate = \"40mbit\"\n";
+
+#[track_caller]
+fn refuses(path: &str, sentence: &str) {
+    for command in ["check", "run"] {
+        let finished = fairlane(&[command, path]);
+        assert_eq!(finished.status.code(), Some(2), "{finished:?}");
+        assert_eq!(finished.stderr, format!("fairlane: {sentence}\n"));
+    }
+}
+
+#[test]
+fn what_is_no_file_of_text_is_refused_with_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("site.toml");
+    let name = path.to_str().unwrap();
+    refuses(
+        "/dev/zero",
+        "/dev/zero: longer than 64 MiB, the most that is read",
+    );
+    let here = folder.path().to_str().unwrap();
+    refuses(here, &format!("{here}: Is a directory (os error 21)"));
+    fs::write(&path, [0xff, 0xfe]).unwrap();
+    refuses(name, &format!("{name}: this is not text in UTF-8"));
+    fs::write(&path, format!("{SITE}\0")).unwrap();
+    let finished = fairlane(&["check", name]);
+    assert_eq!(finished.status.code(), Some(2), "{finished:?}");
+    assert!(
+        finished.stderr.starts_with(&format!("{name}:4:")),
+        "{finished:?}"
+    );
+    assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
+}
+
+#[test]
+fn a_pipe_is_read_when_somebody_writes_and_that_it_is_waited_for_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pipe");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let mut waiting = program::start(&["check", path.to_str().unwrap()]);
+    // Longer than the program's patience.
+    thread::sleep(Duration::from_millis(1_500));
+    fs::write(&path, SITE).unwrap();
+    assert!(waiting.line().starts_with("up leaves by outside"));
+    let finished = waiting.finish();
+    assert!(finished.status.success(), "{finished:?}");
+    let path = path.display();
+    assert_eq!(
+        finished.stderr,
+        format!("fairlane: {path} is no file: waiting for whoever writes to it\n")
+    );
+}
+
+#[test]
+fn where_nothing_can_be_said_the_status_says_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.csv");
+    let replay = [
+        "replay",
+        "--rate",
+        "8mbit",
+        "--alg",
+        "qfq",
+        "--report",
+        "--flows",
+        concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../examples/replay/flows.csv"
+        ),
+        concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../examples/replay/arrivals.csv"
+        ),
+    ];
+    let site = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../examples/home-gateway.toml"
+    );
+    for arguments in [
+        &["check", "nosuch.toml"][..],
+        &["check", "/dev/zero"],
+        &["check", "--bogus"],
+        &[],
+        &["check", site],
+        &["run", "nosuch.toml"],
+        &["sim", "nosuch.toml"],
+        &["bench", "--bogus"],
+        &["replay", "nosuch.csv", "--config", "nosuch.toml"],
+        &replay,
+        &[&replay[..], &["-o", out.to_str().unwrap()]].concat(),
+    ] {
+        let full = || File::options().write(true).open("/dev/full").unwrap();
+        let status = Command::new(PROGRAM)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(full())
+            .stderr(full())
+            .status()
+            .unwrap();
+        assert_eq!(status.code(), Some(2), "{arguments:?}");
+    }
+}
+
+#[test]
+fn who_may_open_next_to_nothing_is_told_what_was_being_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("link.sock");
+    let run = ["run", "--seconds", "0.1", "--listen", "127.0.0.1:0"];
+    let attach = ["--attach", socket.to_str().unwrap(), "--allow", "any:1"];
+    let mut sentences = String::new();
+    for files in 4..24 {
+        // As `ulimit -n` has it; standard input, output and error are open.
+        let finished = Command::new("sh")
+            .args([
+                "-c",
+                &format!("ulimit -n {files} && exec \"$0\" \"$@\""),
+                PROGRAM,
+            ])
+            .args(run)
+            .args(attach)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let told = String::from_utf8(finished.stderr).unwrap();
+        match finished.status.code() {
+            Some(0) => continue,
+            // Before the program's own first line.
+            Some(127) => continue,
+            code => assert_eq!(code, Some(2), "{files} files: {told}"),
+        }
+        let what = [
+            "listening for datagrams on 127.0.0.1:0: ",
+            "opening a socket",
+            "cannot listen at ",
+        ];
+        assert!(
+            what.iter()
+                .any(|what| told.starts_with(&format!("fairlane: {what}"))),
+            "{files} files: {told}"
+        );
+        assert!(
+            told.contains("Too many open files"),
+            "{files} files: {told}"
+        );
+        assert_eq!(told.lines().count(), 1, "{files} files: {told}");
+        write!(sentences, "{files}: {told}").unwrap();
+    }
+    assert!(sentences.contains("cannot listen at "), "{sentences}");
+}

@@ -1,0 +1,85 @@
+//! `fairlane sim`: what a site's file does to traffic, measured on a clock of its own.
+
+mod examples;
+mod refusals;
+mod scenarios;
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::program::{Finished, fairlane, start};
+use serde_json::Value;
+
+/// A directory of its own for a test, gone at its end.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, name: &str, content: &str) -> String {
+        let path = self.0.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.display().to_string()
+    }
+
+    /// Simulates the scenario.
+    fn sim(&self, scenario: &str, options: &[&str]) -> Finished {
+        let path = self.write("scenario.toml", scenario);
+        fairlane(&[&["sim", &path], options].concat())
+    }
+
+    /// The report on a scenario.
+    #[track_caller]
+    fn report(&self, scenario: &str, options: &[&str]) -> Value {
+        let finished = self.sim(scenario, &[&["--json"], options].concat());
+        serde_json::from_str(&finished.success()).unwrap()
+    }
+}
+
+/// The report on a scenario of the repository.
+#[track_caller]
+fn example(name: &str, options: &[&str]) -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/sim");
+    let path = path.join(name).display().to_string();
+    let output = fairlane(&[&["sim", &path, "--json"], options].concat());
+    serde_json::from_str(&output.success()).unwrap()
+}
+
+/// A class of a report.
+#[track_caller]
+fn class<'a>(report: &'a Value, name: &str) -> &'a Value {
+    let classes = report["classes"].as_array().unwrap();
+    let found = classes.iter().find(|class| class["name"] == name);
+    found.unwrap_or_else(|| panic!("no class {name} in {report}"))
+}
+
+#[track_caller]
+fn number(value: &Value) -> f64 {
+    value
+        .as_f64()
+        .unwrap_or_else(|| panic!("no number: {value}"))
+}
+
+/// Whether `value` is within this part of `expected`.
+#[track_caller]
+fn near(value: f64, expected: f64, part: f64) {
+    let off = (value / expected - 1.0).abs();
+    assert!(off <= part, "{value} is {off} off {expected}");
+}
+
+/// No packet that the bounds are for took longer; how many there were.
+#[track_caller]
+fn within_bounds(report: &Value) -> u64 {
+    let mut packets = 0;
+    for class in report["classes"].as_array().unwrap() {
+        if let (Some(bound), Some(longest)) =
+            (class["bound_us"].as_f64(), class["alone_max_us"].as_f64())
+        {
+            assert!(longest <= bound, "{class}");
+            packets += class["alone_packets"].as_u64().unwrap();
+        }
+    }
+    packets
+}

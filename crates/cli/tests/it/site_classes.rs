@@ -1,0 +1,443 @@
+//! `fairlane run CONFIG`: classes get what the file says, on real interfaces.
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::site::{self, PATIENCE, Site, class, interfaces, link, up, wire};
+use fairlane_config::Site as Plan;
+use fairlane_netlab::{Echo, Host, Wire};
+use serde_json::Value;
+
+/// Sends datagrams to these ports in turns, faster than the link, until `stop`.
+fn flood(from: &Host, to: &Host, ports: &[u16], payload: usize, pps: f64, stop: &AtomicBool) {
+    let socket = from
+        .namespace()
+        .run(|| UdpSocket::bind((from.address(), 0)).unwrap());
+    let began = Instant::now();
+    let mut sent = 0_u64;
+    while !stop.load(Ordering::Relaxed) {
+        let due = (began.elapsed().as_secs_f64() * pps) as u64;
+        if sent >= due {
+            thread::sleep(Duration::from_millis(1));
+            continue;
+        }
+        // After a pause of the machine it does not make up for everything.
+        sent = sent.max(due.saturating_sub(1_000));
+        let port = ports[sent as usize % ports.len()];
+        let _ = socket.send_to(&vec![0; payload], (to.address(), port));
+        sent += 1;
+    }
+}
+
+/// What has arrived at each of the ports that are flooded.
+type Arrived = [AtomicU64];
+
+/// Runs a site while datagrams to these ports flood it, and does `work` meanwhile.
+fn flooded<T>(
+    wire: &Wire,
+    config: &str,
+    ports: &[u16],
+    pps: f64,
+    work: impl FnOnce(&Arrived) -> T,
+) -> (Value, T) {
+    let receiver = wire.receiver();
+    let listeners: Vec<_> = ports
+        .iter()
+        .map(|&port| {
+            let bind = || UdpSocket::bind((receiver.address(), port)).unwrap();
+            let listener = receiver.namespace().run(bind);
+            let look = Duration::from_millis(50);
+            listener.set_read_timeout(Some(look)).unwrap();
+            listener
+        })
+        .collect();
+    let arrived: Vec<AtomicU64> = ports.iter().map(|_| AtomicU64::new(0)).collect();
+    let site = Site::start(wire, config);
+    let stop = AtomicBool::new(false);
+    let worked = thread::scope(|scope| {
+        let stop = &stop;
+        for (listener, arrived) in listeners.iter().zip(&arrived) {
+            scope.spawn(move || {
+                let mut buffer = [0; 2_000];
+                while !stop.load(Ordering::Relaxed) {
+                    let came = listener.recv(&mut buffer).is_ok();
+                    arrived.fetch_add(came.into(), Ordering::Relaxed);
+                }
+            });
+        }
+        scope.spawn(|| flood(wire.sender(0), receiver, ports, 1_000, pps, stop));
+        let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&arrived)));
+        stop.store(true, Ordering::Relaxed);
+        worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    (site.stop(), worked)
+}
+
+/// The middle one.
+fn median(mut all: Vec<f64>) -> f64 {
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+/// 1,000 bytes, the headers, and 24 of overhead.
+const WIRE_BYTES: f64 = 1_000.0 + 42.0 + 24.0;
+
+#[test]
+fn shares_follow_the_file_and_a_cap_holds_to_a_hundredth() {
+    let Some(wire) = wire("shares and a cap", 1) else {
+        return;
+    };
+    for backend in site::BACKENDS {
+        let config = up(backend, "20mbit")
+            + r#"overhead = 24
+algorithm = "qfq"
+
+[[link.class]]
+name = "capped"
+weight = 4
+ceil = "4mbit"
+limit = { packets = 200 }
+
+[[link.class]]
+name = "three"
+weight = 3
+limit = { packets = 200 }
+
+[[link.class]]
+name = "one"
+weight = 1
+default = true
+limit = { packets = 200 }
+
+[[link.filter]]
+class = "capped"
+protocol = "udp"
+destination-port = 1001
+
+[[link.filter]]
+class = "three"
+protocol = "udp"
+destination-port = 1002
+
+[[link.filter]]
+class = "one"
+protocol = "udp"
+destination-port = 1003
+"#;
+        let (report, windows) = flooded(&wire, &config, &[1001, 1002, 1003], 9_000.0, |arrived| {
+            thread::sleep(Duration::from_millis(500));
+            // A pause of the machine spoils the second that it is in.
+            (0..7)
+                .map(|_| {
+                    let count = |port: usize| arrived[port].load(Ordering::Relaxed);
+                    let before = [0, 1, 2].map(count);
+                    let began = Instant::now();
+                    thread::sleep(Duration::from_secs(1));
+                    let span = began.elapsed().as_secs_f64();
+                    let packets = [0, 1, 2].map(|port| (count(port) - before[port]) as f64);
+                    packets.map(|packets| packets * WIRE_BYTES * 8.0 / span)
+                })
+                .collect::<Vec<[f64; 3]>>()
+        });
+        let holds = |what: &str, wanted: f64, rate: fn(&[f64; 3]) -> f64| {
+            let part = median(windows.iter().map(rate).collect()) / wanted;
+            assert!(
+                (0.99..1.01).contains(&part),
+                "{backend}: {what} {part}, {windows:?}"
+            );
+        };
+        holds("the link", 20e6, |rates| rates.iter().sum());
+        holds("the cap", 4e6, |rates| rates[0]);
+        holds("three quarters of the rest", 12e6, |rates| rates[1]);
+        holds("a quarter of the rest", 4e6, |rates| rates[2]);
+        let capped = class(&report, "up", "capped");
+        assert!(capped["throttled"].as_u64() > Some(0), "{capped:#}");
+        assert!(capped["dropped"].as_u64() > Some(0), "{capped:#}");
+    }
+}
+
+#[test]
+fn a_ping_in_a_class_of_its_own_stays_within_its_bound() {
+    let Some(wire) = wire("a ping in a class of its own", 1) else {
+        return;
+    };
+    let config = up("packet", "10mbit")
+        + r#"overhead = 24
+
+[[link.class]]
+name = "ping"
+rate = "1mbit"
+
+[[link.class]]
+name = "bulk"
+default = true
+limit = { packets = 200 }
+
+[[link.filter]]
+class = "ping"
+destination-port = 7777
+"#;
+    let plan = Plan::parse(&config, "site.toml").unwrap();
+    let link = plan.link("up").unwrap();
+    let ping = link.classes.iter().position(|class| class.name == "ping");
+    let bound = link.guarantees()[ping.unwrap()].delay.unwrap().unwrap();
+    let (report, rounds) = flooded(&wire, &config, &[1001], 3_000.0, |_| {
+        let mut echo = Echo::between(wire.sender(0), wire.receiver(), 7_777).unwrap();
+        thread::sleep(Duration::from_millis(300));
+        (0..100)
+            .map(|_| {
+                thread::sleep(Duration::from_millis(10));
+                echo.round_trip(60, 60, PATIENCE).unwrap()
+            })
+            .collect::<Vec<_>>()
+    });
+    let delay = &class(&report, "up", "ping")["delay_us"];
+    let longest = Duration::from_nanos((delay["p99"].as_f64().unwrap() * 1e3) as u64);
+    // What the machine adds: other programs run on its cores.
+    let slack = Duration::from_millis(1);
+    let bound = Duration::from(bound);
+    assert!(
+        longest <= bound + slack,
+        "{longest:?} of {bound:?}: {report:#}"
+    );
+    let mut rounds = rounds;
+    rounds.sort();
+    assert!(rounds[50] <= bound + slack, "{:?} of {bound:?}", rounds[50]);
+    let bulk = &class(&report, "up", "bulk")["delay_us"];
+    let waits = bulk["p50"].as_f64().unwrap();
+    assert!(waits > 100_000.0, "the link is full: {waits} us");
+}
+
+#[test]
+fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
+    let Some(wire) = wire("voice beside a dozen flows", 1) else {
+        return;
+    };
+    let config = up("packet", "20mbit")
+        + r#"overhead = 24
+algorithm = "wf2q+"
+limit = { packets = 9000 }
+
+[[link.class]]
+name = "voice"
+rate = "2mbit"
+ceil = "4mbit"
+
+[[link.class]]
+name = "everybody"
+per = "5-tuple"
+default = true
+
+[[link.filter]]
+class = "voice"
+destination-port = 5004
+"#;
+    let ports: Vec<u16> = (1001..1013).collect();
+    let (report, sent) = flooded(&wire, &config, &ports, 12_000.0, |_| {
+        let host = wire.sender(0);
+        let bind = || UdpSocket::bind((host.address(), 0)).unwrap();
+        let socket = host.namespace().run(bind);
+        let began = Instant::now();
+        let mut sent = 0u64;
+        // 1 Mbit/s. Voice does not make up for a pause of the machine.
+        while began.elapsed() < Duration::from_secs(6) {
+            let _ = socket.send_to(&[0; 100], (wire.receiver().address(), 5004));
+            sent += 1;
+            thread::sleep(Duration::from_millis(1));
+        }
+        sent
+    });
+    let voice = class(&report, "up", "voice");
+    let flood = class(&report, "up", "everybody");
+    let lost = |class: &Value| {
+        let count = |key: &str| class[key].as_u64().unwrap();
+        count("dropped") + count("discarded")
+    };
+    assert_eq!(lost(voice), 0, "of {sent}: {voice:#}");
+    assert!(
+        voice["sent_packets"].as_u64().unwrap() > sent / 2,
+        "{voice:#}"
+    );
+    assert!(lost(flood) > 10_000, "no flood: {flood:#}");
+}
+
+#[test]
+fn malformed_frames_go_to_the_default_class_and_are_counted() {
+    let Some(wire) = wire("malformed frames", 1) else {
+        return;
+    };
+    let config = up("packet", "10mbit")
+        + r#"
+[[link.class]]
+name = "ip"
+
+[[link.class]]
+name = "rest"
+default = true
+
+[[link.filter]]
+class = "ip"
+family = "ipv4"
+"#;
+    let site = Site::start(&wire, &config);
+    let host = wire.sender(0).link().clone();
+    let mut backend = host
+        .namespace()
+        .run(|| fairlane_io::PacketBackend::open(host.name(), &Default::default()).unwrap());
+    // IPv4 that claims 1,000 bytes and has 46; then whole, but of a protocol that nobody knows.
+    let header = |length: u16| {
+        let mut frame = vec![0xff; 6];
+        frame.extend(host.mac());
+        frame.extend([8, 0, 0x45, 0]);
+        frame.extend(length.to_be_bytes());
+        frame.extend([0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 254]);
+        frame.resize(60, 0);
+        frame
+    };
+    let mut batch: std::collections::VecDeque<Vec<u8>> =
+        [header(1_000), header(1_000), header(46)].into();
+    while !batch.is_empty() {
+        fairlane_io::Backend::transmit(&mut backend, &mut batch).unwrap();
+    }
+    thread::sleep(Duration::from_millis(200));
+    let report = site.stop();
+    assert_eq!(link(&report, "up")["malformed"], 2);
+    let rest = class(&report, "up", "rest")["sent_packets"].as_u64();
+    assert!(rest >= Some(2), "{report:#}");
+}
+
+#[test]
+fn a_congested_class_marks_what_can_be_marked_and_drops_the_rest() {
+    let Some(wire) = wire("a congested class marks", 1) else {
+        return;
+    };
+    let config = up("packet", "5mbit")
+        + r#"
+[[link.class]]
+name = "marked"
+queue = { kind = "codel", target = "5ms", interval = "50ms", ecn = true }
+limit = { packets = 1000 }
+default = true
+"#;
+    let receiver = wire.receiver();
+    let listening = receiver
+        .namespace()
+        .run(|| UdpSocket::bind((receiver.address(), 1_001)).unwrap());
+    let quiet = Duration::from_secs(1);
+    listening.set_read_timeout(Some(quiet)).unwrap();
+    let site = Site::start(&wire, &config);
+    let sender = wire.sender(0);
+    let capable = sender
+        .namespace()
+        .run(|| UdpSocket::bind((sender.address(), 0)).unwrap());
+    // ECT(0) on every datagram.
+    rustix::net::sockopt::set_ip_tos(&capable, 2).unwrap();
+    let came = thread::scope(|scope| {
+        let counting = scope.spawn(|| {
+            let mut buffer = [0; 2_000];
+            let more = || listening.recv(&mut buffer).is_ok();
+            std::iter::repeat_with(more)
+                .take_while(|&more| more)
+                .count()
+        });
+        for _ in 0..600 {
+            capable
+                .send_to(&[0; 1_000], (receiver.address(), 1_001))
+                .unwrap();
+            thread::sleep(Duration::from_micros(1_200));
+        }
+        counting.join().unwrap()
+    });
+    let report = site.stop();
+    let marked = class(&report, "up", "marked");
+    assert!(marked["marked"].as_u64() > Some(5), "{marked:#}");
+    assert_eq!(marked["discarded"], 0, "{marked:#}");
+    // The receiver's kernel has checked the header's checksum of each.
+    assert_eq!(came, 600, "{marked:#}");
+}
+
+#[test]
+fn a_file_read_again_takes_over_and_keeps_what_is_queued() {
+    let Some(wire) = wire("a file read again", 1) else {
+        return;
+    };
+    let config = |rate: &str, more: &str| {
+        interfaces("packet")
+            + &format!(
+                r#"
+[[link]]
+name = "up"
+to = "outside"
+rate = "{rate}"
+
+[[link.class]]
+name = "bulk"
+default = true
+limit = {{ packets = 1000 }}
+{more}
+"#
+            )
+    };
+    let receiver = wire.receiver();
+    let listening = receiver
+        .namespace()
+        .run(|| UdpSocket::bind((receiver.address(), 1_001)).unwrap());
+    let mut site = Site::start(&wire, &config("1mbit", ""));
+    let sender = wire.sender(0);
+    let socket = sender
+        .namespace()
+        .run(|| UdpSocket::bind((sender.address(), 0)).unwrap());
+    // Two seconds' worth.
+    for number in 0..250_u32 {
+        let mut bytes = [0; 958];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        socket.send_to(&bytes, (receiver.address(), 1_001)).unwrap();
+    }
+    thread::sleep(Duration::from_millis(300));
+    replace(&site.file(), &config("1mbit", "ceil = \"0bit\""));
+    site.signal("HUP");
+    thread::sleep(Duration::from_millis(200));
+    replace(
+        &site.file(),
+        &config("100mbit", "[[link.class]]\nname = \"new\"\nweight = 2"),
+    );
+    site.signal("HUP");
+    let mut numbers = Vec::new();
+    let mut buffer = [0; 2_000];
+    listening
+        .set_read_timeout(Some(Duration::from_millis(700)))
+        .unwrap();
+    while listening.recv(&mut buffer).is_ok() {
+        numbers.push(u32::from_be_bytes(buffer[..4].try_into().unwrap()));
+    }
+    let finished = site.end();
+    assert!(finished.status.success(), "{finished:?}");
+    assert!(
+        numbers.iter().copied().eq(0..250),
+        "all of them, in order: {numbers:?}"
+    );
+    assert!(finished.stderr.contains("as it was"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("ceil"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("taken over"),
+        "{}",
+        finished.stderr
+    );
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert_eq!(report["reloads"], 1);
+    let bulk = class(&report, "up", "bulk");
+    let sent = bulk["sent_packets"].as_u64().unwrap();
+    assert!(sent >= 250 && bulk["accepted_packets"] == sent, "{bulk:#}");
+    assert_eq!(
+        (&bulk["discarded"], &bulk["dropped"]),
+        (&0.into(), &0.into())
+    );
+    assert_eq!(class(&report, "up", "new")["sent_packets"], 0);
+}
+
+fn replace(file: &Path, config: &str) {
+    std::fs::write(file, config).unwrap();
+}

@@ -1,0 +1,216 @@
+//! `fairlane run CONFIG`: what cannot be run is refused whole, in a sentence.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use crate::program::{self, Finished, fairlane, start};
+use crate::site::{self, PATIENCE, Site, class, interfaces, link, wire};
+use fairlane_netlab::Echo;
+use fairlane_runtime::attach;
+
+const LINK: &str = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"10mbit\"\n";
+
+#[track_caller]
+fn refused(finished: &Finished, words: &[&str]) {
+    assert_eq!(finished.status.code(), Some(2), "{finished:?}");
+    assert_eq!(finished.stdout, "", "{finished:?}");
+    let lines: Vec<_> = finished.stderr.lines().collect();
+    assert_eq!(lines.len(), 1, "one sentence: {finished:?}");
+    for word in words {
+        assert!(lines[0].contains(word), "{word}: {}", lines[0]);
+    }
+}
+
+fn run(config: &str) -> (Finished, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    fs::write(&file, config).unwrap();
+    (fairlane(&["run", file.to_str().unwrap()]), folder)
+}
+
+#[test]
+fn a_file_that_is_not_there_or_says_nothing_to_run_is_refused() {
+    refused(
+        &fairlane(&["run", "/nowhere/site.toml"]),
+        &["/nowhere/site.toml", "No such file"],
+    );
+    let (finished, _folder) = run(LINK);
+    refused(&finished, &["site.toml", "interfaces"]);
+}
+
+#[test]
+fn a_contradiction_is_refused_with_its_place() {
+    let (finished, _folder) = run(&[&interfaces("packet"), LINK, "rte = \"1mbit\"\n"].concat());
+    refused(&finished, &["site.toml:9:1", "rte", "rate"]);
+}
+
+#[test]
+fn an_interface_whose_host_would_hear_nothing_more_is_refused() {
+    let alone =
+        "[interfaces]\noutside = \"lo\"\nbackend = \"xdp\"\n[attach]\nsocket = \"/tmp/x.sock\"\n";
+    let (finished, _folder) = run(&[alone, LINK].concat());
+    refused(&finished, &["xdp", "lo", "packet"]);
+}
+
+#[test]
+fn more_packets_than_xdp_has_memory_for_are_refused_before_anything_is_opened() {
+    let more = "limit = { packets = 200000 }\n";
+    let (finished, _folder) = run(&[&interfaces("xdp"), LINK, more].concat());
+    refused(&finished, &["xdp", "122368", "200000", "limit"]);
+}
+
+#[test]
+fn options_of_the_built_in_senders_go_with_no_file() {
+    let finished = fairlane(&["run", "site.toml", "--rate", "1mbit"]);
+    refused(&finished, &["CONFIG", "--rate"]);
+}
+
+#[test]
+fn a_missing_interface_leaves_nothing_attached() {
+    let Some(wire) = wire("a missing interface", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("fairlane.sock");
+    let config = format!(
+        "[interfaces]\ninside = \"inside\"\noutside = \"nosuch0\"\n\
+         [attach]\nsocket = {socket:?}\n{LINK}"
+    );
+    let file = folder.path().join("site.toml");
+    fs::write(&file, config).unwrap();
+    let arguments = ["run", file.to_str().unwrap()];
+    let finished = wire.middle().run(|| start(&arguments)).finish();
+    refused(&finished, &["nosuch0", "no interface"]);
+    assert!(!socket.exists(), "nobody can attach");
+    // And the interface that there is serves the next.
+    let site = Site::start(&wire, &[&interfaces("packet"), LINK].concat());
+    site.stop();
+}
+
+#[test]
+fn an_interface_that_goes_away_ends_the_run_with_a_sentence_and_the_report() {
+    let Some(wire) = wire("an interface that goes away", 1) else {
+        return;
+    };
+    let config = [&interfaces("packet"), LINK].concat();
+    let site = Site::start_with(&wire, &config, &["--exit-on-loss"]);
+    wire.sender(0).link().delete().unwrap();
+    let finished = site.finish();
+    let report: serde_json::Value = serde_json::from_str(&finished.stdout).unwrap();
+    let sent = &site::link(&report, "up")["transmitted"];
+    assert!(sent.as_u64() > Some(0), "what was until then: {report:#}");
+    let stdout = String::new();
+    refused(
+        &program::Finished { stdout, ..finished },
+        &["inside", "removed"],
+    );
+}
+
+#[test]
+fn a_file_read_again_is_taken_over_though_nobody_hears_of_it() {
+    let Some(wire) = wire("a file read again unheard", 1) else {
+        return;
+    };
+    let mut site = Site::start_unheard(&wire, &[&interfaces("packet"), LINK].concat());
+    // A terminal that is closed sends this signal, and takes no more words.
+    site.signal("HUP");
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(site.stop()["reloads"], 1);
+}
+
+#[test]
+fn without_the_privilege_the_sentence_names_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    let socket = folder.path().join("fairlane.sock");
+    let config = format!("[interfaces]\noutside = \"lo\"\n[attach]\nsocket = {socket:?}\n{LINK}");
+    fs::write(&file, config).unwrap();
+    if !matches!(
+        caps::has_cap(None, caps::CapSet::Effective, caps::Capability::CAP_NET_RAW),
+        Ok(true)
+    ) {
+        return fairlane_netlab::skip("without the privilege", "it is missing already");
+    }
+    let finished = std::thread::spawn(move || {
+        // Of this thread alone, and of what it starts: the bounding set is what root's programs get.
+        for set in [caps::CapSet::Bounding, caps::CapSet::Effective] {
+            caps::drop(None, set, caps::Capability::CAP_NET_RAW).unwrap();
+        }
+        fairlane(&["run", file.to_str().unwrap()])
+    });
+    refused(&finished.join().unwrap(), &["CAP_NET_RAW"]);
+}
+
+/// A frame of a protocol that nobody answers.
+fn to_everybody() -> Vec<u8> {
+    let mut frame = vec![0xff; 12];
+    frame.extend([0x88, 0xb5]);
+    frame.resize(60, 7);
+    frame
+}
+
+#[test]
+fn processes_alone_need_no_interface_inside_and_keep_nobody_awake() {
+    let Some(wire) = wire("processes alone", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("fairlane.sock");
+    let config =
+        format!("[interfaces]\noutside = \"outside\"\n[attach]\nsocket = {socket:?}\n{LINK}");
+    let site = Site::start_unseen(&wire, &config);
+    let begun = Instant::now();
+    let mut client = loop {
+        match attach::connect(&socket) {
+            Ok(client) => break client,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    for _ in 0..10 {
+        client.push(&to_everybody()).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let before = site.processor_time();
+    std::thread::sleep(Duration::from_secs(1));
+    let used = site.processor_time() - before;
+    let report = site.stop();
+    // A thousand looks at the client's mailbox.
+    assert!(used < Duration::from_millis(200), "{used:?} of a second");
+    assert_eq!(link(&report, "up")["transmitted"], 10);
+}
+
+#[test]
+fn an_attached_process_is_in_the_class_of_its_user() {
+    let Some(wire) = wire("an attached process", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("fairlane.sock");
+    let uid = rustix::process::getuid().as_raw();
+    let config = interfaces("packet")
+        + &format!(
+            "[attach]\nsocket = {socket:?}\n{LINK}\
+             [[link.class]]\nname = \"ours\"\n\
+             [[link.class]]\nname = \"theirs\"\n\
+             [[link.class]]\nname = \"wire\"\ndefault = true\n\
+             [[link.filter]]\nclass = \"ours\"\nuser = {uid}\n\
+             [[link.filter]]\nclass = \"theirs\"\nuser = {}\n",
+            uid + 1
+        );
+    let site = Site::start(&wire, &config);
+    let mut client = attach::connect(&socket).unwrap();
+    let frame = to_everybody();
+    for _ in 0..20 {
+        client.push(&frame).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
+    assert!(echo.round_trip(100, 100, PATIENCE).is_some());
+    let report = site.stop();
+    assert_eq!(report["attached"], 1);
+    assert_eq!(class(&report, "up", "ours")["sent_packets"], 20);
+    assert_eq!(class(&report, "up", "theirs")["sent_packets"], 0);
+    assert!(class(&report, "up", "wire")["sent_packets"].as_u64() > Some(0));
+    assert!(!socket.exists(), "the socket's file is gone");
+}

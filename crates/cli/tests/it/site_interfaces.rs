@@ -1,0 +1,248 @@
+//! `fairlane run CONFIG` and interfaces that others want, that go, come back and are renamed, and
+//! what is left of them when it is killed.
+
+use std::collections::VecDeque;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::program::{Running, start};
+use crate::site::{BACKENDS, PATIENCE, up};
+use fairlane_io::{Backend, PacketBackend, packet};
+use fairlane_netlab::{Link, Namespace, or_skip, veth};
+use serde_json::Value;
+
+/// Two hosts and what is between them.
+struct Line {
+    middle: Namespace,
+    /// Inside and outside.
+    hosts: [Namespace; 2],
+}
+
+const NAMES: [&str; 2] = ["inside", "outside"];
+
+impl Line {
+    fn new(test: &str, mtu: u32) -> Option<Line> {
+        let made = || {
+            let line = Line {
+                middle: Namespace::new()?,
+                hosts: [Namespace::new()?, Namespace::new()?],
+            };
+            for side in [0, 1] {
+                line.connect(side, mtu)?;
+            }
+            Ok(line)
+        };
+        or_skip(test, made())
+    }
+
+    fn connect(&self, side: usize, mtu: u32) -> Result<Link, fairlane_netlab::LabError> {
+        let ends = (&self.middle, NAMES[side]);
+        let (near, far) = veth(ends, (&self.hosts[side], "host"), mtu)?;
+        for link in [&near, &far] {
+            link.turn_offloads_off()?;
+            link.up()?;
+        }
+        near.wait_for_carrier()?;
+        Ok(near)
+    }
+
+    fn near(&self, side: usize) -> Link {
+        Link::find(&self.middle, NAMES[side]).unwrap()
+    }
+
+    fn host(&self, side: usize) -> PacketBackend {
+        let options = packet::Options {
+            promiscuous: true,
+            ..packet::Options::default()
+        };
+        self.hosts[side].run(|| PacketBackend::open("host", &options).unwrap())
+    }
+
+    /// Runs the program in the middle, with the output of a command in reach.
+    fn start(&self, backend: &str, more: &[&str]) -> (Running, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("site.toml");
+        std::fs::write(&file, up(backend, "100mbit")).unwrap();
+        let arguments = [&["run", file.to_str().unwrap(), "--json"], more].concat();
+        (self.middle.run(|| start(&arguments)), folder)
+    }
+}
+
+fn frame(number: u8) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+    frame.resize(60, number);
+    frame
+}
+
+/// Sends a frame again and again until one comes; how many were sent.
+fn until_through(from: &mut PacketBackend, to: &mut PacketBackend, number: u8) -> u64 {
+    let begun = Instant::now();
+    for sent in 1.. {
+        from.transmit(&mut VecDeque::from([frame(number)])).unwrap();
+        thread::sleep(Duration::from_millis(10));
+        let mut arrived = Vec::new();
+        to.receive(&mut arrived, usize::MAX).unwrap();
+        if arrived.contains(&frame(number)) {
+            return sent;
+        }
+        assert!(begun.elapsed() < PATIENCE, "nothing passes");
+    }
+    unreachable!()
+}
+
+fn in_middle(line: &Line, program: &str, arguments: &[&str]) {
+    let run = || Command::new(program).args(arguments).output();
+    let output = line.middle.run(run).unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn a_second_program_on_the_same_interfaces_is_refused_and_the_first_goes_on() {
+    let Some(line) = Line::new("a second program", 1_500) else {
+        return;
+    };
+    let [mut from, mut to] = [0, 1].map(|side| line.host(side));
+    for (first, second) in [("packet", "packet"), ("packet", "xdp"), ("xdp", "packet")] {
+        let (mut running, _folder) = line.start(first, &[]);
+        until_through(&mut from, &mut to, 1);
+        let (refused, _other) = line.start(second, &[]);
+        let refused = refused.finish();
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        let sentence = format!(
+            "fairlane: the interface inside is in use by another Fairlane, process {}, and two \
+             would send every frame twice: stop that one, or name another interface\n",
+            running.id()
+        );
+        assert_eq!(refused.stderr, sentence);
+        until_through(&mut from, &mut to, 2);
+        // Whoever is killed holds nothing.
+        running.signal("KILL");
+        running.finish();
+    }
+    let (mut running, _folder) = line.start("packet", &[]);
+    until_through(&mut from, &mut to, 3);
+    running.signal("TERM");
+    running.finish().success();
+}
+
+/// With the backend that needs them off: xdp, where the driver does not take such long frames to it.
+#[test]
+fn receive_offloads_that_a_killed_program_left_off_are_on_after_the_next() {
+    let Some(line) = Line::new("what a killed program left off", 3_700) else {
+        return;
+    };
+    if Command::new("ethtool").arg("--version").output().is_err() {
+        eprintln!("skipped, for there is no ethtool: what a killed program left off");
+        return;
+    }
+    let joins = || {
+        let ask = || Command::new("ethtool").args(["-k", "inside"]).output();
+        let output = line.middle.run(ask).unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.contains("generic-receive-offload: on")
+    };
+    let [mut from, mut to] = [0, 1].map(|side| line.host(side));
+    in_middle(&line, "ethtool", &["-K", "inside", "gro", "on"]);
+    let (mut running, _folder) = line.start("xdp", &[]);
+    until_through(&mut from, &mut to, 1);
+    assert!(!joins());
+    running.signal("KILL");
+    running.finish();
+    assert!(!joins());
+    let (mut running, _folder) = line.start("xdp", &[]);
+    until_through(&mut from, &mut to, 2);
+    assert!(!joins());
+    running.signal("KILL");
+    running.finish();
+    // Also where the next needs nothing off.
+    let (mut running, _folder) = line.start("packet", &[]);
+    until_through(&mut from, &mut to, 3);
+    assert!(joins());
+    running.signal("TERM");
+    running.finish().success();
+    assert!(joins());
+}
+
+#[test]
+fn an_interface_that_was_deleted_is_used_again_when_it_is_back() {
+    for backend in BACKENDS {
+        let Some(line) = Line::new("an interface that comes back", 1_500) else {
+            return;
+        };
+        let (mut running, _folder) = line.start(backend, &[]);
+        let [mut from, mut to] = [0, 1].map(|side| line.host(side));
+        until_through(&mut from, &mut to, 1);
+        for side in [1, 0] {
+            line.near(side).delete().unwrap();
+            if side == 1 {
+                // What comes on the side that is there goes nowhere, and is counted.
+                for _ in 0..30 {
+                    from.transmit(&mut VecDeque::from([frame(9)])).unwrap();
+                    thread::sleep(Duration::from_millis(20));
+                }
+            }
+            line.connect(side, 1_500).unwrap();
+            [from, to] = [0, 1].map(|side| line.host(side));
+            until_through(&mut from, &mut to, 2);
+            until_through(&mut to, &mut from, 3);
+        }
+        running.signal("TERM");
+        let finished = running.finish();
+        assert!(finished.status.success(), "{finished:?}");
+        for name in NAMES {
+            let gone = format!("{name} is gone: what is to leave by it is dropped until");
+            assert_eq!(finished.stderr.matches(&gone).count(), 1, "{finished:?}");
+            let back = format!("{name} is back\n");
+            assert_eq!(finished.stderr.matches(&back).count(), 1, "{finished:?}");
+        }
+        let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+        let away = report["interfaces"][1]["away"].as_u64().unwrap();
+        assert!(away > 0, "{report:#}");
+        let up = &report["links"][0];
+        let transmitted = up["transmitted"].as_u64().unwrap();
+        assert_eq!(up["received_frames"], transmitted + away, "{report:#}");
+        assert_eq!(report["interfaces"][1]["refused"], 0);
+    }
+}
+
+#[test]
+fn who_does_not_want_to_wait_for_an_interface_is_told_that_it_is_gone() {
+    for backend in BACKENDS {
+        let Some(line) = Line::new("an interface that goes", 1_500) else {
+            return;
+        };
+        let (running, _folder) = line.start(backend, &["--exit-on-loss"]);
+        let [mut from, mut to] = [0, 1].map(|side| line.host(side));
+        until_through(&mut from, &mut to, 1);
+        line.near(1).delete().unwrap();
+        let finished = running.finish();
+        assert_eq!(finished.status.code(), Some(2), "{finished:?}");
+        let words = ["outside", "removed"];
+        assert!(
+            words.iter().all(|word| finished.stderr.contains(word)),
+            "{finished:?}"
+        );
+    }
+}
+
+#[test]
+fn an_interface_that_is_down_and_renamed_is_the_same_all_the_time() {
+    for backend in BACKENDS {
+        let Some(line) = Line::new("an interface that is renamed", 1_500) else {
+            return;
+        };
+        let (mut running, _folder) = line.start(backend, &["--exit-on-loss"]);
+        let [mut from, mut to] = [0, 1].map(|side| line.host(side));
+        until_through(&mut from, &mut to, 1);
+        in_middle(&line, "ip", &["link", "set", "outside", "down"]);
+        for names in [["outside", "other"], ["other", "outside"]].repeat(10) {
+            from.transmit(&mut VecDeque::from([frame(2)])).unwrap();
+            in_middle(&line, "ip", &["link", "set", names[0], "name", names[1]]);
+        }
+        in_middle(&line, "ip", &["link", "set", "outside", "up"]);
+        until_through(&mut from, &mut to, 3);
+        running.signal("TERM");
+        running.finish().success();
+    }
+}

@@ -1,0 +1,269 @@
+//! `fairlane run CONFIG`: frames pass and a signal ends it, whatever becomes of what it prints
+//! and of the file that it reads.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::site::{PATIENCE, up, wire};
+use fairlane_netlab::{Echo, Wire};
+use tempfile::TempPath;
+
+/// Bytes that a pipe holds.
+const PIPE: usize = 65_536;
+
+/// How long after TERM a run is there at most; more only where the machine has no time for it.
+const SOON: Duration = Duration::from_millis(1_500);
+
+fn config() -> String {
+    up("packet", "50mbit")
+}
+
+fn make_pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// A run whose output is this test's business. Killed when it is dropped before it ended.
+struct Daemon {
+    child: Child,
+    file: TempPath,
+}
+
+impl Daemon {
+    fn start(wire: &Wire, options: &[&str], stdout: Stdio, stderr: Stdio) -> Daemon {
+        let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
+        let file = file.into_temp_path();
+        std::fs::write(&file, config()).unwrap();
+        let daemon = Daemon::read(file, wire, options, stdout, stderr);
+        daemon.is_up(wire);
+        daemon
+    }
+
+    /// Of a file that may be of any kind; it need not pass anything yet.
+    fn read(file: TempPath, wire: &Wire, options: &[&str], stdout: Stdio, stderr: Stdio) -> Daemon {
+        let spawn = || {
+            Command::new(env!("CARGO_BIN_EXE_fairlane"))
+                .arg("run")
+                .arg(&file)
+                .args(options)
+                .stdin(Stdio::null())
+                .stdout(stdout)
+                .stderr(stderr)
+                .spawn()
+                .unwrap()
+        };
+        let child = wire.middle().run(spawn);
+        Daemon { child, file }
+    }
+
+    #[track_caller]
+    fn is_up(&self, wire: &Wire) {
+        assert!(wire.is_through(PATIENCE).unwrap(), "nothing passes");
+    }
+
+    fn signal(&self, name: &str) {
+        let number = self.child.id().to_string();
+        let kill = Command::new("kill").args(["-s", name, &number]).status();
+        assert!(kill.unwrap().success());
+    }
+
+    /// TERM ends it soon; whatever it printed by then.
+    #[track_caller]
+    fn term(mut self) -> ExitStatus {
+        self.signal("TERM");
+        let told = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(told.elapsed() < SOON, "TERM has no effect");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn file(&self) -> &Path {
+        &self.file
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // Both fail where it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Frames pass for so long.
+#[track_caller]
+fn passes(echo: &mut Echo, span: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < span {
+        echo.round_trip(60, 60, PATIENCE).expect("frames pass");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A pipe that takes no more.
+fn full() -> (PipeReader, PipeWriter) {
+    let (reader, mut writer) = pipe().unwrap();
+    writer.write_all(&[b'.'; PIPE]).unwrap();
+    (reader, writer)
+}
+
+#[test]
+fn a_full_pipe_holds_up_whoever_prints_and_nobody_else() {
+    let Some(wire) = wire("a full pipe", 1) else {
+        return;
+    };
+    let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
+    for options in [&["--every", "0.1"][..], &["--json"], &["--quiet"]] {
+        let (_unread, stdout) = full();
+        let (_unheard, stderr) = full();
+        let daemon = Daemon::start(&wire, options, stdout.into(), stderr.into());
+        for _ in 0..3 {
+            daemon.signal("HUP");
+            passes(&mut echo, Duration::from_millis(300));
+        }
+        assert!(daemon.term().success(), "{options:?}");
+    }
+}
+
+#[test]
+fn a_pipe_that_fills_while_frames_pass_stops_neither_them_nor_the_end() {
+    let Some(wire) = wire("a pipe that fills", 1) else {
+        return;
+    };
+    let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
+    let (mut unread, stdout) = pipe().unwrap();
+    let daemon = Daemon::start(&wire, &["--every", "0.001"], stdout.into(), Stdio::null());
+    passes(&mut echo, Duration::from_secs(3));
+    assert!(daemon.term().success());
+    // What was in the pipe, and nothing after it.
+    let mut text = String::new();
+    unread.read_to_string(&mut text).unwrap();
+    assert!(text.len() <= PIPE && text.contains("p99"), "{}", text.len());
+}
+
+#[test]
+fn a_reader_that_went_away_ends_no_run() {
+    let Some(wire) = wire("a reader that went away", 1) else {
+        return;
+    };
+    let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
+    let (mut reader, stdout) = pipe().unwrap();
+    let (unheard, stderr) = pipe().unwrap();
+    let every = ["--every", "0.1"];
+    let daemon = Daemon::start(&wire, &every, stdout.into(), stderr.into());
+    // As `head -1` does.
+    reader.read_exact(&mut [0; 20]).unwrap();
+    drop((reader, unheard));
+    daemon.signal("HUP");
+    passes(&mut echo, Duration::from_secs(3));
+    assert!(daemon.term().success());
+}
+
+#[test]
+fn what_cannot_be_printed_is_said_at_the_end_and_ends_nothing_before() {
+    let Some(wire) = wire("what cannot be printed", 1) else {
+        return;
+    };
+    let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
+    let no_room = || File::options().write(true).open("/dev/full").unwrap();
+    let every = ["--every", "0.1"];
+    let daemon = Daemon::start(&wire, &every, no_room().into(), Stdio::null());
+    passes(&mut echo, Duration::from_secs(1));
+    assert_eq!(daemon.term().code(), Some(2));
+    // Nor does it wait for somebody to read that.
+    let (_unheard, stderr) = full();
+    let daemon = Daemon::start(&wire, &every, no_room().into(), stderr.into());
+    passes(&mut echo, Duration::from_secs(1));
+    assert_eq!(daemon.term().code(), Some(2));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
+    let Some(wire) = wire("a file without an end", 1) else {
+        return;
+    };
+    let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
+    let (mut said, stderr) = pipe().unwrap();
+    let daemon = Daemon::start(&wire, &["--json"], Stdio::null(), stderr.into());
+    let file = daemon.file().to_owned();
+    let config = std::fs::read_to_string(&file).unwrap();
+    let again = |make: &dyn Fn()| {
+        std::fs::remove_file(&file).unwrap();
+        make();
+        daemon.signal("HUP");
+    };
+    // A pipe that nobody writes to.
+    again(&|| make_pipe(&file));
+    passes(&mut echo, Duration::from_millis(500));
+    // A comment of 500 MB.
+    again(&|| {
+        let mut long = File::create(&file).unwrap();
+        long.write_all(b"# ").unwrap();
+        long.set_len(500 << 20).unwrap();
+    });
+    passes(&mut echo, Duration::from_secs(1));
+    // And as it should be.
+    again(&|| std::fs::write(&file, &config).unwrap());
+    passes(&mut echo, Duration::from_secs(1));
+    assert!(daemon.term().success());
+    let mut text = String::new();
+    said.read_to_string(&mut text).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let [fifo, long, whole] = lines[..] else {
+        panic!("{text}");
+    };
+    assert!(
+        fifo.contains("as it was") && fifo.contains("regular"),
+        "{fifo}"
+    );
+    assert!(
+        long.contains("as it was") && long.contains("64 MiB"),
+        "{long}"
+    );
+    assert!(whole.contains("taken over"), "{whole}");
+    // Each line has its time.
+    for line in lines {
+        let time = line.strip_prefix("fairlane: ").unwrap();
+        let time = time.split(' ').next().unwrap();
+        assert!(time.starts_with("20") && time.ends_with('Z'), "{line}");
+    }
+}
+
+#[test]
+fn a_signal_while_the_file_is_read_at_the_start_is_one_to_read_it_again_or_ends_it_at_once() {
+    let Some(wire) = wire("a signal at the start", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let start = |name: &str| {
+        let file = folder.path().join(name);
+        make_pipe(&file);
+        let file = TempPath::try_from_path(file).unwrap();
+        let (said, stderr) = pipe().unwrap();
+        let daemon = Daemon::read(file, &wire, &["--json"], Stdio::null(), stderr.into());
+        // It says that it waits for somebody to write the file.
+        let mut said = BufReader::new(said);
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains(name), "{line}");
+        (daemon, said)
+    };
+    let (daemon, mut said) = start("read-again");
+    daemon.signal("HUP");
+    std::fs::write(daemon.file(), config()).unwrap();
+    daemon.is_up(&wire);
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert!(line.contains("as it was"), "{line}");
+    assert!(daemon.term().success());
+    let (daemon, _said) = start("given-up");
+    assert_eq!(daemon.term().signal(), Some(15));
+}

@@ -1,0 +1,137 @@
+//! `fairlane run CONFIG` when more comes than it can take in, or it does not run for a while.
+
+use std::collections::VecDeque;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::site::{BACKENDS, PATIENCE, Site, class, up, wire};
+use fairlane_io::{Backend, PacketBackend, packet};
+use fairlane_netlab::Wire;
+use serde_json::Value;
+
+/// A class of its own for frames of a protocol for experiments, which are no IP packets.
+const CLASSES: &str = "\
+[[link.class]]
+name = \"tested\"
+default = true
+
+[[link.class]]
+name = \"other\"
+
+[[link.filter]]
+class = \"other\"
+family = \"ipv4\"
+
+[[link.filter]]
+class = \"other\"
+family = \"ipv6\"
+";
+
+fn host(wire: &Wire) -> PacketBackend {
+    let link = wire.sender(0).link();
+    link.namespace()
+        .run(|| PacketBackend::open(link.name(), &packet::Options::default()).unwrap())
+}
+
+fn frame() -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+    frame.resize(60, 0);
+    frame
+}
+
+fn send(host: &mut PacketBackend, frames: usize) {
+    let mut batch: VecDeque<_> = (0..frames).map(|_| frame()).collect();
+    let begun = Instant::now();
+    while !batch.is_empty() {
+        host.transmit(&mut batch).unwrap();
+        assert!(begun.elapsed() < PATIENCE);
+    }
+}
+
+fn count(report: &Value, key: &str) -> u64 {
+    class(report, "up", "tested")[key].as_u64().unwrap()
+}
+
+#[test]
+fn the_delay_of_a_frame_counts_from_when_it_came_to_the_interface() {
+    let Some(wire) = wire("the delay from the interface on", 1) else {
+        return;
+    };
+    for backend in BACKENDS {
+        let mut site = Site::start(&wire, &(up(backend, "100mbit") + CLASSES));
+        let mut host = host(&wire);
+        site.pause();
+        send(&mut host, 20);
+        let there = Instant::now();
+        thread::sleep(Duration::from_millis(200));
+        let least = there.elapsed();
+        site.signal("CONT");
+        // What is behind them has passed when this does.
+        assert!(wire.is_through(PATIENCE).unwrap());
+        let report = site.stop();
+        assert!(count(&report, "sent_packets") >= 20, "{backend}");
+        let delay = &class(&report, "up", "tested")["delay_us"]["max"];
+        assert!(
+            delay.as_f64() >= Some(least.as_secs_f64() * 1e6 * 0.99),
+            "{backend}: {delay} us of {least:?}, told to two digits"
+        );
+    }
+}
+
+#[test]
+fn what_came_while_it_did_not_run_was_received_or_is_counted_as_lost() {
+    const FRAMES: usize = 30_000;
+    let Some(wire) = wire("what was received or lost", 1) else {
+        return;
+    };
+    // Once the kernel has told how many were lost, what comes afterwards is not beside them: it is not
+    // asked before the end.
+    let seldom = ["--every", "60"];
+    let mut site = Site::start_with(&wire, &(up("packet", "100mbit") + CLASSES), &seldom);
+    let mut host = host(&wire);
+    // Hears what the interface has taken in, whatever becomes of it then.
+    let mut listener = wire.middle().run(|| {
+        let options = packet::Options {
+            ring: 64 << 20,
+            ..packet::Options::default()
+        };
+        PacketBackend::<Vec<u8>>::open("inside", &options).unwrap()
+    });
+    site.pause();
+    send(&mut host, FRAMES);
+    site.signal("CONT");
+    assert!(wire.is_through(PATIENCE).unwrap());
+    // Of those that come now the program knows that others were lost.
+    send(&mut host, 100);
+    assert!(wire.is_through(PATIENCE).unwrap());
+    let report = site.stop();
+    let lost = report["interfaces"][0]["lost"].as_u64().unwrap();
+    let tested = count(&report, "accepted_packets") + count(&report, "dropped");
+    let mut heard = Vec::new();
+    listener.receive(&mut heard, usize::MAX).unwrap();
+    heard.retain(|heard| *heard == frame());
+    assert_eq!(listener.lost().unwrap(), 0, "it has room for all");
+    let heard = heard.len() as u64;
+    assert!(lost > 0 && heard > 10_000, "{heard}: {report:#}");
+    assert!(tested + lost >= heard, "{tested} and {lost} of {heard}");
+    assert!(count(&report, "beside_lost") > 0, "{report:#}");
+}
+
+#[test]
+fn what_comes_while_it_does_not_run_waits_for_it() {
+    let Some(wire) = wire("what waits for it", 1) else {
+        return;
+    };
+    for (backend, frames) in [("packet", 9_000), ("xdp", 3_900)] {
+        let mut site = Site::start(&wire, &(up(backend, "100mbit") + CLASSES));
+        let mut host = host(&wire);
+        site.pause();
+        send(&mut host, frames);
+        site.signal("CONT");
+        assert!(wire.is_through(PATIENCE).unwrap());
+        let report = site.stop();
+        assert_eq!(report["interfaces"][0]["lost"], 0, "{backend}: {report:#}");
+        let tested = count(&report, "accepted_packets") + count(&report, "dropped");
+        assert!(tested > frames as u64 / 2, "{backend}: {tested} came");
+    }
+}

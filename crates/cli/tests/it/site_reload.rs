@@ -1,0 +1,146 @@
+//! `fairlane run CONFIG`: the file is read again and again while frames pass, and none is lost.
+
+use std::fmt::Write;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::site::{BACKENDS, Site, class, link, total, up, wire};
+use serde_json::Value;
+
+/// The numbers of datagrams that arrived, in order, until `done` and for a while after it.
+fn receive(socket: &UdpSocket, done: &AtomicBool) -> Vec<u32> {
+    let mut buffer = [0; 2_000];
+    let mut numbers = Vec::new();
+    let mut patience = 10;
+    while patience > 0 {
+        match socket.recv(&mut buffer) {
+            Ok(_) => numbers.push(u32::from_be_bytes(buffer[..4].try_into().unwrap())),
+            Err(_) if done.load(Ordering::Relaxed) => patience -= 1,
+            Err(_) => {}
+        }
+    }
+    numbers
+}
+
+/// Sends numbered datagrams at this rate until `stop`; how many.
+fn send(socket: &UdpSocket, to: &str, pps: f64, stop: &AtomicBool) -> u32 {
+    let mut began = Instant::now();
+    let (mut sent, mut due) = (0, 0.0);
+    while !stop.load(Ordering::Relaxed) {
+        // After a pause of the machine it does not make up for everything.
+        due += (began.elapsed().as_secs_f64() * pps).min(50.0);
+        began = Instant::now();
+        while f64::from(sent) < due {
+            let mut bytes = [0; 500];
+            bytes[..4].copy_from_slice(&u32::to_be_bytes(sent));
+            socket.send_to(&bytes, to).unwrap();
+            sent += 1;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    sent
+}
+
+/// A link of so many classes, of which one carries what is sent; the variants differ in ways of
+/// every kind.
+fn config(backend: &str, classes: usize, variant: usize) -> String {
+    let algorithm = if variant == 5 { "drr" } else { "qfq" };
+    let mut text = up(backend, "200mbit");
+    writeln!(text, "algorithm = \"{algorithm}\"").unwrap();
+    let ours = match variant {
+        1 => "rate = \"9mbit\"",
+        // Of another kind: its packets move.
+        2 => "rate = \"9mbit\"\nper = \"5-tuple\"",
+        _ => "rate = \"8mbit\"",
+    };
+    write!(
+        text,
+        "[[link.class]]\nname = \"ours\"\n{ours}\n\
+         [[link.filter]]\nclass = \"ours\"\ndestination-port = 1001\n"
+    )
+    .unwrap();
+    let letter = if variant == 3 { 'd' } else { 'c' };
+    for number in 0..classes {
+        // Others come and go.
+        if variant == 4 && number % 10 == 0 {
+            continue;
+        }
+        write!(
+            text,
+            "[[link.class]]\nname = \"{letter}{number}\"\nweight = {}\n\
+             [[link.filter]]\nclass = \"{letter}{number}\"\ndestination-port = {}\n",
+            1 + number % 7,
+            2_000 + number
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[test]
+fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
+    let Some(wire) = wire("a storm of reloads", 1) else {
+        return;
+    };
+    for backend in BACKENDS {
+        let (sender, receiver) = (wire.sender(0), wire.receiver());
+        let bind = |host: &fairlane_netlab::Host, port| {
+            let address = (host.address(), port);
+            host.namespace().run(|| UdpSocket::bind(address).unwrap())
+        };
+        let listening = bind(receiver, 1_001);
+        let timeout = Some(Duration::from_millis(50));
+        listening.set_read_timeout(timeout).unwrap();
+        let socket = bind(sender, 0);
+        let to = format!("{}:1001", receiver.address());
+        let mut site = Site::start(&wire, &config(backend, 200, 0));
+        let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (numbers, sent) = thread::scope(|scope| {
+            let receiving = scope.spawn(|| receive(&listening, &done));
+            let sending = scope.spawn(|| send(&socket, &to, 1_000.0, &stop));
+            for round in 1..=60 {
+                std::fs::write(site.file(), config(backend, 200, round % 6)).unwrap();
+                site.signal("HUP");
+                thread::sleep(Duration::from_millis(50));
+            }
+            // The last one, whatever came together before it.
+            std::fs::write(site.file(), config(backend, 200, 0)).unwrap();
+            site.signal("HUP");
+            thread::sleep(Duration::from_millis(1_500));
+            stop.store(true, Ordering::Relaxed);
+            let sent = sending.join().unwrap();
+            done.store(true, Ordering::Relaxed);
+            (receiving.join().unwrap(), sent)
+        });
+        let finished = site.end();
+        assert!(finished.status.success(), "{finished:?}");
+        let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+        assert!(
+            numbers.iter().copied().eq(0..sent),
+            "{backend}: {} of {sent}; {}",
+            numbers.len(),
+            finished.stderr
+        );
+        assert!(
+            report["reloads"].as_u64() > Some(10),
+            "{}",
+            report["reloads"]
+        );
+        // What a class carried is told of it, whatever became of it in between.
+        let ours = class(&report, "up", "ours");
+        assert_eq!(ours["sent_packets"], sent, "{ours:#}");
+        assert_eq!(ours["accepted_packets"], sent, "{ours:#}");
+        assert_eq!(
+            (&ours["discarded"], &ours["dropped"]),
+            (&0.into(), &0.into())
+        );
+        let link = link(&report, "up");
+        assert_eq!(
+            total(link, "sent_packets"),
+            link["transmitted"],
+            "{backend}"
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! The first TCP test that anybody makes: between hosts as they come, whose TCP leaves cutting and
+//! checksums to hardware that is not there.
+
+use std::net::Ipv4Addr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::program::start;
+use crate::site::{self, BACKENDS, PATIENCE, Site, up};
+use fairlane_netlab::{Flow, Host, Link, Transfer, Wire, cable, iperf_is_installed, or_skip};
+use serde_json::Value;
+
+/// What the link carries, and what it is compared with.
+const RATE: &str = "38mbit";
+const BPS: f64 = 38e6;
+
+/// The part of what a link can carry of payload, in frames of full segments, that did arrive.
+fn part(transfer: &Transfer) -> f64 {
+    let segment = f64::from(transfer.segment);
+    // Headers of Ethernet and IPv4, and of TCP with timestamps.
+    let frame = segment + 14.0 + 20.0 + 32.0;
+    transfer.steady_rate(Duration::from_secs(1)) / (BPS * segment / frame)
+}
+
+/// Less than the link carries may be another program's doing, which had the processor: not three
+/// times in a row. More is always wrong.
+#[track_caller]
+fn fills_its_link(what: &str, from: &Host, to: &Host) {
+    let reached = (5_201..5_204).any(|port| {
+        let flow = Flow::start(from, to, port, 3).unwrap();
+        let part = part(&flow.finish().unwrap());
+        eprintln!("{what}: {part:.4} of the link");
+        assert!(part < 1.01, "{what}: {part} of the link");
+        part >= 0.95
+    });
+    assert!(reached, "{what}: a connection does not fill its link");
+}
+
+/// Frames came, and none was dropped for what its sender had left undone.
+#[track_caller]
+fn all_was_cut(report: &Value) {
+    for interface in report["interfaces"].as_array().unwrap() {
+        assert_eq!(interface["uncut"], 0, "{interface:#}");
+    }
+    let link = site::link(report, "up");
+    assert!(link["transmitted"].as_u64() > Some(5_000), "{link:#}");
+    assert_eq!(
+        (&link["oversized"], &link["malformed"]),
+        (&0.into(), &0.into())
+    );
+}
+
+#[test]
+fn a_connection_between_hosts_as_they_come_fills_its_link() {
+    let name = "a connection between hosts as they come";
+    if or_skip(name, iperf_is_installed()).is_none() {
+        return;
+    }
+    let Some(wire) = or_skip(name, Wire::with_offloads(1)) else {
+        return;
+    };
+    for backend in BACKENDS {
+        let site = Site::start(&wire, &up(backend, RATE));
+        fills_its_link(backend, wire.sender(0), wire.receiver());
+        all_was_cut(&site.stop());
+    }
+}
+
+/// Two senders meet in the kernel's own bridge before they come.
+#[test]
+fn connections_of_classes_between_hosts_as_they_come_have_their_rates() {
+    let name = "classes of hosts as they come";
+    if or_skip(name, iperf_is_installed()).is_none() {
+        return;
+    }
+    let Some(wire) = or_skip(name, Wire::with_offloads(2)) else {
+        return;
+    };
+    let classes = r#"
+[[link.class]]
+name = "one"
+rate = "28500kbit"
+
+[[link.class]]
+name = "other"
+rate = "9500kbit"
+default = true
+
+[[link.filter]]
+class = "one"
+source = "10.0.0.1"
+
+"#;
+    for backend in BACKENDS {
+        let site = Site::start(&wire, &(up(backend, RATE) + classes));
+        let reached = (5_201..5_204).any(|port| {
+            let flows = [0, 1].map(|sender| {
+                let port = port + 10 * sender as u16;
+                Flow::start(wire.sender(sender), wire.receiver(), port, 4).unwrap()
+            });
+            let [one, other] = flows.map(|flow| part(&flow.finish().unwrap()));
+            eprintln!("{backend}: {one:.3} and {other:.3} of the link");
+            // What the machine's other work took, it took of both.
+            one + other >= 0.9 && (one / (one + other) - 0.75).abs() < 0.02
+        });
+        assert!(reached, "{backend}: not three to one");
+        all_was_cut(&site.stop());
+    }
+}
+
+#[test]
+fn a_connection_of_the_host_itself_through_a_tap_device_fills_its_link() {
+    let name = "a connection through a tap device";
+    if or_skip(name, iperf_is_installed()).is_none() {
+        return;
+    }
+    let Some((near, far)) = or_skip(name, cable(1_500)) else {
+        return;
+    };
+    let receiver = Host::new(far, Ipv4Addr::new(10, 0, 0, 2)).unwrap();
+    let config = format!(
+        "[interfaces]\ntap = \"fair0\"\noutside = \"{}\"\n\
+         [[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"{RATE}\"\n",
+        near.name()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    std::fs::write(&file, config).unwrap();
+    let host = near.namespace();
+    let mut running = host.run(|| start(&["run", file.to_str().unwrap(), "--json"]));
+    let begun = Instant::now();
+    let tap = loop {
+        match Link::find(host, "fair0") {
+            Ok(tap) => break tap,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    tap.up().unwrap();
+    let sender = Host::new(tap, Ipv4Addr::new(10, 0, 0, 1)).unwrap();
+    fills_its_link("tap", &sender, &receiver);
+    running.signal("INT");
+    all_was_cut(&serde_json::from_str(&running.finish().success()).unwrap());
+}

@@ -1,0 +1,130 @@
+//! Queue management of a real TCP flow through `fairlane run CONFIG`: the queue stays near its
+//! target, and marks do what drops do elsewhere.
+
+use std::time::Duration;
+
+use crate::site::{BACKENDS, Site, class, interfaces, wire};
+use fairlane_netlab::{Flow, Transfer, Wire, iperf_is_installed, or_skip};
+use serde_json::Value;
+
+/// Of the link.
+const MBIT: f64 = 20.0;
+
+/// A packet of 1538 bytes on the link, in milliseconds.
+const PACKET_MS: f64 = 1538.0 * 8.0 / (MBIT * 1e3);
+
+/// A link whose only class has this queue management and room for 400 packets: 246 ms.
+fn config(backend: &str, queue: &str) -> String {
+    let link = format!(
+        r#"
+[[link]]
+name = "up"
+rate = "{MBIT}mbit"
+overhead = "ethernet"
+
+[[link.class]]
+name = "bulk"
+default = true
+limit = {{ packets = 400 }}
+queue = {queue}
+"#
+    );
+    interfaces(backend) + &link
+}
+
+/// CoDel as RFC 8289 has it, and RED that holds some ten packets.
+const CODEL: &str = r#"{ kind = "codel", target = "5ms", interval = "100ms" }"#;
+const RED: &str = r#"{ kind = "red", min = 5, max = 15, max-p = 0.1, weight = 6 }"#;
+
+/// A wire for TCP flows.
+fn tcp_wire(test: &str) -> Option<Wire> {
+    or_skip(test, iperf_is_installed())?;
+    wire(test, 1)
+}
+
+/// A flow of some seconds through a site: what arrived, and what the site says of its class.
+fn bulk(wire: &Wire, config: &str) -> (Transfer, Value) {
+    let site = Site::start(wire, config);
+    let flow = Flow::start(wire.sender(0), wire.receiver(), 5_201, 3).unwrap();
+    let transfer = flow.finish().unwrap();
+    let report = site.stop();
+    (transfer, class(&report, "up", "bulk").clone())
+}
+
+fn median_delay_ms(class: &Value) -> f64 {
+    let us = class["delay_us"]["p50"].as_f64();
+    us.unwrap_or_else(|| panic!("no delay in {class:#}")) / 1e3
+}
+
+/// Part of the link that the flow used, frames included.
+fn used(transfer: &Transfer) -> f64 {
+    let payload = transfer.steady_rate(Duration::from_secs(1));
+    payload * 1538.0 / f64::from(transfer.segment) / (MBIT * 1e6)
+}
+
+#[test]
+fn red_and_codel_hold_a_bulk_flows_delay_near_their_targets_and_tail_drop_does_not() {
+    let Some(wire) = tcp_wire("a bulk flow's delay") else {
+        return;
+    };
+    for backend in BACKENDS {
+        let (_, tail) = bulk(&wire, &config(backend, "\"tail-drop\""));
+        let tail = median_delay_ms(&tail);
+        assert!(tail > 50.0, "{backend}: nothing to manage: {tail} ms");
+        for (name, queue, least, most) in [
+            ("codel", CODEL, 1.0, 15.0),
+            ("red", RED, 2.0 * PACKET_MS, 20.0 * PACKET_MS),
+        ] {
+            let (transfer, class) = bulk(&wire, &config(backend, queue));
+            let delay = median_delay_ms(&class);
+            assert!(
+                (least..=most).contains(&delay),
+                "{backend}, {name}: {delay} ms beside {tail} without: {class:#}"
+            );
+            // A short queue is no art where the link is idle.
+            let used = used(&transfer);
+            assert!(used > 0.9, "{backend}, {name}: {used} of the link");
+            assert!(
+                transfer.retransmits > 0,
+                "{backend}, {name}: nothing dropped"
+            );
+        }
+    }
+}
+
+#[test]
+fn with_ecn_packets_are_marked_instead_of_dropped() {
+    let Some(wire) = tcp_wire("marks instead of drops") else {
+        return;
+    };
+    for backend in BACKENDS {
+        for (name, queue) in [("codel", CODEL), ("red", RED)] {
+            let run = |ecn: bool| {
+                for host in wire.hosts() {
+                    let asked = if ecn { "1" } else { "0" };
+                    host.namespace()
+                        .set_parameter("ipv4/tcp_ecn", asked)
+                        .unwrap();
+                }
+                let (transfer, class) = bulk(&wire, &config(backend, queue));
+                let lost =
+                    class["dropped"].as_u64().unwrap() + class["discarded"].as_u64().unwrap();
+                (transfer, class["marked"].as_u64().unwrap(), lost, class)
+            };
+            let (transfer, marked, lost, class) = run(true);
+            let context = format!("{backend}, {name}: {class:#}");
+            assert!(marked >= 5, "{context}");
+            // RED drops beyond twice its maximum, where a flow that starts may come.
+            assert!(lost * 5 <= marked, "{context}");
+            let again = transfer.retransmits;
+            assert!(again <= lost + 2, "{again} sent again: {context}");
+            assert!(median_delay_ms(&class) < 30.0, "{context}");
+            assert!(used(&transfer) > 0.9, "{context}");
+
+            let (transfer, marked, lost, class) = run(false);
+            let context = format!("{backend}, {name}: {class:#}");
+            assert_eq!(marked, 0, "nobody asked for marks: {context}");
+            assert!(lost > 0 && transfer.retransmits > 0, "{context}");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The command line: what it refuses, and what it explains.
+
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use crate::program::fairlane;
+
+/// The program ends at once, with one sentence that names what is wrong.
+#[track_caller]
+fn refuses(arguments: &[&str], names: &[&str]) {
+    let finished = fairlane(arguments);
+    assert_eq!(finished.status.code(), Some(2), "{arguments:?}");
+    assert_eq!(finished.stdout, "", "{arguments:?}");
+    let sentence = finished.stderr.strip_suffix('\n').unwrap_or_default();
+    assert!(
+        sentence.starts_with("fairlane: ") && !sentence.contains('\n'),
+        "{arguments:?}: {:?}",
+        finished.stderr
+    );
+    for name in names {
+        assert!(sentence.contains(name), "{name} is not in: {sentence}");
+    }
+    // Far below any run or table, even on a busy machine.
+    assert!(finished.took < Duration::from_secs(3), "{finished:?}");
+}
+
+#[test]
+fn an_unknown_command_or_option_is_named() {
+    refuses(&["prune"], &["'prune'"]);
+    refuses(&["--json"], &["'--json'"]);
+    refuses(&["run", "--sconds", "5"], &["'--sconds'"]);
+    refuses(&["run", "links.toml"], &["links.toml", "No such file"]);
+    refuses(&["run", "--json=yes"], &["--json", "'yes'"]);
+    refuses(&["run", "--rate"], &["--rate"]);
+    refuses(&["bench", "--rate", "1mbit"], &["'--rate'"]);
+    refuses(&["bench", "-x"], &["'-x'"]);
+}
+
+#[test]
+fn an_unknown_algorithm_is_named_with_those_there_are() {
+    refuses(
+        &["run", "--alg", "wfq"],
+        &[
+            "--alg",
+            "'wfq'",
+            "fifo, drr, wf2q, wf2q+, qfq, qfq+, s-kps, gfq",
+        ],
+    );
+    // The environment alone schedules nothing.
+    refuses(&["run", "--alg", "none"], &["--alg", "'none'"]);
+    refuses(
+        &["bench", "--alg", "wfq"],
+        &["--alg", "'wfq'", "none, fifo, drr, wf2q"],
+    );
+    refuses(
+        &["bench", "--arrivals", "odd"],
+        &["--arrivals", "'odd'", "smooth, bursty"],
+    );
+}
+
+#[test]
+fn a_weight_out_of_range_is_named() {
+    for (weights, names) in [
+        ("0", "'0'"),
+        ("1,0", "'0'"),
+        ("1000001", "'1000001'"),
+        ("1,,2", "''"),
+        ("1,x", "'x'"),
+        ("1.5", "'1.5'"),
+    ] {
+        refuses(
+            &["run", "--weights", weights],
+            &["--weights", names, "1000000"],
+        );
+    }
+    let many = vec!["1"; 65].join(",");
+    refuses(
+        &["run", "--weights", &many],
+        &["--weights", "65 senders", "64"],
+    );
+}
+
+#[test]
+fn a_rate_without_a_unit_or_out_of_range_is_named() {
+    refuses(&["run", "--rate", "100"], &["--rate", "'100'", "unit"]);
+    refuses(
+        &["run", "--rate", "100mbps"],
+        &["--rate", "'100mbps'", "unit"],
+    );
+    refuses(&["run", "--rate", "fast"], &["--rate", "'fast'"]);
+    refuses(&["run", "--rate", ""], &["--rate", "''"]);
+    for rate in ["999bit", "0mbit", "1001gbit", "2tbit"] {
+        refuses(
+            &["run", "--rate", rate],
+            &["--rate", rate, "1kbit and 1tbit"],
+        );
+    }
+}
+
+#[test]
+fn a_packet_or_a_time_out_of_range_is_named() {
+    for packet in ["0", "65508", "4294967297", "small"] {
+        refuses(&["run", "--packet", packet], &["--packet", packet]);
+    }
+    for seconds in ["0", "nan", "inf", "1e10", "5s"] {
+        refuses(&["run", "--seconds", seconds], &["--seconds", seconds]);
+    }
+    refuses(&["run", "--seconds", "-1"], &["'-1'"]);
+}
+
+#[test]
+fn an_address_that_cannot_be_listened_on_is_named() {
+    refuses(
+        &["run", "--listen", "localhost"],
+        &["--listen", "'localhost'"],
+    );
+    let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    refuses(&["run", "--listen", &address], &[&address, "in use"]);
+    refuses(
+        &["run", "--json", "--listen", &address],
+        &[&address, "in use"],
+    );
+}
+
+#[test]
+fn a_flow_set_that_does_not_parse_is_named_with_the_reason() {
+    for (sets, names) in [
+        ("1:2", "WEIGHT:LENGTH:FLOWS"),
+        ("1::8,x::8", "weight 'x'"),
+        ("0::8", "1 to 1000000"),
+        ("1000001::8", "1 to 1000000"),
+        ("9-1::8", "rising order"),
+        ("1-9-2-2::8", "MIN-MAX-STEPS"),
+        ("1-9-0::8", "1000 steps"),
+        ("1:65536:8", "1 to 65535"),
+        ("1::0", "16777216"),
+        ("1::17m", "16777216"),
+        ("1::16m,1::1", "16777217 flows"),
+    ] {
+        refuses(&["bench", "--flowsets", sets], &["--flowsets", sets, names]);
+    }
+    refuses(&["bench", "--flowsets", ""], &["--flowsets", "''"]);
+    refuses(
+        &["bench", "--aggregate", "0"],
+        &["--aggregate", "'0'", "from 1"],
+    );
+}
+
+#[test]
+fn backlogs_that_leave_no_room_are_named_before_anything_is_measured() {
+    for alg in ["none", "fifo", "qfq", "wf2q++"] {
+        refuses(
+            &["bench", "--alg", alg, "--qmin", "5", "--qmax", "5"],
+            &["--qmin 5", "--qmax 5"],
+        );
+    }
+    refuses(&["bench", "--qmin", "31n"], &["--qmin", "--qmax"]);
+    // Wrong for the table's larger flow sets only.
+    refuses(
+        &["bench", "--json", "--qmin", "20n", "--qmax", "1000"],
+        &["--qmin", "--qmax 1000"],
+    );
+    refuses(&["bench", "--qmin", "some"], &["--qmin", "'some'"]);
+    refuses(
+        &["bench", "--qmax", "4294967296"],
+        &["--qmax", "'4294967296'"],
+    );
+    refuses(&["bench", "-n", "0"], &["-n", "'0'"]);
+    refuses(&["bench", "--seed", "x"], &["--seed", "'x'"]);
+}
+
+#[test]
+fn help_mentions_every_option_and_command() {
+    // Each begins a line of its own.
+    let explained = |arguments: &[&str], entries: &[&str]| {
+        let help = fairlane(arguments).success();
+        for entry in entries {
+            let mut lines = help.lines().map(|line| format!("{} ", line.trim_start()));
+            assert!(
+                lines.any(|line| line.starts_with(&format!("{entry} "))),
+                "{arguments:?} does not explain {entry}:\n{help}"
+            );
+        }
+    };
+    let common = [
+        "run",
+        "bench",
+        "replay",
+        "sim",
+        "-h, --help",
+        "-V, --version",
+    ];
+    explained(&["--help"], &common);
+    explained(&["-h"], &common);
+    explained(&["help"], &common);
+    for help in ["--help", "-h"] {
+        let run = [
+            "--rate",
+            "--alg",
+            "--weights",
+            "--packet",
+            "--seconds",
+            "--listen",
+            "--json",
+        ];
+        explained(&["run", help], &run);
+        let bench = [
+            "--alg",
+            "--flowsets",
+            "--qmin",
+            "--qmax",
+            "-n",
+            "--arrivals",
+            "--seed",
+            "--json",
+        ];
+        explained(&["bench", help], &bench);
+        let replay = [
+            "--alg",
+            "--rate",
+            "--flows",
+            "--config",
+            "--link",
+            "-o",
+            "--flow-by",
+            "--overhead",
+            "--aggregate",
+            "--report",
+            "--json",
+        ];
+        explained(&["replay", help], &replay);
+        let sim = ["--seconds", "--seed", "--link", "--json"];
+        explained(&["sim", help], &sim);
+    }
+    let algorithms = [
+        "- fifo:", "- drr:", "- wf2q+:", "- qfq:", "- qfq+:", "- s-kps:", "- gfq:", "- sfq:",
+    ];
+    explained(&["run", "--help"], &algorithms);
+    explained(&["bench", "--help"], &algorithms);
+    explained(&["replay", "--help"], &algorithms);
+    explained(&["bench", "--help"], &["- none:", "- smooth:", "- bursty:"]);
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let version = format!("fairlane {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(fairlane(&["--version"]).success(), version);
+}

@@ -1,0 +1,8 @@
+//! Files as they are read, in one binary.
+
+mod changes;
+mod examples;
+mod guarantees;
+mod refusals;
+mod schema;
+mod warnings;

@@ -1,0 +1,756 @@
+//! WF2Q+ and WF2Q beside their own definitions, and what is special about serving only those who
+//! have started: nobody is ahead of a share by more than a packet.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::support::{
+    Backlogged, FRACTION, Offer, Random, Wfi, check, config, drain, length, next, scheduler, weight,
+};
+use fairlane_core::sched::{Wf2q, Wf2qPlus};
+use fairlane_core::scheduler::{EntityId, Removal, Scheduler};
+use fairlane_core::{Charge, FlowId, Length, Nanos, Share, VirtualTime, Weight};
+
+fn charge(bytes: u32) -> Charge {
+    Charge::new(bytes).unwrap()
+}
+
+/// An entity by Eqs. 2 and 3, in numbers that never wrap.
+#[derive(Clone, Debug)]
+struct Fluid {
+    /// 2^[`FRACTION`] / phi, rounded up; and after the next service.
+    inverse_weight: i128,
+    pending: Option<i128>,
+    /// S while active, the last F while not.
+    start: i128,
+    /// F while active.
+    finish: Option<i128>,
+    removed: bool,
+}
+
+impl Fluid {
+    fn counted_weight(&self) -> i128 {
+        ceil_div(1 << FRACTION, self.inverse_weight)
+    }
+}
+
+fn ceil_div(a: i128, b: i128) -> i128 {
+    (a + b - 1) / b
+}
+
+/// WF2Q+, evaluated over all entities at each question.
+#[derive(Default)]
+struct Equations {
+    entities: BTreeMap<usize, Fluid>,
+    /// V, and its fraction in 2^-64.
+    now: i128,
+    fraction: u128,
+}
+
+impl Equations {
+    fn add(&mut self, id: usize, share: Share) {
+        let fluid = Fluid {
+            inverse_weight: ceil_div(1 << FRACTION, share.weight().get().into()),
+            pending: None,
+            start: 0,
+            finish: None,
+            removed: false,
+        };
+        assert!(self.entities.insert(id, fluid).is_none());
+    }
+
+    fn remove(&mut self, id: usize) -> bool {
+        let entity = self.entities.get_mut(&id).unwrap();
+        (entity.removed, entity.pending) = (true, None);
+        let done = entity.finish.is_none();
+        if done {
+            self.entities.remove(&id);
+        }
+        done
+    }
+
+    fn change(&mut self, id: usize, share: Share) {
+        let entity = self.entities.get_mut(&id).unwrap();
+        let inverse_weight = ceil_div(1 << FRACTION, share.weight().get().into());
+        match entity.finish {
+            Some(_) => entity.pending = Some(inverse_weight),
+            None => entity.inverse_weight = inverse_weight,
+        }
+    }
+
+    fn place(&mut self, id: usize, head: u32) {
+        let entity = self.entities.get_mut(&id).unwrap();
+        entity.finish = Some(entity.start + i128::from(head) * entity.inverse_weight);
+        self.jump();
+    }
+
+    fn backlogged(&mut self, id: usize, head: u32) {
+        let entity = self.entities.get_mut(&id).unwrap();
+        if entity.finish.is_none() {
+            entity.start = entity.start.max(self.now);
+            self.place(id, head);
+        }
+    }
+
+    fn served(&mut self, bytes: u32) {
+        let sum: i128 = self.entities.values().map(Fluid::counted_weight).sum();
+        let inverse_sum = u128::from(u64::MAX) / sum as u128;
+        self.fraction += (u128::from(bytes) << FRACTION) * inverse_sum;
+        self.now += (self.fraction >> 64) as i128;
+        self.fraction %= 1 << 64;
+    }
+
+    /// The second term of Eq. 3.
+    fn jump(&mut self) {
+        let active = self.entities.values().filter(|e| e.finish.is_some());
+        let first = active.map(|entity| entity.start).min();
+        self.now = self.now.max(first.unwrap_or(self.now));
+    }
+
+    fn leave(&mut self, id: usize, charged: u32, next: Option<u32>) {
+        let now = self.now;
+        let entity = self.entities.get_mut(&id).unwrap();
+        entity.start += i128::from(charged) * entity.inverse_weight;
+        if let Some(inverse_weight) = entity.pending.take() {
+            if entity.start < now && inverse_weight < entity.inverse_weight {
+                let behind = (now - entity.start) * inverse_weight / entity.inverse_weight;
+                entity.start = now - behind;
+            }
+            entity.inverse_weight = inverse_weight;
+        }
+        entity.finish = None;
+        match next {
+            Some(head) => self.place(id, head),
+            None => {
+                if entity.removed {
+                    self.entities.remove(&id);
+                }
+                self.jump();
+            }
+        }
+    }
+
+    /// Whether `id`, or nobody, may be next.
+    fn may_be_next(&self, id: Option<usize>) -> bool {
+        let eligible = self.entities.values().filter(|e| e.start <= self.now);
+        let earliest = eligible.filter_map(|entity| entity.finish).min();
+        let Some(id) = id else {
+            return self.entities.values().all(|e| e.finish.is_none());
+        };
+        let entity = &self.entities[&id];
+        entity.start <= self.now && entity.finish.is_some() && entity.finish == earliest
+    }
+}
+
+/// A random sequence of all statements, to the algorithm and to the equations.
+fn drive(start: VirtualTime, weights: &[u32], lengths: &[u32], busy: u32, seed: u64) {
+    let mut random = Random(seed);
+    let mut equations = Equations::default();
+    let mut algorithm = Wf2qPlus::starting_at(start);
+    let mut states = Vec::new();
+    let mut shares: BTreeMap<usize, Share> = BTreeMap::new();
+    let mut longest: BTreeMap<usize, Charge> = BTreeMap::new();
+    let mut free = Vec::new();
+    let of = |index| EntityId::new(index).unwrap();
+    let any_share = |random: &mut Random| {
+        let share = Share::new(weight(random.pick(weights)), length(65_535));
+        let flows = 1 + random.below(8) * random.below(2);
+        share.times(flows).unwrap_or(share)
+    };
+    let any_charge = |random: &mut Random, most: Charge| random.pick(lengths).min(most.get());
+    for _ in 0..20_000 {
+        let active = shares.keys().copied();
+        let some: Vec<usize> = active.collect();
+        match random.below(40) {
+            0 if shares.len() < 40 => {
+                let id = free.pop().unwrap_or(states.len());
+                if id == states.len() {
+                    states.push(Default::default());
+                }
+                let share = any_share(&mut random);
+                algorithm.add(&mut states, of(id), share);
+                equations.add(id, share);
+                longest.insert(id, share.max_charge());
+                shares.insert(id, share);
+            }
+            1 if shares.len() > 5 => {
+                let id = random.pick(&some);
+                let done = algorithm.remove(&mut states, of(id)) == Removal::Done;
+                assert_eq!(done, equations.remove(id));
+                shares.remove(&id);
+                if done {
+                    free.push(id);
+                }
+            }
+            2 | 3 if !some.is_empty() => {
+                let id = random.pick(&some);
+                let share = any_share(&mut random);
+                algorithm.change(&mut states, of(id), share);
+                equations.change(id, share);
+                // Until its next place, it sends nothing that either share forbids.
+                let most = share.max_charge();
+                let place = algorithm.is_active(&states, of(id)).then_some(longest[&id]);
+                longest.insert(id, place.map_or(most, |before| before.min(most)));
+                shares.insert(id, share);
+            }
+            n if n < 4 + busy && !some.is_empty() => {
+                let id = random.pick(&some);
+                let head = any_charge(&mut random, longest[&id]);
+                algorithm.backlogged(&mut states, of(id), charge(head));
+                equations.backlogged(id, head);
+            }
+            n => {
+                let Some(id) = algorithm.select(&states, Nanos::ZERO).get() else {
+                    continue;
+                };
+                let entity = id.index();
+                let share = shares.get(&entity).copied();
+                let (now, then) = (longest[&entity], share.map(|share| share.max_charge()));
+                let (charged, next) = match (share, random.below(20)) {
+                    (None, _) | (_, 0) => (0, None),
+                    (_, 1..6) => (any_charge(&mut random, now), None),
+                    _ => {
+                        let next = any_charge(&mut random, then.unwrap_or(now));
+                        (any_charge(&mut random, now), Some(next))
+                    }
+                };
+                if n % 4 == 0 && !some.is_empty() {
+                    algorithm.hold(&mut states, id);
+                    for other in [random.pick(&some), random.pick(&some)] {
+                        if charged > 1 {
+                            algorithm.served(charge(1));
+                            equations.served(1);
+                        }
+                        let head = any_charge(&mut random, longest[&other]);
+                        algorithm.backlogged(&mut states, of(other), charge(head));
+                        equations.backlogged(other, head);
+                        assert_eq!(algorithm.select(&states, Nanos::ZERO).get(), Some(id));
+                        algorithm.invariants(&states, states.len()).unwrap();
+                    }
+                }
+                if charged > 0 {
+                    algorithm.served(charge(charged));
+                    equations.served(charged);
+                    let next = next.map(charge);
+                    algorithm.reschedule(&mut states, id, charge(charged), next);
+                } else {
+                    algorithm.idle(&mut states, id);
+                }
+                equations.leave(entity, charged, next);
+                longest.insert(entity, then.unwrap_or(now));
+                if next.is_none() && share.is_none() {
+                    free.push(entity);
+                }
+            }
+        }
+        algorithm.invariants(&states, states.len()).unwrap();
+        let now = start.advanced(equations.now as u64);
+        assert_eq!(algorithm.virtual_time(), now);
+        let selected = algorithm.select(&states, Nanos::ZERO).get();
+        let selected = selected.map(EntityId::index);
+        assert!(
+            equations.may_be_next(selected),
+            "{selected:?} is selected at V = {}: {:#?}",
+            equations.now,
+            equations.entities
+        );
+    }
+}
+
+#[test]
+fn every_choice_is_one_that_the_equations_allow() {
+    let weights: [&[u32]; 4] = [
+        &[1],
+        &[1, 2, 3],
+        &[1000, 1001, 4000, 65_537],
+        &[1, 30, 1000, 999_999, 1_000_000],
+    ];
+    let lengths: [&[u32]; 4] = [&[1000], &[40, 576, 1500], &[1, 65_535], &[1 << 20, 3, 1500]];
+    for (seed, weights) in (1..).zip(weights) {
+        for (lengths, busy) in lengths.into_iter().zip([4, 10, 20, 30]) {
+            drive(VirtualTime::new(0), weights, lengths, busy, seed);
+            let soon_to_wrap = VirtualTime::new((seed << 58).wrapping_neg());
+            drive(soon_to_wrap, weights, lengths, busy, seed + 100);
+        }
+    }
+}
+
+/// Bennett and Zhang's example: a flow with half of the link, and ten that share the
+/// other half. By finish times alone, ten packets of the first come in a row, and then
+/// ten of the others.
+#[test]
+fn half_the_link_goes_to_every_other_packet() {
+    alternates(Wf2q::new());
+    alternates(Wf2qPlus::new());
+}
+
+fn alternates<A: Scheduler>(algorithm: A) {
+    let mut link = scheduler(algorithm);
+    let half = link.add_flow(config(10, 1000)).unwrap();
+    for _ in 0..11 {
+        link.enqueue(half, length(1000), ()).unwrap();
+    }
+    for _ in 0..10 {
+        let other = link.add_flow(config(1, 1000)).unwrap();
+        link.enqueue(other, length(1000), ()).unwrap();
+    }
+    // A packet that may leave just now may leave after the next one, by a rounding.
+    let mut ahead = 0;
+    for (flow, _) in drain(&mut link) {
+        ahead += if flow == half { 1 } else { -1 };
+        assert!((-1..=1).contains(&ahead), "{ahead} packets ahead");
+    }
+}
+
+/// Flows that are never idle, and in the fluid server neither: they hold more than it may
+/// be ahead by.
+fn standing<A: Scheduler>(algorithm: A, offers: &[Offer]) -> Backlogged<A> {
+    let longest = offers.iter().map(|offer| offer.max_length).max().unwrap();
+    let packets = |offer: &Offer| 2 + longest / offer.lengths.iter().min().unwrap();
+    Backlogged::holding(algorithm, offers.to_vec(), packets)
+}
+
+fn sets_of_flows() -> Vec<Vec<Offer>> {
+    vec![
+        vec![Offer::mixed(17, 1500)],
+        vec![Offer::mixed(1, 1500), Offer::mixed(1_000_000, 1500)],
+        vec![Offer::mixed(3, 1500), Offer::mixed(1, 65_535)],
+        (0..15).map(|n| Offer::of(1 << n, 1500)).collect(),
+        (0..15).map(|n| Offer::mixed(1 << n, 1500)).collect(),
+        (0..10).map(|n| Offer::mixed(1 << n, 64 << n)).collect(),
+        (0..10).map(|n| Offer::mixed(512 >> n, 64 << n)).collect(),
+        (1..30).map(|n| Offer::mixed(n * n * n, 1500)).collect(),
+        (0..500).map(|_| Offer::mixed(1, 1500)).collect(),
+        [(1000, 1), (1000, 64), (3, 100), (1, 65_535), (1, 40_000)]
+            .map(|(weight, longest)| Offer::mixed(weight, longest))
+            .into(),
+    ]
+}
+
+/// After a packet of its own, S^k is at most `L^k / phi - L^k` after V, since it was served
+/// when S^k <= V. Before one, it is at most `L^k / phi + L - L^k` before V, since the packet
+/// ends no later than F^k + L. So the flow is behind by `(2 - 2 phi) L^k + phi L` at
+/// most, and after that packet by L^k (1 - phi) + phi L: Bennett and Zhang's B-WFI, which
+/// counts intervals that end there.
+#[test]
+fn every_flow_is_within_the_least_worst_case_fair_index() {
+    comes_near_the_least_bound(Wf2q::new);
+    comes_near_the_least_bound(Wf2qPlus::new);
+}
+
+fn comes_near_the_least_bound<A: Scheduler>(new: fn() -> A) {
+    let mut worst = 0.0f64;
+    for offers in sets_of_flows() {
+        let mut wfi = Wfi::new(&offers);
+        let mut flows = standing(new(), &offers);
+        for _ in 0..100_000 {
+            let (flow, bytes) = flows.serve();
+            wfi.serve(flow, bytes);
+        }
+        for (flow, offer) in offers.iter().enumerate() {
+            wfi.look(flow);
+            let of_bound = wfi.of_least_bound(flow);
+            assert!(of_bound <= 1.0, "{offer:?}: {of_bound} of the bound");
+            worst = worst.max(of_bound);
+        }
+        check(&flows.link);
+    }
+    assert!(worst > 0.8, "{worst} of the bound");
+}
+
+/// A flow is never ahead of its share by more than a packet, whatever the others do.
+#[test]
+fn no_flow_is_ahead_of_its_share_by_more_than_its_longest_packet() {
+    stays_behind_its_share(Wf2q::new);
+    stays_behind_its_share(Wf2qPlus::new);
+}
+
+fn stays_behind_its_share<A: Scheduler>(new: fn() -> A) {
+    for offers in sets_of_flows() {
+        let sum: i64 = offers.iter().map(|offer| i64::from(offer.weight)).sum();
+        let mut flows = standing(new(), &offers);
+        let (mut work, mut served) = (0, vec![0; offers.len()]);
+        for _ in 0..50_000 {
+            let (flow, bytes) = flows.serve();
+            work += i64::from(bytes);
+            served[flow] += i64::from(bytes);
+            let (offer, weight) = (&offers[flow], i64::from(offers[flow].weight));
+            // Times the sum of weights; virtual time is rounded by less than a byte.
+            let ahead = served[flow] * sum - weight * work;
+            let most = i64::from(offer.max_length) * (sum - weight) + sum;
+            assert!(ahead <= most, "{offer:?} is ahead by {}", ahead / sum);
+        }
+    }
+}
+
+/// What a workload with flows that come and go sends, and when virtual time is then.
+fn departures<A: Scheduler>(algorithm: A, now: fn(&A) -> VirtualTime) -> (Vec<u32>, VirtualTime) {
+    let mut link = scheduler(algorithm);
+    let mut random = Random(5);
+    let flows = [1, 1, 2, 3].map(|weight| link.add_flow(config(weight, 9000)).unwrap());
+    let mut departures = Vec::new();
+    for _ in 0..2000 {
+        if random.below(2) == 0 {
+            let flow = random.pick(&flows);
+            let bytes = length(1 + random.below(9000));
+            link.enqueue(flow, bytes, ()).unwrap();
+        } else if !link.is_empty() {
+            departures.push(next(&mut link).flow.number());
+        }
+    }
+    check(&link);
+    let end = now(link.algorithm());
+    (departures, end)
+}
+
+#[test]
+fn an_order_does_not_depend_on_where_virtual_time_starts_or_wraps() {
+    fn test<A: Scheduler>(from: fn(VirtualTime) -> A, now: fn(&A) -> VirtualTime) {
+        let (expected, end) = departures(from(VirtualTime::new(0)), now);
+        assert!(end.units() > 1 << 58, "the last start below lets V wrap");
+        for turn in 1..64 {
+            let start = VirtualTime::new((turn << 58) + 12_345);
+            let (order, end) = departures(from(start), now);
+            assert_eq!(order, expected, "from {start:?}");
+            assert!(turn != 63 || end.units() < start.units(), "V wraps");
+        }
+    }
+    test(Wf2q::starting_at, Wf2q::virtual_time);
+    test(Wf2qPlus::starting_at, Wf2qPlus::virtual_time);
+}
+
+/// A packet of a flow, with its tags.
+struct Tagged {
+    bytes: u32,
+    start: u128,
+    finish: u128,
+}
+
+/// GPS and WF2Q, evaluated over all packets, in the fixed point of virtual time: V has 24
+/// bits more than timestamps.
+struct Gps {
+    weights: Vec<u32>,
+    inverse_weights: Vec<u128>,
+    now: u128,
+    /// When each flow's last packet finishes.
+    finish: Vec<u128>,
+    waiting: Vec<VecDeque<Tagged>>,
+}
+
+impl Gps {
+    fn new(weights: &[u32]) -> Gps {
+        Gps {
+            weights: weights.to_vec(),
+            inverse_weights: (weights.iter())
+                .map(|&weight| (1u128 << FRACTION).div_ceil(weight.into()))
+                .collect(),
+            now: 0,
+            finish: vec![0; weights.len()],
+            waiting: weights.iter().map(|_| VecDeque::new()).collect(),
+        }
+    }
+
+    fn units(&self) -> u128 {
+        self.now >> 24
+    }
+
+    fn backlogged(&self) -> impl Iterator<Item = usize> {
+        (0..self.weights.len()).filter(|&flow| self.finish[flow] << 24 > self.now)
+    }
+
+    fn arrived(&mut self, flow: usize, bytes: u32) {
+        let start = self.finish[flow].max(self.units());
+        let finish = start + u128::from(bytes) * self.inverse_weights[flow];
+        self.finish[flow] = finish;
+        self.waiting[flow].push_back(Tagged {
+            bytes,
+            start,
+            finish,
+        });
+    }
+
+    fn heads(&self) -> impl Iterator<Item = (usize, &Tagged)> {
+        let heads = self.waiting.iter().enumerate();
+        heads.filter_map(|(flow, waiting)| Some((flow, waiting.front()?)))
+    }
+
+    fn serve(&mut self, flow: usize, bytes: u32) {
+        let served = &self.waiting[flow][0];
+        let started = self.heads().filter(|(_, head)| head.start <= self.units());
+        let first = started.map(|(_, head)| head.finish).min();
+        assert!(
+            served.bytes == bytes && served.start <= self.units() && Some(served.finish) == first,
+            "flow {flow} is served from {} to {} at V = {}, not one that finishes at {first:?}",
+            served.start,
+            served.finish,
+            self.units()
+        );
+        self.waiting[flow].pop_front();
+        let mut left = u128::from(bytes) << 40;
+        while let Some(next) = self.backlogged().map(|flow| self.finish[flow] << 24).min() {
+            let sum: u64 = self.backlogged().map(|n| u64::from(self.weights[n])).sum();
+            let reached = self.now + ((left * u128::from(u64::MAX / sum)) >> 40);
+            if reached < next {
+                self.now = reached;
+                break;
+            }
+            let taken = ((next - self.now) * u128::from(sum)).div_ceil(1 << 24);
+            left = left.saturating_sub(taken);
+            self.now = next;
+        }
+        if self.heads().next().is_none() {
+            let last = self.finish.iter().max().unwrap() << 24;
+            self.now = self.now.max(last);
+        } else if self.heads().all(|(_, head)| head.start > self.units()) {
+            self.now = self.heads().map(|(_, head)| head.start).min().unwrap() << 24;
+        }
+    }
+}
+
+/// GPS by bytes, in floating point: another way to the same.
+struct Fluids {
+    weights: Vec<u32>,
+    backlog: Vec<f64>,
+    served: Vec<f64>,
+}
+
+impl Fluids {
+    fn served(&mut self, bytes: u32) {
+        let mut left = f64::from(bytes);
+        while left > 1e-9 {
+            let busy: Vec<usize> = (0..self.weights.len())
+                .filter(|&flow| self.backlog[flow] > 1e-9)
+                .collect();
+            let sum: f64 = busy.iter().map(|&n| f64::from(self.weights[n])).sum();
+            let until = busy
+                .iter()
+                .map(|&flow| self.backlog[flow] / f64::from(self.weights[flow]))
+                .fold(left / sum, f64::min);
+            if busy.is_empty() {
+                return;
+            }
+            for flow in busy {
+                let part = until * f64::from(self.weights[flow]);
+                self.backlog[flow] -= part;
+                self.served[flow] += part;
+            }
+            left -= until * sum;
+        }
+    }
+}
+
+/// Flows come and go, so that some find the fluid server done with their flow while older
+/// packets of it still wait.
+fn beside_gps(weights: &[u32], lengths: &[u32], one_in: u32, seed: u64) {
+    let mut link = scheduler(Wf2q::new());
+    let mut random = Random(seed);
+    let mut gps = Gps::new(weights);
+    let mut fluids = Fluids {
+        weights: weights.to_vec(),
+        backlog: vec![0.0; weights.len()],
+        served: vec![0.0; weights.len()],
+    };
+    let sum: u32 = weights.iter().sum();
+    let longest = *lengths.iter().max().unwrap();
+    let mut sent = vec![0.0; weights.len()];
+    for &weight in weights {
+        link.add_flow(config(weight, longest)).unwrap();
+    }
+    for n in 0..20_000 {
+        for flow in 0..weights.len() {
+            if random.below(one_in) == 0 {
+                let bytes = random.pick(lengths);
+                let id = FlowId::new(flow as u32);
+                link.enqueue(id, length(bytes), ()).unwrap();
+                gps.arrived(flow, bytes);
+                fluids.backlog[flow] += f64::from(bytes);
+            }
+        }
+        if !link.is_empty() {
+            let packet = next(&mut link);
+            let (flow, bytes) = (packet.flow.number() as usize, packet.len.get());
+            gps.serve(flow, bytes);
+            assert_eq!(
+                link.algorithm().virtual_time().units(),
+                gps.units() as u64,
+                "V"
+            );
+            fluids.served(bytes);
+            sent[flow] += f64::from(bytes);
+            for flow in 0..weights.len() {
+                // Both of Bennett and Zhang's bounds, and what rounding may add.
+                let behind = fluids.served[flow] - sent[flow];
+                assert!(
+                    behind < f64::from(longest) + 1.0,
+                    "{behind} bytes behind GPS"
+                );
+                let share = f64::from(weights[flow]) / f64::from(sum);
+                let most = (1.0 - share) * f64::from(longest) + 1.0;
+                assert!(-behind < most, "{} bytes ahead of GPS", -behind);
+            }
+        }
+        if n % 50 == 0 {
+            check(&link);
+        }
+    }
+}
+
+#[test]
+fn every_packet_is_the_one_that_the_fluid_server_has_started_and_finishes_first() {
+    let weights: [&[u32]; 5] = [
+        &[1, 1],
+        &[5, 3, 2, 1],
+        &[1, 2, 4, 8, 16, 32, 64, 128],
+        &[1000, 1001, 17, 65_537, 3, 3],
+        &[1; 20],
+    ];
+    let lengths: [&[u32]; 4] = [&[1000], &[40, 576, 1500], &[1, 1, 1, 1, 9000], &[1, 65_535]];
+    for (seed, weights) in (1..).zip(weights) {
+        for lengths in lengths {
+            // A little less than the link can send, and more.
+            let count = weights.len() as u32;
+            for one_in in [count + count / 8, count + 1, count] {
+                beside_gps(weights, lengths, one_in, seed);
+            }
+        }
+    }
+}
+
+/// While a long packet is sent, GPS is done with two short ones that come one after the
+/// other, each alone in its flow: each starts when it came, and not when the one before
+/// it finished.
+#[test]
+fn a_flow_that_was_idle_in_the_fluid_server_starts_again() {
+    let mut link = scheduler(Wf2q::new());
+    let [short, long] = [(1, 100), (1, 100)]
+        .map(|(weight, longest)| link.add_flow(config(weight, longest)).unwrap());
+    for _ in 0..40 {
+        link.enqueue(long, length(100), ()).unwrap();
+    }
+    for _ in 0..10 {
+        link.enqueue(short, length(1), ()).unwrap();
+        for _ in 0..2 {
+            next(&mut link);
+            check(&link);
+        }
+    }
+    let stats = link.flow_stats(short).unwrap();
+    assert_eq!(stats.sent.packets, 10, "each goes before the next long one");
+}
+
+/// A queue whose last packet finishes further away than virtual time's circle is long.
+#[test]
+fn a_queue_may_be_longer_than_virtual_time() {
+    let mut link = scheduler(Wf2q::new());
+    let flows = [1, 3].map(|weight| link.add_flow(config(weight, 65_535)).unwrap());
+    for _ in 0..400 {
+        for flow in flows {
+            link.enqueue(flow, length(65_535), ()).unwrap();
+        }
+    }
+    check(&link);
+    let order = drain(&mut link).into_iter().map(|(flow, _)| flow);
+    let of_three = order.take(532).filter(|&flow| flow == flows[1]).count();
+    assert!((397..=400).contains(&of_three), "{of_three} of 532");
+    check(&link);
+}
+
+/// All of a flow's backlog is discarded: what was sent of it stays accounted for.
+#[test]
+fn the_fluid_server_forgets_what_is_discarded() {
+    for sent in 0..10 {
+        let mut link = scheduler(Wf2q::new());
+        let flows = [1, 1].map(|weight| link.add_flow(config(weight, 1000)).unwrap());
+        for _ in 0..1000 {
+            link.enqueue(flows[0], length(1000), ()).unwrap();
+        }
+        link.enqueue(flows[1], length(1000), ()).unwrap();
+        for _ in 0..sent {
+            next(&mut link);
+        }
+        link.flush_flow(flows[0], |_| {}).unwrap();
+        check(&link);
+        drain(&mut link);
+        for _ in 0..10 {
+            link.enqueue(flows[0], length(1000), ()).unwrap();
+            link.enqueue(flows[1], length(1000), ()).unwrap();
+        }
+        let order: Vec<FlowId> = drain(&mut link).into_iter().map(|(flow, _)| flow).collect();
+        let pairs = order.chunks(2);
+        assert!(
+            pairs.into_iter().all(|pair| pair[0] != pair[1]),
+            "{order:?}"
+        );
+    }
+}
+
+/// From its next packet on, each of these flows has its new share of the link.
+#[test]
+fn shares_follow_a_new_weight() {
+    fn test<A: Scheduler>(algorithm: A) {
+        let weights = [(1, 30), (20, 2), (9, 9), (1000, 1), (1, 1000)];
+        let offers = weights.map(|(weight, _)| Offer::mixed(weight, 1500));
+        let mut flows = standing(algorithm, &offers);
+        for _ in 0..1000 {
+            flows.serve();
+        }
+        for (flow, (_, weight)) in (0..).zip(weights) {
+            let config = config(weight, 1500);
+            flows.link.change_flow(FlowId::new(flow), config).unwrap();
+        }
+        let sum: u32 = weights.iter().map(|(_, weight)| weight).sum();
+        for round in 0..2 {
+            let (mut work, mut served) = (0.0, [0.0; 5]);
+            for _ in 0..100_000 {
+                let (flow, bytes) = flows.serve();
+                work += f64::from(bytes);
+                served[flow] += f64::from(bytes);
+            }
+            check(&flows.link);
+            for (served, (_, weight)) in served.into_iter().zip(weights) {
+                let fair = work * f64::from(weight) / f64::from(sum);
+                // Some have waited at their old weight for a while.
+                let most = if round == 0 { fair / 2.0 } else { 0.0 };
+                let error = f64::abs(served - fair);
+                assert!(error < most + 5000.0, "{}: {served} of {fair}", A::NAME);
+            }
+        }
+    }
+    test(Wf2q::new());
+    test(Wf2qPlus::new());
+}
+
+/// After 64 turns of virtual time an old finish time looks like one to come again.
+#[test]
+fn a_finish_time_of_many_turns_ago_keeps_nobody_back() {
+    let quarter = 1u64 << 62;
+    let mut wf2q_plus = Wf2qPlus::starting_at(VirtualTime::new(quarter / 10 * 9));
+    let mut entities = vec![Default::default(); 2];
+    let ids = [0, 1].map(|index| EntityId::new(index).unwrap());
+    for id in ids {
+        wf2q_plus.add(&mut entities, id, Share::new(Weight::ONE, Length::MAX));
+    }
+    let packet = Charge::from(Length::MAX);
+    wf2q_plus.backlogged(&mut entities, ids[0], packet);
+    wf2q_plus.served(packet);
+    wf2q_plus.reschedule(&mut entities, ids[0], packet, None);
+    // V goes on by half a byte's units for each byte: to the start of the 256th quarter from
+    // there, where F of then lies most of a quarter ahead.
+    let mut left = (1u64 << 31) - (quarter >> 39) / 100 * 85;
+    while left > 0 {
+        let bytes = left.min(1 << 20);
+        wf2q_plus.served(Charge::new(bytes as u32).unwrap());
+        left -= bytes;
+    }
+    // Not alone: V would jump to its start.
+    for id in [ids[1], ids[0]] {
+        wf2q_plus.backlogged(&mut entities, id, packet);
+    }
+    wf2q_plus.invariants(&entities, 2).unwrap();
+    let served = [0; 4].map(|_: u8| {
+        let id = wf2q_plus.select(&entities, Nanos::ZERO).get().unwrap();
+        wf2q_plus.served(packet);
+        wf2q_plus.reschedule(&mut entities, id, packet, Some(packet));
+        id
+    });
+    assert_eq!(served.iter().filter(|&&id| id == ids[0]).count(), 2);
+}

@@ -1,0 +1,31 @@
+//! The core from outside, in one binary: what tests share is compiled once.
+
+#[macro_use]
+mod support;
+
+mod aqm_codel;
+mod aqm_red;
+mod bounds;
+mod cbq;
+mod changes;
+mod eligible;
+mod equations;
+mod failures;
+mod failures_of_aggregates;
+mod failures_of_shares;
+mod gfq;
+mod idle_flows;
+mod no_std;
+mod nodes;
+mod operations;
+mod priority;
+mod scales;
+mod shares;
+mod tree_caps;
+mod tree_failures;
+mod tree_flows;
+mod tree_operations;
+mod tree_room;
+mod tree_shares;
+mod tree_steps;
+mod wheels;

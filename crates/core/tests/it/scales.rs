@@ -1,0 +1,293 @@
+//! Only the proportions of weights count: multiplied by one number, they lead to the same order
+//! and the same bounds.
+//!
+//! To the packet, with DRR and all that know no weights or only which is the larger. Where weights
+//! are inverted, that is done to 40 bits, and timestamps that are equal by the equations may
+//! be told apart one way or the other by what was cut off: there the order is the same to the
+//! packet where nothing is, with weights and their sum powers of two, and everywhere a flow's service
+//! is the same to what it is guaranteed. Slots of virtual time are powers of two as well (Eq. 4
+//! of the QFQ report): a factor between two of these moves some flows to slots up to twice as
+//! long or half, and what they are guaranteed with them.
+
+use crate::support::{config, length, next, scheduler, weight};
+use fairlane_core::bounds::{Head, Siblings, Transmit, Wfi};
+use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus};
+use fairlane_core::tree::Algorithm;
+use fairlane_core::{Dequeue, FlowId, Nanos, PacketScheduler, Scheduler};
+use proptest::prelude::*;
+
+/// Runs a generic test on each algorithm that keeps its order to the packet at every scale.
+macro_rules! for_every_exact_algorithm {
+    ($test:ident($($arguments:tt)*)) => {
+        $test(Fifo::new(), $($arguments)*);
+        $test(Drr::new(), $($arguments)*);
+        $test(Plus::<Drr>::default(), $($arguments)*);
+        $test(Priority::new(), $($arguments)*);
+        $test(Sfq::new(), $($arguments)*);
+    };
+}
+
+/// And on each whose timestamps are rounded, but for WF2Q, whose fluid server divides by whatever
+/// sum of weights is backlogged.
+macro_rules! for_every_rounding_algorithm {
+    ($test:ident($($arguments:tt)*)) => {
+        $test(Wf2qPlus::new(), $($arguments)*);
+        $test(Qfq::new(), $($arguments)*);
+        $test(Gfq::new(), $($arguments)*);
+        $test(SKps::new(), $($arguments)*);
+        $test(Plus::<Wf2qPlus>::default(), $($arguments)*);
+        $test(Plus::<Qfq>::default(), $($arguments)*);
+        $test(Plus::<Gfq>::default(), $($arguments)*);
+        $test(Plus::<SKps>::default(), $($arguments)*);
+    };
+}
+
+#[derive(Clone, Debug)]
+enum Operation {
+    /// Of a flow, a part of its longest packet, in percent.
+    Enqueue(usize, u32),
+    Dequeue,
+    /// Another weight, and another longest packet where none longer waits.
+    Change(usize, u32, u32),
+    /// A flow goes, and comes back with another number, maybe.
+    Replace(usize),
+}
+
+const FLOWS: usize = 6;
+
+#[derive(Clone, Debug)]
+struct Case {
+    /// Weight and longest packet.
+    flows: Vec<(u32, u32)>,
+    operations: Vec<Operation>,
+    factor: u32,
+}
+
+fn case(weights: BoxedStrategy<u32>, factors: BoxedStrategy<u32>) -> impl Strategy<Value = Case> {
+    let lengths = prop_oneof![Just(1500u32), 1..=9000u32];
+    let flows = prop::collection::vec((weights.clone(), lengths.clone()), FLOWS);
+    let operation = prop_oneof![
+        8 => (0..FLOWS, prop_oneof![Just(100u32), 1..=100u32])
+            .prop_map(|(flow, part)| Operation::Enqueue(flow, part)),
+        6 => Just(Operation::Dequeue),
+        1 => (0..FLOWS, weights, lengths)
+            .prop_map(|(flow, weight, longest)| Operation::Change(flow, weight, longest)),
+        1 => (0..FLOWS).prop_map(Operation::Replace),
+    ];
+    let operations = prop::collection::vec(operation, 1..400);
+    (flows, operations, factors).prop_map(|(flows, operations, factor)| Case {
+        flows,
+        operations,
+        factor,
+    })
+}
+
+/// Any weights, and a factor that leaves them within 1 to 10^6.
+fn any_case() -> impl Strategy<Value = Case> {
+    (1..=1_000_000u32).prop_flat_map(|factor| {
+        let most = 1_000_000 / factor;
+        let weights = prop_oneof![1..=most.min(10), 1..=most];
+        case(weights.boxed(), Just(factor).boxed())
+    })
+}
+
+/// Weights that are powers of two, as is their sum, by a power of two; flows that stay.
+fn power_case() -> impl Strategy<Value = Case> {
+    let splits = prop::collection::vec(0..FLOWS, FLOWS - 1);
+    let cases = case(
+        Just(1).boxed(),
+        (1..=10u32).prop_map(|log| 1 << log).boxed(),
+    );
+    (splits, cases).prop_map(|(splits, mut case)| {
+        let mut weights = vec![512];
+        for split in splits {
+            // Nine halvings at most, of 512.
+            let half = split % weights.len();
+            weights[half] /= 2;
+            weights.push(weights[half]);
+        }
+        for (flow, weight) in case.flows.iter_mut().zip(weights) {
+            flow.0 = weight;
+        }
+        case.operations
+            .retain(|operation| matches!(operation, Operation::Enqueue(..) | Operation::Dequeue));
+        case
+    })
+}
+
+/// What leaves, by the place of its flow, its length and the order of its arrival.
+fn order<A: Scheduler>(algorithm: A, case: &Case, factor: u32) -> Vec<(FlowId, u32, usize)> {
+    let mut link = scheduler(algorithm);
+    let mut shares = case.flows.clone();
+    let mut flows: Vec<FlowId> = shares
+        .iter()
+        .map(|&(of, longest)| link.add_flow(config(of * factor, longest)).unwrap())
+        .collect();
+    let mut left = Vec::new();
+    for (number, operation) in case.operations.iter().enumerate() {
+        match *operation {
+            Operation::Enqueue(flow, part) => {
+                let len = length((shares[flow].1 * part / 100).max(1));
+                link.enqueue(flows[flow], len, number).unwrap();
+            }
+            Operation::Dequeue => take(&mut link, &mut left),
+            Operation::Change(flow, of, longest) => {
+                if link
+                    .change_flow(flows[flow], config(of * factor, longest))
+                    .is_ok()
+                {
+                    shares[flow] = (of, longest);
+                }
+            }
+            Operation::Replace(flow) => {
+                link.remove_flow(flows[flow], |_| {}).unwrap();
+                let (of, longest) = shares[flow];
+                flows[flow] = link.add_flow(config(of * factor, longest)).unwrap();
+            }
+        }
+    }
+    while !link.is_empty() {
+        take(&mut link, &mut left);
+    }
+    left
+}
+
+fn take<A: Scheduler>(link: &mut PacketScheduler<A, usize>, left: &mut Vec<(FlowId, u32, usize)>) {
+    if let Dequeue::Packet(packet) = link.dequeue(Nanos::ZERO) {
+        left.push((packet.flow, packet.len.get(), packet.payload));
+    }
+}
+
+fn same_order<A: Scheduler + Clone>(algorithm: A, case: &Case) {
+    let [plain, scaled] = [1, case.factor].map(|factor| order(algorithm.clone(), case, factor));
+    let differs = plain.iter().zip(&scaled).position(|(a, b)| a != b);
+    assert_eq!(differs, None, "{}: {case:?}", A::NAME);
+    assert_eq!(plain.len(), scaled.len());
+}
+
+/// Flows that are always backlogged, at two scales and at each time after as much work as can be:
+/// the most bytes by which the service of each was apart.
+fn apart<A: Scheduler + Clone>(algorithm: A, flows: &[(u32, u32)], factor: u32) -> Vec<u64> {
+    let mut links = [1, factor].map(|factor| {
+        let mut link = scheduler(algorithm.clone());
+        for &(of, longest) in flows {
+            let id = link.add_flow(config(of * factor, longest)).unwrap();
+            for _ in 0..2 {
+                link.enqueue(id, length(longest), ()).unwrap();
+            }
+        }
+        link
+    });
+    let mut served = [0; 2].map(|none| vec![none; flows.len()]);
+    let (mut work, mut worst) = ([0u64; 2], vec![0u64; flows.len()]);
+    for _ in 0..2_000 {
+        let behind = usize::from(work[1] < work[0]);
+        let packet = next(&mut links[behind]);
+        links[behind].enqueue(packet.flow, packet.len, ()).unwrap();
+        work[behind] += u64::from(packet.len.get());
+        served[behind][packet.flow.number() as usize] += u64::from(packet.len.get());
+        for (worst, (a, b)) in worst.iter_mut().zip(served[0].iter().zip(&served[1])) {
+            *worst = (*worst).max(a.abs_diff(*b));
+        }
+    }
+    worst
+}
+
+/// What an algorithm of this name guarantees each of these flows, at a scale.
+fn guaranteed(name: &str, flows: &[(u32, u32)], factor: u32, head: Head) -> Vec<Option<Wfi>> {
+    let algorithm = name.parse().unwrap();
+    let shares = flows
+        .iter()
+        .map(|&(of, longest)| (weight(of * factor), length(longest)));
+    let siblings = Siblings::new(
+        algorithm,
+        shares.clone().map(|(of, longest)| (of, longest, 1)),
+    );
+    let bound = |(of, longest)| siblings.bound(of, longest, head, Transmit::Direct);
+    shares.map(bound).collect()
+}
+
+/// A flow may be behind by its bound at one scale, and ahead at the other by the slot that its start
+/// was rounded by, at most two packets, and the packet that it sends; and the work compared
+/// differs by a packet.
+fn within_the_bounds<A: Scheduler + Clone>(algorithm: A, flows: &[(u32, u32)], factor: u32) {
+    let apart = apart(algorithm, flows, factor);
+    let bounds = [1, factor].map(|factor| guaranteed(A::NAME, flows, factor, Head::Known));
+    let sum: u32 = flows.iter().map(|&(of, _)| of).sum();
+    let longest_of_all = flows.iter().map(|&(_, longest)| longest).max().unwrap();
+    for (flow, apart) in apart.into_iter().enumerate() {
+        let bytes = |bounds: &[Option<Wfi>]| bounds[flow].unwrap().service.bytes();
+        let (of, longest) = flows[flow];
+        let a_packet = f64::from(of) / f64::from(sum) * f64::from(longest_of_all);
+        let allowed =
+            bytes(&bounds[0]).max(bytes(&bounds[1])) + 3.0 * f64::from(longest) + a_packet;
+        assert!(
+            apart as f64 <= allowed,
+            "{}: {apart} bytes of {allowed} in {flows:?}",
+            A::NAME
+        );
+    }
+}
+
+fn flows() -> impl Strategy<Value = Vec<(u32, u32)>> {
+    prop::collection::vec((1..=100u32, prop_oneof![Just(1500), 1..=9000u32]), 2..8)
+}
+
+proptest! {
+    #[test]
+    fn the_order_is_the_same_at_every_scale(case in any_case()) {
+        for_every_exact_algorithm!(same_order(&case));
+    }
+
+    #[test]
+    fn where_inverse_weights_are_exact_the_order_is_the_same(case in power_case()) {
+        for_every_rounding_algorithm!(same_order(&case));
+    }
+
+    #[test]
+    fn a_share_is_the_same_at_every_scale(flows in flows(), factor in 2..=10_000u32) {
+        within_the_bounds(Wf2q::new(), &flows, factor);
+        for_every_rounding_algorithm!(within_the_bounds(&flows, factor));
+    }
+
+    #[test]
+    fn a_bound_is_the_same_at_every_scale_but_for_the_length_of_slots(
+        flows in flows(), factor in 2..=10_000u32, log in 1..=13u32,
+    ) {
+        for algorithm in Algorithm::ALL {
+            let name = algorithm.name();
+            let slots = ["qfq", "gfq", "s-kps"].contains(&name.trim_end_matches('+'));
+            for head in [Head::Known, Head::Longest] {
+                let [plain, scaled, doubled] = [1, factor, 1 << log]
+                    .map(|factor| guaranteed(name, &flows, factor, head));
+                for ((plain, scaled), doubled) in plain.into_iter().zip(scaled).zip(doubled) {
+                    let (Some(plain), Some(scaled), Some(doubled)) = (plain, scaled, doubled) else {
+                        prop_assert_eq!((plain, scaled), (None, None));
+                        continue;
+                    };
+                    for of in [|wfi: Wfi| wfi.delay.bytes(), |wfi: Wfi| wfi.service.bytes()] {
+                        let by = [of(scaled) / of(plain), of(doubled) / of(plain)];
+                        let range = if slots { 0.5..=2.0 } else { 1.0 - 1e-9..=1.0 + 1e-9 };
+                        prop_assert!(range.contains(&by[0]), "{} {:?}", name, by);
+                        prop_assert!((by[1] - 1.0).abs() < 1e-9, "{} {:?}", name, by);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn all_algorithms_are_tested() {
+    fn count<A: Scheduler>(_: A, names: &mut Vec<&'static str>) {
+        names.push(A::NAME);
+    }
+    let mut names = Vec::new();
+    for_every_exact_algorithm!(count(&mut names));
+    count(Wf2q::new(), &mut names);
+    for_every_rounding_algorithm!(count(&mut names));
+    names.sort_unstable();
+    let mut all = Algorithm::ALL.map(Algorithm::name);
+    all.sort_unstable();
+    assert_eq!(names, all);
+}

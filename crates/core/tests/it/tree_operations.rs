@@ -1,0 +1,12 @@
+//! Random operations on random trees, of all algorithms, beside a model.
+
+use proptest::prelude::*;
+
+use crate::support::tree;
+
+proptest! {
+    #[test]
+    fn a_tree_sends_what_it_accepted_as_its_caps_allow((root, limits, operations) in tree::runs()) {
+        tree::run(root, limits, &operations);
+    }
+}

@@ -1,0 +1,333 @@
+//! Room: whoever keeps to his own loses nothing, however many others fill the link.
+
+use crate::support::{length, weight};
+use fairlane_core::room::Room;
+use fairlane_core::tree::{
+    Algorithm, ClassConfig, ClassId, Dequeue, Discarded, FlowsConfig, LeafConfig, Reason,
+    Rejection, Tree, TreeError,
+};
+use fairlane_core::{Limits, Nanos, SchedulerLimits};
+
+fn class(of: u32) -> ClassConfig {
+    ClassConfig::new(weight(of), length(1500))
+}
+
+fn room(packets: u32, bytes: u32) -> Room {
+    Room { packets, bytes }
+}
+
+fn leaf(packets: u32) -> LeafConfig {
+    LeafConfig {
+        room: room(packets, packets * 1500),
+        ..LeafConfig::default()
+    }
+}
+
+fn link(algorithm: Algorithm, packets: u32) -> Tree<u64> {
+    let limits = SchedulerLimits {
+        packets,
+        bytes: u64::from(packets) * 1500,
+        ..SchedulerLimits::default()
+    };
+    Tree::new(algorithm, None, limits)
+}
+
+/// Puts a packet in: whether it was accepted, and whose packets gave way.
+fn put(
+    tree: &mut Tree<u64>,
+    class: ClassId,
+    flow: u64,
+    bytes: u32,
+    payload: u64,
+) -> (Result<(), Rejection>, Vec<Discarded<u64>>) {
+    let mut gone = Vec::new();
+    let outcome = tree.offer(class, flow, length(bytes), payload, Nanos::ZERO, |one| {
+        gone.push(one);
+    });
+    if payload % 50 < 2 {
+        tree.invariants().unwrap();
+    }
+    (outcome.map_err(|rejected| rejected.reason), gone)
+}
+
+/// Algorithms for classes of any kind.
+fn of_any_class() -> impl Iterator<Item = Algorithm> {
+    let all = Algorithm::ALL.into_iter();
+    all.filter(|algorithm| !algorithm.follows_packets())
+}
+
+#[test]
+fn a_class_within_its_own_room_loses_nothing_however_many_fill_the_link() {
+    for algorithm in Algorithm::ALL {
+        let mut tree = link(algorithm, 100);
+        let voice = tree.add_leaf(ClassId::ROOT, class(1), leaf(10)).unwrap();
+        let floods: Vec<ClassId> = (0..12)
+            .map(|_| tree.add_leaf(ClassId::ROOT, class(1), leaf(2)).unwrap())
+            .collect();
+        for n in 0..2_000u64 {
+            let flood = floods[n as usize % 12];
+            let (outcome, gone) = put(&mut tree, flood, 0, 1 + n as u32 % 1500, n);
+            assert!(gone.iter().all(|one| one.class != voice), "{algorithm}");
+            assert!(!matches!(outcome, Err(Rejection::QueueFull)));
+        }
+        for n in 0..10 {
+            let (outcome, gone) = put(&mut tree, voice, 0, 1500, n);
+            assert_eq!(outcome, Ok(()), "{algorithm}, packet {n}");
+            assert!(
+                gone.iter()
+                    .all(|one| one.class != voice && one.reason == Reason::Displaced),
+                "{algorithm}"
+            );
+        }
+        let (outcome, gone) = put(&mut tree, voice, 0, 100, 10);
+        // Beyond its own it is one of many, of whom none holds so little.
+        assert_eq!((outcome, gone.len()), (Ok(()), 1), "{algorithm}");
+        let stats = tree.stats(voice).unwrap();
+        assert_eq!((stats.dropped.packets, stats.discarded.packets), (0, 0));
+        let mut left = tree.len();
+        while let Dequeue::Packet(_) = tree.dequeue(Nanos::ZERO, |_| panic!("dropped late")) {
+            tree.invariants().unwrap();
+            left -= 1;
+        }
+        assert_eq!((left, tree.len()), (0, 0), "{algorithm}");
+    }
+}
+
+#[test]
+fn own_room_is_lent_and_given_back_at_once() {
+    let mut tree = link(Algorithm::Qfq, 20);
+    let quiet = tree.add_leaf(ClassId::ROOT, class(1), leaf(15)).unwrap();
+    let busy = tree.add_leaf(ClassId::ROOT, class(1), leaf(5)).unwrap();
+    for n in 0..20 {
+        assert_eq!(put(&mut tree, busy, 0, 1500, n).0, Ok(()), "packet {n}");
+    }
+    assert_eq!(
+        put(&mut tree, busy, 0, 1500, 20).0,
+        Err(Rejection::TreeFull)
+    );
+    for n in 0..15 {
+        let (outcome, gone) = put(&mut tree, quiet, 0, 1500, n);
+        assert_eq!((outcome, gone.len()), (Ok(()), 1));
+        assert_eq!(gone[0].class, busy);
+    }
+    // Both are within their own, and the link is full.
+    assert_eq!(put(&mut tree, quiet, 0, 1, 0).0, Err(Rejection::TreeFull));
+    assert_eq!(put(&mut tree, busy, 0, 1, 0).0, Err(Rejection::TreeFull));
+    assert_eq!(tree.stats(busy).unwrap().discarded.packets, 15);
+}
+
+#[test]
+fn of_those_beyond_their_own_whoever_is_furthest_gives_way() {
+    let mut tree = link(Algorithm::Drr, 60);
+    let [one, two, three] =
+        [2, 12, 4].map(|own| tree.add_leaf(ClassId::ROOT, class(1), leaf(own)).unwrap());
+    for (class, packets) in [(one, 20), (two, 24), (three, 16)] {
+        for n in 0..packets {
+            assert_eq!(put(&mut tree, class, 0, 1500, n).0, Ok(()));
+        }
+    }
+    // 18, 12 and 12 beyond: it is the first until the others are as far.
+    let victims: Vec<ClassId> = (0..12)
+        .flat_map(|n| put(&mut tree, [two, three][n % 2], 0, 1500, 0).1)
+        .map(|gone| gone.class)
+        .collect();
+    assert_eq!(victims, vec![one; 4]);
+    let held = [one, two, three].map(|class| tree.stats(class).unwrap().queued.packets);
+    assert_eq!(held, [16, 26, 18]);
+}
+
+#[test]
+fn a_packet_longer_than_those_that_give_way_takes_as_many_as_it_needs() {
+    let mut tree = link(Algorithm::Drr, 100);
+    let own = LeafConfig {
+        room: room(10, 15_000),
+        ..LeafConfig::default()
+    };
+    let short = tree.add_leaf(ClassId::ROOT, class(1), own).unwrap();
+    let long = tree.add_leaf(ClassId::ROOT, class(1), own).unwrap();
+    // No packet more, and few bytes: then no byte more, and few packets.
+    for n in 0..100 {
+        assert_eq!(put(&mut tree, short, 0, 60, n).0, Ok(()));
+    }
+    let (outcome, gone) = put(&mut tree, long, 0, 1500, 0);
+    assert_eq!((outcome, gone.len()), (Ok(()), 1));
+    let mut tree = Tree::<u64>::new(
+        Algorithm::Drr,
+        None,
+        SchedulerLimits {
+            packets: 1000,
+            bytes: 30_000,
+            ..SchedulerLimits::default()
+        },
+    );
+    let short = tree.add_leaf(ClassId::ROOT, class(1), own).unwrap();
+    let long = tree.add_leaf(ClassId::ROOT, class(1), own).unwrap();
+    for n in 0..500 {
+        assert_eq!(put(&mut tree, short, 0, 60, n).0, Ok(()));
+    }
+    let (outcome, gone) = put(&mut tree, long, 0, 1500, 0);
+    assert_eq!((outcome, gone.len()), (Ok(()), 25));
+    assert!(gone.iter().all(|gone| gone.class == short));
+}
+
+/// The first packet's length is what the algorithm was told of.
+#[test]
+fn whoever_gives_way_keeps_his_place_and_his_head() {
+    for algorithm in of_any_class() {
+        let mut tree = link(algorithm, 10);
+        let [flood, other] =
+            [1, 9].map(|own| tree.add_leaf(ClassId::ROOT, class(1), leaf(own)).unwrap());
+        for n in 0..10 {
+            put(&mut tree, flood, 0, 1000 + n as u32, n).0.unwrap();
+        }
+        for n in 1..=9 {
+            let (_, gone) = put(&mut tree, other, 0, 700, 100 + n);
+            assert_eq!(gone[0].payload, n, "{algorithm}");
+        }
+        let mut order = Vec::new();
+        while let Dequeue::Packet(packet) = tree.dequeue(Nanos::ZERO, |_| {}) {
+            tree.invariants().unwrap();
+            order.push(packet.payload);
+        }
+        order.sort_unstable();
+        let kept: Vec<u64> = [0].into_iter().chain(101..110).collect();
+        assert_eq!(order, kept, "{algorithm}");
+    }
+}
+
+#[test]
+fn more_than_the_link_holds_cannot_be_kept_and_what_is_given_back_can() {
+    let mut tree = link(Algorithm::Drr, 10);
+    let one = tree.add_leaf(ClassId::ROOT, class(1), leaf(6)).unwrap();
+    let refused = tree.add_leaf(ClassId::ROOT, class(1), leaf(5)).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "room for 11 packets and 16500 bytes cannot be kept: the link holds 10 packets and \
+         15000 bytes"
+    );
+    assert_eq!(tree.classes(), 2);
+    let flows = FlowsConfig {
+        room: room(5, 7_500),
+        ..FlowsConfig::new(Algorithm::Drr)
+    };
+    assert!(matches!(
+        tree.add_flows(ClassId::ROOT, class(1), flows),
+        Err(TreeError::Room { packets: 11, .. })
+    ));
+    tree.change_leaf(one, leaf(5), Nanos::ZERO).unwrap();
+    let two = tree.add_flows(ClassId::ROOT, class(1), flows).unwrap();
+    assert!(tree.change_leaf(one, leaf(6), Nanos::ZERO).is_err());
+    tree.remove(two, |_| {}).unwrap();
+    tree.change_leaf(one, leaf(10), Nanos::ZERO).unwrap();
+    // No more than its limits is kept for a queue.
+    let short = LeafConfig {
+        limits: Limits {
+            packets: 4,
+            ..Limits::NONE
+        },
+        ..leaf(10)
+    };
+    tree.change_leaf(one, short, Nanos::ZERO).unwrap();
+    tree.add_leaf(
+        ClassId::ROOT,
+        class(1),
+        LeafConfig {
+            room: room(6, 0),
+            ..leaf(0)
+        },
+    )
+    .unwrap();
+    tree.invariants().unwrap();
+}
+
+fn hosts(most: u32, own: Room, each: Room) -> FlowsConfig {
+    FlowsConfig {
+        most,
+        room: own,
+        leaf: LeafConfig {
+            room: each,
+            ..LeafConfig::default()
+        },
+        ..FlowsConfig::new(Algorithm::Qfq)
+    }
+}
+
+#[test]
+fn a_flow_within_its_own_loses_nothing_beside_flooders_of_its_class() {
+    let mut tree = link(Algorithm::Qfq, 200);
+    let config = hosts(1 << 16, room(100, 150_000), room(5, 7_500));
+    let class = tree.add_flows(ClassId::ROOT, class(1), config).unwrap();
+    assert_eq!(config.roomy(), 20);
+    for n in 0..3_000 {
+        let (_, gone) = put(&mut tree, class, 1 + n % 12, 1500, n);
+        assert!(
+            gone.is_empty(),
+            "they are equals: who comes last is refused"
+        );
+    }
+    for n in 0..5 {
+        let (outcome, gone) = put(&mut tree, class, 99, 1500, 99);
+        assert_eq!((outcome, gone.len()), (Ok(()), 1), "packet {n}");
+        assert_ne!(gone[0].payload % 12, 99);
+    }
+    // The longest of the others, until all are as long.
+    let queued = tree.stats(class).unwrap().queued.packets;
+    assert_eq!(queued, 200);
+}
+
+#[test]
+fn spoofed_sources_touch_neither_other_classes_nor_flows_that_were_there() {
+    let mut tree = link(Algorithm::Qfq, 300);
+    let voice = tree.add_leaf(ClassId::ROOT, class(1), leaf(20)).unwrap();
+    let config = hosts(1 << 16, room(100, 150_000), room(10, 15_000));
+    let all = tree.add_flows(ClassId::ROOT, class(1), config).unwrap();
+    // The one that is there has sent, and is idle.
+    put(&mut tree, all, u64::MAX, 1500, 0).0.unwrap();
+    assert!(matches!(
+        tree.dequeue(Nanos::ZERO, |_| {}),
+        Dequeue::Packet(_)
+    ));
+    for n in 0..20_000u64 {
+        put(&mut tree, all, n, 60, n).0.ok();
+        match n % 1000 {
+            10..20 => assert_eq!(put(&mut tree, all, u64::MAX, 1500, n).0, Ok(()), "{n}"),
+            20..40 => assert_eq!(put(&mut tree, voice, 0, 1500, n).0, Ok(()), "{n}"),
+            990 => tree.flush(ClassId::ROOT, Nanos::ZERO, |_| {}).unwrap(),
+            _ => {}
+        }
+    }
+    let stats = tree.stats(voice).unwrap();
+    assert_eq!((stats.dropped.packets, stats.accepted.packets), (0, 400));
+}
+
+#[test]
+fn a_flow_has_room_once_another_is_forgotten() {
+    let mut tree = link(Algorithm::Drr, 40);
+    let mut config = hosts(100, room(10, 15_000), room(5, 7_500));
+    config.forget_after = Nanos(1_000);
+    let class = tree.add_flows(ClassId::ROOT, class(1), config).unwrap();
+    for flow in 0..3 {
+        put(&mut tree, class, flow, 100, flow).0.unwrap();
+    }
+    // All are idle, and the first two are forgotten; so there is room for the third.
+    while let Dequeue::Packet(_) = tree.dequeue(Nanos::ZERO, |_| {}) {}
+    let put_at = |tree: &mut Tree<u64>, flow, now| {
+        let outcome = tree.enqueue(class, flow, length(1500), flow, Nanos(now));
+        tree.invariants().unwrap();
+        outcome.is_ok()
+    };
+    assert!(put_at(&mut tree, 2, 900));
+    tree.tidy(Nanos(1_000));
+    assert_eq!(tree.stats(class).unwrap().flows, 1);
+    while let Dequeue::Packet(_) = tree.dequeue(Nanos(1_000), |_| {}) {}
+    for _ in 0..40 {
+        put_at(&mut tree, 7, 1_100);
+    }
+    for n in 0..5 {
+        assert!(put_at(&mut tree, 2, 1_200), "packet {n}");
+    }
+    // With less room there is none for the second.
+    config.room = room(5, 7_500);
+    tree.change_flows(class, config, Nanos(1_200)).unwrap();
+    tree.invariants().unwrap();
+}

@@ -1,0 +1,71 @@
+//! Classes emptied in steps, and counts without a walk.
+
+use crate::support::{length, weight};
+use fairlane_core::tree::{Algorithm, ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
+use fairlane_core::{Nanos, SchedulerLimits};
+
+fn class() -> ClassConfig {
+    ClassConfig::new(weight(1), length(1500))
+}
+
+#[test]
+fn a_class_taken_out_in_steps_gives_what_a_flush_gives_and_no_step_looks_at_more() {
+    for most in [1, 2, 3, 7, 100] {
+        let mut tree = Tree::<u32>::new(Algorithm::Qfq, None, SchedulerLimits::default());
+        let leaf = (tree.add_leaf(ClassId::ROOT, class(), LeafConfig::default())).unwrap();
+        let flows = FlowsConfig::new(Algorithm::Drr);
+        let flows = tree.add_flows(ClassId::ROOT, class(), flows).unwrap();
+        for number in 0..40 {
+            for (id, flow) in [(leaf, 0), (flows, u64::from(number % 5))] {
+                tree.enqueue(id, flow, length(100), number, Nanos::ZERO)
+                    .unwrap();
+            }
+        }
+        let mut flushed = tree.clone();
+        for id in [leaf, flows] {
+            let mut expected = Vec::new();
+            flushed
+                .flush(id, Nanos::ZERO, |gone| expected.push(gone.payload))
+                .unwrap();
+            let (mut taken, mut from, mut done) = (Vec::new(), 0, false);
+            while !done {
+                let before = taken.len();
+                let step = |gone: fairlane_core::tree::Discarded<u32>| taken.push(gone.payload);
+                done = (tree.take_out(id, &mut from, most, Nanos::ZERO, step)).unwrap();
+                assert!(taken.len() - before <= most as usize);
+                tree.invariants().unwrap();
+            }
+            assert_eq!(taken, expected);
+            assert_eq!(tree.stats(id), flushed.stats(id));
+        }
+        assert!(tree.is_empty());
+    }
+}
+
+#[test]
+fn the_counts_of_classes_alone_add_up_to_those_with_all_below() {
+    let mut tree = Tree::<u32>::new(Algorithm::Drr, None, SchedulerLimits::default());
+    let inner = (tree.add_inner(ClassId::ROOT, class(), Algorithm::Qfq)).unwrap();
+    let leaf = |tree: &mut Tree<u32>| tree.add_leaf(inner, class(), LeafConfig::default());
+    let (one, two) = (leaf(&mut tree).unwrap(), leaf(&mut tree).unwrap());
+    for number in 0..30 {
+        for id in [one, two] {
+            tree.enqueue(id, 0, length(100), number, Nanos::ZERO)
+                .unwrap();
+        }
+    }
+    for _ in 0..20 {
+        tree.dequeue(Nanos::ZERO, |_| {});
+    }
+    tree.remove(two, |_| {}).unwrap();
+    let alone = [inner, one].map(|id| tree.own_stats(id).unwrap());
+    let all = tree.stats(inner).unwrap();
+    let sum = |count: fn(&fairlane_core::tree::ClassStats) -> u64| -> u64 {
+        alone.iter().map(count).sum()
+    };
+    assert_eq!(sum(|stats| stats.accepted.packets), 60);
+    assert_eq!(sum(|stats| stats.sent.packets), all.sent.packets);
+    assert_eq!(sum(|stats| stats.discarded.bytes), all.discarded.bytes);
+    assert_eq!(sum(|stats| stats.queued.packets), all.queued.packets);
+    assert_eq!(tree.own_stats(two), None);
+}

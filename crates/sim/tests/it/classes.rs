@@ -1,0 +1,289 @@
+//! A queue of classes in front of a link: what arrives is sent, refused or discarded, at the
+//! times that the queue and the link say.
+
+use crate::support::{length, rate};
+use fairlane_core::aqm::{AqmConfig, CodelConfig};
+use fairlane_core::tree::cbq::{Cbq, CbqClass};
+use fairlane_core::tree::{
+    Algorithm, Cap, ClassConfig, ClassId, ClassQueue, LeafConfig, Rejection, Tree,
+};
+use fairlane_core::{Limits, SchedulerLimits, Weight};
+use fairlane_sim::{
+    ClassMeter, ClassObserver, ClassPacket, ClassServer, ClassSource, Lengths, Picos, Traffic,
+    TransmitQueue,
+};
+
+/// 8 Mbit/s: a packet of 1000 bytes takes a millisecond.
+const LINK: u64 = 8_000_000;
+
+fn tree() -> Tree<ClassPacket> {
+    Tree::new(Algorithm::Drr, None, SchedulerLimits::default())
+}
+
+fn leaf(tree: &mut Tree<ClassPacket>, cap: Option<Cap>, leaf: LeafConfig) -> ClassId {
+    let config = ClassConfig {
+        cap,
+        ..ClassConfig::new(Weight::ONE, length(1000))
+    };
+    tree.add_leaf(ClassId::ROOT, config, leaf).unwrap()
+}
+
+fn server<Q: ClassQueue<ClassPacket>>(queue: Q) -> ClassServer<Q> {
+    ClassServer::new(queue, rate(LINK), TransmitQueue::NONE, 1)
+}
+
+fn source(class: ClassId, traffic: Traffic) -> ClassSource {
+    ClassSource::new(class, traffic, Lengths::Fixed(length(1000)))
+}
+
+fn ms(ms: u64) -> Picos {
+    Picos::from_millis(ms)
+}
+
+/// What happened, in order: packet numbers and times in microseconds.
+#[derive(Default)]
+struct Story {
+    sent: Vec<(u64, u64, u64)>,
+    refused: Vec<(u64, Rejection)>,
+    discarded: u64,
+}
+
+fn us(time: Picos) -> u64 {
+    time.to_nanos().0 / 1000
+}
+
+impl ClassObserver for Story {
+    fn sent(&mut self, packet: &ClassPacket, start: Picos, end: Picos) {
+        self.sent.push((packet.number, us(start), us(end)));
+    }
+    fn refused(&mut self, at: Picos, _: &ClassPacket, reason: Rejection) {
+        self.refused.push((us(at), reason));
+    }
+    fn discarded(&mut self, _: Picos, _: &ClassPacket) {
+        self.discarded += 1;
+    }
+}
+
+#[test]
+fn packets_leave_when_the_link_has_sent_those_before() {
+    let mut tree = tree();
+    let class = leaf(&mut tree, None, LeafConfig::default());
+    let mut server = server(tree);
+    let trace = [0, 0, 500, 5000].map(|at| (Picos::from_micros(at), length(1000)));
+    server
+        .add(source(class, Traffic::Trace(trace.to_vec())))
+        .unwrap();
+    let mut story = Story::default();
+    server.run(ms(2), &mut story);
+    // What ends at 2 ms is left for the next run.
+    assert_eq!(story.sent, [(0, 0, 1000)]);
+    assert_eq!(server.clock(), ms(2));
+    server.run(ms(100), &mut story);
+    let rest = [(1, 1000, 2000), (2, 2000, 3000), (3, 5000, 6000)];
+    assert_eq!(story.sent[1..], rest);
+}
+
+#[test]
+fn a_queue_that_says_not_before_is_asked_at_that_time() {
+    let mut tree = tree();
+    let cap = Cap {
+        rate: rate(1_000_000),
+        burst: 1000,
+    };
+    let class = leaf(&mut tree, Some(cap), LeafConfig::default());
+    let mut server = server(tree);
+    server.add(source(class, Traffic::Greedy(3))).unwrap();
+    let mut story = Story::default();
+    server.run(ms(81), &mut story);
+    // A packet every 8 ms, to the microsecond.
+    let expected: Vec<_> = (0..11).map(|n| (n, 8000 * n, 8000 * n + 1000)).collect();
+    assert_eq!(story.sent, expected[..10]);
+}
+
+#[test]
+fn a_source_sends_in_its_spans_and_begins_anew_in_each() {
+    let mut tree = tree();
+    let class = leaf(&mut tree, None, LeafConfig::default());
+    for (traffic, expected) in [
+        // The four packets in the queue are still sent when the span is over.
+        (
+            Traffic::Greedy(4),
+            vec![0, 1, 2, 3, 4, 5, 6, 7, 20, 21, 22, 23, 24, 25, 26],
+        ),
+        // A packet every two milliseconds.
+        (Traffic::Cbr(rate(4_000_000)), vec![0, 2, 20, 22]),
+    ] {
+        let mut server = server(tree.clone());
+        server
+            .add(ClassSource {
+                // In any order.
+                active: vec![ms(20)..ms(23), ms(0)..ms(4)],
+                ..source(class, traffic.clone())
+            })
+            .unwrap();
+        let mut story = Story::default();
+        server.run(ms(100), &mut story);
+        let starts: Vec<u64> = story.sent.iter().map(|sent| sent.1 / 1000).collect();
+        assert_eq!(starts, expected, "{traffic:?}");
+    }
+}
+
+#[test]
+fn a_greedy_source_that_is_refused_tries_again() {
+    let mut tree = tree();
+    let limits = Limits {
+        packets: 2,
+        bytes: 99_999,
+    };
+    let config = LeafConfig {
+        limits,
+        ..LeafConfig::default()
+    };
+    let full = leaf(&mut tree, None, config);
+    let none = leaf(
+        &mut tree,
+        None,
+        LeafConfig {
+            limits: Limits {
+                packets: 0,
+                bytes: 0,
+            },
+            ..LeafConfig::default()
+        },
+    );
+    let mut server = server(tree);
+    server.add(source(full, Traffic::Greedy(5))).unwrap();
+    server.add(source(none, Traffic::Greedy(5))).unwrap();
+    let mut meter = ClassMeter::new(ms(10));
+    server.run(ms(100), &mut meter);
+    // The link stays full; each departure brings one that fits and one that does not.
+    assert_eq!(meter.rate(full, ms(0), ms(90)), 8e6);
+    assert!((90..=110).contains(&meter.refused(full)));
+    // Once a packet time, and not for ever at one instant.
+    assert!((90..=110).contains(&meter.refused(none)));
+    assert_eq!(meter.bytes(none, 0), 0);
+}
+
+#[test]
+fn an_impatient_source_sends_one_more_when_none_of_its_packets_leaves() {
+    let mut cbq: Cbq<ClassPacket> = Cbq::new(rate(LINK), SchedulerLimits::default());
+    let mut add = |priority| {
+        let config = CbqClass {
+            priority,
+            borrow: true,
+            ..CbqClass::new(rate(LINK), length(1000))
+        };
+        cbq.add_leaf(ClassId::ROOT, config, LeafConfig::default())
+            .unwrap()
+    };
+    let (urgent, starved) = (add(1), add(0));
+    let mut server = server(cbq);
+    server
+        .add(ClassSource {
+            patience: Some(Picos::from_micros(10_300)),
+            ..source(urgent, Traffic::Greedy(4))
+        })
+        .unwrap();
+    server
+        .add(ClassSource {
+            patience: Some(ms(10)),
+            active: vec![ms(0)..ms(95)],
+            ..source(starved, Traffic::Greedy(4))
+        })
+        .unwrap();
+    // One whose packets leave keeps as many as it is to keep, at any time.
+    for half_milliseconds in 1..=400 {
+        server.run(Picos::from_micros(500 * half_milliseconds), &mut ());
+        assert_eq!(server.queue().stats(urgent).unwrap().queued.packets, 4);
+    }
+    // After 10 ms, 20 ms, .. 90 ms.
+    let stats = server.queue().stats(starved).unwrap();
+    assert_eq!((stats.sent.packets, stats.accepted.packets), (0, 4 + 9));
+}
+
+#[test]
+fn a_packet_too_long_for_the_room_in_a_queue_of_bytes_waits_and_is_not_lost() {
+    let mut tree = tree();
+    let class = leaf(&mut tree, None, LeafConfig::default());
+    let mut server = ClassServer::new(tree, rate(LINK), TransmitQueue::Bytes(1500), 1);
+    server.add(source(class, Traffic::Greedy(4))).unwrap();
+    let mut story = Story::default();
+    server.run(ms(50), &mut story);
+    let expected: Vec<_> = (0..49).map(|n| (n, 1000 * n, 1000 * (n + 1))).collect();
+    assert_eq!(story.sent, expected);
+}
+
+#[test]
+fn every_packet_is_sent_or_refused_or_discarded_or_still_there() {
+    let mut tree = tree();
+    let managed = LeafConfig {
+        room: fairlane_core::room::Room::NONE,
+        limits: Limits {
+            packets: 100,
+            bytes: 1_000_000,
+        },
+        aqm: AqmConfig::Codel(CodelConfig::default()),
+        rate: rate(LINK),
+    };
+    let classes = [0; 3].map(|_| leaf(&mut tree, None, managed));
+    let run = |seed| {
+        let mut server = ClassServer::new(tree.clone(), rate(LINK), TransmitQueue::NONE, seed);
+        for (class, load) in classes.into_iter().zip([1_000_000, 4_000_000, 9_000_000]) {
+            let lengths = Lengths::Uniform(length(40), length(1000));
+            let traffic = Traffic::Poisson(rate(load));
+            server
+                .add(ClassSource::new(class, traffic, lengths))
+                .unwrap();
+        }
+        let mut story = Story::default();
+        server.run(ms(4000), &mut story);
+        let stats = server.queue().stats(ClassId::ROOT).unwrap();
+        server.queue().invariants().unwrap();
+        assert_eq!(story.refused.len() as u64, stats.dropped.packets);
+        assert_eq!(story.discarded, stats.discarded.packets);
+        // One may be in service.
+        let in_service = stats.sent.packets - story.sent.len() as u64;
+        assert!(in_service <= 1 && story.sent.len() > 5000);
+        assert!(story.discarded > 0 && stats.queued.packets > 0);
+        story.sent
+    };
+    assert_eq!(run(1), run(1));
+    assert_ne!(run(1), run(2));
+}
+
+#[test]
+fn a_queue_may_be_changed_between_two_runs() {
+    let mut tree = tree();
+    let classes = [0; 2].map(|_| leaf(&mut tree, None, LeafConfig::default()));
+    let mut server = server(tree);
+    for class in classes {
+        server.add(source(class, Traffic::Greedy(4))).unwrap();
+    }
+    let mut meter = ClassMeter::new(ms(10));
+    server.run(ms(200), &mut meter);
+    let heavy = ClassConfig::new(Weight::new(3).unwrap(), length(1000));
+    let now = server.clock().to_nanos();
+    server.queue_mut().change(classes[0], heavy, now).unwrap();
+    server.run(ms(600), &mut meter);
+    assert!((meter.rate(classes[0], ms(0), ms(200)) / 4e6 - 1.0).abs() < 0.02);
+    assert!((meter.rate(classes[0], ms(220), ms(600)) / 6e6 - 1.0).abs() < 0.02);
+    assert_eq!(meter.rate(classes[0], ms(205), ms(209)), 0.0);
+    assert_eq!(meter.intervals(), 60);
+}
+
+#[test]
+fn the_meter_counts_what_ends_with_an_interval_in_it() {
+    let mut tree = tree();
+    let class = leaf(&mut tree, None, LeafConfig::default());
+    let mut server = server(tree);
+    server.add(source(class, Traffic::Greedy(2))).unwrap();
+    let mut meter = ClassMeter::new(ms(2));
+    server.run(ms(9), &mut meter);
+    let bytes: Vec<u64> = (0..5).map(|n| meter.bytes(class, n)).collect();
+    assert_eq!(bytes, [2000, 2000, 2000, 2000, 0]);
+    let delays = meter.delays(class).unwrap();
+    // The first went at once, the others waited for one in service and one in the queue.
+    assert_eq!((delays.count(), delays.max()), (8, ms(3)));
+    assert_eq!(meter.marked(class) + meter.discarded(class), 0);
+    assert!(meter.delays(ClassId::new(99)).is_none());
+}
