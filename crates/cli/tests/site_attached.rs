@@ -1,0 +1,145 @@
+//! `fairlane run CONFIG`: processes that attach and push as fast as they can take nothing from what
+//! is bridged.
+
+mod program;
+mod site;
+
+use std::env;
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_runtime::attach::{PushRefused, connect};
+use serde_json::Value;
+use site::{Site, class, up, wire};
+
+const CLIENTS: usize = 14;
+
+/// A user without privileges.
+const NOBODY: u32 = 65_534;
+
+/// The socket that a process is to attach at.
+const SOCKET: &str = "FAIRLANE_TEST_SOCKET";
+
+/// Not a test by itself: what the processes do that the test starts.
+#[test]
+fn an_actor_pushes_as_fast_as_it_can() {
+    let Some(socket) = env::var_os(SOCKET) else {
+        return;
+    };
+    let mut client = connect(socket).unwrap();
+    // Of a protocol for experiments: no filter knows it.
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+    frame.resize(1_000, 0);
+    loop {
+        match client.push(&frame) {
+            Ok(()) | Err(PushRefused::Full) => {}
+            Err(PushRefused::Gone) => return,
+            Err(refused) => panic!("{refused}"),
+        }
+    }
+}
+
+/// A process that pushes until it is dropped.
+struct Actor(Child);
+
+impl Actor {
+    /// As a user without privileges, who may read neither where the tests were built nor a folder
+    /// of root's.
+    fn start(folder: &Path, socket: &Path) -> Actor {
+        let program = folder.join("actor");
+        if !program.exists() {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
+            fs::copy(env::current_exe().unwrap(), &program).unwrap();
+        }
+        let mut command = Command::new(program);
+        command
+            .args(["--exact", "an_actor_pushes_as_fast_as_it_can"])
+            .env(SOCKET, socket)
+            .current_dir(folder)
+            .uid(NOBODY)
+            .gid(NOBODY)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        Actor(command.spawn().unwrap())
+    }
+}
+
+impl Drop for Actor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Voice of at most 1 Mbit/s, which does not make up for a pause of the machine: what was sent.
+fn speak(wire: &fairlane_netlab::Wire, seconds: u64) -> u64 {
+    let host = wire.sender(0);
+    let bind = || UdpSocket::bind((host.address(), 0)).unwrap();
+    let socket = host.namespace().run(bind);
+    let began = Instant::now();
+    let mut sent = 0;
+    while began.elapsed() < Duration::from_secs(seconds) {
+        socket
+            .send_to(&[0; 59], (wire.receiver().address(), 5004))
+            .unwrap();
+        sent += 1;
+        thread::sleep(Duration::from_millis(1));
+    }
+    sent
+}
+
+#[test]
+fn bridged_voice_loses_nothing_beside_processes_that_push_as_fast_as_they_can() {
+    let Some(wire) = wire("voice beside attached processes", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("link.sock");
+    let attach = format!(
+        "[attach]\nsocket = \"{}\"\nprocesses = 32\nprocesses-per-user = 16\n",
+        socket.display()
+    );
+    let classes = r#"overhead = 24
+algorithm = "wf2q+"
+
+[[link.class]]
+name = "voice"
+rate = "2mbit"
+
+[[link.class]]
+name = "rest"
+default = true
+
+[[link.filter]]
+class = "voice"
+ingress = "inside"
+destination-port = 5004
+"#;
+    let site = Site::start(&wire, &(attach + &up("packet", "20mbit") + classes));
+    let actors: Vec<Actor> = (0..CLIENTS)
+        .map(|_| Actor::start(folder.path(), &socket))
+        .collect();
+    let sent = speak(&wire, 6);
+    let report = site.stop();
+    drop(actors);
+    let voice = class(&report, "up", "voice");
+    let rest = class(&report, "up", "rest");
+    let count = |class: &Value, key: &str| class[key].as_u64().unwrap();
+    let lost = |class: &Value| count(class, "dropped") + count(class, "discarded");
+    assert_eq!(report["attached"], CLIENTS);
+    assert_eq!(report["interfaces"][0]["lost"], 0);
+    assert_eq!(lost(voice), 0, "{voice:#}");
+    assert_eq!(count(voice, "sent_packets"), sent, "{voice:#}");
+    assert!(lost(rest) > 100_000, "no flood: {rest:#}");
+    // What the machine adds: other programs run on its cores.
+    let slack = 1_000.0;
+    let longest = voice["delay_us"]["p99"].as_f64().unwrap();
+    let bound = voice["bound_us"].as_f64().unwrap();
+    assert!(longest <= bound + slack, "{voice:#}");
+}
