@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -46,21 +47,26 @@ impl OutFile {
                     _ => Path::new("."),
                 };
                 remove_on_signal(&unfinished, &shown)?;
-                let mut builder = tempfile::Builder::new();
-                builder.prefix(".fairlane-").suffix(".part");
-                let permissions = match existing {
-                    Some(there) => there.permissions(),
-                    None => new_file_permissions(),
+                let mode = match existing {
+                    Some(there) => there.permissions().mode(),
+                    None => NEW_FILE_MODE,
                 };
-                builder.permissions(permissions);
                 // Locked, so that a signal finds a file that exists.
                 let mut slot = lock(&unfinished);
-                // In the system's words, without the name that nobody gave.
-                let plain = |error: io::Error| match error.raw_os_error() {
+                // In the system's words, which the library does not hand on.
+                let mut failed = None;
+                let open = |part: &Path| {
+                    let mut options = OpenOptions::new();
+                    let opened = options.write(true).create_new(true).mode(mode).open(part);
+                    opened.inspect_err(|error| failed = error.raw_os_error())
+                };
+                let mut builder = tempfile::Builder::new();
+                let made = builder.prefix(".fairlane-").suffix(".part");
+                let made = made.make_in(directory, open);
+                let temporary = made.map_err(|error| match failed {
                     Some(code) => io::Error::from_raw_os_error(code),
                     None => error.kind().into(),
-                };
-                let temporary = builder.tempfile_in(directory).map_err(plain);
+                });
                 let temporary = temporary.with_context(creating)?;
                 let file = temporary.as_file().try_clone().with_context(creating)?;
                 *slot = Some(temporary);
@@ -115,6 +121,4 @@ fn remove_on_signal(unfinished: &Unfinished, shown: &str) -> Result<()> {
 }
 
 /// As any program creates files: the user's mask decides.
-fn new_file_permissions() -> fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o666)
-}
+const NEW_FILE_MODE: u32 = 0o666;

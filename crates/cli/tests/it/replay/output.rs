@@ -108,3 +108,22 @@ fn a_reader_who_leaves_is_no_error() {
     assert!(output.status.success(), "{output:?}");
     assert_eq!(output.stderr, b"");
 }
+
+#[test]
+fn what_the_system_has_no_file_for_is_named_in_its_words() {
+    let folder = Folder::with_flows();
+    folder.write("arrivals.csv", "time_ns,flow,len\n0,0,1\n");
+    let words = format!("replay {WITH_FLOWS} -o @out.csv");
+    let arguments = words.split_whitespace().map(|word| folder.expand(word));
+    // Room for the three that there are and for the arrivals.
+    let limited = ["-c", "ulimit -n 4 && exec \"$@\"", "sh", program::PROGRAM];
+    let output = Command::new("sh").args(limited).args(arguments).output();
+    let output = output.unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    let place = folder.path("out.csv").display().to_string();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.starts_with(&format!("fairlane: creating {place}: Too many open files")),
+        "{said}"
+    );
+}
