@@ -120,9 +120,11 @@ impl Link {
     }
 
     pub(crate) fn flows(&self, flows: &Flows) -> FlowsConfig {
+        let usual = FlowsConfig::new(flows.algorithm);
         FlowsConfig {
             algorithm: flows.algorithm,
             most: flows.most,
+            keeps_place: usual.keeps_place.min(flows.forget_after),
             forget_after: flows.forget_after,
             weight: Weight::ONE,
             cap: flows.cap.map(cap),

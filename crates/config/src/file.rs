@@ -183,7 +183,8 @@ pub(crate) struct Class {
 #[cfg_attr(test, schemars(rename = "flows"))]
 pub(crate) struct Flows {
     /// The most of them, 1 to 4000000; 65536 by default. Beyond, a new flow takes the place of
-    /// the one that has been idle for longest; where none is idle, its packets share a queue.
+    /// the one that has been idle for longest, and for a second at least; where there is none, its
+    /// packets share a queue.
     pub most: Option<At<i64>>,
     /// How long a flow without packets is remembered: "10s" by default.
     #[cfg_attr(test, schemars(extend("pattern" = schema::TIME)))]

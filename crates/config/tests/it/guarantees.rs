@@ -360,7 +360,8 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
             let kinds = [1, 60, LONGEST];
             let length = random.of(&kinds);
             let counts = length.max(shortest) as f64;
-            while sender.tokens >= counts && !random.one_in(50) {
+            // Flows that keep to theirs are there before all others.
+            while sender.tokens >= counts && (now == 0 || !random.one_in(50)) {
                 sender.tokens -= counts;
                 sender.waiting += length;
                 parcels.push((Some(at), now, sender.waiting));
@@ -380,14 +381,11 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
         }
         for _ in 0..20 {
             let place = random.of(&floods);
-            // Flooders, and sources as many as the class remembers beside the one that was there.
-            let flow = match &link.classes[place].kind {
-                Kind::Flows(flows) => 100 + random.below(u64::from(flows.most).max(2) - 1),
-                _ => 0,
+            // Flooders, or every packet's source is another one.
+            let flow = match link.classes[place].kind {
+                Kind::Flows(_) if random.one_in(2) => 100 + random.below(8),
+                _ => 1_000 + parcels.len() as u64,
             };
-            if matches!(&link.classes[place].kind, Kind::Flows(flows) if flows.most == 1) {
-                continue;
-            }
             let length = Length::new(random.of(&[1u32, 60, 1500])).unwrap();
             parcels.push((None, now, 0));
             let number = (parcels.len() - 1) as u32;

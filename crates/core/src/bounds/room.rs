@@ -43,7 +43,12 @@ impl Service {
     /// * *Down the tree*: the lag of a class is its own and what those above it may be behind
     ///   ([`child`](Service::child)); classes with others below them hold nothing themselves.
     /// * *Flows*: the theorem holds of a class of flows in all, in whatever order its packets leave,
-    ///   and of each flow with the service of a flow. Where flows have ceilings, those must be kept
+    ///   and with the service of a flow of each that has room
+    ///   ([`FlowsConfig::room`](crate::tree::FlowsConfig::room)) and is never silent for so long that
+    ///   a new one may take its place
+    ///   ([`FlowsConfig::keeps_place`](crate::tree::FlowsConfig::keeps_place)): of as many as
+    ///   [`FlowsConfig::roomy`](crate::tree::FlowsConfig::roomy) at a time. One without room is
+    ///   promised a flow's service, and no place to wait for it. Where flows have ceilings, those must be kept
     ///   to as well: a flow that is held by its own holds up the class.
     /// * *Caps*: a class that is held by its ceiling has a longer lag ([`capped`](Service::capped)),
     ///   and no more than the ceiling for a rate.

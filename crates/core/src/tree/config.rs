@@ -124,9 +124,12 @@ pub struct FlowsConfig {
     /// Who is next among the flows.
     pub algorithm: Algorithm,
     /// Most flows at a time: 1 to [`MAX_ENTITIES`] - 1. Beyond, a new one takes the place of
-    /// the one that is idle for longest. Where none is, or that one owes its cap something, the
-    /// packets of further flows share one more.
+    /// the one that is idle for longest. Where none is, or not for as long as `keeps_place`, or
+    /// that one owes its cap something, the packets of further flows share one more.
     pub most: u32,
+    /// How long a flow without packets keeps its place against new ones. So who is seldom silent
+    /// for longer keeps it, and the room that goes with it, however many others come.
+    pub keeps_place: Nanos,
     /// A flow without packets for so long is forgotten. Until then, coming back gives no
     /// credit.
     pub forget_after: Nanos,
@@ -145,11 +148,12 @@ pub struct FlowsConfig {
 
 impl FlowsConfig {
     /// Up to 65,536 equal flows in the order of `algorithm`, each forgotten after ten
-    /// seconds without packets.
+    /// seconds without packets, and after one second for a new one.
     pub fn new(algorithm: Algorithm) -> Self {
         FlowsConfig {
             algorithm,
             most: 1 << 16,
+            keeps_place: Nanos::from_millis(1_000),
             forget_after: Nanos::from_millis(10_000),
             weight: Weight::ONE,
             cap: None,

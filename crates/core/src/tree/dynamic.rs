@@ -5,7 +5,8 @@
 //! soon gives no credit. The idle ones are linked through what only flows
 //! with packets need, the longest idle first. That one is forgotten once its time has come,
 //! and before it where there is no room for a new flow; but not while it owes its cap something,
-//! so that no flow gets around its cap by being forgotten.
+//! so that no flow gets around its cap by being forgotten, and not soon after it had packets, so
+//! that who sends now and then keeps place and room among newcomers without end.
 //!
 //! A flow costs one cache line and some ten bytes of table; its queue management and its
 //! cap lie in another table, where the class has any. Two digests that are equal share a
@@ -233,7 +234,7 @@ impl<P: Payload> Tree<P> {
     }
 
     /// What the packet of a flow that there is not would find: nothing, or the common flow.
-    pub(super) fn claim_of_new(&self, class: ClassId, at: u32, len: Length) -> Claim {
+    pub(super) fn claim_of_new(&self, class: ClassId, at: u32, len: Length, now: Nanos) -> Claim {
         let mut claim = Claim {
             class,
             flow: Some((at, None)),
@@ -247,10 +248,10 @@ impl<P: Payload> Tree<P> {
         };
         let mut has_room = flows.seated < flows.config.roomy();
         if flows.table.len() >= flows.config.most as usize {
-            match (flows.oldest, flows.common()) {
-                (NONE, Some(common)) => return self.claim(class, at, common, len),
-                (NONE, None) => {}
-                (oldest, _) => has_room |= node.order.child(oldest).has(flag::ROOMY),
+            match (self.replaceable(at, now), flows.common()) {
+                (None, Some(common)) => return self.claim(class, at, common, len),
+                (None, None) => {}
+                (Some(oldest), _) => has_room |= node.order.child(oldest).has(flag::ROOMY),
             }
         }
         if has_room {
@@ -266,16 +267,24 @@ impl<P: Payload> Tree<P> {
         let node = &self.nodes[at as usize];
         let flows = node.flows.as_ref()?;
         if flows.table.len() >= flows.config.most as usize {
-            let oldest = flows.oldest;
-            if oldest == NONE || self.owes(node.order.child(oldest), now) {
-                return self.common_flow(at);
+            match self.replaceable(at, now) {
+                Some(oldest) => self.forget(at, oldest),
+                None => return self.common_flow(at),
             }
-            self.forget(at, oldest);
         }
         let slot = self.add_flow(at, digest, 0)?;
         let node = &mut self.nodes[at as usize];
         node.flows.as_mut()?.insert(&node.order, digest, slot);
         Some(slot)
+    }
+
+    /// The flow whose place a new one may take.
+    fn replaceable(&self, at: u32, now: Nanos) -> Option<u32> {
+        let node = &self.nodes[at as usize];
+        let flows = node.flows.as_ref().filter(|flows| flows.oldest != NONE)?;
+        let oldest = node.order.child(flows.oldest);
+        let idle = now.since(Nanos(oldest.idle_since()));
+        (idle >= flows.config.keeps_place && !self.owes(oldest, now)).then_some(flows.oldest)
     }
 
     /// The flow of all those for which there is no room.

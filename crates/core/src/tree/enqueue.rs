@@ -171,7 +171,7 @@ impl<P: Payload> Tree<P> {
             Some(node) => {
                 let known = node.flows.as_ref();
                 known.is_some_and(|flows| flows.find(&node.order, flow).is_some())
-                    || self.make_room(self.claim_of_new(class, at, len), now, discard)
+                    || self.make_room(self.claim_of_new(class, at, len, now), now, discard)
             }
         };
         if may_enter && let Some(slot) = self.flow_of(at, flow, now) {

@@ -11,7 +11,12 @@ fn class() -> ClassConfig {
     ClassConfig::new(weight(1), length(1500))
 }
 
+/// A class of these flows, of which none that is idle keeps its place.
 fn flows(config: FlowsConfig) -> (Tree<u64>, ClassId) {
+    let config = FlowsConfig {
+        keeps_place: Nanos::ZERO,
+        ..config
+    };
     let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
     let flows = tree.add_flows(ClassId::ROOT, class(), config).unwrap();
     (tree, flows)
@@ -226,6 +231,30 @@ fn beyond_the_most_flows_the_longest_idle_one_goes() {
         (stats.flows, stats.overflowed, stats.queued.packets),
         (4, 5, 5)
     );
+}
+
+#[test]
+fn an_idle_flow_keeps_its_place_for_its_time_and_no_longer() {
+    let config = FlowsConfig {
+        most: 1,
+        keeps_place: Nanos(50),
+        ..FlowsConfig::new(Algorithm::Drr)
+    };
+    let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
+    let class = tree.add_flows(ClassId::ROOT, class(), config).unwrap();
+    put(&mut tree, class, 1, 0);
+    assert_eq!(take(&mut tree, 10), Some(1));
+    let flows = |tree: &Tree<u64>| {
+        let stats = tree.stats(class).unwrap();
+        (stats.flows, stats.overflowed)
+    };
+    // Its place is its own for 50 ns after its last packet left: 2 has to share.
+    put(&mut tree, class, 2, 59);
+    assert_eq!(flows(&tree), (2, 1));
+    put(&mut tree, class, 3, 60);
+    assert_eq!(flows(&tree), (2, 1), "3 took the place of 1");
+    put(&mut tree, class, 1, 61);
+    assert_eq!(flows(&tree), (2, 2));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Room: whoever keeps to his own loses nothing, however many others fill the link.
 
+use std::cell::Cell;
+
 use crate::support::{length, weight};
 use fairlane_core::room::Room;
 use fairlane_core::tree::{
@@ -330,4 +332,63 @@ fn a_flow_has_room_once_another_is_forgotten() {
     config.room = room(5, 7_500);
     tree.change_flows(class, config, Nanos(1_200)).unwrap();
     tree.invariants().unwrap();
+}
+
+/// A packet a millisecond leaves, and three come of sources that nobody has seen before; of the flow
+/// that was there one comes from time to time, which is less than its share. What of that is lost,
+/// and how long a packet waits at most, in milliseconds.
+fn light_flow_among_newcomers(algorithm: Algorithm, most: u32, every: u64) -> (u64, u64) {
+    const LIGHT: u64 = u64::MAX;
+    let mut tree = link(algorithm, 400);
+    let each = room(4, 6_000);
+    let own = room(4 * (most + 1), 6_000 * (most + 1));
+    let config = FlowsConfig {
+        algorithm,
+        ..hosts(most, own, each)
+    };
+    let flows = tree.add_flows(ClassId::ROOT, class(1), config).unwrap();
+    let (lost, mut longest) = (Cell::new(0), 0);
+    for n in 0..6_000 {
+        let now = Nanos::from_millis(n);
+        let mut offer = |flow: u64| {
+            let payload = if flow == LIGHT { LIGHT - n } else { n };
+            let lose = |payload| lost.set(lost.get() + u64::from(payload >= LIGHT / 2));
+            let gone = |gone: Discarded<u64>| lose(gone.payload);
+            let offered = tree.offer(flows, flow, length(1500), payload, now, gone);
+            offered.unwrap_or_else(|refused| lose(refused.payload));
+        };
+        if n % every == 0 {
+            offer(LIGHT);
+        }
+        for newcomer in 0..3 {
+            offer(3 * n + newcomer);
+        }
+        if let Dequeue::Packet(packet) = tree.dequeue(now, |_| {})
+            && packet.payload >= LIGHT / 2
+        {
+            longest = longest.max(n - (LIGHT - packet.payload));
+        }
+        if n % 1_000 == 0 {
+            tree.invariants().unwrap();
+        }
+    }
+    (lost.get(), longest)
+}
+
+#[test]
+fn a_light_flow_keeps_its_place_and_its_room_among_newcomers_without_end() {
+    for algorithm in of_any_class().filter(|&algorithm| algorithm != Algorithm::Priority) {
+        for most in [1, 16] {
+            for every in [40, 900] {
+                let (lost, longest) = light_flow_among_newcomers(algorithm, most, every);
+                assert_eq!(
+                    lost, 0,
+                    "{algorithm}, {most} flows, one packet in {every} ms"
+                );
+                // A round of all flows, and what algorithms round to.
+                let round = 4 * (u64::from(most) + 1);
+                assert!(longest <= round, "{algorithm}, {most} flows: {longest} ms");
+            }
+        }
+    }
 }
