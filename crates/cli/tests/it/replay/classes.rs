@@ -357,7 +357,7 @@ fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
 
 #[test]
 fn calls_lose_nothing_in_the_example_of_a_home_beside_a_dozen_flows_that_fill_it() {
-    let site = include_str!("../../../../examples/home-gateway.toml");
+    let site = include_str!("../../../../../examples/home-gateway.toml");
     // A third of the calls' packets was lost once, in the direction with a class of few flows.
     for (link, flooded, port, packets) in [
         ("up", "bulk", 12_500, 3_000),

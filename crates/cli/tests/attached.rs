@@ -1,7 +1,9 @@
 //! `fairlane run CONFIG`: processes that attach and push as fast as they can take nothing from what
-//! is bridged.
+//! is bridged. In a binary of its own: beside processes that never sleep, no other test is to run.
 
+#[path = "it/program/mod.rs"]
 mod program;
+#[path = "it/site/mod.rs"]
 mod site;
 
 use std::env;
