@@ -56,5 +56,5 @@ pub use iperf::{Flow, Transfer, Window, iperf_is_installed};
 pub use link::{Link, cable, veth};
 pub use namespace::Namespace;
 pub use program::{Ended, Program};
-pub use skip::{NO_SKIP, or_skip, skip, skip_unsupported};
+pub use skip::{LONG, NO_SKIP, long_tests, or_skip, skip, skip_unsupported};
 pub use wire::{Host, Wire};

@@ -11,6 +11,14 @@ use crate::LabError;
 /// machines that are meant to have them.
 pub const NO_SKIP: &str = "FAIRLANE_NO_SKIP";
 
+/// With this variable in the environment, tests that are long by nature take their whole form.
+pub const LONG: &str = "FAIRLANE_LONG_TESTS";
+
+/// Whether tests that are long by nature take their whole form.
+pub fn long_tests() -> bool {
+    env::var_os(LONG).is_some()
+}
+
 /// What was made; or `None`, after saying on standard error that `test` is skipped and why, if
 /// this machine or this user cannot have it.
 ///

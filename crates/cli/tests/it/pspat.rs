@@ -7,9 +7,13 @@ use crate::program::{Finished, fairlane};
 use serde_json::Value;
 
 fn bench(arguments: &[&str]) -> Finished {
+    bench_for("0.2", arguments)
+}
+
+fn bench_for(seconds: &str, arguments: &[&str]) -> Finished {
     let seconds: &[&str] = match arguments.contains(&"--seconds") {
         true => &[],
-        false => &["--seconds", "0.2"],
+        false => &["--seconds", seconds],
     };
     // One measurement at a time: each takes all cores.
     static TURN: Mutex<()> = Mutex::new(());
@@ -17,10 +21,18 @@ fn bench(arguments: &[&str]) -> Finished {
     fairlane(&[&["bench", "pspat"], seconds, arguments].concat())
 }
 
+/// What was measured for a time so short that nothing else is; or for longer, where other
+/// programs had the cores for all of that.
 #[track_caller]
 fn measured(arguments: &[&str]) -> Value {
-    let output = bench(&[arguments, &["--json"]].concat()).success();
-    serde_json::from_str(&output).expect("one JSON object")
+    for seconds in ["0.2", "2", "20"] {
+        let output = bench_for(seconds, &[arguments, &["--json"]].concat()).success();
+        let figures: Value = serde_json::from_str(&output).expect("one JSON object");
+        if figures["decisions"] != 0 {
+            return figures;
+        }
+    }
+    panic!("no decision in 20 seconds: {arguments:?}");
 }
 
 /// The sentence of a refusal.
@@ -83,21 +95,10 @@ fn every_algorithm_decides() {
 
 #[test]
 fn a_paced_link_carries_its_rate_and_shares_it_by_weight() {
-    // A core that is taken away for long leaves flows without packets: again, then.
-    let mut errors = Vec::new();
-    while errors.len() < 5 {
-        errors.push(paced());
-        if errors.last() < Some(&0.1) {
-            return;
-        }
-    }
-    panic!("{errors:?}");
-}
-
-/// How far shares are from the weights on a link that carries 20,000 packets a second.
-fn paced() -> f64 {
+    // 20,000 packets a second; nobody's packets last for less than 0.8 s, should his core be
+    // taken away.
     let options =
-        "--clients 4 --weights 1,4 --rate 9600kbit --queue 1024 --mailbox 1024 --seconds 0.5";
+        "--clients 4 --weights 1,4 --rate 9600kbit --queue 4096 --mailbox 4096 --seconds 0.5";
     let options: Vec<&str> = options.split(' ').collect();
     let figures = measured(&options);
     let rate = figures["decisions_per_sec"].as_f64().unwrap();
@@ -111,7 +112,7 @@ fn paced() -> f64 {
         let (whole, own) = (&share["t_wfi_ns"], &share["t_wfi_algorithm_ns"]);
         assert!(whole.as_u64() > own.as_u64(), "{share}");
     }
-    figures["max_share_error"].as_f64().unwrap()
+    assert!(figures["max_share_error"].as_f64() < Some(0.1), "{figures}");
 }
 
 #[test]
@@ -151,10 +152,9 @@ fn an_arbiter_that_sleeps_is_woken_by_every_push() {
     ]);
     let packets = figures["victim_packets"].as_u64().unwrap();
     assert!(packets > 10, "{figures}");
-    assert!(
-        figures["wakeups"].as_u64().unwrap() + 5 > packets,
-        "{figures}"
-    );
+    // One that comes late finds it awake for the one before.
+    let wakeups = figures["wakeups"].as_u64().unwrap();
+    assert!((packets / 2..=packets + 5).contains(&wakeups), "{figures}");
     let awake = measured(&["--active", "0", "--victim", "50"]);
     assert_eq!(awake["wakeups"], 0);
 }

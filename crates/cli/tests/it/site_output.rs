@@ -16,8 +16,8 @@ use tempfile::TempPath;
 /// Bytes that a pipe holds.
 const PIPE: usize = 65_536;
 
-/// How long after TERM a run is there at most; more only where the machine has no time for it.
-const SOON: Duration = Duration::from_millis(1_500);
+/// How long after TERM a run is there at most: a second, and what a busy machine adds.
+const SOON: Duration = Duration::from_secs(5);
 
 fn config() -> String {
     up("packet", "50mbit")

@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlane_netlab::long_tests;
+
 use crate::site::{BACKENDS, Site, class, link, total, up, wire};
 use serde_json::Value;
 
@@ -84,6 +86,7 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
     let Some(wire) = wire("a storm of reloads", 1) else {
         return;
     };
+    let rounds = if long_tests() { 240 } else { 40 };
     for backend in BACKENDS {
         let (sender, receiver) = (wire.sender(0), wire.receiver());
         let bind = |host: &fairlane_netlab::Host, port| {
@@ -100,7 +103,7 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
         let (numbers, sent) = thread::scope(|scope| {
             let receiving = scope.spawn(|| receive(&listening, &done));
             let sending = scope.spawn(|| send(&socket, &to, 1_000.0, &stop));
-            for round in 1..=60 {
+            for round in 1..=rounds {
                 std::fs::write(site.file(), config(backend, 200, round % 6)).unwrap();
                 site.signal("HUP");
                 thread::sleep(Duration::from_millis(50));

@@ -83,7 +83,7 @@ fn red_and_codel_hold_a_bulk_flows_delay_near_their_targets_and_tail_drop_does_n
             );
             // A short queue is no art where the link is idle.
             let used = used(&transfer);
-            assert!(used > 0.9, "{backend}, {name}: {used} of the link");
+            assert!(used > 0.8, "{backend}, {name}: {used} of the link");
             assert!(
                 transfer.retransmits > 0,
                 "{backend}, {name}: nothing dropped"
@@ -119,7 +119,7 @@ fn with_ecn_packets_are_marked_instead_of_dropped() {
             let again = transfer.retransmits;
             assert!(again <= lost + 2, "{again} sent again: {context}");
             assert!(median_delay_ms(&class) < 30.0, "{context}");
-            assert!(used(&transfer) > 0.9, "{context}");
+            assert!(used(&transfer) > 0.8, "{context}");
 
             let (transfer, marked, lost, class) = run(false);
             let context = format!("{backend}, {name}: {class:#}");

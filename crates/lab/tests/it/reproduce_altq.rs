@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program::{self, fairlane};
-use fairlane_netlab::{Namespace, iperf_is_installed, or_skip, skip_unsupported};
+use fairlane_netlab::{Namespace, iperf_is_installed, long_tests, or_skip, skip_unsupported};
 use serde_json::Value;
 
 /// Those whose traffic is TCP.
@@ -81,7 +81,7 @@ fn can(test: &str) -> bool {
 
 #[test]
 fn a_trace_of_real_flows_is_measured_and_written() {
-    if std::env::var_os("FAIRLANE_LONG_TESTS").is_none() {
+    if !long_tests() {
         return skip_unsupported("half a minute of TCP", "FAIRLANE_LONG_TESTS is not set");
     }
     if !can("a trace of real flows") {
