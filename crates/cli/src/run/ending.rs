@@ -1,22 +1,32 @@
 //! Whether a run is to end, and how long its last words may take.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use std::{process, thread};
 
-/// How long after it was told to a run ends at the latest, whatever does not go on.
-const GRACE: Duration = Duration::from_millis(900);
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How often somebody who waits looks whether he is to stop waiting.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// Looks in a row that find an output full before it is given up on: 0.9 s. Not a time: where the
+/// machine has none for who prints, it has none for who looks.
+const LOOKS: u32 = 90;
+
+/// How long after it was told to a run ends at the latest, whatever does not go on.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Shared by all threads of a run.
 #[derive(Debug, Default)]
 pub struct Ending {
     asked: AtomicBool,
     deadline: OnceLock<Instant>,
+    /// Looks in a row that found an output full.
+    full: AtomicU32,
 }
 
 impl Ending {
@@ -36,34 +46,98 @@ impl Ending {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// What comes, or nothing where it does not come before it has to be over.
+    /// What comes from a thread that waits for nobody outside, or nothing where it does not come
+    /// before it has to be over.
     pub fn wait<T>(&self, from: &Receiver<T>) -> Option<T> {
+        self.wait_until(from, || self.is_over())
+    }
+
+    /// What comes from a thread when it has written to `output`, or nothing where nobody takes
+    /// anything there and it has to be over.
+    pub fn wait_for_output<T>(&self, from: &Receiver<T>, output: impl AsFd) -> Option<T> {
+        self.wait_until(from, || self.is_over_for(&output))
+    }
+
+    fn wait_until<T>(&self, from: &Receiver<T>, over: impl Fn() -> bool) -> Option<T> {
         loop {
             match from.recv_timeout(LOOK) {
                 Ok(came) => return Some(came),
                 Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) if over() => return None,
                 Err(RecvTimeoutError::Timeout) => {}
-            }
-            if self.is_over() {
-                return None;
             }
         }
     }
 
-    /// Nothing is left but to say what failed. Where nobody reads that, the process ends with `code`
-    /// when it has to be over.
+    /// Nothing is left but to say on standard error what failed. Where nobody reads that, the
+    /// process ends with `code` when it has to be over.
     pub fn leave(self: Arc<Self>, code: i32) {
         thread::spawn(move || {
-            while !self.is_over() {
+            while !self.is_over_for(&io::stderr()) {
                 thread::sleep(LOOK);
             }
-            // Whoever does read has read it by then.
-            thread::sleep(LOOK);
             process::exit(code)
         });
     }
 
     fn is_over(&self) -> bool {
         self.deadline.get().is_some_and(|&at| Instant::now() >= at)
+    }
+
+    /// The same for whoever waits until somebody takes what is written to `output`: one look. Where
+    /// one output was given up on, the next is after a single look.
+    fn is_over_for(&self, output: &impl AsFd) -> bool {
+        if self.deadline.get().is_none() {
+            return false;
+        }
+        let mut polled = [PollFd::new(output, PollFlags::OUT)];
+        // Also where it cannot be written to any more: whoever writes is told so at once.
+        let takes = poll(&mut polled, Some(&Timespec::default())) != Ok(0);
+        let full = match takes {
+            true => 0,
+            false => self.full.load(Ordering::Relaxed).saturating_add(1),
+        };
+        self.full.store(full, Ordering::Relaxed);
+        full >= LOOKS || self.is_over()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write, pipe};
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn a_full_output_is_given_up_on_and_one_that_is_taken_is_not() {
+        let (mut reader, mut writer) = pipe().unwrap();
+        writer.write_all(&[b'.'; 65_536]).unwrap();
+        let (_unsent, nothing) = channel::<()>();
+        let ending = Ending::default();
+        ending.ask();
+        let asked = Instant::now();
+        assert_eq!(ending.wait_for_output(&nothing, &writer), None);
+        assert!(
+            asked.elapsed() < GRACE,
+            "it waited for as long as for itself"
+        );
+
+        reader.read_exact(&mut [0; 65_536]).unwrap();
+        let ending = Ending::default();
+        ending.ask();
+        assert!((0..10 * LOOKS).all(|_| !ending.is_over_for(&writer)));
+        drop(reader);
+        // Whoever writes is told.
+        assert!((0..10 * LOOKS).all(|_| !ending.is_over_for(&writer)));
+    }
+
+    #[test]
+    fn whoever_is_in_no_hurry_waits() {
+        let (_reader, mut writer) = pipe().unwrap();
+        writer.write_all(&[b'.'; 65_536]).unwrap();
+        let ending = Ending::default();
+        ending.begin();
+        assert!((0..10 * LOOKS).all(|_| !ending.is_over_for(&writer)));
     }
 }

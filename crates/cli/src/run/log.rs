@@ -73,7 +73,7 @@ impl Log {
     pub fn close(self, ending: &Ending) {
         let Log { voice, written } = self;
         drop(voice);
-        ending.wait(&written);
+        ending.wait_for_output(&written, std::io::stderr());
     }
 }
 

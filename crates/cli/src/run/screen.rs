@@ -174,7 +174,9 @@ impl Screen {
             false => Ok(text(&report)),
         })));
         let printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
-        ending.wait(&printed).unwrap_or(Ok(()))
+        ending
+            .wait_for_output(&printed, io::stdout())
+            .unwrap_or(Ok(()))
     }
 }
 
