@@ -172,7 +172,8 @@ impl<P: Payload> Discipline<P> {
         }
     }
 
-    /// Makes of a class what is at this place of `link`: the same kind with other parameters.
+    /// Makes of a class what is at this place of `link`: the same kind with other parameters. A leaf
+    /// that is within its room keeps it until it was empty.
     /// O(1); of a class of flows, O(flows) where more than its share changes.
     ///
     /// # Errors
@@ -195,7 +196,9 @@ impl<P: Payload> Discipline<P> {
         }
         match &class.kind {
             Kind::Inner(_) => {}
-            Kind::Leaf(queue) => tree.change_leaf(id, link.leaf(queue, class.cap), now)?,
+            Kind::Leaf(queue) => {
+                tree.change_leaf_when_empty(id, link.leaf(queue, class.cap), now)?;
+            }
             Kind::Flows(flows) => tree.change_flows(id, link.flows(flows), now)?,
         }
         Ok(())

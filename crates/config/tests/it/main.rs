@@ -4,5 +4,6 @@ mod changes;
 mod examples;
 mod guarantees;
 mod refusals;
+mod reloads;
 mod schema;
 mod warnings;

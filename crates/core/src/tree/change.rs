@@ -70,13 +70,36 @@ impl<P: Payload> Tree<P> {
         Ok(())
     }
 
-    /// Gives a leaf another queue: limits and queue management. A management of the same
+    /// Gives a leaf another queue: limits, room and queue management. A management of the same
     /// configuration goes on as it was. O(1).
     pub fn change_leaf(
         &mut self,
         id: ClassId,
         leaf: LeafConfig,
         now: Nanos,
+    ) -> Result<(), TreeError> {
+        self.change_leaf_with(id, leaf, now, Self::room_at_once)
+    }
+
+    /// The same, but less room and lower limits are a leaf's own when it was empty once: until then
+    /// it keeps those that it had, as long as it is within that room and nobody else needs the
+    /// difference. So one that kept to its guarantee before goes on within its own. O(1), and
+    /// O(leaves that keep such room) where room is short.
+    pub fn change_leaf_when_empty(
+        &mut self,
+        id: ClassId,
+        leaf: LeafConfig,
+        now: Nanos,
+    ) -> Result<(), TreeError> {
+        self.change_leaf_with(id, leaf, now, Self::room_when_empty)
+    }
+
+    fn change_leaf_with(
+        &mut self,
+        id: ClassId,
+        leaf: LeafConfig,
+        now: Nanos,
+        keep: fn(&mut Self, ClassId, LeafConfig) -> Result<LeafConfig, TreeError>,
     ) -> Result<(), TreeError> {
         let leaf = clamped(leaf);
         let class = self.class(id)?;
@@ -87,7 +110,7 @@ impl<P: Payload> Tree<P> {
         let (parent, cap) = (class.parent, class.config.cap);
         let node = &self.nodes[parent as usize];
         check_fit(node.algorithm, cap, Some(&leaf.aqm))?;
-        self.keep_room(old.room, leaf.room)?;
+        let leaf = keep(self, id, leaf)?;
         if let Some(Class {
             body: Body::Leaf { config, .. },
             ..
@@ -128,7 +151,7 @@ impl<P: Payload> Tree<P> {
             .flows
             .as_ref()
             .map_or(flows.room, |table| table.config.room);
-        self.keep_room(before, flows.room)?;
+        self.keep_needed(flows.room, |_| before)?;
         let node = &mut self.nodes[at as usize];
         let Some(table) = &mut node.flows else {
             return Ok(());

@@ -384,20 +384,25 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    /// Of a class of flows: gives its flows the room there is for them, after that has changed.
+    /// Of a class of flows: gives its flows the room there is for them, after that has changed; those
+    /// that had some come first.
     pub(super) fn seat_flows(&mut self, at: u32) {
         let node = &mut self.nodes[at as usize];
         let Some(flows) = &mut node.flows else { return };
         flows.beyond.clear();
         flows.seated = 0;
-        for slot in 0..node.order.slots() {
-            let flow = node.order.child_mut(slot);
-            if flow.kind != Kind::Flow {
-                continue;
+        for had in [true, false] {
+            for slot in 0..node.order.slots() {
+                let flow = node.order.child_mut(slot);
+                if flow.kind == Kind::Flow && flow.has(flag::ROOMY) == had {
+                    flow.flags &= !flag::ROOMY;
+                    flows.seat(flow);
+                }
             }
-            flow.flags &= !flag::ROOMY;
-            flows.seat(flow);
-            if !flow.has(flag::IDLE) {
+        }
+        for slot in 0..node.order.slots() {
+            let flow = node.order.child(slot);
+            if flow.kind == Kind::Flow && !flow.has(flag::IDLE) {
                 let held = flow.queued(flows.config.leaf.limits);
                 let beyond = self.measure.beyond(held, flows.own(flow));
                 flows.beyond.raise(slot, beyond);

@@ -376,8 +376,11 @@ impl<P: Payload> Tree<P> {
     }
 
     /// Forgets flows whose time has come: up to 64, of up to 64 classes, which go on where the
-    /// last call ended. Those that are in the way of new ones are forgotten without it.
+    /// last call ended. Those that are in the way of new ones are forgotten without it. Looks at as
+    /// many leaves that keep room until they were empty
+    /// ([`change_leaf_when_empty`](Self::change_leaf_when_empty)).
     pub fn tidy(&mut self, now: Nanos) {
+        self.wane();
         let mut left = TIDIED_AT_ONCE;
         for _ in 0..self.nodes.len().min(TIDIED_AT_ONCE as usize) {
             self.tidied = (self.tidied + 1) % self.nodes.len() as u32;

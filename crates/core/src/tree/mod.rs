@@ -85,6 +85,7 @@ mod order;
 mod packet;
 mod stats;
 mod table;
+mod wane;
 
 pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use config::{Cap, ClassConfig, ClassId, FlowsConfig, LeafConfig, TreeError};
@@ -159,12 +160,13 @@ struct Class {
 
 #[derive(Clone, Copy, Debug)]
 enum Body {
-    /// A leaf, its entry in the table of what few queues need, and how much it may hold before it
-    /// asks ([`displace`]).
+    /// A leaf, its entry in the table of what few queues need, how much it may hold before it
+    /// asks ([`displace`]), and what its room and limits are to be once it was empty ([`wane`]).
     Leaf {
         config: LeafConfig,
         extra: u32,
         licence: Limits,
+        due: Option<wane::Due>,
     },
     /// A class with children, in this node.
     Inner { node: u32, children: u32 },
@@ -208,6 +210,10 @@ pub struct Tree<P> {
     measure: Measure,
     /// Leaves and classes of flows, by what they hold beyond their own.
     beyond: Beyond,
+    /// Leaves whose room is to be less, and classes that were such.
+    waning: Vec<u32>,
+    /// Which of them was looked at last.
+    waned: usize,
     /// Seed of the next queue management that draws numbers.
     seed: u64,
     /// The node whose flows were looked at last by `tidy`.
@@ -238,6 +244,8 @@ impl<P: Payload> Tree<P> {
             kept: Count::default(),
             measure: Measure::of(limits.packets, limits.bytes),
             beyond: Beyond::default(),
+            waning: Vec::new(),
+            waned: 0,
             limits,
             seed: 0,
             tidied: 0,

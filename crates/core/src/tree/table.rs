@@ -53,9 +53,10 @@ impl<P: Payload> Tree<P> {
             config: leaf,
             extra: NONE,
             licence,
+            due: None,
         };
         let child = Child::leaf(NONE, licence, longest, flags);
-        self.keep_room(Room::NONE, leaf.room)?;
+        self.keep_needed(leaf.room, |_| Room::NONE)?;
         let class = self.enter(parent, child, share, Class::new(config, longest, body));
         let Ok((class, slot)) = class else {
             self.keep_room(leaf.room, Room::NONE)?;
@@ -88,7 +89,7 @@ impl<P: Payload> Tree<P> {
         };
         check_flows(&flows)?;
         let (above, share, longest) = self.admit(parent, &config, None)?;
-        self.keep_room(Room::NONE, flows.room)?;
+        self.keep_needed(flows.room, |_| Room::NONE)?;
         let table = Some(Box::new(Flows::new(flows)));
         let node = self.add_node(flows.algorithm, longest, table, (above, NONE));
         let child = Child::inner(node, longest, 0);

@@ -392,3 +392,114 @@ fn a_light_flow_keeps_its_place_and_its_room_among_newcomers_without_end() {
         }
     }
 }
+
+#[test]
+fn a_leaf_keeps_the_room_that_it_had_until_it_was_empty_once() {
+    let mut tree = link(Algorithm::Drr, 40);
+    let voice = tree.add_leaf(ClassId::ROOT, class(1), leaf(10)).unwrap();
+    let flood = tree.add_leaf(ClassId::ROOT, class(1), leaf(4)).unwrap();
+    for n in 0..8 {
+        put(&mut tree, voice, 0, 1500, n).0.unwrap();
+    }
+    // It is to have two, and holds eight, all of which were promised a place, and two more.
+    tree.change_leaf_when_empty(voice, leaf(2), Nanos::ZERO)
+        .unwrap();
+    tree.invariants().unwrap();
+    for n in 0..40 {
+        let (_, gone) = put(&mut tree, flood, 0, 1500, n);
+        tree.tidy(Nanos::ZERO);
+        assert!(gone.is_empty(), "packet {n}");
+    }
+    for n in 0..2 {
+        let (outcome, gone) = put(&mut tree, voice, 0, 1500, n);
+        assert_eq!((outcome, gone[0].class), (Ok(()), flood));
+    }
+    assert_eq!(tree.kept().packets, 14);
+    // Who was empty has what he was given then.
+    tree.flush(voice, Nanos::ZERO, |_| {}).unwrap();
+    tree.tidy(Nanos::ZERO);
+    tree.invariants().unwrap();
+    assert_eq!(tree.kept().packets, 6);
+    // A flooder holds more than it had, so that less is its own at once.
+    tree.change_leaf_when_empty(flood, leaf(1), Nanos::ZERO)
+        .unwrap();
+    assert_eq!(tree.kept().packets, 3);
+}
+
+#[test]
+fn room_that_is_kept_beyond_what_is_due_goes_when_somebody_needs_it() {
+    let mut tree = link(Algorithm::Drr, 20);
+    let [one, two] = [10, 8].map(|own| tree.add_leaf(ClassId::ROOT, class(1), leaf(own)).unwrap());
+    for own in [one, two] {
+        put(&mut tree, own, 0, 1500, 0).0.unwrap();
+        tree.change_leaf_when_empty(own, leaf(1), Nanos::ZERO)
+            .unwrap();
+    }
+    assert_eq!(tree.kept().packets, 18);
+    // 18 are kept, of which 16 are due to nobody.
+    let third = tree.add_leaf(ClassId::ROOT, class(1), leaf(18)).unwrap();
+    assert_eq!(tree.kept().packets, 20);
+    tree.tidy(Nanos::ZERO);
+    tree.invariants().unwrap();
+    assert!(
+        tree.change_leaf_when_empty(two, leaf(2), Nanos::ZERO)
+            .is_err()
+    );
+    tree.remove(third, |_| {}).unwrap();
+    tree.change_leaf_when_empty(two, leaf(2), Nanos::ZERO)
+        .unwrap();
+    // Also its own: 3 are due to both, and 10 kept.
+    tree.change_leaf_when_empty(one, leaf(10), Nanos::ZERO)
+        .unwrap();
+    tree.change_leaf_when_empty(one, leaf(1), Nanos::ZERO)
+        .unwrap();
+    tree.change_leaf_when_empty(one, leaf(18), Nanos::ZERO)
+        .unwrap();
+    assert_eq!(tree.kept().packets, 20);
+    tree.change_leaf(one, leaf(1), Nanos::ZERO).unwrap();
+    // A class that goes while it keeps more than its due gives all of it back.
+    tree.change_leaf_when_empty(two, leaf(1), Nanos::ZERO)
+        .unwrap();
+    tree.remove(two, |_| {}).unwrap();
+    tree.tidy(Nanos::ZERO);
+    assert_eq!(tree.kept().packets, 1);
+    tree.invariants().unwrap();
+}
+
+#[test]
+fn a_flow_that_has_room_keeps_it_when_its_class_is_changed() {
+    let mut tree = link(Algorithm::Drr, 40);
+    let config = hosts(100, room(2, 3_000), room(2, 3_000));
+    let class = tree.add_flows(ClassId::ROOT, class(1), config).unwrap();
+    let put_at = |tree: &mut Tree<u64>, flow, seconds: u64| {
+        let now = Nanos::from_millis(1_000 * seconds);
+        let put = tree.enqueue(class, flow, length(1500), flow, now);
+        tree.invariants().unwrap();
+        put
+    };
+    let serve_at = |tree: &mut Tree<u64>, seconds: u64| {
+        let now = Nanos::from_millis(1_000 * seconds);
+        while let Dequeue::Packet(_) = tree.dequeue(now, |_| {}) {}
+        tree.tidy(now);
+    };
+    // There is room for one. 1 has it, and is forgotten; then 2 has it, which is still there.
+    for flow in [1, 2] {
+        put_at(&mut tree, flow, 0).unwrap();
+    }
+    serve_at(&mut tree, 0);
+    put_at(&mut tree, 2, 5).unwrap();
+    serve_at(&mut tree, 5);
+    serve_at(&mut tree, 11);
+    put_at(&mut tree, 2, 11).unwrap();
+    // 3 takes the place in the table that 1 had, and many others come.
+    for n in 0..200 {
+        let _ = put_at(&mut tree, 3 + n % 9, 11);
+    }
+    let other = FlowsConfig {
+        forget_after: Nanos::from_millis(1),
+        ..config
+    };
+    tree.change_flows(class, other, Nanos::from_millis(11_000))
+        .unwrap();
+    put_at(&mut tree, 2, 11).expect("2 had room before");
+}

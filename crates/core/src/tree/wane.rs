@@ -1,0 +1,170 @@
+//! Leaves whose room becomes less while they hold packets.
+//!
+//! What a leaf holds within its room was promised a place, and so was what it may come to hold
+//! before it is empty: it may be behind by more, under the shares that it had, than under those that
+//! it has. From then on the new guarantee holds, as of one that was there from the beginning. So
+//! until it was empty once a leaf keeps the room that it had, and the limits; no longer than it
+//! is within them, which flooders are not, nor than nobody else needs what it keeps.
+
+use alloc::vec::Vec;
+
+use crate::packet_scheduler::{Count, Limits};
+use crate::room::Room;
+
+use super::{Body, Class, ClassId, LeafConfig, Payload, Tree, TreeError};
+
+/// Leaves that a call of `tidy` looks at.
+const LOOKED_AT_ONCE: usize = 64;
+
+/// What a leaf is to have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Due {
+    room: Room,
+    limits: Limits,
+}
+
+fn within(held: Count, room: Room) -> bool {
+    held.packets <= room.packets.into() && held.bytes <= room.bytes.into()
+}
+
+impl<P: Payload> Tree<P> {
+    /// Keeps room for a class in place of what it has; where it is short, nobody keeps more than is
+    /// due to him any longer.
+    pub(super) fn keep_needed(
+        &mut self,
+        room: Room,
+        has: impl Fn(&Self) -> Room,
+    ) -> Result<(), TreeError> {
+        if self.keep_room(has(self), room).is_ok() {
+            return Ok(());
+        }
+        self.end_waning();
+        self.keep_room(has(self), room)
+    }
+
+    /// Keeps the room of `leaf` for a leaf.
+    pub(super) fn room_at_once(
+        &mut self,
+        id: ClassId,
+        leaf: LeafConfig,
+    ) -> Result<LeafConfig, TreeError> {
+        self.keep_needed(leaf.room, |tree| {
+            tree.leaf_of(id).map_or(Room::NONE, |(had, _)| had.room)
+        })?;
+        self.set_due(id, None);
+        Ok(leaf)
+    }
+
+    /// The same, or what it has for as long as it needs that: what its configuration is now.
+    pub(super) fn room_when_empty(
+        &mut self,
+        id: ClassId,
+        leaf: LeafConfig,
+    ) -> Result<LeafConfig, TreeError> {
+        let Some((had, held)) = self.leaf_of(id) else {
+            return Ok(leaf);
+        };
+        let is_less = !within(had.room.count(), leaf.room);
+        let meanwhile = LeafConfig {
+            room: Room {
+                packets: had.room.packets.max(leaf.room.packets),
+                bytes: had.room.bytes.max(leaf.room.bytes),
+            },
+            limits: Limits {
+                packets: had.limits.packets.max(leaf.limits.packets),
+                bytes: had.limits.bytes.max(leaf.limits.bytes),
+            },
+            ..leaf
+        };
+        let keeps = is_less && held.packets > 0 && within(held, had.room);
+        if !keeps || self.keep_room(had.room, meanwhile.room).is_err() {
+            return self.room_at_once(id, leaf);
+        }
+        let due = Due {
+            room: leaf.room,
+            limits: leaf.limits,
+        };
+        if self.set_due(id, Some(due)).is_none() {
+            self.waning.push(id.number());
+        }
+        Ok(meanwhile)
+    }
+
+    /// The configuration of a leaf, and what it holds.
+    fn leaf_of(&self, id: ClassId) -> Option<(LeafConfig, Count)> {
+        let class = self.classes.get(id.index())?.as_ref()?;
+        let Body::Leaf {
+            config, licence, ..
+        } = class.body
+        else {
+            return None;
+        };
+        let child = self.nodes[class.parent as usize].order.child(class.slot);
+        Some((config, child.queued(licence)))
+    }
+
+    /// What was due to a leaf before.
+    fn set_due(&mut self, id: ClassId, now: Option<Due>) -> Option<Due> {
+        match &mut self.classes[id.index()] {
+            Some(Class {
+                body: Body::Leaf { due, .. },
+                ..
+            }) => core::mem::replace(due, now),
+            _ => None,
+        }
+    }
+
+    /// Gives a leaf what is due to it, if that has come; whether nothing is due any more.
+    fn settle_due(&mut self, number: u32, has_come: impl Fn(Count, Room) -> bool) -> bool {
+        let id = ClassId::new(number);
+        let Some((had, held)) = self.leaf_of(id) else {
+            return true;
+        };
+        let Some(Class {
+            body: Body::Leaf { config, due, .. },
+            ..
+        }) = &mut self.classes[id.index()]
+        else {
+            return true;
+        };
+        let Some(is_due) = *due else { return true };
+        if !has_come(held, had.room) {
+            return false;
+        }
+        *due = None;
+        (config.room, config.limits) = (is_due.room, is_due.limits);
+        self.kept = self.kept.minus(had.room.count()).plus(is_due.room.count());
+        self.settle_room(number);
+        true
+    }
+
+    /// Gives what is due to some of the leaves that hold nothing, or more than they had.
+    #[inline]
+    pub(super) fn wane(&mut self) {
+        if !self.waning.is_empty() {
+            self.look_at_waning();
+        }
+    }
+
+    #[cold]
+    fn look_at_waning(&mut self) {
+        for _ in 0..self.waning.len().min(LOOKED_AT_ONCE) {
+            self.waned = (self.waned + 1) % self.waning.len().max(1);
+            let Some(&number) = self.waning.get(self.waned) else {
+                return;
+            };
+            let has_come = |held: Count, had| held.packets == 0 || !within(held, had);
+            if self.settle_due(number, has_come) {
+                self.waning.swap_remove(self.waned);
+            }
+        }
+    }
+
+    /// Gives all leaves what is due to them.
+    pub(super) fn end_waning(&mut self) {
+        let waning: Vec<u32> = core::mem::take(&mut self.waning);
+        for number in waning {
+            self.settle_due(number, |_, _| true);
+        }
+    }
+}
