@@ -8,6 +8,7 @@
 use std::num::NonZeroU32;
 
 use crate::support::model::{self, Config, Operation, before_the_wrap, drive};
+use crate::support::some_cases;
 use fairlane_core::VirtualTime;
 use fairlane_core::sched::{Plus, Qfq};
 use proptest::prelude::*;
@@ -73,19 +74,10 @@ fn members() -> impl Strategy<Value = NonZeroU32> {
     (1u32..10).prop_map(|members| NonZeroU32::new(members).unwrap())
 }
 
-/// PROPTEST_CASES, or a few cases, or with FAIRLANE_LONG_TESTS as many as others have.
 fn cases() -> ProptestConfig {
-    let set = |name| std::env::var_os(name).is_some();
-    let default = ProptestConfig {
+    ProptestConfig {
         failure_persistence: None,
-        ..ProptestConfig::default()
-    };
-    match set("PROPTEST_CASES") || set("FAIRLANE_LONG_TESTS") {
-        true => default,
-        false => ProptestConfig {
-            cases: 48,
-            ..default
-        },
+        ..some_cases(48)
     }
 }
 

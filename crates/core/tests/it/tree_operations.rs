@@ -2,9 +2,11 @@
 
 use proptest::prelude::*;
 
-use crate::support::tree;
+use crate::support::{some_cases, tree};
 
 proptest! {
+    #![proptest_config(some_cases(64))]
+
     #[test]
     fn a_tree_sends_what_it_accepted_as_its_caps_allow((root, limits, operations) in tree::runs()) {
         tree::run(root, limits, &operations);

@@ -4,10 +4,30 @@
 pub mod model;
 pub mod tree;
 
+use std::env;
+
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{
     Dequeue, FlowConfig, FlowId, Length, Nanos, Packet, PacketScheduler, SchedulerLimits, Weight,
 };
+use proptest::prelude::ProptestConfig;
+
+/// Whether tests that are long by nature take their whole form.
+pub fn long_tests() -> bool {
+    env::var_os("FAIRLANE_LONG_TESTS").is_some()
+}
+
+/// PROPTEST_CASES, or a few cases, or as many as others have where tests are to be long.
+pub fn some_cases(few: u32) -> ProptestConfig {
+    let default = ProptestConfig::default();
+    match env::var_os("PROPTEST_CASES").is_some() || long_tests() {
+        true => default,
+        false => ProptestConfig {
+            cases: few,
+            ..default
+        },
+    }
+}
 
 pub fn length(bytes: u32) -> Length {
     Length::new(bytes).unwrap()
