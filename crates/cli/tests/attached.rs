@@ -96,6 +96,38 @@ fn speak(wire: &fairlane_netlab::Wire, seconds: u64) -> u64 {
     sent
 }
 
+/// Lets so many processes of a user attach.
+fn attach_at(socket: &Path, processes: usize) -> String {
+    format!(
+        "[attach]\nsocket = \"{}\"\nprocesses = 32\nprocesses-per-user = {processes}\n",
+        socket.display()
+    )
+}
+
+#[test]
+fn who_may_not_attach_is_told_of_in_one_line_a_report() {
+    let Some(wire) = wire("a line on refusals", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("link.sock");
+    let config = attach_at(&socket, 1) + &up("packet", "20mbit");
+    // The last report is the only one.
+    let site = Site::start_with(&wire, &config, &["--every", "3600"]);
+    let client = connect(&socket).unwrap();
+    for _ in 0..3 {
+        assert!(connect(&socket).is_err());
+    }
+    let finished = site.end();
+    drop(client);
+    let said = "a process of uid 0 may not attach: uid 0 has 1 processes attached or about to be, \
+                the most that one user may have (3 refusals since the last that was told)";
+    let lines = finished.stderr.lines();
+    let told: Vec<&str> = lines.filter(|line| line.contains("attach")).collect();
+    assert_eq!(told.len(), 1, "{}", finished.stderr);
+    assert!(told[0].ends_with(said), "{}", finished.stderr);
+}
+
 #[test]
 fn bridged_voice_loses_nothing_beside_processes_that_push_as_fast_as_they_can() {
     let Some(wire) = wire("voice beside attached processes", 1) else {
@@ -103,10 +135,7 @@ fn bridged_voice_loses_nothing_beside_processes_that_push_as_fast_as_they_can() 
     };
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("link.sock");
-    let attach = format!(
-        "[attach]\nsocket = \"{}\"\nprocesses = 32\nprocesses-per-user = 16\n",
-        socket.display()
-    );
+    let attach = attach_at(&socket, 16);
     let classes = r#"overhead = 24
 algorithm = "wf2q+"
 

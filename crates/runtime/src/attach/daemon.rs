@@ -31,6 +31,9 @@ pub struct AttachConfig {
     pub most_clients: usize,
     /// Most of them that are of one user, so that no user keeps the others out.
     pub most_of_a_user: usize,
+    /// How often a user may attach: as many times at once as it may have clients, or this, if that is
+    /// more, and so many times a second from then on. Each time costs the daemon more than the user.
+    pub attachments_per_second: u32,
     /// Most bytes of all mailboxes together. They are the daemon's until it has let go of a
     /// client, and no longer.
     pub most_memory: u64,
@@ -44,14 +47,16 @@ pub struct AttachConfig {
 }
 
 impl AttachConfig {
-    /// A thousand clients of 256 slots, a quarter of them of one user, a second for the hello, and
-    /// everybody may ask: the mapping decides. All the memory that the places need.
+    /// A thousand clients of 256 slots, a quarter of them of one user, who may attach 64 times a second,
+    /// a second for the hello, and everybody may ask: the mapping decides. All the memory that the
+    /// places need.
     #[must_use]
     pub fn new(mapping: Mapping) -> Self {
         AttachConfig {
             mapping,
             most_clients: 1024,
             most_of_a_user: 256,
+            attachments_per_second: 64,
             most_memory: u64::MAX,
             slots: 256,
             mode: 0o666,

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use fairlane_io::PeerCredentials;
 use fairlane_mailbox::shared::Geometry;
@@ -40,11 +41,55 @@ pub(super) struct Bench {
 }
 
 /// What one user has.
-#[derive(Default)]
 struct User {
     places: usize,
     strangers: usize,
+    /// When what it attached is made up for.
+    even: Instant,
 }
+
+impl User {
+    fn new(now: Instant) -> User {
+        User {
+            places: 0,
+            strangers: 0,
+            even: now,
+        }
+    }
+
+    fn has_something(&self, now: Instant) -> bool {
+        self.places > 0 || self.strangers > 0 || self.even > now
+    }
+}
+
+/// How often a user may attach: a bucket of tokens, as the time in which it fills.
+#[derive(Clone, Copy)]
+struct Pace {
+    each: Duration,
+    most: u32,
+    per_second: u32,
+}
+
+impl Pace {
+    fn of(config: &AttachConfig) -> Pace {
+        let per_second = config.attachments_per_second.max(1);
+        let places = u32::try_from(config.most_of_a_user).unwrap_or(u32::MAX);
+        Pace {
+            each: Duration::from_secs(1) / per_second,
+            most: places.max(per_second),
+            per_second,
+        }
+    }
+
+    /// When somebody will be even who attaches once more, if he may.
+    fn once_more(self, even: Instant, now: Instant) -> Option<Instant> {
+        let after = even.max(now) + self.each;
+        (after <= now + self.each.saturating_mul(self.most)).then_some(after)
+    }
+}
+
+/// Fewest users among whom those that have nothing any more are looked for.
+const FEW_USERS: usize = 64;
 
 /// Gives the places.
 pub(super) struct Desk {
@@ -63,6 +108,9 @@ pub(super) struct Desk {
     most: usize,
     most_of_a_user: usize,
     most_memory: u64,
+    pace: Pace,
+    /// Users at which those that have nothing are forgotten.
+    many_users: usize,
 }
 
 impl Desk {
@@ -104,11 +152,13 @@ impl Desk {
             most: config.most_clients,
             most_of_a_user: config.most_of_a_user,
             most_memory: config.most_memory,
+            pace: Pace::of(config),
+            many_users: FEW_USERS,
         })
     }
 
     /// A place for a process, or why it gets none.
-    pub(super) fn seat(&mut self, peer: PeerCredentials) -> Result<Seat, String> {
+    pub(super) fn seat(&mut self, peer: PeerCredentials, now: Instant) -> Result<Seat, String> {
         let PeerCredentials { uid, gid, .. } = peer;
         let Some(class) = self.mapping.class_number(peer) else {
             return Err(format!(
@@ -142,11 +192,22 @@ impl Desk {
                 self.memory
             ));
         }
+        let even = self.users.get(&uid).map_or(now, |user| user.even);
+        let Pace {
+            most, per_second, ..
+        } = self.pace;
+        let Some(even) = self.pace.once_more(even, now) else {
+            return Err(format!(
+                "uid {uid} attaches too often: a user may do so {most} times at once, and {per_second} times a second"
+            ));
+        };
         let offer = Arc::clone(offer);
         self.taken[class] += 1;
         self.places += 1;
         self.memory = memory;
-        self.users.entry(uid).or_default().places += 1;
+        let user = self.user(uid, now);
+        user.places += 1;
+        user.even = even;
         Ok(Seat { offer, class, uid })
     }
 
@@ -155,32 +216,117 @@ impl Desk {
         self.taken[seat.class] -= 1;
         self.places -= 1;
         self.memory -= seat.offer.geometry.bytes() as u64;
-        self.of_user(seat.uid, |user| user.places -= 1);
+        if let Some(user) = self.users.get_mut(&seat.uid) {
+            user.places -= 1;
+        }
     }
 
     /// Leave to wait, for one that got no place; none if too many have it.
-    pub(super) fn bench(&mut self, uid: u32) -> Option<Bench> {
+    pub(super) fn bench(&mut self, uid: u32, now: Instant) -> Option<Bench> {
         let of_user = self.users.get(&uid).map_or(0, |user| user.strangers);
         if self.strangers >= MOST_STRANGERS || of_user >= MOST_STRANGERS_OF_A_USER {
             return None;
         }
         self.strangers += 1;
-        self.users.entry(uid).or_default().strangers += 1;
+        self.user(uid, now).strangers += 1;
         Some(Bench { uid })
     }
 
     pub(super) fn stand_up(&mut self, bench: Bench) {
         self.strangers -= 1;
-        self.of_user(bench.uid, |user| user.strangers -= 1);
+        if let Some(user) = self.users.get_mut(&bench.uid) {
+            user.strangers -= 1;
+        }
     }
 
-    /// Who has nothing is forgotten: there are four billion users.
-    fn of_user(&mut self, uid: u32, less: impl FnOnce(&mut User)) {
-        if let Some(user) = self.users.get_mut(&uid) {
-            less(user);
-            if user.places == 0 && user.strangers == 0 {
-                self.users.remove(&uid);
-            }
+    /// What a user has. Who has nothing is forgotten when there are many: there are four billion.
+    fn user(&mut self, uid: u32, now: Instant) -> &mut User {
+        if self.users.len() >= self.many_users {
+            self.users.retain(|_, user| user.has_something(now));
+            self.many_users = FEW_USERS.max(2 * self.users.len());
         }
+        self.users.entry(uid).or_insert_with(|| User::new(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attach::Who;
+    use fairlane_core::{FlowConfig, Length, Rate, Weight};
+
+    fn desk(most_of_a_user: usize, attachments_per_second: u32) -> Desk {
+        let flow = FlowConfig::new(Weight::ONE, Length::new(100).unwrap());
+        let class = Class {
+            name: "all".to_owned(),
+            flow,
+            most_clients: 1_000,
+        };
+        let mapping = Mapping::new().class(class).unwrap();
+        let config = AttachConfig {
+            most_of_a_user,
+            attachments_per_second,
+            ..AttachConfig::new(mapping.rule(Who::Any, "all").unwrap())
+        };
+        Desk::new(&config, Link::new(Rate::from_bps(8_000).unwrap())).unwrap()
+    }
+
+    fn peer(uid: u32) -> PeerCredentials {
+        PeerCredentials {
+            uid,
+            gid: 0,
+            pid: 1,
+        }
+    }
+
+    #[test]
+    fn a_user_who_comes_and_goes_does_so_at_its_pace_and_slows_down_nobody_else() {
+        let mut desk = desk(5, 10);
+        let start = Instant::now();
+        let mut come_and_go = |uid, after| {
+            let seat = desk.seat(peer(uid), start + Duration::from_millis(after));
+            seat.map(|seat| desk.leave(seat))
+        };
+        for n in 0..10 {
+            assert!(come_and_go(7, 0).is_ok(), "{n}");
+        }
+        assert_eq!(
+            come_and_go(7, 99).unwrap_err(),
+            "uid 7 attaches too often: a user may do so 10 times at once, and 10 times a second"
+        );
+        assert!(come_and_go(8, 99).is_ok());
+        // A place that it could not have costs nothing of it.
+        assert!(come_and_go(7, 100).is_ok());
+        assert!(come_and_go(7, 101).is_err());
+        for n in 0..10 {
+            assert!(come_and_go(7, 1_100).is_ok(), "{n}");
+        }
+        assert!(come_and_go(7, 1_100).is_err());
+    }
+
+    #[test]
+    fn all_places_may_be_taken_at_once() {
+        let mut desk = desk(50, 10);
+        let now = Instant::now();
+        let seats: Vec<Seat> = (0..50).map(|_| desk.seat(peer(7), now).unwrap()).collect();
+        for seat in seats {
+            desk.leave(seat);
+        }
+        assert!(desk.seat(peer(7), now).is_err());
+    }
+
+    #[test]
+    fn users_who_have_nothing_any_more_are_forgotten() {
+        let mut desk = desk(5, 10);
+        let start = Instant::now();
+        let staying = desk.seat(peer(0), start).unwrap();
+        for uid in 1..10_000 {
+            let now = start + Duration::from_millis(u64::from(uid) * 50);
+            let seat = desk.seat(peer(uid), now).unwrap();
+            desk.leave(seat);
+            assert!(desk.users.len() <= 2 * FEW_USERS);
+        }
+        assert_eq!(desk.users[&0].places, 1);
+        desk.leave(staying);
     }
 }

@@ -31,7 +31,7 @@
 //! | rings without need | [256](RINGS_PER_PERIOD) times in [10 ms](PERIOD) it is heard, then not until these are over |
 //! | says anything after its hello | it is cut off |
 //! | connects many times, says hello or not | the [places of a user](AttachConfig::most_of_a_user), and those of its class, are all that it gets |
-//! | comes and goes | a place is free again when the last packet of the one who had it is sent, and its mailbox's pages are the daemon's again |
+//! | comes and goes | so many times a second ([`AttachConfig::attachments_per_second`]); a place is free again when the last packet of the one who had it is sent, and its mailbox's pages are the daemon's again |
 //! | keeps the handle or the mapping of a mailbox that it left | they have no pages; those that it writes to are new ones, charged to itself |
 //! | connects where it gets no place | [64](MOST_STRANGERS) such, [8](MOST_STRANGERS_OF_A_USER) of a user, may wait until they say hello and are refused; further ones are refused at once |
 //!
@@ -82,7 +82,8 @@
 //!
 //! All mailboxes together take what [`AttachConfig::most_memory`] allows. Of a client that left
 //! nothing remains but what the kernel has for an open file that is empty, a kilobyte or so, until
-//! that client closes its handles.
+//! that client closes its handles. Nobody can see from outside whether it has: what a user can hold
+//! of that is limited by the files that it may have open, and grows no faster than it may attach.
 //!
 //! The bell is an `eventfd` that the daemon never reads: who shares a file shares its flags, and a
 //! client that made it blocking could make the daemon wait.

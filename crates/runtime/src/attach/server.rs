@@ -295,9 +295,10 @@ where
         let Ok(peer) = PeerCredentials::of(&socket) else {
             return;
         };
-        let state = match self.desk.seat(peer) {
+        let now = Instant::now();
+        let state = match self.desk.seat(peer, now) {
             Ok(seat) => State::Silent(seat),
-            Err(sentence) => match self.desk.bench(peer.uid) {
+            Err(sentence) => match self.desk.bench(peer.uid, now) {
                 Some(bench) => State::Stranger(sentence, bench),
                 None => return self.refuse(&socket, peer, &sentence),
             },
