@@ -6,6 +6,7 @@ use core::cmp::Reverse;
 use crate::cover;
 use crate::pattern::{Pattern, V4, V4_ORIGIN, V6, V6_ORIGIN, key};
 use crate::space::Space;
+use crate::words::Asked;
 use crate::{Family, Headers, Origin, Rule};
 
 /// What [`Classifier::classify`] found.
@@ -90,6 +91,13 @@ impl<T: Copy, const HEADERS: usize, const ORIGIN: usize> Words<T, HEADERS, ORIGI
         }
     }
 
+    fn asked(&self, origin: &Origin) -> Vec<(Asked, T)> {
+        match self {
+            Words::Headers(rules) => rules.asked(origin),
+            Words::Origin(rules) => rules.asked(origin),
+        }
+    }
+
     fn covered(&self, known: &mut [Known]) {
         match self {
             Words::Headers(rules) => rules.covered(known),
@@ -132,6 +140,16 @@ impl<T: Copy, const N: usize> Ranked<T, N> {
         let (rule, target) = self.found[rank];
         let rule = rule as usize;
         Some(Hit { rule, target })
+    }
+
+    fn asked(&self, origin: &Origin) -> Vec<(Asked, T)> {
+        let patterns = self.space.patterns().into_iter().zip(&self.found);
+        patterns
+            .filter_map(|(pattern, &(_, target))| {
+                let pattern = pattern.of_origin(origin)?;
+                Some((Asked::from(&pattern), target))
+            })
+            .collect()
     }
 
     /// Adds to what is known of each rule: what takes its packets of this family, or that
@@ -184,6 +202,17 @@ impl<T: Copy> Classifier<T> {
             Family::V4 => self.v4.first(headers, origin),
             Family::V6 => self.v6.first(headers, origin),
             Family::Other => self.other.first(headers, origin),
+        }
+    }
+
+    /// What the rules ask of the headers of packets of a family that came from `origin`, in the order
+    /// of precedence, and what they lead to: for who sorts packets elsewhere, by
+    /// [`words`](crate::words()). O(n log n).
+    pub fn asked(&self, family: Family, origin: &Origin) -> Vec<(Asked, T)> {
+        match family {
+            Family::V4 => self.v4.asked(origin),
+            Family::V6 => self.v6.asked(origin),
+            Family::Other => self.other.asked(origin),
         }
     }
 

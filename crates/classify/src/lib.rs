@@ -51,6 +51,7 @@ mod parse;
 mod pattern;
 mod rule;
 mod space;
+mod words;
 
 pub use classifier::{Classifier, Effort, Hit, Unreachable};
 pub use digest::{DigestKey, ParsePerError, Per};
@@ -64,3 +65,4 @@ pub use headers::{
 };
 pub use parse::parse;
 pub use rule::{Match, Rule};
+pub use words::{Asked, WORDS, words};

@@ -28,15 +28,15 @@ pub(crate) const V4_ORIGIN: usize = V4 + ORIGIN;
 /// Words of IPv6 with the origin.
 pub(crate) const V6_ORIGIN: usize = V6 + ORIGIN;
 
-const SOURCE_PORT: u32 = 48;
-const DESTINATION_PORT: u32 = 32;
-const PROTOCOL: u32 = 24;
-const DSCP: u32 = 18;
-const VLAN: u32 = 6;
+pub(crate) const SOURCE_PORT: u32 = 48;
+pub(crate) const DESTINATION_PORT: u32 = 32;
+pub(crate) const PROTOCOL: u32 = 24;
+pub(crate) const DSCP: u32 = 18;
+pub(crate) const VLAN: u32 = 6;
 const PROCESS: u64 = 8;
 const FRAGMENT: u64 = 4;
-const HAS_PROTOCOL: u64 = 2;
-const HAS_PORTS: u64 = 1;
+pub(crate) const HAS_PROTOCOL: u64 = 2;
+pub(crate) const HAS_PORTS: u64 = 1;
 
 const fn is_v6(words: usize) -> bool {
     words >= V6
@@ -86,7 +86,7 @@ pub(crate) fn key<const N: usize>(headers: &Headers, origin: &Origin) -> Key<N> 
     key
 }
 
-fn set_addresses<const N: usize>(words: &mut [u64; N], source: u128, destination: u128) {
+pub(crate) fn set_addresses<const N: usize>(words: &mut [u64; N], source: u128, destination: u128) {
     if is_v6(N) {
         words[1] = (source >> 64) as u64;
         words[2] = source as u64;
@@ -233,6 +233,25 @@ impl<const N: usize> Pattern<N> {
             differ |= (bits & self.mask[word]) ^ self.value[word];
         }
         differ == 0
+    }
+
+    /// The same without what it asks of where packets came from; `None` where it asks for anything
+    /// but `origin`.
+    pub(crate) fn of_origin(mut self, origin: &Origin) -> Option<Self> {
+        let known: Key<N> = key(&Headers::default(), origin);
+        let first = if has_origin(N) { N - ORIGIN } else { N };
+        let mut told = [0; N];
+        told[0] = PROCESS;
+        told[first..].fill(u64::MAX);
+        for word in 0..N {
+            let asked = self.mask[word] & told[word];
+            if known[word] & asked != self.value[word] & asked {
+                return None;
+            }
+            self.mask[word] &= !told[word];
+            self.value[word] &= !told[word];
+        }
+        Some(self)
     }
 
     /// Whether all packets of `other` are among its own.

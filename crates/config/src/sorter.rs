@@ -46,6 +46,11 @@ impl Link {
 }
 
 impl Sorter {
+    /// The filters alone, with the classes' places in the link.
+    pub fn classifier(&self) -> &Classifier<u32> {
+        &self.classifier
+    }
+
     /// The same filters for a discipline that knows the classes by other numbers. O(classes).
     pub fn renumber(&mut self, classes: &[ClassId]) {
         for ((class, _), &id) in self.classes.iter_mut().zip(classes) {

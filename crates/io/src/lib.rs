@@ -60,6 +60,7 @@
 //!
 //! On Linux, `SharedMemory` is memory that two processes have in common, and `PeerCredentials` says
 //! who is at the other end of a Unix socket: what clients in other processes are reached by.
+//! `early` drops in the kernel what is beyond its share, where more arrives than is taken in.
 //! `segment` cuts what a sender on the same machine left to hardware to cut, and `checksum` completes
 //! what it left to be summed. `Hold` keeps other programs of this kind from an interface, and device
 //! and kernel from joining received frames into longer ones where nobody would cut them again.
@@ -91,10 +92,14 @@
 mod arrival;
 mod backend;
 #[cfg(target_os = "linux")]
+mod bpf;
+#[cfg(target_os = "linux")]
 mod budget;
 #[cfg(target_os = "linux")]
 pub mod checksum;
 mod datagram;
+#[cfg(target_os = "linux")]
+pub mod early;
 #[cfg(target_os = "linux")]
 mod hold;
 #[cfg(target_os = "linux")]
@@ -127,6 +132,8 @@ pub use backend::{Backend, ByteLen};
 #[cfg(target_os = "linux")]
 pub use budget::Budget;
 pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
+#[cfg(target_os = "linux")]
+pub use early::EarlyDrop;
 #[cfg(target_os = "linux")]
 pub use hold::Hold;
 pub use memory::MemoryBackend;

@@ -109,8 +109,10 @@ use std::io;
 use std::iter::repeat_n;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::early::{Gate, Way};
 use crate::interface::no_ethernet;
 use crate::segment::Cutter;
 use crate::sys::interface::{Interface, LinkState};
@@ -287,6 +289,17 @@ impl<F> PacketBackend<F> {
     /// cut into segments and cannot be: tunnels, most likely. See [`segment`](crate::segment).
     pub fn uncut(&self) -> u64 {
         self.cutter.uncut()
+    }
+
+    /// Whether a quarter of the ring is taken: more arrives than is taken in, or nothing was for a
+    /// while. O(1).
+    pub fn is_filling(&self) -> bool {
+        self.ring.is_filling()
+    }
+
+    /// Where frames arrive, before they take a place in the ring.
+    pub fn gate(&self) -> Gate {
+        Gate(Way::Socket(Arc::downgrade(self.ring.socket())))
     }
 
     /// Learns what became of the interface, if something has.

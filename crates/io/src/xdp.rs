@@ -78,13 +78,16 @@
 
 mod bind;
 pub(crate) mod free;
+pub(crate) mod program;
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::early::{Gate, Way};
 use crate::sys::interface::{Interface, LinkState};
 use crate::sys::xdp::Socket;
 use crate::waits::Waits;
@@ -215,6 +218,19 @@ impl XdpBackend {
     pub fn dropped(&self) -> io::Result<u64> {
         let counted = self.socket.statistics()?;
         Ok(counted.rx_dropped + counted.rx_ring_full)
+    }
+
+    /// Whether a quarter of the frames that may be received into is full: more arrives than is
+    /// taken in, or nothing was for a while. O(1).
+    pub fn is_filling(&self) -> bool {
+        self.socket.is_filling()
+    }
+
+    /// Where packets arrive, on all queues of the interface that this process serves. The kernel's
+    /// own stack is behind it too, for queues without a backend.
+    pub fn gate(&self) -> Gate {
+        let program = self.socket.program().map(Arc::downgrade);
+        Gate(Way::Interface(program.unwrap_or_default()))
     }
 
     /// Moves to the ring what the budget and the ring have room for; drops what is not to be sent.

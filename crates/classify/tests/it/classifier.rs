@@ -4,8 +4,8 @@ use crate::lists;
 use std::cmp::Reverse;
 
 use fairlane_classify::{
-    Classifier, Family, Fragment, Headers, Hit, Layer, Match, Origin, Owner, PortRange, Protocol,
-    Rule, parse,
+    Asked, Classifier, Family, Fragment, Headers, Hit, Layer, Match, Origin, Owner, PortRange,
+    Protocol, Rule, WORDS, parse, words,
 };
 use proptest::prelude::*;
 
@@ -43,6 +43,28 @@ proptest! {
         for (headers, origin) in packets {
             let expected = walk(&rules, &headers, &origin);
             prop_assert_eq!(classifier.classify(&headers, &origin), expected);
+        }
+    }
+
+    /// The same rules, told in words, for packets of one origin.
+    #[test]
+    fn what_rules_ask_in_words_is_what_they_find(
+        list in prop::collection::vec((0..3i32, rule_match()), 0..80),
+        packets in prop::collection::vec(seen(), 1..40),
+    ) {
+        let classifier = Classifier::new(numbered(list));
+        for (headers, origin) in packets {
+            let seen = words(&headers);
+            let matches = |asked: &Asked| {
+                let within = |(first, last), port| (first..=last).contains(&port);
+                (0..WORDS).all(|word| seen[word] & asked.mask[word] == asked.value[word])
+                    && within(asked.source_port, (seen[0] >> 48) as u16)
+                    && within(asked.destination_port, (seen[0] >> 32) as u16)
+            };
+            let asked = classifier.asked(headers.family, &origin);
+            let found = asked.iter().find(|(asked, _)| matches(asked));
+            let expected = classifier.classify(&headers, &origin).map(|hit| hit.target);
+            prop_assert_eq!(found.map(|&(_, target)| target), expected);
         }
     }
 

@@ -1,15 +1,15 @@
-//! The program that brings an interface's packets to AF_XDP sockets, by `bpf(2)`.
-//!
-//! The program is so short that it is written down here as the kernel's instructions, and no
-//! compiler is needed: it looks up the packet's receive queue in a map of sockets (`XSKMAP`). A
-//! packet of a queue with a socket goes there, any other on to the kernel's own stack. Before each
-//! packet it writes when it came, as far as the driver has room for that.
+//! Programs and maps in the kernel, by `bpf(2)`.
 
 use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libc::{c_long, c_uint};
+use libc::{c_int, c_long, c_uint, socklen_t};
+
+use super::count_or_error;
+use super::memory::Mapped;
+use crate::bpf::{Assembler, Do, Instruction, Register};
+use crate::xdp::program::redirect;
 
 /// Queues of one interface that can have a socket.
 pub(crate) const QUEUES: u32 = 256;
@@ -19,54 +19,28 @@ const MAP_CREATE: c_uint = 0;
 const MAP_UPDATE_ELEM: c_uint = 2;
 const MAP_DELETE_ELEM: c_uint = 3;
 const PROG_LOAD: c_uint = 5;
+const PROG_TEST_RUN: c_uint = 10;
 const LINK_CREATE: c_uint = 28;
+const LINK_UPDATE: c_uint = 29;
+const MAP_TYPE_HASH: u32 = 1;
+const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_TYPE_XSKMAP: u32 = 17;
+const MAP_MMAPABLE: u32 = 1 << 10;
+const PROG_TYPE_SOCKET_FILTER: u32 = 1;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_TYPE_XDP: u32 = 37;
-const FUNC_KTIME_GET_NS: i32 = 5;
-const FUNC_REDIRECT_MAP: i32 = 51;
-const FUNC_XDP_ADJUST_META: i32 = 54;
-const PSEUDO_MAP_FD: u8 = 1;
-const XDP_PASS: i32 = 2;
 const FLAGS_SKB_MODE: u32 = 1 << 1;
 const FLAGS_DRV_MODE: u32 = 1 << 2;
-// Offsets in `struct xdp_md`.
-const DATA: i16 = 0;
-const DATA_META: i16 = 8;
-const RX_QUEUE_INDEX: i16 = 16;
+pub(crate) const XDP_DROP: u32 = 1;
+pub(crate) const XDP_PASS: i32 = 2;
 
-/// Bytes before a packet that say when it came: nanoseconds since the start of the machine
-/// (`CLOCK_MONOTONIC`), as the processor has numbers. Not there if the driver has no room for it.
-pub(super) const STAMP: usize = 8;
-
-/// One instruction.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Instruction {
-    code: u8,
-    /// The destination in the low half, the source in the high one.
-    registers: u8,
-    offset: i16,
-    immediate: i32,
-}
-
-const fn instruction(
-    code: u8,
-    destination: u8,
-    source: u8,
-    offset: i16,
-    immediate: i32,
-) -> Instruction {
-    Instruction {
-        code,
-        registers: if cfg!(target_endian = "little") {
-            destination | source << 4
-        } else {
-            destination << 4 | source
-        },
-        offset,
-        immediate,
-    }
+/// What a program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// To say how much of a packet a socket hears.
+    SocketFilter,
+    /// To say what becomes of a packet that arrives at an interface.
+    Xdp,
 }
 
 /// Where in the packet's path the program stands.
@@ -78,24 +52,54 @@ pub(crate) enum Place {
     Stack,
 }
 
-/// The program on one interface. Dropping it takes it off.
+/// The program that brings packets to sockets, on one interface. Dropping it takes it off.
 #[derive(Debug)]
 pub(crate) struct Program {
     /// Declared first, so that no packet is redirected to a map that is going.
-    _link: OwnedFd,
+    link: OwnedFd,
     sockets: OwnedFd,
 }
 
 impl Program {
     /// Puts the program on the interface with this index.
     pub(crate) fn attach(interface: u32, place: Place) -> io::Result<Self> {
-        let sockets = create_map()?;
-        let program = load(sockets.as_fd())?;
+        let sockets = create_map(MapCreate {
+            map_type: MAP_TYPE_XSKMAP,
+            key_size: size_of::<u32>() as u32,
+            value_size: size_of::<u32>() as u32,
+            max_entries: QUEUES,
+            flags: 0,
+        })?;
+        let mut asm = Assembler::default();
+        asm.calculate_by(Do::Set, Register::R6, Register::R1);
+        redirect(&mut asm, sockets.as_raw_fd());
+        let program = load(Kind::Xdp, &asm.finish())?;
         let link = create_link(program.as_fd(), interface, place)?;
-        Ok(Self {
-            _link: link,
-            sockets,
-        })
+        Ok(Self { link, sockets })
+    }
+
+    /// The descriptor of the map of sockets.
+    pub(crate) fn sockets(&self) -> i32 {
+        self.sockets.as_raw_fd()
+    }
+
+    /// Puts another program in the place of this one, at once.
+    pub(crate) fn exchange(&self, program: &OwnedFd) -> io::Result<()> {
+        #[repr(C)]
+        struct LinkUpdate {
+            link: u32,
+            program: u32,
+            flags: u32,
+            former: u32,
+        }
+        let attributes = LinkUpdate {
+            link: self.link.as_raw_fd() as u32,
+            program: program.as_raw_fd() as u32,
+            flags: 0,
+            former: 0,
+        };
+        // SAFETY: `LinkUpdate` is what this command reads; there are no pointers in it.
+        unsafe { bpf(LINK_UPDATE, &attributes) }.map(drop)
     }
 
     /// Lets the packets of `queue` go to `socket`.
@@ -134,26 +138,74 @@ struct MapElement {
     flags: u64,
 }
 
-fn create_map() -> io::Result<OwnedFd> {
-    #[repr(C)]
-    struct MapCreate {
-        map_type: u32,
-        key_size: u32,
-        value_size: u32,
-        max_entries: u32,
-    }
-    let attributes = MapCreate {
-        map_type: MAP_TYPE_XSKMAP,
-        key_size: size_of::<u32>() as u32,
-        value_size: size_of::<u32>() as u32,
-        max_entries: QUEUES,
-    };
+#[repr(C)]
+struct MapCreate {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    flags: u32,
+}
+
+fn create_map(attributes: MapCreate) -> io::Result<OwnedFd> {
     // SAFETY: `MapCreate` is the start of what this command reads; there are no pointers in it.
     let descriptor = unsafe { bpf(MAP_CREATE, &attributes) }?;
     Ok(own(descriptor))
 }
 
-fn load(sockets: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+/// A map of so many bytes in one piece, zeros, that programs may read and write, as may who maps it.
+pub(crate) fn shared_memory(bytes: usize) -> io::Result<OwnedFd> {
+    create_map(MapCreate {
+        map_type: MAP_TYPE_ARRAY,
+        key_size: size_of::<u32>() as u32,
+        value_size: u32::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?,
+        max_entries: 1,
+        flags: MAP_MMAPABLE,
+    })
+}
+
+/// A table with keys of `N` numbers, with room for so many.
+#[derive(Debug)]
+pub(crate) struct HashTable<const N: usize>(OwnedFd);
+
+impl<const N: usize> HashTable<N> {
+    /// An empty one.
+    pub(crate) fn new(entries: usize) -> io::Result<Self> {
+        create_map(MapCreate {
+            map_type: MAP_TYPE_HASH,
+            key_size: (N * size_of::<u64>()) as u32,
+            value_size: size_of::<u64>() as u32,
+            max_entries: u32::try_from(entries.max(1)).map_err(|_| io::ErrorKind::OutOfMemory)?,
+            flags: 0,
+        })
+        .map(HashTable)
+    }
+
+    /// What is found by `key` from now on.
+    pub(crate) fn insert(&self, key: &[u64; N], value: u64) -> io::Result<()> {
+        let attributes = MapElement {
+            map: self.descriptor() as u32,
+            key: &raw const *key as u64,
+            value: &raw const value as u64,
+            ..MapElement::default()
+        };
+        // SAFETY: `MapElement` is what this command reads; the pointers in it are to a key and a
+        // value of the sizes that the map was made for, which outlive the call.
+        unsafe { bpf(MAP_UPDATE_ELEM, &attributes) }.map(drop)
+    }
+
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Maps what [`shared_memory`] made of so many bytes, a multiple of eight.
+pub(crate) fn map_shared(memory: &OwnedFd, bytes: usize) -> io::Result<Mapped> {
+    Mapped::new(memory.as_fd(), bytes / size_of::<u64>())
+}
+
+/// Gives a program to the kernel, which refuses it if it could do harm.
+pub(crate) fn load(kind: Kind, instructions: &[Instruction]) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct ProgLoad {
         prog_type: u32,
@@ -169,48 +221,13 @@ fn load(sockets: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     /// The functions that are called are open to any licence.
     const LICENSE: &CStr = c"MIT OR Apache-2.0";
 
-    // The names of the kernel's assembler, for the codes used.
-    const ADD64_K: u8 = 0x07;
-    const JGT_X: u8 = 0x2d;
-    const JNE_K: u8 = 0x55;
-    const LDX_MEM_W: u8 = 0x61;
-    const STX_MEM_DW: u8 = 0x7b;
-    const MOV64_X: u8 = 0xbf;
-    const LD_IMM_DW: u8 = 0x18;
-    const MOV_K: u8 = 0xb7;
-    const CALL: u8 = 0x85;
-    const EXIT: u8 = 0x95;
-    let instructions = [
-        // r6 = context, which no call changes
-        instruction(MOV64_X, 6, 1, 0, 0),
-        // if bpf_xdp_adjust_meta(context, -8) goes wrong, go to the redirection
-        instruction(MOV_K, 2, 0, 0, -(STAMP as i32)),
-        instruction(CALL, 0, 0, 0, FUNC_XDP_ADJUST_META),
-        instruction(JNE_K, 0, 0, 7, 0),
-        // r0 = bpf_ktime_get_ns()
-        instruction(CALL, 0, 0, 0, FUNC_KTIME_GET_NS),
-        // r1 = where the eight bytes begin; they end at the packet, as the verifier wants to see
-        instruction(LDX_MEM_W, 1, 6, DATA_META, 0),
-        instruction(LDX_MEM_W, 2, 6, DATA, 0),
-        instruction(MOV64_X, 3, 1, 0, 0),
-        instruction(ADD64_K, 3, 0, 0, STAMP as i32),
-        instruction(JGT_X, 3, 2, 1, 0),
-        instruction(STX_MEM_DW, 1, 0, 0, 0),
-        // The redirection: r2 = context->rx_queue_index
-        instruction(LDX_MEM_W, 2, 6, RX_QUEUE_INDEX, 0),
-        // r1 = the map, which takes two places
-        instruction(LD_IMM_DW, 1, PSEUDO_MAP_FD, 0, sockets.as_raw_fd()),
-        instruction(0, 0, 0, 0, 0),
-        // r3 = what to answer for a queue without a socket
-        instruction(MOV_K, 3, 0, 0, XDP_PASS),
-        // r0 = bpf_redirect_map(r1, r2, r3)
-        instruction(CALL, 0, 0, 0, FUNC_REDIRECT_MAP),
-        instruction(EXIT, 0, 0, 0, 0),
-    ];
     let attributes = ProgLoad {
-        prog_type: PROG_TYPE_XDP,
+        prog_type: match kind {
+            Kind::SocketFilter => PROG_TYPE_SOCKET_FILTER,
+            Kind::Xdp => PROG_TYPE_XDP,
+        },
         instructions: instructions.len() as u32,
-        start: &raw const instructions as u64,
+        start: instructions.as_ptr() as u64,
         license: LICENSE.as_ptr() as u64,
         log_level: 0,
         log_size: 0,
@@ -222,6 +239,55 @@ fn load(sockets: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // instructions as it says and to a text that ends with a zero, and both outlive the call.
     let descriptor = unsafe { bpf(PROG_LOAD, &attributes) }?;
     Ok(own(descriptor))
+}
+
+/// What a program answers to a frame, by a trial run.
+pub(crate) fn run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
+    #[repr(C)]
+    struct TestRun {
+        program: u32,
+        answer: u32,
+        input_size: u32,
+        output_size: u32,
+        input: u64,
+        output: u64,
+        repeat: u32,
+        duration: u32,
+    }
+    let mut attributes = TestRun {
+        program: program.as_raw_fd() as u32,
+        answer: 0,
+        input_size: frame.len() as u32,
+        output_size: 0,
+        input: frame.as_ptr() as u64,
+        output: 0,
+        repeat: 1,
+        duration: 0,
+    };
+    let size = size_of_val(&attributes) as c_uint;
+    // SAFETY: `TestRun` is the start of what this command reads and writes, and ours alone; the input
+    // has as many bytes as it says, and no output is asked for.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, &raw mut attributes, size) };
+    match result {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(attributes.answer),
+    }
+}
+
+/// Lets a program say what a socket hears, in place of the one before, at once.
+pub(crate) fn set_filter(socket: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
+    let program: c_int = program.as_raw_fd();
+    // SAFETY: the kernel reads `size` bytes, one `int`, at the pointer.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_BPF,
+            (&raw const program).cast(),
+            size_of_val(&program) as socklen_t,
+        )
+    };
+    count_or_error(set).map(drop)
 }
 
 fn create_link(program: BorrowedFd<'_>, interface: u32, place: Place) -> io::Result<OwnedFd> {

@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::mem::{self, MaybeUninit, offset_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -150,7 +151,7 @@ pub(crate) enum HandOver {
 /// round in order.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     hand_over: HandOver,
     memory: Memory,
     /// The block to look at next, or the one half read.
@@ -219,7 +220,7 @@ impl Ring {
         }
         let memory = Memory::map(fd, blocks, block_size)?;
         Ok(Self {
-            socket,
+            socket: Arc::new(socket),
             hand_over,
             memory,
             block: 0,
@@ -315,6 +316,25 @@ impl Ring {
             }
         }
         came
+    }
+
+    /// Whether a quarter of the ring is taken.
+    pub(crate) fn is_filling(&self) -> bool {
+        let ahead = (self.block + self.memory.blocks / 4) % self.memory.blocks;
+        let (at, length, status) = match self.hand_over {
+            HandOver::Blocks => (
+                0,
+                self.memory.block_size,
+                offset_of!(tpacket_block_desc, hdr) + offset_of!(tpacket_hdr_v1, block_status),
+            ),
+            HandOver::Frames { place, .. } => (self.at, place, offset_of!(tpacket2_hdr, tp_status)),
+        };
+        self.memory.part(ahead, at, length).is_ours(status)
+    }
+
+    /// The socket, to be had for as long as this has it.
+    pub(crate) fn socket(&self) -> &Arc<OwnedFd> {
+        &self.socket
     }
 
     /// An error that the socket has to report, if there is one.

@@ -23,10 +23,11 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, socklen_t, xdp_desc};
 
+use super::bpf::Program;
 pub(crate) use super::bpf::QUEUES;
-use super::bpf::{Program, STAMP};
 use super::count_or_error;
 use super::umem::{Tenancy, Umem, XdpFrame};
+use crate::xdp::program::STAMP;
 use ring::{Incoming, Outgoing};
 
 /// `XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17: frames that one call sends in copy mode, 32 without.
@@ -249,6 +250,16 @@ impl Socket {
             self.posted = self.posted.saturating_sub(waiting);
         }
         into.len() - before
+    }
+
+    /// Whether a quarter of the places for what is received is taken.
+    pub(crate) fn is_filling(&self) -> bool {
+        4 * self.received.waiting_now() >= self.posted
+    }
+
+    /// The program that brings packets, once there is one.
+    pub(crate) fn program(&self) -> Option<&Arc<Program>> {
+        self.route.as_ref().map(|(program, _)| program)
     }
 
     /// Whether so many packets wait to be received that there is room for no more.

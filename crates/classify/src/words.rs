@@ -1,0 +1,111 @@
+//! Headers and rules as words of bits, for who sorts packets where this crate cannot run: before the
+//! kernel hands them over, say.
+
+use crate::field::mask;
+use crate::pattern::{
+    DESTINATION_PORT, DSCP, HAS_PORTS, HAS_PROTOCOL, PROTOCOL, Pattern, SOURCE_PORT, V4, V6, VLAN,
+    key, set_addresses,
+};
+use crate::{Family, Headers, Origin, Per};
+
+/// Words that the headers of a packet are.
+pub const WORDS: usize = V6;
+
+/// What a rule asks of the [`words`](words()) of a packet of one family: that they are `value` under
+/// `mask`, and that both ports are within two ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// The bits that are asked about; of a range of ports, those in which its ends agree.
+    pub mask: [u64; WORDS],
+    /// What they must be; zero elsewhere.
+    pub value: [u64; WORDS],
+    /// First and last.
+    pub source_port: (u16, u16),
+    /// First and last.
+    pub destination_port: (u16, u16),
+}
+
+impl<const N: usize> From<&Pattern<N>> for Asked {
+    /// Of a pattern that asks nothing of where packets came from.
+    fn from(pattern: &Pattern<N>) -> Self {
+        let wide = |words: &[u64; N]| {
+            let mut wide = [0; WORDS];
+            for (to, &word) in wide.iter_mut().zip(words) {
+                *to = word;
+            }
+            wide
+        };
+        Asked {
+            mask: wide(&pattern.mask),
+            value: wide(&pattern.value),
+            source_port: pattern.source_port,
+            destination_port: pattern.destination_port,
+        }
+    }
+}
+
+/// What rules look at in the headers of a packet. The first word, from the highest bit:
+///
+/// | bits | |
+/// | --- | --- |
+/// | 63 to 48 | source port |
+/// | 47 to 32 | destination port |
+/// | 31 to 24 | protocol |
+/// | 23 to 18 | DSCP |
+/// | 17 to 6 | VLAN, 0 for none |
+/// | 2 | it is a fragment |
+/// | 1 | there is a protocol |
+/// | 0 | there are ports |
+///
+/// All others are zero, as is what there is not. Then the addresses: of IPv4 the source in the high
+/// half of the second word and the destination in the low one; of IPv6 two words each, the source
+/// before the destination.
+pub fn words(headers: &Headers) -> [u64; WORDS] {
+    let origin = Origin::default();
+    match headers.family {
+        Family::V6 => key(headers, &origin),
+        Family::V4 | Family::Other => {
+            let [first, addresses] = key::<V4>(headers, &origin);
+            [first, addresses, 0, 0, 0]
+        }
+    }
+}
+
+impl Per {
+    /// The bits of the [`words`](words()) of a packet of a family that tell its flows apart. None
+    /// for what the headers do not say.
+    ///
+    /// Flows are those of [`digest`](Self::digest), but for fragments: first ones are told apart
+    /// by their ports.
+    pub fn words(self, family: Family) -> [u64; WORDS] {
+        let mut bits = [0; WORDS];
+        let addresses = |bits: &mut [u64; WORDS], source: u8, destination: u8| match family {
+            Family::V4 => {
+                let mut narrow = [0; V4];
+                let [source, destination] = [source, destination].map(|len| mask(32, len.min(32)));
+                set_addresses(&mut narrow, source, destination);
+                bits[..V4].copy_from_slice(&narrow);
+            }
+            Family::V6 => set_addresses(bits, mask(128, source), mask(128, destination)),
+            Family::Other => {}
+        };
+        match self {
+            Per::SourceIp => addresses(&mut bits, 128, 0),
+            Per::DestinationIp => addresses(&mut bits, 0, 128),
+            Per::SourceSubnet(len) => addresses(&mut bits, len, 0),
+            Per::DestinationSubnet(len) => addresses(&mut bits, 0, len),
+            Per::FiveTuple => {
+                addresses(&mut bits, 128, 128);
+                bits[0] = 0xffff << SOURCE_PORT
+                    | 0xffff << DESTINATION_PORT
+                    | 0xff << PROTOCOL
+                    | HAS_PROTOCOL
+                    | HAS_PORTS;
+            }
+            Per::Vlan => bits[0] = 0xfff << VLAN,
+            Per::Dscp => bits[0] = 0x3f << DSCP,
+            Per::Owner => {}
+        }
+        bits
+    }
+}

@@ -1,0 +1,442 @@
+//! Early drop: what is beyond its share is dropped by the kernel where it arrives, while that is
+//! cheap. Linux only, and needs the privilege `CAP_BPF`.
+//!
+//! A thread that takes in less than arrives loses frames where they wait for it, whosever they are:
+//! a flood that has no claim to the link takes the places of those that have one. A program in the
+//! kernel, before that place, finds the class of a frame by the same rules as the scheduler behind
+//! it, and drops what the scheduler would drop in any case.
+//!
+//! # What is dropped
+//!
+//! Nothing, unless the owner says that there is an overload ([`EarlyDrop::begin`]). Then, a frame
+//! of whoever has a *limit* that is used up. A limit is a window, as of a sender that waits for
+//! acknowledgements: so many frames may wait to be taken in and in the scheduler together.
+//!
+//! - Somebody gets a limit when the scheduler has no room for a frame of his
+//!   ([`EarlyDrop::refused`]): what waits of his already, and a few more. Who is never refused never
+//!   has a limit.
+//! - Each frame that passes takes one from the window, each that the scheduler has sent gives back
+//!   nine eighths ([`EarlyDrop::sent`]), and one that it refused gives nothing. So a window is as
+//!   large as what the scheduler has room for, and follows it.
+//! - Who has not been refused for one to two epochs has no limit any more
+//!   ([`EarlyDrop::renew`]). If the thread stands still, so do the epochs, and limits hold.
+//!
+//! A class of one queue has a limit of its own. A class of flows has many, and a hash by numbers
+//! that nobody outside knows says which is a flow's: a flow that shares one with a flood loses with
+//! it, one in [`FLOW_LIMITS`] for each flood.
+//!
+//! # What is not decided
+//!
+//! A frame whose class is not certain passes: malformed ones, IPv6 with extension headers, more than
+//! one VLAN tag, segments yet to be cut. Of each family, rules that ask for the same bits are looked
+//! up in up to 16 tables, and 64 others are compared one by one; of more, those that come first,
+//! and what only later ones could decide passes.
+//!
+//! # Cost
+//!
+//! Five instructions a frame without overload. With it some hundred, a look into each table, and
+//! each comparison; on the way back, a few nanoseconds a frame for who forwards.
+
+mod layout;
+pub(crate) mod program;
+mod search;
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::bpf::{Assembler, Do, Instruction, Register::*};
+use crate::sys::bpf::{self, HashTable, Kind};
+use crate::sys::memory::Mapped;
+use crate::xdp::program::redirect;
+
+use layout::{
+    BUCKETS_SHIFT, CLASS_BYTES, COST, FLOWS_MASK, FLOWS_SHIFT, HEADER, LIMIT_BYTES, RETURN, TOTAL,
+};
+use program::{Hook, Parts};
+use search::Search;
+
+/// Words that the headers of a packet are, as `fairlane_classify::words` has them.
+pub const WORDS: usize = 5;
+
+/// Limits of the flows of a class, at most.
+pub const FLOW_LIMITS: u32 = 256;
+/// Of all classes of flows together.
+const MOST_FLOW_LIMITS: u32 = 1 << 16;
+/// Kinds of flows that can be told apart.
+const MOST_KINDS: usize = FLOWS_MASK as usize;
+/// Frames that the first limit of a class lets through.
+const FIRST: i64 = 32;
+/// The same of a flow.
+const FIRST_OF_FLOW: i64 = 2;
+/// What a limit may let through at once: these, or what there is room for.
+const MOST_AT_ONCE: u32 = 256;
+/// The same of a flow.
+const MOST_AT_ONCE_OF_FLOW: u32 = 16;
+
+/// What a rule asks of the words of a packet: that they are `value` under `mask`, and that both
+/// ports are within two ranges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pattern {
+    /// The bits that are asked about; of a range of ports, those in which its ends agree.
+    pub mask: [u64; WORDS],
+    /// What they must be; zero elsewhere.
+    pub value: [u64; WORDS],
+    /// First and last.
+    pub source_port: (u16, u16),
+    /// First and last.
+    pub destination_port: (u16, u16),
+}
+
+/// The network protocol of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+    /// Anything else.
+    Other,
+}
+
+/// A class, or one of flows.
+#[derive(Clone, Copy, Debug)]
+pub struct Class {
+    /// The bits of a packet's words that tell its flows apart, by [`Family`]; `None` for one queue.
+    pub flows: Option<[[u64; WORDS]; 3]>,
+    /// Packets that room is kept for: of each flow, if it has flows. So many may come at once, even
+    /// after others were refused.
+    pub room: u32,
+}
+
+/// Whose a frame is.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// What rules ask of the packets of each [`Family`], in the order of precedence, with classes.
+    pub rules: [Vec<(Pattern, u32)>; 3],
+    /// The class of what no rule matches.
+    pub default: u32,
+    /// All classes, by number.
+    pub classes: Vec<Class>,
+}
+
+/// Frames and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Frames.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The tables of a program, which are shared with it.
+///
+/// Of its methods that change something, one thread at a time calls any; others may read meanwhile.
+#[derive(Debug)]
+pub struct EarlyDrop {
+    classes: Vec<Shape>,
+    kinds: Vec<[[u64; WORDS]; 3]>,
+    hash: [u64; WORDS],
+    limits_at: usize,
+    limits: u32,
+    searches: [Search; 3],
+    shared: Mapped,
+    memory: OwnedFd,
+    tables: HashTable<{ WORDS + 1 }>,
+    /// The last epoch.
+    epoch: AtomicU64,
+}
+
+/// Where the limits of a class are.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    place: u64,
+    first: i64,
+    most: i64,
+}
+
+impl Shape {
+    fn kind(self) -> usize {
+        (self.place >> FLOWS_SHIFT) as usize & FLOWS_MASK as usize
+    }
+}
+
+impl EarlyDrop {
+    /// Tables for these rules, without overload. O(n log n), and a system call for each rule in a
+    /// table.
+    ///
+    /// # Errors
+    ///
+    /// `PermissionDenied` without the privilege `CAP_BPF`, `OutOfMemory`, and what kernels before
+    /// Linux 5.5 say to what they do not know.
+    ///
+    /// # Panics
+    ///
+    /// If there are no classes.
+    pub fn new(rules: &Rules) -> io::Result<EarlyDrop> {
+        let mut searches = Vec::with_capacity(3);
+        let mut numbered = 0;
+        for rules_of_family in &rules.rules {
+            let search = Search::new(rules_of_family, rules.default, numbered);
+            numbered += search.tables.len() as u32;
+            searches.push(search);
+        }
+        let searches: [Search; 3] = searches.try_into().expect("there are three families");
+        let (classes, kinds, limits) = shapes(&rules.classes);
+        let limits_at = HEADER + classes.len() * CLASS_BYTES;
+        let bytes = limits_at + limits as usize * LIMIT_BYTES;
+        let memory = bpf::shared_memory(bytes)?;
+        let shared = bpf::map_shared(&memory, bytes)?;
+        for (words, shape) in shared.as_ref()[HEADER / 8..]
+            .chunks_exact(CLASS_BYTES / 8)
+            .zip(&classes)
+        {
+            words[0].store(shape.place, Ordering::Relaxed);
+        }
+        let entries = || searches.iter().flat_map(|search| &search.entries);
+        let tables = HashTable::new(entries().count())?;
+        for (key, result) in entries() {
+            tables.insert(key, *result)?;
+        }
+        let random = || RandomState::new().hash_one(0) | 1;
+        Ok(EarlyDrop {
+            classes,
+            kinds,
+            hash: [(); WORDS].map(|()| random()),
+            limits_at,
+            limits,
+            searches,
+            shared,
+            memory,
+            tables,
+            // Limits that were never set are of an epoch before the last.
+            epoch: AtomicU64::new(0),
+        })
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        self.shared.as_ref()
+    }
+
+    /// Whether there is an overload. O(1), one load.
+    #[inline]
+    pub fn is_on(&self) -> bool {
+        self.words()[0].load(Ordering::Relaxed) != 0
+    }
+
+    /// There is an overload from now on; nobody has a limit yet.
+    pub fn begin(&self) {
+        self.forward(2);
+    }
+
+    /// An epoch ends: who has not been refused in it or in the one before has no limit any more.
+    pub fn renew(&self) {
+        self.forward(1);
+    }
+
+    fn forward(&self, epochs: u64) {
+        let epoch = self.epoch.load(Ordering::Relaxed) + epochs;
+        self.epoch.store(epoch, Ordering::Relaxed);
+        self.words()[0].store(epoch, Ordering::Relaxed);
+    }
+
+    /// There is no overload any more: nothing is dropped from now on.
+    pub fn end(&self) {
+        self.words()[0].store(0, Ordering::Relaxed);
+    }
+
+    /// There was no room for a packet of a class, or it had to give way. `words` says what the
+    /// packet's are, or that it has none; asked for the flow, if the class has flows. O(1).
+    pub fn refused(&self, class: u32, words: impl FnOnce() -> Option<(Family, [u64; WORDS])>) {
+        let Some((shape, [set, left])) = self.limit(class, words) else {
+            return;
+        };
+        let epoch = self.epoch.load(Ordering::Relaxed);
+        // Else it is a limit already, which goes on.
+        if set.load(Ordering::Relaxed) + 1 < epoch {
+            left.store((shape.first * COST) as u64, Ordering::Relaxed);
+        }
+        // Release: who finds it set finds what it lets through.
+        set.store(epoch, Ordering::Release);
+    }
+
+    /// A packet of a class has been sent; `words` as in [`refused`](Self::refused). O(1).
+    pub fn sent(&self, class: u32, words: impl FnOnce() -> Option<(Family, [u64; WORDS])>) {
+        let Some((shape, [_, left])) = self.limit(class, words) else {
+            return;
+        };
+        if (left.load(Ordering::Relaxed) as i64) < shape.most * COST {
+            left.fetch_add(RETURN as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// The limit of a packet.
+    fn limit(
+        &self,
+        class: u32,
+        words: impl FnOnce() -> Option<(Family, [u64; WORDS])>,
+    ) -> Option<(Shape, &[AtomicU64; 2])> {
+        let shape = *self.classes.get(class as usize)?;
+        let mut number = shape.place & u64::from(u32::MAX);
+        if let Some(kind) = shape.kind().checked_sub(1) {
+            let (family, words) = words()?;
+            let bits = &self.kinds[kind][family as usize];
+            let hash = (0..WORDS).fold(0u64, |sum, word| {
+                let product = (words[word] & bits[word]).wrapping_mul(self.hash[word]);
+                sum.wrapping_add(product)
+            });
+            number += hash >> (shape.place >> BUCKETS_SHIFT);
+        }
+        let at = self.limits_at / 8 + number as usize * (LIMIT_BYTES / 8);
+        Some((shape, self.words()[at..].first_chunk()?))
+    }
+
+    /// What was dropped of a class.
+    pub fn dropped(&self, class: u32) -> Dropped {
+        let at = (HEADER + class as usize * CLASS_BYTES) / 8;
+        let count = |word: usize| {
+            let word = self.words()[..self.limits_at / 8].get(at + word);
+            word.map_or(0, |word| word.load(Ordering::Relaxed))
+        };
+        Dropped {
+            frames: count(1),
+            bytes: count(2),
+        }
+    }
+
+    /// Frames that were dropped, of all classes. O(1).
+    pub fn total(&self) -> u64 {
+        self.words()[TOTAL / 8].load(Ordering::Relaxed)
+    }
+
+    /// The program, with what it does to frames that are not dropped.
+    fn program(&self, hook: Hook, go_on: impl FnOnce(&mut Assembler)) -> Vec<Instruction> {
+        let mut asm = Assembler::default();
+        let on = asm.label();
+        asm.calculate_by(Do::Set, R6, R1);
+        let parts = Parts {
+            memory: self.memory.as_raw_fd(),
+            tables: self.tables.descriptor(),
+            classes: self.classes.len() as u32,
+            limits_at: self.limits_at as i32,
+            limits: self.limits,
+            searches: &self.searches,
+            flows: &self.kinds,
+            hash: self.hash,
+        };
+        program::write(&mut asm, hook, &parts, on);
+        asm.place(on);
+        go_on(&mut asm);
+        asm.finish()
+    }
+
+    fn filter(&self) -> io::Result<OwnedFd> {
+        let program = self.program(Hook::Socket, |asm| {
+            asm.calculate(Do::Set, R0, -1);
+            asm.exit();
+        });
+        bpf::load(Kind::SocketFilter, &program)
+    }
+
+    /// What the program does with a whole Ethernet frame of at least 14 bytes, at a packet socket or,
+    /// if `by_xdp`, at an interface: whether it drops it, which it counts. By the kernel's own trial
+    /// run; for tests.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says to the program or to the frame.
+    pub fn try_out(&self, frame: &[u8], by_xdp: bool) -> io::Result<bool> {
+        if by_xdp {
+            let program = self.program(Hook::Interface, |asm| {
+                asm.calculate(Do::Set, R0, bpf::XDP_PASS);
+                asm.exit();
+            });
+            let program = bpf::load(Kind::Xdp, &program)?;
+            return Ok(bpf::run(&program, frame)? == bpf::XDP_DROP);
+        }
+        // A trial run begins behind an Ethernet header, a socket at one.
+        let mut behind = vec![0; 14];
+        behind.extend(frame);
+        Ok(bpf::run(&self.filter()?, &behind)? == 0)
+    }
+}
+
+/// How the classes' limits are laid out, which kinds of flows there are, and how many limits.
+fn shapes(classes: &[Class]) -> (Vec<Shape>, Vec<[[u64; WORDS]; 3]>, u32) {
+    let mut kinds = Vec::new();
+    let with_flows = classes.iter().filter(|class| class.flows.is_some()).count() as u32;
+    let buckets = (MOST_FLOW_LIMITS / with_flows.max(1)).clamp(2, FLOW_LIMITS);
+    // A power of two.
+    let bits = buckets.ilog2();
+    let mut limits = 0;
+    let shapes = classes.iter().map(|class| {
+        let mut place = u64::from(limits);
+        let kind = class.flows.and_then(|flows| {
+            let known = kinds.iter().position(|kind| *kind == flows);
+            known.or_else(|| {
+                (kinds.len() < MOST_KINDS).then(|| {
+                    kinds.push(flows);
+                    kinds.len() - 1
+                })
+            })
+        });
+        let (first, most) = match kind {
+            Some(kind) => {
+                place |=
+                    (kind as u64 + 1) << FLOWS_SHIFT | u64::from(u64::BITS - bits) << BUCKETS_SHIFT;
+                limits += 1 << bits;
+                (FIRST_OF_FLOW, MOST_AT_ONCE_OF_FLOW)
+            }
+            None => {
+                limits += 1;
+                (FIRST, MOST_AT_ONCE)
+            }
+        };
+        Shape {
+            place,
+            first,
+            most: most.max(class.room).into(),
+        }
+    });
+    let shapes = shapes.collect();
+    (shapes, kinds, limits)
+}
+
+/// Where frames arrive at a backend, to put an early drop before: as long as that backend is there.
+#[derive(Clone, Debug)]
+pub struct Gate(pub(crate) Way);
+
+#[derive(Clone, Debug)]
+pub(crate) enum Way {
+    Socket(Weak<OwnedFd>),
+    Interface(Weak<bpf::Program>),
+}
+
+impl Gate {
+    /// Frames go by these tables from now on, and by no others: at once for all that arrive, without
+    /// a moment in between. Where the backend is gone nothing happens.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says to the program: `PermissionDenied` without the privilege `CAP_BPF`, and
+    /// kernels that lack what it needs (before Linux 5.8, with AF_XDP before 5.18). Then all is as
+    /// before.
+    pub fn put(&self, early: &EarlyDrop) -> io::Result<()> {
+        match &self.0 {
+            Way::Socket(socket) => match socket.upgrade() {
+                Some(socket) => bpf::set_filter(&socket, &early.filter()?),
+                None => Ok(()),
+            },
+            Way::Interface(program) => match program.upgrade() {
+                Some(program) => {
+                    let go_on = |asm: &mut Assembler| redirect(asm, program.sockets());
+                    let instructions = early.program(Hook::Interface, go_on);
+                    program.exchange(&bpf::load(Kind::Xdp, &instructions)?)
+                }
+                None => Ok(()),
+            },
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The memory that a program shares with this process, by bytes.
+//!
+//! ```text
+//! header             epoch, 0 while there is no overload .. at TOTAL, frames dropped
+//! 32 for each class  where its limits are | frames dropped | their bytes | -
+//! 16 for each limit  the epoch it was last set in | what it lets through
+//! ```
+//!
+//! Where the limits of a class are is one word, from the highest bit: 16 bits by how much the hash
+//! of a flow is shifted to the right to be the number of its limit; 8 bits of nothing; 8 bits that
+//! say what its flows are, 0 if it has none; 32 bits of the number of its first limit.
+
+pub(super) const HEADER: usize = 128;
+pub(super) const TOTAL: usize = 64;
+pub(super) const CLASS_BYTES: usize = 32;
+pub(super) const CLASS_SHIFT: i32 = 5;
+pub(super) const LIMIT_BYTES: usize = 16;
+pub(super) const LIMIT_SHIFT: i32 = 4;
+pub(super) const FLOWS_SHIFT: i32 = 32;
+pub(super) const FLOWS_MASK: i32 = 0xff;
+pub(super) const BUCKETS_SHIFT: i32 = 48;
+
+/// What a frame takes from a limit that it passes.
+pub(super) const COST: i64 = 8;
+/// What it gives when it leaves: somewhat more, so that a limit follows a share that grows.
+pub(super) const RETURN: i64 = 9;
+
+const _: () = assert!(LIMIT_BYTES == 1 << LIMIT_SHIFT);

@@ -1,0 +1,538 @@
+//! What the kernel does with a frame before anybody has it.
+//!
+//! Its registers from one part to the next:
+//!
+//! | register | |
+//! | --- | --- |
+//! | `R6` | the context |
+//! | `R7` | where the memory shared with this process begins |
+//! | `R8` | bytes of the datagram, then of what it carries |
+//! | `R9` | the first word of the packet; then the rank and the class that were found |
+//!
+//! Whatever cannot be decided goes on: what is malformed, IPv6 with extension headers, what has two
+//! tags, and what is yet to be cut.
+
+use crate::bpf::{Assembler, Do, If, Label, Register, Register::*, Size};
+
+use super::layout::{
+    BUCKETS_SHIFT, CLASS_BYTES, CLASS_SHIFT, COST, FLOWS_MASK, FLOWS_SHIFT, HEADER, LIMIT_SHIFT,
+    TOTAL,
+};
+use super::search::{Compared, Search, Table};
+use super::{Family, WORDS};
+
+/// Where in the kernel a program stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hook {
+    /// Before a packet socket: 0 drops a frame, and all ones keep all of it.
+    Socket,
+    /// At the interface (XDP).
+    Interface,
+}
+
+/// What the program is made with.
+pub(super) struct Parts<'a> {
+    /// Descriptors of the shared memory and of the tables.
+    pub memory: i32,
+    pub tables: i32,
+    pub classes: u32,
+    /// Where the limits begin in the shared memory, and how many there are.
+    pub limits_at: i32,
+    pub limits: u32,
+    /// By family.
+    pub searches: &'a [Search; 3],
+    /// The bits that tell flows apart, of each kind, by family.
+    pub flows: &'a [[[u64; WORDS]; 3]],
+    pub hash: [u64; WORDS],
+}
+
+// The kernel's functions.
+const MAP_LOOKUP_ELEM: i32 = 1;
+const SKB_LOAD_BYTES: i32 = 26;
+const XDP_GET_BUFF_LEN: i32 = 188;
+const XDP_LOAD_BYTES: i32 = 189;
+// Offsets in `struct __sk_buff`.
+const LEN: i16 = 0;
+const VLAN_PRESENT: i16 = 20;
+const VLAN_TCI: i16 = 24;
+const GSO_SIZE: i16 = 176;
+/// What XDP answers to drop a frame.
+const XDP_DROP: i32 = 1;
+
+// Offsets from the end of the stack.
+/// The words of the packet.
+const WORDS_AT: i16 = -40;
+/// A key of the tables: the table's number and the words under its mask.
+const KEY: i16 = WORDS_AT - 48;
+/// Ports.
+const PORTS: i16 = KEY - 8;
+/// The IP header, up to 40 bytes. Before it was read, the end of an Ethernet header lies there, so
+/// that the IP header would be in its place.
+const IP: i16 = PORTS - 40;
+const ETHERNET: i16 = IP - 14;
+/// Where in the frame the datagram begins, then what it carries.
+const OFFSET: i16 = IP - 24;
+/// Bytes of the frame.
+const LENGTH: i16 = OFFSET - 8;
+
+/// An Ethernet header and a tag, or what is in its place.
+const ETHERNET_BYTES: i32 = 18;
+
+// Bits of the first word, beside those of `super::search`.
+const HAS_PORTS: i32 = 1;
+const HAS_PROTOCOL: i32 = 2;
+const FRAGMENT: i32 = 4;
+const VLAN: i32 = 6;
+const DSCP: i32 = 18;
+const PROTOCOL: i32 = 24;
+pub(super) const DESTINATION_PORT: i32 = 32;
+pub(super) const SOURCE_PORT: i32 = 48;
+
+/// Protocols with ports, and how long their headers are at least.
+const WITH_PORTS: [(i32, i32); 5] = [(6, 20), (17, 8), (132, 12), (33, 12), (136, 8)];
+/// A first fragment may be that short.
+const SHORTEST_FIRST: i32 = 8;
+/// IPv6 extension headers.
+const EXTENSIONS: [i32; 8] = [0, 43, 44, 51, 60, 135, 139, 140];
+const TAGS: [i32; 3] = [0x8100, 0x88a8, 0x9100];
+
+/// The place of a word on the stack.
+const fn word(number: usize) -> i16 {
+    WORDS_AT + 8 * number as i16
+}
+
+/// Writes what drops a frame early, or goes to `on`, with the context in `R6`; all other registers
+/// are lost.
+pub(super) fn write(asm: &mut Assembler, hook: Hook, parts: &Parts<'_>, on: Label) {
+    let mut writer = Writer {
+        asm,
+        hook,
+        parts,
+        on,
+    };
+    writer.begin();
+    let [v4, v6] = writer.ethernet();
+    writer.decide(Family::Other);
+    writer.asm.place(v4);
+    writer.v4();
+    writer.decide(Family::V4);
+    writer.asm.place(v6);
+    writer.v6();
+    writer.decide(Family::V6);
+}
+
+struct Writer<'a> {
+    asm: &'a mut Assembler,
+    hook: Hook,
+    parts: &'a Parts<'a>,
+    on: Label,
+}
+
+impl Writer<'_> {
+    /// Copies `bytes` of the frame, from the offset in `R2` on, to the stack.
+    fn copy(&mut self, to: i16, bytes: i32) {
+        let Writer { asm, on, .. } = self;
+        asm.calculate_by(Do::Set, R1, R6);
+        asm.calculate_by(Do::Set, R3, R10);
+        asm.calculate(Do::Add, R3, to.into());
+        asm.calculate(Do::Set, R4, bytes);
+        asm.call(match self.hook {
+            Hook::Socket => SKB_LOAD_BYTES,
+            Hook::Interface => XDP_LOAD_BYTES,
+        });
+        asm.go_if(If::Differs, R0, 0, *on);
+    }
+
+    /// `to` = two bytes of the stack that came from the network.
+    fn half(&mut self, to: Register, at: i16) {
+        self.asm.load(Size::Half, to, R10, at);
+        self.asm.order_from_network(to, 16);
+    }
+
+    /// Goes on at once where there is no overload.
+    fn begin(&mut self) {
+        let (on, asm) = (self.on, &mut *self.asm);
+        asm.set_map_value(R7, self.parts.memory);
+        asm.load(Size::Double, R1, R7, 0);
+        asm.go_if(If::Equal, R1, 0, on);
+        match self.hook {
+            Hook::Socket => {
+                asm.load(Size::Word, R1, R6, GSO_SIZE);
+                asm.go_if(If::Differs, R1, 0, on);
+                asm.load(Size::Word, R8, R6, LEN);
+            }
+            Hook::Interface => {
+                asm.calculate_by(Do::Set, R1, R6);
+                asm.call(XDP_GET_BUFF_LEN);
+                asm.calculate_by(Do::Set, R8, R0);
+            }
+        }
+        asm.store(Size::Double, R10, LENGTH, R8);
+    }
+
+    /// Reads what is before the datagram, and jumps to either of two labels if it is one of IP.
+    fn ethernet(&mut self) -> [Label; 2] {
+        self.asm.calculate(Do::Set, R2, 0);
+        self.copy(ETHERNET, ETHERNET_BYTES);
+        self.asm.calculate(Do::Set, R9, 0);
+        let [untagged, tagged, known] = [(); 3].map(|()| self.asm.label());
+        if self.hook == Hook::Socket {
+            // The kernel has taken out the outermost tag.
+            self.asm.load(Size::Word, R1, R6, VLAN_PRESENT);
+            self.asm.go_if(If::Equal, R1, 0, untagged);
+            self.asm.load(Size::Word, R9, R6, VLAN_TCI);
+            self.asm.calculate(Do::And, R9, 0xfff);
+            self.asm.calculate(Do::ShiftLeft, R9, VLAN);
+            self.half(R5, ETHERNET + 12);
+            self.one_tag();
+            self.asm.calculate(Do::Set, R2, 14);
+            self.asm.go(known);
+        }
+        self.asm.place(untagged);
+        self.half(R5, ETHERNET + 12);
+        self.asm.calculate(Do::Set, R2, 14);
+        for tag in TAGS {
+            self.asm.go_if(If::Equal, R5, tag, tagged);
+        }
+        self.asm.go(known);
+        self.asm.place(tagged);
+        self.half(R9, ETHERNET + 14);
+        self.asm.calculate(Do::And, R9, 0xfff);
+        self.asm.calculate(Do::ShiftLeft, R9, VLAN);
+        self.half(R5, ETHERNET + 16);
+        self.one_tag();
+        self.asm.calculate(Do::Set, R2, ETHERNET_BYTES);
+        self.asm.place(known);
+        let asm = &mut *self.asm;
+        asm.store(Size::Double, R10, OFFSET, R2);
+        asm.calculate_by(Do::Subtract, R8, R2);
+        for number in 1..WORDS {
+            asm.store_number(R10, word(number), 0);
+        }
+        let [v4, v6] = [(); 2].map(|()| asm.label());
+        asm.go_if(If::Equal, R5, 0x0800, v4);
+        asm.go_if(If::Equal, R5, 0x86dd, v6);
+        [v4, v6]
+    }
+
+    /// Goes on if the type in `R5` is that of another tag.
+    fn one_tag(&mut self) {
+        for tag in TAGS {
+            self.asm.go_if(If::Equal, R5, tag, self.on);
+        }
+    }
+
+    /// Reads IPv4 at the offset in `R2`.
+    fn v4(&mut self) {
+        let on = self.on;
+        self.copy(IP, 20);
+        let asm = &mut *self.asm;
+        asm.load(Size::Byte, R1, R10, IP);
+        asm.calculate_by(Do::Set, R2, R1);
+        asm.calculate(Do::ShiftRight, R2, 4);
+        asm.go_if(If::Differs, R2, 4, on);
+        // R1 = bytes of the header.
+        asm.calculate(Do::And, R1, 0xf);
+        asm.calculate(Do::ShiftLeft, R1, 2);
+        asm.go_if(If::Less, R1, 20, on);
+        // R2 = those of the datagram.
+        self.half(R2, IP + 2);
+        let asm = &mut *self.asm;
+        asm.go_if_by(If::Greater, R2, R8, on);
+        asm.go_if_by(If::Greater, R1, R2, on);
+        asm.calculate_by(Do::Set, R8, R2);
+        asm.calculate_by(Do::Subtract, R8, R1);
+        asm.load(Size::Double, R2, R10, OFFSET);
+        asm.calculate_by(Do::Add, R2, R1);
+        asm.store(Size::Double, R10, OFFSET, R2);
+        asm.load(Size::Byte, R1, R10, IP + 1);
+        asm.calculate(Do::ShiftRight, R1, 2);
+        asm.calculate(Do::ShiftLeft, R1, DSCP);
+        asm.calculate_by(Do::Or, R9, R1);
+        asm.load(Size::Word, R1, R10, IP + 12);
+        asm.order_from_network(R1, 32);
+        asm.calculate(Do::ShiftLeft, R1, 32);
+        asm.load(Size::Word, R2, R10, IP + 16);
+        asm.order_from_network(R2, 32);
+        asm.calculate_by(Do::Or, R1, R2);
+        asm.store(Size::Double, R10, word(1), R1);
+        asm.load(Size::Byte, R5, R10, IP + 9);
+        self.protocol();
+        self.half(R1, IP + 6);
+        let asm = &mut *self.asm;
+        let (whole, carried) = (asm.label(), asm.label());
+        asm.calculate_by(Do::Set, R2, R1);
+        asm.calculate(Do::And, R2, 0x3fff);
+        asm.go_if(If::Equal, R2, 0, whole);
+        asm.calculate(Do::Or, R9, FRAGMENT);
+        asm.calculate(Do::And, R1, 0x1fff);
+        // What is no first fragment has no ports.
+        asm.go_if(If::Differs, R1, 0, carried);
+        asm.place(whole);
+        self.transport(carried);
+        self.asm.place(carried);
+    }
+
+    /// Reads IPv6 at the offset in `R2`.
+    fn v6(&mut self) {
+        let on = self.on;
+        self.copy(IP, 40);
+        let asm = &mut *self.asm;
+        asm.load(Size::Byte, R1, R10, IP);
+        asm.calculate(Do::ShiftRight, R1, 4);
+        asm.go_if(If::Differs, R1, 6, on);
+        asm.calculate(Do::Subtract, R8, 40);
+        self.half(R1, IP + 4);
+        let asm = &mut *self.asm;
+        asm.go_if_by(If::Greater, R1, R8, on);
+        asm.calculate_by(Do::Set, R8, R1);
+        asm.load(Size::Double, R2, R10, OFFSET);
+        asm.calculate(Do::Add, R2, 40);
+        asm.store(Size::Double, R10, OFFSET, R2);
+        self.half(R1, IP);
+        let asm = &mut *self.asm;
+        asm.calculate(Do::ShiftRight, R1, 6);
+        asm.calculate(Do::And, R1, 0x3f);
+        asm.calculate(Do::ShiftLeft, R1, DSCP);
+        asm.calculate_by(Do::Or, R9, R1);
+        for number in 1..WORDS {
+            asm.load(Size::Double, R1, R10, IP + 8 * number as i16);
+            asm.order_from_network(R1, 64);
+            asm.store(Size::Double, R10, word(number), R1);
+        }
+        asm.load(Size::Byte, R5, R10, IP + 6);
+        for extension in EXTENSIONS {
+            asm.go_if(If::Equal, R5, extension, on);
+        }
+        self.protocol();
+        let carried = self.asm.label();
+        self.transport(carried);
+        self.asm.place(carried);
+    }
+
+    /// Notes the protocol in `R5`, which stays there.
+    fn protocol(&mut self) {
+        let asm = &mut *self.asm;
+        asm.calculate_by(Do::Set, R2, R5);
+        asm.calculate(Do::ShiftLeft, R2, PROTOCOL);
+        asm.calculate_by(Do::Or, R9, R2);
+        asm.calculate(Do::Or, R9, HAS_PROTOCOL);
+    }
+
+    /// Notes the ports, if the protocol in `R5` has them; else goes to `carried`.
+    fn transport(&mut self, carried: Label) {
+        let on = self.on;
+        let asm = &mut *self.asm;
+        let [checked, whole] = [(); 2].map(|()| asm.label());
+        let protocols = WITH_PORTS.map(|(protocol, least)| (asm.label(), protocol, least));
+        for (label, protocol, _) in protocols {
+            asm.go_if(If::Equal, R5, protocol, label);
+        }
+        asm.go(carried);
+        for (label, _, least) in protocols {
+            asm.place(label);
+            asm.calculate(Do::Set, R1, least);
+            asm.go(whole);
+        }
+        asm.place(whole);
+        let unfragmented = asm.label();
+        asm.calculate_by(Do::Set, R2, R9);
+        asm.calculate(Do::And, R2, FRAGMENT);
+        asm.go_if(If::Equal, R2, 0, unfragmented);
+        asm.calculate(Do::Set, R1, SHORTEST_FIRST);
+        asm.place(unfragmented);
+        asm.go_if_by(If::AtLeast, R8, R1, checked);
+        asm.go(on);
+        asm.place(checked);
+        asm.load(Size::Double, R2, R10, OFFSET);
+        self.copy(PORTS, 4);
+        self.half(R1, PORTS);
+        self.half(R2, PORTS + 2);
+        let asm = &mut *self.asm;
+        asm.calculate(Do::ShiftLeft, R1, SOURCE_PORT);
+        asm.calculate(Do::ShiftLeft, R2, DESTINATION_PORT);
+        asm.calculate_by(Do::Or, R9, R1);
+        asm.calculate_by(Do::Or, R9, R2);
+        asm.calculate(Do::Or, R9, HAS_PORTS);
+    }
+
+    /// Finds the class, and drops the frame if its limit is used up.
+    fn decide(&mut self, family: Family) {
+        let (on, parts) = (self.on, self.parts);
+        let search = &parts.searches[family as usize];
+        self.asm.store(Size::Double, R10, word(0), R9);
+        self.asm.set(R9, search.otherwise);
+        for table in &search.tables {
+            self.look_up(table);
+        }
+        let found = self.asm.label();
+        for compared in &search.compared {
+            self.compare(compared, !search.tables.is_empty(), found);
+        }
+        self.asm.place(found);
+        let asm = &mut *self.asm;
+        if let Some(undecided) = search.undecided {
+            asm.set(R1, undecided);
+            asm.go_if_by(If::AtLeast, R9, R1, on);
+        }
+        asm.calculate(Do::ShiftLeft, R9, 32);
+        asm.calculate(Do::ShiftRight, R9, 32);
+        // The tables hold classes that there are; the verifier does not know.
+        asm.set(R1, parts.classes.into());
+        asm.go_if_by(If::AtLeast, R9, R1, on);
+        // R8 = the class, R9 = what it says.
+        asm.calculate(Do::ShiftLeft, R9, CLASS_SHIFT);
+        asm.calculate_by(Do::Set, R8, R7);
+        asm.calculate_by(Do::Add, R8, R9);
+        asm.load(Size::Double, R9, R8, HEADER as i16);
+        self.bucket(family);
+        self.limit();
+    }
+
+    /// Looks the words up in a table, and keeps what is found in `R9` if that is better.
+    fn look_up(&mut self, table: &Table) {
+        let asm = &mut *self.asm;
+        asm.store_number(R10, KEY, table.number as i32);
+        for (number, &mask) in table.mask.iter().enumerate() {
+            let to = KEY + 8 + 8 * number as i16;
+            if mask == 0 {
+                asm.store_number(R10, to, 0);
+                continue;
+            }
+            under_mask(asm, word(number), mask);
+            asm.store(Size::Double, R10, to, R1);
+        }
+        asm.set_map(R1, self.parts.tables);
+        asm.calculate_by(Do::Set, R2, R10);
+        asm.calculate(Do::Add, R2, KEY.into());
+        asm.call(MAP_LOOKUP_ELEM);
+        let next = asm.label();
+        asm.go_if(If::Equal, R0, 0, next);
+        asm.load(Size::Double, R1, R0, 0);
+        asm.go_if_by(If::AtLeast, R1, R9, next);
+        asm.calculate_by(Do::Set, R9, R1);
+        asm.place(next);
+    }
+
+    /// Compares the words with one pattern; goes to `found` if they are what it asks for, or
+    /// something better was found.
+    fn compare(&mut self, compared: &Compared, looked_up: bool, found: Label) {
+        let asm = &mut *self.asm;
+        let pattern = &compared.pattern;
+        if looked_up {
+            asm.set(R1, compared.result);
+            asm.go_if_by(If::Less, R9, R1, found);
+        }
+        let next = asm.label();
+        for number in 0..WORDS {
+            if pattern.mask[number] == 0 {
+                continue;
+            }
+            under_mask(asm, word(number), pattern.mask[number]);
+            asm.set(R2, pattern.value[number]);
+            asm.go_if_by(If::Differs, R1, R2, next);
+        }
+        for ((first, last), shift) in [
+            (pattern.source_port, SOURCE_PORT),
+            (pattern.destination_port, DESTINATION_PORT),
+        ] {
+            if super::search::is_masked(first, last) {
+                continue;
+            }
+            asm.load(Size::Double, R1, R10, word(0));
+            asm.calculate(Do::ShiftRight, R1, shift);
+            asm.calculate(Do::And, R1, 0xffff);
+            asm.go_if(If::Less, R1, first.into(), next);
+            asm.go_if(If::Greater, R1, last.into(), next);
+        }
+        asm.set(R9, compared.result);
+        asm.go(found);
+        asm.place(next);
+    }
+
+    /// `R9` = the number of the limit of the class that says this, in its low half.
+    fn bucket(&mut self, family: Family) {
+        let asm = &mut *self.asm;
+        let done = asm.label();
+        let hashed = asm.label();
+        asm.calculate_by(Do::Set, R2, R9);
+        asm.calculate(Do::ShiftRight, R2, FLOWS_SHIFT);
+        asm.calculate(Do::And, R2, FLOWS_MASK);
+        asm.go_if(If::Equal, R2, 0, done);
+        asm.calculate(Do::Set, R0, 0);
+        for (kind, bits) in (1..).zip(self.parts.flows) {
+            let next = asm.label();
+            asm.go_if(If::Differs, R2, kind, next);
+            for (number, &mask) in bits[family as usize].iter().enumerate() {
+                if mask == 0 {
+                    continue;
+                }
+                under_mask_by(asm, word(number), mask, R3);
+                asm.set(R3, self.parts.hash[number]);
+                asm.calculate_by(Do::Multiply, R1, R3);
+                asm.calculate_by(Do::Add, R0, R1);
+            }
+            asm.go(hashed);
+            asm.place(next);
+        }
+        asm.place(hashed);
+        asm.calculate_by(Do::Set, R3, R9);
+        asm.calculate(Do::ShiftRight, R3, BUCKETS_SHIFT);
+        asm.calculate_by(Do::ShiftRight, R0, R3);
+        asm.calculate_by(Do::Add, R9, R0);
+        asm.place(done);
+        asm.calculate(Do::ShiftLeft, R9, 32);
+        asm.calculate(Do::ShiftRight, R9, 32);
+    }
+
+    /// Goes on if the limit in `R9` has not been set of late, or lets one more through; else drops
+    /// the frame, of the class in `R8`.
+    fn limit(&mut self) {
+        let (on, parts) = (self.on, self.parts);
+        let asm = &mut *self.asm;
+        asm.set(R1, parts.limits.into());
+        asm.go_if_by(If::AtLeast, R9, R1, on);
+        asm.calculate(Do::ShiftLeft, R9, LIMIT_SHIFT);
+        asm.calculate(Do::Add, R9, parts.limits_at);
+        asm.calculate_by(Do::Set, R3, R7);
+        asm.calculate_by(Do::Add, R3, R9);
+        asm.load(Size::Double, R1, R3, 0);
+        asm.load(Size::Double, R2, R7, 0);
+        asm.calculate(Do::Add, R1, 1);
+        asm.go_if_by(If::Less, R1, R2, on);
+        asm.load(Size::Double, R1, R3, 8);
+        let drop = asm.label();
+        asm.go_if(If::SignedLess, R1, COST as i32, drop);
+        asm.calculate(Do::Set, R1, -(COST as i32));
+        asm.add_at(R3, 8, R1);
+        asm.go(on);
+        asm.place(drop);
+        asm.calculate(Do::Set, R1, 1);
+        asm.add_at(R8, (HEADER + 8) as i16, R1);
+        asm.add_at(R7, TOTAL as i16, R1);
+        asm.load(Size::Double, R1, R10, LENGTH);
+        asm.add_at(R8, (HEADER + 16) as i16, R1);
+        let answer = match self.hook {
+            Hook::Socket => 0,
+            Hook::Interface => XDP_DROP,
+        };
+        asm.calculate(Do::Set, R0, answer);
+        asm.exit();
+    }
+}
+
+/// `R1` = the eight bytes of the stack at `at`, under a mask; `R2` is lost.
+fn under_mask(asm: &mut Assembler, at: i16, mask: u64) {
+    under_mask_by(asm, at, mask, R2);
+}
+
+/// The same, with another register that is lost.
+fn under_mask_by(asm: &mut Assembler, at: i16, mask: u64, lost: Register) {
+    asm.load(Size::Double, R1, R10, at);
+    if mask != u64::MAX {
+        asm.set(lost, mask);
+        asm.calculate_by(Do::And, R1, lost);
+    }
+}
+
+const _: () = assert!(CLASS_BYTES == 1 << CLASS_SHIFT);

@@ -1,0 +1,45 @@
+//! The program that brings an interface's packets to AF_XDP sockets.
+//!
+//! It looks up the packet's receive queue in a map of sockets (`XSKMAP`). A packet of a queue with a
+//! socket goes there, any other on to the kernel's own stack. Before each packet it writes when it
+//! came, as far as the driver has room for that.
+
+use crate::bpf::{Assembler, Do, If, Register::*, Size};
+use crate::sys::bpf::XDP_PASS;
+
+/// Bytes before a packet that say when it came: nanoseconds since the start of the machine
+/// (`CLOCK_MONOTONIC`), as the processor has numbers. Not there if the driver has no room for it.
+pub(crate) const STAMP: usize = 8;
+
+// The kernel's functions.
+const KTIME_GET_NS: i32 = 5;
+const REDIRECT_MAP: i32 = 51;
+const XDP_ADJUST_META: i32 = 54;
+// Offsets in `struct xdp_md`.
+const DATA: i16 = 0;
+const DATA_META: i16 = 8;
+const RX_QUEUE_INDEX: i16 = 16;
+
+/// Ends a program by it, with the context in `R6` and the descriptor of the map.
+pub(crate) fn redirect(asm: &mut Assembler, sockets: i32) {
+    let unstamped = asm.label();
+    asm.calculate_by(Do::Set, R1, R6);
+    asm.calculate(Do::Set, R2, -(STAMP as i32));
+    asm.call(XDP_ADJUST_META);
+    asm.go_if(If::Differs, R0, 0, unstamped);
+    asm.call(KTIME_GET_NS);
+    // R1 = where the eight bytes begin; they end at the packet, as the verifier wants to see.
+    asm.load(Size::Word, R1, R6, DATA_META);
+    asm.load(Size::Word, R2, R6, DATA);
+    asm.calculate_by(Do::Set, R3, R1);
+    asm.calculate(Do::Add, R3, STAMP as i32);
+    asm.go_if_by(If::Greater, R3, R2, unstamped);
+    asm.store(Size::Double, R1, 0, R0);
+    asm.place(unstamped);
+    asm.load(Size::Word, R2, R6, RX_QUEUE_INDEX);
+    asm.set_map(R1, sockets);
+    // What to answer for a queue without a socket.
+    asm.calculate(Do::Set, R3, XDP_PASS);
+    asm.call(REDIRECT_MAP);
+    asm.exit();
+}

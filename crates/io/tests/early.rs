@@ -1,0 +1,145 @@
+//! What is dropped early: whose window is used up, and nothing else.
+
+use std::io;
+
+use fairlane_io::early::{Class, Dropped, EarlyDrop, Family, Pattern, Rules, WORDS};
+
+/// Words of a UDP datagram from 10.0.0.1:port to 10.0.0.2:5000, and its frame.
+fn datagram(port: u16) -> ([u64; WORDS], Vec<u8>) {
+    let words = [
+        u64::from(port) << 48 | 5_000 << 32 | 17 << 24 | 3,
+        0x0a00_0001_0a00_0002,
+        0,
+        0,
+        0,
+    ];
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46];
+    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend([port.to_be_bytes(), 5_000_u16.to_be_bytes()].concat());
+    frame.resize(60, 0);
+    (words, frame)
+}
+
+/// Port 1 is class 1, all else class 0. The flows of class 0 are its source ports, if it has any.
+fn rules(flows: bool) -> Rules {
+    let by_port = [0xffff << 48, 0, 0, 0, 0];
+    let pattern = Pattern {
+        mask: by_port,
+        value: [1 << 48, 0, 0, 0, 0],
+        source_port: (1, 1),
+        destination_port: (0, u16::MAX),
+    };
+    let class = |flows| Class { flows, room: 0 };
+    Rules {
+        rules: [vec![(pattern, 1)], Vec::new(), Vec::new()],
+        default: 0,
+        classes: vec![class(flows.then_some([by_port; 3])), class(None)],
+    }
+}
+
+fn early(test: &str, flows: bool) -> Option<EarlyDrop> {
+    match EarlyDrop::new(&rules(flows)) {
+        Ok(early) => Some(early),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            fairlane_netlab::skip(test, error);
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// How many frames of this port pass before one is dropped, both where a socket is and where an
+/// interface is, in turns.
+fn pass(early: &EarlyDrop, port: u16, most: usize) -> usize {
+    let (_, frame) = datagram(port);
+    let passes = |&number: &usize| !early.try_out(&frame, number % 2 == 1).unwrap();
+    (0..most).take_while(passes).count()
+}
+
+fn refuse(early: &EarlyDrop, class: u32, port: u16) {
+    early.refused(class, || Some((Family::V4, datagram(port).0)));
+}
+
+fn send(early: &EarlyDrop, class: u32, port: u16) {
+    early.sent(class, || Some((Family::V4, datagram(port).0)));
+}
+
+#[test]
+fn nothing_is_dropped_but_beyond_a_limit_under_overload() {
+    let Some(early) = early("what is dropped early", false) else {
+        return;
+    };
+    refuse(&early, 0, 7);
+    assert!(!early.is_on());
+    assert_eq!(pass(&early, 7, 100), 100, "there is no overload");
+    early.begin();
+    assert!(early.is_on());
+    assert_eq!(pass(&early, 7, 100), 100, "nobody was refused in it");
+    refuse(&early, 0, 7);
+    assert_eq!(pass(&early, 7, 100), 32);
+    assert_eq!(pass(&early, 8, 100), 0, "the class has one limit");
+    assert_eq!(pass(&early, 1, 100), 100, "the other class has none");
+    let dropped = Dropped {
+        frames: 2,
+        bytes: 120,
+    };
+    assert_eq!((early.dropped(0), early.total()), (dropped, 2));
+    assert_eq!(early.dropped(1), Dropped::default());
+    early.end();
+    assert_eq!(pass(&early, 7, 100), 100);
+    early.begin();
+    assert_eq!(pass(&early, 7, 100), 100, "limits end with the overload");
+}
+
+#[test]
+fn a_window_is_as_large_as_what_is_sent_and_grows_by_an_eighth() {
+    let Some(early) = early("windows of early drop", false) else {
+        return;
+    };
+    early.begin();
+    refuse(&early, 0, 7);
+    assert_eq!(pass(&early, 7, 100), 32);
+    for _ in 0..16 {
+        send(&early, 0, 7);
+    }
+    assert_eq!(pass(&early, 7, 100), 18);
+    // Whoever is refused again is given nothing.
+    refuse(&early, 0, 7);
+    assert_eq!(pass(&early, 7, 100), 0);
+    for _ in 0..10_000 {
+        send(&early, 0, 7);
+    }
+    assert_eq!(pass(&early, 7, 1_000), 256, "no more than that at once");
+}
+
+#[test]
+fn who_is_not_refused_for_two_epochs_has_no_limit() {
+    let Some(early) = early("epochs of early drop", false) else {
+        return;
+    };
+    early.begin();
+    refuse(&early, 0, 7);
+    early.renew();
+    assert_eq!(pass(&early, 7, 100), 32);
+    refuse(&early, 0, 7);
+    early.renew();
+    assert_eq!(pass(&early, 7, 100), 0, "the same window");
+    early.renew();
+    assert_eq!(pass(&early, 7, 100), 100);
+    refuse(&early, 0, 7);
+    assert_eq!(pass(&early, 7, 100), 32, "a new one");
+}
+
+#[test]
+fn flows_have_limits_of_their_own() {
+    let Some(early) = early("flows and early drop", true) else {
+        return;
+    };
+    early.begin();
+    refuse(&early, 0, 7);
+    assert_eq!(pass(&early, 7, 100), 2);
+    // A few of them share the limit.
+    let limited = (8..108).filter(|&port| pass(&early, port, 3) < 3).count();
+    assert!(limited < 10, "{limited}");
+    assert_eq!(early.dropped(0).frames, 1 + limited as u64);
+}
