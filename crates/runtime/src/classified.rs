@@ -25,6 +25,12 @@ pub trait Classify<P> {
     /// Where a packet that comes at `now` goes. `len` counts what the link carries.
     fn classify(&mut self, payload: &P, len: Length, now: Nanos) -> Target;
 
+    /// A packet of `class` that came was not accepted for want of room, or one that waited has
+    /// given way.
+    fn refused(&mut self, class: ClassId, payload: &P) {
+        let _ = (class, payload);
+    }
+
     /// The packet leaves at `now`.
     fn leaves(&mut self, class: ClassId, payload: &P, len: Length, now: Nanos) {
         let _ = (class, payload, len, now);
@@ -205,6 +211,13 @@ fn reason_of(rejection: tree::Rejection) -> Rejection {
     }
 }
 
+fn is_want_of_room(rejection: tree::Rejection) -> bool {
+    matches!(
+        rejection,
+        tree::Rejection::QueueFull | tree::Rejection::TreeFull
+    )
+}
+
 impl<P, C, K> Queue for Classified<P, C, K>
 where
     P: Payload + Send,
@@ -292,6 +305,7 @@ where
                 };
                 let gives_way = |gone: tree::Discarded<Ported<P>>| {
                     let Ported { port, payload } = gone.payload;
+                    classify.refused(gone.class, &payload);
                     discard(ports, total, port, gone.len);
                     on_discard(Packet {
                         flow: port,
@@ -308,6 +322,9 @@ where
                         return Ok(());
                     }
                     Err(rejected) => {
+                        if is_want_of_room(rejected.reason) {
+                            classify.refused(class, &rejected.payload.payload);
+                        }
                         for stats in both(ports, total, flow) {
                             add(&mut stats.dropped, len);
                         }

@@ -143,6 +143,9 @@ pub struct Options {
     /// With CONFIG: end with an error when an interface is deleted, and do not wait for it
     #[arg(long, requires = "config")]
     exit_on_loss: bool,
+    /// With CONFIG: under overload, drop nothing before its class is known to Fairlane
+    #[arg(long, requires = "config")]
+    no_early_drop: bool,
     /// Print one JSON object at the end, and nothing else
     #[arg(long)]
     json: bool,

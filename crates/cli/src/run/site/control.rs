@@ -313,10 +313,10 @@ impl Control {
         if let Some(refusals) = refusals {
             self.around.log.say(refusals);
         }
-        let lost_before = |side: Side| {
+        let before = Side::BOTH.map(|side| {
             let before = self.report.interfaces.get(side as usize);
-            before.map_or(0, |interface| interface.lost)
-        };
+            before.map_or((0, 0), |interface| (interface.lost, interface.early))
+        });
         let mut report = Report {
             seconds: times.seconds,
             recent_seconds: times.recent,
@@ -329,7 +329,7 @@ impl Control {
             let (name, backend) = &self.links.devices[side as usize];
             let count = &counting.devices[side as usize];
             let (name, backend) = (Arc::clone(name), backend.clone());
-            let lost = lost_before(side);
+            let (lost, _) = before[side as usize];
             (report.interfaces).push(InterfaceReport::new(name, backend, count, lost));
         }
         for side in Side::BOTH {
@@ -340,7 +340,12 @@ impl Control {
                 Some(plan) => {
                     let classes = &counting.links[side as usize];
                     let link = LinkReport::new(plan, classes, count, name, times, lost);
+                    let (_, early_before) = before[side.other() as usize];
+                    let early = link.early();
                     report.links.push(link);
+                    let interface = &mut report.interfaces[side.other() as usize];
+                    interface.early = early;
+                    interface.recently_early = early.saturating_sub(early_before);
                 }
                 None => report.open.push(OpenReport {
                     to: name,

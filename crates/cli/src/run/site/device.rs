@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::AddAssign;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use fairlane_config::{Backend as Kind, Interfaces, Near};
 use fairlane_io::checksum::complete_checksum;
+use fairlane_io::early::Gate;
 use fairlane_io::tun::Layer;
 use fairlane_io::{
     Arrival, Backend, Budget, Hold, PacketBackend, TunBackend, Umem, XdpBackend, XdpMode,
@@ -16,6 +18,7 @@ use fairlane_io::{
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::super::log::Voice;
+use super::early::Port;
 use super::frame::Frame;
 use super::lasting::{Lasting, Opened};
 
@@ -24,6 +27,16 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     /// What was lost beyond what all backends count.
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses::default())
+    }
+
+    /// Whether a good part of the places is taken in which frames wait to be received. O(1).
+    fn is_filling(&self) -> bool {
+        false
+    }
+
+    /// Where frames arrive, if they can be dropped there.
+    fn gate(&self) -> Option<Gate> {
+        None
     }
 
     /// How frames are exchanged with the interface.
@@ -64,6 +77,10 @@ impl AnyDevice {
 
     pub fn backend(&self) -> String {
         self.device.backend()
+    }
+
+    pub fn is_filling(&self) -> bool {
+        self.device.is_filling()
     }
 }
 
@@ -150,12 +167,16 @@ pub enum OnLoss {
     Fail,
 }
 
+/// The early drop at each of both devices, where there is to be one.
+pub type Ports = [Option<Arc<Port>>; 2];
+
 /// The near device and the one outside. Nothing is open after an error.
 pub fn open(
     interfaces: &Interfaces,
     needs: Needs,
     on_loss: OnLoss,
     voice: &Voice,
+    ports: &Ports,
 ) -> Result<[AnyDevice; 2]> {
     let outside = &interfaces.outside;
     if (&interfaces.near, interfaces.backend) == (&Near::Nothing, Kind::Xdp) {
@@ -175,14 +196,15 @@ pub fn open(
         Kind::Packet => None,
         Kind::Xdp => Some(umem(interfaces, needs)?),
     };
+    let [near_port, port] = ports;
     let near = match &interfaces.near {
-        Near::Inside(name) => open_interface(name, umem.as_ref(), on_loss, voice)?,
+        Near::Inside(name) => open_interface(name, umem.as_ref(), on_loss, voice, near_port)?,
         Near::Tap(name) => tap(name)?,
         Near::Nothing => nothing()?,
     };
     Ok([
         near,
-        open_interface(outside, umem.as_ref(), on_loss, voice)?,
+        open_interface(outside, umem.as_ref(), on_loss, voice, port)?,
     ])
 }
 
@@ -191,10 +213,12 @@ fn open_interface(
     umem: Option<&Umem>,
     on_loss: OnLoss,
     voice: &Voice,
+    port: &Option<Arc<Port>>,
 ) -> Result<AnyDevice> {
     if on_loss == OnLoss::Wait {
         let (kept, umem, says) = (name.to_owned(), umem.cloned(), voice.clone());
-        let open = move || hold_and_open(&kept, umem.as_ref(), &says);
+        let port = port.clone();
+        let open = move || hold_and_open(&kept, umem.as_ref(), &says, port.as_deref());
         let device = Lasting::open(name, voice.clone(), open)?;
         return Ok(AnyDevice {
             name: name.to_owned(),
@@ -202,7 +226,7 @@ fn open_interface(
             _hold: None,
         });
     }
-    let opened = hold_and_open(name, umem, voice)?;
+    let opened = hold_and_open(name, umem, voice, port.as_deref())?;
     Ok(AnyDevice {
         name: name.to_owned(),
         device: opened.device,
@@ -211,7 +235,12 @@ fn open_interface(
 }
 
 /// Opens an interface that no other program of this kind has, for frames as they were on the wire.
-fn hold_and_open(name: &str, umem: Option<&Umem>, voice: &Voice) -> Result<Opened> {
+fn hold_and_open(
+    name: &str,
+    umem: Option<&Umem>,
+    voice: &Voice,
+    port: Option<&Port>,
+) -> Result<Opened> {
     let mut hold = Hold::take(name)?;
     voice.warn(hold.complaint());
     let device: Box<dyn Device> = match umem {
@@ -238,6 +267,9 @@ fn hold_and_open(name: &str, umem: Option<&Umem>, voice: &Voice) -> Result<Opene
             Box::new(shared)
         }
     };
+    if let (Some(port), Some(gate)) = (port, device.gate()) {
+        port.opened(gate);
+    }
     Ok(Opened {
         device,
         hold: Some(hold),
@@ -337,6 +369,14 @@ impl Device for Plain<PacketBackend<Frame>> {
             uncut: self.0.uncut(),
             ..Losses::default()
         })
+    }
+
+    fn is_filling(&self) -> bool {
+        self.0.is_filling()
+    }
+
+    fn gate(&self) -> Option<Gate> {
+        Some(self.0.gate())
     }
 
     fn backend(&self) -> String {
@@ -507,6 +547,14 @@ impl Device for Shared {
             lost: self.backend.dropped()?,
             ..Losses::default()
         })
+    }
+
+    fn is_filling(&self) -> bool {
+        self.backend.is_filling()
+    }
+
+    fn gate(&self) -> Option<Gate> {
+        Some(self.backend.gate())
     }
 
     fn backend(&self) -> String {

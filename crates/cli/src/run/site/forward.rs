@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlane_core::Nanos;
 use fairlane_mailbox::{Consumer, Producer};
-use fairlane_runtime::bridge::{Came, Side, drive_bridge};
+use fairlane_runtime::bridge::{BATCH, Came, Lane, Side, drive_bridge};
 use fairlane_runtime::{Clock, Idling};
 use rustix::process::setpriority_process;
 
 use super::super::ending::Ending;
 use super::SiteBridge;
+use super::early::Guard;
 use super::frame::{Frame, Parcel};
 use super::order::Order;
 
@@ -49,9 +50,19 @@ impl Forwarding {
             ..Idling::default()
         };
         let mut doing = None;
+        let mut guards = [Guard::default(), Guard::default()];
         // When the last round began, if part of an order was done after it.
         let mut worked_at: Option<Nanos> = None;
-        let outcome = drive_bridge(bridge, &self.clock, idling, |bridge, now, _| {
+        let outcome = drive_bridge(bridge, &self.clock, idling, |bridge, now, round| {
+            for (side, guard) in Side::BOTH.into_iter().zip(&mut guards) {
+                if let Lane::Shaped(arbiter, _) = bridge.lane(side)
+                    && let Some(early) = arbiter.queue().classifier().early()
+                {
+                    // Where fewer than a batch came there are no others.
+                    let filling = round.moved >= BATCH && bridge.device(side.other()).is_filling();
+                    guard.look(early, filling, now);
+                }
+            }
             if let Some(before) = worked_at.take() {
                 let took = now.since(before).0;
                 if took > self.longest_step.load(Ordering::Relaxed) {

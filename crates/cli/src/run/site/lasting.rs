@@ -237,6 +237,11 @@ impl Device for Lasting {
         Ok(losses)
     }
 
+    fn is_filling(&self) -> bool {
+        let opened = self.opened.as_ref();
+        opened.is_some_and(|opened| opened.device.is_filling())
+    }
+
     fn backend(&self) -> String {
         match &self.opened {
             Some(opened) => opened.device.backend(),

@@ -3,6 +3,7 @@
 
 mod control;
 mod device;
+mod early;
 mod forward;
 mod frame;
 mod lasting;
@@ -31,12 +32,13 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::ending::Ending;
-use super::log::Log;
+use super::log::{Log, Voice};
 use super::screen::Screen;
 use super::{Options, ends};
 use crate::machine::read_site;
 use control::{Around, Control, Event, Links};
-use device::{AnyDevice, Needs, OnLoss};
+use device::{AnyDevice, Needs, OnLoss, Ports};
+use early::Port;
 use forward::Forwarding;
 use frame::{Frame, Parcel};
 use order::{Counting, Order};
@@ -111,7 +113,8 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
         true => OnLoss::Fail,
         false => OnLoss::Wait,
     };
-    let devices = device::open(&interfaces, needs, on_loss, &log.voice())?;
+    let ports = ports(&interfaces, options, &log.voice());
+    let devices = device::open(&interfaces, needs, on_loss, &log.voice(), &ports)?;
     let named = (devices.each_ref()).map(|device| (Arc::from(&*device.name), device.backend()));
     let clock = Clock::start();
     let start = clock.now();
@@ -124,7 +127,10 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
         };
         let attach = site.attach.as_ref().filter(|_| role == Role::Outside);
         let processes = attach.map_or(0, |attach| attach.processes);
-        let (plan, arbiter) = Plan::start(link, side, device, processes, start);
+        let (plan, arbiter) = {
+            let port = ports[side.other() as usize].clone();
+            Plan::start(link, side, device, processes, port, start)
+        };
         if attach.is_some() {
             registrar = Some((arbiter.registrar(), link.longest));
         }
@@ -259,6 +265,26 @@ fn listen<B: Send + 'static>(mut signals: Signals, to: Sender<Event<B>>) -> Resu
             }
         })?;
     Ok(())
+}
+
+/// Early drop at both devices, by side, unless nobody wants it.
+fn ports(interfaces: &Interfaces, options: &Options, voice: &Voice) -> Ports {
+    if options.no_early_drop {
+        return [None, None];
+    }
+    let near = match &interfaces.near {
+        Near::Inside(name) | Near::Tap(name) => name,
+        Near::Nothing => "",
+    };
+    let names = [near, &interfaces.outside];
+    Side::BOTH.map(|side| {
+        let role = Ends::of(interfaces).role(side);
+        Some(Arc::new(Port::new(
+            names[side as usize],
+            role,
+            voice.clone(),
+        )))
+    })
 }
 
 /// The bridge of a site.

@@ -292,6 +292,10 @@ impl Taking {
     fn exchange(&mut self, queue: &mut Shaped) {
         std::mem::swap(queue.classifier_mut(), &mut self.sorting);
         queue.classifier_mut().sorter.resume(&self.sorting.sorter);
+        // It knows the former filters alone.
+        if let Some(early) = self.sorting.early() {
+            early.end();
+        }
         if let Some(anew) = &mut self.anew {
             std::mem::swap(queue.classes_mut(), anew);
         }

@@ -8,10 +8,12 @@ use fairlane_classify::DigestKey;
 use fairlane_config::{Discipline, Guarantee, Link, Sorter, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Nanos};
+use fairlane_io::EarlyDrop;
 use fairlane_runtime::bridge::Side;
 use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, Ported, Straight};
 
 use super::device::AnyDevice;
+use super::early::{Early, Port};
 use super::frame::Parcel;
 use super::meter::{Delays, Meter};
 use super::order::{Adding, Gone, Taking};
@@ -40,6 +42,10 @@ pub struct Account {
     pub beside_lost: u64,
     /// Its part of what was lost before it was sorted, as well as it can be told.
     pub lost: f64,
+    /// Dropped before it was received.
+    pub early: Early,
+    /// The same when it was last told.
+    pub told_early: Count,
 }
 
 impl Account {
@@ -61,6 +67,8 @@ pub struct Plan {
     pub accounts: Vec<Account>,
     /// What flows are told apart by.
     key: DigestKey,
+    /// Where its frames arrive.
+    port: Option<Arc<Port>>,
 }
 
 /// A link that is to take over, with all of it that takes time made.
@@ -71,6 +79,8 @@ pub struct Next {
     names: Vec<Arc<str>>,
     /// Its classes have no numbers yet.
     sorter: Sorter,
+    port: Option<Arc<Port>>,
+    early: Option<Arc<EarlyDrop>>,
     how: How,
 }
 
@@ -88,6 +98,7 @@ pub struct Running {
     pub side: Side,
     pub link: Arc<Link>,
     key: DigestKey,
+    port: Option<Arc<Port>>,
 }
 
 impl Running {
@@ -112,11 +123,17 @@ impl Running {
             None => How::Anew(Box::new(link.discipline())),
         };
         let unnumbered = vec![ClassId::ROOT; link.classes.len()];
+        let sorter = link.sorter(&unnumbered, self.key);
         Next {
             side: self.side,
             guarantees: link.guarantees(),
             names: names(&link),
-            sorter: link.sorter(&unnumbered, self.key),
+            early: match how {
+                How::Same => None,
+                How::Steps(_) | How::Anew(_) => tables(&self.port, &link, &sorter),
+            },
+            port: self.port.clone(),
+            sorter,
             link: Arc::new(link),
             how,
         }
@@ -131,11 +148,18 @@ impl Next {
 
     /// All queues are made anew, since something was refused that should not have been.
     pub fn made_anew(self) -> Next {
+        let tables = || tables(&self.port, &self.link, &self.sorter);
         Next {
             how: How::Anew(Box::new(self.link.discipline())),
+            early: self.early.clone().or_else(tables),
             ..self
         }
     }
+}
+
+/// What may be dropped early of what arrives there.
+fn tables(port: &Option<Arc<Port>>, link: &Link, sorter: &Sorter) -> Option<Arc<EarlyDrop>> {
+    port.as_ref()?.tables(link, sorter)
 }
 
 fn names(link: &Link) -> Vec<Arc<str>> {
@@ -143,17 +167,21 @@ fn names(link: &Link) -> Vec<Arc<str>> {
 }
 
 impl Plan {
-    /// The arbiter of a link that is idle from `now`, where at most so many processes attach.
+    /// The arbiter of a link that is idle from `now`, where at most so many processes attach. Its
+    /// frames arrive at `port`.
     pub fn start(
         link: &Link,
         side: Side,
         device: AnyDevice,
         processes: usize,
+        port: Option<Arc<Port>>,
         now: Nanos,
     ) -> (Plan, Arbiter<Shaped, Straight<AnyDevice>>) {
         let (discipline, ids) = link.discipline();
         let key = random_key();
-        let plan = Plan {
+        let sorter = link.sorter(&ids, key);
+        let early = tables(&port, link, &sorter);
+        let mut plan = Plan {
             side,
             link: Arc::new(link.clone()),
             guarantees: link.guarantees(),
@@ -161,8 +189,10 @@ impl Plan {
             accounts: vec_of_accounts(ids.len()),
             ids,
             key,
+            port,
         };
-        let sorting = Sorting::new(link.sorter(&plan.ids, key), plan.metered());
+        plan.enter(&early);
+        let sorting = Sorting::new(sorter, plan.metered(), early, &plan.ids);
         let config = ArbiterConfig {
             max_clients: processes.max(1),
             scan_limit: SCAN_LIMIT,
@@ -186,11 +216,22 @@ impl Plan {
         self.names = next.names;
     }
 
+    /// Its frames are dropped early by these tables, and counted in them, from now on.
+    fn enter(&mut self, early: &Option<Arc<EarlyDrop>>) {
+        for (place, account) in self.accounts.iter_mut().enumerate() {
+            account.early.enter(early, place);
+        }
+        if let Some(port) = &self.port {
+            port.exchange(early.clone());
+        }
+    }
+
     pub fn running(&self) -> Running {
         Running {
             side: self.side,
             link: Arc::clone(&self.link),
             key: self.key,
+            port: self.port.clone(),
         }
     }
 
@@ -220,6 +261,7 @@ impl Plan {
             guarantees,
             names,
             mut sorter,
+            early,
             how,
             ..
         } = next;
@@ -264,10 +306,11 @@ impl Plan {
                 accounts[to].delays = former.delays.clone();
                 accounts[to].beside_lost = former.beside_lost;
                 accounts[to].told = former.told;
+                accounts[to].told_early = former.told_early;
                 accounts[to].lost = former.lost;
             }
         }
-        let plan = Plan {
+        let mut plan = Plan {
             side: self.side,
             link: Arc::clone(&link),
             guarantees,
@@ -275,10 +318,12 @@ impl Plan {
             ids,
             accounts,
             key: self.key,
+            port: self.port.clone(),
         };
+        plan.enter(&early);
         // Those that go still have packets to send until they have moved.
         let metered = self.metered().chain(plan.metered());
-        let sorting = Sorting::new(sorter, metered);
+        let sorting = Sorting::new(sorter, metered, early, &plan.ids);
         let changed = steps.changed.iter().map(|&place| (place, plan.ids[place]));
         let mut taking = Taking::new(self.side, link, changed.collect(), sorting, gone);
         taking.anew = anew;
@@ -331,6 +376,7 @@ impl Plan {
             if let Some(heir) = above.into_iter().find_map(is_at) {
                 let account = &mut self.accounts[heir];
                 account.carried = plus(&account.carried, &own);
+                account.early.inherit(&former.accounts[place].early);
             }
         }
     }

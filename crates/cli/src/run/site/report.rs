@@ -6,10 +6,11 @@ use std::sync::Arc;
 use comfy_table::Table;
 use fairlane_config::Kind;
 use fairlane_core::tree::ClassStats;
-use fairlane_core::{Nanos, Rate};
+use fairlane_core::{Count, Nanos, Rate};
 use serde::Serialize;
 
 use super::super::screen::Shown;
+use super::early::sum;
 use super::meter::Delays;
 use super::order::{DeviceCount, LinkCount};
 use super::plan::{Plan, minus, plus};
@@ -55,6 +56,10 @@ pub struct InterfaceReport {
     pub lost: u64,
     /// Of these, since the state was last told.
     pub recently_lost: u64,
+    /// Dropped as they arrived, for their classes had more than their share of an overload.
+    pub early: u64,
+    /// Of these, since the state was last told.
+    pub recently_early: u64,
     /// Received longer than any interface sends: segments left to be cut, which could not be.
     pub uncut: u64,
     /// Frames that the interface would not send.
@@ -124,6 +129,8 @@ pub struct ClassReport {
     pub dropped: u64,
     /// Accepted, and dropped later by queue management.
     pub discarded: u64,
+    /// Dropped where they arrived, before they were received: beyond its share of an overload.
+    pub early: u64,
     pub marked: u64,
     /// Received while the interface lost others: what was lost is likely to have been alike.
     pub beside_lost: u64,
@@ -184,6 +191,9 @@ impl InterfaceReport {
             backend,
             lost: count.losses.lost,
             recently_lost: count.losses.lost.saturating_sub(lost_before),
+            // The links tell.
+            early: 0,
+            recently_early: 0,
             uncut: count.losses.uncut,
             // The others are told apart.
             refused: count.refused.saturating_sub(count.losses.away),
@@ -218,12 +228,18 @@ impl LinkReport {
             .map(|(account, counted)| account.own(counted))
             .collect();
         estimate(plan, &all, lost);
+        let overhead = link.overhead;
+        let accounts = plan.accounts.iter_mut();
+        let mut early: Vec<Count> = accounts
+            .map(|account| account.early.count(overhead))
+            .collect();
         let mut losses: Vec<f64> = plan.accounts.iter().map(|account| account.lost).collect();
         // Parents come before their children.
         for place in (0..all.len()).rev() {
             if let Some(parent) = link.classes[place].parent {
                 all[parent] = plus(&all[parent], &all[place]);
                 losses[parent] += losses[place];
+                early[parent] = sum(early[parent], early[place]);
             }
         }
         let recent: Vec<ClassStats> = (all.iter().zip(&plan.accounts))
@@ -253,7 +269,8 @@ impl LinkReport {
                 .err()
                 .or(guarantee.delay.and_then(Result::err));
             // In bits, with one packet that may have come at once.
-            let offered = (late.accepted.bytes + late.dropped.bytes) as f64 * 8.0;
+            let late_early = early[place].bytes.saturating_sub(account.told_early.bytes);
+            let offered = (late.accepted.bytes + late.dropped.bytes + late_early) as f64 * 8.0;
             let burst = f64::from(link.longest.get()) * 8.0;
             let modest = guarantee
                 .rate
@@ -274,6 +291,7 @@ impl LinkReport {
                 queued_bytes: stats.queued.bytes,
                 dropped: stats.dropped.packets,
                 discarded: stats.discarded.packets,
+                early: early[place].packets,
                 marked: stats.marked,
                 beside_lost,
                 throttled: stats.throttled,
@@ -295,6 +313,7 @@ impl LinkReport {
                 },
             });
             account.told = *stats;
+            account.told_early = early[place];
             account.beside_lost = beside_lost;
             account.delays = delays;
         }
@@ -375,9 +394,9 @@ impl Report {
                     interface.uncut, interface.name
                 );
             }
-            if interface.lost > 0 {
+            if interface.lost + interface.early > 0 {
                 notes += &self.overloaded(interface);
-                if interface.backend == GENERIC {
+                if interface.lost > 0 && interface.backend == GENERIC {
                     notes += &format!(
                         "\n{} takes AF_XDP in generic mode alone, where segments that come uncut \
                          are lost too: turn segmentation off where they come from (ethtool -K DEV \
@@ -417,26 +436,37 @@ impl Report {
     /// That more arrives than is taken in, whose that was, and what to do.
     fn overloaded(&self, interface: &InterfaceReport) -> String {
         let mut text = format!(
-            "\noverloaded: {} frames were lost at {} before they could be sorted, {} of them in the \
-             last {:.1} s, since this machine does not keep up: use backend = \"xdp\", leave \
-             Fairlane a core of its own, or have who floods stopped before it gets here",
-            interface.lost, interface.name, interface.recently_lost, self.recent_seconds
+            "\noverloaded: more arrives at {} than this machine takes in: {} frames were lost before \
+             they could be sorted and {} were dropped early, being of classes beyond their share, {} \
+             and {} of them in the last {:.1} s; use backend = \"xdp\", leave Fairlane a core of its \
+             own, or have who floods stopped before it gets here",
+            interface.name,
+            interface.lost,
+            interface.early,
+            interface.recently_lost,
+            interface.recently_early,
+            self.recent_seconds
         );
-        let mut lost: Vec<(&str, u64)> = Vec::new();
-        for link in self.links.iter().filter(|link| link.to != interface.name) {
-            let classes = link.classes.iter().filter(|class| class.queues);
-            lost.extend(classes.map(|class| (&*class.name, class.lost_estimate)));
+        let by_class = |count: fn(&ClassReport) -> u64| {
+            let links = self.links.iter().filter(|link| link.to != interface.name);
+            let classes = links.flat_map(|link| &link.classes);
+            let mut counts: Vec<(&str, u64)> = classes
+                .filter(|class| class.queues && count(class) > 0)
+                .map(|class| (&*class.name, count(class)))
+                .collect();
+            counts.sort_by_key(|&(_, count)| Reverse(count));
+            let named = counts.iter().take(MOST_NAMED);
+            let named: Vec<String> = named.map(|(name, n)| format!("{name} {n}")).collect();
+            named.join(", ")
+        };
+        let early = by_class(|class| class.early);
+        if !early.is_empty() {
+            text += &format!("; dropped early by class: {early}");
         }
-        lost.retain(|&(_, lost)| lost > 0);
-        lost.sort_by_key(|&(_, lost)| Reverse(lost));
-        let named: Vec<String> = (lost.iter().take(MOST_NAMED))
-            .map(|(name, lost)| format!("{name} {lost}"))
-            .collect();
-        if !named.is_empty() {
-            text += &format!(
-                "; by class, estimated from what was received beside them: {}",
-                named.join(", ")
-            );
+        let lost = by_class(|class| class.lost_estimate);
+        if !lost.is_empty() {
+            text +=
+                &format!("; lost by class, estimated from what was received beside them: {lost}");
         }
         text
     }
@@ -475,7 +505,7 @@ impl Shown for Report {
                     row.share,
                     row.cap,
                     class.queued_packets,
-                    class.dropped + class.discarded,
+                    class.drops(),
                     class.marked,
                     row.delays[0],
                     row.delays[1],
@@ -510,6 +540,12 @@ struct Row {
 }
 
 impl LinkReport {
+    /// Frames that were dropped early of all its classes.
+    pub fn early(&self) -> u64 {
+        let top = self.classes.iter().filter(|class| class.parent.is_none());
+        top.map(|class| class.early).sum()
+    }
+
     fn line(&self, span: Span) -> String {
         let bps = match span {
             Span::Recent => self.recent_bps,
@@ -585,7 +621,7 @@ impl LinkReport {
                 row.cap,
                 class.flows.to_string(),
                 class.queued_packets.to_string(),
-                (class.dropped + class.discarded).to_string(),
+                class.drops().to_string(),
                 class.marked.to_string(),
                 p50,
                 p99,
@@ -602,6 +638,11 @@ impl LinkReport {
 }
 
 impl ClassReport {
+    /// All that was dropped of it and is known to be its.
+    fn drops(&self) -> u64 {
+        self.dropped + self.discarded + self.early
+    }
+
     fn row(&self, span: Span) -> Row {
         let (bps, share, delay) = match span {
             Span::Recent => (
@@ -649,6 +690,8 @@ mod tests {
                     backend: backend.to_owned(),
                     lost: 3,
                     recently_lost: 0,
+                    early: 0,
+                    recently_early: 0,
                     uncut: 0,
                     refused: 0,
                     away: 0,
@@ -656,7 +699,10 @@ mod tests {
                 ..Report::default()
             };
             let notes = report.notes();
-            assert!(notes.contains("3 frames were lost at lan0"), "{notes}");
+            assert!(
+                notes.contains("at lan0 than") && notes.contains("3 frames were lost"),
+                "{notes}"
+            );
             assert_eq!(notes.contains("uncut"), said, "{notes}");
         }
     }

@@ -7,8 +7,10 @@ use fairlane_classify::{DigestKey, Layer};
 use fairlane_config::{Sorted, Sorter};
 use fairlane_core::tree::ClassId;
 use fairlane_core::{Length, Nanos};
+use fairlane_io::EarlyDrop;
 use fairlane_runtime::{Classify, Target};
 
+use super::early::words;
 use super::frame::Parcel;
 use super::meter::Meter;
 
@@ -18,6 +20,9 @@ pub struct Sorting {
     pub sorter: Sorter,
     /// By the number of the class.
     meters: Vec<Option<Arc<Meter>>>,
+    early: Option<Arc<EarlyDrop>>,
+    /// The places of classes by their numbers; of classes that go, none.
+    places: Vec<Option<u32>>,
 }
 
 /// A key that nobody outside knows, so that nobody can choose flows that collide.
@@ -27,20 +32,37 @@ pub fn random_key() -> DigestKey {
 }
 
 impl Sorting {
-    /// With a meter for each class that packets may leave from.
+    /// With a meter for each class that packets may leave from, and what may be dropped early of
+    /// those with these numbers, by place.
     pub fn new<'a>(
         sorter: Sorter,
         metered: impl IntoIterator<Item = (ClassId, &'a Arc<Meter>)>,
+        early: Option<Arc<EarlyDrop>>,
+        ids: &[ClassId],
     ) -> Sorting {
-        let mut meters = Vec::new();
-        for (id, meter) in metered {
-            let number = id.number() as usize;
-            if number >= meters.len() {
-                meters.resize_with(number + 1, || None);
-            }
-            meters[number] = Some(Arc::clone(meter));
+        let metered = metered.into_iter();
+        let meters = metered.map(|(id, meter)| (id, Arc::clone(meter)));
+        Sorting {
+            sorter,
+            meters: by_number(meters),
+            early,
+            places: by_number(ids.iter().copied().zip(0..)),
         }
-        Sorting { sorter, meters }
+    }
+
+    /// What may be dropped early.
+    pub fn early(&self) -> Option<&EarlyDrop> {
+        self.early.as_deref()
+    }
+
+    /// What early drop wants to know of a parcel of a class while there is an overload.
+    #[inline]
+    fn overloaded(&self, class: ClassId, parcel: &Parcel) -> Option<(&EarlyDrop, u32)> {
+        let early = self.early.as_deref().filter(|early| early.is_on())?;
+        // What processes send does not come by an interface.
+        let place = parcel.origin.owner.is_none();
+        let place = place.then(|| self.places.get(class.number() as usize));
+        Some((early, place?.copied()??))
     }
 
     #[inline]
@@ -59,6 +81,19 @@ impl Sorting {
         let bytes = parcel.frame.bytes();
         target((self.sorter).within(place, bytes, Layer::Ethernet, &parcel.origin))
     }
+}
+
+/// What is known of each, by number.
+fn by_number<T>(known: impl IntoIterator<Item = (ClassId, T)>) -> Vec<Option<T>> {
+    let mut all = Vec::new();
+    for (id, one) in known {
+        let number = id.number() as usize;
+        if number >= all.len() {
+            all.resize_with(number + 1, || None);
+        }
+        all[number] = Some(one);
+    }
+    all
 }
 
 fn target(sorted: Sorted) -> Target {
@@ -80,10 +115,19 @@ impl Classify<Parcel> for Sorting {
         target
     }
 
+    fn refused(&mut self, class: ClassId, parcel: &Parcel) {
+        if let Some((early, place)) = self.overloaded(class, parcel) {
+            early.refused(place, || words(parcel.frame.bytes()));
+        }
+    }
+
     #[inline]
     fn leaves(&mut self, class: ClassId, parcel: &Parcel, _: Length, now: Nanos) {
         if let Some(meter) = self.meter(class) {
             meter.record(now.since(parcel.came));
+        }
+        if let Some((early, place)) = self.overloaded(class, parcel) {
+            early.sent(place, || words(parcel.frame.bytes()));
         }
     }
 }

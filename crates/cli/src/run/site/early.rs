@@ -1,0 +1,230 @@
+//! Early drop on a site's interfaces: whose frames may go before they are taken in, and when.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fairlane_classify::{self as classify, Asked, Headers, Layer, Origin, Per};
+use fairlane_config::{Kind, Link, Role, Sorter};
+use fairlane_core::{Count, Nanos};
+use fairlane_io::early::{Class, EarlyDrop, Family, Gate, Pattern, Rules, WORDS};
+
+use super::super::log::Voice;
+
+/// How long limits hold at least, and the time after which an overload may be over.
+const EPOCH: Nanos = Nanos::from_millis(1_000);
+/// Dropped in that time, they might as well have been taken in.
+const FEW: u64 = 10_000;
+
+const FAMILIES: [(classify::Family, Family); 3] = [
+    (classify::Family::V4, Family::V4),
+    (classify::Family::V6, Family::V6),
+    (classify::Family::Other, Family::Other),
+];
+
+/// The interface that frames of a link arrive at, as far as its early drop goes. It may go and come
+/// back.
+pub struct Port {
+    name: String,
+    role: Role,
+    voice: Voice,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    gate: Option<Gate>,
+    early: Option<Arc<EarlyDrop>>,
+    /// It was said that there is none.
+    complained: bool,
+}
+
+impl Port {
+    pub fn new(name: &str, role: Role, voice: Voice) -> Port {
+        Port {
+            name: name.to_owned(),
+            role,
+            voice,
+            state: Mutex::default(),
+        }
+    }
+
+    /// Changes the state, and puts what is to be dropped where frames arrive, if both are known.
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        // A panic of another holder leaves a state that is whole.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut state);
+        if let (Some(gate), Some(early)) = (&state.gate, &state.early)
+            && let Err(error) = gate.put(early)
+        {
+            self.complain(&mut state, &error);
+        }
+    }
+
+    fn complain(&self, state: &mut State, error: &std::io::Error) {
+        if !std::mem::replace(&mut state.complained, true) {
+            self.voice.say(format_args!(
+                "{}: nothing can be dropped early under overload, all else works: {error}",
+                self.name
+            ));
+        }
+    }
+
+    /// The interface is open, for the first time or again.
+    pub fn opened(&self, gate: Gate) {
+        self.change(|state| state.gate = Some(gate));
+    }
+
+    /// These tables count from now on, and no others.
+    pub fn exchange(&self, early: Option<Arc<EarlyDrop>>) {
+        self.change(|state| state.early = early);
+    }
+
+    /// The tables for a link, with its classes' places; none where the kernel does not let us.
+    pub fn tables(&self, link: &Link, sorter: &Sorter) -> Option<Arc<EarlyDrop>> {
+        match EarlyDrop::new(&rules(link, sorter, self.role)) {
+            Ok(early) => Some(Arc::new(early)),
+            Err(error) => {
+                let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+                self.complain(&mut state, &error);
+                None
+            }
+        }
+    }
+}
+
+/// The filters of a link for what comes from one side.
+fn rules(link: &Link, sorter: &Sorter, from: Role) -> Rules {
+    let origin = Origin {
+        ingress: from.ingress(),
+        owner: None,
+    };
+    let pattern = |asked: Asked| Pattern {
+        mask: asked.mask,
+        value: asked.value,
+        source_port: asked.source_port,
+        destination_port: asked.destination_port,
+    };
+    let of_family = |(family, _): (classify::Family, Family)| {
+        let asked = sorter.classifier().asked(family, &origin).into_iter();
+        asked
+            .map(|(asked, class)| (pattern(asked), class))
+            .collect()
+    };
+    let flows = |per: Per| FAMILIES.map(|(family, _)| per.words(family));
+    let class = |kind: &Kind| match kind {
+        Kind::Inner(_) => Class {
+            flows: None,
+            room: 0,
+        },
+        Kind::Leaf(queue) => Class {
+            flows: None,
+            room: queue.room.packets,
+        },
+        Kind::Flows(of) => Class {
+            flows: Some(flows(of.per)),
+            room: of.queue.room.packets,
+        },
+    };
+    Rules {
+        rules: FAMILIES.map(of_family),
+        default: link.default,
+        classes: link.classes.iter().map(|one| class(&one.kind)).collect(),
+    }
+}
+
+/// The words of a frame's headers; none of one that is malformed.
+pub fn words(frame: &[u8]) -> Option<(Family, [u64; WORDS])> {
+    let headers: Headers = classify::parse(frame, Layer::Ethernet).ok()?;
+    let (_, family) = FAMILIES
+        .into_iter()
+        .find(|(one, _)| *one == headers.family)?;
+    Some((family, classify::words(&headers)))
+}
+
+/// Says when there is an overload; of the forwarding thread.
+#[derive(Default)]
+pub struct Guard {
+    /// The epoch ends.
+    until: Nanos,
+    /// A ring was filling in this epoch.
+    filled: bool,
+    /// What had been dropped when it began.
+    dropped: u64,
+}
+
+impl Guard {
+    /// A look between two rounds; `is_filling` says whether frames wait to be taken in that fill a
+    /// good part of their place. O(1).
+    #[inline]
+    pub fn look(&mut self, early: &EarlyDrop, is_filling: bool, now: Nanos) {
+        if is_filling {
+            self.filled = true;
+            if !early.is_on() {
+                early.begin();
+                self.begin_epoch(early, now);
+            }
+        } else if !early.is_on() {
+            return;
+        }
+        if now >= self.until {
+            match self.filled || early.total() >= self.dropped + FEW {
+                true => early.renew(),
+                false => early.end(),
+            }
+            self.begin_epoch(early, now);
+        }
+    }
+
+    fn begin_epoch(&mut self, early: &EarlyDrop, now: Nanos) {
+        self.until = now + EPOCH;
+        self.filled = false;
+        self.dropped = early.total();
+    }
+}
+
+/// What was dropped early of a class, by all the tables that it has been in.
+#[derive(Clone, Default)]
+pub struct Early {
+    /// By tables that are used no more.
+    before: Count,
+    /// With its number there; the last may still be used.
+    tables: Vec<(Arc<EarlyDrop>, u32)>,
+}
+
+impl Early {
+    /// It is in these tables from now on.
+    pub fn enter(&mut self, early: &Option<Arc<EarlyDrop>>, place: usize) {
+        if let Some(early) = early {
+            self.tables.push((Arc::clone(early), place as u32));
+        }
+    }
+
+    /// What is told of `other` is its own.
+    pub fn inherit(&mut self, other: &Early) {
+        self.before = sum(self.before, other.before);
+        self.tables.splice(0..0, other.tables.iter().cloned());
+    }
+
+    /// Frames and their bytes. Forgets tables that are used no more.
+    pub fn count(&mut self, overhead: u32) -> Count {
+        let counted = |&(ref early, place): &(Arc<EarlyDrop>, u32)| {
+            let dropped = early.dropped(place);
+            Count {
+                packets: dropped.frames,
+                bytes: dropped.bytes + dropped.frames * u64::from(overhead),
+            }
+        };
+        let used = self.tables.len().saturating_sub(1);
+        for former in self.tables.drain(..used) {
+            self.before = sum(self.before, counted(&former));
+        }
+        self.tables.iter().map(counted).fold(self.before, sum)
+    }
+}
+
+/// Of both.
+pub fn sum(one: Count, other: Count) -> Count {
+    Count {
+        packets: one.packets + other.packets,
+        bytes: one.bytes + other.bytes,
+    }
+}
