@@ -62,19 +62,11 @@ use search::Search;
 pub const WORDS: usize = 5;
 
 /// Limits of the flows of a class, at most.
-pub const FLOW_LIMITS: u32 = 256;
+pub const FLOW_LIMITS: u32 = 1_024;
 /// Of all classes of flows together.
-const MOST_FLOW_LIMITS: u32 = 1 << 16;
+const MOST_FLOW_LIMITS: u32 = 1 << 18;
 /// Kinds of flows that can be told apart.
 const MOST_KINDS: usize = FLOWS_MASK as usize;
-/// Frames that the first limit of a class lets through.
-const FIRST: i64 = 32;
-/// The same of a flow.
-const FIRST_OF_FLOW: i64 = 2;
-/// What a limit may let through at once: these, or what there is room for.
-const MOST_AT_ONCE: u32 = 256;
-/// The same of a flow.
-const MOST_AT_ONCE_OF_FLOW: u32 = 16;
 
 /// What a rule asks of the words of a packet: that they are `value` under `mask`, and that both
 /// ports are within two ranges.
@@ -106,9 +98,12 @@ pub enum Family {
 pub struct Class {
     /// The bits of a packet's words that tell its flows apart, by [`Family`]; `None` for one queue.
     pub flows: Option<[[u64; WORDS]; 3]>,
-    /// Packets that room is kept for: of each flow, if it has flows. So many may come at once, even
-    /// after others were refused.
-    pub room: u32,
+    /// Frames that a limit lets through at first, beside what waits by then: of the class, or of each
+    /// flow.
+    pub first: u32,
+    /// Frames that a limit lets through at once, at most: no fewer than there is room for that is kept
+    /// for the class, or for each flow.
+    pub most: u32,
 }
 
 /// Whose a frame is.
@@ -340,26 +335,47 @@ impl EarlyDrop {
         bpf::load(Kind::SocketFilter, &program)
     }
 
-    /// What the program does with a whole Ethernet frame of at least 14 bytes, at a packet socket or,
-    /// if `by_xdp`, at an interface: whether it drops it, which it counts. By the kernel's own trial
-    /// run; for tests.
+    /// The program, to be tried where no frames arrive: that of a packet socket or, if `by_xdp`, of an
+    /// interface. For tests.
     ///
     /// # Errors
     ///
-    /// What the kernel says to the program or to the frame.
-    pub fn try_out(&self, frame: &[u8], by_xdp: bool) -> io::Result<bool> {
-        if by_xdp {
-            let program = self.program(Hook::Interface, |asm| {
-                asm.calculate(Do::Set, R0, bpf::XDP_PASS);
-                asm.exit();
-            });
-            let program = bpf::load(Kind::Xdp, &program)?;
-            return Ok(bpf::run(&program, frame)? == bpf::XDP_DROP);
+    /// What the kernel says to the program.
+    pub fn trial(&self, by_xdp: bool) -> io::Result<Trial> {
+        let program = match by_xdp {
+            true => {
+                let program = self.program(Hook::Interface, |asm| {
+                    asm.calculate(Do::Set, R0, bpf::XDP_PASS);
+                    asm.exit();
+                });
+                bpf::load(Kind::Xdp, &program)?
+            }
+            false => self.filter()?,
+        };
+        Ok(Trial { program, by_xdp })
+    }
+}
+
+/// A program to be tried.
+#[derive(Debug)]
+pub struct Trial {
+    program: OwnedFd,
+    by_xdp: bool,
+}
+
+impl Trial {
+    /// Whether it drops a whole Ethernet frame of at least 14 bytes, and counts that.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says to the frame.
+    pub fn drops(&self, frame: &[u8]) -> io::Result<bool> {
+        if self.by_xdp {
+            return Ok(bpf::run(&self.program, frame)? == bpf::XDP_DROP);
         }
         // A trial run begins behind an Ethernet header, a socket at one.
-        let mut behind = vec![0; 14];
-        behind.extend(frame);
-        Ok(bpf::run(&self.filter()?, &behind)? == 0)
+        let behind = [&[0; 14], frame].concat();
+        Ok(bpf::run(&self.program, &behind)? == 0)
     }
 }
 
@@ -382,22 +398,18 @@ fn shapes(classes: &[Class]) -> (Vec<Shape>, Vec<[[u64; WORDS]; 3]>, u32) {
                 })
             })
         });
-        let (first, most) = match kind {
+        match kind {
             Some(kind) => {
-                place |=
-                    (kind as u64 + 1) << FLOWS_SHIFT | u64::from(u64::BITS - bits) << BUCKETS_SHIFT;
+                let shift = u64::from(u64::BITS - bits);
+                place |= (kind as u64 + 1) << FLOWS_SHIFT | shift << BUCKETS_SHIFT;
                 limits += 1 << bits;
-                (FIRST_OF_FLOW, MOST_AT_ONCE_OF_FLOW)
             }
-            None => {
-                limits += 1;
-                (FIRST, MOST_AT_ONCE)
-            }
-        };
+            None => limits += 1,
+        }
         Shape {
             place,
-            first,
-            most: most.max(class.room).into(),
+            first: class.first.into(),
+            most: class.most.into(),
         }
     });
     let shapes = shapes.collect();

@@ -29,7 +29,11 @@ fn rules(flows: bool) -> Rules {
         source_port: (1, 1),
         destination_port: (0, u16::MAX),
     };
-    let class = |flows| Class { flows, room: 0 };
+    let class = |flows: Option<_>| Class {
+        first: if flows.is_some() { 2 } else { 32 },
+        flows,
+        most: 256,
+    };
     Rules {
         rules: [vec![(pattern, 1)], Vec::new(), Vec::new()],
         default: 0,
@@ -52,7 +56,8 @@ fn early(test: &str, flows: bool) -> Option<EarlyDrop> {
 /// interface is, in turns.
 fn pass(early: &EarlyDrop, port: u16, most: usize) -> usize {
     let (_, frame) = datagram(port);
-    let passes = |&number: &usize| !early.try_out(&frame, number % 2 == 1).unwrap();
+    let trials = [false, true].map(|by_xdp| early.trial(by_xdp).unwrap());
+    let passes = |&number: &usize| !trials[number % 2].drops(&frame).unwrap();
     (0..most).take_while(passes).count()
 }
 

@@ -11,6 +11,7 @@ mod run;
 mod sim;
 mod site;
 mod site_classes;
+mod site_early;
 mod site_input;
 mod site_interfaces;
 mod site_lengths;

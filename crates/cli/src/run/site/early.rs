@@ -1,9 +1,13 @@
 //! Early drop on a site's interfaces: whose frames may go before they are taken in, and when.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fairlane_classify::{self as classify, Asked, Headers, Layer, Origin, Per};
+use fairlane_classify::{self as classify, Asked, Headers, Layer, Origin};
 use fairlane_config::{Kind, Link, Role, Sorter};
+use fairlane_core::room::Room;
 use fairlane_core::{Count, Nanos};
 use fairlane_io::early::{Class, EarlyDrop, Family, Gate, Pattern, Rules, WORDS};
 
@@ -13,6 +17,11 @@ use super::super::log::Voice;
 const EPOCH: Nanos = Nanos::from_millis(1_000);
 /// Dropped in that time, they might as well have been taken in.
 const FEW: u64 = 10_000;
+
+/// What a limit lets through of a class at first, beside what waits by then, and at once; and the
+/// same of a flow.
+const OF_CLASS: (u32, u32) = (32, 256);
+const OF_FLOW: (u32, u32) = (2, 16);
 
 const FAMILIES: [(classify::Family, Family); 3] = [
     (classify::Family::V4, Family::V4),
@@ -109,20 +118,17 @@ fn rules(link: &Link, sorter: &Sorter, from: Role) -> Rules {
             .map(|(asked, class)| (pattern(asked), class))
             .collect()
     };
-    let flows = |per: Per| FAMILIES.map(|(family, _)| per.words(family));
-    let class = |kind: &Kind| match kind {
-        Kind::Inner(_) => Class {
-            flows: None,
-            room: 0,
-        },
-        Kind::Leaf(queue) => Class {
-            flows: None,
-            room: queue.room.packets,
-        },
-        Kind::Flows(of) => Class {
-            flows: Some(flows(of.per)),
-            room: of.queue.room.packets,
-        },
+    let class = |kind: &Kind| {
+        let (flows, (first, most), room) = match kind {
+            Kind::Inner(_) => (None, OF_CLASS, Room::NONE),
+            Kind::Leaf(queue) => (None, OF_CLASS, queue.room),
+            Kind::Flows(flows) => (Some(flows.per), OF_FLOW, flows.queue.room),
+        };
+        Class {
+            flows: flows.map(|per| FAMILIES.map(|(family, _)| per.words(family))),
+            first,
+            most: most.max(room.packets),
+        }
     };
     Rules {
         rules: FAMILIES.map(of_family),

@@ -49,6 +49,12 @@ impl Site {
         Site::begin(wire, config, more, start).until_through(wire)
     }
 
+    /// The same, told in words at the end.
+    #[track_caller]
+    pub fn start_in_words(wire: &Wire, config: &str) -> Site {
+        Site::run(wire, config, &["--quiet"], start).until_through(wire)
+    }
+
     /// The same, where nobody reads what the program complains of.
     #[track_caller]
     pub fn start_unheard(wire: &Wire, config: &str) -> Site {
@@ -68,11 +74,15 @@ impl Site {
     }
 
     fn begin(wire: &Wire, config: &str, more: &[&str], start: fn(&[&str]) -> Running) -> Site {
+        Site::run(wire, config, &[&["--json"], more].concat(), start)
+    }
+
+    fn run(wire: &Wire, config: &str, more: &[&str], start: fn(&[&str]) -> Running) -> Site {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("site.toml");
         std::fs::write(&file, config).unwrap();
         let file = file.to_str().unwrap();
-        let arguments = [&["run", file, "--json"], more].concat();
+        let arguments = [&["run", file], more].concat();
         let running = wire.middle().run(|| start(&arguments));
         Site { running, folder }
     }

@@ -1,0 +1,251 @@
+//! The kernel's program and the classifier agree on whose a frame is.
+
+use std::io;
+
+use fairlane_classify::{Classifier, Family, Fragment, Headers, Match, Rule, parse};
+use fairlane_config::Site;
+use fairlane_core::tree::ClassId;
+use proptest::prelude::*;
+
+use super::super::sorting::random_key;
+use super::*;
+
+#[path = "../../../../../classify/tests/it/support/mod.rs"]
+mod support;
+
+use support::{rule_match, seen};
+
+const CLASSES: usize = 4;
+
+/// A link with these rules, for frames that came from inside.
+fn link(rules: &[(i32, Match)]) -> Link {
+    let class = |number| format!("[[link.class]]\nname = \"class{number}\"\n");
+    let text = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1mbit\"\n".to_owned()
+        + &(1..CLASSES).map(class).collect::<String>()
+        + "[[link.class]]\nname = \"rest\"\ndefault = true\n";
+    let mut link = Site::parse(&text, "site.toml").unwrap().links.remove(0);
+    let numbered = rules.iter().zip((0..CLASSES as u32).cycle());
+    link.rules = numbered
+        .map(|(&(priority, matches), target)| Rule {
+            priority,
+            matches,
+            target,
+        })
+        .collect();
+    link
+}
+
+/// Limits of which nothing is left, for all classes.
+fn exhausted(link: &Link) -> io::Result<EarlyDrop> {
+    let ids = vec![ClassId::ROOT; link.classes.len()];
+    let mut rules = rules(link, &link.sorter(&ids, random_key()), Role::Inside);
+    for class in &mut rules.classes {
+        class.first = 0;
+    }
+    let early = EarlyDrop::new(&rules)?;
+    early.begin();
+    for class in 0..link.classes.len() as u32 {
+        early.refused(class, || None);
+    }
+    Ok(early)
+}
+
+/// A frame with these headers.
+fn frame(headers: &Headers) -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    if let Some(vlan) = headers.vlan {
+        frame.extend([0x81, 0]);
+        frame.extend(vlan.get().to_be_bytes());
+    }
+    let protocol = headers.protocol.map_or(0, |protocol| protocol.0);
+    let mut carried = vec![0; 24];
+    if let Some(ports) = headers.ports {
+        carried[..2].copy_from_slice(&ports.source.to_be_bytes());
+        carried[2..4].copy_from_slice(&ports.destination.to_be_bytes());
+    }
+    let dscp = headers.dscp.get();
+    let place: u16 = match headers.fragment {
+        Fragment::No => 0,
+        Fragment::First => 0x2000,
+        Fragment::Later => 0x0007,
+    };
+    match headers.family {
+        Family::V4 => {
+            frame.extend([8, 0, 0x45, dscp << 2, 0, 44, 0, 0]);
+            frame.extend(place.to_be_bytes());
+            frame.extend([64, protocol, 0, 0]);
+            frame.extend((headers.source as u32).to_be_bytes());
+            frame.extend((headers.destination as u32).to_be_bytes());
+        }
+        Family::V6 => {
+            frame.extend([0x86, 0xdd, 0x60 | dscp >> 2, (dscp & 3) << 6, 0, 0, 0]);
+            let fragmented = headers.fragment != Fragment::No;
+            let (next, bytes) = if fragmented { (44, 32) } else { (protocol, 24) };
+            frame.extend([bytes, next, 64]);
+            frame.extend(headers.source.to_be_bytes());
+            frame.extend(headers.destination.to_be_bytes());
+            if fragmented {
+                let place: u16 = match headers.fragment {
+                    Fragment::First => 1,
+                    _ => 8 << 3,
+                };
+                frame.extend([protocol, 0]);
+                frame.extend(place.to_be_bytes());
+                frame.extend([0; 4]);
+            }
+        }
+        Family::Other => frame.extend([0x88, 0xb5]),
+    }
+    frame.extend(carried);
+    frame
+}
+
+/// The class that a frame was dropped of, by one of two programs.
+fn dropped_of(early: &EarlyDrop, trial: &fairlane_io::early::Trial, frame: &[u8]) -> Option<u32> {
+    let counts = || [0, 1, 2, 3].map(|class| early.dropped(class).frames);
+    let before = counts();
+    let dropped = trial.drops(frame).unwrap();
+    let after = counts();
+    let of = (0..CLASSES).filter(|&class| after[class] != before[class]);
+    let of: Vec<u32> = of.map(|class| class as u32).collect();
+    assert_eq!(of.len(), usize::from(dropped), "counted once, if at all");
+    of.first().copied()
+}
+
+/// Whether tables may be made here.
+fn may() -> bool {
+    match exhausted(&link(&[])) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            fairlane_netlab::skip("the kernel's programs and the classifier", error);
+            false
+        }
+        made => made.map(drop).is_ok(),
+    }
+}
+
+/// Where the classifier sends a frame from inside; the default class if it is malformed.
+fn sorted(link: &Link, classifier: &Classifier<u32>, frame: &[u8]) -> u32 {
+    let origin = Origin {
+        ingress: Role::Inside.ingress(),
+        owner: None,
+    };
+    let hit = parse(frame, Layer::Ethernet)
+        .ok()
+        .and_then(|headers| classifier.classify(&headers, &origin));
+    hit.map_or(link.default, |hit| hit.target)
+}
+
+fn agree(
+    list: &[(i32, Match)],
+    packets: &[(Headers, Origin)],
+    noise: &[(usize, u8, usize)],
+) -> Result<(), TestCaseError> {
+    let link = link(list);
+    let early = exhausted(&link).unwrap();
+    let classifier = Classifier::new(link.rules.clone());
+    let trials = [false, true].map(|by_xdp| early.trial(by_xdp).unwrap());
+    for (number, (headers, _)) in packets.iter().enumerate() {
+        let whole = frame(headers);
+        let read = parse(&whole, Layer::Ethernet).unwrap();
+        let (told, meant) = (classify::words(&read), classify::words(headers));
+        prop_assert_eq!(told, meant, "the frame is what was meant");
+        let expected = sorted(&link, &classifier, &whole);
+        let simple = headers.family != Family::V6 || headers.fragment == Fragment::No;
+        for trial in &trials {
+            let of = dropped_of(&early, trial, &whole);
+            match simple {
+                true => prop_assert_eq!(of, Some(expected), "{:?}", headers),
+                false => prop_assert_eq!(of, None, "{:?}", headers),
+            }
+        }
+        // Whatever it is that arrives, no other class loses by it.
+        let mut broken = whole;
+        for &(at, byte, length) in noise.iter().skip(number % 3) {
+            let end = broken.len();
+            broken[at % end] = byte;
+            broken.truncate(14 + length);
+            let expected = sorted(&link, &classifier, &broken);
+            for trial in &trials {
+                let of = dropped_of(&early, trial, &broken);
+                prop_assert!(of.is_none_or(|of| of == expected), "{:x?}", broken);
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn a_frame_is_dropped_of_the_class_that_it_would_have_had(
+        list in prop::collection::vec((0..3i32, rule_match()), 0..64),
+        packets in prop::collection::vec(seen(), 1..40),
+        noise in prop::collection::vec((0..80usize, any::<u8>(), 0..90usize), 0..6),
+    ) {
+        if may() {
+            agree(&list, &packets, &noise)?;
+        }
+    }
+}
+
+#[test]
+fn a_thousand_destinations_are_one_table_and_what_is_not_certain_passes() {
+    if !may() {
+        return;
+    }
+    let host = |number: u32| Match {
+        destination: Some(
+            format!("10.1.{}.{}", number / 256, number % 256)
+                .parse()
+                .unwrap(),
+        ),
+        ..Match::default()
+    };
+    let range = |number: u16| Match {
+        source_port: Some(
+            format!("{}-{}", 10 * number + 1, 10 * number + 6)
+                .parse()
+                .unwrap(),
+        ),
+        ..Match::default()
+    };
+    let packet = |destination: u32, from: u16| Headers {
+        family: Family::V4,
+        destination: u128::from(0x0a01_0000 + destination),
+        protocol: Some(classify::Protocol::UDP),
+        ports: Some(classify::Ports {
+            source: from,
+            destination: 9,
+        }),
+        ..Headers::default()
+    };
+    let hosts: Vec<_> = (0..1_000).map(|number| (1, host(number))).collect();
+    let packets: Vec<_> = [0, 1, 998, 999, 1_000, 70_000].map(|n| packet(n, 7)).into();
+    let some = |packets: &[Headers]| {
+        packets
+            .iter()
+            .map(|&one| (one, Origin::default()))
+            .collect()
+    };
+    let packets: Vec<(Headers, Origin)> = some(&packets);
+    agree(&hosts, &packets, &[]).unwrap();
+    // More ranges than are compared.
+    let ranges = (0..70).map(|number| (0, range(number)));
+    let list: Vec<_> = hosts.into_iter().chain(ranges).collect();
+    let link = link(&list);
+    let early = exhausted(&link).unwrap();
+    let trial = early.trial(false).unwrap();
+    let of = |packet| dropped_of(&early, &trial, &frame(&packet));
+    let target = |rule: u32| Some(rule % CLASSES as u32);
+    assert_eq!(of(packet(999, 650)), target(999));
+    assert_eq!(of(packet(5_000, 635)), target(1_063));
+    assert_eq!(
+        of(packet(5_000, 645)),
+        None,
+        "of the first that is left out"
+    );
+    assert_eq!(
+        of(packet(5_000, 9_000)),
+        None,
+        "it might have been one of them"
+    );
+}

@@ -1,0 +1,186 @@
+//! `fairlane run CONFIG` under a flood that it cannot take in: what is beyond its share is dropped
+//! where it arrives, and what keeps to its share passes.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use fairlane_io::{Backend, PacketBackend, packet};
+use fairlane_netlab::{Echo, Wire};
+use serde_json::Value;
+use crate::site::{BACKENDS, PATIENCE, Site, class, link, up, wire};
+
+const VOICE: u16 = 5_004;
+const FLOOD: u16 = 1_000;
+
+/// Room for voice that came while the program did not run; no more for the flood than the rest.
+const CLASSES: &str = "\
+limit = { packets = 4000 }
+
+[[link.class]]
+name = \"voice\"
+rate = \"10mbit\"
+room = { packets = 2500 }
+
+[[link.class]]
+name = \"echo\"
+rate = \"1mbit\"
+
+[[link.class]]
+name = \"flood\"
+default = true
+limit = { packets = 1000 }
+
+[[link.filter]]
+class = \"voice\"
+destination-port = 5004
+
+[[link.filter]]
+class = \"echo\"
+destination-port = 7
+";
+
+/// A host that sends frames by themselves.
+struct Host {
+    backend: PacketBackend,
+    sent: u64,
+}
+
+impl Host {
+    fn new(wire: &Wire) -> Host {
+        let link = wire.sender(0).link();
+        let open = || PacketBackend::open(link.name(), &packet::Options::default()).unwrap();
+        Host {
+            backend: link.namespace().run(open),
+            sent: 0,
+        }
+    }
+
+    /// Sends so many short datagrams to a port, each from another one.
+    fn send(&mut self, to: u16, datagrams: usize) {
+        let first = self.sent;
+        let frame = |number: usize| {
+            let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46];
+            frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 254]);
+            frame.extend((first as u16).wrapping_add(number as u16).to_be_bytes());
+            frame.extend([to.to_be_bytes(), 26_u16.to_be_bytes()].concat());
+            frame.resize(60, 0);
+            frame
+        };
+        let mut batch: VecDeque<_> = (0..datagrams).map(frame).collect();
+        let begun = Instant::now();
+        while !batch.is_empty() {
+            self.sent += self.backend.transmit(&mut batch).unwrap() as u64;
+            assert!(begun.elapsed() < PATIENCE);
+        }
+    }
+}
+
+/// Voice among twenty times as many of a flood, while the program does not run; before that, a flood
+/// that fills its ring.
+fn flood(wire: &Wire, site: &mut Site) -> Host {
+    let mut host = Host::new(wire);
+    site.pause();
+    host.send(FLOOD, 12_000);
+    site.signal("CONT");
+    assert!(wire.is_through(PATIENCE).unwrap());
+    host.send(FLOOD, 20_000);
+    site.pause();
+    for _ in 0..200 {
+        host.send(VOICE, 10);
+        host.send(FLOOD, 200);
+    }
+    site.signal("CONT");
+    assert!(wire.is_through(PATIENCE).unwrap());
+    host
+}
+
+fn count(report: &Value, name: &str, keys: &[&str]) -> u64 {
+    let class = class(report, "up", name);
+    keys.iter().map(|&key| class[key].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn voice_loses_nothing_to_a_flood_that_overflows_the_ring_and_a_flood_is_counted() {
+    let Some(wire) = wire("a flood and voice", 1) else {
+        return;
+    };
+    for backend in BACKENDS {
+        let config = up(backend, "100mbit") + CLASSES;
+        let mut site = Site::start(&wire, &config);
+        let host = flood(&wire, &mut site);
+        let report = site.stop();
+        let voice = |keys: &[&str]| count(&report, "voice", keys);
+        assert_eq!(voice(&["sent_packets"]), 2_000, "{backend}: {report:#}");
+        assert_eq!(voice(&["dropped", "discarded", "early"]), 0, "{backend}");
+        let early = count(&report, "flood", &["early"]);
+        assert!(early > 30_000, "{backend}: {report:#}");
+        let inside = &report["interfaces"][0];
+        assert_eq!(inside["early"], early, "{backend}");
+        // Beside what was sent, the hosts ask for addresses and whether all is through.
+        let received = link(&report, "up")["received_frames"].as_u64().unwrap();
+        let told = received + early + inside["lost"].as_u64().unwrap();
+        assert!(
+            (host.sent..host.sent + 1_000).contains(&told),
+            "{backend}: {told} of {}, {report:#}",
+            host.sent
+        );
+    }
+}
+
+#[test]
+fn without_early_drop_the_same_flood_takes_voice_with_it() {
+    let Some(wire) = wire("a flood and voice without early drop", 1) else {
+        return;
+    };
+    for backend in BACKENDS {
+        let config = up(backend, "100mbit") + CLASSES;
+        let mut site = Site::start_with(&wire, &config, &["--no-early-drop"]);
+        flood(&wire, &mut site);
+        let report = site.stop();
+        let sent = count(&report, "voice", &["sent_packets"]);
+        assert!(sent < 1_500, "{backend}: {report:#}");
+        assert_eq!(report["interfaces"][0]["early"], 0, "{backend}");
+    }
+}
+
+#[test]
+fn an_overload_is_told_in_a_sentence_with_classes_and_what_to_do() {
+    let Some(wire) = wire("what is said of an overload", 1) else {
+        return;
+    };
+    let mut site = Site::start_in_words(&wire, &(up("packet", "100mbit") + CLASSES));
+    flood(&wire, &mut site);
+    let said = site.end().success();
+    let line = said.lines().find(|line| line.starts_with("overloaded: "));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    for part in [
+        "at inside",
+        "use backend = \"xdp\"",
+        "; dropped early by class: flood ",
+    ] {
+        assert!(line.contains(part), "{line}");
+    }
+}
+
+#[test]
+fn nothing_is_dropped_early_without_overload() {
+    let Some(wire) = wire("no overload", 1) else {
+        return;
+    };
+    for backend in BACKENDS {
+        let config = up(backend, "20mbit") + &CLASSES.replace("1000 }", "20 }");
+        let site = Site::start(&wire, &config);
+        let mut host = Host::new(&wire);
+        let mut echo = Echo::between(wire.sender(0), wire.receiver(), 7).unwrap();
+        for _ in 0..30 {
+            // The class is full, and yet all is taken in.
+            host.send(FLOOD, 200);
+            echo.round_trip(1, 1, PATIENCE).unwrap();
+        }
+        let report = site.stop();
+        let inside = &report["interfaces"][0];
+        assert_eq!((&inside["early"], &inside["lost"]), (&0.into(), &0.into()));
+        let dropped = count(&report, "flood", &["dropped", "discarded"]);
+        assert!(dropped > 100, "{backend}: {report:#}");
+    }
+}
