@@ -76,7 +76,7 @@ pub struct Around {
 /// The control thread's own.
 pub struct Control {
     links: Links,
-    pub around: Around,
+    around: Around,
     asked: Asked,
     /// A file is being read; it was to be read again meanwhile.
     reading: bool,
@@ -104,6 +104,11 @@ impl Control {
             reloads: 0,
             report: Arc::default(),
         }
+    }
+
+    /// What all threads share, without all else.
+    pub fn close(self) -> Around {
+        self.around
     }
 
     /// Until the forwarding thread has ended: what it left. Nothing where it does not end in time.

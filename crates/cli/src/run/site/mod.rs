@@ -143,6 +143,8 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     let left = lane(Side::Left, left);
     let right = lane(Side::Right, right);
     let bridge: SiteBridge<_> = Bridge::new(left, right, make(ends_of))?;
+    // The plans have those that they need, with a voice in the log that ends with them.
+    drop(ports);
     let attach = match (&site.attach, registrar) {
         (None, _) => None,
         (Some(attach), Some((registrar, longest))) => {
@@ -220,7 +222,7 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     let mut bridge = bridge;
     let report = control.last(|counting| count_all(counting, bridge.as_mut()?, clock.now()));
     // Nobody attaches any more, then the interfaces are let go of.
-    let Around { log, attach, .. } = control.around;
+    let Around { log, attach, .. } = control.close();
     drop(attach);
     drop(bridge);
     let concluded = screen.conclude(report, |report| report.conclusion(), &ending);
