@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use crate::site::{BACKENDS, PATIENCE, Site, class, link, up, wire};
 use fairlane_io::{Backend, PacketBackend, packet};
 use fairlane_netlab::{Echo, Wire};
 use serde_json::Value;
-use crate::site::{BACKENDS, PATIENCE, Site, class, link, up, wire};
 
 const VOICE: u16 = 5_004;
 const FLOOD: u16 = 1_000;
