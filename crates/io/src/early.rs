@@ -18,6 +18,8 @@
 //! - Each frame that passes takes one from the window, each that the scheduler has sent gives back
 //!   nine eighths ([`EarlyDrop::sent`]), and one that it refused gives nothing. So a window is as
 //!   large as what the scheduler has room for, and follows it.
+//! - One of 64 frames beyond the limit of a class passes all the same: a window whose frames were
+//!   lost on the way, and never sent, opens again.
 //! - Who has not been refused for one to two epochs has no limit any more
 //!   ([`EarlyDrop::renew`]). If the thread stands still, so do the epochs, and limits hold.
 //!

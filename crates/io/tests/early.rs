@@ -148,3 +148,17 @@ fn flows_have_limits_of_their_own() {
     assert!(limited < 10, "{limited}");
     assert_eq!(early.dropped(0).frames, 1 + limited as u64);
 }
+
+#[test]
+fn one_of_64_frames_beyond_a_limit_passes() {
+    let Some(early) = early("frames beyond a limit", false) else {
+        return;
+    };
+    early.begin();
+    refuse(&early, 0, 7);
+    let trial = early.trial(false).unwrap();
+    let (_, frame) = datagram(7);
+    let dropped = (0..32 + 10 * 64).filter(|_| trial.drops(&frame).unwrap());
+    assert_eq!(dropped.count(), 10 * 63);
+    assert_eq!(early.dropped(0).frames, 10 * 63);
+}

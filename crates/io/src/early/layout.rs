@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! header             epoch, 0 while there is no overload .. at TOTAL, frames dropped
-//! 32 for each class  where its limits are | frames dropped | their bytes | -
+//! 32 for each class  where its limits are | frames dropped | their bytes | frames beyond a limit
 //! 16 for each limit  the epoch it was last set in | what it lets through
 //! ```
 //!
@@ -24,5 +24,9 @@ pub(super) const BUCKETS_SHIFT: i32 = 48;
 pub(super) const COST: i64 = 8;
 /// What it gives when it leaves: somewhat more, so that a limit follows a share that grows.
 pub(super) const RETURN: i64 = 9;
+
+/// Of so many frames of a class beyond a limit, a power of two, one passes: so a window that has lost
+/// all that it had let through, in a ring that overflowed, say, opens again.
+pub(super) const PROBE: i32 = 64;
 
 const _: () = assert!(LIMIT_BYTES == 1 << LIMIT_SHIFT);

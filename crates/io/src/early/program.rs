@@ -16,7 +16,7 @@ use crate::bpf::{Assembler, Do, If, Label, Register, Register::*, Size};
 
 use super::layout::{
     BUCKETS_SHIFT, CLASS_BYTES, CLASS_SHIFT, COST, FLOWS_MASK, FLOWS_SHIFT, HEADER, LIMIT_SHIFT,
-    TOTAL,
+    PROBE, TOTAL,
 };
 use super::search::{Compared, Search, Table};
 use super::{Family, WORDS};
@@ -507,6 +507,12 @@ impl Writer<'_> {
         asm.add_at(R3, 8, R1);
         asm.go(on);
         asm.place(drop);
+        // Some go on all the same.
+        asm.calculate(Do::Set, R1, 1);
+        asm.add_at(R8, (HEADER + 24) as i16, R1);
+        asm.load(Size::Double, R1, R8, (HEADER + 24) as i16);
+        asm.calculate(Do::And, R1, PROBE - 1);
+        asm.go_if(If::Equal, R1, 0, on);
         asm.calculate(Do::Set, R1, 1);
         asm.add_at(R8, (HEADER + 8) as i16, R1);
         asm.add_at(R7, TOTAL as i16, R1);
