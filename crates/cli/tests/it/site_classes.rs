@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::site::{self, PATIENCE, Site, class, interfaces, link, up, wire};
+use crate::site::{self, FILLED, PATIENCE, Site, class, interfaces, link, up, wire};
 use fairlane_config::Site as Plan;
 use fairlane_netlab::{Echo, Host, Wire, long_tests};
 use serde_json::Value;
@@ -118,18 +118,18 @@ algorithm = "qfq"
 name = "capped"
 weight = 4
 ceil = "4mbit"
-limit = { packets = 200 }
+limit = { packets = 1000 }
 
 [[link.class]]
 name = "three"
 weight = 3
-limit = { packets = 200 }
+limit = { packets = 1000 }
 
 [[link.class]]
 name = "one"
 weight = 1
 default = true
-limit = { packets = 200 }
+limit = { packets = 1000 }
 
 [[link.filter]]
 class = "capped"
@@ -147,7 +147,7 @@ protocol = "udp"
 destination-port = 1003
 "#;
         let seconds = if long_tests() { 7 } else { 2 };
-        let (report, rates) = flooded(&wire, &config, &[1001, 1002, 1003], 9_000.0, |arrived| {
+        let (report, rates) = flooded(&wire, &config, &[1001, 1002, 1003], 18_000.0, |arrived| {
             thread::sleep(Duration::from_millis(500));
             let count = |port: usize| arrived[port].load(Ordering::Relaxed);
             let before = [0, 1, 2].map(count);
@@ -162,11 +162,11 @@ destination-port = 1003
         for (what, rate, wanted) in [("link", capped + three + one, 20e6), ("cap", capped, 4e6)] {
             let part = rate / wanted;
             assert!(
-                (0.8..1.01).contains(&part),
+                (FILLED..1.01).contains(&part),
                 "{backend}: {what} {part}, {rates:?}"
             );
         }
-        // Whatever was lost, those two share what is left.
+        // Whatever was lost, those two share what is left; their queues last for most of a second.
         let ratio = three / one / 3.0;
         assert!((0.98..1.02).contains(&ratio), "{backend}: {rates:?}");
         let capped = class(&report, "up", "capped");
@@ -400,19 +400,19 @@ limit = {{ packets = 1000 }}
     let listening = receiver
         .namespace()
         .run(|| UdpSocket::bind((receiver.address(), 1_001)).unwrap());
-    let mut site = Site::start(&wire, &config("1mbit", ""));
+    let mut site = Site::start(&wire, &config("300kbit", ""));
     let sender = wire.sender(0);
     let socket = sender
         .namespace()
         .run(|| UdpSocket::bind((sender.address(), 0)).unwrap());
-    // Two seconds' worth.
-    for number in 0..250_u32 {
-        let mut bytes = [0; 958];
+    // Three seconds' worth, and few enough for the socket where nobody reads for long.
+    for number in 0..80_u32 {
+        let mut bytes = [0; 1_458];
         bytes[..4].copy_from_slice(&number.to_be_bytes());
         socket.send_to(&bytes, (receiver.address(), 1_001)).unwrap();
     }
     thread::sleep(Duration::from_millis(300));
-    replace(&site.file(), &config("1mbit", "ceil = \"0bit\""));
+    replace(&site.file(), &config("300kbit", "ceil = \"0bit\""));
     site.signal("HUP");
     thread::sleep(Duration::from_millis(200));
     replace(
@@ -431,7 +431,7 @@ limit = {{ packets = 1000 }}
     let finished = site.end();
     assert!(finished.status.success(), "{finished:?}");
     assert!(
-        numbers.iter().copied().eq(0..250),
+        numbers.iter().copied().eq(0..80),
         "all of them, in order: {numbers:?}"
     );
     assert!(finished.stderr.contains("as it was"), "{}", finished.stderr);
@@ -445,7 +445,7 @@ limit = {{ packets = 1000 }}
     assert_eq!(report["reloads"], 1);
     let bulk = class(&report, "up", "bulk");
     let sent = bulk["sent_packets"].as_u64().unwrap();
-    assert!(sent >= 250 && bulk["accepted_packets"] == sent, "{bulk:#}");
+    assert!(sent >= 80 && bulk["accepted_packets"] == sent, "{bulk:#}");
     assert_eq!(
         (&bulk["discarded"], &bulk["dropped"]),
         (&0.into(), &0.into())

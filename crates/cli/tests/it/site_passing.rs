@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program::start;
-use crate::site::{self, BACKENDS, PATIENCE, Site, interfaces, link, total, up, wire};
+use crate::site::{self, BACKENDS, FILLED, PATIENCE, Site, interfaces, link, total, up, wire};
 use fairlane_netlab::{
     Echo, Flow, Link, Namespace, Wire, cable, iperf_is_installed, or_skip, veth,
 };
@@ -76,7 +76,7 @@ fn a_connection_fills_its_link_and_no_more() {
         let wire_bps = bytes as f64 * 8.0 / span.as_secs_f64() * 1_538.0 / 1_448.0;
         let part = wire_bps / 50e6;
         assert!(
-            (0.98..1.01).contains(&part),
+            (FILLED..1.05).contains(&part),
             "{backend}: {part} of the link"
         );
     }

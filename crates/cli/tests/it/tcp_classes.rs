@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program::fairlane;
-use crate::site::{self, BACKENDS, Site, interfaces, wire};
+use crate::site::{self, BACKENDS, FILLED, Site, interfaces, wire};
 use fairlane_netlab::{Echo, Flow, Host, Wire, iperf_is_installed, long_tests, or_skip};
 use serde_json::Value;
 
@@ -60,7 +60,7 @@ destination-port = {}
             eprintln!("{backend}: {mbit:.3} Mbit/s of the link in a class of {cap}");
             let part = mbit / cap;
             assert!(
-                (0.8..=1.01).contains(&part),
+                (FILLED..=1.01).contains(&part),
                 "{backend}: {mbit} Mbit/s of {cap}"
             );
         }
@@ -168,7 +168,10 @@ fn a_ping_in_a_class_of_its_own_stays_within_its_bound_on_a_saturated_link() {
         let used = transfer.steady_rate(Duration::from_secs(1)) * FRAME
             / f64::from(transfer.segment)
             / 20e6;
-        assert!(used > 0.8, "{backend}: the link is not saturated: {used}");
+        assert!(
+            used > FILLED,
+            "{backend}: the link is not saturated: {used}"
+        );
         assert!(
             most(&busy) <= bound + noise,
             "{backend}: {:?} beside a bound of {bound:?} and {noise:?} of the host's",

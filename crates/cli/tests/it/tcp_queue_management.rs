@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::site::{BACKENDS, Site, class, interfaces, wire};
+use crate::site::{BACKENDS, FILLED, Site, class, interfaces, wire};
 use fairlane_netlab::{Flow, Transfer, Wire, iperf_is_installed, or_skip};
 use serde_json::Value;
 
@@ -83,7 +83,7 @@ fn red_and_codel_hold_a_bulk_flows_delay_near_their_targets_and_tail_drop_does_n
             );
             // A short queue is no art where the link is idle.
             let used = used(&transfer);
-            assert!(used > 0.8, "{backend}, {name}: {used} of the link");
+            assert!(used > FILLED, "{backend}, {name}: {used} of the link");
             assert!(
                 transfer.retransmits > 0,
                 "{backend}, {name}: nothing dropped"
@@ -118,7 +118,7 @@ fn with_ecn_packets_are_marked_instead_of_dropped() {
             // RED drops beyond twice its maximum, where a flow that starts may come.
             assert!(lost * 5 <= marked, "{context}");
             assert!(median_delay_ms(&class) < 30.0, "{context}");
-            assert!(used(&transfer) > 0.8, "{context}");
+            assert!(used(&transfer) > FILLED, "{context}");
 
             let (transfer, marked, lost, class) = run(false);
             let context = format!("{backend}, {name}: {class:#}");

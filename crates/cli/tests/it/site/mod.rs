@@ -11,6 +11,10 @@ use tempfile::TempDir;
 
 use crate::program::{Finished, Running, start, start_unheard};
 
+/// The part of a link that a connection fills at least: its two ends, and the daemon between, share
+/// the processors with other programs.
+pub const FILLED: f64 = 0.6;
+
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 pub const BACKENDS: [&str; 2] = ["packet", "xdp"];
