@@ -24,13 +24,21 @@ fn run(path: &Path, rules: &[&str]) -> program::Running {
 
 fn run_with(path: &Path, rules: &[&str], options: &[&str]) -> program::Running {
     let path = path.to_str().unwrap();
-    let mut arguments = vec!["run", "--json", "--weights", "none", "--seconds", "2"];
+    let mut arguments = vec!["run", "--json", "--weights", "none"];
     arguments.extend(["--listen", "127.0.0.1:0", "--attach", path]);
     for rule in rules {
         arguments.extend(["--allow", rule]);
     }
     arguments.extend(options);
     start(&arguments)
+}
+
+/// What it said when it was told to end, after it had time for what was pushed.
+#[track_caller]
+fn end(mut running: program::Running) -> String {
+    thread::sleep(Duration::from_millis(500));
+    running.signal("INT");
+    running.finish().success()
 }
 
 #[test]
@@ -44,7 +52,7 @@ fn a_process_that_attaches_has_a_flow_with_the_weight_of_its_rule() {
         client.push(&[number; 200]).unwrap();
     }
     // It stays until the end.
-    let report: Value = serde_json::from_str(&running.finish().success()).unwrap();
+    let report: Value = serde_json::from_str(&end(running)).unwrap();
     drop(client);
     let flows = report["flows"].as_array().unwrap();
     assert_eq!(flows.len(), 1, "{report}");
@@ -69,7 +77,7 @@ fn processes_that_come_and_go_take_the_flows_of_those_that_went() {
         drop(client);
         thread::sleep(Duration::from_millis(10));
     }
-    let report: Value = serde_json::from_str(&running.finish().success()).unwrap();
+    let report: Value = serde_json::from_str(&end(running)).unwrap();
     let flows = report["flows"].as_array().unwrap();
     // A place is free again when the arbiter has forgotten who had it.
     assert!(flows.len() < 20, "{report}");
@@ -93,7 +101,7 @@ fn a_user_and_all_together_get_the_places_and_the_memory_that_were_asked_for() {
                 Err(refused) => break refused.to_string(),
             }
         };
-        running.finish().success();
+        end(running);
         (clients.len(), refused)
     };
     let me = format!("uid={}:1", rustix::process::getuid().as_raw());
@@ -122,7 +130,7 @@ fn a_process_without_a_rule_is_refused_in_a_sentence() {
     let running = run(&path, &["uid=4294967294:1"]);
     let refused = attach(&path).unwrap_err().to_string();
     assert!(refused.contains("uid"), "{refused}");
-    let report: Value = serde_json::from_str(&running.finish().success()).unwrap();
+    let report: Value = serde_json::from_str(&end(running)).unwrap();
     assert_eq!(report["flows"].as_array().unwrap().len(), 0);
 }
 
