@@ -16,7 +16,7 @@ use super::super::log::Voice;
 /// How long limits hold at least, and the time after which an overload may be over.
 const EPOCH: Nanos = Nanos::from_millis(1_000);
 /// Dropped in that time, they might as well have been taken in.
-const FEW: u64 = 10_000;
+const FEW: u64 = 2_000;
 
 /// What a limit lets through of a class at first, beside what waits by then, and at once; and the
 /// same of a flow.
