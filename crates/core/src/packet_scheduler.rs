@@ -281,6 +281,18 @@ impl<S> Flow<S> {
     const NO_ACCOUNT: u32 = u32::MAX;
 }
 
+/// What is against a packet, in the order in which it is found out: room that was taken before is
+/// given back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Against {
+    /// It is too long, or there is no such flow.
+    Length,
+    FlowPackets,
+    FlowBytes,
+    Bytes,
+    Packets,
+}
+
 /// What few flows need: limits of their own, and counts of lost packets.
 #[derive(Clone, Copy, Debug)]
 struct Account {
@@ -485,37 +497,47 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     pub fn enqueue(&mut self, id: FlowId, len: Length, payload: P) -> Result<(), Rejected<P>> {
         let bytes = len.get();
         let Some(flow) = self.flows.get_mut(id.index()) else {
-            let reason = self.reject(id, len);
-            return Err(Rejected { payload, reason });
+            return Err(self.refused(id, len, payload, Against::Length));
         };
-        if bytes > flow.max_length
-            || flow.room_packets <= 0
-            || flow.room_bytes < bytes as i32
-            || self.room_bytes < i64::from(bytes)
-        {
-            let reason = self.reject(id, len);
-            return Err(Rejected { payload, reason });
+        if bytes > flow.max_length {
+            return Err(self.refused(id, len, payload, Against::Length));
+        }
+        // Room is taken at once, since each subtraction tells whether there was enough.
+        flow.room_packets -= 1;
+        if flow.room_packets < 0 {
+            return Err(self.refused(id, len, payload, Against::FlowPackets));
+        }
+        let room = flow.room_bytes;
+        flow.room_bytes = room.wrapping_sub(bytes as i32);
+        if room < bytes as i32 {
+            return Err(self.refused(id, len, payload, Against::FlowBytes));
+        }
+        let room = self.room_bytes;
+        self.room_bytes = room.wrapping_sub(i64::from(bytes));
+        if room < i64::from(bytes) {
+            return Err(self.refused(id, len, payload, Against::Bytes));
         }
         let stored = match self.slab.insert(len, payload) {
             Ok(stored) => stored,
-            Err(payload) => {
-                let reason = self.reject(id, len);
-                return Err(Rejected { payload, reason });
-            }
+            Err(payload) => return Err(self.refused(id, len, payload, Against::Packets)),
         };
-        flow.room_packets -= 1;
-        flow.room_bytes -= bytes as i32;
         flow.accepted_packets += 1;
         flow.accepted_bytes += u64::from(bytes);
-        self.room_bytes -= i64::from(bytes);
         self.accepted_bytes += u64::from(bytes);
         if flow.packets.append(&mut self.slab, stored) {
-            self.algorithm
-                .backlogged(self.flows.as_mut_slice(), id.entity(), len.into());
+            self.begin(id, len);
         }
         self.algorithm
             .arrived(self.flows.as_mut_slice(), id.entity(), len.into());
         Ok(())
+    }
+
+    /// A flow without packets got one. Apart, so that what follows a packet keeps its registers.
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, id: FlowId, len: Length) {
+        self.algorithm
+            .backlogged(self.flows.as_mut_slice(), id.entity(), len.into());
     }
 
     /// How many packets of the flow's maximum length, or of as many bytes as it may hold if
@@ -531,24 +553,38 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         bytes.min(packets).clamp(0, i64::from(u32::MAX)) as u32
     }
 
+    #[inline]
+    fn refused(&mut self, id: FlowId, len: Length, payload: P, against: Against) -> Rejected<P> {
+        let reason = self.reject(id, len, against);
+        Rejected { payload, reason }
+    }
+
     /// Counts a packet that is not accepted, and says why.
     #[cold]
     #[inline(never)]
-    fn reject(&mut self, id: FlowId, len: Length) -> Rejection {
+    fn reject(&mut self, id: FlowId, len: Length, against: Against) -> Rejection {
         self.dropped.add(len);
-        let Some(flow) = self.flow(id) else {
+        if self.flow(id).is_none() {
             return Rejection::UnknownFlow;
-        };
-        let max = Length::new(flow.max_length).unwrap_or(Length::MAX);
-        let reason = if len > max {
-            Rejection::TooLong { max }
-        } else if flow.room_packets <= 0 || flow.room_bytes < len.get() as i32 {
-            Rejection::FlowFull
-        } else {
-            Rejection::SchedulerFull
-        };
+        }
         self.account(id).dropped.add(len);
-        reason
+        let flow = &mut self.flows[id.index()];
+        if against >= Against::FlowPackets {
+            flow.room_packets += 1;
+        }
+        if against >= Against::FlowBytes {
+            flow.room_bytes = flow.room_bytes.wrapping_add(len.get() as i32);
+        }
+        if against >= Against::Bytes {
+            self.room_bytes += i64::from(len.get());
+        }
+        match against {
+            Against::Length => Rejection::TooLong {
+                max: Length::new(flow.max_length).unwrap_or(Length::MAX),
+            },
+            Against::FlowPackets | Against::FlowBytes => Rejection::FlowFull,
+            Against::Bytes | Against::Packets => Rejection::SchedulerFull,
+        }
     }
 
     /// The packet that [`dequeue`](Self::dequeue) would hand out at `now`, left
@@ -584,17 +620,16 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
                 return self.nothing(now);
             };
             let id = EntityId::in_use(selected.index() as u32);
-            let Some((len, payload)) = flow.packets.pop_front(&mut self.slab) else {
+            let Some((len, payload, behind)) = flow.packets.advance(&mut self.slab) else {
                 self.pass_over(id);
                 continue;
             };
             flow.room_packets += 1;
             flow.room_bytes += len.get() as i32;
-            let next = flow.packets.front_length(&self.slab);
             self.room_bytes += i64::from(len.get());
             self.algorithm.served(len.into());
-            self.algorithm
-                .reschedule(flows, id, len.into(), next.map(Charge::from));
+            let next = behind.length().map(Charge::from);
+            self.algorithm.reschedule(flows, id, len.into(), next);
             return Dequeue::Packet(Packet {
                 flow: FlowId::of(id),
                 len,
@@ -604,6 +639,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     }
 
     /// Nobody was selected.
+    #[cold]
+    #[inline(never)]
     fn nothing<T>(&self, now: Nanos) -> Dequeue<T> {
         match self.algorithm.next_time(self.flows.as_slice(), now) {
             Some(time) => Dequeue::NotBefore(time),

@@ -1,6 +1,6 @@
 //! A first-in, first-out list of packets in a slab.
 
-use super::slab::{NIL, PacketSlab, Stored};
+use super::slab::{Behind, NIL, PacketSlab, Stored};
 use crate::units::Length;
 
 /// A list of packets, in eight bytes: it names slots of one [`PacketSlab`], the
@@ -57,16 +57,28 @@ impl PacketList {
     /// Takes the first packet, which is the caller's from then on. O(1).
     #[inline]
     pub fn pop_front<P>(&mut self, slab: &mut PacketSlab<P>) -> Option<(Length, P)> {
-        let (len, payload, next) = slab.take(self.head)?;
-        self.head = next;
+        let (len, payload, _) = self.advance(slab)?;
         Some((len, payload))
+    }
+
+    /// Takes the first packet as [`pop_front`](Self::pop_front) does, with a look at the one that
+    /// is first then. O(1).
+    #[inline]
+    pub(crate) fn advance<'a, P>(
+        &mut self,
+        slab: &'a mut PacketSlab<P>,
+    ) -> Option<(Length, P, Behind<'a, P>)> {
+        let (len, payload, behind) = slab.take(self.head)?;
+        self.head = behind.next;
+        Some((len, payload, behind))
     }
 
     /// Takes the packet behind the first, if there is one; the first stays what it is. O(1).
     #[inline]
     pub fn pop_second<P>(&mut self, slab: &mut PacketSlab<P>) -> Option<(Length, P)> {
         let (_, _, second) = slab.get(self.head)?;
-        let (len, payload, next) = slab.take(second)?;
+        let (len, payload, behind) = slab.take(second)?;
+        let next = behind.next;
         slab.set_next(self.head, next);
         if next == NIL {
             self.tail = self.head;

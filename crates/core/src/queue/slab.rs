@@ -26,6 +26,21 @@ const _: () = assert!(size_of::<Slot<alloc::boxed::Box<u8>>>() == 16);
 #[must_use]
 pub(crate) struct Stored(pub(super) u32);
 
+/// Who is behind a packet that was taken out.
+pub(crate) struct Behind<'a, P> {
+    slots: &'a [Slot<P>],
+    pub(super) next: u32,
+}
+
+impl<P> Behind<'_, P> {
+    /// Its length, if there is one.
+    #[inline]
+    pub fn length(&self) -> Option<Length> {
+        let slot = self.slots.get(self.next as usize)?;
+        Some(Length::unpacked(slot.len))
+    }
+}
+
 /// Packets by 32-bit index, at most `limit` of them.
 ///
 /// Slots are reused last in, first out, so that a short queue stays in the cache.
@@ -84,7 +99,8 @@ impl<P> PacketSlab<P> {
     }
 
     /// Stores a packet, or hands it back at the limit. O(1) amortised.
-    #[inline]
+    // As part of whatever takes a packet in: the call would cost as much again.
+    #[inline(always)]
     pub(crate) fn insert(&mut self, len: Length, payload: P) -> Result<Stored, P> {
         loop {
             let index = self.free;
@@ -119,16 +135,17 @@ impl<P> PacketSlab<P> {
         true
     }
 
-    /// Takes the packet at `index` out: its length, payload and successor.
+    /// Takes the packet at `index` out: its length, payload and who is behind it.
     #[inline]
-    pub(super) fn take(&mut self, index: u32) -> Option<(Length, P, u32)> {
-        let slot = self.slots.get_mut(index as usize)?;
+    pub(super) fn take(&mut self, index: u32) -> Option<(Length, P, Behind<'_, P>)> {
+        let slots = self.slots.as_mut_slice();
+        let slot = slots.get_mut(index as usize)?;
         let payload = slot.payload.take()?;
-        let next = slot.next;
+        let (len, next) = (slot.len, slot.next);
         slot.next = self.free;
         self.free = index;
         self.taken += 1;
-        Some((Length::unpacked(slot.len), payload, next))
+        Some((Length::unpacked(len), payload, Behind { slots, next }))
     }
 
     #[inline]
