@@ -54,9 +54,9 @@ pub struct Qfq {
     ir: u64,
     eb: u64,
     ib: u64,
-    /// Of the lowest group in ER, the first bucket among all, on top of which is the selected
-    /// entity, and the first slot. No entity is ever in group 0, which stands for an
-    /// empty ER.
+    /// The selected entity, on top of the first bucket of the lowest group in ER; where that is
+    /// among all, and its slot. No entity is ever in group 0, which stands for an empty ER.
+    selected: Link,
     first: u32,
     first_slot: u64,
     /// The selected entity may be on hold.
@@ -94,6 +94,7 @@ impl Qfq {
             ir: 0,
             eb: 0,
             ib: 0,
+            selected: Link::NONE,
             first: 0,
             first_slot: 0,
             holds: false,
@@ -121,6 +122,13 @@ impl Qfq {
         let i = self.er.trailing_zeros() % 64;
         self.first = self.first_bucket(i);
         self.first_slot = self.groups[i as usize].first;
+        self.look();
+    }
+
+    /// The top of the first bucket may have changed.
+    #[inline]
+    fn look(&mut self) {
+        self.selected = self.buckets[self.first as usize % BUCKETS];
     }
 
     /// The first bucket of group `i` among all.
@@ -148,9 +156,9 @@ impl Qfq {
         } else if self.holds {
             let last = core::mem::replace(&mut self.lasts[bucket], Link::to(id));
             entities.entity_mut(id).next = Link::NONE;
-            if let Some(last) = last.get() {
-                entities.entity_mut(last).next = Link::to(id);
-            }
+            // Where a bucket has a top it has a last.
+            let last = EntityId::in_use(last.index() as u32);
+            entities.entity_mut(last).next = Link::to(id);
             return;
         }
         entities.entity_mut(id).next = top;
@@ -178,6 +186,7 @@ impl Qfq {
     }
 
     /// The link took `work` while groups wait to become eligible.
+    #[cold]
     #[inline(never)]
     fn served_past_starts(&mut self, work: Charge) {
         let before = self.virtual_time();
@@ -302,6 +311,7 @@ impl Qfq {
                 }
                 let slot = entity.start.units() >> i;
                 self.push(entities, id, i * SLOTS, slot);
+                self.look();
                 return;
             }
             // The group's start moves back, so it lies after V: it is ineligible.
@@ -342,6 +352,7 @@ impl Qfq {
 
     /// The same as [`reschedule`](Scheduler::reschedule) does, where V made a lower group than that
     /// of the selected entity eligible while it was served.
+    #[cold]
     #[inline(never)]
     fn move_overtaken<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
@@ -364,6 +375,7 @@ impl Qfq {
 
     /// The selected entity, the last of `first`, goes on to the bucket of `slot` in the same group.
     /// `first` is the first bucket of that group.
+    #[cold]
     #[inline(never)]
     fn move_last<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
@@ -409,6 +421,7 @@ impl Qfq {
 
     /// Takes the selected entity out of its group: for good, or `again` for the
     /// group that its share asks for by now.
+    #[cold]
     #[inline(never)]
     fn leave<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
@@ -425,6 +438,8 @@ impl Qfq {
         *first = rest;
         if rest == Link::NONE {
             self.move_on(i);
+        } else {
+            self.look();
         }
         let idle = self.is_idle();
         let entity = entities.entity_mut(id);
@@ -436,6 +451,7 @@ impl Qfq {
         self.insert(entities, id);
     }
 
+    #[cold]
     #[inline(never)]
     fn may_stay<E: Entities<GroupedEntity> + ?Sized>(
         &mut self,
@@ -508,7 +524,7 @@ impl Scheduler for Qfq {
 
     #[inline]
     fn select<E: Entities<GroupedEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
-        self.buckets[self.first as usize % BUCKETS]
+        self.selected
     }
 
     #[inline]
@@ -524,7 +540,7 @@ impl Scheduler for Qfq {
         self.holds = true;
     }
 
-    #[inline]
+    #[inline(always)]
     fn served(&mut self, work: Charge) {
         if self.ir | self.ib == 0 {
             return self.members.clock.served(work);
@@ -550,18 +566,19 @@ impl Scheduler for Qfq {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group as u8);
         let slot = entity.start.units().wrapping_shr(i);
-        let (first, rest) = (self.first, entity.next);
-        let top = &mut self.buckets[first as usize % BUCKETS];
-        if *top != Link::to(id) {
+        let rest = entity.next;
+        if self.selected != Link::to(id) {
             return self.move_overtaken(entities, id, i, slot);
         }
         if slot == self.first_slot {
             return;
         }
+        let first = self.first;
         if rest == Link::NONE {
             return self.move_last(entities, id, first, slot);
         }
-        *top = rest;
+        self.selected = rest;
+        self.buckets[first as usize % BUCKETS] = rest;
         self.push(entities, id, first, slot);
     }
 

@@ -29,6 +29,11 @@ impl Qfq {
             "qfq: bucket {} is selected, not {first} of group {lowest}",
             self.first
         );
+        ensure_invariant!(
+            self.selected == self.buckets[first as usize],
+            "qfq: {:?} is selected, and not on top of bucket {first}",
+            self.selected
+        );
         let now = self.virtual_time();
         let group = |i: u32| &self.groups[i as usize];
         let indices = |set: u64| (0..64u32).filter(move |i| set >> i & 1 == 1);
