@@ -42,6 +42,7 @@
 mod invariants;
 
 use super::Standing;
+use super::ring::{Linked, Ring};
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, MAX_LENGTH, Nanos, Weight};
 use alloc::collections::BTreeMap;
@@ -80,20 +81,31 @@ pub struct PlusEntity {
     state: Standing,
     /// It will move to another aggregate.
     moving: bool,
+    /// It waits in an aggregate that takes no other, and will not move: it needs no turns.
+    alone: bool,
 }
 
 const _: () = assert!(size_of::<PlusEntity>() <= 16);
+
+impl Linked for PlusEntity {
+    #[inline]
+    fn next(&mut self) -> &mut Link {
+        &mut self.next
+    }
+}
 
 impl PlusEntity {
     /// It will move at the end of its turn.
     fn go(&mut self) {
         self.moving = true;
+        self.alone = false;
         self.deficit -= MOVING;
     }
 
     /// It will not move.
-    fn stay(&mut self) {
+    fn stay(&mut self, alone: bool) {
         if core::mem::take(&mut self.moving) {
+            self.alone = alone;
             self.deficit += MOVING;
         }
     }
@@ -111,10 +123,8 @@ fn kind(share: Share) -> Kind {
 #[repr(align(64))]
 struct Aggregate<S> {
     state: S,
-    /// Whose turn it is; the backlogged flows are linked in a circle.
-    head: Link,
-    /// The one before `head`.
-    last: Link,
+    /// The backlogged flows.
+    circle: Ring,
     /// Budget of its place in the order.
     budget: i32,
     /// Budget of its next place, m^k L^k.
@@ -135,6 +145,23 @@ impl<S> Aggregate<S> {
     #[inline]
     fn quantum(&self) -> i32 {
         self.share.max_charge().get() as i32
+    }
+
+    /// Without flows.
+    fn vacant(share: Share) -> Self
+    where
+        S: Default,
+    {
+        Aggregate {
+            state: S::default(),
+            circle: Ring::default(),
+            budget: 0,
+            next_budget: share.max_charge(),
+            members: 0,
+            share,
+            open_before: Link::NONE,
+            open_after: Link::NONE,
+        }
     }
 
     /// What the algorithm schedules. It exists: no aggregate is larger than it can be.
@@ -165,9 +192,10 @@ struct Family {
 /// SCHED+ over the algorithm `A`.
 #[derive(Clone, Debug)]
 pub struct Plus<A: Scheduler> {
-    /// The circle in service; no head if no aggregate is active.
-    head: Link,
-    last: Link,
+    /// The circle in service, empty if no aggregate is active. Where aggregates take one flow,
+    /// its head is who is in service, and the rest of the record waits for
+    /// [`settle`](Self::settle).
+    circle: Ring,
     /// What the budget in service leaves beyond one packet of L^k; negative if none is
     /// in service.
     slack: i32,
@@ -226,8 +254,7 @@ impl<A: Scheduler> Plus<A> {
     pub fn over(mut algorithm: A, members: NonZeroU32) -> Self {
         algorithm.expect_holds();
         Plus {
-            head: Link::NONE,
-            last: Link::NONE,
+            circle: Ring::default(),
             slack: -1,
             quantum: 0,
             serving: Link::NONE,
@@ -253,7 +280,14 @@ impl<A: Scheduler> Plus<A> {
 
     /// Aggregates that there are.
     pub fn aggregates(&self) -> usize {
-        self.aggregates.len() - self.free.len()
+        let families = self.families.values();
+        families.map(|family| family.aggregates as usize).sum()
+    }
+
+    /// Whether every aggregate takes one flow. Aggregates then have the numbers of their flows.
+    #[inline]
+    fn is_solo(&self) -> bool {
+        self.most_members.get() == 1
     }
 
     /// Most flows of this share in one aggregate.
@@ -264,8 +298,8 @@ impl<A: Scheduler> Plus<A> {
             .min(MAX_BUDGET / share.max_charge().get())
     }
 
-    /// An aggregate with one more flow of this share.
-    fn join(&mut self, share: Share) -> EntityId {
+    /// An aggregate with one more flow, this one, of this share.
+    fn join(&mut self, flow: EntityId, share: Share) -> EntityId {
         self.catch_up();
         let room = self.room(share);
         let family = self.families.entry(kind(share)).or_default();
@@ -279,28 +313,19 @@ impl<A: Scheduler> Plus<A> {
             return id;
         }
         family.aggregates += 1;
+        let id = match self.is_solo() {
+            true => flow,
+            // There are no more aggregates than flows.
+            false => (self.free.pop()).unwrap_or(EntityId::in_use(self.aggregates.len() as u32)),
+        };
         let aggregate = Aggregate {
-            state: A::Entity::default(),
-            head: Link::NONE,
-            last: Link::NONE,
-            budget: 0,
-            next_budget: share.max_charge(),
             members: 1,
-            share,
-            open_before: Link::NONE,
-            open_after: Link::NONE,
+            ..Aggregate::vacant(share)
         };
-        let id = match self.free.pop() {
-            Some(id) => {
-                self.aggregates[id.index()] = aggregate;
-                id
-            }
-            None => {
-                self.aggregates.push(aggregate);
-                // There are no more aggregates than flows.
-                EntityId::in_use((self.aggregates.len() - 1) as u32)
-            }
-        };
+        while self.aggregates.len() <= id.index() {
+            self.aggregates.push(Aggregate::vacant(share));
+        }
+        self.aggregates[id.index()] = aggregate;
         self.algorithm
             .add(self.aggregates.as_mut_slice(), id, share);
         if room > 1 {
@@ -328,7 +353,9 @@ impl<A: Scheduler> Plus<A> {
         }
         let removal = self.algorithm.remove(self.aggregates.as_mut_slice(), id);
         debug_assert_eq!(removal, Removal::Done, "it has no flow to be active for");
-        self.free.push(id);
+        if !self.is_solo() {
+            self.free.push(id);
+        }
         if let Some(family) = self.families.get_mut(&kind(share)) {
             family.aggregates -= 1;
             if family.aggregates == 0 {
@@ -391,9 +418,19 @@ impl<A: Scheduler> Plus<A> {
         }
     }
 
+    /// Where aggregates take one flow, a packet moves on the circle's head alone. The rest of what
+    /// is known of the service, which has sent nothing, follows.
+    fn settle(&mut self) {
+        if self.is_solo() {
+            let serving = self.circle.head;
+            self.serve(serving);
+        }
+    }
+
     /// Tells what the aggregate in service has sent so far, before the sum of weights or the
     /// order changes; from then on it is on hold.
     fn catch_up(&mut self) {
+        self.settle();
         let Some(serving) = self.serving.get() else {
             return;
         };
@@ -412,25 +449,25 @@ impl<A: Scheduler> Plus<A> {
         id: EntityId,
         head: Charge,
     ) {
+        self.settle();
+        let alone = self.is_solo();
         let entity = entities.entity_mut(id);
         let Some(home) = entity.aggregate.get() else {
             return;
         };
         let aggregate = &mut self.aggregates[home.index()];
         entity.deficit = aggregate.quantum().max(head.get() as i32);
-        let (first, last) = match self.serving == Link::to(home) {
-            true => (self.head, &mut self.last),
-            false => (aggregate.head, &mut aggregate.last),
+        entity.alone = alone;
+        let circle = match self.serving == Link::to(home) {
+            true => &mut self.circle,
+            false => &mut aggregate.circle,
         };
-        if let Some(before) = last.get() {
-            *last = Link::to(id);
-            entity.next = first;
-            entities.entity_mut(before).next = Link::to(id);
+        let was_empty = circle.head == Link::NONE;
+        circle.push_last(entities, id);
+        if !was_empty {
             return;
         }
-        entity.next = Link::to(id);
-        aggregate.head = Link::to(id);
-        aggregate.last = Link::to(id);
+        let aggregate = &mut self.aggregates[home.index()];
         let budget = aggregate.next_budget;
         aggregate.budget = budget.get() as i32;
         if let Some(serving) = self.serving.get() {
@@ -456,15 +493,19 @@ impl<A: Scheduler> Plus<A> {
         let selected = self
             .algorithm
             .select(self.aggregates.as_slice(), Nanos::ZERO);
+        self.serve(selected);
+    }
+
+    /// This aggregate is in service, or none.
+    #[inline]
+    fn serve(&mut self, selected: Link) {
         self.serving = selected;
         let Some(aggregate) = self.aggregates.get(selected.index()) else {
-            self.head = Link::NONE;
-            self.last = Link::NONE;
+            self.circle = Ring::default();
             self.slack = -1;
             return;
         };
-        self.head = aggregate.head;
-        self.last = aggregate.last;
+        self.circle = aggregate.circle;
         self.quantum = aggregate.quantum();
         self.slack = aggregate.budget - self.quantum;
     }
@@ -472,29 +513,29 @@ impl<A: Scheduler> Plus<A> {
     /// The aggregate in service, which has sent nothing, waits again.
     fn put_back(&mut self) {
         if let Some(aggregate) = self.aggregates.get_mut(self.serving.index()) {
-            aggregate.head = self.head;
-            aggregate.last = self.last;
+            aggregate.circle = self.circle;
         }
         self.serving = Link::NONE;
     }
 
     /// The budget is spent, and flows are left: the next aggregate, please.
-    #[inline(never)]
+    #[inline(always)]
     fn end_service(&mut self) {
         let aggregates = self.aggregates.as_mut_slice();
         let Some(aggregate) = aggregates.get_mut(self.serving.index()) else {
             return;
         };
         let id = EntityId::in_use(self.serving.index() as u32);
-        aggregate.head = self.head;
-        aggregate.last = self.last;
+        aggregate.circle = self.circle;
         let next = aggregate.next_budget;
         let budget = core::mem::replace(&mut aggregate.budget, next.get() as i32);
         let spent = budget - self.slack - self.quantum;
         let Some(charged) = Charge::in_range(spent as u32) else {
             return;
         };
-        if let Some(work) = Charge::in_range((spent - self.told) as u32) {
+        if self.told == 0 {
+            self.algorithm.served(charged);
+        } else if let Some(work) = Charge::in_range((spent - self.told) as u32) {
             self.algorithm.served(work);
         }
         self.told = 0;
@@ -504,6 +545,21 @@ impl<A: Scheduler> Plus<A> {
         self.begin_service();
     }
 
+    /// The flow `id`, alone in its aggregate, sent a packet, which is a budget, and has another.
+    #[inline(always)]
+    fn reschedule_alone(&mut self, id: EntityId, charged: Charge) {
+        let aggregates = self.aggregates.as_mut_slice();
+        let Some(aggregate) = aggregates.get(id.index()) else {
+            return;
+        };
+        let next = aggregate.next_budget;
+        self.algorithm.served(charged);
+        self.algorithm
+            .reschedule(aggregates, id, charged, Some(next));
+        self.algorithm.arrived(aggregates, id, next);
+        self.circle.head = self.algorithm.select(aggregates, Nanos::ZERO);
+    }
+
     /// The circle is empty: the next aggregate, please.
     #[inline(never)]
     fn end_backlog(&mut self) {
@@ -511,7 +567,7 @@ impl<A: Scheduler> Plus<A> {
             return;
         };
         let aggregate = &mut self.aggregates[id.index()];
-        (aggregate.head, aggregate.last) = (Link::NONE, Link::NONE);
+        aggregate.circle = Ring::default();
         let budget = core::mem::take(&mut aggregate.budget);
         let spent = self.spent(budget);
         self.tell_work(spent);
@@ -527,36 +583,34 @@ impl<A: Scheduler> Plus<A> {
         self.begin_service();
     }
 
-    /// Takes the selected flow out of its circle: for good, or for the aggregate that
-    /// its share asks for by now, if it has a packet left.
+    /// Takes the selected flow, which sent so much, out of its circle: for good, or for the
+    /// aggregate that its share asks for by now, if it has a packet left.
+    #[cold]
     #[inline(never)]
     fn leave<E: Entities<PlusEntity> + ?Sized>(
         &mut self,
         entities: &mut E,
         id: EntityId,
+        charged: i32,
         next: Option<Charge>,
     ) {
+        self.settle();
+        self.slack -= charged;
         let entity = entities.entity_mut(id);
-        debug_assert_eq!(self.head.get(), Some(id), "only the selected is taken out");
-        let after = core::mem::take(&mut entity.next);
         let (state, moving, home) = (entity.state, entity.moving, entity.aggregate);
         // An idle flow keeps no credit.
         entity.deficit = 0;
         entity.state = Standing::Inactive;
         entity.moving = false;
-        if after == Link::to(id) {
-            (self.head, self.last) = (Link::NONE, Link::NONE);
-        } else if let Some(last) = self.last.get() {
-            entities.entity_mut(last).next = after;
-            self.head = after;
-        }
+        entity.alone = false;
+        self.circle.pop_head(entities, id);
         if moving {
             // Its packet may be longer than L^k, and reach beyond the budget. What is
             // beyond counts for nobody: V must not pass over those who wait by more
             // than the longest entity explains.
             self.slack = self.slack.max(-self.quantum);
         }
-        if self.head == Link::NONE {
+        if self.circle.head == Link::NONE {
             self.end_backlog();
         } else if self.slack < 0 {
             self.end_service();
@@ -570,7 +624,7 @@ impl<A: Scheduler> Plus<A> {
             *entity = PlusEntity::default();
             return;
         };
-        entity.aggregate = Link::to(self.join(share));
+        entity.aggregate = Link::to(self.join(id, share));
         if let Some(next) = next {
             entity.state = Standing::Active;
             self.insert(entities, id, next);
@@ -604,7 +658,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         share: Share,
     ) {
         *entities.entity_mut(id) = PlusEntity {
-            aggregate: Link::to(self.join(share)),
+            aggregate: Link::to(self.join(id, share)),
             ..PlusEntity::default()
         };
     }
@@ -617,7 +671,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
-            entity.stay();
+            entity.stay(self.most_members.get() == 1);
             self.moving.remove(&id);
             return Removal::WhenSelected;
         }
@@ -640,7 +694,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         };
         let same = self.aggregates[home.index()].share == share;
         if entity.state != Standing::Inactive {
-            entity.stay();
+            entity.stay(self.most_members.get() == 1);
             self.moving.remove(&id);
             if !same {
                 entity.go();
@@ -648,7 +702,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
             }
         } else if !same {
             self.quit(home);
-            entities.entity_mut(id).aggregate = Link::to(self.join(share));
+            entities.entity_mut(id).aggregate = Link::to(self.join(id, share));
         }
     }
 
@@ -684,7 +738,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
 
     #[inline]
     fn select<E: Entities<PlusEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
-        self.head
+        self.circle.head
     }
 
     /// Nothing to do: it is served until its turn ends in any case.
@@ -703,25 +757,25 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         charged: Charge,
         next: Option<Charge>,
     ) {
-        let charged = charged.get() as i32;
+        let bytes = charged.get() as i32;
         let Some(next) = next else {
-            self.slack -= charged;
-            return self.leave(entities, id, None);
+            return self.leave(entities, id, bytes, None);
         };
         let entity = entities.entity_mut(id);
-        let mut deficit = entity.deficit - charged;
+        if entity.alone {
+            return self.reschedule_alone(id, charged);
+        }
+        let mut deficit = entity.deficit - bytes;
         if deficit < next.get() as i32 {
             deficit += self.quantum;
             if deficit < 0 {
-                self.slack -= charged;
-                return self.leave(entities, id, Some(next));
+                return self.leave(entities, id, bytes, Some(next));
             }
-            self.last = Link::to(id);
-            self.head = entity.next;
+            self.circle.turn(id, entity.next);
         }
         entity.deficit = deficit;
         // Last, so that the subtraction itself tells.
-        self.slack -= charged;
+        self.slack -= bytes;
         if self.slack < 0 {
             self.end_service();
         }
@@ -729,7 +783,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
 
     fn idle<E: Entities<PlusEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
-            self.leave(entities, id, None);
+            self.leave(entities, id, 0, None);
         }
     }
 

@@ -16,10 +16,11 @@ impl<A: Scheduler> Plus<A> {
         let mut members = alloc::vec![0u32; self.aggregates.len()];
         for (index, aggregate) in self.aggregates.iter().enumerate() {
             let home = Link::to(EntityId::in_use(index as u32));
-            let (head, last) = match home == self.serving {
-                true => (self.head, self.last),
-                false => (aggregate.head, aggregate.last),
+            let circle = match home == self.serving && !self.is_solo() {
+                true => self.circle,
+                false => aggregate.circle,
             };
+            let (head, last) = (circle.head, circle.last);
             let (mut at, mut before) = (head, last);
             while let Some(id) = at.get().filter(|id| !listed[id.index()]) {
                 ensure_invariant!(id.index() < count, "plus: {id:?} was never added");
@@ -35,6 +36,12 @@ impl<A: Scheduler> Plus<A> {
                     entity.deficit,
                     entity.moving
                 );
+                ensure_invariant!(
+                    entity.alone == (self.is_solo() && !entity.moving),
+                    "plus: {id:?} is alone: {}, moving: {}",
+                    entity.alone,
+                    entity.moving
+                );
                 (at, before) = (entity.next, at);
             }
             ensure_invariant!(
@@ -48,8 +55,9 @@ impl<A: Scheduler> Plus<A> {
                 active == (head != Link::NONE),
                 "plus: {home:?} is active: {active}, its circle starts at {head:?}"
             );
+            let solo = aggregate.budget == aggregate.quantum() || !self.is_solo();
             ensure_invariant!(
-                !active || aggregate.budget >= aggregate.quantum(),
+                !active || (aggregate.budget >= aggregate.quantum() && solo),
                 "plus: {home:?} waits with a budget of {}",
                 aggregate.budget
             );
@@ -64,7 +72,10 @@ impl<A: Scheduler> Plus<A> {
             );
             ensure_invariant!(
                 entity.state != Standing::Inactive
-                    || (entity.deficit == 0 && entity.next == Link::NONE && !entity.moving),
+                    || (entity.deficit == 0
+                        && entity.next == Link::NONE
+                        && !entity.moving
+                        && !entity.alone),
                 "plus: inactive {id:?} keeps something: {entity:?}"
             );
             ensure_invariant!(
@@ -74,6 +85,10 @@ impl<A: Scheduler> Plus<A> {
                 !entity.moving
             );
             if let Some(home) = entity.aggregate.get() {
+                ensure_invariant!(
+                    home == id || !self.is_solo(),
+                    "plus: {id:?} is alone in {home:?}"
+                );
                 members[home.index()] += 1;
             }
         }
@@ -88,15 +103,27 @@ impl<A: Scheduler> Plus<A> {
     }
 
     fn check_service(&self) -> Result<(), Violation> {
+        if self.is_solo() {
+            let selected = self
+                .algorithm
+                .select(self.aggregates.as_slice(), Nanos::ZERO);
+            ensure_invariant!(
+                self.circle.head == selected && self.told == 0,
+                "plus: {selected:?} comes before {:?}, or {} bytes were told",
+                self.circle.head,
+                self.told
+            );
+            return Ok(());
+        }
         let serving = self.aggregates.get(self.serving.index());
         ensure_invariant!(
-            serving.is_some() == (self.head != Link::NONE),
+            serving.is_some() == (self.circle.head != Link::NONE),
             "plus: {:?} is in service, and {:?} its first flow",
             self.serving,
-            self.head
+            self.circle.head
         );
         let Some(aggregate) = serving else {
-            let waits = |aggregate: &Aggregate<_>| aggregate.head != Link::NONE;
+            let waits = |aggregate: &Aggregate<_>| aggregate.circle.head != Link::NONE;
             ensure_invariant!(
                 self.slack < 0 && !self.aggregates.iter().any(waits),
                 "plus: nobody is in service while somebody waits"
@@ -128,7 +155,6 @@ impl<A: Scheduler> Plus<A> {
     }
 
     pub(super) fn check_families(&self) -> Result<(), Violation> {
-        let mut aggregates = 0;
         for (kind_of_all, family) in &self.families {
             let mut open = 0;
             let (mut at, mut before) = (family.open, Link::NONE);
@@ -162,11 +188,12 @@ impl<A: Scheduler> Plus<A> {
                 "plus: {kind_of_all:?} counts {} aggregates; {count} are, {open} open, {full} full",
                 family.aggregates
             );
-            aggregates += count as usize;
         }
+        let used = self.aggregates.iter().filter(|used| used.members > 0);
+        let used = used.count();
         ensure_invariant!(
-            aggregates == self.aggregates(),
-            "plus: {aggregates} aggregates belong to a kind, {} are",
+            used == self.aggregates(),
+            "plus: {} aggregates belong to a kind, {used} are",
             self.aggregates()
         );
         Ok(())
