@@ -2,13 +2,13 @@
 //!
 //! The baseline of the QFQ report's measurements (Section 7.1). It gives no
 //! guarantee: each flow receives the link in proportion to what it offers. A packet
-//! costs O(1); removing a flow, or discarding packets of it, costs O(packets queued in
+//! costs O(1) amortised; removing a flow, or discarding packets of it, costs O(packets queued in
 //! all), unlike in the other algorithms.
 
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Nanos, Weight};
-use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// State of one entity.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,16 +16,44 @@ pub struct FifoEntity {
     weight: Option<Weight>,
 }
 
-/// First in, first out: one ring of entities, one place for each packet.
+/// First in, first out: one place for each packet, in one table.
+///
+/// Places are filled from one end to the other, and those that are left then move to the front if
+/// they are no more than half of it: for each that moves, another was served before. Else the
+/// table grows. A ring would ask at each packet where it ends.
 #[derive(Clone, Debug, Default)]
 pub struct Fifo {
-    arrivals: VecDeque<EntityId>,
+    places: Vec<EntityId>,
+    /// Places that were served.
+    served: usize,
 }
 
 impl Fifo {
     /// An empty FIFO.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Those that wait, the first one first.
+    fn waiting(&self) -> &[EntityId] {
+        self.places.get(self.served..).unwrap_or_default()
+    }
+
+    /// Forgets the places that were served.
+    fn forget(&mut self) {
+        self.places.drain(..self.served);
+        self.served = 0;
+    }
+
+    /// The table is full.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&mut self) {
+        if self.served < self.places.len().div_ceil(2) {
+            self.places.reserve(1);
+        } else {
+            self.forget();
+        }
     }
 }
 
@@ -69,7 +97,7 @@ impl Scheduler for Fifo {
 
     /// O(packets queued), unlike others: FIFO knows no entities, only arrivals.
     fn is_active<E: Entities<FifoEntity> + ?Sized>(&self, _: &E, id: EntityId) -> bool {
-        self.arrivals.contains(&id)
+        self.waiting().contains(&id)
     }
 
     #[inline]
@@ -77,7 +105,10 @@ impl Scheduler for Fifo {
 
     #[inline]
     fn arrived<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, id: EntityId, _: Charge) {
-        self.arrivals.push_back(id);
+        if self.places.len() == self.places.capacity() {
+            self.make_room();
+        }
+        self.places.push(id);
     }
 
     fn discarded<E: Entities<FifoEntity> + ?Sized>(
@@ -86,8 +117,9 @@ impl Scheduler for Fifo {
         id: EntityId,
         packets: u32,
     ) {
+        self.forget();
         let mut left = packets;
-        self.arrivals.retain(|&other| {
+        self.places.retain(|&other| {
             let drop = other == id && left > 0;
             left -= u32::from(drop);
             !drop
@@ -96,7 +128,8 @@ impl Scheduler for Fifo {
 
     #[inline]
     fn select<E: Entities<FifoEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
-        self.arrivals.front().map_or(Link::NONE, |&id| Link::to(id))
+        let first = self.places.get(self.served);
+        first.map_or(Link::NONE, |&id| Link::to(id))
     }
 
     #[inline]
@@ -113,13 +146,13 @@ impl Scheduler for Fifo {
         _charged: Charge,
         _next: Option<Charge>,
     ) {
-        debug_assert_eq!(self.arrivals.front(), Some(&id), "it is the selected one");
-        self.arrivals.pop_front();
+        debug_assert_eq!(self.waiting().first(), Some(&id), "it is the selected one");
+        self.served += 1;
     }
 
     fn idle<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, id: EntityId) {
-        if self.arrivals.front() == Some(&id) {
-            self.arrivals.pop_front();
+        if self.waiting().first() == Some(&id) {
+            self.served += 1;
         }
     }
 
@@ -128,7 +161,13 @@ impl Scheduler for Fifo {
         entities: &E,
         count: usize,
     ) -> Result<(), Violation> {
-        for &id in &self.arrivals {
+        ensure_invariant!(
+            self.served <= self.places.len(),
+            "fifo: {} of {} places were served",
+            self.served,
+            self.places.len()
+        );
+        for &id in self.waiting() {
             ensure_invariant!(
                 id.index() < count && entities.entity(id).weight.is_some(),
                 "fifo: {id:?} has a place and was never added"
