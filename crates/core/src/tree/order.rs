@@ -256,10 +256,10 @@ impl<A: Orders> Ordered<A> {
         if child.flags != 0 {
             return None;
         }
-        let (len, payload) = child.packets.pop_front(slab)?;
+        let (len, payload, behind) = child.packets.advance(slab)?;
         child.give_room(len);
         let class = child.side;
-        let next = child.packets.front_length(slab).map(Charge::from);
+        let next = behind.length().map(Charge::from);
         Some(Sent {
             class,
             len,
