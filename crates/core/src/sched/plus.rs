@@ -671,7 +671,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
-            entity.stay(self.most_members.get() == 1);
+            entity.stay(self.is_solo());
             self.moving.remove(&id);
             return Removal::WhenSelected;
         }
@@ -694,7 +694,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         };
         let same = self.aggregates[home.index()].share == share;
         if entity.state != Standing::Inactive {
-            entity.stay(self.most_members.get() == 1);
+            entity.stay(self.is_solo());
             self.moving.remove(&id);
             if !same {
                 entity.go();
