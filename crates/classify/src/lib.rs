@@ -63,6 +63,6 @@ pub use field::{
 pub use headers::{
     Family, Fragment, Header, Headers, Layer, Malformed, Origin, Owner, Ports, Reason,
 };
-pub use parse::parse;
+pub use parse::{parse, parse_partly};
 pub use rule::{Match, Rule};
 pub use words::{Asked, WORDS, words};

@@ -7,9 +7,10 @@ use std::num::NonZeroU32;
 use fairlane_core::scheduler::Violation;
 use fairlane_core::{
     ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, PacketScheduler,
-    Rejected, Scheduler, SchedulerLimits, TotalStats,
+    Rejected, Rejection, Scheduler, SchedulerLimits, TotalStats,
 };
 use fairlane_runtime::Queue;
+use fairlane_sim as sim;
 
 use crate::algorithm::Algorithm;
 use crate::with_algorithm;
@@ -174,5 +175,30 @@ impl<P: Send> Queue for AnyScheduler<P> {
 
     fn invariants(&self) -> Result<(), Violation> {
         self.flows.invariants()
+    }
+}
+
+/// In front of a simulated link.
+impl<P: Send> sim::Queue<FlowId, P> for AnyScheduler<P> {
+    fn enqueue(
+        &mut self,
+        to: FlowId,
+        len: Length,
+        packet: P,
+        now: Nanos,
+        _: impl FnMut(Length, P),
+    ) -> Result<(), Rejection> {
+        let accepted = Queue::enqueue(self, to, len, packet, now, drop);
+        accepted.map_err(|rejected| rejected.reason)
+    }
+
+    fn dequeue(&mut self, now: Nanos, _: impl FnMut(Length, P)) -> sim::Next<P> {
+        Queue::dequeue(self, now, drop).into()
+    }
+}
+
+impl<P: Send> sim::Flows<P> for AnyScheduler<P> {
+    fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+        self.flows.add_flow(config)
     }
 }

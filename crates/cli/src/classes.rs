@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use comfy_table::Table;
 use fairlane_config::{Kind, Link, NoGuarantee};
-use fairlane_core::tree::{ClassId, ClassStats};
+use fairlane_core::tree::{ClassId, ClassQueue, Rejection};
 use fairlane_core::{Length, Nanos};
-use fairlane_sim::{Delays, PICOS_PER_SECOND, Picos};
+use fairlane_sim::{
+    ClassFlow, Completion, Delays, Moment, Observer, PICOS_PER_SECOND, PacketInfo, Picos,
+};
 use serde::Serialize;
 
 use crate::check::report::{rate, time};
@@ -65,30 +67,22 @@ struct Present {
     first: Option<u64>,
 }
 
-/// A packet on its way, by the place of its class in the link.
-#[derive(Clone, Copy, Debug)]
-pub struct Passing {
-    pub number: u64,
-    pub place: usize,
-    /// The digest of its flow; 0 in a class without.
-    pub flow: u64,
-    /// With overhead.
-    pub len: Length,
-}
-
 /// Counts what becomes of every packet of a link. O(1) a packet.
 #[derive(Debug)]
 pub struct Ledger {
+    places: Places,
     accounts: Vec<Account>,
     bounds: Vec<Option<Picos>>,
     present: HashMap<(usize, u64), Present>,
 }
 
 impl Ledger {
-    pub fn new(link: &Link) -> Ledger {
+    /// `ids` are the queues' numbers of the link's classes.
+    pub fn new(link: &Link, ids: &[ClassId]) -> Ledger {
         let guarantees = link.guarantees();
         let bound = |delay: Option<Result<Nanos, NoGuarantee>>| delay?.ok().map(Picos::from);
         Ledger {
+            places: Places::new(ids),
             accounts: vec![Account::default(); link.classes.len()],
             bounds: guarantees.iter().map(|has| bound(has.delay)).collect(),
             present: HashMap::new(),
@@ -100,48 +94,9 @@ impl Ledger {
         self.accounts.fill(Account::default());
     }
 
-    /// A packet arrived and waits.
-    pub fn accepted(&mut self, packet: Passing) {
-        self.accounts[packet.place].offered.add(packet.len);
-        let present = self.present.entry((packet.place, packet.flow)).or_default();
-        if present.packets == 0 {
-            present.first = Some(packet.number);
-        }
-        present.packets += 1;
-    }
-
-    /// A packet arrived and was dropped.
-    pub fn refused(&mut self, place: usize, len: Length) {
-        let account = &mut self.accounts[place];
-        account.offered.add(len);
-        account.dropped += 1;
-    }
-
-    /// A packet that waited was dropped.
-    pub fn discarded(&mut self, packet: Passing) {
-        self.leaves(packet);
-        self.accounts[packet.place].discarded += 1;
-    }
-
-    /// A packet has left the link, so long after its arrival.
-    pub fn sent(&mut self, packet: Passing, delay: Picos, marked: bool) {
-        let alone = self.leaves(packet);
-        let account = &mut self.accounts[packet.place];
-        account.sent.add(packet.len);
-        account.marked += u64::from(marked);
-        account.delays.record(delay);
-        if self.bounds[packet.place].is_some_and(|bound| delay > bound) {
-            account.beyond += 1;
-        }
-        if alone {
-            account.alone += 1;
-            account.alone_max = account.alone_max.max(delay);
-        }
-    }
-
     /// Whether the packet that leaves had found its class, or flow, empty.
-    fn leaves(&mut self, packet: Passing) -> bool {
-        let key = (packet.place, packet.flow);
+    fn leaves(&mut self, place: usize, packet: &PacketInfo<ClassFlow>) -> bool {
+        let key = (place, packet.flow.flow);
         let Some(present) = self.present.get_mut(&key) else {
             return false;
         };
@@ -156,9 +111,14 @@ impl Ledger {
         alone
     }
 
-    /// All classes of the link, over a time of this length. `stats` are the queues' own counts,
-    /// by place.
-    pub fn report(&self, link: &Link, stats: &[ClassStats], time: Picos) -> Vec<ClassReport> {
+    /// All classes of the link, over a time of this length, with the queue's own counts.
+    pub fn report<P>(
+        &self,
+        link: &Link,
+        ids: &[ClassId],
+        queue: &impl ClassQueue<P>,
+        time: Picos,
+    ) -> Vec<ClassReport> {
         let guarantees = link.guarantees();
         let mut accounts = self.accounts.clone();
         // Parents come before their children.
@@ -181,7 +141,8 @@ impl Ledger {
         for (at, class) in link.classes.iter().enumerate() {
             let depth = class.parent.map_or(0, |parent| depths[parent] + 1);
             depths.push(depth);
-            let (account, stats) = (&accounts[at], &stats[at]);
+            let account = &accounts[at];
+            let stats = queue.stats(ids[at]).unwrap_or_default();
             let guarantee = &guarantees[at];
             let reason = guarantee.rate.err().or(match guarantee.delay {
                 Some(Err(reason)) => Some(reason),
@@ -218,6 +179,48 @@ impl Ledger {
             });
         }
         rows
+    }
+}
+
+impl Observer<ClassFlow> for Ledger {
+    fn arrived(&mut self, _: Moment, packet: &PacketInfo<ClassFlow>) {
+        let place = self.places.of(packet.flow.class);
+        self.accounts[place].offered.add(packet.len);
+        let present = self.present.entry((place, packet.flow.flow)).or_default();
+        if present.packets == 0 {
+            present.first = Some(packet.number);
+        }
+        present.packets += 1;
+    }
+
+    fn dropped(&mut self, _: Moment, to: ClassFlow, len: Length, _: Rejection) {
+        let account = &mut self.accounts[self.places.of(to.class)];
+        account.offered.add(len);
+        account.dropped += 1;
+    }
+
+    fn discarded(&mut self, _: Moment, packet: &PacketInfo<ClassFlow>) {
+        let place = self.places.of(packet.flow.class);
+        self.leaves(place, packet);
+        self.accounts[place].discarded += 1;
+    }
+
+    fn completed(&mut self, completion: &Completion<ClassFlow>) {
+        let packet = &completion.packet;
+        let place = self.places.of(packet.flow.class);
+        let delay = completion.end.time - packet.arrival;
+        let alone = self.leaves(place, packet);
+        let account = &mut self.accounts[place];
+        account.sent.add(packet.len);
+        account.marked += u64::from(packet.marked);
+        account.delays.record(delay);
+        if self.bounds[place].is_some_and(|bound| delay > bound) {
+            account.beyond += 1;
+        }
+        if alone {
+            account.alone += 1;
+            account.alone_max = account.alone_max.max(delay);
+        }
     }
 }
 
@@ -387,6 +390,7 @@ fn table_of(classes: &[ClassReport]) -> Table {
 }
 
 /// The place of each class of a link, by the number that the queues know it by.
+#[derive(Debug)]
 pub struct Places(Vec<usize>);
 
 impl Places {

@@ -1,8 +1,10 @@
 //! What each class sent, interval by interval.
 
-use crate::classes::{ClassObserver, ClassPacket};
 use crate::delay::Delays;
+use crate::observer::{Completion, Moment, Observer};
+use crate::queue::{ClassFlow, PacketInfo};
 use crate::time::{PICOS_PER_SECOND, Picos};
+use fairlane_core::Length;
 use fairlane_core::tree::{ClassId, Rejection};
 
 /// What became of the packets of one class.
@@ -97,11 +99,12 @@ impl ClassMeter {
     }
 }
 
-impl ClassObserver for ClassMeter {
-    fn sent(&mut self, packet: &ClassPacket, _start: Picos, end: Picos) {
+impl Observer<ClassFlow> for ClassMeter {
+    fn completed(&mut self, completion: &Completion<ClassFlow>) {
+        let (packet, end) = (&completion.packet, completion.end.time);
         // What ends with an interval belongs to it.
         let number = (end.0.saturating_sub(1) / self.interval.0) as usize;
-        let class = self.class_mut(packet.class);
+        let class = self.class_mut(packet.flow.class);
         if class.bytes.len() <= number {
             class.bytes.resize(number + 1, 0);
         }
@@ -110,11 +113,11 @@ impl ClassObserver for ClassMeter {
         class.marked += u64::from(packet.marked);
     }
 
-    fn refused(&mut self, _at: Picos, packet: &ClassPacket, _reason: Rejection) {
-        self.class_mut(packet.class).refused += 1;
+    fn dropped(&mut self, _: Moment, to: ClassFlow, _: Length, _: Rejection) {
+        self.class_mut(to.class).refused += 1;
     }
 
-    fn discarded(&mut self, _at: Picos, packet: &ClassPacket) {
-        self.class_mut(packet.class).discarded += 1;
+    fn discarded(&mut self, _: Moment, packet: &PacketInfo<ClassFlow>) {
+        self.class_mut(packet.flow.class).discarded += 1;
     }
 }

@@ -1,7 +1,8 @@
 //! The ideal fluid server (generalised processor sharing, GPS): all backlogged flows are
 //! served at once, each in proportion to its weight.
 
-use crate::observer::{Completion, Moment, Observer, PacketInfo};
+use crate::observer::{Completion, Moment, Observer};
+use crate::queue::PacketInfo;
 use crate::time::{Picos, Work};
 use fairlane_core::{FlowConfig, FlowId, Length, Rate, Weight};
 use std::collections::{BTreeSet, VecDeque};

@@ -1,15 +1,14 @@
 //! A link in simulated time, to measure what a scheduler does to its flows.
 //!
-//! * [`Server`]: a [`PacketScheduler`](fairlane_core::PacketScheduler) that drains through
-//!   a transmit queue onto a [`Link`], exact to the picosecond at any rate.
+//! * [`Server`]: a [`Queue`] that drains through a transmit queue onto a [`Link`], exact to the
+//!   picosecond at any rate: a [`PacketScheduler`](fairlane_core::PacketScheduler) of flows, or
+//!   queues of classes (a tree, CBQ). There is no other: what replays arrivals makes them arrive
+//!   at a server.
 //! * [`Observer`]: what watches a run. [`WfiMeter`] measures the worst-case fair indexes
 //!   against a flow's share, [`LagMeter`] completions against the ideal fluid server
-//!   [`Gps`], [`DelayMeter`] delays.
-//! * [`Simulation`]: a run of flows that come, change and go, each with a seeded
-//!   [`Source`].
-//! * [`ClassServer`]: queues of classes (a tree, CBQ) in front of the same link, with their
-//!   sources; [`ClassMeter`] counts what each class sent. [`sharing`] is an experiment with
-//!   them.
+//!   [`Gps`], [`DelayMeter`] delays; [`ClassMeter`] counts what each class sent.
+//! * [`Simulation`]: a run of a server with seeded [`Source`]s: of flows that come, change and go,
+//!   or of classes. [`sharing`] is an experiment with classes.
 //!
 //! All is a function of its inputs and its seed: no clock is read.
 //!
@@ -41,11 +40,11 @@
 #![forbid(unsafe_code)]
 
 mod class_meter;
-mod classes;
 mod delay;
 mod gps;
 mod link;
 mod observer;
+mod queue;
 pub mod scenario;
 mod server;
 mod share;
@@ -57,13 +56,15 @@ mod time;
 pub mod wfi;
 
 pub use class_meter::ClassMeter;
-pub use classes::{ClassObserver, ClassPacket, ClassServer, ClassSource};
 pub use delay::{DelayMeter, Delays};
 pub use gps::{FluidFinish, Gps, LagMeter};
 pub use link::{Link, Sent, TransmitQueue};
-pub use observer::{Completion, Moment, Observer, PacketInfo};
+pub use observer::{Completion, Moment, Observer};
+pub use queue::{ClassFlow, Flows, Label, Next, PacketInfo, Queue, Waiting};
 pub use server::{Server, Step};
-pub use simulation::{FlowPlan, Simulation};
+pub use simulation::{
+    ClassPacket, ClassSource, FlowPacket, FlowPlan, FlowServer, Simulation, SourcePlan, Tag,
+};
 pub use source::{Lengths, Source, SourceError, Traffic};
 pub use tcp::Tcp;
 pub use time::{PICOS_PER_SECOND, Picos, Work};

@@ -144,6 +144,16 @@ impl<P> Link<P> {
         self.packets.front().map(|(len, payload)| (*len, payload))
     }
 
+    /// The packet that came last, if it is still here. O(1).
+    pub fn newest(&self) -> Option<&P> {
+        self.packets.back().map(|(_, payload)| payload)
+    }
+
+    /// All packets here, in order.
+    pub fn payloads_mut(&mut self) -> impl Iterator<Item = &mut P> {
+        self.packets.iter_mut().map(|(_, payload)| payload)
+    }
+
     /// When the packet in service ends. O(1).
     pub fn next_completion(&self) -> Option<Picos> {
         self.packets.front()?;

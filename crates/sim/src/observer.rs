@@ -1,7 +1,9 @@
 //! What a simulated link tells those who watch it.
 
+use crate::queue::{Label, PacketInfo};
 use crate::time::{Picos, Work};
-use fairlane_core::{FlowConfig, FlowId, Length, Rejection};
+use core::slice::from_mut;
+use fairlane_core::{FlowConfig, FlowId, Length};
 
 /// A point of a run: the time, and the work of the link until then.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,36 +14,21 @@ pub struct Moment {
     pub work: Work,
 }
 
-/// A packet that was accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PacketInfo {
-    /// Accepted packets are numbered from 0.
-    pub number: u64,
-    /// Whose it is, or was.
-    pub flow: FlowId,
-    /// Its length.
-    pub len: Length,
-    /// When it arrived.
-    pub arrival: Picos,
-    /// Its flow was removed while it was in the transmit queue or in service, so that
-    /// `flow` may already be the number of another.
-    pub orphan: bool,
-}
-
 /// A packet that has left the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Completion {
+pub struct Completion<L = FlowId> {
     /// The packet.
-    pub packet: PacketInfo,
+    pub packet: PacketInfo<L>,
     /// The start of its transmission.
     pub start: Moment,
     /// The end of its transmission.
     pub end: Moment,
 }
 
-/// Watches a run. Events come in the order of time; at one instant, changes of flows come
-/// first, then arrivals, then completions, then what starts. Nothing is asked back.
-pub trait Observer {
+/// Watches a run over flows, or over classes (`L`). Events come in the order of time; at one
+/// instant, changes of flows come first, then arrivals, then completions, then what starts.
+/// Nothing is asked back.
+pub trait Observer<L: Label = FlowId> {
     /// A flow came, idle.
     fn flow_added(&mut self, at: Moment, flow: FlowId, config: &FlowConfig) {
         let _ = (at, flow, config);
@@ -58,32 +45,33 @@ pub trait Observer {
     }
 
     /// A packet was accepted.
-    fn arrived(&mut self, at: Moment, packet: &PacketInfo) {
+    fn arrived(&mut self, at: Moment, packet: &PacketInfo<L>) {
         let _ = (at, packet);
     }
 
     /// A packet was not accepted.
-    fn dropped(&mut self, at: Moment, flow: FlowId, len: Length, reason: Rejection) {
+    fn dropped(&mut self, at: Moment, flow: L, len: Length, reason: L::Rejection) {
         let _ = (at, flow, len, reason);
     }
 
-    /// A packet was accepted and is thrown away, as its flow is being removed.
-    fn discarded(&mut self, at: Moment, packet: &PacketInfo) {
+    /// A packet was accepted and is thrown away: its flow is being removed, queue management
+    /// dropped it, or it gave way to another.
+    fn discarded(&mut self, at: Moment, packet: &PacketInfo<L>) {
         let _ = (at, packet);
     }
 
-    /// The scheduler handed a packet to the transmit queue.
-    fn dequeued(&mut self, at: Moment, packet: &PacketInfo) {
+    /// The scheduler handed a packet out, to the transmit queue.
+    fn dequeued(&mut self, at: Moment, packet: &PacketInfo<L>) {
         let _ = (at, packet);
     }
 
     /// The transmission of a packet started.
-    fn started(&mut self, at: Moment, packet: &PacketInfo) {
+    fn started(&mut self, at: Moment, packet: &PacketInfo<L>) {
         let _ = (at, packet);
     }
 
     /// The transmission of a packet ended.
-    fn completed(&mut self, completion: &Completion) {
+    fn completed(&mut self, completion: &Completion<L>) {
         let _ = completion;
     }
 
@@ -94,57 +82,54 @@ pub trait Observer {
 }
 
 /// Watches nothing.
-impl Observer for () {}
+impl<L: Label> Observer<L> for () {}
 
 macro_rules! forward {
     ($self:ident => $($to:expr),+) => {
         fn flow_added(&mut $self, at: Moment, flow: FlowId, config: &FlowConfig) {
-            $($to.flow_added(at, flow, config);)+
+            $(for to in $to { to.flow_added(at, flow, config); })+
         }
         fn flow_changed(&mut $self, at: Moment, flow: FlowId, config: &FlowConfig) {
-            $($to.flow_changed(at, flow, config);)+
+            $(for to in $to { to.flow_changed(at, flow, config); })+
         }
         fn flow_removed(&mut $self, at: Moment, flow: FlowId) {
-            $($to.flow_removed(at, flow);)+
+            $(for to in $to { to.flow_removed(at, flow); })+
         }
-        fn arrived(&mut $self, at: Moment, packet: &PacketInfo) {
-            $($to.arrived(at, packet);)+
+        fn arrived(&mut $self, at: Moment, packet: &PacketInfo<L>) {
+            $(for to in $to { to.arrived(at, packet); })+
         }
-        fn dropped(&mut $self, at: Moment, flow: FlowId, len: Length, reason: Rejection) {
-            $($to.dropped(at, flow, len, reason);)+
+        fn dropped(&mut $self, at: Moment, flow: L, len: Length, reason: L::Rejection) {
+            $(for to in $to { to.dropped(at, flow, len, reason); })+
         }
-        fn discarded(&mut $self, at: Moment, packet: &PacketInfo) {
-            $($to.discarded(at, packet);)+
+        fn discarded(&mut $self, at: Moment, packet: &PacketInfo<L>) {
+            $(for to in $to { to.discarded(at, packet); })+
         }
-        fn dequeued(&mut $self, at: Moment, packet: &PacketInfo) {
-            $($to.dequeued(at, packet);)+
+        fn dequeued(&mut $self, at: Moment, packet: &PacketInfo<L>) {
+            $(for to in $to { to.dequeued(at, packet); })+
         }
-        fn started(&mut $self, at: Moment, packet: &PacketInfo) {
-            $($to.started(at, packet);)+
+        fn started(&mut $self, at: Moment, packet: &PacketInfo<L>) {
+            $(for to in $to { to.started(at, packet); })+
         }
-        fn completed(&mut $self, completion: &Completion) {
-            $($to.completed(completion);)+
+        fn completed(&mut $self, completion: &Completion<L>) {
+            $(for to in $to { to.completed(completion); })+
         }
         fn ended(&mut $self, at: Moment) {
-            $($to.ended(at);)+
+            $(for to in $to { to.ended(at); })+
         }
     };
 }
 
-impl<O: Observer + ?Sized> Observer for &mut O {
-    forward!(self => (**self));
-}
-
-impl<O: Observer + ?Sized> Observer for Box<O> {
-    forward!(self => (**self));
+/// Somebody, or nobody.
+impl<L: Label, O: Observer<L>> Observer<L> for Option<O> {
+    forward!(self => self.iter_mut());
 }
 
 /// Both, in this order.
-impl<A: Observer, B: Observer> Observer for (A, B) {
-    forward!(self => self.0, self.1);
+impl<L: Label, A: Observer<L>, B: Observer<L>> Observer<L> for (A, B) {
+    forward!(self => from_mut(&mut self.0), from_mut(&mut self.1));
 }
 
 /// All three, in this order.
-impl<A: Observer, B: Observer, C: Observer> Observer for (A, B, C) {
-    forward!(self => self.0, self.1, self.2);
+impl<L: Label, A: Observer<L>, B: Observer<L>, C: Observer<L>> Observer<L> for (A, B, C) {
+    forward!(self => from_mut(&mut self.0), from_mut(&mut self.1), from_mut(&mut self.2));
 }

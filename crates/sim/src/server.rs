@@ -1,58 +1,59 @@
-//! A packet scheduler that drains through a transmit queue onto a link, in simulated time.
+//! The simulated link: a queue that drains through a transmit queue, in simulated time.
 
 use crate::link::{Link, TransmitQueue};
-use crate::observer::{Completion, Moment, Observer, PacketInfo};
+use crate::observer::{Completion, Moment, Observer};
+use crate::queue::{Flows, Label, Next, PacketInfo, Queue, Waiting};
 use crate::time::Picos;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{
-    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, PacketScheduler, Rate, Rejection,
-    SchedulerLimits,
+    ChangeError, FlowConfig, FlowId, FlowStats, Length, PacketScheduler, Rate, SchedulerLimits,
 };
-
-/// What a packet carries through the scheduler and the transmit queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    info: PacketInfo,
-    life: u32,
-}
 
 /// What happened in one [`Server::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// A packet left the link.
-    Completed(Completion),
-    /// A packet moved from the scheduler to the transmit queue.
-    Dequeued(PacketInfo),
+pub enum Step<'a, L, B> {
+    /// A packet left the link, with its body.
+    Completed(Completion<L>, B),
+    /// A packet moved from the queue to the transmit queue; its body.
+    Dequeued(PacketInfo<L>, &'a B),
     /// Nothing more can happen at this instant.
     Settled,
 }
 
-/// A [`PacketScheduler`], the same as in production, in front of a simulated link.
+/// A packet and its body.
+type Parcel<L, B> = (PacketInfo<L>, B);
+
+/// A [`Queue`], the same as in production, in front of a simulated link: of flows
+/// ([`Server::new`]), or of classes ([`Server::over`]). Each packet has a body `B`, which the
+/// caller has back when it left, or was discarded.
 ///
 /// The caller makes things happen in the order of time; the server completes what is due
-/// before, tells its [`Observer`], and keeps the link busy while a packet waits. At one
+/// before, tells its [`Observer`], and keeps the link busy while a packet may leave. At one
 /// instant the caller's statements come first, in his order, then the end of a packet,
-/// then the scheduler is asked for as much as the transmit queue takes. A time before
-/// the clock counts as the clock.
+/// then the queue is asked for as much as the transmit queue takes. Where it says *not before*, it
+/// is asked at that time, or when something else happens before. A time before the clock counts
+/// as the clock.
 ///
 /// Memory is proportional to the flows and the packets queued at a time.
 #[derive(Debug)]
-pub struct Server<A: Scheduler, O> {
-    scheduler: PacketScheduler<A, Stamp>,
-    link: Link<Stamp>,
+pub struct Server<Q, O, L = FlowId, B = ()> {
+    queue: Q,
+    link: Link<Parcel<L, B>>,
+    /// What a queue gave out that cannot tell the next packet's length before, and that is longer
+    /// than the room in a transmit queue of bytes.
+    aside: Option<Parcel<L, B>>,
     observer: O,
     clock: Picos,
-    /// Something happened at the clock, and the scheduler was not asked since.
+    /// Something happened at the clock, and the queue was not asked since.
     unsettled: bool,
-    /// When the scheduler is asked again, as it wished.
+    /// When the queue is asked again, as it wished.
     wake: Option<Picos>,
     accepted: u64,
-    /// How often each flow number was given back.
-    lives: Vec<u32>,
+    discarded: Vec<Parcel<L, B>>,
 }
 
-impl<A: Scheduler, O: Observer> Server<A, O> {
-    /// A server without flows at time 0.
+impl<A: Scheduler, O: Observer, B> Server<PacketScheduler<A, Waiting<FlowId, B>>, O, FlowId, B> {
+    /// A packet scheduler without flows in front of an idle link, at time 0.
     pub fn new(
         algorithm: A,
         limits: SchedulerLimits,
@@ -60,15 +61,74 @@ impl<A: Scheduler, O: Observer> Server<A, O> {
         transmit_queue: TransmitQueue,
         observer: O,
     ) -> Self {
+        let queue = PacketScheduler::new(algorithm, limits);
+        Server::over(queue, rate, transmit_queue, observer)
+    }
+
+    /// Gives a flow another configuration, as [`PacketScheduler::change_flow`].
+    pub fn change_flow(
+        &mut self,
+        at: Picos,
+        flow: FlowId,
+        config: FlowConfig,
+    ) -> Result<(), ChangeError> {
+        self.advance(at);
+        self.queue.change_flow(flow, config)?;
+        let moment = self.moment();
+        self.observer.flow_changed(moment, flow, &config);
+        self.unsettled = true;
+        Ok(())
+    }
+
+    /// Removes a flow and discards what it has in the scheduler; what has left the
+    /// scheduler is still sent. O(packets discarded, and in the transmit queue).
+    pub fn remove_flow(&mut self, at: Picos, flow: FlowId) -> Result<FlowStats, ChangeError> {
+        self.advance(at);
+        let moment = self.moment();
+        let observer = &mut self.observer;
+        let stats = self.queue.remove_flow(flow, |packet| {
+            let (info, _) = packet.payload.open(packet.len);
+            observer.discarded(moment, &info);
+        })?;
+        self.observer.flow_removed(moment, flow);
+        let held = self.link.payloads_mut();
+        for (info, _) in held.filter(|(info, _)| info.flow == flow) {
+            info.orphan = true;
+        }
+        self.unsettled = true;
+        Ok(stats)
+    }
+}
+
+impl<Q: Flows<Waiting<FlowId, B>>, O: Observer, B> Server<Q, O, FlowId, B> {
+    /// Adds a flow, idle. O(1) amortised.
+    pub fn add_flow(&mut self, at: Picos, config: FlowConfig) -> Result<FlowId, ChangeError> {
+        self.advance(at);
+        let flow = self.queue.add_flow(config)?;
+        let moment = self.moment();
+        self.observer.flow_added(moment, flow, &config);
+        Ok(flow)
+    }
+}
+
+impl<Q, O, L, B> Server<Q, O, L, B>
+where
+    L: Label,
+    Q: Queue<L, Waiting<L, B>>,
+    O: Observer<L>,
+{
+    /// A queue in front of an idle link, at time 0.
+    pub fn over(queue: Q, rate: Rate, transmit_queue: TransmitQueue, observer: O) -> Self {
         Server {
-            scheduler: PacketScheduler::new(algorithm, limits),
+            queue,
             link: Link::new(rate, transmit_queue),
+            aside: None,
             observer,
             clock: Picos::ZERO,
             unsettled: false,
             wake: None,
             accepted: 0,
-            lives: Vec::new(),
+            discarded: Vec::new(),
         }
     }
 
@@ -77,9 +137,25 @@ impl<A: Scheduler, O: Observer> Server<A, O> {
         self.clock
     }
 
-    /// The packet scheduler, to look at.
-    pub fn scheduler(&self) -> &PacketScheduler<A, impl Copy + use<A, O>> {
-        &self.scheduler
+    /// The rate of the link.
+    pub fn rate(&self) -> Rate {
+        self.link.rate()
+    }
+
+    /// Whether nothing is being transmitted. O(1).
+    pub fn is_idle(&self) -> bool {
+        self.link.is_idle()
+    }
+
+    /// The queue, to look at.
+    pub fn queue(&self) -> &Q {
+        &self.queue
+    }
+
+    /// The queue, to change: it is asked again.
+    pub fn queue_mut(&mut self) -> &mut Q {
+        self.unsettled = true;
+        &mut self.queue
     }
 
     /// Who watches.
@@ -97,82 +173,35 @@ impl<A: Scheduler, O: Observer> Server<A, O> {
         self.observer
     }
 
-    /// Packets of a flow that are in the scheduler, or `None` if there is no such flow.
-    /// O(1).
-    pub fn queued(&self, flow: FlowId) -> Option<u64> {
-        Some(self.scheduler.flow_stats(flow)?.queued.packets)
-    }
-
-    /// Adds a flow, idle. O(1) amortised.
-    pub fn add_flow(&mut self, at: Picos, config: FlowConfig) -> Result<FlowId, ChangeError> {
-        self.advance(at);
-        let flow = self.scheduler.add_flow(config)?;
-        let number = flow.number() as usize;
-        if self.lives.len() <= number {
-            self.lives.resize(number + 1, 0);
-        }
-        let moment = self.moment();
-        self.observer.flow_added(moment, flow, &config);
-        Ok(flow)
-    }
-
-    /// Gives a flow another configuration, as [`PacketScheduler::change_flow`].
-    pub fn change_flow(
-        &mut self,
-        at: Picos,
-        flow: FlowId,
-        config: FlowConfig,
-    ) -> Result<(), ChangeError> {
-        self.advance(at);
-        self.scheduler.change_flow(flow, config)?;
-        let moment = self.moment();
-        self.observer.flow_changed(moment, flow, &config);
-        self.unsettled = true;
-        Ok(())
-    }
-
-    /// Removes a flow and discards what it has in the scheduler; what has left the
-    /// scheduler is still sent. O(packets discarded).
-    pub fn remove_flow(&mut self, at: Picos, flow: FlowId) -> Result<FlowStats, ChangeError> {
-        self.advance(at);
-        let moment = self.moment();
-        let observer = &mut self.observer;
-        let stats = self.scheduler.remove_flow(flow, |packet| {
-            observer.discarded(moment, &packet.payload.info);
-        })?;
-        self.observer.flow_removed(moment, flow);
-        let life = &mut self.lives[flow.number() as usize];
-        *life = life.wrapping_add(1);
-        self.unsettled = true;
-        Ok(stats)
+    /// What was discarded in the last [`arrive`](Self::arrive) or [`step`](Self::step), in order.
+    pub fn take_discarded(&mut self) -> Vec<(PacketInfo<L>, B)> {
+        std::mem::take(&mut self.discarded)
     }
 
     /// A packet arrives; the result says whether and why not it was accepted, as the
-    /// observer was told. O(1), and what the algorithm costs.
-    pub fn arrive(&mut self, at: Picos, flow: FlowId, len: Length) -> Result<(), Rejection> {
+    /// observer was told. O(1), and what the queue costs.
+    pub fn arrive(&mut self, at: Picos, to: L, len: Length, body: B) -> Result<(), L::Rejection> {
         self.advance(at);
         let moment = self.moment();
-        let stamp = Stamp {
-            info: PacketInfo {
-                number: self.accepted,
-                flow,
-                len,
-                arrival: self.clock,
-                orphan: false,
-            },
-            life: self.lives.get(flow.number() as usize).map_or(0, |&n| n),
-        };
-        if let Err(rejected) = self.scheduler.enqueue(flow, len, stamp) {
-            self.observer.dropped(moment, flow, len, rejected.reason);
-            return Err(rejected.reason);
-        }
-        self.accepted += 1;
-        self.observer.arrived(moment, &stamp.info);
+        let packet = Waiting::new(self.accepted, to, self.clock, body);
+        let info = packet.info(len);
+        let (observer, discarded) = (&mut self.observer, &mut self.discarded);
+        discarded.clear();
+        let discard = discard(moment, observer, discarded);
+        let now = self.clock.to_nanos();
+        let outcome = self.queue.enqueue(to, len, packet, now, discard);
         self.unsettled = true;
-        Ok(())
+        match outcome {
+            Ok(()) => {
+                self.accepted += 1;
+                self.observer.arrived(moment, &info);
+            }
+            Err(reason) => self.observer.dropped(moment, to, len, reason),
+        }
+        outcome
     }
 
-    /// When the next packet ends, or the scheduler is to be asked again. `None` if nothing
+    /// When the next packet ends, or the queue is to be asked again. `None` if nothing
     /// will happen unless the caller makes it.
     pub fn next_event(&self) -> Option<Picos> {
         if self.unsettled {
@@ -192,17 +221,31 @@ impl<A: Scheduler, O: Observer> Server<A, O> {
     }
 
     /// Lets one thing happen: what is due at [`next_event`](Self::next_event). `None` if
-    /// nothing is due. O(1), and what the algorithm costs.
-    pub fn step(&mut self) -> Option<Step> {
+    /// nothing is due. O(1), and what the queue costs.
+    pub fn step(&mut self) -> Option<Step<'_, L, B>> {
         self.clock = self.next_event()?;
         self.wake = self.wake.filter(|&wake| wake > self.clock);
+        self.discarded.clear();
         if self.link.next_completion() == Some(self.clock) {
             self.unsettled = true;
-            return self.complete().map(Step::Completed);
+            let (completion, body) = self.complete()?;
+            return Some(Step::Completed(completion, body));
         }
-        let dequeued = self.dequeue();
-        self.unsettled = dequeued.is_some();
-        Some(dequeued.map_or(Step::Settled, Step::Dequeued))
+        let waited = self.aside.take();
+        if let Some((info, body)) = waited {
+            self.put(info, body);
+            self.unsettled = self.aside.is_none();
+            return Some(Step::Settled);
+        }
+        self.unsettled = self.dequeue();
+        let handed = || self.aside.as_ref().or(self.link.newest());
+        let handed = self.unsettled.then(handed).flatten();
+        Some(handed.map_or(Step::Settled, |(info, body)| Step::Dequeued(*info, body)))
+    }
+
+    /// Lets the queue do what it may do at leisure, now and then.
+    pub fn tidy(&mut self) {
+        self.queue.tidy(self.clock.to_nanos());
     }
 
     /// Lets everything happen that is still due, and tells the observer that the run is
@@ -221,10 +264,11 @@ impl<A: Scheduler, O: Observer> Server<A, O> {
         }
     }
 
-    fn complete(&mut self) -> Option<Completion> {
+    fn complete(&mut self) -> Option<(Completion<L>, B)> {
         let sent = self.link.complete()?;
+        let (packet, body) = sent.payload;
         let completion = Completion {
-            packet: self.info(&sent.payload),
+            packet,
             start: Moment {
                 time: sent.start,
                 work: sent.start_work,
@@ -236,56 +280,71 @@ impl<A: Scheduler, O: Observer> Server<A, O> {
         };
         self.observer.completed(&completion);
         self.tell_started();
-        Some(completion)
+        Some((completion, body))
     }
 
-    /// Moves one packet to the transmit queue, if there is one and it has room.
-    fn dequeue(&mut self) -> Option<PacketInfo> {
+    /// Moves one packet to the transmit queue, if there is one and it has room; whether there was.
+    fn dequeue(&mut self) -> bool {
         if self.link.is_full() {
-            return None;
+            return false;
         }
         let now = self.clock.to_nanos();
         if let TransmitQueue::Bytes(_) = self.link.capacity()
-            && let Dequeue::Packet(head) = self.scheduler.peek(now)
-            && !self.link.has_room(head.len)
+            && let Some(head) = self.queue.head(now)
+            && !self.link.has_room(head)
         {
-            return None;
+            return false;
         }
-        match self.scheduler.dequeue(now) {
-            Dequeue::Packet(packet) => {
-                let info = self.info(&packet.payload);
-                let moment = self.moment();
-                self.observer.dequeued(moment, &info);
-                if self.link.push(self.clock, packet.len, packet.payload) == Ok(true) {
-                    self.tell_started();
-                }
-                Some(info)
-            }
-            Dequeue::NotBefore(time) => {
+        let moment = self.moment();
+        let discard = discard(moment, &mut self.observer, &mut self.discarded);
+        let answer = self.queue.dequeue(now, discard);
+        self.wake = match answer {
+            // A time that has come already is not waited for: it would be now for ever.
+            Next::NotBefore(time) => {
                 let soonest = Picos::from(now) + Picos::from_nanos(1);
-                self.wake = Some(Picos::from(time).max(soonest));
-                None
+                Some(Picos::from(time).max(soonest))
             }
-            Dequeue::Empty => None,
+            _ => None,
+        };
+        let Next::Packet(len, packet) = answer else {
+            return false;
+        };
+        let (info, body) = packet.open(len);
+        self.observer.dequeued(moment, &info);
+        self.put(info, body);
+        true
+    }
+
+    /// Puts a packet on the link, or aside where that has no room for it.
+    fn put(&mut self, info: PacketInfo<L>, body: B) {
+        match self.link.push(self.clock, info.len, (info, body)) {
+            Ok(true) => self.tell_started(),
+            Ok(false) => {}
+            Err(packet) => self.aside = Some(packet),
         }
     }
 
     fn tell_started(&mut self) {
-        if let Some((_, stamp)) = self.link.in_service() {
+        if let Some((_, (info, _))) = self.link.in_service() {
             let moment = Moment {
                 time: self.clock,
                 work: self.link.completed(),
             };
-            let info = self.info(stamp);
-            self.observer.started(moment, &info);
+            self.observer.started(moment, info);
         }
     }
+}
 
-    fn info(&self, stamp: &Stamp) -> PacketInfo {
-        let life = self.lives[stamp.info.flow.number() as usize];
-        PacketInfo {
-            orphan: life != stamp.life,
-            ..stamp.info
-        }
+/// What becomes of packets that a queue discards: the observer is told, and they are kept for the
+/// caller.
+fn discard<L: Label, B>(
+    at: Moment,
+    observer: &mut impl Observer<L>,
+    discarded: &mut Vec<Parcel<L, B>>,
+) -> impl FnMut(Length, Waiting<L, B>) {
+    move |len, packet| {
+        let (info, body) = packet.open(len);
+        observer.discarded(at, &info);
+        discarded.push((info, body));
     }
 }

@@ -10,8 +10,8 @@
 //! The paper's figures give no numbers in its text; the shares and times here are our own.
 
 use crate::class_meter::ClassMeter;
-use crate::classes::{ClassPacket, ClassServer, ClassSource};
 use crate::link::TransmitQueue;
+use crate::simulation::{ClassPacket, ClassSource, Simulation};
 use crate::source::{Lengths, Traffic};
 use crate::time::Picos;
 use fairlane_core::tree::cbq::{Cbq, CbqClass, CbqError};
@@ -158,7 +158,7 @@ pub fn sources(leaves: [ClassId; 4]) -> [ClassSource; 4] {
         ClassSource {
             active: vec![at(0)..at(from), at(until)..at(SECONDS)],
             patience: Some(Picos::from_millis(200)),
-            ..ClassSource::new(leaves[leaf], Traffic::Greedy(WINDOW), lengths)
+            ..ClassSource::new(leaves[leaf].into(), Traffic::Greedy(WINDOW), lengths)
         }
     })
 }
@@ -170,13 +170,13 @@ pub fn run(
     rate: Rate,
     interval: Picos,
 ) -> ClassMeter {
-    let mut server = ClassServer::new(queue, rate, TransmitQueue::NONE, 1);
+    let meter = ClassMeter::new(interval);
+    let mut simulation = Simulation::of_classes(queue, rate, TransmitQueue::NONE, meter, 1);
     for source in sources(leaves) {
         // Greedy sources of one length have no parameters that could be refused.
-        let added = server.add(source);
+        let added = simulation.add_source(source);
         debug_assert!(added.is_ok());
     }
-    let mut meter = ClassMeter::new(interval);
-    server.run(Picos::from_secs(SECONDS), &mut meter);
-    meter
+    simulation.run_until(Picos::from_secs(SECONDS));
+    simulation.into_observer()
 }

@@ -45,7 +45,8 @@
 //! that the index is the largest `min(owed, not transmitted)`; an arrival raises that, so
 //! the instant after it matters too.
 
-use crate::observer::{Completion, Moment, Observer, PacketInfo};
+use crate::observer::{Completion, Moment, Observer};
+use crate::queue::PacketInfo;
 use crate::share::{FRACTION, ShareClock};
 use crate::time::{Picos, Work};
 use fairlane_core::{FlowConfig, FlowId, Rate};

@@ -3,42 +3,94 @@
 use std::io::BufRead;
 
 use anyhow::{Result, anyhow, bail};
+use fairlane_classify::{Layer, mark_ce};
+use fairlane_core::FlowId;
+use fairlane_core::tree::Payload;
 use fairlane_core::units::MAX_LENGTH;
+use fairlane_sim::Picos;
 
 use super::flows::Flow;
 use super::in_order::{Disorder, InOrder, Late};
 use super::rows::Rows;
 
-/// A packet that arrives.
+/// A packet that arrives, for the one that `L` names.
 #[derive(Clone, Debug)]
-pub struct Arrival<B> {
+pub struct Arrival<L, B> {
     /// In nanoseconds, never before that of the arrival before.
     pub time: u64,
-    pub flow: u32,
+    pub to: L,
     /// In bytes, without overhead.
     pub len: u32,
     /// What leaves with the packet.
     pub body: B,
 }
 
+impl<L, B> Arrival<L, B> {
+    /// When it arrives.
+    pub fn at(&self) -> Picos {
+        Picos::from_nanos(self.time)
+    }
+}
+
+/// What is kept of a packet's bytes while it waits.
+pub trait Body: Payload {
+    /// Of these bytes; `headers` says where those are that can be marked, if anywhere.
+    fn of(bytes: &[u8], headers: Option<(Layer, usize)>) -> Self;
+
+    fn bytes(&self) -> &[u8];
+}
+
+/// Nothing: the order is all that is asked for.
+impl Body for () {
+    fn of(_: &[u8], _: Option<(Layer, usize)>) {}
+
+    fn bytes(&self) -> &[u8] {
+        &[]
+    }
+}
+
+/// All that was captured.
+pub struct Frame {
+    bytes: Box<[u8]>,
+    headers: Option<(Layer, usize)>,
+}
+
+impl Body for Frame {
+    fn of(bytes: &[u8], headers: Option<(Layer, usize)>) -> Frame {
+        Frame {
+            bytes: bytes.into(),
+            headers,
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Payload for Frame {
+    fn mark(&mut self) -> bool {
+        let Some((layer, start)) = self.headers else {
+            return false;
+        };
+        let headers = self.bytes.get_mut(start..);
+        headers.is_some_and(|headers| mark_ce(headers, layer))
+    }
+}
+
 /// Where arrivals come from.
-pub trait Arrivals<B> {
+pub trait Arrivals<L, B> {
     /// The next one; `None` at the end.
-    fn next(&mut self) -> Result<Option<Arrival<B>>>;
+    fn next(&mut self) -> Result<Option<Arrival<L, B>>>;
 
     /// Where the last one stands, as errors say it.
     fn place(&self) -> String;
+
+    /// What was put in order.
+    fn disorder(&self) -> Disorder;
 }
 
-/// Why a row is refused whose time is before that of one above it.
-pub fn too_late(place: &str, time: u64, Late(latest): Late) -> anyhow::Error {
-    anyhow!(
-        "{place}: time_ns {time} is before the {latest} of a row above: rows are in order of time, \
-         and put in order where they are up to 1 ms early"
-    )
-}
-
-/// Checks what every packet must fulfil; `place` is only made for an error.
+/// Checks what every packet of a flow must fulfil; `place` is only made for an error.
 pub fn check_length(
     len: u64,
     flow: u64,
@@ -62,57 +114,36 @@ pub fn check_length(
     Ok(len as u32)
 }
 
-/// Arrivals from rows of `time_ns,flow,len`.
-pub struct Listed<'a, R> {
-    rows: Rows<R, 3>,
-    flows: &'a [Flow],
-    overhead: u32,
+/// Arrivals from rows, of which `read` reads the one that has come.
+pub struct Listed<R, F, L, const N: usize> {
+    rows: Rows<R, N>,
+    read: F,
     /// Each with its line.
-    order: InOrder<(Arrival<()>, u64)>,
+    order: InOrder<(Arrival<L, ()>, u64)>,
     line: u64,
 }
 
-impl<'a, R: BufRead> Listed<'a, R> {
-    pub fn new(input: R, name: String, flows: &'a [Flow], overhead: u32) -> Result<Self> {
-        Ok(Listed {
-            rows: Rows::new(input, name, ["time_ns", "flow", "len"])?,
-            flows,
-            overhead,
+impl<R, F, L, const N: usize> Listed<R, F, L, N>
+where
+    R: BufRead,
+    F: FnMut(&Rows<R, N>) -> Result<Arrival<L, ()>>,
+{
+    pub fn new(rows: Rows<R, N>, read: F) -> Self {
+        Listed {
+            rows,
+            read,
             order: InOrder::new(),
             line: 0,
-        })
-    }
-
-    /// What was put in order.
-    pub fn disorder(&self) -> Disorder {
-        self.order.disorder
-    }
-
-    /// The next row.
-    fn read(&mut self) -> Result<Option<Arrival<()>>> {
-        let Some([time, flow, len]) = self.rows.next()? else {
-            return Ok(None);
-        };
-        let declared = usize::try_from(flow).ok().and_then(|n| self.flows.get(n));
-        let Some(declared) = declared else {
-            bail!(
-                "{}: there is no flow {flow}, the flows are 0 to {}",
-                self.rows.place(),
-                self.flows.len() - 1
-            );
-        };
-        let len = check_length(len, flow, declared, self.overhead, || self.rows.place())?;
-        Ok(Some(Arrival {
-            time,
-            flow: flow as u32,
-            len,
-            body: (),
-        }))
+        }
     }
 }
 
-impl<R: BufRead> Arrivals<()> for Listed<'_, R> {
-    fn next(&mut self) -> Result<Option<Arrival<()>>> {
+impl<R, F, L, const N: usize> Arrivals<L, ()> for Listed<R, F, L, N>
+where
+    R: BufRead,
+    F: FnMut(&Rows<R, N>) -> Result<Arrival<L, ()>>,
+{
+    fn next(&mut self) -> Result<Option<Arrival<L, ()>>> {
         loop {
             if let Some((arrival, line)) = self.order.pop() {
                 self.line = line;
@@ -121,18 +152,56 @@ impl<R: BufRead> Arrivals<()> for Listed<'_, R> {
             if self.order.is_over() {
                 return Ok(None);
             }
-            match self.read()? {
-                Some(arrival) => {
-                    let (time, line) = (arrival.time, self.rows.line());
-                    let pushed = self.order.push(time, (arrival, line));
-                    pushed.map_err(|late| too_late(&self.rows.place(), time, late))?;
-                }
-                None => self.order.end(),
+            if !self.rows.next_row()? {
+                self.order.end();
+                continue;
             }
+            let arrival = (self.read)(&self.rows)?;
+            let time = arrival.time;
+            let pushed = self.order.push(time, (arrival, self.rows.line()));
+            pushed.map_err(|Late(latest)| {
+                anyhow!(
+                    "{}: time_ns {time} is before the {latest} of a row above: rows are in order \
+                     of time, and put in order where they are up to 1 ms early",
+                    self.rows.place()
+                )
+            })?;
         }
     }
 
     fn place(&self) -> String {
         self.rows.place_of(self.line)
     }
+
+    fn disorder(&self) -> Disorder {
+        self.order.disorder
+    }
+}
+
+/// Arrivals of flows, from rows of `time_ns,flow,len`.
+pub fn of_flows(
+    input: impl BufRead,
+    name: String,
+    flows: &[Flow],
+    overhead: u32,
+) -> Result<impl Arrivals<FlowId, ()>> {
+    let rows = Rows::new(input, name, ["time_ns", "flow", "len"])?;
+    Ok(Listed::new(rows, move |rows| {
+        let [time, flow, len] = rows.numbers()?;
+        let declared = usize::try_from(flow).ok().and_then(|n| flows.get(n));
+        let Some(declared) = declared else {
+            bail!(
+                "{}: there is no flow {flow}, the flows are 0 to {}",
+                rows.place(),
+                flows.len() - 1
+            );
+        };
+        let len = check_length(len, flow, declared, overhead, || rows.place())?;
+        Ok(Arrival {
+            time,
+            to: FlowId::new(flow as u32),
+            len,
+            body: (),
+        })
+    }))
 }

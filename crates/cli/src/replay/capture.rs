@@ -2,32 +2,18 @@
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
-use std::marker::PhantomData;
 
 use anyhow::{Context, Result, anyhow, ensure};
+use fairlane_classify::{Layer, parse_partly};
+use fairlane_core::FlowId;
 use fairlane_core::scheduler::MAX_ENTITIES;
 use pcap_file::pcap::{PcapHeader, PcapReader};
 use pcap_file::{PcapError, TsResolution};
 
-use super::arrivals::{Arrival, Arrivals, check_length};
+use super::arrivals::{Arrival, Arrivals, Body, check_length};
 use super::flow_key::{FlowBy, Framing, Key};
 use super::flows::Flow;
 use super::in_order::{Disorder, InOrder, Late};
-
-/// What is kept of a packet's bytes while it waits.
-pub trait Body {
-    fn of(bytes: &[u8]) -> Self;
-}
-
-impl Body for () {
-    fn of(_: &[u8]) {}
-}
-
-impl Body for Box<[u8]> {
-    fn of(bytes: &[u8]) -> Self {
-        bytes.into()
-    }
-}
 
 /// A packet of a capture.
 pub struct Packet {
@@ -178,8 +164,46 @@ impl<R: Read> Packets<R> {
     }
 }
 
+/// What filters and flows look at in a packet.
+#[derive(Default)]
+pub struct View {
+    /// The packet, where that is not as it was captured.
+    scratch: Vec<u8>,
+}
+
+impl View {
+    /// Its bytes from where headers begin, of which layer that is, and where in the packet the
+    /// headers are that can be marked, if anywhere.
+    pub fn of<'a>(
+        &'a mut self,
+        framing: Framing,
+        packet: &'a Packet,
+    ) -> (&'a [u8], Layer, Option<(Layer, usize)>) {
+        let captured = &packet.bytes[..];
+        self.scratch.clear();
+        let (layer, start, headers) = match framing.layer(captured) {
+            Ok((layer, start)) => (layer, start, Some((layer, start))),
+            Err(ether_type) => {
+                self.scratch.extend([0; 12]);
+                self.scratch.extend(ether_type.to_be_bytes());
+                (Layer::Ethernet, captured.len(), None)
+            }
+        };
+        let seen = captured.get(start..).unwrap_or_default();
+        let missing = packet.len as usize - captured.len();
+        if missing == 0 && headers.is_some() {
+            return (seen, layer, headers);
+        }
+        // What was not captured was there when it was sent; all headers come first.
+        self.scratch.extend(seen);
+        let whole = self.scratch.len() + missing.min(usize::from(u16::MAX));
+        self.scratch.resize(whole, 0);
+        (&self.scratch, layer, headers)
+    }
+}
+
 /// The packets of a capture in flows, which are numbered in the order of their appearance.
-pub struct Capture<'a, R: Read, B> {
+pub struct Capture<'a, R: Read> {
     packets: Packets<R>,
     by: FlowBy,
     /// What flows are entitled to, in the order of their appearance; without it any
@@ -187,35 +211,29 @@ pub struct Capture<'a, R: Read, B> {
     declared: Option<&'a [Flow]>,
     overhead: u32,
     numbers: HashMap<Key, u32>,
-    body: PhantomData<B>,
+    view: View,
 }
 
-impl<'a, R: Read, B> Capture<'a, R, B> {
+impl<'a, R: Read> Capture<'a, R> {
     pub fn new(
-        input: R,
-        name: String,
+        packets: Packets<R>,
         by: FlowBy,
         declared: Option<&'a [Flow]>,
         overhead: u32,
-    ) -> Result<Self> {
-        Ok(Capture {
-            packets: Packets::new(input, name)?,
+    ) -> Self {
+        Capture {
+            packets,
             by,
             declared,
             overhead,
             numbers: HashMap::new(),
-            body: PhantomData,
-        })
+            view: View::default(),
+        }
     }
 
-    /// The file's header.
-    pub fn header(&self) -> PcapHeader {
-        self.packets.header()
-    }
-
-    /// What was put in order.
-    pub fn disorder(&self) -> Disorder {
-        self.packets.disorder()
+    /// The capture itself.
+    pub fn packets(&self) -> &Packets<R> {
+        &self.packets
     }
 
     /// What the packets of each flow have in common, by its number.
@@ -226,15 +244,14 @@ impl<'a, R: Read, B> Capture<'a, R, B> {
     }
 }
 
-impl<R: Read, B: Body> Arrivals<B> for Capture<'_, R, B> {
-    fn next(&mut self) -> Result<Option<Arrival<B>>> {
+impl<R: Read, B: Body> Arrivals<FlowId, B> for Capture<'_, R> {
+    fn next(&mut self) -> Result<Option<Arrival<FlowId, B>>> {
         let framing = self.packets.framing();
         let Some(packet) = self.packets.next()? else {
             return Ok(None);
         };
-        let (time, wire) = (packet.time, packet.len);
-        let key = Key::of(framing, &packet.bytes, self.by);
-        let body = B::of(&packet.bytes);
+        let (seen, layer, headers) = self.view.of(framing, &packet);
+        let key = Key::of(&parse_partly(seen, layer).0, self.by);
         let place = || self.packets.place();
         let unused = self.numbers.len() as u32;
         let flow = *self.numbers.entry(key).or_insert(unused);
@@ -255,17 +272,27 @@ impl<R: Read, B: Body> Arrivals<B> for Capture<'_, R, B> {
                 )
             })?,
         };
-        let len = check_length(wire.into(), flow.into(), declared, self.overhead, place)?;
+        let len = check_length(
+            packet.len.into(),
+            flow.into(),
+            declared,
+            self.overhead,
+            place,
+        )?;
         Ok(Some(Arrival {
-            time,
-            flow,
+            time: packet.time,
+            to: FlowId::new(flow),
             len,
-            body,
+            body: B::of(&packet.bytes, headers),
         }))
     }
 
     fn place(&self) -> String {
         self.packets.place()
+    }
+
+    fn disorder(&self) -> Disorder {
+        self.packets.disorder()
     }
 }
 

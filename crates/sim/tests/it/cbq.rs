@@ -6,7 +6,7 @@ use fairlane_core::tree::cbq::{Cbq, CbqClass};
 use fairlane_core::tree::{ClassId, LeafConfig};
 use fairlane_core::{Nanos, SchedulerLimits};
 use fairlane_sim::{
-    ClassMeter, ClassPacket, ClassServer, ClassSource, Lengths, Picos, Traffic, TransmitQueue,
+    ClassMeter, ClassPacket, ClassSource, Lengths, Picos, Simulation, Traffic, TransmitQueue,
 };
 
 /// A class that may not borrow.
@@ -24,13 +24,13 @@ fn measured(link: u64, class: CbqClass, packets: Lengths, granularity: Nanos, sp
     let leaf = cbq
         .add_leaf(ClassId::ROOT, class, LeafConfig::default())
         .unwrap();
-    let mut server = ClassServer::new(cbq, rate(link), TransmitQueue::NONE, 1);
-    server
-        .add(ClassSource::new(leaf, Traffic::Greedy(64), packets))
+    let meter = ClassMeter::new(Picos(span.0 / 10));
+    let mut run = Simulation::of_classes(cbq, rate(link), TransmitQueue::NONE, meter, 1);
+    run.add_source(ClassSource::new(leaf.into(), Traffic::Greedy(64), packets))
         .unwrap();
-    let mut meter = ClassMeter::new(Picos(span.0 / 10));
     // The first interval has the burst after the silence.
-    server.run(Picos(span.0 * 11 / 10), &mut meter);
+    run.run_until(Picos(span.0 * 11 / 10));
+    let meter = run.observer();
     meter.rate(leaf, Picos(span.0 / 10), Picos(span.0 * 11 / 10))
 }
 
@@ -130,18 +130,19 @@ fn other_traffic_wakes_a_class_before_a_coarse_timer_does() {
     };
     let shaped = leaf(bounded(55_000_000, 1500));
     let other = leaf(bounded(20_000_000, 1500));
-    let mut server = ClassServer::new(cbq, link, TransmitQueue::NONE, 1);
+    let meter = ClassMeter::new(Picos::from_millis(100));
+    let mut run = Simulation::of_classes(cbq, link, TransmitQueue::NONE, meter, 1);
     let packets = Lengths::Fixed(length(1500));
     let sources = [
         (shaped, Traffic::Greedy(64)),
         (other, Traffic::Cbr(rate(15_000_000))),
     ];
     for (class, traffic) in sources {
-        let source = ClassSource::new(class, traffic, packets.clone());
-        server.add(source).unwrap();
+        let source = ClassSource::new(class.into(), traffic, packets.clone());
+        run.add_source(source).unwrap();
     }
-    let mut meter = ClassMeter::new(Picos::from_millis(100));
-    server.run(Picos::from_secs(1), &mut meter);
+    run.run_until(Picos::from_secs(1));
+    let meter = run.observer();
     let found = meter.rate(shaped, Picos::from_millis(100), Picos::from_secs(1));
     assert!(found > 40e6, "{found}");
 }
@@ -154,13 +155,14 @@ fn together(classes: &[CbqClass], packets: &Lengths) -> Vec<f64> {
             .unwrap()
     };
     let leaves: Vec<ClassId> = classes.iter().map(&mut leaf).collect();
-    let mut server = ClassServer::new(cbq, link, TransmitQueue::NONE, 1);
+    let meter = ClassMeter::new(Picos::from_millis(100));
+    let mut run = Simulation::of_classes(cbq, link, TransmitQueue::NONE, meter, 1);
     for &leaf in &leaves {
-        let source = ClassSource::new(leaf, Traffic::Greedy(64), packets.clone());
-        server.add(source).unwrap();
+        let source = ClassSource::new(leaf.into(), Traffic::Greedy(64), packets.clone());
+        run.add_source(source).unwrap();
     }
-    let mut meter = ClassMeter::new(Picos::from_millis(100));
-    server.run(Picos::from_secs(4), &mut meter);
+    run.run_until(Picos::from_secs(4));
+    let meter = run.observer();
     let measured = |&leaf| meter.rate(leaf, Picos::from_millis(200), Picos::from_secs(4));
     leaves.iter().map(measured).collect()
 }

@@ -7,10 +7,10 @@ use fairlane_core::tree::cbq::{Cbq, CbqClass};
 use fairlane_core::tree::{
     Algorithm, Cap, ClassConfig, ClassId, ClassQueue, LeafConfig, Rejection, Tree,
 };
-use fairlane_core::{Limits, SchedulerLimits, Weight};
+use fairlane_core::{Length, Limits, SchedulerLimits, Weight};
 use fairlane_sim::{
-    ClassMeter, ClassObserver, ClassPacket, ClassServer, ClassSource, Lengths, Picos, Traffic,
-    TransmitQueue,
+    ClassFlow, ClassMeter, ClassPacket, ClassSource, Completion, Lengths, Moment, Observer,
+    PacketInfo, Picos, Simulation, Traffic, TransmitQueue,
 };
 
 /// 8 Mbit/s: a packet of 1000 bytes takes a millisecond.
@@ -28,12 +28,16 @@ fn leaf(tree: &mut Tree<ClassPacket>, cap: Option<Cap>, leaf: LeafConfig) -> Cla
     tree.add_leaf(ClassId::ROOT, config, leaf).unwrap()
 }
 
-fn server<Q: ClassQueue<ClassPacket>>(queue: Q) -> ClassServer<Q> {
-    ClassServer::new(queue, rate(LINK), TransmitQueue::NONE, 1)
+fn run<Q, O>(queue: Q, observer: O) -> Simulation<Q, O, ClassFlow>
+where
+    Q: ClassQueue<ClassPacket>,
+    O: Observer<ClassFlow>,
+{
+    Simulation::of_classes(queue, rate(LINK), TransmitQueue::NONE, observer, 1)
 }
 
 fn source(class: ClassId, traffic: Traffic) -> ClassSource {
-    ClassSource::new(class, traffic, Lengths::Fixed(length(1000)))
+    ClassSource::new(class.into(), traffic, Lengths::Fixed(length(1000)))
 }
 
 fn ms(ms: u64) -> Picos {
@@ -52,14 +56,15 @@ fn us(time: Picos) -> u64 {
     time.to_nanos().0 / 1000
 }
 
-impl ClassObserver for Story {
-    fn sent(&mut self, packet: &ClassPacket, start: Picos, end: Picos) {
-        self.sent.push((packet.number, us(start), us(end)));
+impl Observer<ClassFlow> for Story {
+    fn completed(&mut self, done: &Completion<ClassFlow>) {
+        let times = (us(done.start.time), us(done.end.time));
+        self.sent.push((done.packet.number, times.0, times.1));
     }
-    fn refused(&mut self, at: Picos, _: &ClassPacket, reason: Rejection) {
-        self.refused.push((us(at), reason));
+    fn dropped(&mut self, at: Moment, _: ClassFlow, _: Length, reason: Rejection) {
+        self.refused.push((us(at.time), reason));
     }
-    fn discarded(&mut self, _: Picos, _: &ClassPacket) {
+    fn discarded(&mut self, _: Moment, _: &PacketInfo<ClassFlow>) {
         self.discarded += 1;
     }
 }
@@ -68,19 +73,17 @@ impl ClassObserver for Story {
 fn packets_leave_when_the_link_has_sent_those_before() {
     let mut tree = tree();
     let class = leaf(&mut tree, None, LeafConfig::default());
-    let mut server = server(tree);
+    let mut run = run(tree, Story::default());
     let trace = [0, 0, 500, 5000].map(|at| (Picos::from_micros(at), length(1000)));
-    server
-        .add(source(class, Traffic::Trace(trace.to_vec())))
+    run.add_source(source(class, Traffic::Trace(trace.to_vec())))
         .unwrap();
-    let mut story = Story::default();
-    server.run(ms(2), &mut story);
+    run.run_until(ms(2));
     // What ends at 2 ms is left for the next run.
-    assert_eq!(story.sent, [(0, 0, 1000)]);
-    assert_eq!(server.clock(), ms(2));
-    server.run(ms(100), &mut story);
+    assert_eq!(run.observer().sent, [(0, 0, 1000)]);
+    assert_eq!(run.clock(), ms(2));
+    run.run_until(ms(100));
     let rest = [(1, 1000, 2000), (2, 2000, 3000), (3, 5000, 6000)];
-    assert_eq!(story.sent[1..], rest);
+    assert_eq!(run.observer().sent[1..], rest);
 }
 
 #[test]
@@ -91,13 +94,12 @@ fn a_queue_that_says_not_before_is_asked_at_that_time() {
         burst: 1000,
     };
     let class = leaf(&mut tree, Some(cap), LeafConfig::default());
-    let mut server = server(tree);
-    server.add(source(class, Traffic::Greedy(3))).unwrap();
-    let mut story = Story::default();
-    server.run(ms(81), &mut story);
+    let mut run = run(tree, Story::default());
+    run.add_source(source(class, Traffic::Greedy(3))).unwrap();
+    run.run_until(ms(81));
     // A packet every 8 ms, to the microsecond.
     let expected: Vec<_> = (0..11).map(|n| (n, 8000 * n, 8000 * n + 1000)).collect();
-    assert_eq!(story.sent, expected[..10]);
+    assert_eq!(run.observer().sent, expected[..10]);
 }
 
 #[test]
@@ -113,17 +115,20 @@ fn a_source_sends_in_its_spans_and_begins_anew_in_each() {
         // A packet every two milliseconds.
         (Traffic::Cbr(rate(4_000_000)), vec![0, 2, 20, 22]),
     ] {
-        let mut server = server(tree.clone());
-        server
-            .add(ClassSource {
-                // In any order.
-                active: vec![ms(20)..ms(23), ms(0)..ms(4)],
-                ..source(class, traffic.clone())
-            })
-            .unwrap();
-        let mut story = Story::default();
-        server.run(ms(100), &mut story);
-        let starts: Vec<u64> = story.sent.iter().map(|sent| sent.1 / 1000).collect();
+        let mut run = run(tree.clone(), Story::default());
+        run.add_source(ClassSource {
+            // In any order.
+            active: vec![ms(20)..ms(23), ms(0)..ms(4)],
+            ..source(class, traffic.clone())
+        })
+        .unwrap();
+        run.run_until(ms(100));
+        let starts: Vec<u64> = run
+            .observer()
+            .sent
+            .iter()
+            .map(|sent| sent.1 / 1000)
+            .collect();
         assert_eq!(starts, expected, "{traffic:?}");
     }
 }
@@ -151,17 +156,16 @@ fn a_greedy_source_that_is_refused_tries_again() {
             ..LeafConfig::default()
         },
     );
-    let mut server = server(tree);
-    server.add(source(full, Traffic::Greedy(5))).unwrap();
-    server.add(source(none, Traffic::Greedy(5))).unwrap();
-    let mut meter = ClassMeter::new(ms(10));
-    server.run(ms(100), &mut meter);
+    let mut run = run(tree, ClassMeter::new(ms(10)));
+    run.add_source(source(full, Traffic::Greedy(5))).unwrap();
+    run.add_source(source(none, Traffic::Greedy(5))).unwrap();
+    run.run_until(ms(100));
     // The link stays full; each departure brings one that fits and one that does not.
-    assert_eq!(meter.rate(full, ms(0), ms(90)), 8e6);
-    assert!((90..=110).contains(&meter.refused(full)));
+    assert_eq!(run.observer().rate(full, ms(0), ms(90)), 8e6);
+    assert!((90..=110).contains(&run.observer().refused(full)));
     // Once a packet time, and not for ever at one instant.
-    assert!((90..=110).contains(&meter.refused(none)));
-    assert_eq!(meter.bytes(none, 0), 0);
+    assert!((90..=110).contains(&run.observer().refused(none)));
+    assert_eq!(run.observer().bytes(none, 0), 0);
 }
 
 #[test]
@@ -177,27 +181,25 @@ fn an_impatient_source_sends_one_more_when_none_of_its_packets_leaves() {
             .unwrap()
     };
     let (urgent, starved) = (add(1), add(0));
-    let mut server = server(cbq);
-    server
-        .add(ClassSource {
-            patience: Some(Picos::from_micros(10_300)),
-            ..source(urgent, Traffic::Greedy(4))
-        })
-        .unwrap();
-    server
-        .add(ClassSource {
-            patience: Some(ms(10)),
-            active: vec![ms(0)..ms(95)],
-            ..source(starved, Traffic::Greedy(4))
-        })
-        .unwrap();
+    let mut run = run(cbq, ());
+    run.add_source(ClassSource {
+        patience: Some(Picos::from_micros(10_300)),
+        ..source(urgent, Traffic::Greedy(4))
+    })
+    .unwrap();
+    run.add_source(ClassSource {
+        patience: Some(ms(10)),
+        active: vec![ms(0)..ms(95)],
+        ..source(starved, Traffic::Greedy(4))
+    })
+    .unwrap();
     // One whose packets leave keeps as many as it is to keep, at any time.
     for half_milliseconds in 1..=400 {
-        server.run(Picos::from_micros(500 * half_milliseconds), &mut ());
-        assert_eq!(server.queue().stats(urgent).unwrap().queued.packets, 4);
+        run.run_until(Picos::from_micros(500 * half_milliseconds));
+        assert_eq!(run.queue().stats(urgent).unwrap().queued.packets, 4);
     }
     // After 10 ms, 20 ms, .. 90 ms.
-    let stats = server.queue().stats(starved).unwrap();
+    let stats = run.queue().stats(starved).unwrap();
     assert_eq!((stats.sent.packets, stats.accepted.packets), (0, 4 + 9));
 }
 
@@ -205,12 +207,12 @@ fn an_impatient_source_sends_one_more_when_none_of_its_packets_leaves() {
 fn a_packet_too_long_for_the_room_in_a_queue_of_bytes_waits_and_is_not_lost() {
     let mut tree = tree();
     let class = leaf(&mut tree, None, LeafConfig::default());
-    let mut server = ClassServer::new(tree, rate(LINK), TransmitQueue::Bytes(1500), 1);
-    server.add(source(class, Traffic::Greedy(4))).unwrap();
-    let mut story = Story::default();
-    server.run(ms(50), &mut story);
+    let queue = TransmitQueue::Bytes(1500);
+    let mut run = Simulation::of_classes(tree, rate(LINK), queue, Story::default(), 1);
+    run.add_source(source(class, Traffic::Greedy(4))).unwrap();
+    run.run_until(ms(50));
     let expected: Vec<_> = (0..49).map(|n| (n, 1000 * n, 1000 * (n + 1))).collect();
-    assert_eq!(story.sent, expected);
+    assert_eq!(run.observer().sent, expected);
 }
 
 #[test]
@@ -226,64 +228,65 @@ fn every_packet_is_sent_or_refused_or_discarded_or_still_there() {
         rate: rate(LINK),
     };
     let classes = [0; 3].map(|_| leaf(&mut tree, None, managed));
-    let run = |seed| {
-        let mut server = ClassServer::new(tree.clone(), rate(LINK), TransmitQueue::NONE, seed);
+    let run_of = |seed| {
+        let story = Story::default();
+        let (tree, link) = (tree.clone(), rate(LINK));
+        let mut run = Simulation::of_classes(tree, link, TransmitQueue::NONE, story, seed);
         for (class, load) in classes.into_iter().zip([1_000_000, 4_000_000, 9_000_000]) {
             let lengths = Lengths::Uniform(length(40), length(1000));
             let traffic = Traffic::Poisson(rate(load));
-            server
-                .add(ClassSource::new(class, traffic, lengths))
+            run.add_source(ClassSource::new(class.into(), traffic, lengths))
                 .unwrap();
         }
-        let mut story = Story::default();
-        server.run(ms(4000), &mut story);
-        let stats = server.queue().stats(ClassId::ROOT).unwrap();
-        server.queue().invariants().unwrap();
-        assert_eq!(story.refused.len() as u64, stats.dropped.packets);
-        assert_eq!(story.discarded, stats.discarded.packets);
+        run.run_until(ms(4000));
+        let stats = run.queue().stats(ClassId::ROOT).unwrap();
+        run.queue().invariants().unwrap();
+        assert_eq!(run.observer().refused.len() as u64, stats.dropped.packets);
+        assert_eq!(run.observer().discarded, stats.discarded.packets);
         // One may be in service.
-        let in_service = stats.sent.packets - story.sent.len() as u64;
-        assert!(in_service <= 1 && story.sent.len() > 5000);
-        assert!(story.discarded > 0 && stats.queued.packets > 0);
-        story.sent
+        let in_service = stats.sent.packets - run.observer().sent.len() as u64;
+        assert!(in_service <= 1 && run.observer().sent.len() > 5000);
+        assert!(run.observer().discarded > 0 && stats.queued.packets > 0);
+        run.into_observer().sent
     };
-    assert_eq!(run(1), run(1));
-    assert_ne!(run(1), run(2));
+    assert_eq!(run_of(1), run_of(1));
+    assert_ne!(run_of(1), run_of(2));
 }
 
 #[test]
 fn a_queue_may_be_changed_between_two_runs() {
     let mut tree = tree();
     let classes = [0; 2].map(|_| leaf(&mut tree, None, LeafConfig::default()));
-    let mut server = server(tree);
+    let mut run = run(tree, ClassMeter::new(ms(10)));
     for class in classes {
-        server.add(source(class, Traffic::Greedy(4))).unwrap();
+        run.add_source(source(class, Traffic::Greedy(4))).unwrap();
     }
-    let mut meter = ClassMeter::new(ms(10));
-    server.run(ms(200), &mut meter);
+    run.run_until(ms(200));
     let heavy = ClassConfig::new(Weight::new(3).unwrap(), length(1000));
-    let now = server.clock().to_nanos();
-    server.queue_mut().change(classes[0], heavy, now).unwrap();
-    server.run(ms(600), &mut meter);
-    assert!((meter.rate(classes[0], ms(0), ms(200)) / 4e6 - 1.0).abs() < 0.02);
-    assert!((meter.rate(classes[0], ms(220), ms(600)) / 6e6 - 1.0).abs() < 0.02);
-    assert_eq!(meter.rate(classes[0], ms(205), ms(209)), 0.0);
-    assert_eq!(meter.intervals(), 60);
+    let now = run.clock().to_nanos();
+    run.queue_mut().change(classes[0], heavy, now).unwrap();
+    run.run_until(ms(600));
+    assert!((run.observer().rate(classes[0], ms(0), ms(200)) / 4e6 - 1.0).abs() < 0.02);
+    assert!((run.observer().rate(classes[0], ms(220), ms(600)) / 6e6 - 1.0).abs() < 0.02);
+    assert_eq!(run.observer().rate(classes[0], ms(205), ms(209)), 0.0);
+    assert_eq!(run.observer().intervals(), 60);
 }
 
 #[test]
 fn the_meter_counts_what_ends_with_an_interval_in_it() {
     let mut tree = tree();
     let class = leaf(&mut tree, None, LeafConfig::default());
-    let mut server = server(tree);
-    server.add(source(class, Traffic::Greedy(2))).unwrap();
-    let mut meter = ClassMeter::new(ms(2));
-    server.run(ms(9), &mut meter);
-    let bytes: Vec<u64> = (0..5).map(|n| meter.bytes(class, n)).collect();
+    let mut run = run(tree, ClassMeter::new(ms(2)));
+    run.add_source(source(class, Traffic::Greedy(2))).unwrap();
+    run.run_until(ms(9));
+    let bytes: Vec<u64> = (0..5).map(|n| run.observer().bytes(class, n)).collect();
     assert_eq!(bytes, [2000, 2000, 2000, 2000, 0]);
-    let delays = meter.delays(class).unwrap();
+    let delays = run.observer().delays(class).unwrap();
     // The first went at once, the others waited for one in service and one in the queue.
     assert_eq!((delays.count(), delays.max()), (8, ms(3)));
-    assert_eq!(meter.marked(class) + meter.discarded(class), 0);
-    assert!(meter.delays(ClassId::new(99)).is_none());
+    assert_eq!(
+        run.observer().marked(class) + run.observer().discarded(class),
+        0
+    );
+    assert!(run.observer().delays(ClassId::new(99)).is_none());
 }

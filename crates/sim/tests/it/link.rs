@@ -139,7 +139,7 @@ fn arrivals_come_before_what_ends_at_the_same_instant() {
     let at = Picos::from_secs;
     let flow = server.add_flow(at(0), config(1, 1000)).unwrap();
     for second in [0, 0, 0, 1] {
-        server.arrive(at(second), flow, length(1000)).unwrap();
+        server.arrive(at(second), flow, length(1000), ()).unwrap();
     }
     server.finish();
     let expected = [
@@ -185,12 +185,12 @@ fn what_has_left_the_scheduler_is_sent_though_its_flow_is_gone() {
     let at = Picos::from_millis;
     let flow = server.add_flow(at(0), config(1, 1000)).unwrap();
     for _ in 0..3 {
-        server.arrive(at(0), flow, length(1000)).unwrap();
+        server.arrive(at(0), flow, length(1000), ()).unwrap();
     }
     let stats = server.remove_flow(at(500), flow).unwrap();
     assert_eq!((stats.sent.packets, stats.discarded.packets), (2, 1));
     assert_eq!(
-        server.arrive(at(600), flow, length(1)),
+        server.arrive(at(600), flow, length(1), ()),
         Err(Rejection::UnknownFlow)
     );
     // The number is given to another flow while packets of the first are on their way.
@@ -199,7 +199,7 @@ fn what_has_left_the_scheduler_is_sent_though_its_flow_is_gone() {
     if next != flow {
         next = server.add_flow(at(1500), config(1, 1000)).unwrap();
     }
-    server.arrive(at(1500), next, length(1000)).unwrap();
+    server.arrive(at(1500), next, length(1000), ()).unwrap();
     assert_eq!(server.finish(), at(3000));
     let (orphans, names) = server.into_observer();
     assert_eq!(orphans.0, [(0, true), (1, true), (3, false)]);

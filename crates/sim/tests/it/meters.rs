@@ -397,7 +397,7 @@ fn measure<A: Scheduler>(
             _ if present.is_empty() => {}
             Op::Arrive { flow, bytes } => {
                 server
-                    .arrive(at, present[pick(flow)].0, length(bytes))
+                    .arrive(at, present[pick(flow)].0, length(bytes), ())
                     .unwrap();
             }
             Op::Change { flow, weight } => {

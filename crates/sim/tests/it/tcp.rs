@@ -3,10 +3,10 @@
 use crate::support::{length, rate};
 use fairlane_core::aqm::{AqmConfig, CodelConfig, CodelParameters};
 use fairlane_core::tree::{Algorithm, ClassConfig, ClassId, LeafConfig, Rejection, Tree};
-use fairlane_core::{Limits, Nanos, SchedulerLimits, Weight};
+use fairlane_core::{Length, Limits, Nanos, SchedulerLimits, Weight};
 use fairlane_sim::{
-    ClassObserver, ClassPacket, ClassServer, ClassSource, Lengths, Picos, Tcp, Traffic,
-    TransmitQueue,
+    ClassFlow, ClassSource, Completion, Lengths, Moment, Observer, PacketInfo, Picos, Simulation,
+    Tcp, Traffic, TransmitQueue,
 };
 
 /// 8 Mbit/s: a packet of 1000 bytes takes a millisecond.
@@ -34,21 +34,22 @@ impl Fate {
     }
 }
 
-impl ClassObserver for Fate {
-    fn sent(&mut self, packet: &ClassPacket, _: Picos, end: Picos) {
-        if self.sent.len() <= packet.source {
-            self.sent.resize(packet.source + 1, 0);
+impl Observer<ClassFlow> for Fate {
+    fn completed(&mut self, done: &Completion<ClassFlow>) {
+        let source = done.packet.flow.flow as usize;
+        if self.sent.len() <= source {
+            self.sent.resize(source + 1, 0);
         }
-        self.sent[packet.source] += 1;
-        self.marked += u64::from(packet.marked);
-        self.delay += end - packet.arrival;
+        self.sent[source] += 1;
+        self.marked += u64::from(done.packet.marked);
+        self.delay += done.end.time - done.packet.arrival;
     }
 
-    fn refused(&mut self, _: Picos, _: &ClassPacket, _: Rejection) {
+    fn dropped(&mut self, _: Moment, _: ClassFlow, _: Length, _: Rejection) {
         self.lost += 1;
     }
 
-    fn discarded(&mut self, _: Picos, _: &ClassPacket) {
+    fn discarded(&mut self, _: Moment, _: &PacketInfo<ClassFlow>) {
         self.lost += 1;
     }
 }
@@ -82,12 +83,17 @@ fn codel(ecn: bool) -> LeafConfig {
 /// whether it may be marked.
 fn run(leaves: &[LeafConfig], sources: &[(usize, u64, u32, bool)]) -> Fate {
     let mut tree = Tree::new(Algorithm::Drr, None, SchedulerLimits::default());
+    let of = |class, number| ClassFlow {
+        class,
+        flow: number as u64,
+    };
     let config = ClassConfig::new(Weight::ONE, length(1000));
     let leaves: Vec<_> = leaves
         .iter()
         .map(|&leaf| tree.add_leaf(ClassId::ROOT, config, leaf).unwrap())
         .collect();
-    let mut server = ClassServer::new(tree, rate(LINK), TransmitQueue::NONE, 1);
+    let fate = Fate::default();
+    let mut run = Simulation::of_classes(tree, rate(LINK), TransmitQueue::NONE, fate, 1);
     for (number, &(leaf, rtt, window, ecn)) in sources.iter().enumerate() {
         let lengths = Lengths::Fixed(length(1000));
         let source = ClassSource {
@@ -98,14 +104,15 @@ fn run(leaves: &[LeafConfig], sources: &[(usize, u64, u32, bool)]) -> Fate {
             ecn,
             // They do not begin as one.
             active: vec![Picos::from_millis(7 * number as u64)..Picos::MAX],
-            ..ClassSource::new(leaves[leaf], Traffic::Greedy(1), lengths)
+            // A leaf does not look at flows: they tell the sources apart.
+            ..ClassSource::new(of(leaves[leaf], number), Traffic::Greedy(1), lengths)
         };
-        server.add(source).unwrap();
+        run.add_source(source).unwrap();
     }
-    server.run(Picos::from_secs(10), &mut ());
-    let mut fate = Fate::default();
-    server.run(Picos::from_secs(10 + SECONDS), &mut fate);
-    fate
+    run.run_until(Picos::from_secs(10));
+    *run.observer_mut() = Fate::default();
+    run.run_until(Picos::from_secs(10 + SECONDS));
+    run.into_observer()
 }
 
 /// The part of the link that was used.

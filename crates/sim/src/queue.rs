@@ -1,0 +1,222 @@
+//! What a simulated link sends from: a packet scheduler of flows, or queues of classes.
+
+use crate::time::Picos;
+use core::fmt;
+use fairlane_core::scheduler::Scheduler;
+use fairlane_core::tree::{self, ClassId, ClassQueue, Payload};
+use fairlane_core::{
+    ChangeError, Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, Rejection,
+};
+
+/// What tells whose a packet is: a [`FlowId`] of a packet scheduler, a [`ClassFlow`] of queues of
+/// classes.
+pub trait Label: Copy + fmt::Debug + PartialEq {
+    /// Why such a queue refuses a packet.
+    type Rejection: Copy + fmt::Debug;
+}
+
+impl Label for FlowId {
+    type Rejection = Rejection;
+}
+
+/// A class, and a flow in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassFlow {
+    /// The class.
+    pub class: ClassId,
+    /// The digest of the flow, which only classes of flows look at.
+    pub flow: u64,
+}
+
+impl Label for ClassFlow {
+    type Rejection = tree::Rejection;
+}
+
+/// What a queue answers who asks for its next packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next<P> {
+    /// The packet, and its length.
+    Packet(Length, P),
+    /// Packets wait, and none may leave before this time.
+    NotBefore(Nanos),
+    /// Nothing waits.
+    Empty,
+}
+
+/// Packets `P` that wait in an order, each for the one that its label names. Those that were
+/// accepted and will not be sent go to `discard`, with their lengths.
+pub trait Queue<L: Label, P> {
+    /// Accepts a packet, or says why not.
+    fn enqueue(
+        &mut self,
+        to: L,
+        len: Length,
+        packet: P,
+        now: Nanos,
+        discard: impl FnMut(Length, P),
+    ) -> Result<(), L::Rejection>;
+
+    /// Hands out the packet that is next at `now`.
+    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Length, P)) -> Next<P>;
+
+    /// The length of the packet that is next at `now`, where it can be told without handing that
+    /// out.
+    fn head(&mut self, now: Nanos) -> Option<Length> {
+        let _ = now;
+        None
+    }
+
+    /// What may be done at leisure, a bounded amount of it.
+    fn tidy(&mut self, now: Nanos) {
+        let _ = now;
+    }
+}
+
+/// A queue of flows that come.
+pub trait Flows<P>: Queue<FlowId, P> {
+    /// Adds a flow, idle.
+    ///
+    /// # Errors
+    ///
+    /// There are too many; nothing was added.
+    fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError>;
+}
+
+impl<A: Scheduler, P> Queue<FlowId, P> for PacketScheduler<A, P> {
+    fn enqueue(
+        &mut self,
+        to: FlowId,
+        len: Length,
+        packet: P,
+        _: Nanos,
+        _: impl FnMut(Length, P),
+    ) -> Result<(), Rejection> {
+        PacketScheduler::enqueue(self, to, len, packet).map_err(|rejected| rejected.reason)
+    }
+
+    fn dequeue(&mut self, now: Nanos, _: impl FnMut(Length, P)) -> Next<P> {
+        PacketScheduler::dequeue(self, now).into()
+    }
+
+    fn head(&mut self, now: Nanos) -> Option<Length> {
+        match self.peek(now) {
+            Dequeue::Packet(head) => Some(head.len),
+            _ => None,
+        }
+    }
+}
+
+impl<A: Scheduler, P> Flows<P> for PacketScheduler<A, P> {
+    fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+        PacketScheduler::add_flow(self, config)
+    }
+}
+
+impl<Q: ClassQueue<P>, P> Queue<ClassFlow, P> for Q {
+    fn enqueue(
+        &mut self,
+        to: ClassFlow,
+        len: Length,
+        packet: P,
+        now: Nanos,
+        mut discard: impl FnMut(Length, P),
+    ) -> Result<(), tree::Rejection> {
+        let discard = |gone: tree::Discarded<P>| discard(gone.len, gone.payload);
+        let accepted = ClassQueue::enqueue(self, to.class, to.flow, len, packet, now, discard);
+        accepted.map_err(|rejected| rejected.reason)
+    }
+
+    fn dequeue(&mut self, now: Nanos, mut discard: impl FnMut(Length, P)) -> Next<P> {
+        match ClassQueue::dequeue(self, now, |gone| discard(gone.len, gone.payload)) {
+            tree::Dequeue::Packet(packet) => Next::Packet(packet.len, packet.payload),
+            tree::Dequeue::NotBefore(time) => Next::NotBefore(time),
+            tree::Dequeue::Empty => Next::Empty,
+        }
+    }
+
+    fn tidy(&mut self, now: Nanos) {
+        ClassQueue::tidy(self, now);
+    }
+}
+
+impl<P> From<Dequeue<P>> for Next<P> {
+    fn from(answer: Dequeue<P>) -> Next<P> {
+        match answer {
+            Dequeue::Packet(packet) => Next::Packet(packet.len, packet.payload),
+            Dequeue::NotBefore(time) => Next::NotBefore(time),
+            Dequeue::Empty => Next::Empty,
+        }
+    }
+}
+
+/// A packet as it waits in the queue of a [`Server`](crate::Server), with the `body` that it was
+/// given. As small as it can be: there may be millions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting<L, B> {
+    number: u64,
+    to: L,
+    /// When it arrived: whole nanoseconds, and picoseconds beyond them.
+    nanos: u64,
+    picos: u16,
+    marked: bool,
+    body: B,
+}
+
+/// Queue management marks the packet where its body can be marked.
+impl<L, B: Payload> Payload for Waiting<L, B> {
+    fn mark(&mut self) -> bool {
+        let marks = self.body.mark();
+        self.marked |= marks;
+        marks
+    }
+}
+
+impl<L: Label, B> Waiting<L, B> {
+    pub(crate) fn new(number: u64, to: L, arrival: Picos, body: B) -> Self {
+        let nanos = arrival.to_nanos();
+        Waiting {
+            number,
+            to,
+            nanos: nanos.0,
+            // What is left is below a thousand, but at the end of time.
+            picos: (arrival - Picos::from(nanos)).0.min(999) as u16,
+            marked: false,
+            body,
+        }
+    }
+
+    /// What it is, being of this length.
+    pub(crate) fn info(&self, len: Length) -> PacketInfo<L> {
+        PacketInfo {
+            number: self.number,
+            flow: self.to,
+            len,
+            arrival: Picos::from_nanos(self.nanos) + Picos(self.picos.into()),
+            marked: self.marked,
+            orphan: false,
+        }
+    }
+
+    /// The same, and its body.
+    pub(crate) fn open(self, len: Length) -> (PacketInfo<L>, B) {
+        (self.info(len), self.body)
+    }
+}
+
+/// A packet that was accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketInfo<L = FlowId> {
+    /// Accepted packets are numbered from 0.
+    pub number: u64,
+    /// Whose it is, or was.
+    pub flow: L,
+    /// Its length.
+    pub len: Length,
+    /// When it arrived.
+    pub arrival: Picos,
+    /// Queue management marked it.
+    pub marked: bool,
+    /// Its flow was removed while it was in the transmit queue or in service, so that
+    /// `flow` may already be the number of another.
+    pub orphan: bool,
+}
