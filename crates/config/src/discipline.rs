@@ -173,8 +173,9 @@ impl<P: Payload> Discipline<P> {
     }
 
     /// Makes of a class what is at this place of `link`: the same kind with other parameters. A leaf
-    /// that is within its room keeps it until it was empty.
-    /// O(1); of a class of flows, O(flows) where more than its share changes.
+    /// that is within its room keeps it until it was empty. A class of flows has only begun to be
+    /// another one: [`go_on_changing`](Self::go_on_changing) is to follow. O(1), and O(flows) where
+    /// the limits of flows change.
     ///
     /// # Errors
     ///
@@ -199,9 +200,19 @@ impl<P: Payload> Discipline<P> {
             Kind::Leaf(queue) => {
                 tree.change_leaf_when_empty(id, link.leaf(queue, class.cap), now)?;
             }
-            Kind::Flows(flows) => tree.change_flows(id, link.flows(flows), now)?,
+            Kind::Flows(flows) => tree.begin_change_of_flows(id, link.flows(flows), now)?,
         }
         Ok(())
+    }
+
+    /// Goes on with what [`change`](Self::change) began, looking at no more than `left` flows, which
+    /// are taken off it. Returns whether there is nothing more to do, as of a class that has no
+    /// flows. O(`left`).
+    pub fn go_on_changing(&mut self, id: ClassId, left: &mut usize, now: Nanos) -> bool {
+        match self {
+            Discipline::Tree(tree) => tree.go_on_changing(id, left, now),
+            Discipline::Cbq(_) => true,
+        }
     }
 
     /// Removes a class without others below it, and gives its counts; what waits there is

@@ -53,6 +53,14 @@ impl Room {
             .map_or(0, |(packets, bytes)| packets.min(bytes))
     }
 
+    /// So much of either as one of the two has.
+    pub(crate) fn or_more(self, other: Room) -> Room {
+        Room {
+            packets: self.packets.max(other.packets),
+            bytes: self.bytes.max(other.bytes),
+        }
+    }
+
     /// No more than these limits allow for.
     pub(crate) fn within(self, limits: Limits) -> Room {
         Room {
@@ -153,12 +161,6 @@ impl Beyond {
         if let Some(hole) = place.filter(|&place| place != NOWHERE) {
             self.take_out(hole as usize);
         }
-    }
-
-    /// Nobody holds anything.
-    pub fn clear(&mut self) {
-        self.heap.clear();
-        self.places.clear();
     }
 
     /// Who holds most, and how much that is. `exact` says what a holder has beyond its own, no

@@ -81,6 +81,7 @@ impl Running {
         }
         for &place in &steps.changed {
             self.queues.change(&new, place, ids[place], NOW).unwrap();
+            while !self.queues.go_on_changing(ids[place], &mut 1, NOW) {}
         }
         for &place in &steps.gone {
             self.queues.remove(self.ids[place], |_| {}).unwrap();

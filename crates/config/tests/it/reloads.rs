@@ -174,6 +174,10 @@ impl Running<'_> {
             self.queues.change(&new, place, ids[place], now).unwrap();
             self.queues.invariants().unwrap();
             self.between();
+            while !self.queues.go_on_changing(ids[place], &mut 2, self.time()) {
+                self.queues.invariants().unwrap();
+                self.between();
+            }
         }
         // In one step where few packets move.
         let former = std::mem::replace(&mut self.ids, ids);

@@ -10,10 +10,10 @@ use alloc::vec::Vec;
 
 use super::cap::NONE;
 use super::child::{Kind, flag};
-use super::table::{check_fit, check_flows, clamped, flags, share};
+use super::table::{check_fit, clamped, flags, share};
 use super::{
-    Body, Cap, Class, ClassConfig, ClassId, ClassStats, Discarded, FlowsConfig, LeafConfig,
-    Payload, Place, Reason, Tree, TreeError,
+    Body, Cap, Class, ClassConfig, ClassId, ClassStats, Discarded, LeafConfig, Payload, Place,
+    Reason, Tree, TreeError,
 };
 
 /// What a change touches beside the class itself.
@@ -127,52 +127,6 @@ impl<P: Payload> Tree<P> {
         Ok(())
     }
 
-    /// Gives a class of flows other ones: all but the algorithm. With a lower `most`, idle
-    /// flows are forgotten as new ones come; none that holds packets is. O(flows).
-    pub fn change_flows(
-        &mut self,
-        id: ClassId,
-        flows: FlowsConfig,
-        now: Nanos,
-    ) -> Result<(), TreeError> {
-        let leaf = clamped(flows.leaf);
-        let flows = FlowsConfig { leaf, ..flows };
-        let other_kind = |wanted| Err(TreeError::OtherKind { class: id, wanted });
-        let Body::Flows { node } = self.class(id)?.body else {
-            return other_kind("a class of flows");
-        };
-        check_flows(&flows)?;
-        let at = node;
-        let node = &mut self.nodes[at as usize];
-        if flows.algorithm != node.algorithm {
-            return other_kind("in that order, which only another class of flows can have");
-        }
-        let before = node
-            .flows
-            .as_ref()
-            .map_or(flows.room, |table| table.config.room);
-        self.keep_needed(flows.room, |_| before)?;
-        let node = &mut self.nodes[at as usize];
-        let Some(table) = &mut node.flows else {
-            return Ok(());
-        };
-        let old = core::mem::replace(&mut table.config, flows);
-        for slot in 0..node.order.slots() {
-            let child = node.order.child_mut(slot);
-            if child.kind == Kind::Flow && !child.has(flag::IDLE) {
-                child.relimit(old.leaf.limits, leaf.limits);
-            }
-        }
-        self.seat_flows(at);
-        self.settle_room(id.number());
-        let touches = Touches {
-            flows: true,
-            management: (leaf.aqm, leaf.rate) != (old.leaf.aqm, old.leaf.rate),
-        };
-        self.apply(id.number(), touches, now);
-        Ok(())
-    }
-
     /// Longest packet that the classes above allow.
     fn longest_above(&self, class: &Class) -> Length {
         let node = self.nodes.get(class.parent as usize);
@@ -226,7 +180,7 @@ impl<P: Payload> Tree<P> {
     }
 
     /// Share and longest packet of a child.
-    fn apply_to_child(&mut self, at: u32, slot: u32, share: Share, longest: Length) {
+    pub(super) fn apply_to_child(&mut self, at: u32, slot: u32, share: Share, longest: Length) {
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
         child.set_longest(longest);
@@ -235,7 +189,7 @@ impl<P: Payload> Tree<P> {
     }
 
     /// Cap and queue management of a leaf or flow.
-    fn apply_to_queue(
+    pub(super) fn apply_to_queue(
         &mut self,
         at: u32,
         slot: u32,

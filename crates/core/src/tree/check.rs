@@ -145,7 +145,7 @@ impl<P: Payload> Tree<P> {
                     seated += u32::from(flow.has(flag::ROOMY));
                     if !flow.has(flag::IDLE) {
                         let held = flow.queued(flows.config.leaf.limits);
-                        let beyond = self.measure.beyond(held, flows.own(flow));
+                        let beyond = self.measure.beyond(held, flows.own(slot, flow));
                         let known = flows.beyond.bound(slot);
                         ensure_invariant!(
                             beyond <= known,
@@ -155,7 +155,7 @@ impl<P: Payload> Tree<P> {
                     }
                 }
                 ensure_invariant!(
-                    seated == flows.seated && seated <= flows.config.roomy(),
+                    seated == flows.seated && (seated <= flows.roomy || flows.changing.is_some()),
                     "{seated} flows of class {number} have room, and {} are counted",
                     flows.seated
                 );

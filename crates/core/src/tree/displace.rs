@@ -19,7 +19,6 @@ use crate::room::Room;
 use crate::units::{Length, Nanos};
 
 use super::child::{Child, Kind, flag};
-use super::dynamic::Flows;
 use super::{Body, Class, ClassId, Discarded, Payload, Reason, Tree, TreeError};
 
 /// Least packets that a licence grows by.
@@ -34,17 +33,6 @@ pub(super) struct Claim {
     pub queued: Count,
     pub own: Room,
     pub len: Length,
-}
-
-impl Flows {
-    /// What a flow has as its own.
-    #[inline]
-    pub fn own(&self, flow: &Child) -> Room {
-        match flow.has(flag::ROOMY) {
-            true => self.config.leaf.room,
-            false => Room::NONE,
-        }
-    }
 }
 
 impl<P: Payload> Tree<P> {
@@ -163,7 +151,7 @@ impl<P: Payload> Tree<P> {
                 true => 0,
                 false => {
                     let held = flow.queued(flows.config.leaf.limits);
-                    self.measure.beyond(held, flows.own(flow))
+                    self.measure.beyond(held, flows.own(slot, flow))
                 }
             }
         });
@@ -329,7 +317,7 @@ impl<P: Payload> Tree<P> {
         flows.queued.add(len);
         let flow = node.order.child(slot);
         let held = flow.queued(flows.config.leaf.limits);
-        let own = flows.own(flow);
+        let own = flows.own_at_least(flow);
         if held.packets > own.packets.into() || held.bytes > own.bytes.into() {
             flows.beyond.raise(slot, self.measure.beyond(held, own));
         }
@@ -365,7 +353,7 @@ impl<P: Payload> Tree<P> {
         let child = node.order.child(slot);
         let queued = child.queued(self.limits_of(at, child));
         let (flow, own) = match (&node.flows, &self.classes[class.index()]) {
-            (Some(flows), _) => (Some((at, Some(slot))), flows.own(child)),
+            (Some(flows), _) => (Some((at, Some(slot))), flows.own(slot, child)),
             (
                 None,
                 Some(Class {
@@ -381,32 +369,6 @@ impl<P: Payload> Tree<P> {
             queued,
             own,
             len,
-        }
-    }
-
-    /// Of a class of flows: gives its flows the room there is for them, after that has changed; those
-    /// that had some come first.
-    pub(super) fn seat_flows(&mut self, at: u32) {
-        let node = &mut self.nodes[at as usize];
-        let Some(flows) = &mut node.flows else { return };
-        flows.beyond.clear();
-        flows.seated = 0;
-        for had in [true, false] {
-            for slot in 0..node.order.slots() {
-                let flow = node.order.child_mut(slot);
-                if flow.kind == Kind::Flow && flow.has(flag::ROOMY) == had {
-                    flow.flags &= !flag::ROOMY;
-                    flows.seat(flow);
-                }
-            }
-        }
-        for slot in 0..node.order.slots() {
-            let flow = node.order.child(slot);
-            if flow.kind == Kind::Flow && !flow.has(flag::IDLE) {
-                let held = flow.queued(flows.config.leaf.limits);
-                let beyond = self.measure.beyond(held, flows.own(flow));
-                flows.beyond.raise(slot, beyond);
-            }
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::scheduler::Share;
 use crate::units::{Length, Nanos};
 
 use super::cap::NONE;
+use super::change_flows::Changing;
 use super::child::{Child, Kind, flag};
 use super::config::FlowsConfig;
 use super::displace::Claim;
@@ -53,8 +54,15 @@ pub(super) struct Flows {
     pub known: Count,
     /// Flows by what they hold beyond their own.
     pub beyond: Beyond,
-    /// Flows with room of their own.
+    /// Flows with room of their own, and the most of them.
     pub seated: u32,
+    pub roomy: u32,
+    /// What each of them has at least, also when a change is done ([`change_flows`]).
+    ///
+    /// [`change_flows`]: super::change_flows
+    pub lower: Room,
+    /// A change that is not done.
+    pub changing: Option<Changing>,
     overflowed: u64,
 }
 
@@ -80,6 +88,9 @@ impl Flows {
             known: config.room.count(),
             beyond: Beyond::default(),
             seated: 0,
+            roomy: config.roomy(),
+            lower: config.leaf.room,
+            changing: None,
             overflowed: 0,
         }
     }
@@ -161,7 +172,7 @@ impl Flows {
     /// Gives a flow room of its own, if it has none and there is some.
     #[inline]
     pub fn seat(&mut self, flow: &mut Child) {
-        if !flow.has(flag::ROOMY) && self.seated < self.config.roomy() {
+        if !flow.has(flag::ROOMY) && self.seated < self.roomy {
             flow.flags |= flag::ROOMY;
             self.seated += 1;
         }
@@ -246,7 +257,7 @@ impl<P: Payload> Tree<P> {
         let Some(flows) = &node.flows else {
             return claim;
         };
-        let mut has_room = flows.seated < flows.config.roomy();
+        let mut has_room = flows.seated < flows.roomy;
         if flows.table.len() >= flows.config.most as usize {
             match (self.replaceable(at, now), flows.common()) {
                 (None, Some(common)) => return self.claim(class, at, common, len),

@@ -74,6 +74,7 @@ mod algorithm;
 mod cap;
 pub mod cbq;
 mod change;
+mod change_flows;
 mod check;
 mod child;
 mod config;

@@ -66,10 +66,7 @@ impl<P: Payload> Tree<P> {
         };
         let is_less = !within(had.room.count(), leaf.room);
         let meanwhile = LeafConfig {
-            room: Room {
-                packets: had.room.packets.max(leaf.room.packets),
-                bytes: had.room.bytes.max(leaf.room.bytes),
-            },
+            room: had.room.or_more(leaf.room),
             limits: Limits {
                 packets: had.limits.packets.max(leaf.limits.packets),
                 bytes: had.limits.bytes.max(leaf.limits.bytes),

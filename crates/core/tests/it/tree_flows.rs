@@ -1,6 +1,7 @@
 //! Dynamic flows: made by a packet, forgotten when idle, bounded in number.
 
 use crate::support::{Random, length, weight};
+use fairlane_core::room::Room;
 use fairlane_core::tree::{
     Algorithm, Cap, ClassConfig, ClassId, Dequeue, FlowsConfig, LeafConfig, Tree,
 };
@@ -406,4 +407,77 @@ fn thousands_of_flows_come_and_go() {
     );
     tree.remove(class, |_| panic!("nothing waits")).unwrap();
     tree.invariants().unwrap();
+}
+
+#[test]
+fn a_change_of_a_class_comes_to_a_few_flows_at_a_time() {
+    const FLOWS: u32 = 1_000;
+    let cap = |bps| {
+        Some(Cap {
+            rate: Rate::from_bps(bps).unwrap(),
+            burst: 30_000,
+        })
+    };
+    let room = |packets| Room {
+        packets,
+        bytes: packets * 1_500,
+    };
+    // As many packets as are kept: what is within its own never gives way.
+    let limits = SchedulerLimits {
+        packets: 6 * FLOWS,
+        bytes: 9_000 * u64::from(FLOWS),
+        ..SchedulerLimits::default()
+    };
+    let config = |flows: u32, each, rate| FlowsConfig {
+        most: FLOWS,
+        cap: cap(rate),
+        room: room(flows * each),
+        leaf: LeafConfig {
+            room: room(each),
+            ..LeafConfig::default()
+        },
+        ..FlowsConfig::new(Algorithm::Drr)
+    };
+    let mut tree = Tree::new(Algorithm::Qfq, None, limits);
+    let first = config(FLOWS, 4, 8_000_000);
+    let class = tree.add_flows(ClassId::ROOT, class(), first).unwrap();
+    for flow in 0..u64::from(FLOWS) {
+        put(&mut tree, class, flow, 0);
+    }
+    // Other room for each, for fewer of them and for all, in turn; and other caps, or the same.
+    for (flows, each, rate) in [
+        (FLOWS, 2, 8_000_000),
+        (300, 6, 9_000_000),
+        (FLOWS, 6, 9_000_000),
+        (FLOWS, 5, 7_000_000),
+    ] {
+        let other = config(flows, each, rate);
+        tree.begin_change_of_flows(class, other, Nanos(0)).unwrap();
+        let mut steps = 0;
+        loop {
+            let mut left = 100;
+            let done = tree.go_on_changing(class, &mut left, Nanos(0));
+            tree.invariants().unwrap();
+            assert!(done || left == 0);
+            steps += 1;
+            // Floods of some flows meanwhile; who has two packets at most is within its own.
+            for n in 0..200 {
+                let flow = n % 7;
+                let _ = tree.enqueue(class, flow, length(1_500), flow, Nanos(0));
+            }
+            if done {
+                break;
+            }
+        }
+        assert!((10..=21).contains(&steps), "{steps}");
+        assert_eq!(tree.kept().packets, u64::from(flows * each));
+        assert!(tree.go_on_changing(class, &mut 0, Nanos(0)), "it is done");
+    }
+    // The last flows, which nobody flooded, have theirs.
+    for flow in u64::from(FLOWS) - 10..u64::from(FLOWS) {
+        for n in 0..4 {
+            let put = tree.enqueue(class, flow, length(1_500), flow, Nanos(0));
+            assert!(put.is_ok(), "packet {n} of flow {flow}");
+        }
+    }
 }

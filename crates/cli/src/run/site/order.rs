@@ -2,7 +2,7 @@
 //!
 //! Everything that can be made beforehand comes with the order, and everything that is left over
 //! goes back with it, so that nothing is built or freed here. No step looks at more than
-//! [`STEP`] classes or packets, however many there are.
+//! [`STEP`] classes, flows or packets, however many there are.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::frame::{Frame, Parcel};
 use super::plan::Shaped;
 use super::sorting::Sorting;
 
-/// Classes or packets that one step looks at: some tens of microseconds.
+/// Classes, flows or packets that one step looks at: some tens of microseconds.
 const STEP: usize = 256;
 
 /// One thing to do between rounds.
@@ -205,6 +205,8 @@ pub struct Taking {
     pub refused: Option<BuildError>,
     phase: Phase,
     at: usize,
+    /// The class that is next has begun to change.
+    begun: bool,
     from: u32,
     taken: Vec<Discarded<Ported<Parcel>>>,
 }
@@ -237,6 +239,7 @@ impl Taking {
             refused: None,
             phase: Phase::Change,
             at: 0,
+            begun: false,
             from: 0,
             taken: Vec::with_capacity(STEP),
         }
@@ -279,11 +282,18 @@ impl Taking {
             if *left == 0 {
                 return false;
             }
-            *left -= 1;
-            self.at += 1;
-            if let Err(error) = queue.classes_mut().change(&self.link, place, id, now) {
-                self.refused = Some(error);
+            if !self.begun {
+                *left -= 1;
+                self.begun = true;
+                if let Err(error) = queue.classes_mut().change(&self.link, place, id, now) {
+                    self.refused = Some(error);
+                }
             }
+            if !queue.classes_mut().go_on_changing(id, left, now) {
+                return false;
+            }
+            self.begun = false;
+            self.at += 1;
         }
         true
     }
