@@ -501,13 +501,19 @@ impl<A: Scheduler> Plus<A> {
     fn serve(&mut self, selected: Link) {
         self.serving = selected;
         let Some(aggregate) = self.aggregates.get(selected.index()) else {
-            self.circle = Ring::default();
-            self.slack = -1;
-            return;
+            return self.rest();
         };
         self.circle = aggregate.circle;
         self.quantum = aggregate.quantum();
         self.slack = aggregate.budget - self.quantum;
+    }
+
+    /// Nobody is in service.
+    #[cold]
+    #[inline(never)]
+    fn rest(&mut self) {
+        self.circle = Ring::default();
+        self.slack = -1;
     }
 
     /// The aggregate in service, which has sent nothing, waits again.
@@ -535,10 +541,12 @@ impl<A: Scheduler> Plus<A> {
         };
         if self.told == 0 {
             self.algorithm.served(charged);
-        } else if let Some(work) = Charge::in_range((spent - self.told) as u32) {
-            self.algorithm.served(work);
+        } else {
+            let told = core::mem::take(&mut self.told);
+            if let Some(work) = Charge::in_range((spent - told) as u32) {
+                self.algorithm.served(work);
+            }
         }
-        self.told = 0;
         self.algorithm
             .reschedule(aggregates, id, charged, Some(next));
         self.algorithm.arrived(aggregates, id, next);
