@@ -18,9 +18,9 @@
 //! - Each frame that passes takes one from the window, each that the scheduler has sent gives back
 //!   nine eighths ([`EarlyDrop::sent`]), and one that it refused gives nothing. So a window is as
 //!   large as what the scheduler has room for, and follows it.
-//! - One of 64 frames beyond the limit of a class passes all the same: a window whose frames were
-//!   lost on the way, and never sent, opens again.
-//! - Who has not been refused for one to two epochs has no limit any more
+//! - One frame beyond its limit passes whenever the owner says so ([`EarlyDrop::probe`]): a window
+//!   whose frames were lost on the way, and never sent, opens again.
+//! - Who was neither refused nor dropped for one to two epochs has no limit any more
 //!   ([`EarlyDrop::renew`]). If the thread stands still, so do the epochs, and limits hold.
 //!
 //! A class of one queue has a limit of its own. A class of flows has many, and a hash by numbers
@@ -55,7 +55,8 @@ use crate::sys::memory::Mapped;
 use crate::xdp::program::redirect;
 
 use layout::{
-    BUCKETS_SHIFT, CLASS_BYTES, COST, FLOWS_MASK, FLOWS_SHIFT, HEADER, LIMIT_BYTES, RETURN, TOTAL,
+    BUCKETS_SHIFT, CLASS_BYTES, COST, FLOWS_MASK, FLOWS_SHIFT, HEADER, LIMIT_BYTES, PROBE, RETURN,
+    TOTAL,
 };
 use program::{Hook, Parts};
 use search::Search;
@@ -228,9 +229,15 @@ impl EarlyDrop {
         self.forward(2);
     }
 
-    /// An epoch ends: who has not been refused in it or in the one before has no limit any more.
+    /// An epoch ends: who was neither refused nor dropped in it or in the one before has no limit any
+    /// more.
     pub fn renew(&self) {
         self.forward(1);
+    }
+
+    /// The next frame that is beyond its limit passes all the same. O(1).
+    pub fn probe(&self) {
+        self.words()[PROBE / 8].store(1, Ordering::Relaxed);
     }
 
     fn forward(&self, epochs: u64) {

@@ -2,7 +2,7 @@
 //! where it arrives, and what keeps to its share passes.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::site::{BACKENDS, PATIENCE, Site, class, link, up, wire};
 use fairlane_io::{Backend, PacketBackend, packet};
@@ -102,6 +102,21 @@ fn count(report: &Value, name: &str, keys: &[&str]) -> u64 {
     keys.iter().map(|&key| class[key].as_u64().unwrap()).sum()
 }
 
+/// What arrived was received, dropped early or lost; beside what was sent, the hosts ask for addresses
+/// and whether all is through.
+#[track_caller]
+fn all_is_told(report: &Value, sent: u64) {
+    let inside = &report["interfaces"][0];
+    let early = count(report, "flood", &["early"]);
+    assert_eq!(inside["early"], early, "{report:#}");
+    let received = link(report, "up")["received_frames"].as_u64().unwrap();
+    let told = received + early + inside["lost"].as_u64().unwrap();
+    assert!(
+        (sent..sent + 1_000).contains(&told),
+        "{told} of {sent}: {report:#}"
+    );
+}
+
 #[test]
 fn voice_loses_nothing_to_a_flood_that_overflows_the_ring_and_a_flood_is_counted() {
     let Some(wire) = wire("a flood and voice", 1) else {
@@ -117,16 +132,7 @@ fn voice_loses_nothing_to_a_flood_that_overflows_the_ring_and_a_flood_is_counted
         assert_eq!(voice(&["dropped", "discarded", "early"]), 0, "{backend}");
         let early = count(&report, "flood", &["early"]);
         assert!(early > 30_000, "{backend}: {report:#}");
-        let inside = &report["interfaces"][0];
-        assert_eq!(inside["early"], early, "{backend}");
-        // Beside what was sent, the hosts ask for addresses and whether all is through.
-        let received = link(&report, "up")["received_frames"].as_u64().unwrap();
-        let told = received + early + inside["lost"].as_u64().unwrap();
-        assert!(
-            (host.sent..host.sent + 1_000).contains(&told),
-            "{backend}: {told} of {}, {report:#}",
-            host.sent
-        );
+        all_is_told(&report, host.sent);
     }
 }
 
@@ -185,5 +191,38 @@ fn nothing_is_dropped_early_without_overload() {
         assert_eq!((&inside["early"], &inside["lost"]), (&0.into(), &0.into()));
         let dropped = count(&report, "flood", &["dropped", "discarded"]);
         assert!(dropped > 100, "{backend}: {report:#}");
+    }
+}
+
+#[test]
+fn a_file_read_again_under_overload_loses_no_count_and_voice_still_loses_nothing() {
+    let Some(wire) = wire("a flood and a file read again", 1) else {
+        return;
+    };
+    for backend in BACKENDS {
+        let config = up(backend, RATE) + CLASSES;
+        let mut site = Site::start(&wire, &config);
+        let before = flood(&wire, &mut site);
+        // The classes behind the new one have other places, and the flood another queue.
+        let new = "[[link.class]]\nname = \"new\"\n\n[[link.class]]\nname = \"echo\"";
+        let config = config.replace("[[link.class]]\nname = \"echo\"", new);
+        let config = config.replace("packets = 1000 }", "packets = 900 }");
+        std::fs::write(site.file(), config).unwrap();
+        site.signal("HUP");
+        let mut echo = Echo::between(wire.sender(0), wire.receiver(), 8).unwrap();
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(100));
+            echo.round_trip(1, 1, PATIENCE).unwrap();
+        }
+        let after = flood(&wire, &mut site);
+        let finished = site.end();
+        assert!(finished.stderr.contains("taken over"), "{finished:?}");
+        let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+        let voice = |keys: &[&str]| count(&report, "voice", keys);
+        assert_eq!(voice(&["accepted_packets"]), 4_000, "{backend}: {report:#}");
+        assert_eq!(voice(&["dropped", "discarded", "early"]), 0, "{backend}");
+        let early = count(&report, "flood", &["early"]);
+        assert!(early > 60_000, "{backend}: {report:#}");
+        all_is_told(&report, before.sent + after.sent);
     }
 }

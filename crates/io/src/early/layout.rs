@@ -1,8 +1,9 @@
 //! The memory that a program shares with this process, by bytes.
 //!
 //! ```text
-//! header             epoch, 0 while there is no overload .. at TOTAL, frames dropped
-//! 32 for each class  where its limits are | frames dropped | their bytes | frames beyond a limit
+//! header             epoch, 0 while there is no overload .. at TOTAL, frames dropped .. at PROBE, not
+//!                    0 where the next frame beyond its limit passes
+//! 32 for each class  where its limits are | frames dropped | their bytes | -
 //! 16 for each limit  the epoch it was last set in | what it lets through
 //! ```
 //!
@@ -12,6 +13,7 @@
 
 pub(super) const HEADER: usize = 128;
 pub(super) const TOTAL: usize = 64;
+pub(super) const PROBE: usize = 72;
 pub(super) const CLASS_BYTES: usize = 32;
 pub(super) const CLASS_SHIFT: i32 = 5;
 pub(super) const LIMIT_BYTES: usize = 16;
@@ -24,9 +26,5 @@ pub(super) const BUCKETS_SHIFT: i32 = 48;
 pub(super) const COST: i64 = 8;
 /// What it gives when it leaves: somewhat more, so that a limit follows a share that grows.
 pub(super) const RETURN: i64 = 9;
-
-/// Of so many frames of a class beyond a limit, a power of two, one passes: so a window that has lost
-/// all that it had let through, in a ring that overflowed, say, opens again.
-pub(super) const PROBE: i32 = 64;
 
 const _: () = assert!(LIMIT_BYTES == 1 << LIMIT_SHIFT);

@@ -507,12 +507,14 @@ impl Writer<'_> {
         asm.add_at(R3, 8, R1);
         asm.go(on);
         asm.place(drop);
-        // Some go on all the same.
-        asm.calculate(Do::Set, R1, 1);
-        asm.add_at(R8, (HEADER + 24) as i16, R1);
-        asm.load(Size::Double, R1, R8, (HEADER + 24) as i16);
-        asm.calculate(Do::And, R1, PROBE - 1);
-        asm.go_if(If::Equal, R1, 0, on);
+        let for_good = asm.label();
+        asm.load(Size::Double, R1, R7, PROBE as i16);
+        asm.go_if(If::Equal, R1, 0, for_good);
+        asm.store_number(R7, PROBE as i16, 0);
+        asm.go(on);
+        asm.place(for_good);
+        // Who is beyond it stays limited.
+        asm.store(Size::Double, R3, 0, R2);
         asm.calculate(Do::Set, R1, 1);
         asm.add_at(R8, (HEADER + 8) as i16, R1);
         asm.add_at(R7, TOTAL as i16, R1);

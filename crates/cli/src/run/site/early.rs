@@ -178,6 +178,7 @@ impl Guard {
             }
             self.begin_epoch(early, now);
         }
+        early.probe();
     }
 
     fn begin_epoch(&mut self, early: &EarlyDrop, now: Nanos) {
