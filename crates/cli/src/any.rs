@@ -2,8 +2,6 @@
 //! those who spend far more than that on a packet (a system call, a line of text): what they are
 //! made of is compiled once and not for each algorithm. What is measured has code of its own.
 
-use std::num::NonZeroU32;
-
 use fairlane_core::scheduler::Violation;
 use fairlane_core::{
     ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, PacketScheduler,
@@ -13,7 +11,7 @@ use fairlane_runtime::Queue;
 use fairlane_sim as sim;
 
 use crate::algorithm::Algorithm;
-use crate::with_algorithm;
+use fairlane_core::with_algorithm;
 
 /// Where a payload is kept.
 #[derive(Clone, Copy, Debug)]
@@ -84,10 +82,10 @@ pub struct AnyScheduler<P> {
 }
 
 impl<P> AnyScheduler<P> {
-    /// Without flows. SCHED+ gets aggregates of at most `members` flows.
-    pub fn new(algorithm: Algorithm, members: NonZeroU32, limits: SchedulerLimits) -> Self {
+    /// Without flows.
+    pub fn new(algorithm: Algorithm, limits: SchedulerLimits) -> Self {
         AnyScheduler {
-            flows: with_algorithm!(algorithm, members, new => {
+            flows: with_algorithm!(algorithm, new => {
                 Box::new(PacketScheduler::new(new(), limits)) as Box<dyn Flows>
             }),
             payloads: Vec::new(),

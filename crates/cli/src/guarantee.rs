@@ -1,9 +1,6 @@
 //! What an algorithm promises each of a set of flows.
 
-use std::num::NonZeroU32;
-
 use fairlane_core::bounds::{self, Head, Siblings, Transmit, Wfi};
-use fairlane_core::tree;
 use fairlane_core::{FlowConfig, Length, Nanos, Rate};
 
 use crate::algorithm::Algorithm;
@@ -44,17 +41,11 @@ pub struct Guarantees {
 }
 
 impl Guarantees {
-    /// Of flows under `alg`, with at most `aggregate` of them in one aggregate, over all the
-    /// time in which the link sends `sent` bytes. Lengths count what the link carries. O(flows).
-    pub fn new(
-        alg: Algorithm,
-        aggregate: NonZeroU32,
-        flows: &[FlowConfig],
-        sent: u64,
-    ) -> Guarantees {
+    /// Of flows under `alg`, over all the time in which the link sends `sent` bytes. Lengths count what the link carries. O(flows).
+    pub fn new(alg: Algorithm, flows: &[FlowConfig], sent: u64) -> Guarantees {
         let flows = flows.iter().map(|flow| (flow.weight, flow.max_length, 1));
         Guarantees {
-            siblings: Siblings::new(alg.of_tree(aggregate), flows),
+            siblings: Siblings::new(alg, flows),
             sent,
         }
     }
@@ -65,7 +56,7 @@ impl Guarantees {
         let transmit = Transmit::Direct;
         let (weight, length) = (flow.weight, flow.max_length);
         let exact = self.siblings.bound(weight, length, Head::Known, transmit)?;
-        if self.siblings.algorithm() == tree::Algorithm::Drr {
+        if self.siblings.algorithm() == Algorithm::Drr {
             return Some(exact);
         }
         // What fixed-point shares may be off by, over all that was sent.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use fairlane_core::aqm::AqmConfig;
 use fairlane_core::bounds::{Head, Service, Siblings, Transmit, Wfi};
-use fairlane_core::tree::Algorithm;
+use fairlane_core::sched::Algorithm;
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use crate::read::grant;

@@ -15,7 +15,7 @@ mod from_tables {
     use std::path::Path;
     use std::{env, fs};
 
-    use fairlane_core::tree::Algorithm;
+    use fairlane_core::sched::Algorithm;
     use schemars::generate::SchemaSettings;
     use schemars::transform::{RecursiveTransform, Transform};
     use serde_json::Value;

@@ -7,7 +7,7 @@ use fairlane_core::aqm::AqmConfig;
 use fairlane_core::room::Room;
 use fairlane_core::{Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 
-use fairlane_core::tree::Algorithm;
+use fairlane_core::sched::Algorithm;
 use serde::Deserialize;
 
 use crate::diagnostic::{Diagnostic, Report, SiteError};

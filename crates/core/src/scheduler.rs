@@ -225,6 +225,10 @@ pub trait Scheduler {
     /// The name in command lines, files and tables.
     const NAME: &'static str;
 
+    /// Whether it is told of every packet ([`arrived`](Self::arrived)) to order by; else it need
+    /// know of heads only.
+    const FOLLOWS_PACKETS: bool = false;
+
     /// Takes in `id` with a share, inactive. O(1).
     fn add<E: Entities<Self::Entity> + ?Sized>(
         &mut self,

@@ -2,7 +2,8 @@
 
 use fairlane_core::aqm::{AqmConfig, CodelConfig};
 use fairlane_core::room::Room;
-use fairlane_core::tree::{Algorithm, Cap, ClassConfig, ClassId, LeafConfig, Payload, Tree};
+use fairlane_core::sched::Algorithm;
+use fairlane_core::tree::{Cap, ClassConfig, ClassId, LeafConfig, Payload, Tree};
 use fairlane_core::{
     FlowConfig, FlowId, Length, Limits, Nanos, Rate, Rejection, SchedulerLimits, Weight,
 };

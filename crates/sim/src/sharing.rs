@@ -14,10 +14,9 @@ use crate::link::TransmitQueue;
 use crate::simulation::{ClassPacket, ClassSource, Simulation};
 use crate::source::{Lengths, Traffic};
 use crate::time::Picos;
+use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::cbq::{Cbq, CbqClass, CbqError};
-use fairlane_core::tree::{
-    Algorithm, ClassConfig, ClassId, ClassQueue, LeafConfig, Tree, TreeError,
-};
+use fairlane_core::tree::{ClassConfig, ClassId, ClassQueue, LeafConfig, Tree, TreeError};
 use fairlane_core::{Length, Rate, Weight};
 
 /// A leaf of the experiment.

@@ -212,7 +212,8 @@ enum Life {
 /// event, and what the queue costs.
 ///
 /// ```
-/// use fairlane_core::tree::{Algorithm, ClassConfig, ClassId, LeafConfig, Tree};
+/// use fairlane_core::sched::Algorithm;
+/// use fairlane_core::tree::{ClassConfig, ClassId, LeafConfig, Tree};
 /// use fairlane_core::{Length, Weight};
 /// use fairlane_sim::{ClassMeter, ClassSource, Lengths, Picos, Simulation, Traffic, TransmitQueue};
 ///

@@ -12,12 +12,13 @@ use anyhow::{Result, ensure};
 use fairlane_core::queue::{PacketList, PacketSlab};
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_core::scheduler::Scheduler;
+use fairlane_core::with_algorithm;
 use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, SchedulerLimits};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::algorithm::{Algorithm, members};
-use crate::{output, table, with_algorithm};
+use crate::algorithm::{Algorithm, members, possible};
+use crate::{output, table};
 use controller::{Arrivals, Controller, Subject, Tally};
 use flowsets::{Backlog, FlowSets};
 
@@ -106,7 +107,7 @@ impl Contender {
 impl clap::ValueEnum for Contender {
     fn value_variants<'a>() -> &'a [Self] {
         static ALL: LazyLock<Vec<Contender>> = LazyLock::new(|| {
-            let algorithms = Algorithm::value_variants().iter();
+            let algorithms = Algorithm::ALL.iter();
             std::iter::once(Contender::None)
                 .chain(algorithms.map(|&algorithm| Contender::Algorithm(algorithm)))
                 .collect()
@@ -120,7 +121,7 @@ impl clap::ValueEnum for Contender {
                 clap::builder::PossibleValue::new("none")
                     .help("The environment alone: packets pass through a plain FIFO queue"),
             ),
-            Contender::Algorithm(algorithm) => algorithm.to_possible_value(),
+            Contender::Algorithm(algorithm) => Some(possible(*algorithm)),
         }
     }
 }
@@ -287,9 +288,11 @@ impl Case {
         let mut controller = Controller::new(&self.sets, qmin, qmax, self.arrivals, self.seed);
         let (tally, seconds) = match contender {
             Contender::None => timed(&mut controller, &mut Plain::new(room), self.loops),
-            Contender::Algorithm(algorithm) => with_algorithm!(algorithm, self.aggregate, new => {
-                timed(&mut controller, &mut Scheduled::new(new(), &self.sets, room)?, self.loops)
-            }),
+            Contender::Algorithm(algorithm) => {
+                with_algorithm!(algorithm.with_members(self.aggregate), new => {
+                    timed(&mut controller, &mut Scheduled::new(new(), &self.sets, room)?, self.loops)
+                })
+            }
         };
         Ok(Report {
             alg: contender.name(),

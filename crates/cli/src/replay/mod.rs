@@ -27,7 +27,7 @@ use fairlane_core::units::MAX_LENGTH;
 use indicatif::{ProgressBar, ProgressStyle};
 use pcap_file::pcap::PcapHeader;
 
-use crate::algorithm::{Algorithm, members};
+use crate::algorithm::{self, Algorithm, members};
 use crate::output;
 use crate::sim::scenario::{choose_link, other_side};
 use arrivals::{Arrivals, Frame};
@@ -105,7 +105,7 @@ Examples:
 #[command(after_help = HELP)]
 pub struct Options {
     /// Scheduling algorithm
-    #[arg(long, value_enum, value_name = "A", required_unless_present = "config")]
+    #[arg(long, value_parser = algorithm::parser(), value_name = "A", required_unless_present = "config")]
     alg: Option<Algorithm>,
     /// Rate of the link: a number with bit, kbit, mbit, gbit or tbit
     #[arg(long, value_name = "R", required_unless_present = "config")]
@@ -231,7 +231,7 @@ impl Replay<'_> {
         );
         let (algorithm, rate) = match (&options.config, options.alg, options.rate) {
             (Some(config), _, _) => return self.through_site(config),
-            (None, Some(algorithm), Some(rate)) => (algorithm, rate),
+            (None, Some(alg), Some(rate)) => (alg.with_members(options.aggregate), rate),
             _ => bail!("--alg and --rate are needed, or --config"),
         };
         let declared = options.flows.as_deref().map(flows::read).transpose()?;
@@ -239,7 +239,6 @@ impl Replay<'_> {
         options.check_output()?;
         let setup = Setup {
             algorithm,
-            members: options.aggregate,
             rate,
             overhead: options.overhead,
             flows: declared.as_deref().unwrap_or_default(),
@@ -282,9 +281,8 @@ impl Replay<'_> {
                 (meters, Some(arrivals.keys()))
             }
         };
-        let kind = (algorithm, options.aggregate);
         meters
-            .map(|meters| Report::new(kind, setup, &meters, keys).shown())
+            .map(|meters| Report::new(setup, options.aggregate, &meters, keys).shown())
             .transpose()
     }
 

@@ -14,7 +14,6 @@ use super::Options;
 use super::classed::Replayed;
 use super::flow_key::Key;
 use super::unclassed::Setup;
-use crate::algorithm::Algorithm;
 use crate::classes::{self, ClassReport};
 use crate::guarantee::Guarantees;
 use crate::{output, table};
@@ -196,15 +195,15 @@ impl FlowReport {
 
 impl Report {
     pub fn new(
-        (algorithm, aggregate): (Algorithm, NonZeroU32),
         setup: Setup<'_>,
+        aggregate: NonZeroU32,
         (wfi, delays, bytes): &Meters,
         keys: Option<Vec<Key>>,
     ) -> Self {
-        let alg = algorithm.name();
+        let alg = setup.algorithm.name();
         let configs: Vec<FlowConfig> = wfi.flows().map(|(_, wfi)| wfi.config).collect();
         let sent: u64 = bytes.0.iter().sum();
-        let guarantees = Guarantees::new(algorithm, aggregate, &configs, sent);
+        let guarantees = Guarantees::new(setup.algorithm, &configs, sent);
         let nanos = |time: fairlane_sim::Picos| time.0 as f64 / 1e3;
         let flows: Vec<FlowReport> = wfi
             .flows()

@@ -28,8 +28,6 @@ const LIMITS: SchedulerLimits = SchedulerLimits {
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
     pub algorithm: Algorithm,
-    /// Most flows in an aggregate of SCHED+.
-    pub members: NonZeroU32,
     pub rate: Rate,
     /// Bytes that each packet takes on the link beside its own.
     pub overhead: u32,
@@ -44,7 +42,7 @@ pub fn replay<B: Body + Send>(
     departures: &mut dyn Departures,
     meters: Option<Meters>,
 ) -> Result<Option<Meters>> {
-    let scheduler = AnyScheduler::new(setup.algorithm, setup.members, LIMITS);
+    let scheduler = AnyScheduler::new(setup.algorithm, LIMITS);
     let mut server = Server::over(scheduler, setup.rate, TransmitQueue::NONE, meters);
     let mut through = Through { setup, flows: 0 };
     for flow in setup.flows {

@@ -31,7 +31,7 @@ use fairlane_runtime::{
     Release, Straight, drive, drive_dispatcher, pin_to_core,
 };
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{self, Algorithm};
 use crate::any::AnyScheduler;
 use attach::{Allow, Quotas};
 use ending::Ending;
@@ -105,7 +105,7 @@ pub struct Options {
     #[arg(long, default_value = "100mbit")]
     rate: Rate,
     /// Scheduling algorithm
-    #[arg(long, value_enum, default_value = "qfq")]
+    #[arg(long, value_parser = algorithm::parser(), default_value = "qfq")]
     alg: Algorithm,
     /// Weights of the built-in senders, 1 to 1000000 each, 64 of them at most, or none
     #[arg(long, value_name = "W,W,...", default_value = "1,2,4,8")]
@@ -317,8 +317,8 @@ fn run_loopback(options: &Options) -> Result<()> {
     let start = clock.now();
     let vitals = Vitals::default();
     // As many packets as one step releases may be on their way to the link.
-    let members = automatic_members(RELEASES);
-    let queue = AnyScheduler::new(options.alg, members, config.limits);
+    let alg = options.alg.with_members(automatic_members(RELEASES));
+    let queue = AnyScheduler::new(alg, config.limits);
     let mut arbiter = Arbiter::over(queue, config, exit, start);
     let opener = Opener {
         registrar: arbiter.registrar(),
@@ -385,8 +385,7 @@ fn run_loopback(options: &Options) -> Result<()> {
             .collect();
         let (show_flows, show_screen, show_vitals) = (&flows, &screen, &vitals);
         let promise = Promise {
-            alg: options.alg,
-            members,
+            alg,
             rate: options.rate,
             dispatched: u64::from(options.dispatchers) * TX_SLOTS as u64,
         };

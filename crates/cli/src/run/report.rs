@@ -1,6 +1,5 @@
 //! What a run shows: the live table, the summary and the JSON object.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -72,8 +71,6 @@ pub struct DelayReport {
 #[derive(Clone, Copy, Debug)]
 pub struct Promise {
     pub alg: Algorithm,
-    /// Most flows in an aggregate.
-    pub members: NonZeroU32,
     pub rate: Rate,
     /// Packets that dispatchers hold at most; 0 without any.
     pub dispatched: u64,
@@ -84,7 +81,7 @@ impl Promise {
     fn bounds(&self, flows: &[Arc<Flow>], vitals: &Vitals) -> Vec<Option<Nanos>> {
         let sent = flows.iter().map(|flow| flow.sent.bytes()).sum();
         let configs: Vec<FlowConfig> = flows.iter().map(|flow| flow.config()).collect();
-        let guarantees = Guarantees::new(self.alg, self.members, &configs, sent);
+        let guarantees = Guarantees::new(self.alg, &configs, sent);
         let (scan, passes) = vitals.longest();
         let dispatched = passes.map(|passes| Dispatched {
             passes,
@@ -360,7 +357,6 @@ mod tests {
         };
         let promise = Promise {
             alg: Algorithm::Qfq,
-            members: NonZeroU32::MIN,
             rate: "1mbit".parse().unwrap(),
             dispatched: 0,
         };

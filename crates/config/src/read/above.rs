@@ -1,6 +1,6 @@
 //! What a class is below decides which of its keys count.
 
-use fairlane_core::tree::Algorithm;
+use fairlane_core::sched::Algorithm;
 
 use crate::diagnostic::Report;
 use crate::file;

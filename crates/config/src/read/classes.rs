@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use fairlane_core::room::Room;
-use fairlane_core::tree::{Algorithm, cbq};
+use fairlane_core::sched::Algorithm;
+use fairlane_core::tree::cbq;
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use super::Names;

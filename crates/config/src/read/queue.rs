@@ -13,7 +13,7 @@ use crate::file;
 use crate::site::Queue;
 use crate::units::{Size, Time};
 use crate::written::{At, Scalar, Text};
-use fairlane_core::tree::Algorithm;
+use fairlane_core::sched::Algorithm;
 
 pub(super) const DEFAULT_ALGORITHM: Algorithm = Algorithm::Qfq;
 

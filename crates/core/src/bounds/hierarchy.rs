@@ -180,7 +180,7 @@ pub fn transmit_time(transmit: Transmit, rate: Rate) -> Nanos {
 mod tests {
     use super::*;
     use crate::bounds::{Head, Siblings};
-    use crate::tree::Algorithm;
+    use crate::sched::Algorithm;
     use crate::units::Weight;
 
     fn length(bytes: u32) -> Length {

@@ -4,7 +4,7 @@ use super::{
     Aggregate, Errors, Finish, Round, Slot, Terms, Transmit, Wfi, Work, drr, gfq, gfq_plus, qfq,
     qfq_plus, s_kps, s_kps_plus, sched, wf2q, wf2q_plus, wf2q_plus_plus,
 };
-use crate::tree::Algorithm;
+use crate::sched::Algorithm;
 use crate::units::{Length, Weight};
 use alloc::collections::BTreeMap;
 

@@ -60,6 +60,7 @@ impl Fifo {
 impl Scheduler for Fifo {
     type Entity = FifoEntity;
     const NAME: &'static str = "fifo";
+    const FOLLOWS_PACKETS: bool = true;
 
     fn add<E: Entities<FifoEntity> + ?Sized>(
         &mut self,

@@ -14,6 +14,7 @@ mod ring;
 mod s_kps;
 mod seff;
 mod sfq;
+mod table;
 mod wf2q;
 mod wf2q_plus;
 
@@ -35,5 +36,7 @@ pub use priority::Priority;
 pub use qfq::Qfq;
 pub use s_kps::SKps;
 pub use sfq::Sfq;
+pub(crate) use table::algorithms;
+pub use table::{Algorithm, UnknownAlgorithm};
 pub use wf2q::Wf2q;
 pub use wf2q_plus::Wf2qPlus;

@@ -247,6 +247,7 @@ impl Sfq {
 impl Scheduler for Sfq {
     type Entity = SfqEntity;
     const NAME: &'static str = "sfq";
+    const FOLLOWS_PACKETS: bool = true;
 
     fn add<E: Entities<SfqEntity> + ?Sized>(
         &mut self,

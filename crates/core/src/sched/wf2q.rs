@@ -268,6 +268,7 @@ impl Wf2q {
 impl Scheduler for Wf2q {
     type Entity = Wf2qEntity;
     const NAME: &'static str = "wf2q";
+    const FOLLOWS_PACKETS: bool = true;
 
     fn add<E: Entities<Wf2qEntity> + ?Sized>(
         &mut self,

@@ -3,12 +3,10 @@
 use crate::aqm::AqmConfig;
 use crate::packet_scheduler::{Count, Limits};
 use crate::room::Room;
+use crate::sched::Algorithm;
 use crate::scheduler::MAX_ENTITIES;
 use crate::units::{Length, MAX_WEIGHT, Nanos, Rate, Weight};
 use core::fmt;
-use core::num::NonZeroU32;
-
-use super::Algorithm;
 
 /// A class of one tree.
 ///
@@ -231,6 +229,3 @@ pub enum TreeError {
         max: Length,
     },
 }
-
-/// M of an algorithm by name.
-pub(super) const MEMBERS: NonZeroU32 = crate::sched::AUTOMATIC_MEMBERS;

@@ -7,7 +7,8 @@
 //! explicitly when it becomes active, what it was charged for, and when it is idle.
 //!
 //! ```
-//! use fairlane_core::tree::{Algorithm, ClassConfig, ClassId, Dequeue, LeafConfig, Tree};
+//! use fairlane_core::sched::Algorithm;
+//! use fairlane_core::tree::{ClassConfig, ClassId, Dequeue, LeafConfig, Tree};
 //! use fairlane_core::{Length, Nanos, Weight};
 //!
 //! let length = Length::new(1000).unwrap();
@@ -70,7 +71,6 @@
 //! before a packet is handed to anybody.
 
 mod activity;
-mod algorithm;
 mod cap;
 pub mod cbq;
 mod change;
@@ -88,7 +88,6 @@ mod stats;
 mod table;
 mod wane;
 
-pub use algorithm::{Algorithm, UnknownAlgorithm};
 pub use config::{Cap, ClassConfig, ClassId, FlowsConfig, LeafConfig, TreeError};
 pub use packet::{ClassQueue, Dequeue, Discarded, Packet, Payload, Reason, Rejected, Rejection};
 pub use stats::ClassStats;
@@ -97,6 +96,7 @@ use crate::aqm::Aqm;
 use crate::packet_scheduler::{Count, Limits, SchedulerLimits};
 use crate::queue::PacketSlab;
 use crate::room::{Beyond, Measure};
+use crate::sched::Algorithm;
 use crate::units::{Charge, Length, Nanos, Weight};
 use alloc::boxed::Box;
 use alloc::vec::Vec;

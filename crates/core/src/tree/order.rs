@@ -6,20 +6,18 @@
 //! whatever else the program holds, since the call costs more than the jump.
 
 use crate::queue::PacketSlab;
-use crate::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus};
+use crate::sched::{
+    Algorithm, Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus, algorithms,
+};
 use crate::scheduler::{Entities, EntityId, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Length, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::Algorithm;
 use super::child::{Child, Kind};
 
 /// What the tree needs to know of an algorithm beside the contract.
 pub(super) trait Orders: Scheduler + Default {
-    /// It is told of every packet.
-    const FOLLOWS_PACKETS: bool = false;
-
     /// The first packet of the selected entity, which has others, was dropped.
     fn dropped_first<E: Entities<Self::Entity> + ?Sized>(
         &mut self,
@@ -31,8 +29,6 @@ pub(super) trait Orders: Scheduler + Default {
 }
 
 impl Orders for Fifo {
-    const FOLLOWS_PACKETS: bool = true;
-
     /// Its place is the first one, which need not be looked for.
     fn dropped_first<E: Entities<Self::Entity> + ?Sized>(
         &mut self,
@@ -43,15 +39,9 @@ impl Orders for Fifo {
     }
 }
 
-impl Orders for Wf2q {
-    const FOLLOWS_PACKETS: bool = true;
-}
-
-impl Orders for Sfq {
-    const FOLLOWS_PACKETS: bool = true;
-}
-
 impl Orders for Drr {}
+impl Orders for Wf2q {}
+impl Orders for Sfq {}
 impl Orders for Wf2qPlus {}
 impl Orders for Qfq {}
 impl Orders for SKps {}
@@ -293,87 +283,40 @@ impl<A: Orders> Ordered<A> {
     }
 }
 
-/// Children in the order of any algorithm.
-#[derive(Clone, Debug)]
-pub(super) enum Order {
-    Fifo(Box<Ordered<Fifo>>),
-    Drr(Box<Ordered<Drr>>),
-    Wf2q(Box<Ordered<Wf2q>>),
-    Wf2qPlus(Box<Ordered<Wf2qPlus>>),
-    Qfq(Box<Ordered<Qfq>>),
-    QfqPlus(Box<Ordered<Plus<Qfq>>>),
-    SKps(Box<Ordered<SKps>>),
-    Gfq(Box<Ordered<Gfq>>),
-    Priority(Box<Ordered<Priority>>),
-    Sfq(Box<Ordered<Sfq>>),
-    Wf2qPlusPlus(Box<Ordered<Plus<Wf2qPlus>>>),
-    SKpsPlus(Box<Ordered<Plus<SKps>>>),
-    GfqPlus(Box<Ordered<Plus<Gfq>>>),
-    DrrPlus(Box<Ordered<Plus<Drr>>>),
-}
+macro_rules! define {
+    (
+        ($d:tt)
+        $($variant:ident$(($most:ident: $kind:ty))?: $type:ty = $make:expr, $about:literal;)*
+    ) => {
+        /// Children in the order of any algorithm.
+        #[derive(Clone, Debug)]
+        pub(super) enum Order {
+            $($variant(Box<Ordered<$type>>),)*
+        }
 
-/// Evaluates an expression with `$ordered` as the [`Ordered`] of whichever algorithm.
-macro_rules! of_any {
-    ($order:expr, $ordered:ident => $body:expr) => {
-        match $order {
-            Order::Fifo($ordered) => $body,
-            Order::Drr($ordered) => $body,
-            Order::Wf2q($ordered) => $body,
-            Order::Wf2qPlus($ordered) => $body,
-            Order::Qfq($ordered) => $body,
-            Order::QfqPlus($ordered) => $body,
-            Order::SKps($ordered) => $body,
-            Order::Gfq($ordered) => $body,
-            Order::Priority($ordered) => $body,
-            Order::Sfq($ordered) => $body,
-            Order::Wf2qPlusPlus($ordered) => $body,
-            Order::SKpsPlus($ordered) => $body,
-            Order::GfqPlus($ordered) => $body,
-            Order::DrrPlus($ordered) => $body,
+        /// Evaluates an expression with `$ordered` as the [`Ordered`] of whichever algorithm.
+        macro_rules! of_any {
+            ($d order:expr, $d ordered:ident => $d body:expr) => {
+                match $d order {
+                    $(Order::$variant($d ordered) => $d body,)*
+                }
+            };
+        }
+
+        impl Order {
+            /// Without children.
+            pub fn new(algorithm: Algorithm) -> Order {
+                match algorithm {
+                    $(Algorithm::$variant$(($most))? => Order::$variant(Ordered::new($make)),)*
+                }
+            }
         }
     };
 }
 
+algorithms!(define!(($)));
+
 impl Order {
-    pub const fn name_of(algorithm: Algorithm) -> &'static str {
-        match algorithm {
-            Algorithm::Fifo => Fifo::NAME,
-            Algorithm::Drr => Drr::NAME,
-            Algorithm::Wf2q => Wf2q::NAME,
-            Algorithm::Wf2qPlus => Wf2qPlus::NAME,
-            Algorithm::Qfq => Qfq::NAME,
-            Algorithm::QfqPlus(_) => Plus::<Qfq>::NAME,
-            Algorithm::SKps => SKps::NAME,
-            Algorithm::Gfq => Gfq::NAME,
-            Algorithm::Priority => Priority::NAME,
-            Algorithm::Sfq => Sfq::NAME,
-            Algorithm::Wf2qPlusPlus(_) => Plus::<Wf2qPlus>::NAME,
-            Algorithm::SKpsPlus(_) => Plus::<SKps>::NAME,
-            Algorithm::GfqPlus(_) => Plus::<Gfq>::NAME,
-            Algorithm::DrrPlus(_) => Plus::<Drr>::NAME,
-        }
-    }
-
-    /// Without children.
-    pub fn new(algorithm: Algorithm) -> Order {
-        match algorithm {
-            Algorithm::Fifo => Order::Fifo(Ordered::new(Fifo::new())),
-            Algorithm::Drr => Order::Drr(Ordered::new(Drr::new())),
-            Algorithm::Wf2q => Order::Wf2q(Ordered::new(Wf2q::new())),
-            Algorithm::Wf2qPlus => Order::Wf2qPlus(Ordered::new(Wf2qPlus::new())),
-            Algorithm::Qfq => Order::Qfq(Ordered::new(Qfq::new())),
-            Algorithm::QfqPlus(most) => Order::QfqPlus(Ordered::new(Plus::new(most))),
-            Algorithm::SKps => Order::SKps(Ordered::new(SKps::new())),
-            Algorithm::Gfq => Order::Gfq(Ordered::new(Gfq::new())),
-            Algorithm::Priority => Order::Priority(Ordered::new(Priority::new())),
-            Algorithm::Sfq => Order::Sfq(Ordered::new(Sfq::new())),
-            Algorithm::Wf2qPlusPlus(most) => Order::Wf2qPlusPlus(Ordered::new(Plus::new(most))),
-            Algorithm::SKpsPlus(most) => Order::SKpsPlus(Ordered::new(Plus::new(most))),
-            Algorithm::GfqPlus(most) => Order::GfqPlus(Ordered::new(Plus::new(most))),
-            Algorithm::DrrPlus(most) => Order::DrrPlus(Ordered::new(Plus::new(most))),
-        }
-    }
-
     /// Who is next.
     #[inline]
     pub fn selected(&self) -> Selected {

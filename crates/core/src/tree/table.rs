@@ -3,6 +3,7 @@
 use crate::aqm::{Aqm, AqmConfig};
 use crate::packet_scheduler::Count;
 use crate::room::Room;
+use crate::sched::Algorithm;
 use crate::scheduler::{MAX_ENTITIES, Share};
 use crate::units::{Length, Rate, Weight};
 use alloc::boxed::Box;
@@ -13,8 +14,8 @@ use super::displace::licence_for;
 use super::dynamic::Flows;
 use super::order::{Order, Selected};
 use super::{
-    Algorithm, Body, Cap, Class, ClassConfig, ClassId, Extra, FlowsConfig, LeafConfig, Node,
-    Payload, Place, Tree, TreeError,
+    Body, Cap, Class, ClassConfig, ClassId, Extra, FlowsConfig, LeafConfig, Node, Payload, Place,
+    Tree, TreeError,
 };
 
 impl<P: Payload> Tree<P> {

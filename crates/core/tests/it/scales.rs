@@ -11,8 +11,8 @@
 
 use crate::support::{config, length, next, scheduler, weight};
 use fairlane_core::bounds::{Head, Siblings, Transmit, Wfi};
+use fairlane_core::sched::Algorithm;
 use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus};
-use fairlane_core::tree::Algorithm;
 use fairlane_core::{Dequeue, FlowId, Nanos, PacketScheduler, Scheduler};
 use proptest::prelude::*;
 

@@ -1,9 +1,8 @@
 //! Caps of classes: to the bit at any rate, and released on time.
 
 use crate::support::{length, weight};
-use fairlane_core::tree::{
-    Algorithm, Cap, ClassConfig, ClassId, Dequeue, FlowsConfig, LeafConfig, Tree,
-};
+use fairlane_core::sched::Algorithm;
+use fairlane_core::tree::{Cap, ClassConfig, ClassId, Dequeue, FlowsConfig, LeafConfig, Tree};
 use fairlane_core::{Nanos, Rate, SchedulerLimits};
 
 const SECOND: u64 = 1_000_000_000;

@@ -4,9 +4,10 @@ use crate::support::{length, weight};
 use fairlane_core::aqm::{
     AqmConfig, CodelConfig, CodelParameters, Probability, RedConfig, RedParameters,
 };
+use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{
-    Algorithm, Cap, ClassConfig, ClassId, ClassStats, Dequeue, FlowsConfig, LeafConfig, Payload,
-    Reason, Rejection, Tree, TreeError,
+    Cap, ClassConfig, ClassId, ClassStats, Dequeue, FlowsConfig, LeafConfig, Payload, Reason,
+    Rejection, Tree, TreeError,
 };
 use fairlane_core::{Limits, Nanos, Rate, SchedulerLimits};
 

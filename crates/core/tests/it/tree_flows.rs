@@ -2,9 +2,8 @@
 
 use crate::support::{Random, length, weight};
 use fairlane_core::room::Room;
-use fairlane_core::tree::{
-    Algorithm, Cap, ClassConfig, ClassId, Dequeue, FlowsConfig, LeafConfig, Tree,
-};
+use fairlane_core::sched::Algorithm;
+use fairlane_core::tree::{Cap, ClassConfig, ClassId, Dequeue, FlowsConfig, LeafConfig, Tree};
 use fairlane_core::{Limits, Nanos, Rate, SchedulerLimits};
 use std::time::Instant;
 

@@ -4,9 +4,10 @@ use std::cell::Cell;
 
 use crate::support::{length, weight};
 use fairlane_core::room::Room;
+use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{
-    Algorithm, ClassConfig, ClassId, Dequeue, Discarded, FlowsConfig, LeafConfig, Reason,
-    Rejection, Tree, TreeError,
+    ClassConfig, ClassId, Dequeue, Discarded, FlowsConfig, LeafConfig, Reason, Rejection, Tree,
+    TreeError,
 };
 use fairlane_core::{Limits, Nanos, SchedulerLimits};
 

@@ -1,7 +1,8 @@
 //! Shares through the levels of a tree, for every algorithm at every level.
 
 use crate::support::{Random, length, weight};
-use fairlane_core::tree::{Algorithm, ClassConfig, ClassId, Dequeue, LeafConfig, Tree};
+use fairlane_core::sched::Algorithm;
+use fairlane_core::tree::{ClassConfig, ClassId, Dequeue, LeafConfig, Tree};
 use fairlane_core::{Nanos, SchedulerLimits};
 
 fn class(of: u32) -> ClassConfig {

@@ -1,7 +1,8 @@
 //! Classes emptied in steps, and counts without a walk.
 
 use crate::support::{length, weight};
-use fairlane_core::tree::{Algorithm, ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
+use fairlane_core::sched::Algorithm;
+use fairlane_core::tree::{ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
 use fairlane_core::{Nanos, SchedulerLimits};
 
 fn class() -> ClassConfig {

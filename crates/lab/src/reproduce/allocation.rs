@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, digits, median};
 use super::lab::Lab;
-use super::section6::{Named, decider, greedy, measure, weight};
+use super::section6::{algorithm, decider, greedy, measure, weight};
 use crate::plot::{Axis, Chart, Curve};
 use fairlane_cli::algorithm::Algorithm;
 use fairlane_cli::bench::pspat::{Case, Mode};
@@ -29,7 +29,8 @@ const LOST: f64 = 0.05;
 #[serde(deny_unknown_fields)]
 struct Parameters {
     weights: [u32; 2],
-    alg: Named<Algorithm>,
+    #[serde(deserialize_with = "algorithm")]
+    alg: Algorithm,
     packet: u32,
     rates: Vec<f64>,
 }
@@ -136,8 +137,7 @@ fn run(
     lock_mpps: Option<f64>,
 ) -> Result<Shares> {
     let [heavy, light] = parameters.weights;
-    let Named(alg) = parameters.alg;
-    let base = greedy(lab, alg, setting.mode, 2, parameters.packet)?;
+    let base = greedy(lab, parameters.alg, setting.mode, 2, parameters.packet)?;
     let rate = match (setting.rate, lock_mpps) {
         (Some(times), Some(mpps)) => {
             let bps = times * mpps * 1e6 * f64::from(parameters.packet) * 8.0;

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, digits, median};
 use super::lab::Lab;
-use super::section6::{Named, decider, greedy, measure, weight};
+use super::section6::{algorithm, decider, greedy, measure, weight};
 use crate::plot::{Axis, Chart, Curve};
 use fairlane_cli::algorithm::Algorithm;
 use fairlane_cli::bench::pspat::{Case, Mode, Outcome, Victim};
@@ -23,7 +23,8 @@ const MODES: [Mode; 2] = [Mode::Lock, Mode::Pspat];
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parameters {
-    alg: Named<Algorithm>,
+    #[serde(deserialize_with = "algorithm")]
+    alg: Algorithm,
     victim_pps: u32,
     victim_weight: u32,
     greedy: u32,
@@ -166,14 +167,19 @@ fn settings(parameters: &Parameters) -> Result<Vec<Setting>> {
 }
 
 fn case(lab: &Lab, parameters: &Parameters, setting: &Setting) -> Result<Case> {
-    let Named(alg) = parameters.alg;
     Ok(Case {
         rate: setting.rate,
         victim: Some(Victim {
             packets_per_second: parameters.victim_pps,
             weight: weight(parameters.victim_weight)?,
         }),
-        ..greedy(lab, alg, setting.mode, setting.greedy, setting.packet)?
+        ..greedy(
+            lab,
+            parameters.alg,
+            setting.mode,
+            setting.greedy,
+            setting.packet,
+        )?
     })
 }
 

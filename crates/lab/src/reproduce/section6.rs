@@ -3,7 +3,6 @@
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_core::{Length, Nanos, Rate, Weight};
 use serde::de::{Deserialize, Deserializer, Error};
 
@@ -22,6 +21,11 @@ impl<'de, V: ValueEnum> Deserialize<'de> for Named<V> {
             .map(Named)
             .map_err(D::Error::custom)
     }
+}
+
+/// An algorithm as the command line has it.
+pub fn algorithm<'de, D: Deserializer<'de>>(from: D) -> Result<Algorithm, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
 /// The name of `value` on the command line.
@@ -48,7 +52,6 @@ pub fn greedy(lab: &Lab, alg: Algorithm, mode: Mode, clients: u32, packet: u32) 
         max_clients: clients + 2,
         threads: clients,
         alg,
-        aggregate: AUTOMATIC_MEMBERS,
         mode,
         transmit: Transmit::Noop,
         way: Way::Clients,

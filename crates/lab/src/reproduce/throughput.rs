@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, digits, median};
 use super::lab::Lab;
-use super::section6::{Named, decider, greedy, measure, name};
+use super::section6::{Named, algorithm, decider, greedy, measure, name};
 use crate::plot::{Axis, Chart, Curve};
 use fairlane_cli::algorithm::Algorithm;
 use fairlane_cli::bench::pspat::{Mode, Transmit};
@@ -30,7 +30,8 @@ const KEPT: f64 = 0.85;
 #[serde(deny_unknown_fields)]
 struct Parameters {
     clients: Vec<u32>,
-    alg: Named<Algorithm>,
+    #[serde(deserialize_with = "algorithm")]
+    alg: Algorithm,
     packet: u32,
     transmit: Vec<Named<Transmit>>,
 }
@@ -109,8 +110,13 @@ impl Experiment for Throughput {
             }
         }
         let rates = lab.rounds(&settings, scenario.rounds, scenario.seed, |setting| {
-            let Named(alg) = parameters.alg;
-            let mut case = greedy(lab, alg, setting.mode, setting.clients, parameters.packet)?;
+            let mut case = greedy(
+                lab,
+                parameters.alg,
+                setting.mode,
+                setting.clients,
+                parameters.packet,
+            )?;
             case.transmit = setting.transmit;
             Ok(measure(lab, &case)?.decisions_per_sec / 1e6)
         })?;

@@ -2,7 +2,8 @@
 //! does not have it.
 
 use fairlane_core::Rate;
-use fairlane_core::tree::{Algorithm, ClassId};
+use fairlane_core::sched::Algorithm;
+use fairlane_core::tree::ClassId;
 use fairlane_sim::{ClassMeter, Picos, sharing};
 
 const RATE: &str = "10mbit";

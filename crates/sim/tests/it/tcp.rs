@@ -2,7 +2,8 @@
 
 use crate::support::{length, rate};
 use fairlane_core::aqm::{AqmConfig, CodelConfig, CodelParameters};
-use fairlane_core::tree::{Algorithm, ClassConfig, ClassId, LeafConfig, Rejection, Tree};
+use fairlane_core::sched::Algorithm;
+use fairlane_core::tree::{ClassConfig, ClassId, LeafConfig, Rejection, Tree};
 use fairlane_core::{Length, Limits, Nanos, SchedulerLimits, Weight};
 use fairlane_sim::{
     ClassFlow, ClassSource, Completion, Lengths, Moment, Observer, PacketInfo, Picos, Simulation,

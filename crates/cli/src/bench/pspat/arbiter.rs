@@ -18,7 +18,7 @@ use super::outcome::{Counts, Outcome, Percentiles, Span};
 use super::output::{Device, Of, Outputs};
 use super::senders::{Clearing, Cores, Dispatching, Pushing, Sender, pin, start};
 use super::victim::{Pushes, Watch, Watched};
-use crate::with_algorithm;
+use fairlane_core::with_algorithm;
 
 /// Slots of a TX mailbox.
 pub const TX_SLOTS: usize = 1024;
@@ -152,7 +152,7 @@ impl Measurement<'_> {
         R: Release<P> + Send + 'static,
     {
         let (config, now) = (self.config(), self.clock.now());
-        with_algorithm!(self.case.alg, self.case.aggregate, new => {
+        with_algorithm!(self.case.alg, new => {
             let queue = PacketScheduler::new(new(), config.limits);
             Box::new(Arbiter::over(queue, config, release, now))
         })

@@ -1,6 +1,5 @@
 //! What is to be measured.
 
-use std::num::NonZeroU32;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
@@ -65,7 +64,6 @@ pub struct Case {
     /// Threads that the sending clients are spread over.
     pub threads: u32,
     pub alg: Algorithm,
-    pub aggregate: NonZeroU32,
     pub mode: Mode,
     pub transmit: Transmit,
     pub way: Way,
@@ -106,7 +104,7 @@ impl Case {
         let victim = self.victim.map(|victim| self.flow_of(victim.weight));
         let flows: Vec<FlowConfig> = clients.chain(victim).collect();
         let sent = packets * u64::from(self.packet.get());
-        Guarantees::new(self.alg, self.aggregate, &flows, sent)
+        Guarantees::new(self.alg, &flows, sent)
     }
 
     /// Packets of a client that may be under way: as many as its mailbox has slots.

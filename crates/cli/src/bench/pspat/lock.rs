@@ -16,7 +16,7 @@ use super::output::{Device, Of, Outputs};
 use super::senders::{Cores, Sender, pin, start};
 use super::victim::{Pushes, Watch};
 use super::{wait_until, warm_up};
-use crate::with_algorithm;
+use fairlane_core::with_algorithm;
 
 /// Most packets that one client takes out for all, as kernels have it.
 const QUOTA: usize = 64;
@@ -236,7 +236,7 @@ pub fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
         shared,
         flows,
         pushes,
-    } = with_algorithm!(case.alg, case.aggregate, new => Set::up(case, new(), clock))?;
+    } = with_algorithm!(case.alg, new => Set::up(case, new(), clock))?;
     let cores = Cores::new();
     let turns: Vec<Arc<Turns>> = (0..cores.count()).map(|_| Arc::default()).collect();
     let mut senders: Vec<Box<dyn Sender>> = Vec::new();

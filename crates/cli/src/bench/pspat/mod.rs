@@ -19,7 +19,7 @@ use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use fairlane_runtime::Clock;
 
-use crate::algorithm::{Algorithm, members};
+use crate::algorithm::{self, Algorithm, members};
 use crate::{output as print, run};
 
 pub use case::{Case, Mode, Transmit, Way, measure};
@@ -62,7 +62,7 @@ pub struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     threads: Option<u32>,
     /// Scheduling algorithm
-    #[arg(long, value_enum, default_value = "qfq+")]
+    #[arg(long, value_parser = algorithm::parser(), default_value = "qfq+")]
     alg: Algorithm,
     /// Most flows in an aggregate (M), for algorithms whose name ends in +
     #[arg(long, value_name = "M", default_value_t = AUTOMATIC_MEMBERS, value_parser = members)]
@@ -178,8 +178,7 @@ pub fn run(options: &Options) -> Result<()> {
             active,
             max_clients: options.max_clients,
             threads: options.threads.unwrap_or(active).min(active),
-            alg: options.alg,
-            aggregate: options.aggregate,
+            alg: options.alg.with_members(options.aggregate),
             mode: options.mode,
             transmit: options.transmit,
             way,

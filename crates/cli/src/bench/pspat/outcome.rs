@@ -141,7 +141,7 @@ impl Outcome {
             clients: case.clients,
             active: case.active,
             threads: case.threads,
-            alg: name(case.alg),
+            alg: case.alg.name().to_owned(),
             mode: name(case.mode),
             transmit: name(case.transmit),
             way: (case.mode == Mode::Pspat).then(|| name(case.way)),

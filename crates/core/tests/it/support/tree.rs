@@ -7,9 +7,10 @@ use fairlane_core::aqm::{
     AqmConfig, CodelConfig, CodelParameters, Probability, RedConfig, RedParameters,
 };
 use fairlane_core::room::Room;
+use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{
-    Algorithm, Cap, ClassConfig, ClassId, ClassStats, Dequeue, Discarded, FlowsConfig, LeafConfig,
-    Payload, Reason, Rejection, Tree, TreeError,
+    Cap, ClassConfig, ClassId, ClassStats, Dequeue, Discarded, FlowsConfig, LeafConfig, Payload,
+    Reason, Rejection, Tree, TreeError,
 };
 use fairlane_core::{Count, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 use proptest::prelude::*;

@@ -1,0 +1,162 @@
+//! The algorithms by name: a row each, and whatever is the same for all follows from it.
+
+use core::fmt;
+use core::num::NonZeroU32;
+use core::str::FromStr;
+
+use super::plus::AUTOMATIC_MEMBERS;
+use crate::scheduler::Scheduler;
+
+/// Hands the rows to the macro `$then`, behind what is in the brackets.
+macro_rules! algorithms {
+    ($then:ident!($($before:tt)*)) => {
+        $then! {
+            $($before)*
+
+            Fifo: $crate::sched::Fifo = $crate::sched::Fifo::new(),
+                "First in, first out: no guarantee, shares follow the offered load";
+            Drr: $crate::sched::Drr = $crate::sched::Drr::new(),
+                "Deficit round robin: fair over a round of all flows";
+            Wf2q: $crate::sched::Wf2q = $crate::sched::Wf2q::new(),
+                "WF2Q: as fair as a packet scheduler can be, by the fluid server's virtual time";
+            Wf2qPlus: $crate::sched::Wf2qPlus = $crate::sched::Wf2qPlus::new(),
+                "WF2Q+: as fair by a simpler virtual time, at O(log N)";
+            Qfq: $crate::sched::Qfq = $crate::sched::Qfq::new(),
+                "Quick fair queueing: fair within a few packets, at O(1)";
+            QfqPlus(most: NonZeroU32): $crate::sched::Plus<$crate::sched::Qfq>
+                = $crate::sched::Plus::new(most),
+                "QFQ over aggregates of flows, DRR inside them: nearly as fair, nearly at DRR's cost";
+            SKps: $crate::sched::SKps = $crate::sched::SKps::new(),
+                "S-KPS: as fair as QFQ, its groups sorted by timer wheels, at O(1)";
+            Gfq: $crate::sched::Gfq = $crate::sched::Gfq::new(),
+                "Group fair queueing: fairer than QFQ by a slot, at O(groups of flows)";
+            Priority: $crate::sched::Priority = $crate::sched::Priority::new(),
+                "Strict priority: the highest weight first, equal ones in turns";
+            Sfq: $crate::sched::Sfq = $crate::sched::Sfq::new(),
+                "Stochastic fairness queueing: flows hashed to 256 queues, DRR among those";
+            Wf2qPlusPlus(most: NonZeroU32): $crate::sched::Plus<$crate::sched::Wf2qPlus>
+                = $crate::sched::Plus::new(most),
+                "WF2Q+ over aggregates of flows";
+            SKpsPlus(most: NonZeroU32): $crate::sched::Plus<$crate::sched::SKps>
+                = $crate::sched::Plus::new(most),
+                "S-KPS over aggregates of flows";
+            GfqPlus(most: NonZeroU32): $crate::sched::Plus<$crate::sched::Gfq>
+                = $crate::sched::Plus::new(most),
+                "GFQ over aggregates of flows";
+            DrrPlus(most: NonZeroU32): $crate::sched::Plus<$crate::sched::Drr>
+                = $crate::sched::Plus::new(most),
+                "DRR over aggregates of flows";
+        }
+    };
+}
+
+pub(crate) use algorithms;
+
+macro_rules! define {
+    ($($variant:ident$(($most:ident: $kind:ty))?: $type:ty = $make:expr, $about:literal;)*) => {
+        /// A scheduling algorithm by name.
+        ///
+        /// Those over aggregates (SCHED+) have M, the most entities in one of them.
+        ///
+        /// In a class tree, FIFO, SFQ and WF2Q follow every packet. They order only leaves without
+        /// caps of their own, WF2Q none that drops at dequeue, and each packet that is dropped there
+        /// under SFQ costs a look at all packets queued.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Algorithm {
+            $(
+                #[doc = $about]
+                $variant$(($kind))?,
+            )*
+        }
+
+        impl Algorithm {
+            /// Every algorithm, those over aggregates with M as the paper on QFQ+ has it.
+            pub const ALL: [Algorithm; [$($about),*].len()] = [
+                $(Algorithm::$variant$(({
+                    let $most: $kind = AUTOMATIC_MEMBERS;
+                    $most
+                }))?,)*
+            ];
+
+            /// As command lines, files and tables call it.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Algorithm::$variant$(($most))? => {
+                        $(let _ = $most;)?
+                        <$type as Scheduler>::NAME
+                    })*
+                }
+            }
+
+            /// What it is, in a line.
+            pub const fn about(self) -> &'static str {
+                match self {
+                    $(Algorithm::$variant { .. } => $about,)*
+                }
+            }
+
+            /// Whether it needs to know of every packet of its entities, so that in a tree these are
+            /// leaves without caps.
+            pub const fn follows_packets(self) -> bool {
+                match self {
+                    $(Algorithm::$variant { .. } => <$type as Scheduler>::FOLLOWS_PACKETS,)*
+                }
+            }
+
+            /// The same with at most so many entities in an aggregate, if it has any.
+            pub const fn with_members(self, members: NonZeroU32) -> Algorithm {
+                match self {
+                    $(Algorithm::$variant$(($most))? => Algorithm::$variant$(({
+                        let _ = $most;
+                        members
+                    }))?,)*
+                }
+            }
+        }
+    };
+}
+
+algorithms!(define!());
+
+macro_rules! define_with {
+    (
+        ($d:tt)
+        $($variant:ident$(($most:ident: $kind:ty))?: $type:ty = $make:expr, $about:literal;)*
+    ) => {
+        /// Evaluates an expression with `$new` as what makes the algorithm named by a value of
+        /// [`Algorithm`](crate::sched::Algorithm): each gets code of its own, without indirect calls.
+        #[macro_export]
+        macro_rules! with_algorithm {
+            ($d algorithm:expr, $d new:ident => $d body:expr) => {
+                match $d algorithm {
+                    $($crate::sched::Algorithm::$variant$(($most))? => {
+                        let $d new = move || -> $type { $make };
+                        $d body
+                    })*
+                }
+            };
+        }
+    };
+}
+
+algorithms!(define_with!(($)));
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No algorithm has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no algorithm has this name")]
+pub struct UnknownAlgorithm;
+
+impl FromStr for Algorithm {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Algorithm, UnknownAlgorithm> {
+        let named = |algorithm: &Algorithm| algorithm.name() == name;
+        Self::ALL.into_iter().find(named).ok_or(UnknownAlgorithm)
+    }
+}
