@@ -1,7 +1,5 @@
 //! A replay through a packet scheduler of flows.
 
-use std::num::NonZeroU32;
-
 use anyhow::{Context, Result, anyhow, ensure};
 use fairlane_core::units::MAX_LENGTH;
 use fairlane_core::{FlowConfig, FlowId, Length, Limits, Rate, SchedulerLimits};

@@ -12,10 +12,15 @@ use serde_json::Value;
 /// Connects as soon as somebody listens.
 fn attach(path: &Path) -> Result<ProcessClient, ConnectError> {
     let deadline = Instant::now() + Duration::from_secs(20);
-    while !path.exists() && Instant::now() < deadline {
-        thread::sleep(Duration::from_millis(5));
+    loop {
+        match connect(path) {
+            // It is not there yet, or nobody listens yet.
+            Err(ConnectError::Unreachable { .. }) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            outcome => return outcome,
+        }
     }
-    connect(path)
 }
 
 fn run(path: &Path, rules: &[&str]) -> program::Running {

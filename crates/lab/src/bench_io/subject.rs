@@ -276,7 +276,7 @@ mod tests {
 
     fn measure(bench: &mut Bench<Memory>, what: What) -> Sample {
         let stop = AtomicBool::new(false);
-        let span = Duration::from_millis(20);
+        let span = Duration::from_millis(200);
         bench.measure(what, Until { span, stop: &stop }).unwrap()
     }
 
