@@ -10,11 +10,14 @@
 
 pub mod algorithm;
 mod any;
+pub mod arguments;
 pub mod bench;
 mod check;
 mod classes;
 pub mod cli;
+mod figures;
 mod guarantee;
+mod links;
 mod machine;
 pub mod output;
 mod replay;

@@ -1,10 +1,14 @@
 //! The guarantees of a site, as tables and as JSON.
 
+use std::sync::Arc;
+
 use comfy_table::{Cell, Table};
-use fairlane_config::{Class, Guarantee, Kind, Link, LongestBy, NoGuarantee, Site, Size};
-use fairlane_core::{Nanos, Rate};
+use fairlane_config::{Link, LongestBy, Site};
+use fairlane_core::Nanos;
 use serde::Serialize;
 
+use crate::classes::schema::{ClassTerms, FlowTerms};
+use crate::figures::{rate, size, time};
 use crate::table;
 
 /// What a site guarantees.
@@ -39,44 +43,12 @@ pub struct LinkRow {
     classes: Vec<ClassRow>,
 }
 
+/// A class; `flows` is what the terms call `each`.
 #[derive(Serialize)]
 struct ClassRow {
-    name: String,
-    parent: Option<String>,
-    #[serde(skip)]
-    depth: usize,
-    kind: &'static str,
-    default: bool,
-    weight: u32,
-    rate_bps: Option<u64>,
-    ceil_bps: Option<u64>,
-    burst: Option<u32>,
-    guaranteed_bps: Option<u64>,
-    /// Bytes that it may send at once, beside its rate, and lose nothing.
-    guaranteed_burst: Option<u64>,
-    delay_ns: Option<u64>,
-    /// What is kept for it.
-    room_packets: Option<u32>,
-    room_bytes: Option<u32>,
-    /// Whether packets wait here.
-    #[serde(skip)]
-    queues: bool,
-    bounds: Vec<&'static str>,
-    none: Option<String>,
-    flows: Option<FlowsRow>,
-}
-
-#[derive(Serialize)]
-struct FlowsRow {
-    per: String,
-    most: u32,
-    ceil_bps: Option<u64>,
-    guaranteed_bps: Option<u64>,
-    guaranteed_burst: Option<u64>,
-    /// How many of them have room of their own at a time, and how much.
-    with_room: u32,
-    room_packets: u32,
-    room_bytes: u32,
+    #[serde(flatten)]
+    terms: Arc<ClassTerms>,
+    flows: Option<FlowTerms>,
 }
 
 impl Report {
@@ -90,13 +62,11 @@ impl Report {
 
 impl LinkRow {
     fn new(link: &Link) -> LinkRow {
-        let mut depths: Vec<usize> = Vec::new();
-        for class in &link.classes {
-            depths.push(class.parent.map_or(0, |parent| depths[parent] + 1));
-        }
-        let guarantees = link.guarantees();
         let kept = link.kept();
-        let classes = link.classes.iter().zip(&guarantees).enumerate();
+        let row = |terms: Arc<ClassTerms>| ClassRow {
+            flows: terms.each.clone(),
+            terms,
+        };
         LinkRow {
             name: link.name.clone(),
             to: link.to.name(),
@@ -120,14 +90,7 @@ impl LinkRow {
             },
             algorithm: link.algorithm.to_string(),
             filters: link.rules.len(),
-            classes: classes
-                .map(|(at, (class, guarantee))| ClassRow {
-                    parent: class.parent.map(|parent| link.classes[parent].name.clone()),
-                    depth: depths[at],
-                    default: at == link.default as usize,
-                    ..ClassRow::new(class, guarantee)
-                })
-                .collect(),
+            classes: ClassTerms::of(link).into_iter().map(row).collect(),
         }
     }
 
@@ -161,10 +124,10 @@ impl LinkRow {
         if let Some(column) = table.column_mut(6) {
             column.set_cell_alignment(comfy_table::CellAlignment::Left);
         }
-        for class in &self.classes {
+        for ClassRow { terms: class, .. } in &self.classes {
             let indent = "  ".repeat(class.depth);
             let default = if class.default { " (default)" } else { "" };
-            let bounds = match &class.none {
+            let bounds = match &class.no_bound {
                 Some(reason) => reason.clone(),
                 None => class.bounds.join(" > "),
             };
@@ -189,7 +152,7 @@ impl LinkRow {
                 ),
                 Cell::new(bounds),
             ]);
-            if let Some(flows) = &class.flows {
+            if let Some(flows) = &class.each {
                 table.add_row([
                     Cell::new(format!(
                         "{indent}  each of {} per {}",
@@ -208,121 +171,5 @@ impl LinkRow {
             }
         }
         table
-    }
-}
-
-impl ClassRow {
-    fn new(class: &Class, guarantee: &Guarantee) -> ClassRow {
-        let flows = match (&class.kind, guarantee.each) {
-            (Kind::Flows(flows), each) => Some(FlowsRow {
-                per: flows.per.to_string(),
-                most: flows.most,
-                ceil_bps: flows.cap.map(|cap| cap.rate.bps()),
-                guaranteed_bps: each.and_then(|each| each.rate.ok()),
-                guaranteed_burst: each.and_then(|each| each.burst),
-                with_room: flows.roomy(),
-                room_packets: flows.queue.room.packets,
-                room_bytes: flows.queue.room.bytes,
-            }),
-            _ => None,
-        };
-        let room = match &class.kind {
-            Kind::Inner(_) => None,
-            Kind::Leaf(queue) => Some(queue.room),
-            Kind::Flows(flows) => Some(flows.room),
-        };
-        let reason = guarantee.rate.err().or(match guarantee.delay {
-            Some(Err(reason)) => Some(reason),
-            _ => None,
-        });
-        ClassRow {
-            name: class.name.clone(),
-            parent: None,
-            depth: 0,
-            kind: match class.kind {
-                Kind::Inner(_) => "inner",
-                Kind::Leaf(_) => "leaf",
-                Kind::Flows(_) => "flows",
-            },
-            default: false,
-            weight: class.weight.get(),
-            rate_bps: class.rate.map(Rate::bps),
-            ceil_bps: class.cap.map(|cap| cap.rate.bps()),
-            burst: class.cap.map(|cap| cap.burst),
-            guaranteed_bps: guarantee.rate.ok(),
-            guaranteed_burst: guarantee.burst,
-            room_packets: room.map(|room| room.packets),
-            room_bytes: room.map(|room| room.bytes),
-            delay_ns: match guarantee.delay {
-                Some(Ok(delay)) => Some(delay.0),
-                _ => None,
-            },
-            queues: guarantee.delay.is_some(),
-            bounds: guarantee
-                .path
-                .iter()
-                .map(|algorithm| algorithm.name())
-                .collect(),
-            none: reason.as_ref().map(NoGuarantee::to_string),
-            flows,
-        }
-    }
-}
-
-/// With four digits, in the largest unit below it.
-pub fn rate(bps: u64) -> String {
-    let scales = [(1e12, "tbit"), (1e9, "gbit"), (1e6, "mbit"), (1e3, "kbit")];
-    scaled(bps as f64, &scales, "bit")
-}
-
-/// As sizes are written, rounded down.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0..1024 => Size(bytes),
-        _ => Size(bytes >> 10 << 10),
-    }
-    .to_string()
-}
-
-/// Likewise.
-pub fn time(nanos: Nanos) -> String {
-    let scales = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
-    scaled(nanos.0 as f64, &scales, "ns")
-}
-
-fn scaled(value: f64, scales: &[(f64, &str)], least: &str) -> String {
-    let &(scale, unit) = scales
-        .iter()
-        .find(|(scale, _)| value >= *scale)
-        .unwrap_or(&(1.0, least));
-    let value = value / scale;
-    let digits = 3usize.saturating_sub(value.max(1.0).log10() as usize);
-    let text = format!("{value:.digits$}");
-    let short = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
-    };
-    format!("{short}{unit}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_have_four_digits_and_no_more_than_they_need() {
-        for (bps, text) in [
-            (0, "0bit"),
-            (999, "999bit"),
-            (64_000, "64kbit"),
-            (24_800_000, "24.8mbit"),
-            (1_234_567, "1.235mbit"),
-            (123_456_789_000, "123.5gbit"),
-            (1_000_000_000_000, "1tbit"),
-        ] {
-            assert_eq!(rate(bps), text);
-        }
-        assert_eq!(time(Nanos(8_587_976)), "8.588ms");
-        assert_eq!(time(Nanos(16_891_811_000)), "16.89s");
     }
 }

@@ -16,7 +16,8 @@ use super::departures::Departures;
 use super::engine::{self, Course};
 use super::in_order::Disorder;
 use super::rows::Rows;
-use crate::classes::{ClassReport, Ledger, Places};
+use crate::classes::schema::ClassReport;
+use crate::classes::{Ledger, Places};
 
 /// Arrivals from rows of `time_ns,flow,len`, and `key` if the file has it.
 pub fn of_classes<'a>(
@@ -169,7 +170,7 @@ pub fn replay<B: Body>(
     };
     let time = engine::replay(&mut server, &mut through, arrivals, departures)?;
     Ok(Replayed {
-        classes: server.observer().report(link, &ids, server.queue(), time),
+        classes: server.observer().report(server.queue(), time),
         time,
         oversized: through.oversized,
     })

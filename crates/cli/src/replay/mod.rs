@@ -28,8 +28,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use pcap_file::pcap::PcapHeader;
 
 use crate::algorithm::{self, Algorithm, members};
+use crate::links::{choose_link, other_side};
 use crate::output;
-use crate::sim::scenario::{choose_link, other_side};
 use arrivals::{Arrivals, Frame};
 use capture::{Capture, Packets};
 use departures::{Captured, Departures, Rows, Unwritten, WRITING};
@@ -329,9 +329,8 @@ impl Replay<'_> {
                 (replayed, arrivals.unsorted())
             }
         };
-        let time = replayed.time;
         let report = ClassedReport::new(link, replayed, unsorted);
-        let shown = || report.shown(link, time);
+        let shown = || report.shown(link);
         options.wants_report().then(shown).transpose()
     }
 

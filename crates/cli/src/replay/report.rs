@@ -7,14 +7,15 @@ use anyhow::{Context, Result};
 use comfy_table::Table;
 use fairlane_config::Link;
 use fairlane_core::{FlowConfig, FlowId, Rate};
-use fairlane_sim::{Backlogged, Completion, DelayMeter, Moment, Observer, Picos, WfiMeter};
+use fairlane_sim::{Backlogged, Completion, DelayMeter, Delays, Moment, Observer, Picos, WfiMeter};
 use serde::Serialize;
 
 use super::Options;
 use super::classed::Replayed;
 use super::flow_key::Key;
 use super::unclassed::Setup;
-use crate::classes::{self, ClassReport};
+use crate::classes;
+use crate::classes::schema::{ClassReport, DelayReport};
 use crate::guarantee::Guarantees;
 use crate::{output, table};
 
@@ -93,7 +94,7 @@ impl ClassedReport {
     /// `unsorted` are packets that could not be read, and that no filter matched.
     pub fn new(link: &Link, replayed: Replayed, unsorted: (u64, u64)) -> ClassedReport {
         let time = replayed.time;
-        let leaves = || replayed.classes.iter().filter(|class| class.queues);
+        let leaves = || replayed.classes.iter().filter(|class| class.terms.queues);
         let packets: u64 = leaves().map(|class| class.sent_packets).sum();
         let bytes: u64 = leaves().map(|class| class.sent_bytes).sum();
         ClassedReport {
@@ -111,11 +112,11 @@ impl ClassedReport {
         }
     }
 
-    pub fn shown(&self, link: &Link, time: Picos) -> Result<Shown> {
+    pub fn shown(&self, link: &Link) -> Result<Shown> {
         let mut text = format!(
             "{}\n{}: {} packets, {} bytes in {} s",
             classes::text(&self.classes),
-            classes::headline(link, &self.classes, time),
+            classes::headline(link, &self.classes, self.seconds),
             self.packets,
             self.bytes,
             self.seconds
@@ -175,13 +176,6 @@ struct FlowReport {
     delay_ns: DelayReport,
 }
 
-#[derive(Debug, Serialize)]
-struct DelayReport {
-    p50: f64,
-    p99: f64,
-    max: f64,
-}
-
 impl FlowReport {
     /// How much of what was promised was used up; without a promise, how far the flow
     /// fell behind.
@@ -204,14 +198,14 @@ impl Report {
         let configs: Vec<FlowConfig> = wfi.flows().map(|(_, wfi)| wfi.config).collect();
         let sent: u64 = bytes.0.iter().sum();
         let guarantees = Guarantees::new(setup.algorithm, &configs, sent);
-        let nanos = |time: fairlane_sim::Picos| time.0 as f64 / 1e3;
+        let nanos = |time: Picos| time.0 as f64 / 1e3;
+        let in_nanos = |delays: &Delays| DelayReport::of(delays, Picos::from_nanos(1));
         let flows: Vec<FlowReport> = wfi
             .flows()
             .zip(&bytes.0)
             .map(|((id, wfi), &bytes)| {
                 let delays = delays.flow(id);
                 let packets = delays.map_or(0, |delays| delays.count());
-                let percentile = |percent| delays.map_or(0.0, |d| nanos(d.percentile(percent)));
                 let bound = guarantees.of(&wfi.config);
                 let number = id.number() as usize;
                 let declared = setup.flows.get(number);
@@ -232,11 +226,7 @@ impl Report {
                     t_wfi_bound_ns: bound.map(|bound| bound.delay.time(setup.rate).0),
                     b_wfi_bytes: wfi.b_wfi_backlogged.as_bytes_f64(),
                     b_wfi_bound_bytes: bound.map(|bound| bound.service.bytes()),
-                    delay_ns: DelayReport {
-                        p50: percentile(50.0),
-                        p99: percentile(99.0),
-                        max: delays.map_or(0.0, |delays| nanos(delays.max())),
-                    },
+                    delay_ns: delays.map_or_else(DelayReport::default, in_nanos),
                 }
             })
             .collect();

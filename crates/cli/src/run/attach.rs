@@ -13,8 +13,9 @@ use fairlane_core::{FlowConfig, Length, Weight};
 use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, Who};
 use fairlane_runtime::{ClientId, Clock};
 
+use super::Opener;
 use super::flow::{Flow, Parcel};
-use super::{Opener, weight};
+use crate::arguments::weight;
 
 /// Longest packet of an attached process in bytes: what its mailbox has slots for.
 const LONGEST: Length = match Length::new(9_000) {

@@ -16,14 +16,12 @@ mod vitals;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use fairlane_core::sched::automatic_members;
-use fairlane_core::units::MAX_WEIGHT;
 use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 use fairlane_io::{MAX_DATAGRAM, UdpBackend};
 use fairlane_runtime::{
@@ -33,6 +31,7 @@ use fairlane_runtime::{
 
 use crate::algorithm::{self, Algorithm};
 use crate::any::AnyScheduler;
+use crate::arguments::{MOST_SENDERS, Weights, seconds};
 use attach::{Allow, Quotas};
 use ending::Ending;
 use flow::{Flow, Flows, OVERHEAD, Parcel};
@@ -65,9 +64,6 @@ Examples:
   fairlane run --seconds 5 --json             five seconds, one JSON object at the end
   fairlane run --rate 250mbit --weights 1,1,10 --packet 500 --alg drr
   fairlane run --weights none --attach /run/fairlane.sock --allow uid=1000:4 --allow any:1";
-
-/// Most senders, each a thread.
-const MOST_SENDERS: usize = 64;
 
 /// Packets a flow may queue inside the arbiter.
 const QUEUE: u32 = 128;
@@ -164,41 +160,6 @@ impl Options {
             quiet: self.quiet,
             every: self.every,
         }
-    }
-}
-
-/// Weights, separated by commas.
-#[derive(Clone, Debug)]
-pub struct Weights(pub Vec<Weight>);
-
-impl FromStr for Weights {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Weights> {
-        if text == "none" {
-            return Ok(Weights(Vec::new()));
-        }
-        let weights = text.split(',').map(weight).collect::<Result<Vec<_>>>()?;
-        if weights.len() > MOST_SENDERS {
-            bail!("{} senders are more than {MOST_SENDERS}", weights.len());
-        }
-        Ok(Weights(weights))
-    }
-}
-
-/// Reads one weight.
-pub fn weight(text: &str) -> Result<Weight> {
-    let number = text.trim().parse().ok();
-    number
-        .and_then(Weight::new)
-        .ok_or_else(|| anyhow!("'{text}' is not a weight from 1 to {MAX_WEIGHT}"))
-}
-
-/// Reads a time to run.
-pub fn seconds(text: &str) -> Result<f64> {
-    match text.parse::<f64>() {
-        Ok(seconds) if seconds > 0.0 && seconds <= 1e9 => Ok(seconds),
-        _ => bail!("a time to run is a number of seconds above 0, up to 1e9"),
     }
 }
 
@@ -582,20 +543,5 @@ mod tests {
                 "{offers:?}"
             );
         }
-    }
-
-    #[test]
-    fn weights_outside_their_range_are_named() {
-        for (text, names) in [
-            ("1,0", "'0'"),
-            ("1000001", "'1000001'"),
-            ("1,,2", "''"),
-            ("x", "'x'"),
-        ] {
-            let error = text.parse::<Weights>().unwrap_err().to_string();
-            assert!(error.contains(names), "{error}");
-        }
-        assert!(vec!["1"; 65].join(",").parse::<Weights>().is_err());
-        assert_eq!("1, 1000000".parse::<Weights>().unwrap().0.len(), 2);
     }
 }

@@ -12,6 +12,7 @@ use super::relay::MOST_SOURCES;
 use super::screen::Shown;
 use super::vitals::{ArbiterReport, Vitals};
 use crate::algorithm::Algorithm;
+use crate::classes::schema::DelayReport;
 use crate::guarantee::{Dispatched, Guarantees, with_arbiter};
 use crate::table;
 
@@ -58,13 +59,6 @@ pub struct FlowReport {
     pub received_bytes: u64,
     #[serde(skip)]
     pub expected_bytes: f64,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct DelayReport {
-    pub p50: f64,
-    pub p99: f64,
-    pub max: f64,
 }
 
 /// What the bounds of a run follow from.
@@ -121,6 +115,7 @@ impl Report {
                 dropped_packets: flow.dropped.load(Ordering::Relaxed),
                 backpressure: flow.backpressure.load(Ordering::Relaxed),
                 delay_us: DelayReport {
+                    mean: None,
                     p50: micros(flow.delay.p50.load(Ordering::Relaxed)),
                     p99: micros(flow.delay.p99.load(Ordering::Relaxed)),
                     max: micros(flow.delay.max.load(Ordering::Relaxed)),
@@ -345,11 +340,7 @@ mod tests {
             received_packets: 0,
             dropped_packets: 0,
             backpressure: 0,
-            delay_us: DelayReport {
-                p50: 0.0,
-                p99: 0.0,
-                max: 0.0,
-            },
+            delay_us: DelayReport::default(),
             t_wfi_us: None,
             offered_bytes: 0,
             received_bytes: 0,

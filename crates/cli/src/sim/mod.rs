@@ -1,7 +1,7 @@
 //! `fairlane sim`: what a site's file does to traffic, on a clock of its own.
 
 mod packet;
-pub mod scenario;
+mod scenario;
 mod source;
 mod written;
 
@@ -18,9 +18,10 @@ use fairlane_sim::{
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::classes::{self, ClassReport, Ledger, Places};
+use crate::arguments::seconds;
+use crate::classes::schema::ClassReport;
+use crate::classes::{self, Ledger, Places};
 use crate::output;
-use crate::run::seconds;
 use scenario::{Asked, Scenario};
 
 const HELP: &str = "\
@@ -218,15 +219,22 @@ impl<'a> Run<'a> {
             let until = (self.simulation.clock() + step).min(target);
             self.simulation.run_until(until);
             if !measuring && until == self.begin {
-                self.simulation.observer_mut().0.restart();
+                self.restart();
                 measuring = true;
             }
             self.simulation.tidy();
             progress.set_position((until.0 * 1000 / self.end.0) as u64);
         }
         if !measuring {
-            self.simulation.observer_mut().0.restart();
+            self.restart();
         }
+    }
+
+    /// From here on it is measured.
+    fn restart(&mut self) {
+        let (ledger, _) = self.simulation.observer();
+        let before = ledger.counts(self.simulation.queue());
+        self.simulation.observer_mut().0.restart(before);
     }
 
     fn report(&self, options: &Options) -> Report {
@@ -256,7 +264,7 @@ impl<'a> Run<'a> {
                     classes: names(places),
                 })
                 .collect(),
-            classes: ledger.report(link, &self.ids, self.simulation.queue(), time),
+            classes: ledger.report(self.simulation.queue(), time),
         }
     }
 
@@ -320,8 +328,7 @@ struct SourceReport {
 
 impl Report {
     fn text(&self, link: &Link) -> String {
-        let time = Picos::from_secs_f64(self.seconds);
-        let headline = classes::headline(link, &self.classes, time);
+        let headline = classes::headline(link, &self.classes, self.seconds);
         let interrupted = if self.interrupted {
             ", interrupted"
         } else {

@@ -4,11 +4,12 @@
 use std::path::{Path, PathBuf};
 
 use fairlane_classify::DigestKey;
-use fairlane_config::{Link, Near, Report, Role, Site, SiteError, parse, suggestion};
+use fairlane_config::{Link, Report, Site, SiteError, parse};
 use fairlane_core::Nanos;
 
 use super::source::{MOST_SOURCES, Reader, Source, time};
 use super::written::{self, Place};
+use crate::links::choose_link;
 
 const MOST_SECONDS: f64 = 1e6;
 
@@ -146,38 +147,5 @@ fn link<'a>(
             report.error(&place, sentence);
             None
         }
-    }
-}
-
-/// The link of this name, or the only one.
-pub fn choose_link<'a>(site: &'a Site, name: Option<&str>) -> Result<&'a Link, String> {
-    let names: Vec<&str> = site.links.iter().map(|link| link.name.as_str()).collect();
-    match (name, &site.links[..]) {
-        (None, [only]) => Ok(only),
-        (None, _) => Err(format!(
-            "the site has several links, one is to be named: {}",
-            names.join(", ")
-        )),
-        (Some(name), _) => site.link(name).ok_or_else(|| {
-            let near = suggestion(name, names.iter().copied());
-            match near.is_empty() {
-                true => format!(
-                    "link '{name}' does not exist: it is one of {}",
-                    names.join(", ")
-                ),
-                false => format!("link '{name}' does not exist{near}"),
-            }
-        }),
-    }
-}
-
-/// Where packets that leave by `to` come from, unless somebody says otherwise.
-pub fn other_side(site: &Site, to: Role) -> Role {
-    let near = site.interfaces.as_ref().map(|interfaces| &interfaces.near);
-    match (to, near) {
-        (Role::Inside | Role::Tap, _) => Role::Outside,
-        (_, Some(Near::Tap(_))) => Role::Tap,
-        (_, Some(Near::Nothing)) => Role::Attached,
-        _ => Role::Inside,
     }
 }

@@ -10,8 +10,8 @@ use fairlane_core::{Length, Nanos, Rate};
 use fairlane_sim::{ClassFlow, ClassSource, Lengths, Picos, Tcp, Traffic};
 
 use super::packet::{Headers, extends_ipv6, host, unnamed};
-use super::scenario::other_side;
 use super::written;
+use crate::links::other_side;
 
 /// Most sources of one scenario.
 pub const MOST_SOURCES: usize = 1_000_000;

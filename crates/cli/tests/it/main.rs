@@ -3,6 +3,7 @@
 mod attach;
 mod bench;
 mod check;
+mod classes_told;
 mod odd_input;
 mod program;
 mod pspat;

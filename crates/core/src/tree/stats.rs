@@ -37,7 +37,8 @@ pub struct ClassStats {
 }
 
 impl ClassStats {
-    pub(super) fn plus(self, other: &ClassStats) -> ClassStats {
+    /// The sums of both.
+    pub fn plus(self, other: &ClassStats) -> ClassStats {
         ClassStats {
             accepted: self.accepted.plus(other.accepted),
             sent: self.sent.plus(other.sent),

@@ -14,7 +14,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use comfy_table::CellAlignment;
-use fairlane_cli::{output, run, table};
+use fairlane_cli::arguments::seconds;
+use fairlane_cli::{output, table};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::reproduce;
@@ -67,7 +68,7 @@ pub struct Options {
     #[arg(long, value_name = "Q", default_value_t = 0, requires = "interface")]
     queue: u32,
     /// Seconds of each measurement in each round
-    #[arg(long, value_name = "S", default_value = "0.5", value_parser = run::seconds)]
+    #[arg(long, value_name = "S", default_value = "0.5", value_parser = seconds)]
     seconds: f64,
     /// Length of all packets in bytes, 60 to 1500: Ethernet frames, or IP packets
     #[arg(long, value_name = "BYTES", default_value_t = 60, value_parser = clap::value_parser!(u32).range(60..=i64::from(MTU)))]

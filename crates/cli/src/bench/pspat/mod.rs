@@ -20,7 +20,8 @@ use fairlane_core::{Length, Nanos, Rate, Weight};
 use fairlane_runtime::Clock;
 
 use crate::algorithm::{self, Algorithm, members};
-use crate::{output as print, run};
+use crate::arguments::{Weights, seconds, weight};
+use crate::output as print;
 
 pub use case::{Case, Mode, Transmit, Way, measure};
 pub use outcome::Outcome;
@@ -84,7 +85,7 @@ pub struct Options {
     rate: Rate,
     /// Weights of the clients, in turns
     #[arg(long, value_name = "W,W,...", default_value = "1")]
-    weights: run::Weights,
+    weights: Weights,
     /// Length of all packets in bytes, 60 to 9000
     #[arg(long, value_name = "BYTES", default_value_t = 60, value_parser = clap::value_parser!(u32).range(60..=9000))]
     packet: u32,
@@ -103,13 +104,13 @@ pub struct Options {
     #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     victim: Option<u32>,
     /// Weight of that client
-    #[arg(long, value_name = "W", default_value = "50", value_parser = run::weight)]
+    #[arg(long, value_name = "W", default_value = "50", value_parser = weight)]
     victim_weight: Weight,
     /// The arbiter sleeps when it is idle, instead of having its core to itself
     #[arg(long)]
     sleep: bool,
     /// Seconds to measure
-    #[arg(long, value_name = "S", default_value = "2", value_parser = run::seconds)]
+    #[arg(long, value_name = "S", default_value = "2", value_parser = seconds)]
     seconds: f64,
     /// Print one JSON object
     #[arg(long)]

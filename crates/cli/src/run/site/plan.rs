@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane_classify::DigestKey;
-use fairlane_config::{Discipline, Guarantee, Link, Sorter, Steps};
+use fairlane_config::{Discipline, Link, Sorter, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Nanos};
 use fairlane_io::EarlyDrop;
@@ -18,6 +18,7 @@ use super::frame::Parcel;
 use super::meter::{Delays, Meter};
 use super::order::{Adding, Gone, Taking};
 use super::sorting::{Sorting, random_key};
+use crate::classes::schema::ClassTerms;
 
 /// Mailboxes of processes that a round looks at, and packets that it takes from each: about as many
 /// in all as it takes in from a device, so that processes that push as fast as they can leave the
@@ -60,8 +61,7 @@ pub struct Plan {
     /// The device that its packets leave by.
     pub side: Side,
     pub link: Arc<Link>,
-    pub guarantees: Vec<Guarantee>,
-    pub names: Vec<Arc<str>>,
+    pub terms: Vec<Arc<ClassTerms>>,
     /// The numbers of its classes.
     pub ids: Vec<ClassId>,
     pub accounts: Vec<Account>,
@@ -75,8 +75,7 @@ pub struct Plan {
 pub struct Next {
     pub side: Side,
     link: Arc<Link>,
-    guarantees: Vec<Guarantee>,
-    names: Vec<Arc<str>>,
+    terms: Vec<Arc<ClassTerms>>,
     /// Its classes have no numbers yet.
     sorter: Sorter,
     port: Option<Arc<Port>>,
@@ -126,8 +125,7 @@ impl Running {
         let sorter = link.sorter(&unnumbered, self.key);
         Next {
             side: self.side,
-            guarantees: link.guarantees(),
-            names: names(&link),
+            terms: ClassTerms::of(&link),
             early: match how {
                 How::Same => None,
                 How::Steps(_) | How::Anew(_) => tables(&self.port, &link, &sorter),
@@ -162,10 +160,6 @@ fn tables(port: &Option<Arc<Port>>, link: &Link, sorter: &Sorter) -> Option<Arc<
     port.as_ref()?.tables(link, sorter)
 }
 
-fn names(link: &Link) -> Vec<Arc<str>> {
-    link.classes.iter().map(|c| Arc::from(&*c.name)).collect()
-}
-
 impl Plan {
     /// The arbiter of a link that is idle from `now`, where at most so many processes attach. Its
     /// frames arrive at `port`.
@@ -184,8 +178,7 @@ impl Plan {
         let mut plan = Plan {
             side,
             link: Arc::new(link.clone()),
-            guarantees: link.guarantees(),
-            names: names(link),
+            terms: ClassTerms::of(link),
             accounts: vec_of_accounts(ids.len()),
             ids,
             key,
@@ -212,8 +205,7 @@ impl Plan {
     /// The link is described otherwise, and is the same.
     pub fn describe(&mut self, next: Next) {
         self.link = next.link;
-        self.guarantees = next.guarantees;
-        self.names = next.names;
+        self.terms = next.terms;
     }
 
     /// Its frames are dropped early by these tables, and counted in them, from now on.
@@ -258,8 +250,7 @@ impl Plan {
     pub fn taking(&self, next: Next, ids: Option<Vec<ClassId>>) -> (Taking, Plan) {
         let Next {
             link,
-            guarantees,
-            names,
+            terms,
             mut sorter,
             early,
             how,
@@ -313,8 +304,7 @@ impl Plan {
         let mut plan = Plan {
             side: self.side,
             link: Arc::clone(&link),
-            guarantees,
-            names,
+            terms,
             ids,
             accounts,
             key: self.key,

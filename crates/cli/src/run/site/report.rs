@@ -13,7 +13,8 @@ use super::super::screen::Shown;
 use super::early::sum;
 use super::meter::Delays;
 use super::order::{DeviceCount, LinkCount};
-use super::plan::{Plan, minus, plus};
+use super::plan::{Plan, minus};
+use crate::classes::schema::{ClassReport, DelayReport, Recent, bps, part};
 use crate::table;
 
 /// Columns to do without on a narrow terminal, the first of them first.
@@ -106,82 +107,16 @@ pub struct LinkReport {
     pub classes: Vec<ClassReport>,
 }
 
-/// A class; all bytes have the link's overhead in them.
-#[derive(Clone, Debug, Serialize)]
-pub struct ClassReport {
-    pub name: Arc<str>,
-    pub parent: Option<Arc<str>>,
-    #[serde(skip)]
-    pub depth: usize,
-    /// Whether packets wait here, not in classes below.
-    #[serde(skip)]
-    pub queues: bool,
-    pub cap_bps: Option<u64>,
-    pub sent_packets: u64,
-    pub sent_bytes: u64,
-    pub sent_bps: f64,
-    /// Of what the link sent.
-    pub share: f64,
-    pub accepted_packets: u64,
-    pub queued_packets: u64,
-    pub queued_bytes: u64,
-    /// Refused when they came.
-    pub dropped: u64,
-    /// Accepted, and dropped later by queue management.
-    pub discarded: u64,
-    /// Dropped where they arrived, before they were received: beyond its share of an overload.
-    pub early: u64,
-    pub marked: u64,
-    /// Received while the interface lost others: what was lost is likely to have been alike.
-    pub beside_lost: u64,
-    /// Times that its cap held it back.
-    pub throttled: u64,
-    pub flows: u64,
-    /// Packets for whose flow there was no room of its own.
-    pub overflowed: u64,
-    /// Its part of the frames that were lost before they could be sorted: an estimate, by what was
-    /// received of it while they were lost.
-    pub lost_estimate: u64,
-    /// What it is promised, as `check` has it: null where that is nothing.
-    pub guaranteed_bps: Option<u64>,
-    /// Within which a packet leaves that finds its class, or flow, empty.
-    pub bound_us: Option<f64>,
-    /// Why there is no bound.
-    pub no_bound: Option<String>,
-    /// From the interface to the interface, over the whole run; null before the first packet left,
-    /// and where classes below hold the packets.
-    pub delay_us: Option<DelayReport>,
-    pub recent: Recent,
-}
-
-/// What became of a class of late.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Recent {
-    pub sent_bps: f64,
-    /// Of what the link sent.
-    pub share: f64,
-    pub delay_us: Option<DelayReport>,
-    /// It was offered no more than it is promised, and packets took longer than the bound.
-    pub beyond_bound: bool,
-}
-
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct DelayReport {
-    pub p50: f64,
-    pub p99: f64,
-    pub max: f64,
-}
-
-impl DelayReport {
-    /// `longest` is known better than by the delays' digits.
-    fn of(delays: &Delays, longest: Option<Nanos>) -> Option<DelayReport> {
-        let micros = |nanos: Nanos| nanos.0 as f64 / 1e3;
-        Some(DelayReport {
-            p50: micros(delays.quantile(0.5)?),
-            p99: micros(delays.quantile(0.99)?),
-            max: micros(longest.or_else(|| delays.quantile(1.0))?),
-        })
-    }
+/// Delays that were counted, in microseconds; none of no packet. `longest` is known better than by
+/// the delays' digits.
+fn in_micros(delays: &Delays, longest: Option<Nanos>) -> Option<DelayReport> {
+    let micros = |nanos: Nanos| nanos.0 as f64 / 1e3;
+    Some(DelayReport {
+        mean: None,
+        p50: micros(delays.quantile(0.5)?),
+        p99: micros(delays.quantile(0.99)?),
+        max: micros(longest.or_else(|| delays.quantile(1.0))?),
+    })
 }
 
 impl InterfaceReport {
@@ -237,7 +172,7 @@ impl LinkReport {
         // Parents come before their children.
         for place in (0..all.len()).rev() {
             if let Some(parent) = link.classes[place].parent {
-                all[parent] = plus(&all[parent], &all[place]);
+                all[parent] = all[parent].plus(&all[place]);
                 losses[parent] += losses[place];
                 early[parent] = sum(early[parent], early[place]);
             }
@@ -251,66 +186,34 @@ impl LinkReport {
             top.map(|(_, stats)| stats.sent.bytes).sum()
         };
         let (sent, recently) = (sent_by_top(&all), sent_by_top(&recent));
-        let bps = |bytes: u64, seconds: f64| bytes as f64 * 8.0 / seconds.max(1e-9);
-        let part = |bytes: u64, of: u64| bytes as f64 / of.max(1) as f64;
-        let mut depths: Vec<usize> = Vec::with_capacity(all.len());
         let mut classes = Vec::with_capacity(all.len());
-        for (place, class) in link.classes.iter().enumerate() {
-            depths.push(class.parent.map_or(0, |parent| depths[parent] + 1));
-            let (stats, late) = (&all[place], &recent[place]);
-            let account = &mut plan.accounts[place];
+        for (place, stats) in all.iter().enumerate() {
+            let late = &recent[place];
+            let (account, terms) = (&mut plan.accounts[place], &plan.terms[place]);
             let (delays, beside_lost) = (account.meter.read(), account.meter.beside_lost());
-            let of_late = DelayReport::of(&delays.since(&account.delays), None);
-            let guarantee = &plan.guarantees[place];
-            let bound = guarantee.delay.and_then(Result::ok);
-            let bound_us = bound.map(|bound| bound.0 as f64 / 1e3);
-            let reason = guarantee
-                .rate
-                .err()
-                .or(guarantee.delay.and_then(Result::err));
+            let of_late = in_micros(&delays.since(&account.delays), None);
             // In bits, with one packet that may have come at once.
             let late_early = early[place].bytes.saturating_sub(account.told_early.bytes);
             let offered = (late.accepted.bytes + late.dropped.bytes + late_early) as f64 * 8.0;
             let burst = f64::from(link.longest.get()) * 8.0;
-            let modest = guarantee
-                .rate
-                .is_ok_and(|rate| offered <= rate as f64 * times.recent + burst);
+            let modest = terms
+                .guaranteed_bps
+                .is_some_and(|rate| offered <= rate as f64 * times.recent + burst);
             let late_max = of_late.map(|delay| delay.max);
             classes.push(ClassReport {
-                name: Arc::clone(&plan.names[place]),
-                parent: class.parent.map(|parent| Arc::clone(&plan.names[parent])),
-                depth: depths[place],
-                queues: !matches!(class.kind, Kind::Inner(_)),
-                cap_bps: class.cap.map(|cap| cap.rate.bps()),
-                sent_packets: stats.sent.packets,
-                sent_bytes: stats.sent.bytes,
-                sent_bps: bps(stats.sent.bytes, times.seconds),
-                share: part(stats.sent.bytes, sent),
-                accepted_packets: stats.accepted.packets,
-                queued_packets: stats.queued.packets,
-                queued_bytes: stats.queued.bytes,
-                dropped: stats.dropped.packets,
-                discarded: stats.discarded.packets,
-                early: early[place].packets,
-                marked: stats.marked,
                 beside_lost,
-                throttled: stats.throttled,
-                flows: stats.flows,
-                overflowed: stats.overflowed,
                 lost_estimate: losses[place].round() as u64,
-                guaranteed_bps: guarantee.rate.ok(),
-                bound_us,
-                no_bound: reason.map(|reason| reason.to_string()),
-                delay_us: DelayReport::of(&delays, Some(delays.longest())),
-                recent: Recent {
+                delay_us: in_micros(&delays, Some(delays.longest())),
+                recent: Some(Recent {
                     sent_bps: bps(late.sent.bytes, times.recent),
                     share: part(late.sent.bytes, recently),
                     delay_us: of_late,
                     beyond_bound: modest
                         && late_max
-                            .zip(bound_us)
+                            .zip(terms.bound_us)
                             .is_some_and(|(max, bound)| max > bound),
-                },
+                }),
+                ..ClassReport::counted(terms, stats, early[place], times.seconds, sent)
             });
             account.told = *stats;
             account.told_early = early[place];
@@ -451,8 +354,8 @@ impl Report {
             let links = self.links.iter().filter(|link| link.to != interface.name);
             let classes = links.flat_map(|link| &link.classes);
             let mut counts: Vec<(&str, u64)> = classes
-                .filter(|class| class.queues && count(class) > 0)
-                .map(|class| (&*class.name, count(class)))
+                .filter(|class| class.terms.queues && count(class) > 0)
+                .map(|class| (&*class.terms.name, count(class)))
                 .collect();
             counts.sort_by_key(|&(_, count)| Reverse(count));
             let named = counts.iter().take(MOST_NAMED);
@@ -496,16 +399,16 @@ impl Shown for Report {
             lines += &format!("\n{}", link.line(Span::Recent));
             let (shown, others) = link.chosen(MOST_LINES);
             for class in shown {
-                let row = class.row(Span::Recent);
+                let row = row(class, Span::Recent);
                 lines += &format!(
                     "\n  {}: {} Mbit/s, {}, cap {}, queued {}, drops {}, marks {}, \
                      delay p50 {} p99 {} max {} ms, bound {}",
-                    class.name,
+                    class.terms.name,
                     row.rate,
                     row.share,
                     row.cap,
                     class.queued_packets,
-                    class.drops(),
+                    drops(class),
                     class.marked,
                     row.delays[0],
                     row.delays[1],
@@ -542,7 +445,10 @@ struct Row {
 impl LinkReport {
     /// Frames that were dropped early of all its classes.
     pub fn early(&self) -> u64 {
-        let top = self.classes.iter().filter(|class| class.parent.is_none());
+        let top = self
+            .classes
+            .iter()
+            .filter(|class| class.terms.parent.is_none());
         top.map(|class| class.early).sum()
     }
 
@@ -575,7 +481,7 @@ impl LinkReport {
         }
         let mut order: Vec<&ClassReport> = self.classes.iter().collect();
         let weight = |class: &ClassReport| {
-            let recent = &class.recent;
+            let recent = class.recent.unwrap_or_default();
             (
                 recent.beyond_bound,
                 recent.sent_bps as u64,
@@ -586,7 +492,7 @@ impl LinkReport {
         let left = order.split_off(lines.saturating_sub(1));
         let beyond = left
             .iter()
-            .filter(|class| class.recent.beyond_bound)
+            .filter(|class| class.recent.is_some_and(|recent| recent.beyond_bound))
             .count();
         let others = match beyond {
             0 => format!("and {} more", left.len()),
@@ -612,16 +518,16 @@ impl LinkReport {
         ]);
         let (shown, others) = self.chosen(lines);
         for class in shown {
-            let row = class.row(span);
+            let row = row(class, span);
             let [p50, p99, max] = row.delays;
             table.add_row([
-                format!("{}{}", "  ".repeat(class.depth), class.name),
+                format!("{}{}", "  ".repeat(class.terms.depth), class.terms.name),
                 row.rate,
                 row.share,
                 row.cap,
                 class.flows.to_string(),
                 class.queued_packets.to_string(),
-                class.drops().to_string(),
+                drops(class).to_string(),
                 class.marked.to_string(),
                 p50,
                 p99,
@@ -637,41 +543,33 @@ impl LinkReport {
     }
 }
 
-impl ClassReport {
-    /// All that was dropped of it and is known to be its.
-    fn drops(&self) -> u64 {
-        self.dropped + self.discarded + self.early
-    }
+/// All that was dropped of a class and is known to be its.
+fn drops(class: &ClassReport) -> u64 {
+    class.dropped + class.discarded + class.early
+}
 
-    fn row(&self, span: Span) -> Row {
-        let (bps, share, delay) = match span {
-            Span::Recent => (
-                self.recent.sent_bps,
-                self.recent.share,
-                self.recent.delay_us,
-            ),
-            Span::Whole => (self.sent_bps, self.share, self.delay_us),
-        };
-        let millis =
-            |micros: Option<f64>| micros.map_or("-".into(), |us| format!("{:.2}", us / 1e3));
-        let beyond = match self.recent.beyond_bound && span == Span::Recent {
-            true => "!",
-            false => "",
-        };
-        Row {
-            rate: format!("{:.2}", bps / 1e6),
-            share: format!("{:.2}%", 100.0 * share),
-            cap: self
-                .cap_bps
-                .and_then(Rate::from_bps)
-                .map_or("-".to_owned(), |cap| cap.to_string()),
-            delays: [
-                millis(delay.map(|d| d.p50)),
-                millis(delay.map(|d| d.p99)),
-                millis(delay.map(|d| d.max)),
-            ],
-            bound: format!("{}{beyond}", millis(self.bound_us)),
-        }
+fn row(class: &ClassReport, span: Span) -> Row {
+    let recent = class.recent.unwrap_or_default();
+    let (bps, share, delay) = match span {
+        Span::Recent => (recent.sent_bps, recent.share, recent.delay_us),
+        Span::Whole => (class.sent_bps, class.share, class.delay_us),
+    };
+    let millis = |micros: Option<f64>| micros.map_or("-".into(), |us| format!("{:.2}", us / 1e3));
+    let beyond = match recent.beyond_bound && span == Span::Recent {
+        true => "!",
+        false => "",
+    };
+    let cap = class.terms.cap_bps.and_then(Rate::from_bps);
+    Row {
+        rate: format!("{:.2}", bps / 1e6),
+        share: format!("{:.2}%", 100.0 * share),
+        cap: cap.map_or("-".to_owned(), |cap| cap.to_string()),
+        delays: [
+            millis(delay.map(|d| d.p50)),
+            millis(delay.map(|d| d.p99)),
+            millis(delay.map(|d| d.max)),
+        ],
+        bound: format!("{}{beyond}", millis(class.terms.bound_us)),
     }
 }
 

@@ -1,0 +1,197 @@
+//! What becomes of every packet of a simulated link, by class.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fairlane_config::Link;
+use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Rejection};
+use fairlane_core::{Count, Length};
+use fairlane_sim::{ClassFlow, Completion, Delays, Moment, Observer, PacketInfo, Picos};
+
+use super::schema::{ClassReport, ClassTerms, DelayReport};
+
+const MICROSECOND: Picos = Picos::from_micros(1);
+
+/// What is counted of one class.
+#[derive(Clone, Debug, Default)]
+struct Account {
+    /// All but what the queue alone knows.
+    stats: ClassStats,
+    delays: Delays,
+    /// Packets that took longer than the bound.
+    beyond: u64,
+    /// Packets that found their class, or flow, empty; and the longest that one took.
+    alone: u64,
+    alone_max: Picos,
+}
+
+/// What of one flow, or of a class without, has arrived and not left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Present {
+    packets: u32,
+    /// The packet that found nothing, by its number, while it is here.
+    first: Option<u64>,
+}
+
+/// Counts what becomes of every packet of a link. O(1) a packet.
+#[derive(Debug)]
+pub struct Ledger {
+    link: Link,
+    /// The queues' numbers of the classes.
+    ids: Vec<ClassId>,
+    places: Places,
+    terms: Vec<Arc<ClassTerms>>,
+    accounts: Vec<Account>,
+    /// What the queue had counted when this began.
+    before: Vec<ClassStats>,
+    present: HashMap<(usize, u64), Present>,
+}
+
+impl Ledger {
+    /// `ids` are the queues' numbers of the link's classes.
+    pub fn new(link: &Link, ids: &[ClassId]) -> Ledger {
+        Ledger {
+            link: link.clone(),
+            ids: ids.to_vec(),
+            places: Places::new(ids),
+            terms: ClassTerms::of(link),
+            accounts: vec![Account::default(); ids.len()],
+            before: vec![ClassStats::default(); ids.len()],
+            present: HashMap::new(),
+        }
+    }
+
+    /// Forgets what was counted, also by the queue; `before` is what that has of each class.
+    /// Packets on their way stay known.
+    pub fn restart(&mut self, before: Vec<ClassStats>) {
+        self.accounts.fill(Account::default());
+        self.before = before;
+    }
+
+    /// The queue's own counts, by place.
+    pub fn counts<P>(&self, queue: &impl ClassQueue<P>) -> Vec<ClassStats> {
+        let ids = self.ids.iter();
+        ids.map(|&id| queue.stats(id).unwrap_or_default()).collect()
+    }
+
+    /// Whether the packet that leaves had found its class, or flow, empty.
+    fn leaves(&mut self, place: usize, packet: &PacketInfo<ClassFlow>) -> bool {
+        let key = (place, packet.flow.flow);
+        let Some(present) = self.present.get_mut(&key) else {
+            return false;
+        };
+        let alone = present.first == Some(packet.number);
+        if alone {
+            present.first = None;
+        }
+        present.packets -= 1;
+        if present.packets == 0 {
+            self.present.remove(&key);
+        }
+        alone
+    }
+
+    /// All classes of the link, over a time of this length, with what the queue alone knows.
+    pub fn report<P>(&self, queue: &impl ClassQueue<P>, time: Picos) -> Vec<ClassReport> {
+        let accounts = self.accounts.iter();
+        let mut all: Vec<ClassStats> = accounts.map(|account| account.stats).collect();
+        // Parents come before their children.
+        for at in (0..all.len()).rev() {
+            if let Some(parent) = self.link.classes[at].parent {
+                all[parent] = all[parent].plus(&all[at]);
+            }
+        }
+        let top = self.terms.iter().zip(&all);
+        let top = top.filter(|(terms, _)| terms.parent.is_none());
+        let sent: u64 = top.map(|(_, stats)| stats.sent.bytes).sum();
+        let mut rows = Vec::with_capacity(all.len());
+        for (at, own) in self.counts(queue).iter().enumerate() {
+            let stats = ClassStats {
+                queued: own.queued,
+                flows: own.flows,
+                overflowed: own.overflowed - self.before[at].overflowed,
+                throttled: own.throttled - self.before[at].throttled,
+                ..all[at]
+            };
+            let (account, terms) = (&self.accounts[at], &self.terms[at]);
+            let micros = |time: Picos| time.0 as f64 / MICROSECOND.0 as f64;
+            let delays = &account.delays;
+            let none = Count::default();
+            rows.push(ClassReport {
+                delay_us: (delays.count() > 0).then(|| DelayReport::of(delays, MICROSECOND)),
+                beyond_bound: terms.delay_ns.map(|_| account.beyond),
+                alone_packets: Some(account.alone),
+                alone_max_us: (account.alone > 0).then(|| micros(account.alone_max)),
+                ..ClassReport::counted(terms, &stats, none, time.as_secs_f64(), sent)
+            });
+        }
+        rows
+    }
+}
+
+impl Observer<ClassFlow> for Ledger {
+    fn arrived(&mut self, _: Moment, packet: &PacketInfo<ClassFlow>) {
+        let place = self.places.of(packet.flow.class);
+        add(&mut self.accounts[place].stats.accepted, packet.len);
+        let present = self.present.entry((place, packet.flow.flow)).or_default();
+        if present.packets == 0 {
+            present.first = Some(packet.number);
+        }
+        present.packets += 1;
+    }
+
+    fn dropped(&mut self, _: Moment, to: ClassFlow, len: Length, _: Rejection) {
+        let account = &mut self.accounts[self.places.of(to.class)];
+        add(&mut account.stats.dropped, len);
+    }
+
+    fn discarded(&mut self, _: Moment, packet: &PacketInfo<ClassFlow>) {
+        let place = self.places.of(packet.flow.class);
+        self.leaves(place, packet);
+        add(&mut self.accounts[place].stats.discarded, packet.len);
+    }
+
+    fn completed(&mut self, completion: &Completion<ClassFlow>) {
+        let packet = &completion.packet;
+        let place = self.places.of(packet.flow.class);
+        let delay = completion.end.time - packet.arrival;
+        let alone = self.leaves(place, packet);
+        let account = &mut self.accounts[place];
+        add(&mut account.stats.sent, packet.len);
+        account.stats.marked += u64::from(packet.marked);
+        account.delays.record(delay);
+        let bound = self.terms[place].delay_ns.map(Picos::from_nanos);
+        if bound.is_some_and(|bound| delay > bound) {
+            account.beyond += 1;
+        }
+        if alone {
+            account.alone += 1;
+            account.alone_max = account.alone_max.max(delay);
+        }
+    }
+}
+
+fn add(count: &mut Count, len: Length) {
+    count.packets += 1;
+    count.bytes += u64::from(len.get());
+}
+
+/// The place of each class of a link, by the number that the queues know it by.
+#[derive(Debug)]
+pub struct Places(Vec<usize>);
+
+impl Places {
+    /// `ids` are the queues' numbers by place.
+    pub fn new(ids: &[ClassId]) -> Places {
+        let numbers = ids.iter().map(|id| id.number() as usize + 1);
+        let mut places = vec![0; numbers.max().unwrap_or(0)];
+        for (place, id) in ids.iter().enumerate() {
+            places[id.number() as usize] = place;
+        }
+        Places(places)
+    }
+
+    pub fn of(&self, class: ClassId) -> usize {
+        self.0[class.number() as usize]
+    }
+}

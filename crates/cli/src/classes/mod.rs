@@ -1,0 +1,132 @@
+//! The classes of a link: their terms, what became of their packets, and how that is shown of a
+//! simulated link.
+
+mod ledger;
+pub mod schema;
+
+use comfy_table::Table;
+use fairlane_config::Link;
+use fairlane_core::Nanos;
+
+use crate::figures::{rate, time};
+use crate::table;
+use schema::{ClassReport, DelayReport, bps};
+
+pub use ledger::{Ledger, Places};
+
+/// Columns to do without on a narrow terminal, the first of them first.
+const EXPENDABLE: [usize; 6] = [8, 7, 6, 10, 2, 9];
+
+/// What the bound is for.
+const CONDITION: &str = "bound: within which a packet has left that finds its class (or its flow, \
+                         in a class of flows) empty, whatever the others send";
+
+/// What it is not for.
+const LONGER: &str = "longer than the bound took packets that found others of theirs waiting: ";
+
+impl ClassReport {
+    /// That a packet which the bound is for took longer: what must never be.
+    fn broken(&self) -> Option<String> {
+        let (bound, max) = (self.terms.bound_us?, self.alone_max_us?);
+        (max > bound).then(|| {
+            format!(
+                "{}: BEYOND ITS BOUND: a packet that found it empty took {}, not {}",
+                self.terms.name,
+                shown(max),
+                shown(bound)
+            )
+        })
+    }
+
+    /// How many packets took longer that the bound is not for.
+    fn beyond(&self) -> Option<String> {
+        let beyond = self.beyond_bound.filter(|&beyond| beyond > 0)?;
+        let guaranteed = self.terms.guaranteed_bps?;
+        let more = match self.offered_bps > guaranteed as f64 {
+            true => ", offered more than is guaranteed",
+            false => "",
+        };
+        Some(format!(
+            "{} ({beyond} of {}{more})",
+            self.terms.name, self.sent_packets
+        ))
+    }
+}
+
+fn shown(micros: f64) -> String {
+    time(Nanos((micros * 1e3).round() as u64))
+}
+
+/// The classes as a table, children below their parents, and what there is to say of them.
+pub fn text(classes: &[ClassReport]) -> String {
+    let table = table_of(classes);
+    let bounded = classes.iter().any(|class| class.terms.bound_us.is_some());
+    let mut lines: Vec<String> = Vec::new();
+    if bounded {
+        lines.push(CONDITION.to_owned());
+    }
+    lines.extend(classes.iter().filter_map(ClassReport::broken));
+    let beyond: Vec<String> = classes.iter().filter_map(ClassReport::beyond).collect();
+    if !beyond.is_empty() {
+        lines.push(format!("{LONGER}{}", beyond.join(", ")));
+    }
+    format!("{table}\n{}", lines.join("\n"))
+        .trim_end()
+        .to_owned()
+}
+
+fn table_of(classes: &[ClassReport]) -> Table {
+    let mut table = table::new([
+        "class",
+        "guaranteed",
+        "offered",
+        "sent",
+        "share",
+        "drops",
+        "marks",
+        "delay\nmean",
+        "delay\np50",
+        "delay\np99",
+        "delay\nmax",
+        "bound",
+    ]);
+    for class in classes {
+        let delay = |of: fn(&DelayReport) -> f64| match &class.delay_us {
+            Some(delays) => shown(of(delays)),
+            None => String::new(),
+        };
+        let terms = &class.terms;
+        let none = if terms.queues { "none" } else { "" };
+        table.add_row([
+            format!("{}{}", "  ".repeat(terms.depth), terms.name),
+            terms.guaranteed_bps.map_or("none".to_owned(), rate),
+            rate(class.offered_bps.round() as u64),
+            rate(class.sent_bps.round() as u64),
+            format!("{:.2}%", class.share * 100.0),
+            (class.dropped + class.discarded).to_string(),
+            class.marked.to_string(),
+            delay(|delays| delays.mean.unwrap_or(0.0)),
+            delay(|delays| delays.p50),
+            delay(|delays| delays.p99),
+            delay(|delays| delays.max),
+            terms.bound_us.map_or(none.to_owned(), shown),
+        ]);
+    }
+    table::fit(&mut table, &EXPENDABLE);
+    table
+}
+
+/// What the link did: the line above the table.
+pub fn headline(link: &Link, sent: &[ClassReport], seconds: f64) -> String {
+    let top = sent.iter().filter(|class| class.terms.parent.is_none());
+    let bytes: u64 = top.map(|class| class.sent_bytes).sum();
+    let carried = bps(bytes, seconds);
+    let part = carried / link.rate.bps() as f64 * 100.0;
+    format!(
+        "{} at {}: {}, {} carried ({part:.2}%)",
+        link.name,
+        link.rate,
+        link.algorithm,
+        rate(carried.round() as u64)
+    )
+}

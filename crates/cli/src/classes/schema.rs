@@ -1,0 +1,279 @@
+//! What is told of a class, in the same words wherever it is: `check` has its terms, `sim`,
+//! `replay` and `run` besides what became of its packets.
+
+use std::sync::Arc;
+
+use fairlane_config::{Class, Flows, Guarantee, Kind, Link, NoGuarantee};
+use fairlane_core::tree::ClassStats;
+use fairlane_core::{Count, Rate};
+use fairlane_sim::{Delays, Picos};
+use serde::Serialize;
+
+/// What a class is, and what it is promised. Null: there is none. What `check` and the others
+/// called by two names has both.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassTerms {
+    pub name: Arc<str>,
+    /// Its number in the order of the file, from 0.
+    pub number: usize,
+    pub parent: Option<Arc<str>>,
+    #[serde(skip)]
+    pub depth: usize,
+    /// Whether packets wait here, not in classes below.
+    #[serde(skip)]
+    pub queues: bool,
+    pub kind: &'static str,
+    pub default: bool,
+    pub weight: u32,
+    pub rate_bps: Option<u64>,
+    pub ceil_bps: Option<u64>,
+    /// The same.
+    pub cap_bps: Option<u64>,
+    pub burst: Option<u32>,
+    pub guaranteed_bps: Option<u64>,
+    /// Bytes that it may send at once, beside its rate, and lose nothing.
+    pub guaranteed_burst: Option<u64>,
+    /// Within which a packet has left that finds its class, or flow, empty.
+    pub delay_ns: Option<u64>,
+    /// The same.
+    pub bound_us: Option<f64>,
+    /// What is kept for it.
+    pub room_packets: Option<u32>,
+    pub room_bytes: Option<u32>,
+    /// The algorithms whose bounds these are, from the root down.
+    pub bounds: Vec<&'static str>,
+    /// Why there is no guarantee, or no bound.
+    pub no_bound: Option<String>,
+    /// The same.
+    pub none: Option<String>,
+    /// Each flow of a class of flows.
+    pub each: Option<FlowTerms>,
+}
+
+/// What each flow of a class is promised.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowTerms {
+    pub per: String,
+    pub most: u32,
+    pub ceil_bps: Option<u64>,
+    pub guaranteed_bps: Option<u64>,
+    pub guaranteed_burst: Option<u64>,
+    /// How many of them have room of their own at a time, and how much.
+    pub with_room: u32,
+    pub room_packets: u32,
+    pub room_bytes: u32,
+}
+
+impl ClassTerms {
+    /// Of all classes of a link, in the order of the file. O(classes).
+    pub fn of(link: &Link) -> Vec<Arc<ClassTerms>> {
+        let mut all: Vec<Arc<ClassTerms>> = Vec::with_capacity(link.classes.len());
+        let guarantees = link.guarantees();
+        for (at, (class, guarantee)) in link.classes.iter().zip(&guarantees).enumerate() {
+            // Parents come before their children.
+            let parent = class.parent.map(|parent| &all[parent]);
+            let terms = ClassTerms {
+                parent: parent.map(|parent| Arc::clone(&parent.name)),
+                depth: parent.map_or(0, |parent| parent.depth + 1),
+                default: at == link.default as usize,
+                ..ClassTerms::alone(class, guarantee)
+            };
+            all.push(Arc::new(terms));
+        }
+        all
+    }
+
+    /// A class as if there were no other.
+    fn alone(class: &Class, guarantee: &Guarantee) -> ClassTerms {
+        let (kind, room) = match &class.kind {
+            Kind::Inner(_) => ("inner", None),
+            Kind::Leaf(queue) => ("leaf", Some(queue.room)),
+            Kind::Flows(flows) => ("flows", Some(flows.room)),
+        };
+        let reason = guarantee
+            .rate
+            .err()
+            .or(guarantee.delay.and_then(Result::err));
+        let no_bound = reason.as_ref().map(NoGuarantee::to_string);
+        let delay = guarantee.delay.and_then(Result::ok);
+        let ceil_bps = class.cap.map(|cap| cap.rate.bps());
+        ClassTerms {
+            name: Arc::from(&*class.name),
+            number: class.number,
+            parent: None,
+            depth: 0,
+            queues: room.is_some(),
+            kind,
+            default: false,
+            weight: class.weight.get(),
+            rate_bps: class.rate.map(Rate::bps),
+            ceil_bps,
+            cap_bps: ceil_bps,
+            burst: class.cap.map(|cap| cap.burst),
+            guaranteed_bps: guarantee.rate.ok(),
+            guaranteed_burst: guarantee.burst,
+            delay_ns: delay.map(|delay| delay.0),
+            bound_us: delay.map(|delay| delay.0 as f64 / 1e3),
+            room_packets: room.map(|room| room.packets),
+            room_bytes: room.map(|room| room.bytes),
+            bounds: guarantee.path.iter().map(|path| path.name()).collect(),
+            none: no_bound.clone(),
+            no_bound,
+            each: match &class.kind {
+                Kind::Flows(flows) => Some(FlowTerms::of(flows, guarantee)),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl FlowTerms {
+    fn of(flows: &Flows, guarantee: &Guarantee) -> FlowTerms {
+        FlowTerms {
+            per: flows.per.to_string(),
+            most: flows.most,
+            ceil_bps: flows.cap.map(|cap| cap.rate.bps()),
+            guaranteed_bps: guarantee.each.and_then(|each| each.rate.ok()),
+            guaranteed_burst: guarantee.each.and_then(|each| each.burst),
+            with_room: flows.roomy(),
+            room_packets: flows.queue.room.packets,
+            room_bytes: flows.queue.room.bytes,
+        }
+    }
+}
+
+/// A class and what became of its packets; bytes count the link's overhead.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClassReport {
+    #[serde(flatten)]
+    pub terms: Arc<ClassTerms>,
+    /// That came, whatever became of them.
+    pub offered_packets: u64,
+    pub offered_bytes: u64,
+    pub offered_bps: f64,
+    pub accepted_packets: u64,
+    pub sent_packets: u64,
+    pub sent_bytes: u64,
+    pub sent_bps: f64,
+    /// Of what the link sent.
+    pub share: f64,
+    /// Now, or at the end.
+    pub queued_packets: u64,
+    pub queued_bytes: u64,
+    /// Refused when they came.
+    pub dropped: u64,
+    /// Accepted, and dropped later by queue management, or to make room.
+    pub discarded: u64,
+    /// Dropped where they arrived, before they were received: beyond its share of an overload.
+    pub early: u64,
+    pub marked: u64,
+    /// Received while the interface lost others: what was lost is likely to have been alike.
+    pub beside_lost: u64,
+    /// Its part of the frames that were lost before they could be sorted: an estimate, by what was
+    /// received of it while they were lost.
+    pub lost_estimate: u64,
+    /// Times that its cap held it back.
+    pub throttled: u64,
+    pub flows: u64,
+    /// Packets for whose flow there was no room of its own.
+    pub overflowed: u64,
+    /// Null before the first packet left, and where classes below hold the packets. At an
+    /// interface, from there to the other.
+    pub delay_us: Option<DelayReport>,
+    /// Packets that took longer than the bound; of a simulated link, as the next two.
+    pub beyond_bound: Option<u64>,
+    /// Packets that found their class, or flow, empty: those that the bound is for.
+    pub alone_packets: Option<u64>,
+    pub alone_max_us: Option<f64>,
+    /// Of a running link.
+    pub recent: Option<Recent>,
+}
+
+/// What became of a class of late.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Recent {
+    pub sent_bps: f64,
+    /// Of what the link sent.
+    pub share: f64,
+    pub delay_us: Option<DelayReport>,
+    /// It was offered no more than it is promised, and packets took longer than the bound.
+    pub beyond_bound: bool,
+}
+
+impl ClassReport {
+    /// By what a queue counted, over so many seconds in which the link sent `all` bytes; `early`
+    /// were dropped before they came to it.
+    pub fn counted(
+        terms: &Arc<ClassTerms>,
+        stats: &ClassStats,
+        early: Count,
+        seconds: f64,
+        all: u64,
+    ) -> ClassReport {
+        let offered_bytes = stats.accepted.bytes + stats.dropped.bytes + early.bytes;
+        ClassReport {
+            terms: Arc::clone(terms),
+            offered_packets: stats.accepted.packets + stats.dropped.packets + early.packets,
+            offered_bytes,
+            offered_bps: bps(offered_bytes, seconds),
+            accepted_packets: stats.accepted.packets,
+            sent_packets: stats.sent.packets,
+            sent_bytes: stats.sent.bytes,
+            sent_bps: bps(stats.sent.bytes, seconds),
+            share: part(stats.sent.bytes, all),
+            queued_packets: stats.queued.packets,
+            queued_bytes: stats.queued.bytes,
+            dropped: stats.dropped.packets,
+            discarded: stats.discarded.packets,
+            early: early.packets,
+            marked: stats.marked,
+            beside_lost: 0,
+            lost_estimate: 0,
+            throttled: stats.throttled,
+            flows: stats.flows,
+            overflowed: stats.overflowed,
+            delay_us: None,
+            beyond_bound: None,
+            alone_packets: None,
+            alone_max_us: None,
+            recent: None,
+        }
+    }
+}
+
+/// The mean rate over a time, in bit/s; 0 over none.
+pub fn bps(bytes: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 {
+        bytes as f64 * 8.0 / seconds
+    } else {
+        0.0
+    }
+}
+
+/// The part that so many bytes are of others.
+pub fn part(bytes: u64, of: u64) -> f64 {
+    bytes as f64 / of.max(1) as f64
+}
+
+/// Delays, in the unit that their key says.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct DelayReport {
+    /// Null where only buckets are counted.
+    pub mean: Option<f64>,
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+impl DelayReport {
+    /// Those of a simulated link in this unit; of no packet, zero.
+    pub fn of(delays: &Delays, unit: Picos) -> DelayReport {
+        let in_units = |time: Picos| time.0 as f64 / unit.0 as f64;
+        DelayReport {
+            mean: Some(in_units(delays.mean())),
+            p50: in_units(delays.percentile(50.0)),
+            p99: in_units(delays.percentile(99.0)),
+            max: in_units(delays.max()),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Rates, sizes and times as people read them.
+
+use fairlane_config::Size;
+use fairlane_core::Nanos;
+
+/// With four digits, in the largest unit below it.
+pub fn rate(bps: u64) -> String {
+    let scales = [(1e12, "tbit"), (1e9, "gbit"), (1e6, "mbit"), (1e3, "kbit")];
+    scaled(bps as f64, &scales, "bit")
+}
+
+/// As sizes are written, rounded down.
+pub fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => Size(bytes),
+        _ => Size(bytes >> 10 << 10),
+    }
+    .to_string()
+}
+
+/// Likewise.
+pub fn time(nanos: Nanos) -> String {
+    let scales = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
+    scaled(nanos.0 as f64, &scales, "ns")
+}
+
+fn scaled(value: f64, scales: &[(f64, &str)], least: &str) -> String {
+    let &(scale, unit) = scales
+        .iter()
+        .find(|(scale, _)| value >= *scale)
+        .unwrap_or(&(1.0, least));
+    let value = value / scale;
+    let digits = 3usize.saturating_sub(value.max(1.0).log10() as usize);
+    let text = format!("{value:.digits$}");
+    let short = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    format!("{short}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_four_digits_and_no_more_than_they_need() {
+        for (bps, text) in [
+            (0, "0bit"),
+            (999, "999bit"),
+            (64_000, "64kbit"),
+            (24_800_000, "24.8mbit"),
+            (1_234_567, "1.235mbit"),
+            (123_456_789_000, "123.5gbit"),
+            (1_000_000_000_000, "1tbit"),
+        ] {
+            assert_eq!(rate(bps), text);
+        }
+        assert_eq!(time(Nanos(8_587_976)), "8.588ms");
+        assert_eq!(time(Nanos(16_891_811_000)), "16.89s");
+    }
+}

@@ -1,0 +1,36 @@
+//! Which link of a site is meant, and what comes to it from where.
+
+use fairlane_config::{Link, Near, Role, Site, suggestion};
+
+/// The link of this name, or the only one.
+pub fn choose_link<'a>(site: &'a Site, name: Option<&str>) -> Result<&'a Link, String> {
+    let names: Vec<&str> = site.links.iter().map(|link| link.name.as_str()).collect();
+    match (name, &site.links[..]) {
+        (None, [only]) => Ok(only),
+        (None, _) => Err(format!(
+            "the site has several links, one is to be named: {}",
+            names.join(", ")
+        )),
+        (Some(name), _) => site.link(name).ok_or_else(|| {
+            let near = suggestion(name, names.iter().copied());
+            match near.is_empty() {
+                true => format!(
+                    "link '{name}' does not exist: it is one of {}",
+                    names.join(", ")
+                ),
+                false => format!("link '{name}' does not exist{near}"),
+            }
+        }),
+    }
+}
+
+/// Where packets that leave by `to` come from, unless somebody says otherwise.
+pub fn other_side(site: &Site, to: Role) -> Role {
+    let near = site.interfaces.as_ref().map(|interfaces| &interfaces.near);
+    match (to, near) {
+        (Role::Inside | Role::Tap, _) => Role::Outside,
+        (_, Some(Near::Tap(_))) => Role::Tap,
+        (_, Some(Near::Nothing)) => Role::Attached,
+        _ => Role::Inside,
+    }
+}
