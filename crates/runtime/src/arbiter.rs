@@ -19,7 +19,7 @@ use crate::config::ArbiterConfig;
 use crate::delay::Spans;
 use crate::link::Pacer;
 use crate::queue::Queue;
-use crate::registrar::{Arrival, Door, Registrar};
+use crate::registrar::{Arrival, Registrar, Registrations};
 use crate::release::{Release, Straight};
 
 /// What one step did, and when the next is due.
@@ -91,7 +91,7 @@ pub struct Arbiter<Q: Queue, R> {
     clients: Clients<Q::Payload>,
     pacer: Pacer,
     release: R,
-    door: Arc<Door<Q::Payload>>,
+    registrations: Arc<Registrations<Q::Payload>>,
     config: ArbiterConfig,
     stats: ArbiterStats,
     /// Clients that left and whose packets are still queued.
@@ -158,7 +158,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
             clients: Clients::new(bell(max_clients as u32)),
             pacer: Pacer::new(config.link, now),
             release,
-            door: Arc::new(Door::new(max_clients)),
+            registrations: Arc::new(Registrations::new(max_clients)),
             config,
             stats: ArbiterStats::default(),
             leaving: 0,
@@ -170,7 +170,11 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
 
     /// A handle to register clients with.
     pub fn registrar(&self) -> Registrar<Q::Payload> {
-        Registrar::new(Arc::clone(&self.door), self.clients.handle(), &self.config)
+        Registrar::new(
+            Arc::clone(&self.registrations),
+            self.clients.handle(),
+            &self.config,
+        )
     }
 
     /// One round of decisions at time `now`, which must not go backwards: take in
@@ -187,7 +191,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
     /// not transmitted wait for the next step.
     pub fn step(&mut self, now: Nanos) -> io::Result<Step> {
         self.now = now;
-        self.open_door();
+        self.take_in_registered();
         let Drained {
             packets: drained,
             told,
@@ -220,12 +224,12 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
     }
 
     #[inline]
-    fn open_door(&mut self) {
+    fn take_in_registered(&mut self) {
         for Arrival {
             mut client,
             config,
             outlet,
-        } in self.door.arrivals()
+        } in self.registrations.arrivals()
         {
             // There are no more clients than flows, and none has two.
             let added = self.queue.add_flow(config);
@@ -245,7 +249,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
             queue,
             clients,
             release,
-            door,
+            registrations,
             config,
             leaving,
             discarded,
@@ -307,7 +311,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
                     let removed = queue.remove_flow(client.flow);
                     debug_assert!(removed.is_ok(), "a client's flow is its own");
                     release.left(client.flow);
-                    door.give_back(client.id);
+                    registrations.give_back(client.id);
                     *leaving -= 1;
                     return Visit::Gone;
                 }
@@ -485,7 +489,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
     /// [`Link::longest`](crate::Link::longest); what is in its mailbox by then and longer is
     /// dropped, and told as any drop.
     pub fn change_client(&mut self, id: ClientId, config: FlowConfig) -> Result<(), ChangeError> {
-        self.open_door();
+        self.take_in_registered();
         let client = self.clients.get(id).ok_or(ChangeError::UnknownFlow)?;
         let link = self.config.link;
         let max = link.longest().unwrap_or(Length::MAX).min(config.max_length);
@@ -552,7 +556,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
 
     /// Whether somebody may push: clients are there, or may be registered.
     pub(crate) fn may_be_pushed(&self) -> bool {
-        self.clients.len() > 0 || Arc::strong_count(&self.door) > 1
+        self.clients.len() > 0 || Arc::strong_count(&self.registrations) > 1
     }
 
     /// When the link will have carried all that was released. Later than now while a
@@ -574,7 +578,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
 
 impl<Q: Queue, R> Drop for Arbiter<Q, R> {
     fn drop(&mut self) {
-        self.door.close();
+        self.registrations.close();
     }
 }
 

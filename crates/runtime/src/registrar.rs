@@ -1,4 +1,4 @@
-//! How clients come and go: the door between registrars and the arbiter.
+//! How clients come and go: the registrations between registrars and the arbiter.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,9 +47,9 @@ pub(crate) struct Arrival<P> {
 }
 
 /// What registrars and the arbiter share. Only registering and leaving lock it.
-pub(crate) struct Door<P> {
+pub(crate) struct Registrations<P> {
     /// Whether `arrivals` is worth locking for.
-    knocked: AtomicBool,
+    pending: AtomicBool,
     inner: Mutex<Inner<P>>,
 }
 
@@ -77,10 +77,10 @@ impl<P> Inner<P> {
     }
 }
 
-impl<P> Door<P> {
+impl<P> Registrations<P> {
     pub(crate) fn new(max_clients: usize) -> Self {
-        Door {
-            knocked: AtomicBool::new(false),
+        Registrations {
+            pending: AtomicBool::new(false),
             inner: Mutex::new(Inner {
                 arrivals: Vec::new(),
                 free: BTreeSet::new(),
@@ -99,7 +99,7 @@ impl<P> Door<P> {
     /// Those who came since the last call; empty without a lock if nobody did.
     #[inline]
     pub(crate) fn arrivals(&self) -> Vec<Arrival<P>> {
-        if !self.knocked.load(Ordering::Relaxed) || !self.knocked.swap(false, Ordering::Acquire) {
+        if !self.pending.load(Ordering::Relaxed) || !self.pending.swap(false, Ordering::Acquire) {
             return Vec::new();
         }
         std::mem::take(&mut self.lock().arrivals)
@@ -120,7 +120,7 @@ impl<P> Door<P> {
 
 /// Registers clients, from any thread, while the arbiter runs.
 pub struct Registrar<P> {
-    door: Arc<Door<P>>,
+    registrations: Arc<Registrations<P>>,
     bell: Handle,
     link: Link,
     max_clients: usize,
@@ -130,7 +130,7 @@ pub struct Registrar<P> {
 impl<P> Clone for Registrar<P> {
     fn clone(&self) -> Self {
         Registrar {
-            door: Arc::clone(&self.door),
+            registrations: Arc::clone(&self.registrations),
             bell: self.bell.clone(),
             ..*self
         }
@@ -144,9 +144,13 @@ impl<P> std::fmt::Debug for Registrar<P> {
 }
 
 impl<P: Send> Registrar<P> {
-    pub(crate) fn new(door: Arc<Door<P>>, bell: Handle, config: &ArbiterConfig) -> Self {
+    pub(crate) fn new(
+        registrations: Arc<Registrations<P>>,
+        bell: Handle,
+        config: &ArbiterConfig,
+    ) -> Self {
         Registrar {
-            door,
+            registrations,
             bell,
             link: config.link,
             max_clients: config.max_clients,
@@ -230,7 +234,7 @@ impl<P: Send> Registrar<P> {
         config: FlowConfig,
         outlet: Option<Outlet>,
     ) -> Result<(ClientId, Ringer), RegisterError> {
-        let mut inner = self.door.lock();
+        let mut inner = self.registrations.lock();
         if !inner.open {
             return Err(RegisterError::ArbiterGone);
         }
@@ -245,7 +249,7 @@ impl<P: Send> Registrar<P> {
             config,
             outlet,
         });
-        self.door.knocked.store(true, Ordering::Release);
+        self.registrations.pending.store(true, Ordering::Release);
         drop(inner);
         self.bell.nudge();
         Ok((id, ringer))

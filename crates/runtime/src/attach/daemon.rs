@@ -15,7 +15,7 @@ use fairlane_io::PeerCredentials;
 use fairlane_mailbox::shared::GeometryError;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::desk::Desk;
+use super::admission::Admission;
 use super::mapping::Mapping;
 use super::server::Server;
 use super::socket::{BindError, Listener};
@@ -168,7 +168,7 @@ impl fmt::Display for Refusals {
 
 /// What the thread tells the handle.
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct Status {
     attached: AtomicU64,
     refused: AtomicU64,
     left: AtomicU64,
@@ -178,7 +178,7 @@ pub(super) struct Book {
     present: Mutex<HashMap<u64, Attached>>,
 }
 
-impl Book {
+impl Status {
     fn present(&self) -> MutexGuard<'_, HashMap<u64, Attached>> {
         // Insertion and removal leave a map that is whole.
         self.present.lock().unwrap_or_else(PoisonError::into_inner)
@@ -222,7 +222,7 @@ impl Book {
 /// still sent, then their flows are removed.
 #[derive(Debug)]
 pub struct Attach {
-    book: Arc<Book>,
+    status: Arc<Status>,
     wake: OwnedFd,
     thread: Option<JoinHandle<()>>,
 }
@@ -246,7 +246,7 @@ impl Attach {
         F: FnMut(Vec<u8>, &Attached) -> P + Clone + Send + 'static,
     {
         let path = path.as_ref();
-        let desk = Desk::new(&config, registrar.link())?;
+        let admission = Admission::new(&config, registrar.link())?;
         let failed = |error| match error {
             BindError::InUse => ListenError::InUse(path.to_owned()),
             BindError::NotASocket => ListenError::NotASocket(path.to_owned()),
@@ -256,17 +256,17 @@ impl Attach {
             },
         };
         let listener = Listener::bind(path, config.mode).map_err(failed)?;
-        let book = Arc::new(Book::default());
+        let status = Arc::new(Status::default());
         let start = || {
             let wake = eventfd(0, EventfdFlags::CLOEXEC)?;
             let server = Server::new(
                 listener,
                 &wake,
-                desk,
+                admission,
                 config.hello_timeout,
                 registrar,
                 make,
-                Arc::clone(&book),
+                Arc::clone(&status),
             )?;
             let thread = thread::Builder::new()
                 .name("fairlane-attach".into())
@@ -275,7 +275,7 @@ impl Attach {
         };
         let (wake, thread) = start().map_err(BindError::Io).map_err(failed)?;
         Ok(Attach {
-            book,
+            status,
             wake,
             thread: Some(thread),
         })
@@ -286,10 +286,10 @@ impl Attach {
     pub fn stats(&self) -> AttachStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         AttachStats {
-            attached: read(&self.book.attached),
-            refused: read(&self.book.refused),
-            left: read(&self.book.left),
-            rings: read(&self.book.rings),
+            attached: read(&self.status.attached),
+            refused: read(&self.status.refused),
+            left: read(&self.status.left),
+            rings: read(&self.status.rings),
         }
     }
 
@@ -297,13 +297,13 @@ impl Attach {
     /// the caller's, whatever the clients do. Locks what a refusal locks.
     #[must_use]
     pub fn take_refusals(&self) -> Option<Refusals> {
-        self.book.refusals().take()
+        self.status.refusals().take()
     }
 
     /// The clients that are there, by number. Locks what attaching and leaving lock.
     #[must_use]
     pub fn attached(&self) -> Vec<Attached> {
-        let mut present: Vec<_> = self.book.present().values().cloned().collect();
+        let mut present: Vec<_> = self.status.present().values().cloned().collect();
         present.sort_by_key(|client| client.id);
         present
     }

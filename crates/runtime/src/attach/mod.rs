@@ -33,7 +33,7 @@
 //! | connects many times, says hello or not | the [places of a user](AttachConfig::most_of_a_user), and those of its class, are all that it gets |
 //! | comes and goes | so many times a second ([`AttachConfig::attachments_per_second`]); a place is free again when the last packet of the one who had it is sent, and its mailbox's pages are the daemon's again |
 //! | keeps the handle or the mapping of a mailbox that it left | they have no pages; those that it writes to are new ones, charged to itself |
-//! | connects where it gets no place | [64](MOST_STRANGERS) such, [8](MOST_STRANGERS_OF_A_USER) of a user, may wait until they say hello and are refused; further ones are refused at once |
+//! | connects where it gets no place | [64](MOST_PENDING_REFUSALS) such, [8](MOST_PENDING_REFUSALS_OF_A_USER) of a user, may wait until they say hello and are refused; further ones are refused at once |
 //!
 //! What all of this can cost the others is the time of the thread that listens: one message and one
 //! new connection in each of its rounds.
@@ -88,18 +88,18 @@
 //! The bell is an `eventfd` that the daemon never reads: who shares a file shares its flags, and a
 //! client that made it blocking could make the daemon wait.
 
+mod admission;
 mod client;
 mod daemon;
-mod desk;
 mod mapping;
 mod message;
 mod server;
 mod socket;
 mod source;
 
+pub use admission::{MOST_PENDING_REFUSALS, MOST_PENDING_REFUSALS_OF_A_USER};
 pub use client::{ConnectError, ProcessClient, PushRefused, connect};
 pub use daemon::{Attach, AttachConfig, AttachStats, Attached, ListenError, Refusals};
-pub use desk::{MOST_STRANGERS, MOST_STRANGERS_OF_A_USER};
 pub use fairlane_io::PeerCredentials;
 pub use fairlane_mailbox::shared::Told;
 pub use mapping::{Class, Mapping, MappingError, Who, WhoError};

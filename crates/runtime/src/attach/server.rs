@@ -16,8 +16,8 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 
-use super::daemon::{Attached, Book};
-use super::desk::{Bench, Desk, Offer, Seat};
+use super::admission::{Admission, Offer, PendingRefusal, Slot};
+use super::daemon::{Attached, Status};
 use super::message::{self, Grant, Reply, VERSION};
 use super::socket::{self, Listener};
 use super::source::{Allowance, Line, Part, ProcessSource, Shared};
@@ -80,16 +80,16 @@ const EVENTS: usize = 64;
 
 /// How often somebody was listened to in the present period.
 #[derive(Default)]
-struct Ration {
+struct RateLimit {
     period: u128,
     taken: u32,
 }
 
-impl Ration {
+impl RateLimit {
     /// Takes one, and tells whether that was the last of the period.
     fn take(&mut self, period: u128) -> bool {
         if self.period != period {
-            *self = Ration { period, taken: 0 };
+            *self = RateLimit { period, taken: 0 };
         }
         self.taken += 1;
         self.taken >= RINGS_PER_PERIOD
@@ -99,13 +99,13 @@ impl Ration {
 /// How far a connection has come.
 enum State {
     /// It has yet to say hello, and will be told why it may not attach.
-    Stranger(String, Bench),
+    ToRefuse(String, PendingRefusal),
     /// It has yet to say hello.
-    Silent(Seat),
+    AwaitingHello(Slot),
     Attached {
         remote: Remote,
         bell: OwnedFd,
-        ration: Ration,
+        limit: RateLimit,
         /// Tells the source.
         left: Arc<AtomicBool>,
     },
@@ -131,17 +131,17 @@ struct Mailbox {
 struct Kept {
     /// Dropped by this thread.
     memory: Shared,
-    seat: Seat,
+    slot: Slot,
 }
 
 pub(super) struct Server<P, F> {
     epoll: OwnedFd,
     listener: Listener,
-    desk: Desk,
+    admission: Admission,
     hello_timeout: Duration,
     registrar: Registrar<P>,
     make: F,
-    book: Arc<Book>,
+    status: Arc<Status>,
     connections: HashMap<u64, Connection>,
     /// The number of the next connection; none is given twice.
     next: u64,
@@ -154,7 +154,7 @@ pub(super) struct Server<P, F> {
     deadlines: VecDeque<(Instant, u64)>,
     /// Who is not listened to in this period.
     muted: Vec<Topic>,
-    accepts: Ration,
+    accepts: RateLimit,
     start: Instant,
 }
 
@@ -167,11 +167,11 @@ where
     pub(super) fn new(
         listener: Listener,
         wake: &OwnedFd,
-        desk: Desk,
+        admission: Admission,
         hello_timeout: Duration,
         registrar: Registrar<P>,
         make: F,
-        book: Arc<Book>,
+        status: Arc<Status>,
     ) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let returning = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
@@ -185,11 +185,11 @@ where
         Ok(Server {
             epoll,
             listener,
-            desk,
+            admission,
             hello_timeout,
             registrar,
             make,
-            book,
+            status,
             connections: HashMap::new(),
             next: Topic::FIRST_CONNECTION,
             kept: HashMap::new(),
@@ -197,7 +197,7 @@ where
             returning: Arc::new(returning),
             deadlines: VecDeque::new(),
             muted: Vec::new(),
-            accepts: Ration::default(),
+            accepts: RateLimit::default(),
             start: Instant::now(),
         })
     }
@@ -274,9 +274,9 @@ where
         // What is sent from here on is written there again.
         let _ = rustix::io::read(&*self.returning, &mut [0; 8]);
         while let Ok(number) = self.returned.1.try_recv() {
-            if let Some(Kept { memory, seat }) = self.kept.remove(&number) {
+            if let Some(Kept { memory, slot }) = self.kept.remove(&number) {
                 drop(memory);
-                self.desk.leave(seat);
+                self.admission.release(slot);
             }
         }
     }
@@ -296,10 +296,10 @@ where
             return;
         };
         let now = Instant::now();
-        let state = match self.desk.seat(peer, now) {
-            Ok(seat) => State::Silent(seat),
-            Err(sentence) => match self.desk.bench(peer.uid, now) {
-                Some(bench) => State::Stranger(sentence, bench),
+        let state = match self.admission.admit(peer, now) {
+            Ok(slot) => State::AwaitingHello(slot),
+            Err(sentence) => match self.admission.refuse_later(peer.uid, now) {
+                Some(pending) => State::ToRefuse(sentence, pending),
                 None => return self.refuse(&socket, peer, &sentence),
             },
         };
@@ -329,10 +329,10 @@ where
         let period = self.period();
         // It may have been closed by an event before this one.
         let connection = self.connections.get_mut(&number);
-        if let Some(State::Attached { remote, ration, .. }) = connection.map(|c| &mut c.state) {
+        if let Some(State::Attached { remote, limit, .. }) = connection.map(|c| &mut c.state) {
             remote.ring();
-            self.book.rung();
-            if ration.take(period) {
+            self.status.rung();
+            if limit.take(period) {
                 self.mute(Topic::Bell(number));
             }
         }
@@ -372,9 +372,9 @@ where
         };
         let Connection { socket, peer, .. } = connection;
         let attached = match connection.state {
-            State::Silent(seat) => self.attach(number, &socket, peer, seat),
-            State::Stranger(sentence, bench) => {
-                self.desk.stand_up(bench);
+            State::AwaitingHello(slot) => self.attach(number, &socket, peer, slot),
+            State::ToRefuse(sentence, pending) => {
+                self.admission.refusal_ended(pending);
                 Err(sentence)
             }
             State::Attached { .. } => return,
@@ -398,9 +398,9 @@ where
         number: u64,
         socket: &Arc<OwnedFd>,
         peer: PeerCredentials,
-        seat: Seat,
+        slot: Slot,
     ) -> Result<State, String> {
-        let offer = Arc::clone(&seat.offer);
+        let offer = Arc::clone(&slot.offer);
         let Mailbox {
             receiver,
             memory,
@@ -409,12 +409,12 @@ where
         } = match self.mailbox(number, &offer) {
             Ok(mailbox) => mailbox,
             Err(error) => {
-                self.desk.leave(seat);
+                self.admission.release(slot);
                 return Err(format!("no mailbox can be made: {error}"));
             }
         };
         // From here on, the arbiter's letting go gives the place back.
-        self.kept.insert(number, Kept { memory, seat });
+        self.kept.insert(number, Kept { memory, slot });
         let left = Arc::new(AtomicBool::new(false));
         let line = Arc::new(Line::new(Arc::clone(socket)));
         let source = ProcessSource {
@@ -453,7 +453,7 @@ where
             peer,
             class: offer.class.name.clone(),
         };
-        self.book.attached(number, client);
+        self.status.attached(number, client);
         let grant = Reply::Attached(Grant {
             slots: offer.geometry.slots() as u32,
             max_length: offer.class.flow.max_length,
@@ -466,7 +466,7 @@ where
         Ok(State::Attached {
             remote,
             bell,
-            ration: Ration::default(),
+            limit: RateLimit::default(),
             left,
         })
     }
@@ -495,10 +495,10 @@ where
         {
             self.deadlines.pop_front();
             let sentence = match self.connections.get(&number).map(|silent| &silent.state) {
-                Some(State::Silent(_)) => {
+                Some(State::AwaitingHello(_)) => {
                     format!("no hello came within {:?}", self.hello_timeout)
                 }
-                Some(State::Stranger(sentence, _)) => sentence.clone(),
+                Some(State::ToRefuse(sentence, _)) => sentence.clone(),
                 Some(State::Attached { .. }) | None => continue,
             };
             self.close(number, &sentence);
@@ -518,24 +518,24 @@ where
             } => {
                 // The client may keep it for a while.
                 let _ = epoll::delete(&self.epoll, &bell);
-                self.book.left(number);
+                self.status.left(number);
                 left.store(true, Ordering::Release);
                 // The arbiter looks once more.
                 drop(remote);
             }
-            State::Silent(seat) => {
-                self.desk.leave(seat);
+            State::AwaitingHello(slot) => {
+                self.admission.release(slot);
                 self.refuse(&connection.socket, connection.peer, sentence);
             }
-            State::Stranger(_, bench) => {
-                self.desk.stand_up(bench);
+            State::ToRefuse(_, pending) => {
+                self.admission.refusal_ended(pending);
                 self.refuse(&connection.socket, connection.peer, sentence);
             }
         }
     }
 
     fn refuse(&self, socket: &OwnedFd, peer: PeerCredentials, sentence: &str) {
-        self.book.refused(peer.uid, sentence);
+        self.status.refused(peer.uid, sentence);
         // Who is gone cannot be told.
         let _ = socket::send(socket, &Reply::Refused(sentence.to_owned()).write(), &[]);
     }
@@ -557,13 +557,13 @@ mod tests {
 
     #[test]
     fn a_ration_is_for_one_period() {
-        let mut ration = Ration::default();
+        let mut limit = RateLimit::default();
         for period in [0, 1, 7] {
             for _ in 1..RINGS_PER_PERIOD {
-                assert!(!ration.take(period));
+                assert!(!limit.take(period));
             }
-            assert!(ration.take(period));
-            assert!(ration.take(period), "what came before it was muted");
+            assert!(limit.take(period));
+            assert!(limit.take(period), "what came before it was muted");
         }
     }
 

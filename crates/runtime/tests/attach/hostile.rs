@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use fairlane_runtime::Idling;
 use fairlane_runtime::attach::{AttachConfig, Mapping, connect};
 use fairlane_runtime::attach::{
-    MOST_MALFORMED, MOST_STRANGERS_OF_A_USER, PERIOD, RINGS_PER_PERIOD,
+    MOST_MALFORMED, MOST_PENDING_REFUSALS_OF_A_USER, PERIOD, RINGS_PER_PERIOD,
 };
 use rustix::net::SendFlags;
 
@@ -145,7 +145,7 @@ fn strangers_that_wait_take_no_place_from_those_who_may() {
         ..AttachConfig::new(mapping)
     });
     // None of them may attach, and none says hello.
-    let waiting: Vec<_> = (0..MOST_STRANGERS_OF_A_USER)
+    let waiting: Vec<_> = (0..MOST_PENDING_REFUSALS_OF_A_USER)
         .map(|_| dial(&daemon.path.get()))
         .collect();
     let further = dial(&daemon.path.get());

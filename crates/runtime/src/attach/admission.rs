@@ -12,10 +12,10 @@ use super::mapping::{Class, Mapping};
 use crate::link::Link;
 
 /// Connections that are to be refused and may still wait for their hello, at a time.
-pub const MOST_STRANGERS: usize = 64;
+pub const MOST_PENDING_REFUSALS: usize = 64;
 
 /// Those of them that are of one user.
-pub const MOST_STRANGERS_OF_A_USER: usize = 8;
+pub const MOST_PENDING_REFUSALS_OF_A_USER: usize = 8;
 
 /// What every client of a class gets.
 #[derive(Clone)]
@@ -27,23 +27,23 @@ pub(super) struct Offer {
 /// A place among the clients. It is taken before the hello, so that who is silent takes it from its
 /// own user and class, and until the arbiter has let go of the flow and the mailbox is empty, so
 /// that a client that comes and goes has no more flows, and no more memory, than one that stays.
-#[must_use = "a place is given back to the desk"]
-pub(super) struct Seat {
+#[must_use = "a place is given back to the admission"]
+pub(super) struct Slot {
     pub(super) offer: Arc<Offer>,
     class: usize,
     uid: u32,
 }
 
 /// Leave to wait for the hello and be refused then.
-#[must_use = "it is given back to the desk"]
-pub(super) struct Bench {
+#[must_use = "it is given back to the admission"]
+pub(super) struct PendingRefusal {
     uid: u32,
 }
 
 /// What one user has.
 struct User {
     places: usize,
-    strangers: usize,
+    pending_refusals: usize,
     /// When what it attached is made up for.
     even: Instant,
 }
@@ -52,13 +52,13 @@ impl User {
     fn new(now: Instant) -> User {
         User {
             places: 0,
-            strangers: 0,
+            pending_refusals: 0,
             even: now,
         }
     }
 
     fn has_something(&self, now: Instant) -> bool {
-        self.places > 0 || self.strangers > 0 || self.even > now
+        self.places > 0 || self.pending_refusals > 0 || self.even > now
     }
 }
 
@@ -92,7 +92,7 @@ impl Pace {
 const FEW_USERS: usize = 64;
 
 /// Gives the places.
-pub(super) struct Desk {
+pub(super) struct Admission {
     mapping: Mapping,
     /// By the number of the class.
     offers: Vec<Arc<Offer>>,
@@ -100,7 +100,7 @@ pub(super) struct Desk {
     taken: Vec<usize>,
     /// Of all classes.
     places: usize,
-    strangers: usize,
+    pending_refusals: usize,
     /// Of all mailboxes, in bytes.
     memory: u64,
     /// Those who have anything.
@@ -113,7 +113,7 @@ pub(super) struct Desk {
     many_users: usize,
 }
 
-impl Desk {
+impl Admission {
     pub(super) fn new(config: &AttachConfig, link: Link) -> Result<Self, ListenError> {
         let offers = config.mapping.classes().iter().map(|class| {
             let max = class.flow.max_length;
@@ -141,12 +141,12 @@ impl Desk {
             Ok(Arc::new(Offer { class, geometry }))
         });
         let offers: Vec<_> = offers.collect::<Result<_, _>>()?;
-        Ok(Desk {
+        Ok(Admission {
             taken: vec![0; offers.len()],
             offers,
             mapping: config.mapping.clone(),
             places: 0,
-            strangers: 0,
+            pending_refusals: 0,
             memory: 0,
             users: HashMap::new(),
             most: config.most_clients,
@@ -158,7 +158,7 @@ impl Desk {
     }
 
     /// A place for a process, or why it gets none.
-    pub(super) fn seat(&mut self, peer: PeerCredentials, now: Instant) -> Result<Seat, String> {
+    pub(super) fn admit(&mut self, peer: PeerCredentials, now: Instant) -> Result<Slot, String> {
         let PeerCredentials { uid, gid, .. } = peer;
         let Some(class) = self.mapping.class_number(peer) else {
             return Err(format!(
@@ -208,34 +208,36 @@ impl Desk {
         let user = self.user(uid, now);
         user.places += 1;
         user.even = even;
-        Ok(Seat { offer, class, uid })
+        Ok(Slot { offer, class, uid })
     }
 
     /// The place is free again.
-    pub(super) fn leave(&mut self, seat: Seat) {
-        self.taken[seat.class] -= 1;
+    pub(super) fn release(&mut self, slot: Slot) {
+        self.taken[slot.class] -= 1;
         self.places -= 1;
-        self.memory -= seat.offer.geometry.bytes() as u64;
-        if let Some(user) = self.users.get_mut(&seat.uid) {
+        self.memory -= slot.offer.geometry.bytes() as u64;
+        if let Some(user) = self.users.get_mut(&slot.uid) {
             user.places -= 1;
         }
     }
 
     /// Leave to wait, for one that got no place; none if too many have it.
-    pub(super) fn bench(&mut self, uid: u32, now: Instant) -> Option<Bench> {
-        let of_user = self.users.get(&uid).map_or(0, |user| user.strangers);
-        if self.strangers >= MOST_STRANGERS || of_user >= MOST_STRANGERS_OF_A_USER {
+    pub(super) fn refuse_later(&mut self, uid: u32, now: Instant) -> Option<PendingRefusal> {
+        let of_user = self.users.get(&uid).map_or(0, |user| user.pending_refusals);
+        if self.pending_refusals >= MOST_PENDING_REFUSALS
+            || of_user >= MOST_PENDING_REFUSALS_OF_A_USER
+        {
             return None;
         }
-        self.strangers += 1;
-        self.user(uid, now).strangers += 1;
-        Some(Bench { uid })
+        self.pending_refusals += 1;
+        self.user(uid, now).pending_refusals += 1;
+        Some(PendingRefusal { uid })
     }
 
-    pub(super) fn stand_up(&mut self, bench: Bench) {
-        self.strangers -= 1;
-        if let Some(user) = self.users.get_mut(&bench.uid) {
-            user.strangers -= 1;
+    pub(super) fn refusal_ended(&mut self, pending: PendingRefusal) {
+        self.pending_refusals -= 1;
+        if let Some(user) = self.users.get_mut(&pending.uid) {
+            user.pending_refusals -= 1;
         }
     }
 
@@ -255,7 +257,7 @@ mod tests {
     use crate::attach::Who;
     use fairlane_core::{FlowConfig, Length, Rate, Weight};
 
-    fn desk(most_of_a_user: usize, attachments_per_second: u32) -> Desk {
+    fn admission(most_of_a_user: usize, attachments_per_second: u32) -> Admission {
         let flow = FlowConfig::new(Weight::ONE, Length::new(100).unwrap());
         let class = Class {
             name: "all".to_owned(),
@@ -268,7 +270,7 @@ mod tests {
             attachments_per_second,
             ..AttachConfig::new(mapping.rule(Who::Any, "all").unwrap())
         };
-        Desk::new(&config, Link::new(Rate::from_bps(8_000).unwrap())).unwrap()
+        Admission::new(&config, Link::new(Rate::from_bps(8_000).unwrap())).unwrap()
     }
 
     fn peer(uid: u32) -> PeerCredentials {
@@ -281,11 +283,11 @@ mod tests {
 
     #[test]
     fn a_user_who_comes_and_goes_does_so_at_its_pace_and_slows_down_nobody_else() {
-        let mut desk = desk(5, 10);
+        let mut admission = admission(5, 10);
         let start = Instant::now();
         let mut come_and_go = |uid, after| {
-            let seat = desk.seat(peer(uid), start + Duration::from_millis(after));
-            seat.map(|seat| desk.leave(seat))
+            let slot = admission.admit(peer(uid), start + Duration::from_millis(after));
+            slot.map(|slot| admission.release(slot))
         };
         for n in 0..10 {
             assert!(come_and_go(7, 0).is_ok(), "{n}");
@@ -306,27 +308,29 @@ mod tests {
 
     #[test]
     fn all_places_may_be_taken_at_once() {
-        let mut desk = desk(50, 10);
+        let mut admission = admission(50, 10);
         let now = Instant::now();
-        let seats: Vec<Seat> = (0..50).map(|_| desk.seat(peer(7), now).unwrap()).collect();
-        for seat in seats {
-            desk.leave(seat);
+        let slots: Vec<Slot> = (0..50)
+            .map(|_| admission.admit(peer(7), now).unwrap())
+            .collect();
+        for slot in slots {
+            admission.release(slot);
         }
-        assert!(desk.seat(peer(7), now).is_err());
+        assert!(admission.admit(peer(7), now).is_err());
     }
 
     #[test]
     fn users_who_have_nothing_any_more_are_forgotten() {
-        let mut desk = desk(5, 10);
+        let mut admission = admission(5, 10);
         let start = Instant::now();
-        let staying = desk.seat(peer(0), start).unwrap();
+        let staying = admission.admit(peer(0), start).unwrap();
         for uid in 1..10_000 {
             let now = start + Duration::from_millis(u64::from(uid) * 50);
-            let seat = desk.seat(peer(uid), now).unwrap();
-            desk.leave(seat);
-            assert!(desk.users.len() <= 2 * FEW_USERS);
+            let slot = admission.admit(peer(uid), now).unwrap();
+            admission.release(slot);
+            assert!(admission.users.len() <= 2 * FEW_USERS);
         }
-        assert_eq!(desk.users[&0].places, 1);
-        desk.leave(staying);
+        assert_eq!(admission.users[&0].places, 1);
+        admission.release(staying);
     }
 }
