@@ -49,7 +49,7 @@ destination-port = {}
     for backend in BACKENDS {
         let site = Site::start(&wire, &(interfaces(backend) + &links));
         for (port, cap) in (5_200..).zip(caps) {
-            // More than the cap is always wrong. Less is another program's doing, which had the
+            // More than the cap is always wrong. Less is other programs' doing, which had the
             // daemon's core for longer than the cap's burst lasts, or the sender's.
             let seconds = if long_tests() { 5 } else { 3 };
             let flow = Flow::start(wire.sender(0), wire.receiver(), port, seconds).unwrap();

@@ -13,7 +13,7 @@ use crate::program::{Finished, Running, start, start_unheard};
 
 /// The part of a link that a connection fills at least: its two ends, and the daemon between, share
 /// the processors with other programs.
-pub const FILLED: f64 = 0.6;
+pub const FILLED: f64 = 0.3;
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
