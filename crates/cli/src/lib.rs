@@ -17,6 +17,7 @@ mod classes;
 pub mod cli;
 mod figures;
 mod guarantee;
+pub mod interrupt;
 mod links;
 mod machine;
 pub mod output;

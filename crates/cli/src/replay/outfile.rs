@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use anyhow::{Context, Result};
 use tempfile::NamedTempFile;
 
-use crate::output;
+use crate::{interrupt, output};
 
 /// What is removed if the program is interrupted.
 type Unfinished = Arc<Mutex<Option<NamedTempFile>>>;
@@ -110,14 +110,13 @@ fn lock(unfinished: &Unfinished) -> MutexGuard<'_, Option<NamedTempFile>> {
 fn remove_on_signal(unfinished: &Unfinished, shown: &str) -> Result<()> {
     let unfinished = Arc::clone(unfinished);
     let shown = shown.to_owned();
-    ctrlc::set_handler(move || {
+    interrupt::answer(move || {
         let mut slot = lock(&unfinished);
         if slot.take().is_some() {
             output::aside(format_args!("interrupted, {shown} is as it was"));
         }
         std::process::exit(130)
     })
-    .context("setting up Ctrl-C")
 }
 
 /// As any program creates files: the user's mask decides.

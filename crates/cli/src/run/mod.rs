@@ -32,6 +32,7 @@ use fairlane_runtime::{
 use crate::algorithm::{self, Algorithm};
 use crate::any::AnyScheduler;
 use crate::arguments::{MOST_SENDERS, Weights, seconds};
+use crate::interrupt;
 use attach::{Allow, Quotas};
 use ending::Ending;
 use flow::{Flow, Flows, OVERHEAD, Parcel};
@@ -307,7 +308,7 @@ fn run_loopback(options: &Options) -> Result<()> {
     }
     let stop = Arc::new(Ending::default());
     let on_signal = Arc::clone(&stop);
-    ctrlc::set_handler(move || on_signal.ask()).context("setting up Ctrl-C")?;
+    interrupt::answer(move || on_signal.ask())?;
 
     let screen = Screen::open(
         introduction(options, options.alg.name(), relay_address),

@@ -6,7 +6,6 @@ mod source;
 mod written;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
@@ -21,7 +20,7 @@ use serde::Serialize;
 use crate::arguments::seconds;
 use crate::classes::schema::ClassReport;
 use crate::classes::{self, Ledger, Places};
-use crate::output;
+use crate::{interrupt, output};
 use scenario::{Asked, Scenario};
 
 const HELP: &str = "\
@@ -124,10 +123,7 @@ fn simulate(options: &Options, draw: Option<&dyn Fn(Rates) -> Result<()>>) -> Re
     output::warn(&scenario.warnings);
     let seconds = options.seconds.or(scenario.seconds).unwrap_or(SECONDS);
     let seed = options.seed.or(scenario.seed).unwrap_or(SEED);
-    let stop = Arc::new(AtomicBool::new(false));
-    let on_signal = Arc::clone(&stop);
-    ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
-        .context("setting up Ctrl-C")?;
+    let stop = interrupt::asked()?;
     let time = Picos::from_secs_f64(seconds);
     let mut run = Run::new(&scenario, seed, time, draw.is_some())?;
     let progress = progress(options);

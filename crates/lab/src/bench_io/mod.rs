@@ -7,7 +7,6 @@ mod subject;
 mod wire;
 
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
 use comfy_table::CellAlignment;
 use fairlane_cli::arguments::seconds;
-use fairlane_cli::{output, table};
+use fairlane_cli::{interrupt, output, table};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::reproduce;
@@ -126,10 +125,7 @@ impl Contender {
 /// Measures and prints the outcome.
 pub fn run(options: &Options) -> Result<()> {
     let (mut contenders, skipped) = prepare(options)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let on_signal = Arc::clone(&stop);
-    ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
-        .context("setting up Ctrl-C")?;
+    let stop = interrupt::asked()?;
     let rounds = measure(options, &mut contenders, &stop)?;
     if rounds == 0 {
         bail!(reproduce::Interrupted);

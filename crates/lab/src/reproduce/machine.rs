@@ -5,7 +5,8 @@ use std::fs;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use fairlane_runtime::pin_to_core;
+use rustix::thread::{CpuSet, sched_getaffinity};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -74,9 +75,7 @@ pub fn cores() -> Result<Vec<usize>> {
 
 /// Keeps the calling thread on `core`.
 pub fn pin(core: usize) -> Result<()> {
-    let mut set = CpuSet::new();
-    set.set(core);
-    sched_setaffinity(None, &set).with_context(|| format!("moving a thread to core {core}"))
+    pin_to_core(core).with_context(|| format!("moving a thread to core {core}"))
 }
 
 /// Processor time that the calling thread has had, in nanoseconds. What another program

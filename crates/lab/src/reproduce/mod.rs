@@ -20,16 +20,15 @@ mod throughput;
 
 use std::env;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Error, Result, bail};
 use comfy_table::CellAlignment;
 use fairlane_netlab::LabError;
 use serde_json::{Value, json};
 
 use experiment::{Experiment, Scenario};
-use fairlane_cli::{output, table};
+use fairlane_cli::{interrupt, output, table};
 use folder::Folder;
 use lab::Lab;
 use machine::{Machine, Watch};
@@ -125,10 +124,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(Selection::All) => &EXPERIMENTS[..],
         Some(Selection::One(place)) => &EXPERIMENTS[place..=place],
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    let on_signal = Arc::clone(&stop);
-    ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
-        .context("setting up Ctrl-C")?;
+    let stop = interrupt::asked()?;
     let machine = Machine::this()?;
     for experiment in selected {
         let done = reproduce(options, *experiment, &machine, &stop);

@@ -10,7 +10,6 @@ mod senders;
 mod victim;
 
 use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use anyhow::{Context, Result, ensure};
@@ -21,7 +20,7 @@ use fairlane_runtime::Clock;
 
 use crate::algorithm::{self, Algorithm, members};
 use crate::arguments::{Weights, seconds, weight};
-use crate::output as print;
+use crate::{interrupt, output as print};
 
 pub use case::{Case, Mode, Transmit, Way, measure};
 pub use outcome::Outcome;
@@ -163,10 +162,7 @@ pub fn run(options: &Options) -> Result<()> {
         !options.weights.0.is_empty(),
         "--weights none: clients have weights, 1 to 1000000 each"
     );
-    let stop = Arc::new(AtomicBool::new(false));
-    let on_signal = Arc::clone(&stop);
-    ctrlc::set_handler(move || on_signal.store(true, Ordering::Release))
-        .context("setting up Ctrl-C")?;
+    let stop = interrupt::asked()?;
     let way = match (options.way, options.dispatchers) {
         (Some(Way::Dispatchers), 0) => Way::Straight,
         (Some(way), _) => way,

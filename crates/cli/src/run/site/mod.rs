@@ -35,6 +35,7 @@ use super::ending::Ending;
 use super::log::{Log, Voice};
 use super::screen::Screen;
 use super::{Options, ends};
+use crate::interrupt;
 use crate::machine::read_site;
 use control::{Around, Control, Event, Links};
 use device::{AnyDevice, Needs, OnLoss, Ports};
@@ -249,23 +250,18 @@ where
     }
 }
 
-/// Signals become events, on a thread that waits for them.
-fn listen<B: Send + 'static>(mut signals: Signals, to: Sender<Event<B>>) -> Result<()> {
+/// Signals become events.
+fn listen<B: Send + 'static>(signals: Signals, to: Sender<Event<B>>) -> Result<()> {
     signals.add_signal(SIGINT)?;
     signals.add_signal(SIGTERM)?;
-    thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(move || {
-            for signal in signals.forever() {
-                let event = match signal {
-                    SIGHUP => Event::Reload,
-                    _ => Event::Stop,
-                };
-                if to.send(event).is_err() {
-                    return;
-                }
-            }
-        })?;
+    interrupt::listen(signals, move |signal| {
+        let event = match signal {
+            SIGHUP => Event::Reload,
+            _ => Event::Stop,
+        };
+        // Once nobody hears of it, it is over.
+        let _ = to.send(event);
+    })?;
     Ok(())
 }
 

@@ -1,0 +1,38 @@
+//! Ctrl-C, and what else asks a program to end.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
+
+/// What ends a program that has no other use for it.
+const ENDS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+const SETTING_UP: &str = "setting up Ctrl-C";
+
+/// What is true from when the program is asked to end.
+pub fn asked() -> Result<Arc<AtomicBool>> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in ENDS {
+        flag::register(signal, Arc::clone(&asked)).context(SETTING_UP)?;
+    }
+    Ok(asked)
+}
+
+/// Calls `answer` whenever the program is asked to end.
+pub fn answer(mut answer: impl FnMut() + Send + 'static) -> Result<()> {
+    let signals = Signals::new(ENDS).context(SETTING_UP)?;
+    listen(signals, move |_| answer()).context(SETTING_UP)
+}
+
+/// Calls `hear` with each of these signals, on a thread that waits for them.
+pub fn listen(mut signals: Signals, mut hear: impl FnMut(i32) + Send + 'static) -> io::Result<()> {
+    let thread = thread::Builder::new().name("signals".to_owned());
+    thread.spawn(move || signals.forever().for_each(&mut hear))?;
+    Ok(())
+}
