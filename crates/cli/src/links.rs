@@ -11,16 +11,19 @@ pub fn choose_link<'a>(site: &'a Site, name: Option<&str>) -> Result<&'a Link, S
             "the site has several links, one is to be named: {}",
             names.join(", ")
         )),
-        (Some(name), _) => site.link(name).ok_or_else(|| {
-            let near = suggestion(name, names.iter().copied());
-            match near.is_empty() {
-                true => format!(
-                    "link '{name}' does not exist: it is one of {}",
-                    names.join(", ")
-                ),
-                false => format!("link '{name}' does not exist{near}"),
-            }
-        }),
+        (Some(name), _) => site.link(name).ok_or_else(|| no_such("link", name, &names)),
+    }
+}
+
+/// That nothing is called `name`: what is like it, or all there is.
+pub fn no_such(what: &str, name: &str, names: &[&str]) -> String {
+    let near = suggestion(name, names.iter().copied());
+    match near.is_empty() {
+        true => format!(
+            "{what} '{name}' does not exist: it is one of {}",
+            names.join(", ")
+        ),
+        false => format!("{what} '{name}' does not exist{near}"),
     }
 }
 

@@ -8,7 +8,7 @@ use etherparse::{
 };
 use fairlane_classify::{
     Dscp, Family, Fragment, Header, Headers, Layer, Malformed, Ports, Protocol, Reason, VlanId,
-    parse,
+    parse, parse_partly,
 };
 use proptest::option::of;
 use proptest::prelude::*;
@@ -528,4 +528,23 @@ fn tags_are_followed_four_deep_and_a_priority_tag_is_no_vlan() {
     assert_eq!(tagged(3).vlan, VlanId::new(3), "the outermost");
     assert_eq!(tagged(4).family, Family::V4);
     assert_eq!(tagged(5).family, Family::Other);
+}
+
+#[test]
+fn what_was_read_before_an_error_is_what_there_is_without_it() {
+    let whole = udp();
+    let read = parse(&whole, Layer::Ip).unwrap();
+    assert_eq!(parse_partly(&whole, Layer::Ip), (read, None));
+    // Cut within the UDP header: whose it is, is known.
+    let (partly, wrong) = parse_partly(&whole[..20 + 3], Layer::Ip);
+    assert_eq!(wrong, parse(&whole[..20 + 3], Layer::Ip).err());
+    assert!(wrong.is_some() && partly.ports.is_none());
+    assert_eq!(
+        (partly.family, partly.source, partly.destination),
+        (read.family, read.source, read.destination)
+    );
+    // Within the IP header: nothing is.
+    let (partly, wrong) = parse_partly(&whole[..19], Layer::Ip);
+    assert!(wrong.is_some());
+    assert_eq!(partly, Headers::default());
 }

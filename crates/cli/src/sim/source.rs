@@ -11,7 +11,7 @@ use fairlane_sim::{ClassFlow, ClassSource, Lengths, Picos, Tcp, Traffic};
 
 use super::packet::{Headers, extends_ipv6, host, unnamed};
 use super::written;
-use crate::links::other_side;
+use crate::links::{no_such, other_side};
 
 /// Most sources of one scenario.
 pub const MOST_SOURCES: usize = 1_000_000;
@@ -384,14 +384,7 @@ impl Reader<'_> {
             "on-off" => (true, true, false),
             "backlogged" | "tcp" => (false, false, true),
             _ => {
-                let near = suggestion(word, WORDS);
-                let sentence = match near.is_empty() {
-                    true => format!(
-                        "traffic '{word}' does not exist: it is one of {}",
-                        WORDS.join(", ")
-                    ),
-                    false => format!("traffic '{word}' does not exist{near}"),
-                };
+                let sentence = no_such("traffic", word, &WORDS);
                 report.error(&source.traffic.span(), sentence);
                 return None;
             }

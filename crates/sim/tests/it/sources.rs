@@ -2,7 +2,7 @@
 
 use crate::support::{config, length, rate};
 use fairlane_core::sched::{Drr, Qfq};
-use fairlane_core::{FlowId, Length, Rate, SchedulerLimits};
+use fairlane_core::{FlowId, Length, Limits, Rate, Rejection, SchedulerLimits};
 use fairlane_sim::{
     Completion, FlowPlan, Lengths, Moment, Observer, PacketInfo, Picos, Server, Simulation, Source,
     SourceError, Traffic, TransmitQueue, scenario,
@@ -272,4 +272,43 @@ fn flow_sets_have_the_shares_they_are_named_for() {
     assert_eq!(weights(scenario::half(2001, length(1))), (2000, 2000, 2001));
     assert_eq!(weights(scenario::equal(4, length(1))), (1, 3, 4));
     assert!(scenario::highw(0, length(1)).is_empty());
+}
+
+#[test]
+fn a_greedy_source_of_a_flow_that_holds_nothing_tries_again_once_a_packet_time() {
+    /// Packets refused, and sent.
+    #[derive(Default)]
+    struct Fate(u32, u32);
+    impl Observer for Fate {
+        fn dropped(&mut self, _: Moment, _: FlowId, _: Length, _: Rejection) {
+            self.0 += 1;
+        }
+        fn completed(&mut self, _: &Completion) {
+            self.1 += 1;
+        }
+    }
+    let limits = SchedulerLimits::default();
+    let link = rate(8_000_000);
+    let server = Server::new(
+        Drr::new(),
+        limits,
+        link,
+        TransmitQueue::NONE,
+        Fate::default(),
+    );
+    let mut simulation = Simulation::new(server, 1);
+    let mut shut = config(1, 1000);
+    shut.limits = Some(Limits {
+        packets: 0,
+        bytes: 0,
+    });
+    for config in [shut, config(1, 1000)] {
+        let lengths = Lengths::Fixed(length(1000));
+        let plan = FlowPlan::new(config, Traffic::Greedy(2), lengths);
+        simulation.add(plan).unwrap();
+    }
+    // A packet takes a millisecond; two are still sent at the end.
+    let fate = simulation.run(Picos::from_millis(100)).unwrap();
+    let Fate(refused, sent) = fate.into_observer();
+    assert_eq!((refused, sent), (100, 102));
 }
