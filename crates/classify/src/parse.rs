@@ -69,24 +69,10 @@ fn u128_at(header: &[u8; IPV6], place: usize) -> u128 {
 #[inline]
 pub fn parse(bytes: &[u8], layer: Layer) -> Result<Headers, Malformed> {
     let mut headers = Headers::default();
-    read(bytes, layer, &mut headers)?;
-    Ok(headers)
-}
-
-/// What [`parse`] read before it came to what is wrong, if anything is: addresses of a datagram
-/// whose TCP header is cut off, for example.
-pub fn parse_partly(bytes: &[u8], layer: Layer) -> (Headers, Option<Malformed>) {
-    let mut headers = Headers::default();
-    let wrong = read(bytes, layer, &mut headers).err();
-    (headers, wrong)
-}
-
-#[inline]
-fn read(bytes: &[u8], layer: Layer, headers: &mut Headers) -> Result<(), Malformed> {
     match layer {
         Layer::Ip => match bytes.first().map(|first| first >> 4) {
-            Some(6) => ipv6(bytes, headers)?,
-            Some(4) => ipv4(bytes, headers)?,
+            Some(6) => ipv6(bytes, &mut headers)?,
+            Some(4) => ipv4(bytes, &mut headers)?,
             Some(version) => return Err(malformed(Header::Ipv4, Reason::Version(version))),
             None => return Err(malformed(Header::Ipv4, Reason::Short(20))),
         },
@@ -96,13 +82,31 @@ fn read(bytes: &[u8], layer: Layer, headers: &mut Headers) -> Result<(), Malform
             headers.vlan = link.vlan;
             headers.ip_offset = (bytes.len() - ip.len()) as u16;
             match link.ethertype {
-                ETHERTYPE_IPV4 => ipv4(ip, headers)?,
-                ETHERTYPE_IPV6 => ipv6(ip, headers)?,
+                ETHERTYPE_IPV4 => ipv4(ip, &mut headers)?,
+                ETHERTYPE_IPV6 => ipv6(ip, &mut headers)?,
                 _ => {}
             }
         }
     }
-    Ok(())
+    Ok(headers)
+}
+
+/// What [`parse`] reads, or what it read from the IP header on before it came to what is wrong:
+/// whose a datagram is whose TCP header is cut off, for example.
+pub fn parse_partly(bytes: &[u8], layer: Layer) -> (Headers, Option<Malformed>) {
+    let wrong = match parse(bytes, layer) {
+        Ok(headers) => return (headers, None),
+        Err(wrong) => wrong,
+    };
+    let mut headers = Headers::default();
+    let ip = match (layer, link(bytes)) {
+        (Layer::Ip, _) => Some(bytes),
+        (Layer::Ethernet, Ok((_, ip))) => Some(ip),
+        (Layer::Ethernet, Err(_)) => None,
+    };
+    // One of them is what the packet is not, and changes nothing.
+    let _ = ip.map(|ip| ipv4(ip, &mut headers).or_else(|_| ipv6(ip, &mut headers)));
+    (headers, Some(wrong))
 }
 
 /// What is before the network protocol's header.
@@ -148,6 +152,11 @@ fn ipv4(bytes: &[u8], headers: &mut Headers) -> Result<(), Malformed> {
     if header < IPV4 {
         return Err(wrong(Reason::HeaderLength(header as u16)));
     }
+    let total = usize::from(u16_at(ip, 2));
+    let payload = bytes
+        .get(..total)
+        .and_then(|datagram| datagram.get(header..))
+        .ok_or(wrong(Reason::TotalLength(total as u32)))?;
     headers.family = Family::V4;
     headers.source = u32_at(ip, 12).into();
     headers.destination = u32_at(ip, 16).into();
@@ -159,11 +168,6 @@ fn ipv4(bytes: &[u8], headers: &mut Headers) -> Result<(), Malformed> {
         (0, _) => Fragment::First,
         _ => Fragment::Later,
     };
-    let total = usize::from(u16_at(ip, 2));
-    let payload = bytes
-        .get(..total)
-        .and_then(|datagram| datagram.get(header..))
-        .ok_or(wrong(Reason::TotalLength(total as u32)))?;
     transport(Protocol(ip[9]), payload, headers)
 }
 
@@ -175,17 +179,17 @@ fn ipv6(bytes: &[u8], headers: &mut Headers) -> Result<(), Malformed> {
         let version = Reason::Version((first >> 28) as u8);
         return Err(malformed(Header::Ipv6, version));
     }
+    let payload = usize::from(u16_at(ip, 4));
+    let rest = rest.get(..payload).ok_or_else(|| {
+        let total = Reason::TotalLength((IPV6 + payload) as u32);
+        malformed(Header::Ipv6, total)
+    })?;
     let traffic_class = (first >> 20) as u8;
     headers.family = Family::V6;
     headers.source = u128_at(ip, 8);
     headers.destination = u128_at(ip, 24);
     headers.dscp = Dscp::of_traffic_class(traffic_class);
     headers.ecn = traffic_class & 3;
-    let payload = usize::from(u16_at(ip, 4));
-    let rest = rest.get(..payload).ok_or_else(|| {
-        let total = Reason::TotalLength((IPV6 + payload) as u32);
-        malformed(Header::Ipv6, total)
-    })?;
     let next = Protocol(ip[6]);
     if next.has_ports() {
         return transport(next, rest, headers);

@@ -13,21 +13,18 @@ use signal_hook::iterator::Signals;
 /// What ends a program that has no other use for it.
 const ENDS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-const SETTING_UP: &str = "setting up Ctrl-C";
-
 /// What is true from when the program is asked to end.
 pub fn asked() -> Result<Arc<AtomicBool>> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in ENDS {
-        flag::register(signal, Arc::clone(&asked)).context(SETTING_UP)?;
+        flag::register(signal, Arc::clone(&asked)).context("setting up Ctrl-C")?;
     }
     Ok(asked)
 }
 
 /// Calls `answer` whenever the program is asked to end.
-pub fn answer(mut answer: impl FnMut() + Send + 'static) -> Result<()> {
-    let signals = Signals::new(ENDS).context(SETTING_UP)?;
-    listen(signals, move |_| answer()).context(SETTING_UP)
+pub fn answer(mut answer: impl FnMut() + Send + 'static) -> io::Result<()> {
+    listen(Signals::new(ENDS)?, move |_| answer())
 }
 
 /// Calls `hear` with each of these signals, on a thread that waits for them.

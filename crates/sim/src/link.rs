@@ -65,6 +65,8 @@ pub struct Link<P> {
     period_bits: u128,
     /// Bits sent before the busy period.
     before: u128,
+    /// When the packet in service starts and ends, or the last one did.
+    service: (Picos, Picos),
 }
 
 impl<P> Link<P> {
@@ -79,6 +81,7 @@ impl<P> Link<P> {
             period_done: 0,
             period_bits: 0,
             before: 0,
+            service: (Picos::ZERO, Picos::ZERO),
         }
     }
 
@@ -125,13 +128,15 @@ impl<P> Link<P> {
         }
         let starts = self.packets.is_empty();
         if starts {
-            if now > self.time_of(self.period_bits) {
+            let mut start = self.service.1;
+            if now > start {
                 self.before += self.period_done;
                 self.period_start = now;
                 self.period_done = 0;
                 self.period_bits = 0;
+                start = now;
             }
-            self.period_bits += bits(len);
+            self.serve(start, len);
         } else {
             self.waiting_bytes += u64::from(len.get());
         }
@@ -157,26 +162,26 @@ impl<P> Link<P> {
     /// When the packet in service ends. O(1).
     pub fn next_completion(&self) -> Option<Picos> {
         self.packets.front()?;
-        Some(self.time_of(self.period_bits))
+        Some(self.service.1)
     }
 
     /// Ends the packet in service, whenever that is; the next in the queue follows it
     /// without a gap. O(1).
     pub fn complete(&mut self) -> Option<Sent<P>> {
         let (len, payload) = self.packets.pop_front()?;
-        let start = self.time_of(self.period_done);
+        let (start, end) = self.service;
         let start_work = self.completed();
         self.period_done = self.period_bits;
         let sent = Sent {
             len,
             payload,
             start,
-            end: self.time_of(self.period_done),
+            end,
             start_work,
             end_work: self.completed(),
         };
         if let Some(&(next, _)) = self.packets.front() {
-            self.period_bits += bits(next);
+            self.serve(end, next);
             self.waiting_bytes -= u64::from(next.get());
         }
         Some(sent)
@@ -197,14 +202,13 @@ impl<P> Link<P> {
         Work::from_bits(self.before) + Work(sent.clamp(least, most))
     }
 
-    /// When the first `bits` of the busy period have been sent, rounded down.
-    fn time_of(&self, bits: u128) -> Picos {
-        self.period_start + Picos(Work::from_bits(bits).0 / u128::from(self.rate.bps()))
+    /// A packet of `len` is in service from `start`. It ends when all bits of the busy period have
+    /// been sent, rounded down.
+    fn serve(&mut self, start: Picos, len: Length) {
+        self.period_bits += u128::from(len.get()) * 8;
+        let sent = Work::from_bits(self.period_bits).0 / u128::from(self.rate.bps());
+        self.service = (start, self.period_start + Picos(sent));
     }
-}
-
-fn bits(len: Length) -> u128 {
-    u128::from(len.get()) * 8
 }
 
 const _: () = assert!(PICOS_PER_SECOND == Rate::MAX.bps());

@@ -535,15 +535,17 @@ fn what_was_read_before_an_error_is_what_there_is_without_it() {
     let whole = udp();
     let read = parse(&whole, Layer::Ip).unwrap();
     assert_eq!(parse_partly(&whole, Layer::Ip), (read, None));
-    // Cut within the UDP header: whose it is, is known.
-    let (partly, wrong) = parse_partly(&whole[..20 + 3], Layer::Ip);
-    assert_eq!(wrong, parse(&whole[..20 + 3], Layer::Ip).err());
+    // It ends within the UDP header: whose it is, is known.
+    let mut short = whole.clone();
+    short[3] = 20 + 3;
+    let (partly, wrong) = parse_partly(&short, Layer::Ip);
+    assert_eq!(wrong, parse(&short, Layer::Ip).err());
     assert!(wrong.is_some() && partly.ports.is_none());
     assert_eq!(
         (partly.family, partly.source, partly.destination),
         (read.family, read.source, read.destination)
     );
-    // Within the IP header: nothing is.
+    // It is cut within the IP header: nothing is.
     let (partly, wrong) = parse_partly(&whole[..19], Layer::Ip);
     assert!(wrong.is_some());
     assert_eq!(partly, Headers::default());

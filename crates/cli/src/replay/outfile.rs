@@ -46,7 +46,7 @@ impl OutFile {
                     Some(parent) if !parent.as_os_str().is_empty() => parent,
                     _ => Path::new("."),
                 };
-                remove_on_signal(&unfinished, &shown)?;
+                remove_on_signal(&unfinished, &shown).with_context(creating)?;
                 let mode = match existing {
                     Some(there) => there.permissions().mode(),
                     None => NEW_FILE_MODE,
@@ -107,7 +107,7 @@ fn lock(unfinished: &Unfinished) -> MutexGuard<'_, Option<NamedTempFile>> {
 
 /// Removes the file and ends the program at Ctrl-C and the like, also while it waits
 /// for its input.
-fn remove_on_signal(unfinished: &Unfinished, shown: &str) -> Result<()> {
+fn remove_on_signal(unfinished: &Unfinished, shown: &str) -> io::Result<()> {
     let unfinished = Arc::clone(unfinished);
     let shown = shown.to_owned();
     interrupt::answer(move || {

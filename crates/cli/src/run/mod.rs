@@ -308,7 +308,7 @@ fn run_loopback(options: &Options) -> Result<()> {
     }
     let stop = Arc::new(Ending::default());
     let on_signal = Arc::clone(&stop);
-    interrupt::answer(move || on_signal.ask())?;
+    interrupt::answer(move || on_signal.ask()).context("setting up Ctrl-C")?;
 
     let screen = Screen::open(
         introduction(options, options.alg.name(), relay_address),
