@@ -53,7 +53,11 @@ impl Picos {
 
     /// In nanoseconds, rounded down; saturates at [`Nanos::MAX`].
     pub fn to_nanos(self) -> Nanos {
-        Nanos(u64::try_from(self.0 / 1_000).unwrap_or(u64::MAX))
+        // A division of 128 bits costs ten of 64.
+        match u64::try_from(self.0) {
+            Ok(picos) => Nanos(picos / 1_000),
+            Err(_) => Nanos(u64::try_from(self.0 / 1_000).unwrap_or(u64::MAX)),
+        }
     }
 
     /// The span from `earlier` to `self`; zero if `earlier` is later.
