@@ -11,12 +11,11 @@
 pub mod algorithm;
 mod any;
 pub mod arguments;
-pub mod bench;
+mod bench;
 mod check;
 mod classes;
 pub mod cli;
 mod figures;
-mod guarantee;
 pub mod interrupt;
 mod links;
 mod machine;

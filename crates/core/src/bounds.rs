@@ -67,12 +67,14 @@
 use crate::units::{Length, Nanos, Rate, Weight};
 use core::ops::Add;
 
+mod flows;
 mod hierarchy;
 mod room;
 mod rounds;
 mod siblings;
 mod timestamps;
 
+pub use flows::{Dispatched, Guarantees, with_arbiter};
 pub use hierarchy::{Service, transmit_time};
 pub use rounds::{Round, drr, drr_in_proportion};
 pub use siblings::{Head, Siblings};

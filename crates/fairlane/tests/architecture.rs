@@ -53,15 +53,18 @@ fn dependencies_point_one_way() {
             &["classify", "config", "core", "io", "mailbox", "runtime"],
         ),
         ("sim", &["core", "runtime"]),
+        ("bench", &["core", "io", "netlab", "runtime"]),
         (
             "cli",
             &[
-                "classify", "config", "core", "io", "mailbox", "netlab", "runtime", "sim",
+                "bench", "classify", "config", "core", "io", "mailbox", "netlab", "runtime", "sim",
             ],
         ),
         (
             "lab",
-            &["classify", "cli", "core", "io", "netlab", "runtime"],
+            &[
+                "bench", "classify", "cli", "core", "io", "netlab", "runtime",
+            ],
         ),
     ] {
         for dependency in dependencies(name) {

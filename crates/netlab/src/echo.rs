@@ -15,6 +15,9 @@ const LONGEST: usize = 1_472;
 /// An answer's length that says that no more are to be given.
 const OVER: usize = usize::MAX;
 
+/// How long a port may be held by a process that is being started.
+const HELD: Duration = Duration::from_secs(2);
+
 /// A client on one host and a server on another, which exchange datagrams (UDP).
 #[derive(Debug)]
 pub struct Echo {
@@ -37,7 +40,19 @@ impl Echo {
             host.namespace()
                 .run(|| UdpSocket::bind((host.address(), port)))
         };
-        let server = bind(to, port).map_err(failed)?;
+        // A process that another thread is just starting holds what was closed here until it is
+        // another program: a moment.
+        let deadline = Instant::now() + HELD;
+        let server = loop {
+            match bind(to, port) {
+                Err(error)
+                    if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline =>
+                {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                bound => break bound.map_err(failed)?,
+            }
+        };
         // From time to time it looks whether it is still wanted.
         let look = Some(Duration::from_millis(50));
         server.set_read_timeout(look).map_err(failed)?;

@@ -1,26 +1,20 @@
 //! `fairlane bench`: the papers' test environment.
 
-mod controller;
-mod flowsets;
-pub mod pspat;
+mod pspat;
 
 use std::num::NonZeroU32;
-use std::sync::LazyLock;
-use std::time::Instant;
 
-use anyhow::{Result, ensure};
-use fairlane_core::queue::{PacketList, PacketSlab};
+use anyhow::Result;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use fairlane_bench::controller::Arrivals;
+use fairlane_bench::flowsets::{Backlog, FlowSets};
+use fairlane_bench::pairs::{Case, Contender, Measured};
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
-use fairlane_core::scheduler::Scheduler;
-use fairlane_core::with_algorithm;
-use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, SchedulerLimits};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::algorithm::{Algorithm, members, possible};
+use crate::algorithm::members;
 use crate::{output, table};
-use controller::{Arrivals, Controller, Subject, Tally};
-use flowsets::{Backlog, FlowSets};
 
 const HELP: &str = "\
 A controller enqueues packets until QMAX are queued, then dequeues until QMIN are
@@ -45,7 +39,7 @@ pub struct Options {
     #[command(subcommand)]
     other: Option<Other>,
     /// Algorithm to measure, or none for the environment alone; all without it
-    #[arg(long, value_name = "A")]
+    #[arg(long, value_name = "A", value_parser = contenders())]
     alg: Option<Contender>,
     /// Flow sets WEIGHT:LENGTH:FLOWS; WEIGHT and LENGTH may be MIN-MAX-STEPS, numbers
     /// take k and m, an empty LENGTH means 1000 bytes
@@ -87,43 +81,11 @@ fn flow_sets(text: &str) -> Result<FlowSets, String> {
     text.parse().map_err(|error| format!("{error:#}"))
 }
 
-/// What can be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Contender {
-    /// The environment alone: packets pass through a plain FIFO queue.
-    None,
-    Algorithm(Algorithm),
-}
-
-impl Contender {
-    fn name(self) -> &'static str {
-        match self {
-            Contender::None => "none",
-            Contender::Algorithm(algorithm) => algorithm.name(),
-        }
-    }
-}
-
-impl clap::ValueEnum for Contender {
-    fn value_variants<'a>() -> &'a [Self] {
-        static ALL: LazyLock<Vec<Contender>> = LazyLock::new(|| {
-            let algorithms = Algorithm::ALL.iter();
-            std::iter::once(Contender::None)
-                .chain(algorithms.map(|&algorithm| Contender::Algorithm(algorithm)))
-                .collect()
-        });
-        &ALL
-    }
-
-    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-        match self {
-            Contender::None => Some(
-                clap::builder::PossibleValue::new("none")
-                    .help("The environment alone: packets pass through a plain FIFO queue"),
-            ),
-            Contender::Algorithm(algorithm) => Some(possible(*algorithm)),
-        }
-    }
+/// Reads `--alg`.
+fn contenders() -> impl TypedValueParser<Value = Contender> {
+    let possible = |one: Contender| PossibleValue::new(one.name()).help(one.about());
+    PossibleValuesParser::new(Contender::all().map(possible))
+        .map(|name| name.parse().expect("one of the names above"))
 }
 
 #[derive(Serialize)]
@@ -168,7 +130,7 @@ fn single(options: &Options, contender: Contender) -> Result<()> {
         seed: options.seed,
         aggregate: options.aggregate,
     };
-    let report = case.measure(contender)?;
+    let report = measure(&case, contender)?;
     if options.json {
         output::line(serde_json::to_string(&report)?)
     } else {
@@ -205,7 +167,7 @@ fn table(options: &Options) -> Result<()> {
         .map(|text| text.parse())
         .collect::<Result<_>>()?,
     };
-    let contenders = <Contender as clap::ValueEnum>::value_variants();
+    let contenders: Vec<Contender> = Contender::all().collect();
     let cases: Vec<Case> = sets
         .into_iter()
         .map(|sets| Case {
@@ -231,11 +193,11 @@ fn table(options: &Options) -> Result<()> {
         .iter()
         .map(|case| format!("{} ({})", case.sets.flows(), case.sets));
     let mut table = table::new(std::iter::once("flows (weight::flows)".to_owned()).chain(sets));
-    for &contender in contenders {
+    for contender in contenders {
         let mut row = vec![contender.name().to_owned()];
         for case in &cases {
             progress.set_message(format!("{} on {}", contender.name(), case.sets));
-            let report = case.measure(contender)?;
+            let report = measure(case, contender)?;
             if options.json {
                 let object = serde_json::to_string(&report)?;
                 progress.suspend(|| output::line(object))?;
@@ -253,136 +215,28 @@ fn table(options: &Options) -> Result<()> {
     Ok(())
 }
 
-struct Case {
-    sets: FlowSets,
-    qmin: Backlog,
-    qmax: Backlog,
-    loops: u64,
-    arrivals: Arrivals,
-    seed: u64,
-    aggregate: NonZeroU32,
-}
-
-impl Case {
-    /// The backlogs to drain to and to fill to, in packets.
-    fn backlogs(&self) -> Result<(u64, u64)> {
-        let flows = self.sets.flows();
-        let (qmin, qmax) = (self.qmin.packets(flows), self.qmax.packets(flows));
-        ensure!(
-            qmin < qmax,
-            "--qmin {qmin} must be below --qmax {qmax} ({flows} flows)"
-        );
-        ensure!(
-            qmax < u64::from(u32::MAX),
-            "--qmax {qmax} is more packets than the {} a queue can hold ({flows} flows)",
-            u32::MAX - 1
-        );
-        Ok((qmin, qmax))
-    }
-
-    fn measure(&self, contender: Contender) -> Result<Report<'_>> {
-        let flows = self.sets.flows();
-        let (qmin, qmax) = self.backlogs()?;
-        // Room for all that the controller ever lets wait, however high it aims.
-        let room = qmax.min(flows as u64 * u64::from(controller::MOST));
-        let mut controller = Controller::new(&self.sets, qmin, qmax, self.arrivals, self.seed);
-        let (tally, seconds) = match contender {
-            Contender::None => timed(&mut controller, &mut Plain::new(room), self.loops),
-            Contender::Algorithm(algorithm) => {
-                with_algorithm!(algorithm.with_members(self.aggregate), new => {
-                    timed(&mut controller, &mut Scheduled::new(new(), &self.sets, room)?, self.loops)
-                })
-            }
-        };
-        Ok(Report {
-            alg: contender.name(),
-            flows,
-            flowsets: self.sets.text(),
-            arrivals: match self.arrivals {
-                Arrivals::Smooth => "smooth",
-                Arrivals::Bursty => "bursty",
-            },
-            qmin,
-            qmax,
-            loops: self.loops,
-            aggregate: self.aggregate.get(),
-            enqueues: tally.enqueues,
-            dequeues: tally.dequeues,
-            drops: tally.drops,
-            ns_per_pair: seconds * 1e9 / tally.enqueues.max(1) as f64,
-        })
-    }
-}
-
-/// One copy of the loop a subject, so that instructions can be told apart.
-#[inline(never)]
-fn timed(controller: &mut Controller, subject: &mut impl Subject, loops: u64) -> (Tally, f64) {
-    let start = Instant::now();
-    let tally = controller.drive(subject, loops);
-    (tally, start.elapsed().as_secs_f64())
-}
-
-/// What all algorithms are compared with: one FIFO list of packets.
-struct Plain {
-    slab: PacketSlab<u32>,
-    packets: PacketList,
-}
-
-impl Plain {
-    fn new(packets: u64) -> Self {
-        let mut slab = PacketSlab::new(packets as u32);
-        slab.reserve(packets as u32);
-        Plain {
-            slab,
-            packets: PacketList::default(),
-        }
-    }
-}
-
-impl Subject for Plain {
-    #[inline]
-    fn enqueue(&mut self, flow: u32, len: Length) -> bool {
-        self.packets.push_back(&mut self.slab, len, flow).is_ok()
-    }
-
-    #[inline]
-    fn dequeue(&mut self) -> Option<u32> {
-        let (_, flow) = self.packets.pop_front(&mut self.slab)?;
-        Some(flow)
-    }
-}
-
-struct Scheduled<A: Scheduler>(PacketScheduler<A, u32>);
-
-impl<A: Scheduler> Scheduled<A> {
-    fn new(algorithm: A, sets: &FlowSets, packets: u64) -> Result<Self> {
-        let limits = SchedulerLimits {
-            packets: packets as u32,
-            bytes: u64::MAX,
-            ..SchedulerLimits::default()
-        };
-        let mut scheduler = PacketScheduler::new(algorithm, limits);
-        scheduler.reserve(sets.flows(), packets as u32);
-        for set in sets.sets() {
-            for _ in 0..set.flows {
-                scheduler.add_flow(FlowConfig::new(set.weight, set.length))?;
-            }
-        }
-        Ok(Scheduled(scheduler))
-    }
-}
-
-impl<A: Scheduler> Subject for Scheduled<A> {
-    #[inline]
-    fn enqueue(&mut self, flow: u32, len: Length) -> bool {
-        self.0.enqueue(FlowId::new(flow), len, flow).is_ok()
-    }
-
-    #[inline]
-    fn dequeue(&mut self) -> Option<u32> {
-        match self.0.dequeue(Nanos::ZERO) {
-            Dequeue::Packet(packet) => Some(packet.flow.number()),
-            Dequeue::NotBefore(_) | Dequeue::Empty => None,
-        }
-    }
+fn measure(case: &Case, contender: Contender) -> Result<Report<'_>> {
+    let Measured {
+        qmin,
+        qmax,
+        tally,
+        ns_per_pair,
+    } = case.measure(contender)?;
+    Ok(Report {
+        alg: contender.name(),
+        flows: case.sets.flows(),
+        flowsets: case.sets.text(),
+        arrivals: match case.arrivals {
+            Arrivals::Smooth => "smooth",
+            Arrivals::Bursty => "bursty",
+        },
+        qmin,
+        qmax,
+        loops: case.loops,
+        aggregate: case.aggregate.get(),
+        enqueues: tally.enqueues,
+        dequeues: tally.dequeues,
+        drops: tally.drops,
+        ns_per_pair,
+    })
 }

@@ -16,8 +16,8 @@ use super::flow_key::Key;
 use super::unclassed::Setup;
 use crate::classes;
 use crate::classes::schema::{ClassReport, DelayReport};
-use crate::guarantee::Guarantees;
 use crate::{output, table};
+use fairlane_core::bounds::Guarantees;
 
 /// Rows of the table; the others are counted.
 const MOST_ROWS: usize = 20;

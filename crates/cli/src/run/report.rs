@@ -13,8 +13,8 @@ use super::screen::Shown;
 use super::vitals::{ArbiterReport, Vitals};
 use crate::algorithm::Algorithm;
 use crate::classes::schema::DelayReport;
-use crate::guarantee::{Dispatched, Guarantees, with_arbiter};
 use crate::table;
+use fairlane_core::bounds::{Dispatched, Guarantees, with_arbiter};
 
 /// Columns to do without on a narrow terminal, the first of them first.
 const EXPENDABLE: [usize; 8] = [8, 10, 6, 2, 9, 3, 7, 1];

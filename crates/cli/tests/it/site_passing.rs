@@ -217,7 +217,11 @@ fn the_egress_of_a_host_is_shaped_through_a_tap_device() {
     let mut buffer = [0; 2_000];
     let mut passed = 0;
     for _ in 0..20 {
-        ours.send_to(&[1; 500], "10.0.0.2:9").unwrap();
+        // The device is there before it is up.
+        while let Err(error) = ours.send_to(&[1; 500], "10.0.0.2:9") {
+            assert!(begun.elapsed() < PATIENCE, "{error}");
+            thread::sleep(Duration::from_millis(5));
+        }
         let Ok((_, peer)) = theirs.recv_from(&mut buffer) else {
             continue;
         };

@@ -11,8 +11,8 @@ use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, dig
 use super::lab::Lab;
 use super::section6::{algorithm, decider, greedy, measure, weight};
 use crate::plot::{Axis, Chart, Curve};
+use fairlane_bench::pspat::{Case, Mode};
 use fairlane_cli::algorithm::Algorithm;
-use fairlane_cli::bench::pspat::{Case, Mode};
 
 /// Section 6.5.
 pub struct Allocation;

@@ -12,8 +12,8 @@ use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, dig
 use super::lab::Lab;
 use super::section6::{algorithm, decider, greedy, measure, weight};
 use crate::plot::{Axis, Chart, Curve};
+use fairlane_bench::pspat::{Case, Mode, Outcome, Victim};
 use fairlane_cli::algorithm::Algorithm;
-use fairlane_cli::bench::pspat::{Case, Mode, Outcome, Victim};
 
 /// Table 3 and Fig. 11.
 pub struct Latency;

@@ -7,8 +7,8 @@ use fairlane_core::{Length, Nanos, Rate, Weight};
 use serde::de::{Deserialize, Deserializer, Error};
 
 use super::lab::Lab;
+use fairlane_bench::pspat::{self, Case, Mode, Outcome, Transmit, Way};
 use fairlane_cli::algorithm::Algorithm;
-use fairlane_cli::bench::pspat::{self, Case, Mode, Outcome, Transmit, Way};
 
 /// A value as the command line has it.
 #[derive(Clone, Copy, Debug)]

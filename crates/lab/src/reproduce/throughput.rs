@@ -10,8 +10,8 @@ use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, dig
 use super::lab::Lab;
 use super::section6::{Named, algorithm, decider, greedy, measure, name};
 use crate::plot::{Axis, Chart, Curve};
+use fairlane_bench::pspat::{Mode, Transmit};
 use fairlane_cli::algorithm::Algorithm;
-use fairlane_cli::bench::pspat::{Mode, Transmit};
 
 /// Figs. 7 to 10.
 pub struct Throughput;

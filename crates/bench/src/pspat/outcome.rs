@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::arbiter::TX_SLOTS;
 use super::case::{Case, Mode, Way, name};
-use crate::guarantee::{Dispatched, with_arbiter};
+use fairlane_core::bounds::{Dispatched, with_arbiter};
 
 /// Percentiles that the paper's Table 3 has.
 const PERCENTILES: [f64; 6] = [0.0, 10.0, 50.0, 90.0, 98.0, 99.0];

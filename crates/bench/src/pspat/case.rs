@@ -9,8 +9,8 @@ use fairlane_core::{FlowConfig, Length, Limits, Nanos, Rate, SchedulerLimits, We
 use super::outcome::Outcome;
 use super::victim::Victim;
 use super::{arbiter, lock, none};
-use crate::algorithm::Algorithm;
-use crate::guarantee::Guarantees;
+use fairlane_core::bounds::Guarantees;
+use fairlane_core::sched::Algorithm;
 
 /// Who decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

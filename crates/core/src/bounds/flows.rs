@@ -1,9 +1,8 @@
 //! What an algorithm promises each of a set of flows.
 
-use fairlane_core::bounds::{self, Head, Siblings, Transmit, Wfi};
-use fairlane_core::{FlowConfig, Length, Nanos, Rate};
-
-use crate::algorithm::Algorithm;
+use super::{Head, Siblings, Transmit, Wfi, pspat, pspat_block, pspat_direct, qfq_rounding};
+use crate::sched::Algorithm;
+use crate::{FlowConfig, Length, Nanos, Rate};
 
 /// T-WFI of the whole by PSPAT's Eq. 1, where the algorithm alone promises `algorithm`, looks at
 /// a mailbox are up to `scan` (Delta_A) apart, and packets are `longest` at most.
@@ -17,10 +16,10 @@ pub fn with_arbiter(
     match dispatched {
         Some(Dispatched { passes, held }) => {
             // More than they hold cannot be on its way through the dispatchers.
-            let block = bounds::pspat_block(scan, rate, longest).min(held);
-            bounds::pspat(algorithm, scan, passes, block)
+            let block = pspat_block(scan, rate, longest).min(held);
+            pspat(algorithm, scan, passes, block)
         }
-        None => bounds::pspat_direct(algorithm, scan),
+        None => pspat_direct(algorithm, scan),
     }
 }
 
@@ -61,6 +60,6 @@ impl Guarantees {
         }
         // What fixed-point shares may be off by, over all that was sent.
         let terms = self.siblings.terms(weight, length, transmit)?;
-        Some(exact + bounds::qfq_rounding(&terms, self.sent))
+        Some(exact + qfq_rounding(&terms, self.sent))
     }
 }

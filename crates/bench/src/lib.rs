@@ -1,0 +1,13 @@
+//! The papers' test environments: what an enqueue/dequeue pair costs ([`pairs`], as in the QFQ
+//! report), and what an arbiter decides in a second beside the lock that it replaces ([`pspat`]).
+//! `fairlane bench` asks and prints.
+#![forbid(unsafe_code)]
+#![allow(
+    missing_docs,
+    reason = "what a program measures with: --help has the words"
+)]
+
+pub mod controller;
+pub mod flowsets;
+pub mod pairs;
+pub mod pspat;

@@ -1,0 +1,212 @@
+//! The cost of an enqueue/dequeue pair, in the test environment of the QFQ report.
+
+use std::num::NonZeroU32;
+use std::str::FromStr;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use fairlane_core::queue::{PacketList, PacketSlab};
+use fairlane_core::sched::{Algorithm, UnknownAlgorithm};
+use fairlane_core::scheduler::Scheduler;
+use fairlane_core::with_algorithm;
+use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, SchedulerLimits};
+
+use crate::controller::{self, Arrivals, Controller, Subject, Tally};
+use crate::flowsets::{Backlog, FlowSets};
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contender {
+    /// The environment alone: packets pass through a plain FIFO queue.
+    None,
+    /// An algorithm.
+    Algorithm(Algorithm),
+}
+
+impl Contender {
+    /// The environment alone, and every algorithm.
+    pub fn all() -> impl Iterator<Item = Contender> {
+        let algorithms = Algorithm::ALL.map(Contender::Algorithm);
+        [Contender::None].into_iter().chain(algorithms)
+    }
+
+    /// As the command line calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Contender::None => "none",
+            Contender::Algorithm(algorithm) => algorithm.name(),
+        }
+    }
+
+    /// What it is, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Contender::None => "The environment alone: packets pass through a plain FIFO queue",
+            Contender::Algorithm(algorithm) => algorithm.about(),
+        }
+    }
+}
+
+impl FromStr for Contender {
+    type Err = UnknownAlgorithm;
+
+    fn from_str(name: &str) -> Result<Contender, UnknownAlgorithm> {
+        match name {
+            "none" => Ok(Contender::None),
+            _ => name.parse().map(Contender::Algorithm),
+        }
+    }
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The flows.
+    pub sets: FlowSets,
+    /// Backlog to drain to.
+    pub qmin: Backlog,
+    /// Backlog to fill to.
+    pub qmax: Backlog,
+    /// Requests to make, enqueues and dequeues together.
+    pub loops: u64,
+    /// In which order packets come.
+    pub arrivals: Arrivals,
+    /// Of the random numbers.
+    pub seed: u64,
+    /// Most flows in an aggregate.
+    pub aggregate: NonZeroU32,
+}
+
+/// What was measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Backlog that was drained to, in packets.
+    pub qmin: u64,
+    /// Backlog that was filled to.
+    pub qmax: u64,
+    /// Requests by kind.
+    pub tally: Tally,
+    /// Of an enqueue and a dequeue, packet generation and disposal included.
+    pub ns_per_pair: f64,
+}
+
+impl Case {
+    /// The backlogs to drain to and to fill to, in packets.
+    ///
+    /// # Errors
+    ///
+    /// If they are not in order, or more than a queue can hold.
+    pub fn backlogs(&self) -> Result<(u64, u64)> {
+        let flows = self.sets.flows();
+        let (qmin, qmax) = (self.qmin.packets(flows), self.qmax.packets(flows));
+        ensure!(
+            qmin < qmax,
+            "--qmin {qmin} must be below --qmax {qmax} ({flows} flows)"
+        );
+        ensure!(
+            qmax < u64::from(u32::MAX),
+            "--qmax {qmax} is more packets than the {} a queue can hold ({flows} flows)",
+            u32::MAX - 1
+        );
+        Ok((qmin, qmax))
+    }
+
+    /// Measures.
+    ///
+    /// # Errors
+    ///
+    /// As [`backlogs`](Self::backlogs), and if there are more flows than a scheduler can number.
+    pub fn measure(&self, contender: Contender) -> Result<Measured> {
+        let (qmin, qmax) = self.backlogs()?;
+        // Room for all that the controller ever lets wait, however high it aims.
+        let room = qmax.min(self.sets.flows() as u64 * u64::from(controller::MOST));
+        let mut controller = Controller::new(&self.sets, qmin, qmax, self.arrivals, self.seed);
+        let (tally, seconds) = match contender {
+            Contender::None => timed(&mut controller, &mut Plain::new(room), self.loops),
+            Contender::Algorithm(algorithm) => {
+                with_algorithm!(algorithm.with_members(self.aggregate), new => {
+                    timed(&mut controller, &mut Scheduled::new(new(), &self.sets, room)?, self.loops)
+                })
+            }
+        };
+        Ok(Measured {
+            qmin,
+            qmax,
+            tally,
+            ns_per_pair: seconds * 1e9 / tally.enqueues.max(1) as f64,
+        })
+    }
+}
+
+/// One copy of the loop a subject, so that instructions can be told apart.
+#[inline(never)]
+fn timed(controller: &mut Controller, subject: &mut impl Subject, loops: u64) -> (Tally, f64) {
+    let start = Instant::now();
+    let tally = controller.drive(subject, loops);
+    (tally, start.elapsed().as_secs_f64())
+}
+
+/// What all algorithms are compared with: one FIFO list of packets.
+struct Plain {
+    slab: PacketSlab<u32>,
+    packets: PacketList,
+}
+
+impl Plain {
+    fn new(packets: u64) -> Self {
+        let mut slab = PacketSlab::new(packets as u32);
+        slab.reserve(packets as u32);
+        Plain {
+            slab,
+            packets: PacketList::default(),
+        }
+    }
+}
+
+impl Subject for Plain {
+    #[inline]
+    fn enqueue(&mut self, flow: u32, len: Length) -> bool {
+        self.packets.push_back(&mut self.slab, len, flow).is_ok()
+    }
+
+    #[inline]
+    fn dequeue(&mut self) -> Option<u32> {
+        let (_, flow) = self.packets.pop_front(&mut self.slab)?;
+        Some(flow)
+    }
+}
+
+struct Scheduled<A: Scheduler>(PacketScheduler<A, u32>);
+
+impl<A: Scheduler> Scheduled<A> {
+    fn new(algorithm: A, sets: &FlowSets, packets: u64) -> Result<Self> {
+        let limits = SchedulerLimits {
+            packets: packets as u32,
+            bytes: u64::MAX,
+            ..SchedulerLimits::default()
+        };
+        let mut scheduler = PacketScheduler::new(algorithm, limits);
+        scheduler.reserve(sets.flows(), packets as u32);
+        for set in sets.sets() {
+            for _ in 0..set.flows {
+                scheduler.add_flow(FlowConfig::new(set.weight, set.length))?;
+            }
+        }
+        Ok(Scheduled(scheduler))
+    }
+}
+
+impl<A: Scheduler> Subject for Scheduled<A> {
+    #[inline]
+    fn enqueue(&mut self, flow: u32, len: Length) -> bool {
+        self.0.enqueue(FlowId::new(flow), len, flow).is_ok()
+    }
+
+    #[inline]
+    fn dequeue(&mut self) -> Option<u32> {
+        match self.0.dequeue(Nanos::ZERO) {
+            Dequeue::Packet(packet) => Some(packet.flow.number()),
+            Dequeue::NotBefore(_) | Dequeue::Empty => None,
+        }
+    }
+}
