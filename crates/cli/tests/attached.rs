@@ -8,6 +8,7 @@ mod site;
 
 use std::env;
 use std::fs;
+use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -68,7 +69,19 @@ impl Actor {
             .gid(NOBODY)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
-        Actor(command.spawn().unwrap())
+        // A process that another thread is just starting still has the copy open for writing.
+        let begun = Instant::now();
+        loop {
+            match command.spawn() {
+                Err(error)
+                    if error.kind() == ErrorKind::ExecutableFileBusy
+                        && begun.elapsed() < Duration::from_secs(5) =>
+                {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                spawned => break Actor(spawned.unwrap()),
+            }
+        }
     }
 }
 

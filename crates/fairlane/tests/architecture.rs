@@ -87,8 +87,8 @@ fn every_crate_is_listed_here() {
     assert_eq!(
         names,
         [
-            "classify", "cli", "config", "core", "fairlane", "io", "lab", "mailbox", "netlab",
-            "runtime", "sim"
+            "bench", "classify", "cli", "config", "core", "fairlane", "io", "lab", "mailbox",
+            "netlab", "runtime", "sim"
         ]
     );
 }
