@@ -7,9 +7,9 @@ use comfy_table::Table;
 use fairlane_core::{FlowConfig, Length, Nanos, Rate};
 use serde::Serialize;
 
+use super::super::screen::Shown;
 use super::flow::{Flow, Flows};
 use super::relay::MOST_SOURCES;
-use super::screen::Shown;
 use super::vitals::{ArbiterReport, Vitals};
 use crate::algorithm::Algorithm;
 use crate::classes::schema::DelayReport;
