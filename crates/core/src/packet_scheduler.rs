@@ -1,7 +1,7 @@
 //! The packet scheduler: flows with their queues, ordered by an algorithm.
 
 use crate::ensure_invariant;
-use crate::queue::{PacketList, PacketSlab};
+use crate::queue::{PacketList, PacketSlab, Stored};
 use crate::scheduler::{Entities, EntityId, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Length, Nanos, Weight};
 use alloc::vec::Vec;
@@ -517,18 +517,42 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         if room < i64::from(bytes) {
             return Err(self.refused(id, len, payload, Against::Bytes));
         }
-        let stored = match self.slab.insert(len, payload) {
-            Ok(stored) => stored,
-            Err(payload) => return Err(self.refused(id, len, payload, Against::Packets)),
+        match self.slab.insert_free(len, payload) {
+            Ok(stored) => self.append(id, len, stored),
+            Err(payload) => return self.enqueue_with_growth(id, len, payload),
+        }
+        Ok(())
+    }
+
+    /// A packet for which room was taken is in the slab.
+    #[inline(always)]
+    fn append(&mut self, id: FlowId, len: Length, stored: Stored) {
+        let Some(flow) = self.flows.get_mut(id.index()) else {
+            return;
         };
         flow.accepted_packets += 1;
-        flow.accepted_bytes += u64::from(bytes);
-        self.accepted_bytes += u64::from(bytes);
+        flow.accepted_bytes += u64::from(len.get());
+        self.accepted_bytes += u64::from(len.get());
         if flow.packets.append(&mut self.slab, stored) {
             self.begin(id, len);
         }
         self.algorithm
             .arrived(self.flows.as_mut_slice(), id.entity(), len.into());
+    }
+
+    /// A packet for which room was taken finds no free slot.
+    #[cold]
+    #[inline(never)]
+    fn enqueue_with_growth(
+        &mut self,
+        id: FlowId,
+        len: Length,
+        payload: P,
+    ) -> Result<(), Rejected<P>> {
+        match self.slab.insert(len, payload) {
+            Ok(stored) => self.append(id, len, stored),
+            Err(payload) => return Err(self.refused(id, len, payload, Against::Packets)),
+        }
         Ok(())
     }
 

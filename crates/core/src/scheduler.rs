@@ -335,6 +335,34 @@ pub trait Scheduler {
         next: Option<Charge>,
     );
 
+    /// How many bytes the selected entity `id` may send, with `next` behind every packet of
+    /// them, or no more than that where it `varies`, while nothing changes but what was sent: it stays the selected one, and whoever knows that
+    /// says [`used`](Self::used) once for all instead of `served` and `reschedule` for each packet.
+    /// Said before any other statement. At most [`MAX_CHARGE`](crate::units::MAX_CHARGE); 0 where the algorithm must hear
+    /// of each packet. O(1).
+    #[inline]
+    fn allowance<E: Entities<Self::Entity> + ?Sized>(
+        &self,
+        entities: &E,
+        id: EntityId,
+        next: Charge,
+        varies: bool,
+    ) -> u32 {
+        let _ = (entities, id, next, varies);
+        0
+    }
+
+    /// The selected entity `id` sent `work` within its [`allowance`](Self::allowance). O(1).
+    #[inline]
+    fn used<E: Entities<Self::Entity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        work: Charge,
+    ) {
+        let _ = (entities, id, work);
+    }
+
     /// The selected entity `id` turned out to have nothing: it becomes inactive,
     /// charged for nothing, and is free if it was removed. Idempotent. O(1).
     fn idle<E: Entities<Self::Entity> + ?Sized>(&mut self, entities: &mut E, id: EntityId);

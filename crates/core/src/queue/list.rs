@@ -63,7 +63,7 @@ impl PacketList {
 
     /// Takes the first packet as [`pop_front`](Self::pop_front) does, with a look at the one that
     /// is first then. O(1).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn advance<'a, P>(
         &mut self,
         slab: &'a mut PacketSlab<P>,

@@ -9,3 +9,4 @@ mod slab;
 
 pub use list::PacketList;
 pub use slab::PacketSlab;
+pub(crate) use slab::Stored;

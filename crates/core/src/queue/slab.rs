@@ -102,20 +102,25 @@ impl<P> PacketSlab<P> {
     // As part of whatever takes a packet in: the call would cost as much again.
     #[inline(always)]
     pub(crate) fn insert(&mut self, len: Length, payload: P) -> Result<Stored, P> {
-        loop {
-            let index = self.free;
-            if let Some(slot) = self.slots.get_mut(index as usize) {
-                self.free = slot.next;
-                slot.next = NIL;
-                slot.len = len.packed();
-                slot.payload = Some(payload);
-                self.stored += 1;
-                return Ok(Stored(index));
-            }
-            if !self.grow() {
-                return Err(payload);
-            }
+        if self.free as usize >= self.slots.len() && !self.grow() {
+            return Err(payload);
         }
+        self.insert_free(len, payload)
+    }
+
+    /// Stores a packet where a slot is free, or hands it back: it may be that the slab must grow.
+    #[inline(always)]
+    pub(crate) fn insert_free(&mut self, len: Length, payload: P) -> Result<Stored, P> {
+        let index = self.free;
+        let Some(slot) = self.slots.get_mut(index as usize) else {
+            return Err(payload);
+        };
+        self.free = slot.next;
+        slot.next = NIL;
+        slot.len = len.packed();
+        slot.payload = Some(payload);
+        self.stored += 1;
+        Ok(Stored(index))
     }
 
     /// Adds a free slot, unless the limit is reached.
@@ -136,7 +141,7 @@ impl<P> PacketSlab<P> {
     }
 
     /// Takes the packet at `index` out: its length, payload and who is behind it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, index: u32) -> Option<(Length, P, Behind<'_, P>)> {
         let slots = self.slots.as_mut_slice();
         let slot = slots.get_mut(index as usize)?;

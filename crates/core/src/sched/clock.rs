@@ -122,6 +122,14 @@ impl VirtualClock {
             + 1
     }
 
+    /// Bytes of work, rounded down, at which V is before the next multiple of 2^`i` units still.
+    #[inline]
+    pub fn work_within(&self, i: u32) -> u64 {
+        // A byte moves V by 2^FRACTION / (sum of weights) units at most.
+        let left = !self.now().units() & ((1 << i) - 1);
+        ((u128::from(left) * u128::from(self.weight_sum)) >> FRACTION) as u64
+    }
+
     /// The link took `work`.
     #[inline]
     pub fn served(&mut self, work: Charge) {

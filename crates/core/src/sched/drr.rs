@@ -418,6 +418,29 @@ impl Scheduler for Drr {
         entity.deficit = deficit;
     }
 
+    /// While its deficit covers what is next.
+    #[inline]
+    fn allowance<E: Entities<DrrEntity> + ?Sized>(
+        &self,
+        entities: &E,
+        id: EntityId,
+        next: Charge,
+        _: bool,
+    ) -> u32 {
+        let beyond = (entities.entity(id).deficit - bytes(next)) >> FRACTION;
+        beyond.clamp(0, MAX_CHARGE.into()) as u32
+    }
+
+    #[inline]
+    fn used<E: Entities<DrrEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        work: Charge,
+    ) {
+        entities.entity_mut(id).deficit -= bytes(work);
+    }
+
     #[cold]
     #[inline(never)]
     fn idle<E: Entities<DrrEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {

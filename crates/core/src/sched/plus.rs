@@ -789,6 +789,71 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         }
     }
 
+    /// While the budget and the deficit last; of the only backlogged flow of an aggregate whose
+    /// budget is one packet, what the aggregate may send.
+    #[inline]
+    fn allowance<E: Entities<PlusEntity> + ?Sized>(
+        &self,
+        entities: &E,
+        id: EntityId,
+        next: Charge,
+        varies: bool,
+    ) -> u32 {
+        let entity = entities.entity(id);
+        let mut home = Link::to(id);
+        if !entity.alone {
+            if varies {
+                return 0;
+            }
+            let beyond = entity.deficit - next.get() as i32;
+            if self.slack != 0 {
+                return beyond.clamp(0, self.slack.max(0)) as u32;
+            }
+            // Each packet is a service then, and its deficit goes round a quantum.
+            if entity.next != home
+                || next.get() as i32 != self.quantum
+                || !(0..self.quantum).contains(&beyond)
+            {
+                return 0;
+            }
+            home = self.serving;
+        }
+        let aggregates = self.aggregates.as_slice();
+        match aggregates.get(home.index()) {
+            Some(aggregate)
+                if aggregate.next_budget == aggregate.share.max_charge()
+                    && aggregate.budget == aggregate.quantum() =>
+            {
+                let home = EntityId::in_use(home.index() as u32);
+                (self.algorithm).allowance(aggregates, home, aggregate.next_budget, false)
+            }
+            _ => 0,
+        }
+    }
+
+    #[inline]
+    fn used<E: Entities<PlusEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        work: Charge,
+    ) {
+        let entity = entities.entity_mut(id);
+        let bytes = work.get() as i32;
+        let mut home = id;
+        if !entity.alone {
+            if self.slack != 0 {
+                entity.deficit -= bytes;
+                self.slack -= bytes;
+                return;
+            }
+            let beyond = entity.deficit - self.quantum - bytes;
+            entity.deficit = self.quantum + beyond.rem_euclid(self.quantum.max(1));
+            home = EntityId::in_use(self.serving.index() as u32);
+        }
+        (self.algorithm).used(self.aggregates.as_mut_slice(), home, work);
+    }
+
     fn idle<E: Entities<PlusEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, 0, None);

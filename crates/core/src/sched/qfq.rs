@@ -39,7 +39,7 @@ use super::Standing;
 use super::clock::span;
 use super::groups::{GroupedEntity, Members, SLOTS, Slots};
 use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, Nanos, VirtualTime, Weight};
+use crate::units::{Charge, MAX_CHARGE, Nanos, VirtualTime, Weight};
 
 /// Buckets of all groups: group i's are those from `SLOTS` i on.
 const BUCKETS: usize = 64 * SLOTS as usize;
@@ -580,6 +580,42 @@ impl Scheduler for Qfq {
         self.selected = rest;
         self.buckets[first as usize % BUCKETS] = rest;
         self.push(entities, id, first, slot);
+    }
+
+    /// While S is in its slot, and V reaches no slot at which a group waits to become eligible.
+    #[inline]
+    fn allowance<E: Entities<GroupedEntity> + ?Sized>(
+        &self,
+        entities: &E,
+        id: EntityId,
+        _: Charge,
+        _: bool,
+    ) -> u32 {
+        let entity = entities.entity(id);
+        if self.members.is_misplaced(entity) {
+            return 0;
+        }
+        let i = u32::from(entity.group as u8);
+        let left = !entity.start.units() & 1u64.wrapping_shl(i).wrapping_sub(1);
+        let in_slot = left.checked_div(entity.inverse_weight).unwrap_or(0);
+        let ineligible = self.ir | self.ib;
+        let in_place = match ineligible {
+            0 => in_slot,
+            _ => in_slot.min(self.members.clock.work_within(ineligible.trailing_zeros())),
+        };
+        in_place.min(MAX_CHARGE.into()) as u32
+    }
+
+    #[inline]
+    fn used<E: Entities<GroupedEntity> + ?Sized>(
+        &mut self,
+        entities: &mut E,
+        id: EntityId,
+        work: Charge,
+    ) {
+        self.members.clock.served(work);
+        let entity = entities.entity_mut(id);
+        entity.start = entity.start.advanced(span(work, entity.inverse_weight));
     }
 
     fn idle<E: Entities<GroupedEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {

@@ -10,7 +10,6 @@ use super::{Payload, ROOT, Tree};
 impl<P: Payload> Tree<P> {
     /// A child that had nothing to send has by now, and no cap of its own holds it. It gets its
     /// place, and so does each class above for which it is the first.
-    #[inline]
     pub(super) fn activate(
         &mut self,
         at: u32,
@@ -26,8 +25,7 @@ impl<P: Payload> Tree<P> {
 
     /// A node has a child that got its place, and this one is selected by now. If it is the
     /// only one, the node gets its own.
-    #[inline]
-    pub(super) fn begin(&mut self, mut at: u32, mut selected: Selected, now: Nanos) {
+    fn begin(&mut self, mut at: u32, mut selected: Selected, now: Nanos) {
         loop {
             let node = &mut self.nodes[at as usize];
             let before = core::mem::replace(&mut node.selected, selected);

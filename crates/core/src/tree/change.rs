@@ -47,8 +47,8 @@ impl<P: Payload> Tree<P> {
                 Body::Leaf { config, .. } => Some(&config.aqm),
                 _ => None,
             };
-            check_fit(node.algorithm, config.cap, aqm)?;
-            share(node.algorithm, &config, longest)?;
+            check_fit(node.order.algorithm(), config.cap, aqm)?;
+            share(node.order.algorithm(), &config, longest)?;
         }
         if longest < old {
             self.check_lengths(id, longest)?;
@@ -109,7 +109,7 @@ impl<P: Payload> Tree<P> {
         };
         let (parent, cap) = (class.parent, class.config.cap);
         let node = &self.nodes[parent as usize];
-        check_fit(node.algorithm, cap, Some(&leaf.aqm))?;
+        check_fit(node.order.algorithm(), cap, Some(&leaf.aqm))?;
         let leaf = keep(self, id, leaf)?;
         if let Some(Class {
             body: Body::Leaf { config, .. },
@@ -152,7 +152,7 @@ impl<P: Payload> Tree<P> {
             (node.cap, node.longest) = (cap, longest.into());
         }
         if let Some(node) = self.nodes.get(parent as usize)
-            && let Ok(share) = share(node.algorithm, &config, longest)
+            && let Ok(share) = share(node.order.algorithm(), &config, longest)
         {
             self.apply_to_child(parent, slot, share, longest);
         }

@@ -81,7 +81,7 @@ impl<P: Payload> Tree<P> {
             return other_kind("a class of flows");
         };
         check_flows(&flows)?;
-        if flows.algorithm != self.nodes[at as usize].algorithm {
+        if flows.algorithm != self.nodes[at as usize].order.algorithm() {
             return other_kind("in that order, which only another class of flows can have");
         }
         let mut left = usize::MAX;

@@ -5,7 +5,6 @@ use crate::units::{Charge, Length, Nanos};
 
 use super::cap::NONE;
 use super::child::{Kind, flag};
-use super::order::Selected;
 use super::{ClassId, Dequeue, Discarded, Packet, Payload, ROOT, Reason, Tree};
 
 /// What to do with a packet at the head of a special queue.
@@ -37,9 +36,13 @@ impl<P: Payload> Tree<P> {
                 }
             }
             let node = &mut self.nodes[at as usize];
-            if let Some(sent) = node.order.send(slot, &mut self.slab) {
+            if let Some(sent) = node.order.take(slot, &mut self.slab) {
                 self.room_bytes += i64::from(sent.len.get());
-                self.charge_above(at, sent.next, sent.len, now);
+                if sent.next.is_none() || !node.order.draw(sent.len) {
+                    let (charged, selected) = (sent.len.into(), &mut node.selected);
+                    node.order.charge(slot, charged, sent.next, selected);
+                }
+                self.charge_above(at, sent.len, now);
                 return Dequeue::Packet(Packet {
                     class: ClassId::new(sent.class),
                     len: sent.len,
@@ -54,28 +57,29 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    /// Charges for a packet all the way up from a node whose order was charged by `selected`:
-    /// each class on the path goes to its next place, or out of the order where it has nothing
-    /// more or its cap holds it.
+    /// Charges for a packet all the way up from a node whose order knows of it: each class on the
+    /// path goes to its next place, or out of the order where it has nothing more or its cap holds it.
     #[inline(always)]
-    fn charge_above(&mut self, mut at: u32, mut selected: Selected, len: Length, now: Nanos) {
-        while let Some(node) = self.nodes.get_mut(at as usize) {
-            node.selected = selected;
-            let mut next = selected.is_somebody().then_some(node.longest);
-            let (here, slot, cap) = (at, node.slot, node.cap);
-            at = node.parent;
-            if cap != NONE {
-                next = self.charge_cap(here, cap, len, next, now);
+    fn charge_above(&mut self, mut at: u32, len: Length, now: Nanos) {
+        while let Some(node) = self.nodes.get(at as usize) {
+            let (parent, slot) = (node.parent, node.slot);
+            let mut next = node.selected.is_somebody().then_some(node.longest);
+            if node.cap != NONE {
+                next = self.charge_cap(at, node.cap, len, next, now);
             }
             // The root's parent is no node.
-            let Some(parent) = self.nodes.get_mut(at as usize) else {
+            let Some(above) = self.nodes.get_mut(parent as usize) else {
                 return;
             };
-            selected = parent.order.charge(slot, len.into(), next);
+            if next.is_none() || !above.order.draw(len) {
+                (above.order).charge(slot, len.into(), next, &mut above.selected);
+            }
+            at = parent;
         }
     }
 
     /// Charges the cap of a class with others below it; what its parent is told of next.
+    #[cold]
     #[inline(never)]
     fn charge_cap(
         &mut self,
@@ -95,6 +99,7 @@ impl<P: Payload> Tree<P> {
 
     /// Takes the packet at the head of a flow, or of a leaf with queue management or a cap: it
     /// leaves, or is dropped. All is accounted for then. `None` where there is none.
+    #[cold]
     #[inline(never)]
     fn send_special(
         &mut self,
@@ -131,14 +136,14 @@ impl<P: Payload> Tree<P> {
             }
         }
         let node = &mut self.nodes[at as usize];
-        let selected = node.order.charge(slot, len.into(), next);
+        (node.order).charge(slot, len.into(), next, &mut node.selected);
         if let Some(flows) = &mut node.flows {
             flows.sent.add(len);
             if child.may_rest() {
                 flows.rest(&mut node.order, slot, now);
             }
         }
-        self.charge_above(at, selected, len, now);
+        self.charge_above(at, len, now);
         Some(Ok(Packet {
             class,
             len,

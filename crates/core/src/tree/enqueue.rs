@@ -50,11 +50,14 @@ impl<P: Payload> Tree<P> {
             && self.room_bytes >= bytes
         {
             match node.order.accept(slot, len, packet, &mut self.slab) {
-                Ok(selected) => {
+                Ok(first) => {
                     self.room_bytes -= bytes;
                     self.accepted_bytes += bytes as u64;
-                    if let Some(selected) = selected {
-                        self.begin(at, selected, now);
+                    if first {
+                        return self.begin_leaf(at, slot, len, now);
+                    }
+                    if node.follows_packets {
+                        node.order.arrived(slot, len.into());
                     }
                     return Ok(());
                 }
@@ -64,8 +67,23 @@ impl<P: Payload> Tree<P> {
         self.offer_special(class, flow, len, packet.1, now, &mut discard)
     }
 
+    /// A plain leaf got its first packet. Apart, and the last that is done for it, so that a packet
+    /// behind others needs no registers for it.
+    #[cold]
+    #[inline(never)]
+    fn begin_leaf(
+        &mut self,
+        at: u32,
+        slot: u32,
+        len: Length,
+        now: Nanos,
+    ) -> Result<(), Rejected<P>> {
+        self.activate(at, slot, len.into(), len.into(), now);
+        Ok(())
+    }
+
     /// Accepts a packet for a flow, for a leaf with queue management or a cap, beyond a leaf's
-    /// licence or into a full tree; or says what is against it.
+    /// licence, into a full tree or into a slab that must grow; or says what is against it.
     #[inline(never)]
     fn offer_special(
         &mut self,

@@ -136,7 +136,6 @@ struct Node {
     /// Its cap.
     cap: u32,
     class: u32,
-    algorithm: Algorithm,
     /// The order is told of every packet.
     follows_packets: bool,
     flows: Option<Box<Flows>>,

@@ -1,9 +1,9 @@
 //! The children of a node in the order of its algorithm, whichever that is.
 //!
 //! Each algorithm has code of its own, chosen by one jump; a child's record and the algorithm's
-//! state of it share a cache line. What a packet of a plain leaf asks for, one without flags, is
-//! done behind one jump: the queue and the order. These are part of `enqueue` and `dequeue`
-//! whatever else the program holds, since the call costs more than the jump.
+//! state of it share a cache line. The queue of a plain leaf, one without flags, is the same
+//! whatever the algorithm. The order need not hear of each packet: whoever is selected has an
+//! allowance, within which nothing changes but how much was sent.
 
 use crate::queue::PacketSlab;
 use crate::sched::{
@@ -75,13 +75,30 @@ impl Selected {
     }
 }
 
-/// A packet of a plain leaf, whose order was charged for it.
-pub(super) struct Sent<P> {
+/// A packet of a plain leaf, for which its order is to be charged.
+pub(super) struct Taken<P> {
     pub class: u32,
     pub len: Length,
     pub payload: P,
-    /// Who is next in the order.
-    pub next: Selected,
+    /// What the leaf has to send next.
+    pub next: Option<Charge>,
+}
+
+/// What the selected child may send before its order must hear of it, and what is left of that, in
+/// bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Allowance {
+    granted: u32,
+    left: u32,
+}
+
+impl Allowance {
+    /// What was sent within it, which ends.
+    #[inline]
+    fn end(&mut self) -> Option<Charge> {
+        let Allowance { granted, left } = core::mem::take(self);
+        Charge::in_range(granted - left)
+    }
 }
 
 /// A child's record beside its state.
@@ -110,18 +127,21 @@ const NO_SLOT: u32 = u32::MAX;
 
 /// Children in the order of `A`.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Ordered<A: Scheduler> {
     lines: Vec<Line<A::Entity>>,
     /// First of the free records.
     free: u32,
+    name: Algorithm,
     algorithm: A,
 }
 
 impl<A: Orders> Ordered<A> {
-    fn new(algorithm: A) -> Box<Self> {
+    fn new(name: Algorithm, algorithm: A) -> Box<Self> {
         Box::new(Ordered {
             lines: Vec::new(),
             free: NO_SLOT,
+            name,
             algorithm,
         })
     }
@@ -202,60 +222,51 @@ impl<A: Orders> Ordered<A> {
             .arrived(self.lines.as_mut_slice(), id, length);
     }
 
-    #[inline(always)]
-    fn charge(&mut self, slot: u32, charged: Charge, next: Option<Charge>) -> Selected {
-        let id = EntityId::in_use(slot);
-        self.algorithm.served(charged);
-        self.algorithm
-            .reschedule(self.lines.as_mut_slice(), id, charged, next);
-        self.selected()
+    /// The selected child sent so much within its allowance.
+    fn used(&mut self, work: Charge) {
+        let lines = self.lines.as_mut_slice();
+        if let Some(id) = self.algorithm.select(lines, Nanos::ZERO).get() {
+            self.algorithm.used(lines, id, work);
+        }
     }
 
-    /// Accepts a packet into a plain leaf with room for it; else hands it back.
-    #[inline(always)]
-    fn accept<P>(
+    /// Charges the selected child: who is next then, and what that one may send.
+    // By itself: what one algorithm needs takes no registers from the others.
+    #[inline(never)]
+    fn charge(
         &mut self,
         slot: u32,
-        len: Length,
-        payload: P,
-        slab: &mut PacketSlab<P>,
-    ) -> Result<Option<Selected>, P> {
-        let Some(line) = self.lines.get_mut(slot as usize) else {
-            return Err(payload);
+        charged: Charge,
+        next: Option<Charge>,
+        selected: &mut Selected,
+        allowance: &mut Allowance,
+    ) {
+        let id = EntityId::in_use(slot);
+        let lines = self.lines.as_mut_slice();
+        if allowance.granted != 0
+            && let Some(used) = allowance.end()
+        {
+            self.algorithm.used(lines, id, used);
+        }
+        self.algorithm.served(charged);
+        self.algorithm.reschedule(lines, id, charged, next);
+        let link = self.algorithm.select(lines, Nanos::ZERO);
+        let Some(line) = lines.get(link.index()) else {
+            *selected = Selected::NOBODY;
+            return;
         };
-        let child = &mut line.child;
-        if child.flags != 0 || !child.has_room(len) {
-            return Err(payload);
+        let id = EntityId::in_use(link.index() as u32);
+        let is_inner = line.child.kind == Kind::Inner;
+        selected.slot = link.index() as u32;
+        selected.below = match is_inner {
+            true => line.child.side,
+            false => Selected::LEAF,
+        };
+        if let Some(longest) = Charge::in_range(line.child.longest()) {
+            let granted = self.algorithm.allowance(lines, id, longest, !is_inner);
+            let left = granted;
+            *allowance = Allowance { granted, left };
         }
-        let stored = slab.insert(len, payload)?;
-        child.take_room(len);
-        child.count_accepted(len);
-        if child.packets.append(slab, stored) {
-            return Ok(Some(self.backlogged(slot, len.into(), len.into())));
-        }
-        if A::FOLLOWS_PACKETS {
-            self.arrived(slot, len.into());
-        }
-        Ok(None)
-    }
-
-    /// Takes the first packet of a plain leaf, the selected child, and charges for it.
-    #[inline(always)]
-    fn send<P>(&mut self, slot: u32, slab: &mut PacketSlab<P>) -> Option<Sent<P>> {
-        let child = &mut self.lines.get_mut(slot as usize)?.child;
-        if child.flags != 0 {
-            return None;
-        }
-        let (len, payload, behind) = child.packets.advance(slab)?;
-        child.give_room(len);
-        let class = child.side;
-        let next = behind.length().map(Charge::from);
-        Some(Sent {
-            class,
-            len,
-            payload,
-            next: self.charge(slot, len.into(), next),
-        })
     }
 
     fn idle(&mut self, slot: u32) {
@@ -290,7 +301,7 @@ macro_rules! define {
     ) => {
         /// Children in the order of any algorithm.
         #[derive(Clone, Debug)]
-        pub(super) enum Order {
+        enum Any {
             $($variant(Box<Ordered<$type>>),)*
         }
 
@@ -298,16 +309,16 @@ macro_rules! define {
         macro_rules! of_any {
             ($d order:expr, $d ordered:ident => $d body:expr) => {
                 match $d order {
-                    $(Order::$variant($d ordered) => $d body,)*
+                    $(Any::$variant($d ordered) => $d body,)*
                 }
             };
         }
 
-        impl Order {
+        impl Any {
             /// Without children.
-            pub fn new(algorithm: Algorithm) -> Order {
-                match algorithm {
-                    $(Algorithm::$variant$(($most))? => Order::$variant(Ordered::new($make)),)*
+            fn new(name: Algorithm) -> Any {
+                match name {
+                    $(Algorithm::$variant$(($most))? => Any::$variant(Ordered::new(name, $make)),)*
                 }
             }
         }
@@ -316,33 +327,83 @@ macro_rules! define {
 
 algorithms!(define!(($)));
 
+/// Children in the order of an algorithm, which hears of what the selected one sent when that has
+/// sent its allowance, or before anything else is said.
+#[derive(Clone, Debug)]
+pub(super) struct Order {
+    any: Any,
+    allowance: Allowance,
+}
+
 impl Order {
+    /// Without children.
+    pub fn new(algorithm: Algorithm) -> Order {
+        Order {
+            any: Any::new(algorithm),
+            allowance: Allowance::default(),
+        }
+    }
+
+    /// The algorithm.
+    pub fn algorithm(&self) -> Algorithm {
+        of_any!(&self.any, ordered => ordered.name)
+    }
+
+    /// The selected child, which has more to send, sent a packet: whether that is within its
+    /// allowance, and nothing needs to be done.
+    #[inline(always)]
+    pub fn draw(&mut self, len: Length) -> bool {
+        let left = self.allowance.left;
+        let enough = left >= len.get();
+        if enough {
+            self.allowance.left = left - len.get();
+        }
+        enough
+    }
+
+    /// To make a statement to.
+    #[inline]
+    fn told(&mut self) -> &mut Any {
+        if self.allowance.granted != 0 {
+            self.tell();
+        }
+        &mut self.any
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn tell(&mut self) {
+        if let Some(used) = self.allowance.end() {
+            of_any!(&mut self.any, ordered => ordered.used(used));
+        }
+    }
+
     /// Who is next.
     #[inline]
     pub fn selected(&self) -> Selected {
-        of_any!(self, ordered => ordered.selected())
+        of_any!(&self.any, ordered => ordered.selected())
     }
 
     /// The record in a slot that is in use.
     #[inline]
     pub fn child(&self, slot: u32) -> &Child {
-        of_any!(self, ordered => &ordered.lines[slot as usize].child)
+        of_any!(&self.any, ordered => &ordered.lines[slot as usize].child)
     }
 
     /// The record in a slot that is in use, to change.
     #[inline]
     pub fn child_mut(&mut self, slot: u32) -> &mut Child {
-        of_any!(self, ordered => &mut ordered.lines[slot as usize].child)
+        of_any!(&mut self.any, ordered => &mut ordered.lines[slot as usize].child)
     }
 
     /// Slots, in use or free.
     pub fn slots(&self) -> u32 {
-        of_any!(self, ordered => ordered.lines.len() as u32)
+        of_any!(&self.any, ordered => ordered.lines.len() as u32)
     }
 
     /// Whether the table must grow for one more child.
     pub fn is_full(&self) -> bool {
-        of_any!(self, ordered => {
+        of_any!(&self.any, ordered => {
             ordered.free == NO_SLOT && ordered.lines.len() == ordered.lines.capacity()
         })
     }
@@ -350,7 +411,7 @@ impl Order {
     /// Makes room ahead of time for so many children in all.
     pub fn reserve(&mut self, children: usize) {
         let children = children.min(MAX_ENTITIES);
-        of_any!(self, ordered => {
+        of_any!(&mut self.any, ordered => {
             let more = children.saturating_sub(ordered.lines.len());
             ordered.lines.reserve_exact(more);
         });
@@ -358,45 +419,63 @@ impl Order {
 
     /// Takes a child in, which is not backlogged: its slot, or `None` if all are in use.
     pub fn add(&mut self, child: Child, share: Share) -> Option<u32> {
-        of_any!(self, ordered => ordered.add(child, share))
+        of_any!(self.told(), ordered => ordered.add(child, share))
     }
 
     /// Lets a child without packets go. Its slot is free now or once it was selected.
     pub fn remove(&mut self, slot: u32) -> Removal {
-        of_any!(self, ordered => ordered.remove(slot))
+        of_any!(self.told(), ordered => ordered.remove(slot))
     }
 
     /// Gives a child another share.
     pub fn change(&mut self, slot: u32, share: Share) {
-        of_any!(self, ordered => ordered.change(slot, share));
+        of_any!(self.told(), ordered => ordered.change(slot, share));
     }
 
     /// Whether a child has a place.
     pub fn is_active(&self, slot: u32) -> bool {
-        of_any!(self, ordered => ordered.is_active(slot))
+        of_any!(&self.any, ordered => ordered.is_active(slot))
     }
 
     /// A child has something to send, of which the algorithm is told `head`; a packet of
     /// `arrived` bytes came. Who is next then.
     #[inline]
     pub fn backlogged(&mut self, slot: u32, head: Charge, arrived: Charge) -> Selected {
-        of_any!(self, ordered => ordered.backlogged(slot, head, arrived))
+        of_any!(self.told(), ordered => ordered.backlogged(slot, head, arrived))
     }
 
     /// A packet came for a backlogged child. Only algorithms that follow packets are told.
     #[inline]
     pub fn arrived(&mut self, slot: u32, length: Charge) {
-        of_any!(self, ordered => ordered.arrived(slot, length));
+        of_any!(self.told(), ordered => ordered.arrived(slot, length));
     }
 
     /// The selected child is charged, and has `next` to send or nothing. Who is next then.
+    #[inline]
+    pub fn charge(
+        &mut self,
+        slot: u32,
+        charged: Charge,
+        next: Option<Charge>,
+        selected: &mut Selected,
+    ) {
+        let allowance = &mut self.allowance;
+        of_any!(&mut self.any, ordered => {
+            ordered.charge(slot, charged, next, selected, allowance);
+        });
+    }
+
+    /// The record in a slot, if there is one, to change. Records lie alike in all orders.
     #[inline(always)]
-    pub fn charge(&mut self, slot: u32, charged: Charge, next: Option<Charge>) -> Selected {
-        of_any!(self, ordered => ordered.charge(slot, charged, next))
+    fn record(&mut self, slot: u32) -> Option<&mut Child> {
+        of_any!(&mut self.any, ordered => {
+            ordered.lines.get_mut(slot as usize).map(|line| &mut line.child)
+        })
     }
 
     /// Accepts a packet into a plain leaf with room for it, one without flags; else, or if the
-    /// slab is full, hands it back. Who is next then, if that may have changed.
+    /// slab has no free slot, hands it back. Whether it is the first of its queue, which makes the leaf
+    /// backlogged.
     #[inline(always)]
     pub fn accept<P>(
         &mut self,
@@ -404,34 +483,53 @@ impl Order {
         len: Length,
         payload: P,
         slab: &mut PacketSlab<P>,
-    ) -> Result<Option<Selected>, P> {
-        of_any!(self, ordered => ordered.accept(slot, len, payload, slab))
+    ) -> Result<bool, P> {
+        let Some(child) = self.record(slot) else {
+            return Err(payload);
+        };
+        if child.flags != 0 || !child.has_room(len) {
+            return Err(payload);
+        }
+        let stored = slab.insert_free(len, payload)?;
+        child.take_room(len);
+        child.count_accepted(len);
+        Ok(child.packets.append(slab, stored))
     }
 
-    /// Takes the first packet of the selected child and charges for it, if that is a plain
-    /// leaf with packets.
+    /// Takes the first packet of the selected child, if that is a plain leaf with packets.
     #[inline(always)]
-    pub fn send<P>(&mut self, slot: u32, slab: &mut PacketSlab<P>) -> Option<Sent<P>> {
-        of_any!(self, ordered => ordered.send(slot, slab))
+    pub fn take<P>(&mut self, slot: u32, slab: &mut PacketSlab<P>) -> Option<Taken<P>> {
+        let child = self.record(slot)?;
+        if child.flags != 0 {
+            return None;
+        }
+        let (len, payload, behind) = child.packets.advance(slab)?;
+        child.give_room(len);
+        Some(Taken {
+            class: child.side,
+            len,
+            payload,
+            next: behind.length().map(Charge::from),
+        })
     }
 
     /// The selected child turned out to have nothing; if it was removed, its slot is free.
     pub fn idle(&mut self, slot: u32) {
-        of_any!(self, ordered => ordered.idle(slot));
+        of_any!(self.told(), ordered => ordered.idle(slot));
     }
 
     /// The first packets of a child were discarded.
     pub fn discarded(&mut self, slot: u32, packets: u32) {
-        of_any!(self, ordered => ordered.discarded(slot, packets));
+        of_any!(self.told(), ordered => ordered.discarded(slot, packets));
     }
 
     /// The first packet of the selected child, which has others, was discarded.
     pub fn dropped_first(&mut self, slot: u32) {
-        of_any!(self, ordered => ordered.dropped_first(slot));
+        of_any!(self.told(), ordered => ordered.dropped_first(slot));
     }
 
     /// The algorithm's own invariants.
     pub fn check(&self) -> Result<(), Violation> {
-        of_any!(self, ordered => ordered.check())
+        of_any!(&self.any, ordered => ordered.check())
     }
 }

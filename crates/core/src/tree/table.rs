@@ -119,7 +119,7 @@ impl<P: Payload> Tree<P> {
             return Err(TreeError::NotInner(parent));
         };
         let longest = config.max_length.min(above.longest);
-        let algorithm = self.nodes[node as usize].algorithm;
+        let algorithm = self.nodes[node as usize].order.algorithm();
         let share = share(algorithm, config, longest)?;
         check_fit(algorithm, config.cap, aqm)?;
         Ok((node, share, longest))
@@ -189,7 +189,6 @@ impl<P: Payload> Tree<P> {
             longest: longest.into(),
             cap: NONE,
             class: 0,
-            algorithm,
             follows_packets: algorithm.follows_packets(),
             flows,
         };

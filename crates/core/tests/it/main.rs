@@ -3,6 +3,7 @@
 #[macro_use]
 mod support;
 
+mod allowance;
 mod aqm_codel;
 mod aqm_red;
 mod bounds;
