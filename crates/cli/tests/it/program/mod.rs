@@ -20,6 +20,49 @@ pub const PROGRAM: &str = match (
 /// A program that still runs after this long hangs.
 const HANGS: Duration = Duration::from_secs(60);
 
+/// How much of a time somebody on this machine waited for a processor: what a figure of the real
+/// world may be off by. Limits follow it, so that they are as strict as the machine allows.
+pub struct Pressure {
+    began: Instant,
+    waited: Option<u64>,
+}
+
+impl Pressure {
+    /// From now on.
+    pub fn begin() -> Pressure {
+        Pressure {
+            began: Instant::now(),
+            waited: waited_us(),
+        }
+    }
+
+    /// The part of the time, 0 to 1; 1 where the kernel does not tell.
+    pub fn part(&self) -> f64 {
+        let span = self.began.elapsed().as_micros() as f64;
+        match (self.waited, waited_us()) {
+            (Some(before), Some(now)) => ((now - before) as f64 / span).min(1.0),
+            _ => 1.0,
+        }
+    }
+
+    /// `strict` on a quiet machine, less by the part of the time that others had, down to `floor`.
+    pub fn least(&self, strict: f64, floor: f64) -> f64 {
+        (strict - self.part()).max(floor)
+    }
+
+    /// `strict` on a quiet machine, up to `more` beyond it on one that is never quiet.
+    pub fn most(&self, strict: f64, more: f64) -> f64 {
+        strict + self.part() * more
+    }
+}
+
+/// Microseconds in which somebody waited for a processor, since the machine started.
+fn waited_us() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/pressure/cpu").ok()?;
+    let some = text.lines().find(|line| line.starts_with("some "))?;
+    some.rsplit_once("total=")?.1.parse().ok()
+}
+
 /// What became of a program.
 #[derive(Debug)]
 pub struct Finished {
