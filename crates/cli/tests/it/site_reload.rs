@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use fairlane_netlab::long_tests;
 
 use crate::site::{BACKENDS, Site, class, link, total, up, wire};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use serde_json::Value;
 
 /// The numbers of datagrams that arrived, in order, until `done` and for a while after it.
@@ -96,6 +97,8 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
         let listening = bind(receiver, 1_001);
         let timeout = Some(Duration::from_millis(50));
         listening.set_read_timeout(timeout).unwrap();
+        // For as long as the receiver may wait for a processor: root may ask for more than is usual.
+        set_socket_recv_buffer_size_force(&listening, 16 << 20).unwrap();
         let socket = bind(sender, 0);
         let to = format!("{}:1001", receiver.address());
         let mut site = Site::start(&wire, &config(backend, 200, 0));
@@ -120,11 +123,10 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
         let finished = site.end();
         assert!(finished.status.success(), "{finished:?}");
         let report: Value = serde_json::from_str(&finished.stdout).unwrap();
-        // What the receiver's socket had no room for, while the receiver waited for a processor,
-        // did pass: the counts below say so.
         assert!(
-            numbers.is_sorted_by(|one, next| one < next),
-            "{backend}: {numbers:?}; {}",
+            numbers.iter().copied().eq(0..sent),
+            "{backend}: {} of {sent}; {}",
+            numbers.len(),
             finished.stderr
         );
         assert!(
@@ -136,7 +138,6 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
         let ours = class(&report, "up", "ours");
         assert_eq!(ours["sent_packets"], sent, "{ours:#}");
         assert_eq!(ours["accepted_packets"], sent, "{ours:#}");
-        assert!(numbers.len() > sent as usize / 2, "{}", numbers.len());
         assert_eq!(
             (&ours["discarded"], &ours["dropped"]),
             (&0.into(), &0.into())
