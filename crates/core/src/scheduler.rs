@@ -335,11 +335,14 @@ pub trait Scheduler {
         next: Option<Charge>,
     );
 
-    /// How many bytes the selected entity `id` may send, with `next` behind every packet of
-    /// them, or no more than that where it `varies`, while nothing changes but what was sent: it stays the selected one, and whoever knows that
-    /// says [`used`](Self::used) once for all instead of `served` and `reschedule` for each packet.
-    /// Said before any other statement. At most [`MAX_CHARGE`](crate::units::MAX_CHARGE); 0 where the algorithm must hear
-    /// of each packet. O(1).
+    /// Bytes that the selected entity `id` may send while it stays the selected one and nothing changes
+    /// but what was sent: whoever keeps to them says [`used`](Self::used) once for all, before any
+    /// other statement, in place of [`served`](Self::served) and [`reschedule`](Self::reschedule) for
+    /// each packet. Behind every packet there is one more, charged for `next`, or for at most that
+    /// where lengths vary (`varies`).
+    ///
+    /// At most [`MAX_CHARGE`](crate::units::MAX_CHARGE); 0 where the algorithm must hear of each
+    /// packet. O(1).
     #[inline]
     fn allowance<E: Entities<Self::Entity> + ?Sized>(
         &self,

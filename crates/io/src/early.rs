@@ -25,7 +25,8 @@
 //!
 //! A class of one queue has a limit of its own. A class of flows has many, and a hash by numbers
 //! that nobody outside knows says which is a flow's: a flow that shares one with a flood loses with
-//! it, one in [`FLOW_LIMITS`] for each flood.
+//! it, one in [`FLOW_LIMITS`] for each flood. Flows that are told apart in more than 32 ways are not:
+//! a class of a further kind has one limit.
 //!
 //! # What is not decided
 //!
@@ -68,8 +69,10 @@ pub const WORDS: usize = 5;
 pub const FLOW_LIMITS: u32 = 1_024;
 /// Of all classes of flows together.
 const MOST_FLOW_LIMITS: u32 = 1 << 18;
-/// Kinds of flows that can be told apart.
-const MOST_KINDS: usize = FLOWS_MASK as usize;
+/// Kinds of flows that can be told apart; a class of another kind has one limit, as one of one queue.
+/// A jump of the program goes over the code for all of them, 32,767 instructions at most.
+const MOST_KINDS: usize = 32;
+const _: () = assert!(MOST_KINDS <= FLOWS_MASK as usize);
 
 /// What a rule asks of the words of a packet: that they are `value` under `mask`, and that both
 /// ports are within two ranges.

@@ -166,3 +166,41 @@ fn a_frame_beyond_its_limit_passes_for_each_probe() {
     assert_eq!(pass(&early, 7, 100), 0);
     assert_eq!(early.dropped(0).frames, 3);
 }
+
+/// As many ways to tell flows apart as a file can name, and more rules than are looked at, none like
+/// another: the program is no longer than its jumps reach, and the kernel takes it.
+#[test]
+fn the_longest_program_is_short_enough() {
+    let bits = |number: u64| [!0 - number, !0 - number, !0, !1, !3];
+    let rule = |number: u64| {
+        let mask = bits(number);
+        let pattern = Pattern {
+            mask,
+            value: [number << 32 & mask[0], 1 & mask[1], 2, 4, 8],
+            source_port: (2, 60_000),
+            destination_port: (3, 60_001),
+        };
+        (pattern, number as u32)
+    };
+    let class = |number: u64| Class {
+        flows: Some([bits(number); 3]),
+        first: 2,
+        most: 16,
+    };
+    let all = Rules {
+        rules: [(); 3].map(|()| (0..300).map(rule).collect()),
+        default: 0,
+        classes: (0..300).map(class).collect(),
+    };
+    let early = match EarlyDrop::new(&all) {
+        Ok(early) => early,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return fairlane_netlab::skip("the longest program", error);
+        }
+        Err(error) => panic!("{error}"),
+    };
+    for by_xdp in [false, true] {
+        let trial = early.trial(by_xdp).unwrap();
+        assert!(!trial.drops(&datagram(1).1).unwrap(), "no overload");
+    }
+}
