@@ -1,12 +1,14 @@
 //! From a packet's bytes to the class it belongs to.
 //!
-//! Four parts, each of use alone:
+//! Five parts, each of use alone:
 //!
 //! * [`parse`] reads what rules and digests ask about from a frame: [`Headers`].
 //! * [`Classifier`] finds the first [`Rule`] that a packet matches, in a time that hardly
 //!   grows with the number of rules, and says which rules can never match.
 //! * [`Per::digest`] names the flow that a packet belongs to within a class that holds
 //!   one flow per address, subnet, 5-tuple, ...
+//! * [`LinkClassifier`] is the first three for the classes of one link: from a packet's bytes to
+//!   its class and flow.
 //! * [`mark_ce`] sets "congestion experienced" in a frame.
 //!
 //! ```
@@ -47,6 +49,7 @@ mod digest;
 mod ecn;
 mod field;
 mod headers;
+mod link;
 mod parse;
 mod pattern;
 mod rule;
@@ -63,6 +66,7 @@ pub use field::{
 pub use headers::{
     Family, Fragment, Header, Headers, Layer, Malformed, Origin, Owner, Ports, Reason,
 };
+pub use link::LinkClassifier;
 pub use parse::{parse, parse_partly};
 pub use rule::{Match, Rule};
 pub use words::{Asked, WORDS, words};

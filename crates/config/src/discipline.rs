@@ -1,5 +1,6 @@
 //! From a link's classes to the queues that hold its packets.
 
+use fairlane_classify::{DigestKey, LinkClassifier};
 use fairlane_core::scheduler::Violation;
 use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass, CbqError};
 use fairlane_core::tree::{
@@ -39,6 +40,18 @@ impl Link {
     pub fn discipline<P: Payload>(&self) -> (Discipline<P>, Vec<ClassId>) {
         self.build()
             .expect("what cannot be built was refused when the file was read")
+    }
+
+    /// The link's filters. `classes` are the discipline's, in the order of
+    /// [`classes`](Link::classes); `key` is drawn at random, so that nobody can choose packets
+    /// whose flows meet.
+    pub fn classifier(&self, classes: &[ClassId], key: DigestKey) -> LinkClassifier {
+        let per = self.classes.iter().map(|class| match &class.kind {
+            Kind::Flows(flows) => Some(flows.per),
+            _ => None,
+        });
+        let classes = classes.iter().copied().zip(per);
+        LinkClassifier::new(self.rules.iter().copied(), classes, self.default, key)
     }
 
     /// The same, or what the discipline cannot be, by the class's place.

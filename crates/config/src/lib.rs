@@ -14,7 +14,6 @@ mod read;
 mod schema;
 mod shares;
 mod site;
-mod sorter;
 mod text;
 mod units;
 mod written;
@@ -30,7 +29,6 @@ pub use site::{
     Attach, Backend, Cap, Class, Flows, Interfaces, Kind, Link, LinkAlgorithm, LongestBy, MtuOf,
     Near, Queue, Role, Site, Tables,
 };
-pub use sorter::{Sorted, Sorter};
 pub use text::{MAX_FILE, read as read_text};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};
 pub use written::{At, Scalar, Text};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use fairlane_core::scheduler::Violation;
-use fairlane_core::tree::{self, ClassId, ClassQueue, Payload};
+use fairlane_core::tree::{self, ClassFlow, ClassId, ClassQueue, Payload};
 use fairlane_core::{
     ChangeError, Count, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, Rejected,
     Rejection, TotalStats,
@@ -11,19 +11,10 @@ use fairlane_core::{
 
 use crate::queue::Queue;
 
-/// Where a packet goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Its class.
-    pub class: ClassId,
-    /// The digest of its flow, which only classes of flows look at.
-    pub flow: u64,
-}
-
 /// Says where packets go, and is told what became of them.
 pub trait Classify<P> {
     /// Where a packet that comes at `now` goes. `len` counts what the link carries.
-    fn classify(&mut self, payload: &P, len: Length, now: Nanos) -> Target;
+    fn classify(&mut self, payload: &P, len: Length, now: Nanos) -> ClassFlow;
 
     /// A packet of `class` that came was not accepted for want of room, or one that waited has
     /// given way.
@@ -37,14 +28,14 @@ pub trait Classify<P> {
     }
 }
 
-/// A packet, and whose it is.
+/// A packet, and the port that it came by.
 #[derive(Debug)]
-pub struct Ported<P> {
+pub struct FromPort<P> {
     port: FlowId,
     payload: P,
 }
 
-impl<P: Payload> Payload for Ported<P> {
+impl<P: Payload> Payload for FromPort<P> {
     #[inline]
     fn mark(&mut self) -> bool {
         self.payload.mark()
@@ -65,7 +56,7 @@ pub struct Classified<P, C, K> {
     free: Vec<FlowId>,
     total: TotalStats,
     /// Packets that came while nothing may change the order, and whether that is so.
-    held: VecDeque<(Length, Ported<P>)>,
+    held: VecDeque<(Length, FromPort<P>)>,
     holding: bool,
 }
 
@@ -143,7 +134,7 @@ fn discard(ports: &mut [Option<Port>], total: &mut TotalStats, port: FlowId, len
 impl<P, C, K> Classified<P, C, K>
 where
     P: Payload + Send,
-    C: ClassQueue<Ported<P>>,
+    C: ClassQueue<FromPort<P>>,
     K: Classify<P>,
 {
     /// The classes, to change or to exchange: whatever leaves them otherwise than by
@@ -152,18 +143,18 @@ where
         &mut self.classes
     }
 
-    /// Queues a packet that was taken out of classes, these or others, where `target` says by the
+    /// Queues a packet that was taken out of classes, these or others, where `to` says by the
     /// class that it was in. One that is not accepted there, or that gives way to another, is
     /// discarded, and counted.
     #[inline]
     pub fn adopt(
         &mut self,
-        taken: tree::Discarded<Ported<P>>,
-        target: impl FnOnce(&mut K, ClassId, &P) -> Target,
+        taken: tree::Discarded<FromPort<P>>,
+        to: impl FnOnce(&mut K, ClassId, &P) -> ClassFlow,
         now: Nanos,
     ) {
-        let target = target(&mut self.classify, taken.class, &taken.payload.payload);
-        self.place(target, taken.len, taken.payload, now);
+        let to = to(&mut self.classify, taken.class, &taken.payload.payload);
+        self.place(to, taken.len, taken.payload, now);
     }
 
     /// Until [`go_on`](Self::go_on), packets that come wait beside the classes, in order, and
@@ -176,24 +167,24 @@ where
     /// are no others: then it holds nothing any more. O(`most`).
     pub fn go_on(&mut self, most: usize, now: Nanos) -> bool {
         for _ in 0..most {
-            let Some((len, ported)) = self.held.pop_front() else {
+            let Some((len, packet)) = self.held.pop_front() else {
                 break;
             };
-            let target = self.classify.classify(&ported.payload, len, now);
-            self.place(target, len, ported, now);
+            let to = self.classify.classify(&packet.payload, len, now);
+            self.place(to, len, packet, now);
         }
         self.holding = !self.held.is_empty();
         !self.holding
     }
 
-    fn place(&mut self, to: Target, len: Length, ported: Ported<P>, now: Nanos) {
-        let port = ported.port;
-        let Target { class, flow } = to;
+    fn place(&mut self, to: ClassFlow, len: Length, packet: FromPort<P>, now: Nanos) {
+        let port = packet.port;
+        let ClassFlow { class, flow } = to;
         let (ports, total) = (&mut self.ports, &mut self.total);
-        let gives_way = |gone: tree::Discarded<Ported<P>>| {
+        let gives_way = |gone: tree::Discarded<FromPort<P>>| {
             discard(ports, total, gone.payload.port, gone.len);
         };
-        let placed = (self.classes).enqueue(class, flow, len, ported, now, gives_way);
+        let placed = (self.classes).enqueue(class, flow, len, packet, now, gives_way);
         if placed.is_err() {
             discard(&mut self.ports, &mut self.total, port, len);
         }
@@ -221,7 +212,7 @@ fn is_want_of_room(rejection: tree::Rejection) -> bool {
 impl<P, C, K> Queue for Classified<P, C, K>
 where
     P: Payload + Send,
-    C: ClassQueue<Ported<P>>,
+    C: ClassQueue<FromPort<P>>,
     K: Classify<P>,
 {
     type Payload = P;
@@ -283,11 +274,11 @@ where
                 max_length: max, ..
             }) if len > max => Rejection::TooLong { max },
             Some(_) if self.holding => {
-                let ported = Ported {
+                let packet = FromPort {
                     port: flow,
                     payload,
                 };
-                self.held.push_back((len, ported));
+                self.held.push_back((len, packet));
                 for stats in both(&mut self.ports, &mut self.total, flow) {
                     add(&mut stats.accepted, len);
                     add(&mut stats.queued, len);
@@ -295,16 +286,16 @@ where
                 return Ok(());
             }
             Some(_) => {
-                let Target {
+                let ClassFlow {
                     class,
                     flow: digest,
                 } = classify.classify(&payload, len, now);
-                let ported = Ported {
+                let packet = FromPort {
                     port: flow,
                     payload,
                 };
-                let gives_way = |gone: tree::Discarded<Ported<P>>| {
-                    let Ported { port, payload } = gone.payload;
+                let gives_way = |gone: tree::Discarded<FromPort<P>>| {
+                    let FromPort { port, payload } = gone.payload;
                     classify.refused(gone.class, &payload);
                     discard(ports, total, port, gone.len);
                     on_discard(Packet {
@@ -313,7 +304,7 @@ where
                         payload,
                     });
                 };
-                match classes.enqueue(class, digest, len, ported, now, gives_way) {
+                match classes.enqueue(class, digest, len, packet, now, gives_way) {
                     Ok(()) => {
                         for stats in both(ports, total, flow) {
                             add(&mut stats.accepted, len);
@@ -356,7 +347,7 @@ where
             return Dequeue::NotBefore(now);
         }
         let next = classes.dequeue(now, |gone| {
-            let Ported { port, payload } = gone.payload;
+            let FromPort { port, payload } = gone.payload;
             discard(ports, total, port, gone.len);
             on_discard(Packet {
                 flow: port,
@@ -366,7 +357,7 @@ where
         });
         match next {
             tree::Dequeue::Packet(packet) => {
-                let Ported { port, payload } = packet.payload;
+                let FromPort { port, payload } = packet.payload;
                 for stats in both(ports, total, port) {
                     subtract(&mut stats.queued, packet.len);
                     add(&mut stats.sent, packet.len);

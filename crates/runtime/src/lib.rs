@@ -62,7 +62,7 @@ mod release;
 
 pub use arbiter::{Arbiter, ArbiterStats, ClientStats, Next, Step};
 pub use async_client::AsyncClient;
-pub use classified::{Classified, Classify, Ported, Target};
+pub use classified::{Classified, Classify, FromPort};
 pub use client::{Client, ClientId, Pushed, Refusal, Refused};
 pub use clock::Clock;
 pub use config::ArbiterConfig;

@@ -3,13 +3,13 @@
 use fairlane_core::aqm::{AqmConfig, CodelConfig};
 use fairlane_core::room::Room;
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{Cap, ClassConfig, ClassId, LeafConfig, Payload, Tree};
+use fairlane_core::tree::{Cap, ClassConfig, ClassFlow, ClassId, LeafConfig, Payload, Tree};
 use fairlane_core::{
     FlowConfig, FlowId, Length, Limits, Nanos, Rate, Rejection, SchedulerLimits, Weight,
 };
 use fairlane_io::{Backend, ByteLen, MemoryBackend, memory};
 use fairlane_runtime::{
-    Arbiter, ArbiterConfig, Classified, Classify, Link, Next, Ported, Queue, Straight, Target,
+    Arbiter, ArbiterConfig, Classified, Classify, FromPort, Link, Next, Queue, Straight,
 };
 
 /// A packet that says its class.
@@ -35,8 +35,8 @@ struct Word {
 }
 
 impl Classify<Packet> for Word {
-    fn classify(&mut self, packet: &Packet, _: Length, _: Nanos) -> Target {
-        Target {
+    fn classify(&mut self, packet: &Packet, _: Length, _: Nanos) -> ClassFlow {
+        ClassFlow {
             class: self.ids[packet.place],
             flow: 0,
         }
@@ -47,10 +47,10 @@ impl Classify<Packet> for Word {
     }
 }
 
-type Classes = Classified<Packet, Tree<Ported<Packet>>, Word>;
+type Classes = Classified<Packet, Tree<FromPort<Packet>>, Word>;
 
 /// Leaves with these weights, queue management and caps.
-fn classes(leaves: &[(u32, AqmConfig, Option<Cap>)]) -> (Tree<Ported<Packet>>, Word) {
+fn classes(leaves: &[(u32, AqmConfig, Option<Cap>)]) -> (Tree<FromPort<Packet>>, Word) {
     let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
     let ids = leaves.iter().map(|&(weight, aqm, cap)| {
         let config = ClassConfig {
@@ -265,7 +265,7 @@ fn other_classes_take_over_what_is_queued_in_order_also_of_what_comes_meanwhile(
     // One class is left, with room for 100.
     let (mut former, word) = classes(&[PLAIN]);
     let only = word.ids[0];
-    let target = Target {
+    let target = ClassFlow {
         class: only,
         flow: 0,
     };

@@ -2,10 +2,10 @@
 
 use crate::delay::Delays;
 use crate::observer::{Completion, Moment, Observer};
-use crate::queue::{ClassFlow, PacketInfo};
+use crate::queue::PacketInfo;
 use crate::time::{PICOS_PER_SECOND, Picos};
 use fairlane_core::Length;
-use fairlane_core::tree::{ClassId, Rejection};
+use fairlane_core::tree::{ClassFlow, ClassId, Rejection};
 
 /// What became of the packets of one class.
 #[derive(Clone, Debug, Default)]

@@ -57,10 +57,11 @@ pub mod wfi;
 
 pub use class_meter::ClassMeter;
 pub use delay::{DelayMeter, Delays};
+pub use fairlane_core::tree::ClassFlow;
 pub use gps::{FluidFinish, Gps, LagMeter};
 pub use link::{Link, Sent, TransmitQueue};
 pub use observer::{Completion, Moment, Observer};
-pub use queue::{ClassFlow, Flows, Label, Next, PacketInfo, Queue, Waiting};
+pub use queue::{Flows, Label, Next, PacketInfo, Queue, Waiting};
 pub use server::{Server, Step};
 pub use simulation::{
     ClassPacket, ClassSource, FlowPacket, FlowPlan, FlowServer, Simulation, SourcePlan, Tag,

@@ -3,7 +3,7 @@
 use crate::time::Picos;
 use core::fmt;
 use fairlane_core::scheduler::Scheduler;
-use fairlane_core::tree::{self, ClassId, ClassQueue, Payload};
+use fairlane_core::tree::{self, ClassFlow, ClassQueue, Payload};
 use fairlane_core::{
     ChangeError, Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, Rejection,
 };
@@ -17,15 +17,6 @@ pub trait Label: Copy + fmt::Debug + PartialEq {
 
 impl Label for FlowId {
     type Rejection = Rejection;
-}
-
-/// A class, and a flow in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClassFlow {
-    /// The class.
-    pub class: ClassId,
-    /// The digest of the flow, which only classes of flows look at.
-    pub flow: u64,
 }
 
 impl Label for ClassFlow {

@@ -2,13 +2,13 @@
 
 use crate::link::TransmitQueue;
 use crate::observer::Observer;
-use crate::queue::{ClassFlow, Label, PacketInfo, Queue, Waiting};
+use crate::queue::{Label, PacketInfo, Queue, Waiting};
 use crate::server::{Server, Step};
 use crate::source::{Lengths, Source, SourceError, Traffic};
 use crate::tcp::{Sender, Tcp};
 use crate::time::{PICOS_PER_SECOND, Picos};
 use fairlane_core::scheduler::Scheduler;
-use fairlane_core::tree::{ClassId, ClassQueue, Payload};
+use fairlane_core::tree::{ClassFlow, ClassQueue, Payload};
 use fairlane_core::{ChangeError, FlowConfig, FlowId, Length, PacketScheduler, Rate};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -114,13 +114,6 @@ impl<L> SourcePlan<L> {
 
 /// A source whose packets go to a class.
 pub type ClassSource = SourcePlan<ClassFlow>;
-
-impl From<ClassId> for ClassFlow {
-    /// The class, where it has no flows.
-    fn from(class: ClassId) -> ClassFlow {
-        ClassFlow { class, flow: 0 }
-    }
-}
 
 /// A source of the run.
 #[derive(Debug)]

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
 use anyhow::{Result, bail, ensure};
-use fairlane_classify::{DigestKey, Origin};
-use fairlane_config::{Discipline, Kind, Link as Site, Sorter};
+use fairlane_classify::{DigestKey, LinkClassifier, Origin};
+use fairlane_config::{Discipline, Kind, Link as Site};
 use fairlane_core::Length;
 use fairlane_core::tree::ClassId;
 use fairlane_sim::{ClassFlow, Picos, Server, TransmitQueue, Waiting};
@@ -91,45 +91,41 @@ fn class_of(
     Ok(at)
 }
 
-/// The packets of a capture, sorted by the link's filters.
-pub struct Sorted<R: Read> {
+/// The packets of a capture, classified by the link's filters.
+pub struct Captured<R: Read> {
     packets: Packets<R>,
-    sorter: Sorter,
+    classifier: LinkClassifier,
     origin: Origin,
     view: View,
 }
 
-impl<R: Read> Sorted<R> {
+impl<R: Read> Captured<R> {
     pub fn new(packets: Packets<R>, link: &Site, ids: &[ClassId], origin: Origin) -> Self {
-        Sorted {
+        Captured {
             packets,
             // The same in every run.
-            sorter: link.sorter(ids, DigestKey([0; 2])),
+            classifier: link.classifier(ids, DigestKey([0; 2])),
             origin,
             view: View::default(),
         }
     }
 
     /// Packets that could not be read, and that no filter matched.
-    pub fn unsorted(&self) -> (u64, u64) {
-        (self.sorter.malformed(), self.sorter.unmatched())
+    pub fn unclassified(&self) -> (u64, u64) {
+        (self.classifier.malformed(), self.classifier.unmatched())
     }
 }
 
-impl<R: Read> Arrivals<ClassFlow, Frame> for Sorted<R> {
+impl<R: Read> Arrivals<ClassFlow, Frame> for Captured<R> {
     fn next(&mut self) -> Result<Option<Arrival<ClassFlow, Frame>>> {
         let framing = self.packets.framing();
         let Some(packet) = self.packets.next()? else {
             return Ok(None);
         };
         let (seen, layer, headers) = self.view.of(framing, &packet);
-        let sorted = self.sorter.sort(seen, layer, &self.origin);
         Ok(Some(Arrival {
             time: packet.time,
-            to: ClassFlow {
-                class: sorted.class,
-                flow: sorted.flow,
-            },
+            to: self.classifier.classify(seen, layer, &self.origin),
             len: packet.len,
             body: Frame::of(&packet.bytes, headers),
         }))

@@ -296,7 +296,7 @@ impl Replay<'_> {
         let input = Input::open(&options.input)?;
         options.check_output()?;
         let name = options.input.display().to_string();
-        let (replayed, unsorted) = match input.format {
+        let (replayed, unclassified) = match input.format {
             Format::Rows => {
                 self.refuse_capture(&name)?;
                 let reader = BufReader::with_capacity(BUFFER, self.watched(input));
@@ -317,7 +317,7 @@ impl Replay<'_> {
                     owner: (from == Role::Attached).then_some(NOBODY),
                 };
                 let (queue, ids) = link.discipline();
-                let mut arrivals = classed::Sorted::new(packets, link, &ids, origin);
+                let mut arrivals = classed::Captured::new(packets, link, &ids, origin);
                 let run = |departures: &mut dyn Departures| {
                     classed::replay(link, (queue, ids), &mut arrivals, departures)
                 };
@@ -326,10 +326,10 @@ impl Replay<'_> {
                     false => self.written(run)?,
                 };
                 self.tell(arrivals.disorder(), "packets");
-                (replayed, arrivals.unsorted())
+                (replayed, arrivals.unclassified())
             }
         };
-        let report = ClassedReport::new(link, replayed, unsorted);
+        let report = ClassedReport::new(link, replayed, unclassified);
         let shown = || report.shown(link);
         options.wants_report().then(shown).transpose()
     }

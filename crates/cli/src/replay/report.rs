@@ -91,8 +91,8 @@ pub struct ClassedReport {
 }
 
 impl ClassedReport {
-    /// `unsorted` are packets that could not be read, and that no filter matched.
-    pub fn new(link: &Link, replayed: Replayed, unsorted: (u64, u64)) -> ClassedReport {
+    /// `unclassified` are packets that could not be read, and that no filter matched.
+    pub fn new(link: &Link, replayed: Replayed, unclassified: (u64, u64)) -> ClassedReport {
         let time = replayed.time;
         let leaves = || replayed.classes.iter().filter(|class| class.terms.queues);
         let packets: u64 = leaves().map(|class| class.sent_packets).sum();
@@ -106,8 +106,8 @@ impl ClassedReport {
             packets,
             bytes: bytes - packets * u64::from(link.overhead),
             oversized: replayed.oversized,
-            malformed: unsorted.0,
-            unmatched: unsorted.1,
+            malformed: unclassified.0,
+            unmatched: unclassified.1,
             classes: replayed.classes,
         }
     }

@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
     fn new(scenario: &'a Scenario, seed: u64, time: Picos, drawn: bool) -> Result<Run<'a>> {
         let link = &scenario.link;
         let (queue, ids) = link.discipline();
-        let mut sorter = link.sorter(&ids, scenario::digest_key(seed));
+        let mut classifier = link.classifier(&ids, scenario::digest_key(seed));
         let begin = Picos::from(scenario.warm_up);
         let end = begin + time;
         let over_time = drawn.then(|| ClassMeter::new(Picos(end.0 / STEPS)));
@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         let mut named = 0;
         for source in &scenario.sources {
             let mut of: Vec<usize> = Vec::new();
-            for plan in source.plans(link, &ids, &mut sorter, &mut named) {
+            for plan in source.plans(link, &ids, &mut classifier, &mut named) {
                 of.push(places.of(plan.to.class));
                 let added = simulation.add_source(plan);
                 added.with_context(|| source.name.clone())?;
@@ -200,8 +200,8 @@ impl<'a> Run<'a> {
             seed,
             begin,
             end,
-            malformed: sorter.malformed(),
-            unmatched: sorter.unmatched(),
+            malformed: classifier.malformed(),
+            unmatched: classifier.unmatched(),
             classes,
         })
     }

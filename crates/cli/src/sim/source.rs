@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use fairlane_classify::{Family, Layer, Origin, Owner, PortRange, Prefix, Protocol, VlanId};
-use fairlane_config::{At, Kind, Link, Report, Role, Scalar, Site, Sorter, Text, Time, suggestion};
+use fairlane_classify::{
+    Family, Layer, LinkClassifier, Origin, Owner, PortRange, Prefix, Protocol, VlanId,
+};
+use fairlane_config::{At, Kind, Link, Report, Role, Scalar, Site, Text, Time, suggestion};
 use fairlane_core::tree::ClassId;
 use fairlane_core::{Length, Nanos, Rate};
 use fairlane_sim::{ClassFlow, ClassSource, Lengths, Picos, Tcp, Traffic};
@@ -46,7 +48,7 @@ enum To {
     /// To the class at this place.
     Class(usize),
     /// Where the site's filters send them.
-    Sorted(Box<Headers>, Origin),
+    Classified(Box<Headers>, Origin),
 }
 
 impl Source {
@@ -56,20 +58,22 @@ impl Source {
         &self,
         link: &Link,
         ids: &[ClassId],
-        sorter: &mut Sorter,
+        classifier: &mut LinkClassifier,
         index: &mut u64,
     ) -> Vec<ClassSource> {
-        let mut plan = |number: u32, sorter: &mut Sorter| {
-            let (class, flow) = match &self.to {
+        let mut plan = |number: u32, classifier: &mut LinkClassifier| {
+            let to = match &self.to {
                 To::Class(place) => {
                     *index += 1;
                     let flows = matches!(link.classes[*place].kind, Kind::Flows(_));
-                    (ids[*place], if flows { *index } else { 0 })
+                    ClassFlow {
+                        class: ids[*place],
+                        flow: if flows { *index } else { 0 },
+                    }
                 }
-                To::Sorted(headers, origin) => {
+                To::Classified(headers, origin) => {
                     let frame = headers.frame(number, self.count);
-                    let sorted = sorter.sort(&frame, Layer::Ethernet, origin);
-                    (sorted.class, sorted.flow)
+                    classifier.classify(&frame, Layer::Ethernet, origin)
                 }
             };
             let later = Picos(self.apart.0 * u128::from(number) / u128::from(self.count));
@@ -78,14 +82,12 @@ impl Source {
                 patience: Some(PATIENCE),
                 ecn: self.ecn,
                 tcp: self.tcp,
-                ..ClassSource::new(
-                    ClassFlow { class, flow },
-                    self.traffic.clone(),
-                    self.lengths.clone(),
-                )
+                ..ClassSource::new(to, self.traffic.clone(), self.lengths.clone())
             }
         };
-        (0..self.count).map(|number| plan(number, sorter)).collect()
+        (0..self.count)
+            .map(|number| plan(number, classifier))
+            .collect()
     }
 }
 
@@ -292,7 +294,7 @@ impl Reader<'_> {
             vlan: vlan.and_then(VlanId::new),
             ecn,
         };
-        Some(To::Sorted(Box::new(headers), origin?))
+        Some(To::Classified(Box::new(headers), origin?))
     }
 
     fn origin(&self, report: &mut Report) -> Option<Origin> {

@@ -243,11 +243,11 @@ fn a_class_that_comes_starves_nobody_whatever_it_makes_of_the_weights() {
 fn filters_go_by_the_numbers_that_classes_have_by_then() {
     let mut running = Running::start(TWO);
     running.become_link(&[&class("new", "default = true"), TWO].concat());
-    let mut sorter = running
+    let mut classifier = running
         .link
-        .sorter(&vec![ClassId::ROOT; running.ids.len()], DigestKey([1, 2]));
-    sorter.renumber(&running.ids);
+        .classifier(&vec![ClassId::ROOT; running.ids.len()], DigestKey([1, 2]));
+    classifier.renumber(&running.ids);
     let layer = fairlane_classify::Layer::Ethernet;
-    let sorted = sorter.sort(&[0; 60], layer, &Default::default());
+    let sorted = classifier.classify(&[0; 60], layer, &Default::default());
     assert_eq!(sorted.class, running.ids[running.place("new")]);
 }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use fairlane_classify::{DigestKey, Layer, Origin, Owner};
-use fairlane_config::{Discipline, Guarantee, Kind, Link, Near, Site, Sorted};
-use fairlane_core::tree::{ClassQueue, Dequeue};
+use fairlane_classify::{DigestKey, Layer, LinkClassifier, Origin, Owner};
+use fairlane_config::{Discipline, Guarantee, Kind, Link, Near, Site};
+use fairlane_core::tree::{ClassFlow, ClassQueue, Dequeue};
 use fairlane_core::{Length, Nanos};
 
 fn example(name: &str) -> Site {
@@ -47,23 +47,27 @@ fn packet(from: [u8; 4], to: [u8; 4], protocol: u8, port: u16, dscp: u8) -> Vec<
 /// A link's filters, with the names of its classes.
 struct Names<'a> {
     link: &'a Link,
-    sorter: fairlane_config::Sorter,
+    classifier: LinkClassifier,
     ids: Vec<fairlane_core::tree::ClassId>,
 }
 
-fn sorter(link: &Link) -> Names<'_> {
+fn classifier(link: &Link) -> Names<'_> {
     let (_, ids) = link.discipline::<u32>();
-    let sorter = link.sorter(&ids, DigestKey([1, 2]));
-    Names { link, sorter, ids }
+    let classifier = link.classifier(&ids, DigestKey([1, 2]));
+    Names {
+        link,
+        classifier,
+        ids,
+    }
 }
 
 impl Names<'_> {
-    fn sort(&mut self, bytes: &[u8], origin: &Origin) -> Sorted {
-        self.sorter.sort(bytes, Layer::Ip, origin)
+    fn classify(&mut self, bytes: &[u8], origin: &Origin) -> ClassFlow {
+        self.classifier.classify(bytes, Layer::Ip, origin)
     }
 
     fn class(&mut self, bytes: &[u8], origin: &Origin) -> &str {
-        let class = self.sort(bytes, origin).class;
+        let class = self.classify(bytes, origin).class;
         let at = self.ids.iter().position(|&id| id == class).unwrap();
         &self.link.classes[at].name
     }
@@ -81,7 +85,7 @@ fn the_home_keeps_calls_apart_from_uploads() {
     let near = &site.interfaces.as_ref().unwrap().near;
     assert_eq!(*near, Near::Inside("lan0".to_owned()));
     let up = site.link("up").unwrap();
-    let mut names = sorter(up);
+    let mut names = classifier(up);
     let inside = Origin {
         ingress: 0,
         owner: None,
@@ -107,7 +111,10 @@ fn the_home_keeps_calls_apart_from_uploads() {
         "bulk"
     );
     assert_eq!(names.class(&[0x45; 3], &inside), "bulk");
-    assert_eq!((names.sorter.malformed(), names.sorter.unmatched()), (1, 1));
+    assert_eq!(
+        (names.classifier.malformed(), names.classifier.unmatched()),
+        (1, 1)
+    );
 
     let voice = guarantee(up, "voice");
     assert!(
@@ -150,7 +157,7 @@ fn the_provider_has_ten_thousand_subscribers_behind_fifty_sites() {
     }
     guarantee(down, "other");
 
-    let mut names = sorter(down);
+    let mut names = classifier(down);
     let outside = Origin {
         ingress: 1,
         owner: None,
@@ -159,9 +166,9 @@ fn the_provider_has_ten_thousand_subscribers_behind_fifty_sites() {
     assert_eq!(names.class(&to([100, 64, 1, 9]), &outside), "site-01");
     assert_eq!(names.class(&to([100, 64, 50, 200]), &outside), "site-50");
     assert_eq!(names.class(&to([100, 64, 51, 1]), &outside), "other");
-    let one = names.sort(&to([100, 64, 7, 1]), &outside);
-    let same = names.sort(&packet(HERE, [100, 64, 7, 1], UDP, 53, 0), &outside);
-    let neighbour = names.sort(&to([100, 64, 7, 2]), &outside);
+    let one = names.classify(&to([100, 64, 7, 1]), &outside);
+    let same = names.classify(&packet(HERE, [100, 64, 7, 1], UDP, 53, 0), &outside);
+    let neighbour = names.classify(&to([100, 64, 7, 2]), &outside);
     assert_eq!(one, same, "a subscriber is an address");
     assert!(one.class == neighbour.class && one.flow != neighbour.flow);
 }
@@ -174,7 +181,7 @@ fn tenants_are_told_apart_by_user_and_group() {
     assert_eq!(attach.socket, Path::new("/run/fairlane.sock"));
     assert_eq!((attach.processes, attach.processes_per_user), (256, 64));
     let out = &site.links[0];
-    let mut names = sorter(out);
+    let mut names = classifier(out);
     let by = |uid, gid| Origin {
         ingress: Origin::ATTACHED,
         owner: Some(Owner { uid, gid, pid: 77 }),

@@ -89,7 +89,9 @@ mod table;
 mod wane;
 
 pub use config::{Cap, ClassConfig, ClassId, FlowsConfig, LeafConfig, TreeError};
-pub use packet::{ClassQueue, Dequeue, Discarded, Packet, Payload, Reason, Rejected, Rejection};
+pub use packet::{
+    ClassFlow, ClassQueue, Dequeue, Discarded, Packet, Payload, Reason, Rejected, Rejection,
+};
 pub use stats::ClassStats;
 
 use crate::aqm::Aqm;

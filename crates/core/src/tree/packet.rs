@@ -24,6 +24,22 @@ impl Payload for usize {}
 impl Payload for Vec<u8> {}
 impl Payload for Box<[u8]> {}
 
+/// A class, and a flow in it: where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClassFlow {
+    /// The class.
+    pub class: ClassId,
+    /// The digest of the flow, which only classes of flows look at.
+    pub flow: u64,
+}
+
+impl From<ClassId> for ClassFlow {
+    /// The class, where it has no flows.
+    fn from(class: ClassId) -> ClassFlow {
+        ClassFlow { class, flow: 0 }
+    }
+}
+
 /// Queues of classes that share a link: what the program, the simulator and replay release
 /// packets from.
 pub trait ClassQueue<P> {

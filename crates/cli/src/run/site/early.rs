@@ -5,8 +5,8 @@ mod tests;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fairlane_classify::{self as classify, Asked, Headers, Layer, Origin};
-use fairlane_config::{Kind, Link, Role, Sorter};
+use fairlane_classify::{self as classify, Asked, Headers, Layer, LinkClassifier, Origin};
+use fairlane_config::{Kind, Link, Role};
 use fairlane_core::room::Room;
 use fairlane_core::{Count, Nanos};
 use fairlane_io::early::{Class, EarlyDrop, Family, Gate, Pattern, Rules, WORDS};
@@ -88,8 +88,8 @@ impl Port {
     }
 
     /// The tables for a link, with its classes' places; none where the kernel does not let us.
-    pub fn tables(&self, link: &Link, sorter: &Sorter) -> Option<Arc<EarlyDrop>> {
-        match EarlyDrop::new(&rules(link, sorter, self.role)) {
+    pub fn tables(&self, link: &Link, filters: &LinkClassifier) -> Option<Arc<EarlyDrop>> {
+        match EarlyDrop::new(&rules(link, filters, self.role)) {
             Ok(early) => Some(Arc::new(early)),
             Err(error) => {
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,7 +101,7 @@ impl Port {
 }
 
 /// The filters of a link for what comes from one side.
-fn rules(link: &Link, sorter: &Sorter, from: Role) -> Rules {
+fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
     let origin = Origin {
         ingress: from.ingress(),
         owner: None,
@@ -113,7 +113,7 @@ fn rules(link: &Link, sorter: &Sorter, from: Role) -> Rules {
         destination_port: asked.destination_port,
     };
     let of_family = |(family, _): (classify::Family, Family)| {
-        let asked = sorter.classifier().asked(family, &origin).into_iter();
+        let asked = filters.rules().asked(family, &origin).into_iter();
         asked
             .map(|(asked, class)| (pattern(asked), class))
             .collect()

@@ -1,6 +1,7 @@
 //! `fairlane run CONFIG`: the frames that pass between two interfaces, in the classes of a site's
 //! configuration.
 
+mod classifier;
 mod control;
 mod device;
 mod early;
@@ -12,7 +13,6 @@ mod order;
 mod plan;
 mod reload;
 mod report;
-mod sorting;
 
 use std::path::Path;
 use std::sync::Arc;

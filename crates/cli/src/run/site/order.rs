@@ -11,13 +11,13 @@ use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Discarded};
 use fairlane_core::{Count, Nanos};
 use fairlane_io::Backend;
 use fairlane_runtime::bridge::{Came, Lane, LaneStats, Side};
-use fairlane_runtime::{Arbiter, Ported, Straight};
+use fairlane_runtime::{Arbiter, FromPort, Straight};
 
 use super::SiteBridge;
+use super::classifier::FrameClassifier;
 use super::device::{AnyDevice, Losses};
 use super::frame::{Frame, Parcel};
 use super::plan::Shaped;
-use super::sorting::Sorting;
 
 /// Classes, flows or packets that one step looks at: some tens of microseconds.
 const STEP: usize = 256;
@@ -123,8 +123,8 @@ impl Counting {
                 let stats = queue.classes().own_stats(id).unwrap_or_default();
                 count.classes.push(stats);
             }
-            let sorter = &queue.classifier().sorter;
-            (count.malformed, count.unmatched) = (sorter.malformed(), sorter.unmatched());
+            let filters = &queue.classifier().filters;
+            (count.malformed, count.unmatched) = (filters.malformed(), filters.unmatched());
             count.queued = queue.classes().len();
         }
         true
@@ -181,7 +181,7 @@ pub struct Gone {
     pub id: ClassId,
     /// In the former link.
     pub place: usize,
-    /// Where its packets go in the new one; sorted anew without.
+    /// Where its packets go in the new one; classified anew without.
     pub to: Option<usize>,
     /// What it handed over.
     pub moved: Count,
@@ -196,9 +196,9 @@ pub struct Taking {
     /// Those that go on with other parameters: their places and numbers.
     pub changed: Vec<(usize, ClassId)>,
     /// The new filters; then the former ones.
-    pub sorting: Sorting,
+    pub classifier: FrameClassifier,
     /// New queues for all classes, if they are made anew; then the former ones.
-    pub anew: Option<Discipline<Ported<Parcel>>>,
+    pub anew: Option<Discipline<FromPort<Parcel>>>,
     /// Children before their parents.
     pub gone: Vec<Gone>,
     /// Why a change was not made. The others were.
@@ -208,7 +208,7 @@ pub struct Taking {
     /// The class that is next has begun to change.
     begun: bool,
     from: u32,
-    taken: Vec<Discarded<Ported<Parcel>>>,
+    taken: Vec<Discarded<FromPort<Parcel>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -226,14 +226,14 @@ impl Taking {
         side: Side,
         link: Arc<Link>,
         changed: Vec<(usize, ClassId)>,
-        sorting: Sorting,
+        classifier: FrameClassifier,
         gone: Vec<Gone>,
     ) -> Taking {
         Taking {
             side,
             link,
             changed,
-            sorting,
+            classifier,
             anew: None,
             gone,
             refused: None,
@@ -300,10 +300,13 @@ impl Taking {
 
     /// From here on packets go by the new filters; none leaves until those that move are there.
     fn exchange(&mut self, queue: &mut Shaped) {
-        std::mem::swap(queue.classifier_mut(), &mut self.sorting);
-        queue.classifier_mut().sorter.resume(&self.sorting.sorter);
+        std::mem::swap(queue.classifier_mut(), &mut self.classifier);
+        queue
+            .classifier_mut()
+            .filters
+            .resume(&self.classifier.filters);
         // It knows the former filters alone.
-        if let Some(early) = self.sorting.early() {
+        if let Some(early) = self.classifier.early() {
             early.end();
         }
         if let Some(anew) = &mut self.anew {
@@ -330,9 +333,9 @@ impl Taking {
             for packet in taken.drain(..) {
                 gone.moved.packets += 1;
                 gone.moved.bytes += u64::from(packet.len.get());
-                let target = |sorting: &mut Sorting, _, parcel: &Parcel| match gone.to {
-                    Some(place) => sorting.within(place, parcel),
-                    None => sorting.sort(parcel),
+                let target = |classifier: &mut FrameClassifier, _, parcel: &Parcel| match gone.to {
+                    Some(place) => classifier.within(place, parcel),
+                    None => classifier.by_filters(parcel),
                 };
                 queue.adopt(packet, target, now);
             }

@@ -4,20 +4,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fairlane_classify::DigestKey;
-use fairlane_config::{Discipline, Link, Sorter, Steps};
+use fairlane_classify::{DigestKey, LinkClassifier};
+use fairlane_config::{Discipline, Link, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Nanos};
 use fairlane_io::EarlyDrop;
 use fairlane_runtime::bridge::Side;
-use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, Ported, Straight};
+use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, FromPort, Straight};
 
+use super::classifier::{FrameClassifier, random_key};
 use super::device::AnyDevice;
 use super::early::{Early, Port};
 use super::frame::Parcel;
 use super::meter::{Delays, Meter};
 use super::order::{Adding, Gone, Taking};
-use super::sorting::{Sorting, random_key};
 use crate::classes::schema::ClassTerms;
 
 /// Mailboxes of processes that a round looks at, and packets that it takes from each: about as many
@@ -27,7 +27,7 @@ const SCAN_LIMIT: usize = 8;
 const DRAIN_LIMIT: usize = 16;
 
 /// The frames of a link in its classes.
-pub type Shaped = Classified<Parcel, Discipline<Ported<Parcel>>, Sorting>;
+pub type Shaped = Classified<Parcel, Discipline<FromPort<Parcel>>, FrameClassifier>;
 
 /// What is known of a class beside what the file says.
 #[derive(Clone, Default)]
@@ -77,7 +77,7 @@ pub struct Next {
     link: Arc<Link>,
     terms: Vec<Arc<ClassTerms>>,
     /// Its classes have no numbers yet.
-    sorter: Sorter,
+    filters: LinkClassifier,
     port: Option<Arc<Port>>,
     early: Option<Arc<EarlyDrop>>,
     how: How,
@@ -88,7 +88,7 @@ enum How {
     Same,
     Steps(Steps),
     /// By place: the class of that name before.
-    Anew(Box<(Discipline<Ported<Parcel>>, Vec<ClassId>)>),
+    Anew(Box<(Discipline<FromPort<Parcel>>, Vec<ClassId>)>),
 }
 
 /// What a plan is compared with on another thread.
@@ -122,16 +122,16 @@ impl Running {
             None => How::Anew(Box::new(link.discipline())),
         };
         let unnumbered = vec![ClassId::ROOT; link.classes.len()];
-        let sorter = link.sorter(&unnumbered, self.key);
+        let filters = link.classifier(&unnumbered, self.key);
         Next {
             side: self.side,
             terms: ClassTerms::of(&link),
             early: match how {
                 How::Same => None,
-                How::Steps(_) | How::Anew(_) => tables(&self.port, &link, &sorter),
+                How::Steps(_) | How::Anew(_) => tables(&self.port, &link, &filters),
             },
             port: self.port.clone(),
-            sorter,
+            filters,
             link: Arc::new(link),
             how,
         }
@@ -146,7 +146,7 @@ impl Next {
 
     /// All queues are made anew, since something was refused that should not have been.
     pub fn made_anew(self) -> Next {
-        let tables = || tables(&self.port, &self.link, &self.sorter);
+        let tables = || tables(&self.port, &self.link, &self.filters);
         Next {
             how: How::Anew(Box::new(self.link.discipline())),
             early: self.early.clone().or_else(tables),
@@ -156,8 +156,12 @@ impl Next {
 }
 
 /// What may be dropped early of what arrives there.
-fn tables(port: &Option<Arc<Port>>, link: &Link, sorter: &Sorter) -> Option<Arc<EarlyDrop>> {
-    port.as_ref()?.tables(link, sorter)
+fn tables(
+    port: &Option<Arc<Port>>,
+    link: &Link,
+    filters: &LinkClassifier,
+) -> Option<Arc<EarlyDrop>> {
+    port.as_ref()?.tables(link, filters)
 }
 
 impl Plan {
@@ -173,8 +177,8 @@ impl Plan {
     ) -> (Plan, Arbiter<Shaped, Straight<AnyDevice>>) {
         let (discipline, ids) = link.discipline();
         let key = random_key();
-        let sorter = link.sorter(&ids, key);
-        let early = tables(&port, link, &sorter);
+        let filters = link.classifier(&ids, key);
+        let early = tables(&port, link, &filters);
         let mut plan = Plan {
             side,
             link: Arc::new(link.clone()),
@@ -185,7 +189,7 @@ impl Plan {
             port,
         };
         plan.enter(&early);
-        let sorting = Sorting::new(sorter, plan.metered(), early, &plan.ids);
+        let classifier = FrameClassifier::new(filters, plan.metered(), early, &plan.ids);
         let config = ArbiterConfig {
             max_clients: processes.max(1),
             scan_limit: SCAN_LIMIT,
@@ -195,7 +199,7 @@ impl Plan {
                 ..fairlane_runtime::Link::new(link.rate)
             })
         };
-        let queue = Classified::new(discipline, sorting);
+        let queue = Classified::new(discipline, classifier);
         (
             plan,
             Arbiter::over(queue, config, Straight::to(device), now),
@@ -251,7 +255,7 @@ impl Plan {
         let Next {
             link,
             terms,
-            mut sorter,
+            mut filters,
             early,
             how,
             ..
@@ -268,7 +272,7 @@ impl Plan {
                 .map(|was| was.map_or(ClassId::ROOT, |was| self.ids[was]))
                 .collect()
         });
-        sorter.renumber(&ids);
+        filters.renumber(&ids);
         let by_name: HashMap<&str, usize> =
             link.classes.iter().map(|c| &*c.name).zip(0..).collect();
         let gone: Vec<Gone> = steps
@@ -313,9 +317,9 @@ impl Plan {
         plan.enter(&early);
         // Those that go still have packets to send until they have moved.
         let metered = self.metered().chain(plan.metered());
-        let sorting = Sorting::new(sorter, metered, early, &plan.ids);
+        let classifier = FrameClassifier::new(filters, metered, early, &plan.ids);
         let changed = steps.changed.iter().map(|&place| (place, plan.ids[place]));
-        let mut taking = Taking::new(self.side, link, changed.collect(), sorting, gone);
+        let mut taking = Taking::new(self.side, link, changed.collect(), classifier, gone);
         taking.anew = anew;
         (taking, plan)
     }

@@ -7,7 +7,7 @@ use fairlane_config::Site;
 use fairlane_core::tree::ClassId;
 use proptest::prelude::*;
 
-use super::super::sorting::random_key;
+use super::super::classifier::random_key;
 use super::*;
 
 #[path = "../../../../../classify/tests/it/support/mod.rs"]
@@ -38,7 +38,7 @@ fn link(rules: &[(i32, Match)]) -> Link {
 /// Limits of which nothing is left, for all classes.
 fn exhausted(link: &Link) -> io::Result<EarlyDrop> {
     let ids = vec![ClassId::ROOT; link.classes.len()];
-    let mut rules = rules(link, &link.sorter(&ids, random_key()), Role::Inside);
+    let mut rules = rules(link, &link.classifier(&ids, random_key()), Role::Inside);
     for class in &mut rules.classes {
         class.first = 0;
     }

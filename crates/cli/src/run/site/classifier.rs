@@ -3,21 +3,20 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use fairlane_classify::{DigestKey, Layer};
-use fairlane_config::{Sorted, Sorter};
-use fairlane_core::tree::ClassId;
+use fairlane_classify::{DigestKey, Layer, LinkClassifier};
+use fairlane_core::tree::{ClassFlow, ClassId};
 use fairlane_core::{Length, Nanos};
 use fairlane_io::EarlyDrop;
-use fairlane_runtime::{Classify, Target};
+use fairlane_runtime::Classify;
 
 use super::early::words;
 use super::frame::Parcel;
 use super::meter::Meter;
 
-/// Sorts the frames of one link, and measures how long they stay. Made off the forwarding thread
+/// Classifies the frames of one link, and measures how long they stay. Made off the forwarding thread
 /// and exchanged whole.
-pub struct Sorting {
-    pub sorter: Sorter,
+pub struct FrameClassifier {
+    pub filters: LinkClassifier,
     /// By the number of the class.
     meters: Vec<Option<Arc<Meter>>>,
     early: Option<Arc<EarlyDrop>>,
@@ -31,19 +30,19 @@ pub fn random_key() -> DigestKey {
     DigestKey([random(), random()])
 }
 
-impl Sorting {
+impl FrameClassifier {
     /// With a meter for each class that packets may leave from, and what may be dropped early of
     /// those with these numbers, by place.
     pub fn new<'a>(
-        sorter: Sorter,
+        filters: LinkClassifier,
         metered: impl IntoIterator<Item = (ClassId, &'a Arc<Meter>)>,
         early: Option<Arc<EarlyDrop>>,
         ids: &[ClassId],
-    ) -> Sorting {
+    ) -> FrameClassifier {
         let metered = metered.into_iter();
         let meters = metered.map(|(id, meter)| (id, Arc::clone(meter)));
-        Sorting {
-            sorter,
+        FrameClassifier {
+            filters,
             meters: by_number(meters),
             early,
             places: by_number(ids.iter().copied().zip(0..)),
@@ -71,15 +70,15 @@ impl Sorting {
     }
 
     /// Where a frame goes by the filters.
-    pub fn sort(&mut self, parcel: &Parcel) -> Target {
+    pub fn by_filters(&mut self, parcel: &Parcel) -> ClassFlow {
         let bytes = parcel.frame.bytes();
-        target(self.sorter.sort(bytes, Layer::Ethernet, &parcel.origin))
+        (self.filters).classify(bytes, Layer::Ethernet, &parcel.origin)
     }
 
     /// Where a frame goes that stays in the class at this place.
-    pub fn within(&self, place: usize, parcel: &Parcel) -> Target {
+    pub fn within(&self, place: usize, parcel: &Parcel) -> ClassFlow {
         let bytes = parcel.frame.bytes();
-        target((self.sorter).within(place, bytes, Layer::Ethernet, &parcel.origin))
+        (self.filters).within(place, bytes, Layer::Ethernet, &parcel.origin)
     }
 }
 
@@ -96,23 +95,16 @@ fn by_number<T>(known: impl IntoIterator<Item = (ClassId, T)>) -> Vec<Option<T>>
     all
 }
 
-fn target(sorted: Sorted) -> Target {
-    Target {
-        class: sorted.class,
-        flow: sorted.flow,
-    }
-}
-
-impl Classify<Parcel> for Sorting {
+impl Classify<Parcel> for FrameClassifier {
     #[inline]
-    fn classify(&mut self, parcel: &Parcel, _: Length, _: Nanos) -> Target {
-        let target = self.sort(parcel);
+    fn classify(&mut self, parcel: &Parcel, _: Length, _: Nanos) -> ClassFlow {
+        let to = self.by_filters(parcel);
         if parcel.losing
-            && let Some(meter) = self.meter(target.class)
+            && let Some(meter) = self.meter(to.class)
         {
             meter.record_beside_lost();
         }
-        target
+        to
     }
 
     fn refused(&mut self, class: ClassId, parcel: &Parcel) {

@@ -1,0 +1,97 @@
+//! From a packet's bytes to its class and flow, for all who send packets through a link.
+
+use alloc::vec::Vec;
+
+use fairlane_core::tree::{ClassFlow, ClassId};
+
+use crate::{Classifier, DigestKey, Layer, Origin, Per, Rule, parse};
+
+/// The filters of a link: which class, and which flow in it, a packet is of.
+#[derive(Clone, Debug)]
+pub struct LinkClassifier {
+    rules: Classifier<u32>,
+    classes: Vec<(ClassId, Option<Per>)>,
+    default: u32,
+    key: DigestKey,
+    malformed: u64,
+    unmatched: u64,
+}
+
+impl LinkClassifier {
+    /// The targets of `rules`, and `default`, are places in `classes`: the number that each class
+    /// has in the queues, and what tells its flows apart if it has any. `key` is drawn at random,
+    /// so that nobody can choose packets whose flows meet. Costs what [`Classifier::new`] does.
+    ///
+    /// # Panics
+    ///
+    /// A packet is classified whose place is none.
+    pub fn new(
+        rules: impl IntoIterator<Item = Rule<u32>>,
+        classes: impl IntoIterator<Item = (ClassId, Option<Per>)>,
+        default: u32,
+        key: DigestKey,
+    ) -> LinkClassifier {
+        LinkClassifier {
+            rules: Classifier::new(rules),
+            classes: classes.into_iter().collect(),
+            default,
+            key,
+            malformed: 0,
+            unmatched: 0,
+        }
+    }
+
+    /// The rules alone, which lead to the classes' places in the link.
+    pub fn rules(&self) -> &Classifier<u32> {
+        &self.rules
+    }
+
+    /// The same filters for queues that know the classes by other numbers. O(classes).
+    pub fn renumber(&mut self, classes: &[ClassId]) {
+        for ((class, _), &id) in self.classes.iter_mut().zip(classes) {
+            *class = id;
+        }
+    }
+
+    /// Goes on with the counts of the filters that these take the place of.
+    pub fn resume(&mut self, former: &LinkClassifier) {
+        self.malformed = former.malformed;
+        self.unmatched = former.unmatched;
+    }
+
+    /// Where a packet of a known class goes, by the class's place in the link; counts nothing.
+    pub fn within(&self, place: usize, bytes: &[u8], layer: Layer, origin: &Origin) -> ClassFlow {
+        let (class, per) = self.classes[place];
+        let flow = match (per, parse(bytes, layer)) {
+            (Some(per), Ok(headers)) => per.digest(&headers, origin, &self.key),
+            _ => 0,
+        };
+        ClassFlow { class, flow }
+    }
+
+    /// Where a packet goes: to the class of the first filter that it matches; to the default
+    /// class if it matches none, or cannot be read, which is counted. Its flow is 0 in a class
+    /// without flows, and if it cannot be read.
+    pub fn classify(&mut self, bytes: &[u8], layer: Layer, origin: &Origin) -> ClassFlow {
+        let Ok(headers) = parse(bytes, layer) else {
+            self.malformed += 1;
+            return self.classes[self.default as usize].0.into();
+        };
+        let hit = self.rules.classify(&headers, origin);
+        self.unmatched += u64::from(hit.is_none());
+        let place = hit.map_or(self.default, |hit| hit.target);
+        let (class, per) = self.classes[place as usize];
+        let flow = per.map_or(0, |per| per.digest(&headers, origin, &self.key));
+        ClassFlow { class, flow }
+    }
+
+    /// Packets so far that could not be read.
+    pub fn malformed(&self) -> u64 {
+        self.malformed
+    }
+
+    /// Packets so far that could be read and matched no filter.
+    pub fn unmatched(&self) -> u64 {
+        self.unmatched
+    }
+}
