@@ -9,7 +9,6 @@
 )]
 
 pub mod algorithm;
-mod any;
 pub mod arguments;
 mod bench;
 mod check;
@@ -17,7 +16,6 @@ mod classes;
 pub mod cli;
 mod figures;
 pub mod interrupt;
-mod links;
 mod machine;
 pub mod output;
 mod replay;

@@ -42,6 +42,7 @@
 
 extern crate alloc;
 
+mod any_scheduler;
 pub mod aqm;
 pub mod bounds;
 mod packet_scheduler;
@@ -52,6 +53,7 @@ pub mod scheduler;
 pub mod tree;
 pub mod units;
 
+pub use any_scheduler::AnyScheduler;
 pub use packet_scheduler::{
     ChangeError, Count, Dequeue, FlowConfig, FlowId, FlowStats, Limits, Packet, PacketScheduler,
     Rejected, Rejection, SchedulerLimits, TotalStats,

@@ -2,8 +2,8 @@
 
 use fairlane_core::scheduler::Violation;
 use fairlane_core::{
-    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, PacketScheduler,
-    Rejected, Scheduler, TotalStats,
+    AnyScheduler, ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet,
+    PacketScheduler, Rejected, Scheduler, TotalStats,
 };
 
 /// Packets that wait, and the order they leave in.
@@ -86,60 +86,66 @@ pub trait Queue {
 }
 
 /// Each flow has its share of the link. Calls are passed on as they are: no cost.
-impl<A: Scheduler, P: Send> Queue for PacketScheduler<A, P> {
-    type Payload = P;
+macro_rules! of_flows {
+    ($($scheduler:ident[$($algorithm:ident)?]),*) => {$(
+        impl<$($algorithm: Scheduler,)? P: Send> Queue for $scheduler<$($algorithm,)? P> {
+            type Payload = P;
 
-    const DISCARDS: bool = false;
+            const DISCARDS: bool = false;
 
-    fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
-        PacketScheduler::add_flow(self, config)
-    }
+            fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+                $scheduler::add_flow(self, config)
+            }
 
-    fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
-        PacketScheduler::change_flow(self, flow, config)
-    }
+            fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
+                $scheduler::change_flow(self, flow, config)
+            }
 
-    fn remove_flow(&mut self, flow: FlowId) -> Result<(), ChangeError> {
-        PacketScheduler::remove_flow(self, flow, drop).map(drop)
-    }
+            fn remove_flow(&mut self, flow: FlowId) -> Result<(), ChangeError> {
+                $scheduler::remove_flow(self, flow, drop).map(drop)
+            }
 
-    #[inline]
-    fn enqueue(
-        &mut self,
-        flow: FlowId,
-        len: Length,
-        payload: P,
-        _: Nanos,
-        _: impl FnMut(Packet<P>),
-    ) -> Result<(), Rejected<P>> {
-        PacketScheduler::enqueue(self, flow, len, payload)
-    }
+            #[inline]
+            fn enqueue(
+                &mut self,
+                flow: FlowId,
+                len: Length,
+                payload: P,
+                _: Nanos,
+                _: impl FnMut(Packet<P>),
+            ) -> Result<(), Rejected<P>> {
+                $scheduler::enqueue(self, flow, len, payload)
+            }
 
-    #[inline]
-    fn dequeue(&mut self, now: Nanos, _: impl FnMut(Packet<P>)) -> Dequeue<P> {
-        PacketScheduler::dequeue(self, now)
-    }
+            #[inline]
+            fn dequeue(&mut self, now: Nanos, _: impl FnMut(Packet<P>)) -> Dequeue<P> {
+                $scheduler::dequeue(self, now)
+            }
 
-    #[inline]
-    fn room(&self, flow: FlowId) -> u32 {
-        PacketScheduler::room(self, flow)
-    }
+            #[inline]
+            fn room(&self, flow: FlowId) -> u32 {
+                $scheduler::room(self, flow)
+            }
 
-    #[inline]
-    fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
-        PacketScheduler::flow_stats(self, flow)
-    }
+            #[inline]
+            fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
+                $scheduler::flow_stats(self, flow)
+            }
 
-    fn total_stats(&self) -> TotalStats {
-        PacketScheduler::total_stats(self)
-    }
+            fn total_stats(&self) -> TotalStats {
+                $scheduler::total_stats(self)
+            }
 
-    #[inline]
-    fn is_empty(&self) -> bool {
-        PacketScheduler::is_empty(self)
-    }
+            #[inline]
+            fn is_empty(&self) -> bool {
+                $scheduler::is_empty(self)
+            }
 
-    fn invariants(&self) -> Result<(), Violation> {
-        PacketScheduler::invariants(self)
-    }
+            fn invariants(&self) -> Result<(), Violation> {
+                $scheduler::invariants(self)
+            }
+        }
+    )*};
 }
+
+of_flows!(PacketScheduler[A], AnyScheduler[]);

@@ -5,7 +5,8 @@ use core::fmt;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::tree::{self, ClassFlow, ClassQueue, Payload};
 use fairlane_core::{
-    ChangeError, Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, Rejection,
+    AnyScheduler, ChangeError, Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler,
+    Rejection,
 };
 
 /// What tells whose a packet is: a [`FlowId`] of a packet scheduler, a [`ClassFlow`] of queues of
@@ -100,6 +101,29 @@ impl<A: Scheduler, P> Queue<FlowId, P> for PacketScheduler<A, P> {
 impl<A: Scheduler, P> Flows<P> for PacketScheduler<A, P> {
     fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
         PacketScheduler::add_flow(self, config)
+    }
+}
+
+impl<P> Queue<FlowId, P> for AnyScheduler<P> {
+    fn enqueue(
+        &mut self,
+        to: FlowId,
+        len: Length,
+        packet: P,
+        _: Nanos,
+        _: impl FnMut(Length, P),
+    ) -> Result<(), Rejection> {
+        AnyScheduler::enqueue(self, to, len, packet).map_err(|rejected| rejected.reason)
+    }
+
+    fn dequeue(&mut self, now: Nanos, _: impl FnMut(Length, P)) -> Next<P> {
+        AnyScheduler::dequeue(self, now).into()
+    }
+}
+
+impl<P> Flows<P> for AnyScheduler<P> {
+    fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+        AnyScheduler::add_flow(self, config)
     }
 }
 

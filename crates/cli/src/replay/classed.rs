@@ -10,14 +10,14 @@ use fairlane_core::Length;
 use fairlane_core::tree::ClassId;
 use fairlane_sim::{ClassFlow, Picos, Server, TransmitQueue, Waiting};
 
-use super::arrivals::{Arrival, Arrivals, Body, Frame, Listed};
-use super::capture::{Packets, View};
-use super::departures::Departures;
-use super::engine::{self, Course};
-use super::in_order::Disorder;
-use super::rows::Rows;
 use crate::classes::schema::ClassReport;
 use crate::classes::{Ledger, Places};
+use fairlane_traffic::arrivals::{Arrival, Arrivals, Body, Frame, Listed};
+use fairlane_traffic::capture::{Packets, View};
+use fairlane_traffic::csv::Rows;
+use fairlane_traffic::departures::Departures;
+use fairlane_traffic::engine::{self, Course};
+use fairlane_traffic::in_order::Disorder;
 
 /// Arrivals from rows of `time_ns,flow,len`, and `key` if the file has it.
 pub fn of_classes<'a>(

@@ -1,17 +1,8 @@
 //! `fairlane replay`: from arrivals to departures, a pure function.
 
-mod arrivals;
-mod capture;
 mod classed;
-mod departures;
-mod engine;
-mod flow_key;
-mod flows;
-mod in_order;
 mod outfile;
 mod report;
-mod rows;
-mod unclassed;
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
@@ -19,6 +10,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fairlane_classify::{Origin, Owner};
 use fairlane_config::{Role, Site};
 use fairlane_core::Rate;
@@ -28,16 +20,17 @@ use indicatif::{ProgressBar, ProgressStyle};
 use pcap_file::pcap::PcapHeader;
 
 use crate::algorithm::{self, Algorithm, members};
-use crate::links::{choose_link, other_side};
 use crate::output;
-use arrivals::{Arrivals, Frame};
-use capture::{Capture, Packets};
-use departures::{Captured, Departures, Rows, Unwritten, WRITING};
-use flow_key::FlowBy;
-use in_order::Disorder;
+use fairlane_traffic::arrivals::{self, Arrivals, Frame};
+use fairlane_traffic::capture::{Capture, Packets};
+use fairlane_traffic::departures::{Captured, Departures, Rows, Unwritten, WRITING};
+use fairlane_traffic::flow_key::FlowBy;
+use fairlane_traffic::flows;
+use fairlane_traffic::in_order::Disorder;
+use fairlane_traffic::links::{choose_link, other_side};
+use fairlane_traffic::unclassed::{self, Setup};
 use outfile::OutFile;
 use report::{ClassedReport, Report, Shown};
-use unclassed::Setup;
 
 const HELP: &str = "\
 The link sends at RATE whenever anything is queued, and chooses the next packet when
@@ -131,7 +124,7 @@ pub struct Options {
     #[arg(short, value_name = "OUT")]
     output: Option<PathBuf>,
     /// What makes packets of a capture one flow [default: 5-tuple]
-    #[arg(long, value_enum, value_name = "KEY")]
+    #[arg(long, value_parser = flow_by(), value_name = "KEY")]
     flow_by: Option<FlowBy>,
     /// Bytes that each packet takes on the link beside its own, which count for the
     /// shares too: 24 for Ethernet's preamble, checksum and gap
@@ -158,6 +151,19 @@ pub struct Options {
     /// Report as one JSON object on standard output; departures go to OUT, if anywhere
     #[arg(long)]
     json: bool,
+}
+
+/// Reads `--flow-by`.
+fn flow_by() -> impl TypedValueParser<Value = FlowBy> {
+    let five_tuple = PossibleValue::new("5-tuple").help(
+        "Source and destination address, protocol, source and destination port; all fragments \
+         between two addresses are one flow",
+    );
+    let source = PossibleValue::new("source").help("Source address");
+    PossibleValuesParser::new([five_tuple, source]).map(|name| match &*name {
+        "source" => FlowBy::Source,
+        _ => FlowBy::FiveTuple,
+    })
 }
 
 /// Replays, and prints what is asked for.
@@ -244,7 +250,7 @@ impl Replay<'_> {
             flows: declared.as_deref().unwrap_or_default(),
         };
         let name = options.input.display().to_string();
-        let meters = options.wants_report().then(|| report::meters(rate));
+        let meters = options.wants_report().then(|| unclassed::meters(rate));
         let (meters, keys) = match input.format {
             Format::Rows => {
                 ensure!(

@@ -6,50 +6,25 @@ use std::num::NonZeroU32;
 use anyhow::{Context, Result};
 use comfy_table::Table;
 use fairlane_config::Link;
-use fairlane_core::{FlowConfig, FlowId, Rate};
-use fairlane_sim::{Backlogged, Completion, DelayMeter, Delays, Moment, Observer, Picos, WfiMeter};
+use fairlane_core::{FlowConfig, Rate};
+use fairlane_sim::{Delays, Picos};
 use serde::Serialize;
 
 use super::Options;
 use super::classed::Replayed;
-use super::flow_key::Key;
-use super::unclassed::Setup;
 use crate::classes;
 use crate::classes::schema::{ClassReport, DelayReport};
 use crate::{output, table};
 use fairlane_core::bounds::Guarantees;
+use fairlane_traffic::flow_key::Key;
+use fairlane_traffic::flows;
+use fairlane_traffic::unclassed::{Meters, Setup};
 
 /// Rows of the table; the others are counted.
 const MOST_ROWS: usize = 20;
 
 /// Columns to do without on a narrow terminal, the first of them first.
 const EXPENDABLE: [usize; 5] = [4, 3, 9, 2, 10];
-
-/// All that is measured: the indexes, the delays, and the bytes that each flow sent, overhead
-/// included.
-pub type Meters = (WfiMeter, DelayMeter, Bytes);
-
-/// The meters of a link of this rate.
-pub fn meters(rate: Rate) -> Meters {
-    // What the bounds are proved for.
-    let wfi = WfiMeter::reading(rate, Backlogged::UntilDequeued);
-    (wfi, DelayMeter::new(), Bytes::default())
-}
-
-/// Bytes by flow.
-#[derive(Debug, Default)]
-pub struct Bytes(Vec<u64>);
-
-impl Observer for Bytes {
-    fn flow_added(&mut self, _: Moment, _: FlowId, _: &FlowConfig) {
-        self.0.push(0);
-    }
-
-    fn completed(&mut self, completion: &Completion) {
-        let packet = &completion.packet;
-        self.0[packet.flow.number() as usize] += u64::from(packet.len.get());
-    }
-}
 
 /// A report in both forms.
 pub struct Shown {
@@ -216,10 +191,7 @@ impl Report {
                         .and_then(|keys| keys.get(number))
                         .map(Key::to_string),
                     weight: wfi.config.weight.get(),
-                    max_len: declared
-                        .unwrap_or(&super::flows::Flow::UNDECLARED)
-                        .max_len
-                        .get(),
+                    max_len: declared.unwrap_or(&flows::Flow::UNDECLARED).max_len.get(),
                     packets,
                     bytes: bytes - packets * u64::from(setup.overhead),
                     t_wfi_ns: nanos(wfi.t_wfi),

@@ -1,10 +1,5 @@
 //! `fairlane sim`: what a site's file does to traffic, on a clock of its own.
 
-mod packet;
-mod scenario;
-mod source;
-mod written;
-
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,7 +16,7 @@ use crate::arguments::seconds;
 use crate::classes::schema::ClassReport;
 use crate::classes::{self, Ledger, Places};
 use crate::{interrupt, output};
-use scenario::{Asked, Scenario};
+use fairlane_traffic::scenario::{self, Asked, Scenario};
 
 const HELP: &str = "\
 The link sends at its rate in the order of the site's classes, with their limits, queue

@@ -18,7 +18,7 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use fairlane_core::sched::{Algorithm, automatic_members};
-use fairlane_core::{FlowConfig, Length, Limits, Nanos, SchedulerLimits, Weight};
+use fairlane_core::{AnyScheduler, FlowConfig, Length, Limits, Nanos, SchedulerLimits, Weight};
 use fairlane_io::UdpBackend;
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, ClientId, Clock, Dispatcher, Dispatchers, Idling, Link, Registrar,
@@ -28,7 +28,6 @@ use fairlane_runtime::{
 use super::ending::Ending;
 use super::screen::Screen;
 use super::{Options, ends};
-use crate::any::AnyScheduler;
 use crate::arguments::MOST_SENDERS;
 use crate::interrupt;
 pub use attach::{Allow, Quotas};

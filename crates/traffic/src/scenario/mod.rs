@@ -1,15 +1,19 @@
 //! A scenario: a site's link and who sends through it. What is wrong with one is said as of a
 //! site's file, with line and column.
 
+mod packet;
+mod source;
+mod written;
+
 use std::path::{Path, PathBuf};
 
 use fairlane_classify::DigestKey;
 use fairlane_config::{Link, Report, Site, SiteError, parse};
 use fairlane_core::Nanos;
 
-use super::source::{MOST_SOURCES, Reader, Source, time};
-use super::written::{self, Place};
 use crate::links::choose_link;
+use source::{MOST_SOURCES, Reader, Source, time};
+use written::Place;
 
 const MOST_SECONDS: f64 = 1e6;
 

@@ -9,9 +9,9 @@ use fairlane_core::tree::Payload;
 use fairlane_core::units::MAX_LENGTH;
 use fairlane_sim::Picos;
 
-use super::flows::Flow;
-use super::in_order::{Disorder, InOrder, Late};
-use super::rows::Rows;
+use crate::csv::Rows;
+use crate::flows::Flow;
+use crate::in_order::{Disorder, InOrder, Late};
 
 /// A packet that arrives, for the one that `L` names.
 #[derive(Clone, Debug)]

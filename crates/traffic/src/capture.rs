@@ -10,10 +10,10 @@ use fairlane_core::scheduler::MAX_ENTITIES;
 use pcap_file::pcap::{PcapHeader, PcapReader};
 use pcap_file::{PcapError, TsResolution};
 
-use super::arrivals::{Arrival, Arrivals, Body, check_length};
-use super::flow_key::{FlowBy, Framing, Key};
-use super::flows::Flow;
-use super::in_order::{Disorder, InOrder, Late};
+use crate::arrivals::{Arrival, Arrivals, Body, check_length};
+use crate::flow_key::{FlowBy, Framing, Key};
+use crate::flows::Flow;
+use crate::in_order::{Disorder, InOrder, Late};
 
 /// A packet of a capture.
 pub struct Packet {

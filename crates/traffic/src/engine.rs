@@ -4,8 +4,8 @@ use anyhow::{Context, Result, ensure};
 use fairlane_core::Nanos;
 use fairlane_sim::{Completion, Label, Observer, Picos, Queue, Server, Step, Waiting};
 
-use super::arrivals::{Arrival, Arrivals, Body};
-use super::departures::{Departure, Departures};
+use crate::arrivals::{Arrival, Arrivals, Body};
+use crate::departures::{Departure, Departures};
 
 /// What packets go through on their way to the link: flows, or the classes of a site.
 pub trait Course<Q, O, L, B> {

@@ -1,18 +1,18 @@
 //! A replay through a packet scheduler of flows.
 
 use anyhow::{Context, Result, anyhow, ensure};
+use fairlane_core::sched::Algorithm;
 use fairlane_core::units::MAX_LENGTH;
-use fairlane_core::{FlowConfig, FlowId, Length, Limits, Rate, SchedulerLimits};
-use fairlane_runtime::Queue;
-use fairlane_sim::{Picos, Server, TransmitQueue, Waiting};
+use fairlane_core::{AnyScheduler, FlowConfig, FlowId, Length, Limits, Rate, SchedulerLimits};
+use fairlane_sim::{
+    Backlogged, Completion, DelayMeter, Moment, Observer, Picos, Server, TransmitQueue, Waiting,
+    WfiMeter,
+};
 
-use super::arrivals::{Arrival, Arrivals, Body};
-use super::departures::Departures;
-use super::engine::{self, Course};
-use super::flows::Flow;
-use super::report::Meters;
-use crate::algorithm::Algorithm;
-use crate::any::AnyScheduler;
+use crate::arrivals::{Arrival, Arrivals, Body};
+use crate::departures::Departures;
+use crate::engine::{self, Course};
+use crate::flows::Flow;
 
 /// As many as the scheduler can number: nothing is dropped for want of room that
 /// there is.
@@ -21,6 +21,32 @@ const LIMITS: SchedulerLimits = SchedulerLimits {
     bytes: u64::MAX,
     per_flow: Limits::NONE,
 };
+
+/// All that is measured: the indexes, the delays, and the bytes that each flow sent, overhead
+/// included.
+pub type Meters = (WfiMeter, DelayMeter, Bytes);
+
+/// The meters of a link of this rate.
+pub fn meters(rate: Rate) -> Meters {
+    // What the bounds are proved for.
+    let wfi = WfiMeter::reading(rate, Backlogged::UntilDequeued);
+    (wfi, DelayMeter::new(), Bytes::default())
+}
+
+/// Bytes by flow.
+#[derive(Debug, Default)]
+pub struct Bytes(pub Vec<u64>);
+
+impl Observer for Bytes {
+    fn flow_added(&mut self, _: Moment, _: FlowId, _: &FlowConfig) {
+        self.0.push(0);
+    }
+
+    fn completed(&mut self, completion: &Completion) {
+        let packet = &completion.packet;
+        self.0[packet.flow.number() as usize] += u64::from(packet.len.get());
+    }
+}
 
 /// The link, and who may use it.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use fairlane_core::scheduler::MAX_ENTITIES;
 use fairlane_core::units::{MAX_LENGTH, MAX_WEIGHT};
 use fairlane_core::{Length, Weight};
 
-use super::rows::Rows;
+use crate::csv::Rows;
 
 /// What one flow is entitled to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

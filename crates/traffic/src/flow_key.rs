@@ -3,16 +3,14 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use clap::ValueEnum;
 use fairlane_classify::{Family, Fragment, Headers, Layer, Protocol};
 use pcap_file::DataLink;
 
 /// What makes packets one flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowBy {
     /// Source and destination address, protocol, source and destination port; all fragments
     /// between two addresses are one flow
-    #[value(name = "5-tuple")]
     FiveTuple,
     /// Source address
     Source,

@@ -1,0 +1,219 @@
+//! A packet scheduler whose algorithm is chosen at run time, for one indirect call a packet. It is
+//! for those who spend far more than that on a packet (a system call, a line of text): what they
+//! are made of is compiled once and not for each algorithm.
+
+use crate::sched::{Algorithm, algorithms};
+use crate::scheduler::Violation;
+use crate::{
+    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, PacketScheduler,
+    Rejected, Scheduler, SchedulerLimits, TotalStats,
+};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// Where a payload is kept.
+#[derive(Clone, Copy, Debug)]
+struct Slot(u32);
+
+/// A packet scheduler of any algorithm, of packets that are kept elsewhere.
+trait Flows: Send + core::fmt::Debug {
+    fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError>;
+    fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError>;
+    fn remove_flow(
+        &mut self,
+        flow: FlowId,
+        discard: &mut dyn FnMut(Packet<Slot>),
+    ) -> Result<FlowStats, ChangeError>;
+    fn enqueue(&mut self, flow: FlowId, len: Length, slot: Slot) -> Result<(), Rejected<Slot>>;
+    fn dequeue(&mut self, now: Nanos) -> Dequeue<Slot>;
+    fn room(&self, flow: FlowId) -> u32;
+    fn flow_stats(&self, flow: FlowId) -> Option<FlowStats>;
+    fn total_stats(&self) -> TotalStats;
+    fn is_empty(&self) -> bool;
+    fn invariants(&self) -> Result<(), Violation>;
+}
+
+impl<A: Scheduler + Send + core::fmt::Debug> Flows for PacketScheduler<A, Slot> {
+    fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+        self.add_flow(config)
+    }
+
+    fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
+        self.change_flow(flow, config)
+    }
+
+    fn remove_flow(
+        &mut self,
+        flow: FlowId,
+        discard: &mut dyn FnMut(Packet<Slot>),
+    ) -> Result<FlowStats, ChangeError> {
+        self.remove_flow(flow, discard)
+    }
+
+    fn enqueue(&mut self, flow: FlowId, len: Length, slot: Slot) -> Result<(), Rejected<Slot>> {
+        self.enqueue(flow, len, slot)
+    }
+
+    fn dequeue(&mut self, now: Nanos) -> Dequeue<Slot> {
+        self.dequeue(now)
+    }
+
+    fn room(&self, flow: FlowId) -> u32 {
+        self.room(flow)
+    }
+
+    fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
+        self.flow_stats(flow)
+    }
+
+    fn total_stats(&self) -> TotalStats {
+        self.total_stats()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn invariants(&self) -> Result<(), Violation> {
+        self.invariants()
+    }
+}
+
+/// A [`PacketScheduler`] of an algorithm that is chosen at run time.
+#[derive(Debug)]
+pub struct AnyScheduler<P> {
+    flows: Box<dyn Flows>,
+    payloads: Payloads<P>,
+}
+
+/// Payloads of the packets that wait.
+#[derive(Debug)]
+struct Payloads<P> {
+    slots: Vec<Option<P>>,
+    free: Vec<Slot>,
+}
+
+impl<P> Payloads<P> {
+    fn keep(&mut self, payload: P) -> Slot {
+        let Some(slot) = self.free.pop() else {
+            // There are no more packets than a scheduler can number.
+            self.slots.push(Some(payload));
+            return Slot((self.slots.len() - 1) as u32);
+        };
+        self.slots[slot.0 as usize] = Some(payload);
+        slot
+    }
+
+    fn take(&mut self, slot: Slot) -> P {
+        self.free.push(slot);
+        let payload = self.slots[slot.0 as usize].take();
+        payload.unwrap_or_else(|| unreachable!("a queued packet has a payload"))
+    }
+
+    /// The packet with its payload.
+    fn of(&mut self, packet: Packet<Slot>) -> Packet<P> {
+        Packet {
+            flow: packet.flow,
+            len: packet.len,
+            payload: self.take(packet.payload),
+        }
+    }
+}
+
+impl<P> AnyScheduler<P> {
+    /// Without flows.
+    pub fn new(algorithm: Algorithm, limits: SchedulerLimits) -> Self {
+        AnyScheduler {
+            flows: flows(algorithm, limits),
+            payloads: Payloads {
+                slots: Vec::new(),
+                free: Vec::new(),
+            },
+        }
+    }
+
+    /// As [`PacketScheduler::add_flow`].
+    pub fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+        self.flows.add_flow(config)
+    }
+
+    /// As [`PacketScheduler::change_flow`].
+    pub fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
+        self.flows.change_flow(flow, config)
+    }
+
+    /// As [`PacketScheduler::remove_flow`].
+    pub fn remove_flow(
+        &mut self,
+        flow: FlowId,
+        mut discard: impl FnMut(Packet<P>),
+    ) -> Result<FlowStats, ChangeError> {
+        let payloads = &mut self.payloads;
+        let discard = &mut |packet| discard(payloads.of(packet));
+        self.flows.remove_flow(flow, discard)
+    }
+
+    /// As [`PacketScheduler::enqueue`].
+    pub fn enqueue(&mut self, flow: FlowId, len: Length, payload: P) -> Result<(), Rejected<P>> {
+        let slot = self.payloads.keep(payload);
+        let accepted = self.flows.enqueue(flow, len, slot);
+        accepted.map_err(|rejected| Rejected {
+            payload: self.payloads.take(rejected.payload),
+            reason: rejected.reason,
+        })
+    }
+
+    /// As [`PacketScheduler::dequeue`].
+    pub fn dequeue(&mut self, now: Nanos) -> Dequeue<P> {
+        match self.flows.dequeue(now) {
+            Dequeue::Packet(packet) => Dequeue::Packet(self.payloads.of(packet)),
+            Dequeue::NotBefore(time) => Dequeue::NotBefore(time),
+            Dequeue::Empty => Dequeue::Empty,
+        }
+    }
+
+    /// As [`PacketScheduler::room`].
+    pub fn room(&self, flow: FlowId) -> u32 {
+        self.flows.room(flow)
+    }
+
+    /// As [`PacketScheduler::flow_stats`].
+    pub fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
+        self.flows.flow_stats(flow)
+    }
+
+    /// As [`PacketScheduler::total_stats`].
+    pub fn total_stats(&self) -> TotalStats {
+        self.flows.total_stats()
+    }
+
+    /// As [`PacketScheduler::is_empty`].
+    pub fn is_empty(&self) -> bool {
+        self.flows.is_empty()
+    }
+
+    /// As [`PacketScheduler::invariants`].
+    pub fn invariants(&self) -> Result<(), Violation> {
+        self.flows.invariants()
+    }
+}
+
+/// Compiled once, whatever the packets.
+fn flows(algorithm: Algorithm, limits: SchedulerLimits) -> Box<dyn Flows> {
+    algorithms!(make!((algorithm, limits)))
+}
+
+macro_rules! make {
+    (
+        ($algorithm:expr, $limits:expr)
+        $($variant:ident$(($most:ident: $kind:ty))?: $type:ty = $make:expr, $about:literal;)*
+    ) => {
+        match $algorithm {
+            $(Algorithm::$variant$(($most))? => {
+                Box::new(PacketScheduler::<$type, Slot>::new($make, $limits))
+            })*
+        }
+    };
+}
+
+use make;
