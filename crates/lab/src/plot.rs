@@ -22,25 +22,25 @@ const HEIGHT: f64 = 480.0;
 const SHARPNESS: f32 = 1.5;
 
 /// One axis.
-pub struct Axis {
+pub(crate) struct Axis {
     label: &'static str,
     log: bool,
 }
 
 impl Axis {
     /// An axis whose ticks multiply.
-    pub fn log(label: &'static str) -> Axis {
+    pub(crate) fn log(label: &'static str) -> Axis {
         Axis { label, log: true }
     }
 
     /// An axis whose ticks add up.
-    pub fn linear(label: &'static str) -> Axis {
+    pub(crate) fn linear(label: &'static str) -> Axis {
         Axis { label, log: false }
     }
 }
 
 /// A line through points.
-pub struct Curve {
+pub(crate) struct Curve {
     name: String,
     points: Vec<(f64, f64)>,
     colour: usize,
@@ -49,7 +49,7 @@ pub struct Curve {
 
 impl Curve {
     /// What was measured here: solid, with a mark at each point.
-    pub fn ours(subject: usize, name: &str, points: Vec<(f64, f64)>) -> Curve {
+    pub(crate) fn ours(subject: usize, name: &str, points: Vec<(f64, f64)>) -> Curve {
         Curve {
             name: name.to_owned(),
             points,
@@ -60,7 +60,7 @@ impl Curve {
 
     /// What the paper has, or a bound: dashed, in the colour of our curve on the same
     /// subject.
-    pub fn papers(subject: usize, name: &str, points: Vec<(f64, f64)>) -> Curve {
+    pub(crate) fn papers(subject: usize, name: &str, points: Vec<(f64, f64)>) -> Curve {
         Curve {
             ours: false,
             ..Curve::ours(subject, name, points)
@@ -69,21 +69,21 @@ impl Curve {
 }
 
 /// Curves over common axes.
-pub struct Chart {
+pub(crate) struct Chart {
     pub x: Axis,
     pub y: Axis,
     pub curves: Vec<Curve>,
 }
 
 /// A plot in both forms.
-pub struct Plots {
+pub(crate) struct Plots {
     pub svg: String,
     pub png: Vec<u8>,
 }
 
 impl Chart {
     /// Draws it. A point that a logarithmic axis has no place for is left out.
-    pub fn draw(&self, title: &str, subtitle: &str) -> Result<Plots> {
+    pub(crate) fn draw(&self, title: &str, subtitle: &str) -> Result<Plots> {
         let mut plots: Vec<Plot> = Vec::new();
         for curve in &self.curves {
             let fits = |value: f64, axis: &Axis| value.is_finite() && (!axis.log || value > 0.0);

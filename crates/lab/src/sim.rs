@@ -11,7 +11,7 @@ use crate::plot::{Axis, Chart, Curve};
 /// Options of `fairlane-lab sim`.
 #[derive(Clone, Debug, clap::Args)]
 #[group(skip)]
-pub struct Options {
+pub(crate) struct Options {
     #[command(flatten)]
     sim: sim::Options,
     /// Draw the classes' rates over time: an SVG, or a PNG if FILE ends in .png
@@ -20,7 +20,7 @@ pub struct Options {
 }
 
 /// Simulates, draws and prints.
-pub fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     check(&options.plot)?;
     sim::run_and_draw(&options.sim, &|rates| draw(rates, &options.plot))
 }

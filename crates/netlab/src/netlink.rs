@@ -27,12 +27,12 @@ pub(crate) struct Message(Vec<u8>);
 
 impl Message {
     /// With its fixed part.
-    pub fn new(fixed: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn new(fixed: impl Into<Vec<u8>>) -> Self {
         Self(fixed.into())
     }
 
     /// One attribute more.
-    pub fn with(mut self, kind: u16, value: &[u8]) -> Self {
+    pub(crate) fn with(mut self, kind: u16, value: &[u8]) -> Self {
         let length = (value.len() + 4) as u16;
         self.0.extend(length.to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
@@ -42,17 +42,17 @@ impl Message {
     }
 
     /// The same, whose value is a number.
-    pub fn with_number(self, kind: u16, number: u32) -> Self {
+    pub(crate) fn with_number(self, kind: u16, number: u32) -> Self {
         self.with(kind, &number.to_ne_bytes())
     }
 
     /// The same, whose value is a text.
-    pub fn with_text(self, kind: u16, text: &str) -> Self {
+    pub(crate) fn with_text(self, kind: u16, text: &str) -> Self {
         self.with(kind, &[text.as_bytes(), &[0]].concat())
     }
 
     /// The same, which holds what `inner` has.
-    pub fn with_nested(self, kind: u16, inner: &Message) -> Self {
+    pub(crate) fn with_nested(self, kind: u16, inner: &Message) -> Self {
         self.with(kind | NESTED, &inner.0)
     }
 }
@@ -63,12 +63,12 @@ pub(crate) struct Answer(Vec<u8>);
 
 impl Answer {
     /// The number at `place` of the fixed part.
-    pub fn number(&self, place: usize) -> Option<u32> {
+    pub(crate) fn number(&self, place: usize) -> Option<u32> {
         number(&self.0, place)
     }
 
     /// The value of its first attribute of a kind, behind a fixed part of so many bytes.
-    pub fn attribute(&self, fixed: usize, kind: u16) -> Option<&[u8]> {
+    pub(crate) fn attribute(&self, fixed: usize, kind: u16) -> Option<&[u8]> {
         let mut rest = self.0.get(fixed..)?;
         loop {
             let length = usize::from(short(rest, 0)?);

@@ -21,9 +21,9 @@ use super::victim::{Pushes, Watch, Watched};
 use fairlane_core::with_algorithm;
 
 /// Slots of a TX mailbox.
-pub const TX_SLOTS: usize = 1024;
+pub(super) const TX_SLOTS: usize = 1024;
 
-pub fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
+pub(super) fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
     let outputs = Outputs::new(case)?;
     let clock = Clock::start();
     let measurement = Measurement { case, clock, stop };

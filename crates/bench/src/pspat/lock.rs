@@ -229,7 +229,7 @@ impl Sender for Contender {
     }
 }
 
-pub fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
+pub(super) fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
     let outputs = Outputs::new(case)?;
     let clock = Clock::start();
     let Set {

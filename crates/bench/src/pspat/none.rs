@@ -39,7 +39,7 @@ impl Sender for Free {
     }
 }
 
-pub fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
+pub(super) fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
     let outputs = Outputs::new(case)?;
     let sent: Vec<Arc<Sent>> = (0..case.active).map(|_| Arc::default()).collect();
     let mut senders: Vec<Box<dyn Sender>> = Vec::new();

@@ -16,10 +16,10 @@ use super::case::{Case, Transmit};
 /// A packet of the client with this number. A type of its own: what the algorithms are compiled
 /// for here is apart from what other measurements count the instructions of.
 #[derive(Clone, Copy, Debug)]
-pub struct Of(pub u32);
+pub(super) struct Of(pub u32);
 
 /// A way out for packets of any client.
-pub type Device = Box<dyn Backend<Tx = Of, Rx = ()> + Send>;
+pub(super) type Device = Box<dyn Backend<Tx = Of, Rx = ()> + Send>;
 
 /// Most sockets that receive: clients beyond them share.
 const MOST_SINKS: u32 = 64;
@@ -31,7 +31,7 @@ const FRAMES: u32 = 8_192;
 const FRAME_BYTES: u32 = 2_048;
 
 /// Makes devices.
-pub enum Outputs {
+pub(super) enum Outputs {
     Noop,
     Udp {
         /// Bound and never read, so that receiving costs little.
@@ -44,7 +44,7 @@ pub enum Outputs {
 }
 
 impl Outputs {
-    pub fn new(case: &Case) -> Result<Outputs> {
+    pub(super) fn new(case: &Case) -> Result<Outputs> {
         match case.transmit {
             Transmit::Noop => Ok(Outputs::Noop),
             Transmit::Udp => {
@@ -70,7 +70,7 @@ impl Outputs {
     }
 
     /// One more device.
-    pub fn device(&self) -> Result<Device> {
+    pub(super) fn device(&self) -> Result<Device> {
         match self {
             Outputs::Noop => Ok(Box::new(Nothing)),
             Outputs::Udp {
@@ -170,7 +170,7 @@ impl Backend for Socket {
 }
 
 /// An AF_XDP socket on one end of a cable between two network namespaces of its own.
-pub struct Interface {
+pub(super) struct Interface {
     socket: XdpBackend,
     umem: Umem,
     packet: Vec<u8>,

@@ -10,46 +10,46 @@ use fairlane_runtime::{Client, DispatchingClient, Refused, pin_to_core};
 use super::output::{Device, Of};
 
 /// A client that sends as fast as it can.
-pub trait Sender: Send {
+pub(super) trait Sender: Send {
     /// Pushes and transmits what it may by now; whether that was anything.
     fn round(&mut self) -> Result<bool>;
 }
 
 /// The cores that clients share, and the one that an arbiter has to itself.
-pub struct Cores {
+pub(super) struct Cores {
     all: usize,
 }
 
 impl Cores {
-    pub fn new() -> Cores {
+    pub(super) fn new() -> Cores {
         Cores {
             all: thread::available_parallelism().map_or(1, usize::from),
         }
     }
 
     /// How many there are.
-    pub fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.all
     }
 
     /// The arbiter's: the last. A machine with one core pins nobody.
-    pub fn arbiter(&self) -> Option<usize> {
+    pub(super) fn arbiter(&self) -> Option<usize> {
         (self.all > 1).then(|| self.all - 1)
     }
 
     /// A client's beside an arbiter.
-    pub fn beside_arbiter(&self, thread: usize) -> Option<usize> {
+    pub(super) fn beside_arbiter(&self, thread: usize) -> Option<usize> {
         (self.all > 1).then(|| thread % (self.all - 1))
     }
 
     /// A client's where there is no arbiter: they have all cores.
-    pub fn any(&self, thread: usize) -> Option<usize> {
+    pub(super) fn any(&self, thread: usize) -> Option<usize> {
         (self.all > 1).then(|| thread % self.all)
     }
 }
 
 /// Keeps a thread on its core. One that may not is merely a less quiet measurement.
-pub fn pin(core: Option<usize>) {
+pub(super) fn pin(core: Option<usize>) {
     if let Some(core) = core {
         let _ = pin_to_core(core);
     }
@@ -57,7 +57,7 @@ pub fn pin(core: Option<usize>) {
 
 /// Starts `threads` threads for these clients, and counts those that run in `started`. If the
 /// system gives no more, those that run are told that they are `done`.
-pub fn start<'scope>(
+pub(super) fn start<'scope>(
     scope: &'scope Scope<'scope, '_>,
     senders: Vec<Box<dyn Sender>>,
     threads: u32,
@@ -96,7 +96,7 @@ pub fn start<'scope>(
 
 /// A client that keeps its packets, which are nothing, and does nothing with them once they
 /// are cleared.
-pub struct Clearing {
+pub(super) struct Clearing {
     pub client: DispatchingClient<()>,
     pub len: Length,
 }
@@ -114,7 +114,7 @@ impl Sender for Clearing {
 }
 
 /// A client that transmits through a device of its own what was cleared.
-pub struct Dispatching {
+pub(super) struct Dispatching {
     pub client: DispatchingClient<Of>,
     pub number: u32,
     pub len: Length,
@@ -131,7 +131,7 @@ impl Sender for Dispatching {
 }
 
 /// A client that hands its packets over.
-pub struct Pushing {
+pub(super) struct Pushing {
     pub client: Client<Of>,
     pub number: u32,
     pub len: Length,
@@ -145,6 +145,6 @@ impl Sender for Pushing {
     }
 }
 
-pub fn reason<T>(refused: Refused<T>) -> anyhow::Error {
+pub(super) fn reason<T>(refused: Refused<T>) -> anyhow::Error {
     refused.reason.into()
 }

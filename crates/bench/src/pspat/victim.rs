@@ -47,7 +47,7 @@ impl Victim {
 
 /// When its packets were pushed that were not released yet.
 #[derive(Clone, Debug, Default)]
-pub struct Pushes(Arc<Mutex<VecDeque<Nanos>>>);
+pub(super) struct Pushes(Arc<Mutex<VecDeque<Nanos>>>);
 
 impl Pushes {
     fn lock(&self) -> MutexGuard<'_, VecDeque<Nanos>> {
@@ -55,12 +55,12 @@ impl Pushes {
     }
 
     /// About to push at `now`.
-    pub fn begin(&self, now: Nanos) {
+    pub(super) fn begin(&self, now: Nanos) {
         self.lock().push_back(now);
     }
 
     /// It was not taken.
-    pub fn refused(&self) {
+    pub(super) fn refused(&self) {
         self.lock().pop_back();
     }
 
@@ -70,7 +70,7 @@ impl Pushes {
 }
 
 /// The delays of one flow's packets, from their push to their release.
-pub struct Watch {
+pub(super) struct Watch {
     pub flow: FlowId,
     pub pushes: Pushes,
     pub clock: Clock,
@@ -78,7 +78,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn new(flow: FlowId, clock: Clock) -> Result<Watch> {
+    pub(super) fn new(flow: FlowId, clock: Clock) -> Result<Watch> {
         Ok(Watch {
             flow,
             pushes: Pushes::default(),
@@ -88,7 +88,7 @@ impl Watch {
     }
 
     #[cold]
-    pub fn released(&mut self) {
+    pub(super) fn released(&mut self) {
         if let Some(pushed) = self.pushes.released() {
             self.delays
                 .saturating_record(self.clock.now().since(pushed).0);
@@ -96,17 +96,17 @@ impl Watch {
     }
 
     /// Forgets what was measured so far.
-    pub fn begin(&mut self) {
+    pub(super) fn begin(&mut self) {
         self.delays.reset();
     }
 
-    pub fn delays(&self) -> &Histogram<u64> {
+    pub(super) fn delays(&self) -> &Histogram<u64> {
         &self.delays
     }
 }
 
 /// A way out that watches one flow.
-pub struct Watched<R> {
+pub(super) struct Watched<R> {
     inner: R,
     watch: Option<Watch>,
     /// Released and perhaps not on its way.
@@ -114,7 +114,7 @@ pub struct Watched<R> {
 }
 
 impl<R> Watched<R> {
-    pub fn new(inner: R, watch: Option<Watch>) -> Watched<R> {
+    pub(super) fn new(inner: R, watch: Option<Watch>) -> Watched<R> {
         Watched {
             inner,
             watch,
@@ -122,11 +122,11 @@ impl<R> Watched<R> {
         }
     }
 
-    pub fn watch(&self) -> Option<&Watch> {
+    pub(super) fn watch(&self) -> Option<&Watch> {
         self.watch.as_ref()
     }
 
-    pub fn watch_mut(&mut self) -> Option<&mut Watch> {
+    pub(super) fn watch_mut(&mut self) -> Option<&mut Watch> {
         self.watch.as_mut()
     }
 

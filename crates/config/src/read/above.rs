@@ -14,7 +14,7 @@ pub(super) enum Above {
 
 impl Above {
     /// Reports keys that do not count here.
-    pub fn check(self, class: &file::Class, has_children: bool, report: &mut Report) {
+    pub(super) fn check(self, class: &file::Class, has_children: bool, report: &mut Report) {
         let Above::Node(algorithm) = self else {
             if let Some(weight) = &class.weight {
                 report.error(&weight.span(), "weight: in cbq the rates are the shares");
@@ -96,7 +96,7 @@ pub(super) enum Sharing {
 }
 
 impl Sharing {
-    pub fn of(algorithm: Algorithm) -> Sharing {
+    pub(super) fn of(algorithm: Algorithm) -> Sharing {
         match algorithm {
             Algorithm::Priority => Sharing::Levels,
             Algorithm::Fifo | Algorithm::Sfq => Sharing::Nothing,

@@ -36,11 +36,11 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    pub fn find(&self, name: &str) -> Option<u32> {
+    pub(super) fn find(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).copied()
     }
 
-    pub fn names(&self) -> impl Iterator<Item = &str> {
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.classes.iter().map(|class| class.name.as_str())
     }
 }

@@ -77,7 +77,7 @@ pub(super) struct Entitlements<'a> {
 
 impl Entitlements<'_> {
     /// Weights for all, or the rates that cannot be kept are reported.
-    pub fn settle(&self, classes: &mut [Class], rate: Rate, report: &mut Report) {
+    pub(super) fn settle(&self, classes: &mut [Class], rate: Rate, report: &mut Report) {
         let mut siblings: Vec<Vec<usize>> = vec![Vec::new(); classes.len() + 1];
         for (at, class) in classes.iter().enumerate() {
             siblings[class.parent.map_or(0, |parent| parent + 1)].push(at);

@@ -23,7 +23,7 @@ pub(super) struct Tree<'a> {
 }
 
 impl<'a> Tree<'a> {
-    pub fn of(link: &'a file::Link, report: &mut Report) -> Option<Tree<'a>> {
+    pub(super) fn of(link: &'a file::Link, report: &mut Report) -> Option<Tree<'a>> {
         let before = report.errors();
         let written: Vec<_> = link.class.iter().map(At::value).collect();
         let by_name: HashMap<_, _> = written
@@ -126,7 +126,7 @@ impl<'a> Tree<'a> {
     }
 
     /// The class that is the default, or has its name.
-    pub fn default(&self, report: &mut Report) -> Option<usize> {
+    pub(super) fn default(&self, report: &mut Report) -> Option<usize> {
         let mut found: Option<usize> = None;
         for (at, class) in self.written.iter().enumerate() {
             let Some(default) = class.default.as_ref().filter(|default| *default.value()) else {

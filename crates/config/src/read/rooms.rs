@@ -42,7 +42,7 @@ pub(super) struct Rooms<'a> {
 
 impl Rooms<'_> {
     /// Gives each class its room, and a limit that it fits into where the file has none.
-    pub fn settle(&self, classes: &mut [Class], report: &mut Report) {
+    pub(super) fn settle(&self, classes: &mut [Class], report: &mut Report) {
         let guarantees = walk(
             self.algorithm,
             self.rate,
@@ -229,7 +229,7 @@ pub(super) struct Written {
 
 impl Written {
     /// What the file has, or what is wrong with it is reported.
-    pub fn read(link: &file::Link, longest: Length, report: &mut Report) -> Option<Written> {
+    pub(super) fn read(link: &file::Link, longest: Length, report: &mut Report) -> Option<Written> {
         let before = report.errors();
         let limit = link.limit.as_ref().map(At::value);
         let packets = limit.and_then(|limit| limit.packets.as_ref());
@@ -242,7 +242,7 @@ impl Written {
     }
 
     /// With what is kept for the classes, and what is shared beside it.
-    pub fn settle(
+    pub(super) fn settle(
         self,
         link: &file::Link,
         classes: &[Class],

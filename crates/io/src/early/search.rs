@@ -54,7 +54,7 @@ pub(super) fn is_masked(first: u16, last: u16) -> bool {
 
 impl Search {
     /// Of rules in the order of precedence; its tables are numbered from `first_table` on.
-    pub fn new(rules: &[(Pattern, u32)], default: u32, first_table: u32) -> Search {
+    pub(super) fn new(rules: &[(Pattern, u32)], default: u32, first_table: u32) -> Search {
         let mut by_mask: HashMap<[u64; WORDS], usize> = HashMap::new();
         let fits = |pattern: &Pattern| {
             let (source, destination) = (pattern.source_port, pattern.destination_port);

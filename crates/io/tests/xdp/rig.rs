@@ -8,25 +8,25 @@ use fairlane_io::{Backend, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions};
 use fairlane_netlab::{Link, cable, or_skip};
 
 /// What a virtual cable offers.
-pub const MODES: [XdpMode; 2] = [XdpMode::Native, XdpMode::Generic];
+pub(crate) const MODES: [XdpMode; 2] = [XdpMode::Native, XdpMode::Generic];
 
 /// Longer than any wait that is not a fault.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-pub fn options(mode: XdpMode) -> XdpOptions {
+pub(crate) fn options(mode: XdpMode) -> XdpOptions {
     XdpOptions {
         mode: Some(mode),
         ..XdpOptions::default()
     }
 }
 
-pub fn bind(umem: &Umem, link: &Link, options: &XdpOptions) -> io::Result<XdpBackend> {
+pub(crate) fn bind(umem: &Umem, link: &Link, options: &XdpOptions) -> io::Result<XdpBackend> {
     link.namespace()
         .run(|| XdpBackend::bind(umem, link.name(), 0, options))
 }
 
 /// A cable with a backend on each end, in memory of their own.
-pub struct Lab {
+pub(crate) struct Lab {
     pub umem: Umem,
     pub near: XdpBackend,
     pub far: XdpBackend,
@@ -34,7 +34,7 @@ pub struct Lab {
     pub far_link: Link,
 }
 
-pub fn lab(test: &str, options: &XdpOptions) -> Option<Lab> {
+pub(crate) fn lab(test: &str, options: &XdpOptions) -> Option<Lab> {
     let (near_link, far_link) = or_skip(test, cable(1_500))?;
     let umem = Umem::new(8_192, 2_048).unwrap();
     Some(Lab {
@@ -47,12 +47,12 @@ pub fn lab(test: &str, options: &XdpOptions) -> Option<Lab> {
 }
 
 /// The length of the frame with this number: each from 60 to 1514 in its turn, in no simple order.
-pub fn length(number: u32) -> usize {
+pub(crate) fn length(number: u32) -> usize {
     60 + (number as usize * 907) % (1_514 - 60 + 1)
 }
 
 /// A frame that tells its number, and in every byte what it should be.
-pub fn packet(number: u32, length: usize) -> Vec<u8> {
+pub(crate) fn packet(number: u32, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     // To everybody, from a local address, of a type for experiments.
     bytes[..14].copy_from_slice(&[255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
@@ -64,7 +64,7 @@ pub fn packet(number: u32, length: usize) -> Vec<u8> {
 }
 
 /// The number of a frame that is as it was made.
-pub fn number(bytes: &[u8]) -> u32 {
+pub(crate) fn number(bytes: &[u8]) -> u32 {
     let number = u32::from_be_bytes(bytes[14..18].try_into().unwrap());
     assert!(
         bytes == packet(number, bytes.len()),
@@ -74,7 +74,7 @@ pub fn number(bytes: &[u8]) -> u32 {
 }
 
 /// Frames with the numbers from `next` on, as long as there are free ones, up to 64.
-pub fn top_up(batch: &mut VecDeque<XdpFrame>, umem: &Umem, next: &mut u32, end: u32) {
+pub(crate) fn top_up(batch: &mut VecDeque<XdpFrame>, umem: &Umem, next: &mut u32, end: u32) {
     while batch.len() < 64 && *next < end {
         let Some(frame) = umem.frame_from(&packet(*next, length(*next))) else {
             break;
@@ -85,7 +85,7 @@ pub fn top_up(batch: &mut VecDeque<XdpFrame>, umem: &Umem, next: &mut u32, end: 
 }
 
 /// Receives until `wanted` frames are there.
-pub fn collect(backend: &mut XdpBackend, wanted: usize) -> Vec<XdpFrame> {
+pub(crate) fn collect(backend: &mut XdpBackend, wanted: usize) -> Vec<XdpFrame> {
     let patience = Instant::now() + PATIENCE;
     let mut arrived = Vec::new();
     while arrived.len() < wanted {
@@ -102,7 +102,7 @@ pub fn collect(backend: &mut XdpBackend, wanted: usize) -> Vec<XdpFrame> {
 }
 
 /// Sends all of `batch` and what is in the ring, until the device is done with it.
-pub fn send(backend: &mut XdpBackend, batch: &mut VecDeque<XdpFrame>) {
+pub(crate) fn send(backend: &mut XdpBackend, batch: &mut VecDeque<XdpFrame>) {
     let patience = Instant::now() + PATIENCE;
     while !batch.is_empty() || backend.in_flight().unwrap() > 0 {
         backend.transmit(batch).unwrap();
@@ -111,6 +111,6 @@ pub fn send(backend: &mut XdpBackend, batch: &mut VecDeque<XdpFrame>) {
 }
 
 /// Frames in the backends' own hands, of each with rings of this size, when nothing is on its way.
-pub fn at_rest(backends: u32, options: &XdpOptions) -> u32 {
+pub(crate) fn at_rest(backends: u32, options: &XdpOptions) -> u32 {
     backends * options.rx_ring
 }

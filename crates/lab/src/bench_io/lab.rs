@@ -20,7 +20,7 @@ use super::wire::{Generator, HEADERS, Packets, Sender, Tunnel, Udp, Wire, Xdp};
 
 /// A kind of backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub(super) enum Kind {
     /// AF_PACKET: Ethernet frames through packet sockets
     Packet,
     /// AF_XDP: Ethernet frames in memory shared with the kernel
@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Kind::Packet => "packet",
             Kind::Xdp => "xdp",
@@ -42,21 +42,21 @@ impl Kind {
     }
 
     /// Whether an interface can be given for it.
-    pub fn takes_interface(self) -> bool {
+    pub(super) fn takes_interface(self) -> bool {
         matches!(self, Kind::Packet | Kind::Xdp)
     }
 }
 
 /// A queue of an interface that there is.
 #[derive(Clone, Copy, Debug)]
-pub struct Interface<'a> {
+pub(super) struct Interface<'a> {
     pub name: &'a str,
     pub queue: u32,
 }
 
 /// This machine, or this user, cannot have it.
 #[derive(Debug)]
-pub struct Unavailable(pub String);
+pub(super) struct Unavailable(pub String);
 
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,9 +67,9 @@ impl fmt::Display for Unavailable {
 impl std::error::Error for Unavailable {}
 
 /// The MTU of cables and tunnels, and so the longest packet.
-pub const MTU: u32 = 1_500;
+pub(super) const MTU: u32 = 1_500;
 /// That, as an Ethernet frame.
-pub const LONGEST: Length = match Length::new(MTU + 14) {
+pub(super) const LONGEST: Length = match Length::new(MTU + 14) {
     Some(length) => length,
     None => unreachable!(),
 };
@@ -84,7 +84,7 @@ const STATION: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
 
 /// A backend in surroundings of its own, with packets of so many bytes: Ethernet frames, or
 /// IP packets.
-pub fn subject(kind: Kind, packet: u32) -> Result<Box<dyn Subject>> {
+pub(super) fn subject(kind: Kind, packet: u32) -> Result<Box<dyn Subject>> {
     match kind {
         Kind::Packet => {
             let [into, out] = cables()?;
@@ -149,7 +149,11 @@ pub fn subject(kind: Kind, packet: u32) -> Result<Box<dyn Subject>> {
 }
 
 /// A backend that transmits Ethernet frames of so many bytes on an interface.
-pub fn on_interface(kind: Kind, interface: Interface, packet: u32) -> Result<Box<dyn Subject>> {
+pub(super) fn on_interface(
+    kind: Kind,
+    interface: Interface,
+    packet: u32,
+) -> Result<Box<dyn Subject>> {
     let Interface { name, queue } = interface;
     let packet = frame(STATION, STATION, packet);
     if kind == Kind::Xdp {

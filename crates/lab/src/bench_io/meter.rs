@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What one round of a loop did.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Round {
+pub(super) struct Round {
     /// Packets that came in.
     pub came: usize,
     /// Packets that are done with: what is counted.
@@ -28,7 +28,7 @@ pub struct Round {
 
 /// Packets, and the time for them.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sample {
+pub(super) struct Sample {
     pub packets: u64,
     /// Rounds that moved packets.
     pub rounds: u64,
@@ -58,7 +58,7 @@ fn thread_time() -> Duration {
 
 /// When a measurement is over.
 #[derive(Clone, Copy)]
-pub struct Until<'a> {
+pub(super) struct Until<'a> {
     pub span: Duration,
     /// Set when it is to end early.
     pub stop: &'a AtomicBool,
@@ -76,7 +76,10 @@ impl Until<'_> {
 }
 
 /// Makes rounds without a pause.
-pub fn without_pause(until: Until, round: impl FnMut() -> io::Result<Round>) -> io::Result<Sample> {
+pub(super) fn without_pause(
+    until: Until,
+    round: impl FnMut() -> io::Result<Round>,
+) -> io::Result<Sample> {
     let begun = Instant::now();
     let mut sample = busy(round, |_, packets| until.is_over(begun, packets))?;
     sample.span = begun.elapsed();
@@ -85,7 +88,7 @@ pub fn without_pause(until: Until, round: impl FnMut() -> io::Result<Round>) -> 
 
 /// Lets packets pile up, makes rounds until they are worked off, and so on. Only the latter
 /// counts as busy, so that packets are worked off as by a thread that always has more.
-pub fn with_backlog(
+pub(super) fn with_backlog(
     until: Until,
     mut round: impl FnMut() -> io::Result<Round>,
 ) -> io::Result<Sample> {

@@ -56,7 +56,7 @@ Examples:
 /// Options of `fairlane-lab bench-io`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Options {
+pub(crate) struct Options {
     /// Backend to measure
     #[arg(long, value_name = "B", value_enum, default_value = "all")]
     backend: Selection,
@@ -123,7 +123,7 @@ impl Contender {
 }
 
 /// Measures and prints the outcome.
-pub fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let (mut contenders, skipped) = prepare(options)?;
     let stop = interrupt::asked()?;
     let rounds = measure(options, &mut contenders, &stop)?;

@@ -8,7 +8,7 @@ use super::subject::What;
 
 /// All figures of a run.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub(super) struct Report {
     /// Bytes of a packet.
     pub packet: u32,
     /// Of the scheduler.
@@ -26,7 +26,7 @@ pub struct Report {
 
 /// One backend's figures.
 #[derive(Debug, Serialize)]
-pub struct Measured {
+pub(super) struct Measured {
     pub backend: &'static str,
     /// How it exchanges packets with the device, where there are several ways.
     pub mode: Option<String>,
@@ -41,7 +41,7 @@ pub struct Measured {
 
 /// Medians of the rounds.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Figures {
+pub(super) struct Figures {
     /// Millions of packets a second: while there is work, or for what is received, while the
     /// generator sends.
     pub mpps: f64,
@@ -55,14 +55,14 @@ pub struct Figures {
 
 /// A backend that was not measured.
 #[derive(Debug, Serialize)]
-pub struct Skipped {
+pub(super) struct Skipped {
     pub backend: &'static str,
     pub reason: String,
 }
 
 /// What one backend did in each complete round.
 #[derive(Debug, Default)]
-pub struct Samples {
+pub(super) struct Samples {
     pub transmit: Vec<Sample>,
     pub receive: Vec<Sample>,
     pub forward: Vec<Sample>,
@@ -70,7 +70,7 @@ pub struct Samples {
 }
 
 impl Samples {
-    pub fn of(&mut self, what: What) -> &mut Vec<Sample> {
+    pub(super) fn of(&mut self, what: What) -> &mut Vec<Sample> {
         match what {
             What::Transmit => &mut self.transmit,
             What::Receive => &mut self.receive,
@@ -79,7 +79,7 @@ impl Samples {
         }
     }
 
-    pub fn measured(&self, kind: Kind, mode: Option<String>) -> Option<Measured> {
+    pub(super) fn measured(&self, kind: Kind, mode: Option<String>) -> Option<Measured> {
         let pairs = self.scheduled.iter().zip(&self.forward);
         Some(Measured {
             backend: kind.name(),

@@ -17,13 +17,13 @@ use super::meter::{Round, Sample, Until, with_backlog, without_pause};
 use super::wire::{BATCH, FLOWS, Generate, Sender, Wire};
 
 /// Most flows in an aggregate: the M of QFQ+.
-pub const MEMBERS: NonZeroU32 = NonZeroU32::new(8).unwrap();
+pub(super) const MEMBERS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 /// Of the link that the scheduler paces: more than any machine carries.
 const RATE: &str = "1tbit";
 
 /// What is measured of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub(super) enum What {
     /// One thread sends, and the kernel at the far end drops.
     Transmit,
     /// One thread receives what another sends.
@@ -35,7 +35,7 @@ pub enum What {
 }
 
 /// A backend under measurement.
-pub trait Subject: Send {
+pub(super) trait Subject: Send {
     /// See [`Wire::mode`].
     fn mode(&self) -> Option<String>;
 
@@ -43,7 +43,7 @@ pub trait Subject: Send {
 }
 
 /// Where packets come from.
-pub struct Inlet<W: Wire> {
+pub(super) struct Inlet<W: Wire> {
     pub backend: W::Backend,
     /// Sends to that backend.
     pub generator: Box<dyn Generate>,
@@ -54,7 +54,7 @@ type Scheduled<W> =
     Arbiter<PacketScheduler<Plus<Qfq>, <W as Wire>::Packet>, Straight<<W as Wire>::Backend>>;
 
 /// A backend to transmit through, perhaps with another to receive from.
-pub struct Bench<W: Wire> {
+pub(super) struct Bench<W: Wire> {
     sender: Sender<W>,
     inlet: Option<Inlet<W>>,
     /// Has the backend to transmit through.
@@ -66,7 +66,7 @@ pub struct Bench<W: Wire> {
 }
 
 impl<W: Wire> Bench<W> {
-    pub fn new(
+    pub(super) fn new(
         wire: W,
         outlet: W::Backend,
         inlet: Option<Inlet<W>>,

@@ -9,14 +9,14 @@ use fairlane_io::{
 };
 
 /// Flows that packets are of: the last byte of each says which.
-pub const FLOWS: u8 = 8;
+pub(super) const FLOWS: u8 = 8;
 /// Most packets received or offered at once, with all backends and with the scheduler too.
-pub const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 /// Bytes of the headers of IPv4 and UDP.
-pub const HEADERS: usize = 28;
+pub(super) const HEADERS: usize = 28;
 
 /// A kind of backend with its packets.
-pub trait Wire: Send + Sync {
+pub(super) trait Wire: Send + Sync {
     type Packet: Send;
     type Backend: Backend<Tx = Self::Packet, Rx = Self::Packet> + Send;
 
@@ -38,13 +38,13 @@ pub trait Wire: Send + Sync {
 }
 
 /// Ethernet frames or IP packets in memory of their own.
-pub struct Bytes<B> {
+pub(super) struct Bytes<B> {
     packet: Vec<u8>,
     backend: std::marker::PhantomData<fn() -> B>,
 }
 
 impl<B> Bytes<B> {
-    pub fn new(packet: Vec<u8>) -> Bytes<B> {
+    pub(super) fn new(packet: Vec<u8>) -> Bytes<B> {
         Bytes {
             packet,
             backend: std::marker::PhantomData,
@@ -52,8 +52,8 @@ impl<B> Bytes<B> {
     }
 }
 
-pub type Packets = Bytes<PacketBackend>;
-pub type Tunnel = Bytes<TunBackend>;
+pub(super) type Packets = Bytes<PacketBackend>;
+pub(super) type Tunnel = Bytes<TunBackend>;
 
 impl<B: Backend<Tx = Vec<u8>, Rx = Vec<u8>> + Send> Wire for Bytes<B> {
     type Packet = Vec<u8>;
@@ -70,7 +70,7 @@ impl<B: Backend<Tx = Vec<u8>, Rx = Vec<u8>> + Send> Wire for Bytes<B> {
 }
 
 /// Ethernet frames in memory shared with the kernel.
-pub struct Xdp {
+pub(super) struct Xdp {
     pub umem: Umem,
     pub packet: Vec<u8>,
 }
@@ -94,7 +94,7 @@ impl Wire for Xdp {
 }
 
 /// Datagrams, all to the same peer.
-pub struct Udp {
+pub(super) struct Udp {
     pub peer: SocketAddr,
     pub payload: Vec<u8>,
 }
@@ -127,14 +127,14 @@ fn mark(packet: &mut [u8], flow: u8) {
 }
 
 /// Sends packets of all flows in turns.
-pub struct Sender<W: Wire> {
+pub(super) struct Sender<W: Wire> {
     pub wire: W,
     batch: VecDeque<W::Packet>,
     next: u8,
 }
 
 impl<W: Wire> Sender<W> {
-    pub fn new(wire: W) -> Sender<W> {
+    pub(super) fn new(wire: W) -> Sender<W> {
         Sender {
             wire,
             batch: VecDeque::with_capacity(BATCH),
@@ -143,7 +143,7 @@ impl<W: Wire> Sender<W> {
     }
 
     /// Offers a batch to the backend and returns how many packets it took.
-    pub fn send(&mut self, backend: &mut W::Backend) -> io::Result<usize> {
+    pub(super) fn send(&mut self, backend: &mut W::Backend) -> io::Result<usize> {
         while self.batch.len() < BATCH
             && let Some(packet) = self.wire.make(self.next)
         {
@@ -155,12 +155,12 @@ impl<W: Wire> Sender<W> {
 }
 
 /// A source of packets for a thread of its own.
-pub trait Generate: Send {
+pub(super) trait Generate: Send {
     fn generate(&mut self) -> io::Result<usize>;
 }
 
 /// A sender with the backend it sends through.
-pub struct Generator<W: Wire> {
+pub(super) struct Generator<W: Wire> {
     pub sender: Sender<W>,
     pub backend: W::Backend,
 }

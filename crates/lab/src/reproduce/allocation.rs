@@ -15,7 +15,7 @@ use fairlane_bench::pspat::{Case, Mode};
 use fairlane_cli::algorithm::Algorithm;
 
 /// Section 6.5.
-pub struct Allocation;
+pub(super) struct Allocation;
 
 const MODES: [Mode; 2] = [Mode::Lock, Mode::Pspat];
 

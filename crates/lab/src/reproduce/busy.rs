@@ -8,14 +8,14 @@ const STEPS: u32 = 20_000;
 
 /// How fast this machine works.
 #[derive(Clone, Copy, Debug)]
-pub struct Busy {
+pub(super) struct Busy {
     steps_per_ns: f64,
 }
 
 impl Busy {
     /// Measures it, with the calling thread. The fastest of many goes counts: no other
     /// thread took part of it.
-    pub fn calibrate() -> Busy {
+    pub(super) fn calibrate() -> Busy {
         let go = || {
             let start = Instant::now();
             steps(STEPS, 1);
@@ -28,7 +28,7 @@ impl Busy {
     }
 
     /// The number of steps that take `ns` nanoseconds, to the nearest.
-    pub fn for_ns(self, ns: f64) -> u32 {
+    pub(super) fn for_ns(self, ns: f64) -> u32 {
         (ns * self.steps_per_ns).round() as u32
     }
 }
@@ -36,7 +36,7 @@ impl Busy {
 /// Works on from `value`: each step needs the result of the one before. Work that begins
 /// with the result of other work cannot overlap with it, whatever the processor foresees.
 #[inline]
-pub fn steps(count: u32, value: u64) -> u64 {
+pub(super) fn steps(count: u32, value: u64) -> u64 {
     let mut value = black_box(value);
     for _ in 0..count {
         value = value.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ 1;

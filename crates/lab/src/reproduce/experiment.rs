@@ -9,7 +9,7 @@ use super::lab::Lab;
 use crate::plot::Chart;
 
 /// An experiment of a paper.
-pub trait Experiment: Sync {
+pub(super) trait Experiment: Sync {
     /// Its name, which is that of its folder.
     fn name(&self) -> &'static str;
 
@@ -26,7 +26,7 @@ pub trait Experiment: Sync {
 /// `scenario.toml`: what all experiments have, and the parameters of one.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Scenario<P = Value> {
+pub(super) struct Scenario<P = Value> {
     /// What is done, as a heading.
     pub title: String,
     /// Where the paper has it.
@@ -45,18 +45,18 @@ pub struct Scenario<P = Value> {
 
 impl<P: DeserializeOwned> Scenario<P> {
     /// Reads the scenario of `experiment`.
-    pub fn of(experiment: &dyn Experiment) -> Result<Scenario<P>> {
+    pub(super) fn of(experiment: &dyn Experiment) -> Result<Scenario<P>> {
         data(experiment.name(), "scenario.toml", experiment.scenario())
     }
 }
 
 /// Reads a file of an experiment's folder.
-pub fn data<T: DeserializeOwned>(name: &str, file: &str, text: &str) -> Result<T> {
+pub(super) fn data<T: DeserializeOwned>(name: &str, file: &str, text: &str) -> Result<T> {
     toml::from_str(text).with_context(|| format!("experiments/{name}/{file}"))
 }
 
 /// What an experiment found.
-pub struct Findings {
+pub(super) struct Findings {
     /// Our figures, with units in their names.
     pub ours: Value,
     /// The paper's, as in `paper.toml`.
@@ -72,7 +72,7 @@ pub struct Findings {
 }
 
 /// A table: names in the first column, numbers in the others.
-pub struct Rows {
+pub(super) struct Rows {
     /// A heading for each column.
     pub header: Vec<String>,
     /// As many cells in each as there are headings.
@@ -81,7 +81,7 @@ pub struct Rows {
 
 /// Whether the paper's claim holds on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Verdict {
+pub(super) struct Verdict {
     /// Whether what was measured meets the criterion.
     pub holds: bool,
     /// What was asked of the figures.
@@ -92,7 +92,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// The verdict in one line.
-    pub fn line(&self, claim: &str) -> String {
+    pub(super) fn line(&self, claim: &str) -> String {
         let holds = if self.holds {
             "It holds"
         } else {
@@ -106,7 +106,7 @@ impl Verdict {
 }
 
 /// The middle of `values`, or the mean of the middle two.
-pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -118,7 +118,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
 }
 
 /// `value` to three significant digits, without an exponent.
-pub fn digits(value: f64) -> String {
+pub(super) fn digits(value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 /// Files that are written aside, and take their places together.
 ///
 /// Dropped before that, it leaves what was there, and no folder that was not.
-pub struct Folder {
+pub(super) struct Folder {
     path: PathBuf,
     aside: Option<TempDir>,
     made: Vec<PathBuf>,
@@ -19,7 +19,7 @@ pub struct Folder {
 impl Folder {
     /// Makes the folder where there is none: an experiment should not find at its end
     /// that it cannot be written down.
-    pub fn open(path: &Path) -> Result<Folder> {
+    pub(super) fn open(path: &Path) -> Result<Folder> {
         let missing = path
             .ancestors()
             .take_while(|folder| !folder.as_os_str().is_empty() && !folder.exists());
@@ -43,7 +43,7 @@ impl Folder {
     }
 
     /// Puts `files` in place, by name.
-    pub fn finish(mut self, files: &[(&str, &[u8])]) -> Result<()> {
+    pub(super) fn finish(mut self, files: &[(&str, &[u8])]) -> Result<()> {
         let aside = self.aside.take().expect("it is there until the end");
         for (name, content) in files {
             fs::write(aside.path().join(name), content)
@@ -72,7 +72,7 @@ impl Drop for Folder {
 
 /// Where the results of the experiment `name` belong: beside its scenario if `from` lies
 /// in a checkout, else in a folder of their own.
-pub fn default_for(name: &str, from: &Path) -> PathBuf {
+pub(super) fn default_for(name: &str, from: &Path) -> PathBuf {
     let kept = |root: &Path| root.join("experiments").join(name);
     let checkout = from
         .ancestors()

@@ -14,7 +14,7 @@ const LOOK: Duration = Duration::from_millis(20);
 
 /// Asked to stop before the experiment was over.
 #[derive(Debug)]
-pub struct Interrupted;
+pub(crate) struct Interrupted;
 
 impl std::fmt::Display for Interrupted {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -25,7 +25,7 @@ impl std::fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 /// The surroundings of an experiment.
-pub struct Lab<'a> {
+pub(super) struct Lab<'a> {
     /// Time of one measurement.
     pub measurement: Duration,
     stop: &'a AtomicBool,
@@ -34,7 +34,12 @@ pub struct Lab<'a> {
 
 impl<'a> Lab<'a> {
     /// A laboratory for `measurements` of `seconds` each, to be left when `stop` is set.
-    pub fn new(name: &str, seconds: f64, measurements: usize, stop: &'a AtomicBool) -> Lab<'a> {
+    pub(super) fn new(
+        name: &str,
+        seconds: f64,
+        measurements: usize,
+        stop: &'a AtomicBool,
+    ) -> Lab<'a> {
         let progress = ProgressBar::new(measurements as u64);
         let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {msg}, {eta} left");
         progress.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -49,7 +54,7 @@ impl<'a> Lab<'a> {
     /// Does every one of `cases` in each of `rounds`, in an order that `seed` decides anew
     /// for each: what disturbs the machine meanwhile disturbs no case in particular.
     /// The results of a case stand together, in the cases' order.
-    pub fn rounds<C: std::fmt::Display, T>(
+    pub(super) fn rounds<C: std::fmt::Display, T>(
         &self,
         cases: &[C],
         rounds: usize,
@@ -73,7 +78,7 @@ impl<'a> Lab<'a> {
     }
 
     /// Lets a measurement run for its time, from when `begun` says that it runs.
-    pub fn wait(&self, begun: impl Fn() -> bool) -> Result<()> {
+    pub(super) fn wait(&self, begun: impl Fn() -> bool) -> Result<()> {
         while !begun() {
             self.check()?;
             thread::sleep(Duration::from_micros(100));
@@ -89,12 +94,12 @@ impl<'a> Lab<'a> {
     }
 
     /// Set once the experiment is to stop.
-    pub fn stop(&self) -> &AtomicBool {
+    pub(super) fn stop(&self) -> &AtomicBool {
         self.stop
     }
 
     /// Fails once the experiment was asked to stop.
-    pub fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         if self.stop.load(Ordering::Acquire) {
             bail!(Interrupted);
         }

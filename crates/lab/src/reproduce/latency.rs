@@ -16,7 +16,7 @@ use fairlane_bench::pspat::{Case, Mode, Outcome, Victim};
 use fairlane_cli::algorithm::Algorithm;
 
 /// Table 3 and Fig. 11.
-pub struct Latency;
+pub(super) struct Latency;
 
 const MODES: [Mode; 2] = [Mode::Lock, Mode::Pspat];
 

@@ -4,4 +4,4 @@
 /// them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Line<T>(pub T);
+pub(super) struct Line<T>(pub T);

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 /// What a reader needs to know of the machine to judge a figure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Machine {
+pub(super) struct Machine {
     /// The processor, as it calls itself.
     pub cpu: String,
     /// Cores that this program may run on.
@@ -27,7 +27,7 @@ pub struct Machine {
 
 impl Machine {
     /// This one.
-    pub fn this() -> Result<Machine> {
+    pub(super) fn this() -> Result<Machine> {
         let cpuinfo = read("/proc/cpuinfo");
         let entry = |name: &str| {
             let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
@@ -44,7 +44,7 @@ impl Machine {
     }
 
     /// In a few words.
-    pub fn line(&self) -> String {
+    pub(super) fn line(&self) -> String {
         format!(
             "{}, {} {}{}, {}",
             self.cpu,
@@ -66,7 +66,7 @@ fn read(path: &str) -> String {
 }
 
 /// The cores that this program may run on, by the system's numbers.
-pub fn cores() -> Result<Vec<usize>> {
+pub(super) fn cores() -> Result<Vec<usize>> {
     let set = sched_getaffinity(None).context("asking which cores there are")?;
     Ok((0..CpuSet::MAX_CPU)
         .filter(|&core| set.is_set(core))
@@ -74,13 +74,13 @@ pub fn cores() -> Result<Vec<usize>> {
 }
 
 /// Keeps the calling thread on `core`.
-pub fn pin(core: usize) -> Result<()> {
+pub(super) fn pin(core: usize) -> Result<()> {
     pin_to_core(core).with_context(|| format!("moving a thread to core {core}"))
 }
 
 /// Processor time that the calling thread has had, in nanoseconds. What another program
 /// takes away from it does not count.
-pub fn thread_ns() -> f64 {
+pub(super) fn thread_ns() -> f64 {
     nanoseconds(ClockId::ThreadCPUTime)
 }
 
@@ -107,7 +107,7 @@ fn children_ns(stat: &str) -> f64 {
 }
 
 /// Watches how much of the machine other programs take.
-pub struct Watch {
+pub(super) struct Watch {
     since: Instant,
     own_ns: f64,
     ticks: Option<Ticks>,
@@ -143,7 +143,7 @@ impl Ticks {
 
 impl Watch {
     /// Begins now.
-    pub fn start() -> Watch {
+    pub(super) fn start() -> Watch {
         Watch {
             since: Instant::now(),
             own_ns: own_ns(),
@@ -153,7 +153,7 @@ impl Watch {
 
     /// The part of all cores' time that others had since then, 0 to 1; nothing where the
     /// system does not say, or too little time has passed to tell.
-    pub fn others(&self) -> Option<f64> {
+    pub(super) fn others(&self) -> Option<f64> {
         let (then, now) = (self.ticks?, Ticks::of(&read("/proc/stat"))?);
         let elapsed = now.all - then.all;
         // A tick is a hundredth of a second of one core.
@@ -166,7 +166,7 @@ impl Watch {
 
 /// How far two cores are from each other, as the paper's Table 2 has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Distance {
+pub(super) enum Distance {
     /// Hyperthreads of one core.
     #[serde(rename = "HT-HT")]
     Hyperthreads,
@@ -180,10 +180,11 @@ pub enum Distance {
 
 impl Distance {
     /// All, from near to far.
-    pub const ALL: [Distance; 3] = [Distance::Hyperthreads, Distance::Cores, Distance::Sockets];
+    pub(super) const ALL: [Distance; 3] =
+        [Distance::Hyperthreads, Distance::Cores, Distance::Sockets];
 
     /// The paper's name for it.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Distance::Hyperthreads => "HT-HT",
             Distance::Cores => "CPU-CPU",
@@ -206,7 +207,7 @@ fn place(core: usize) -> (String, String) {
 }
 
 /// For each distance that can be had here, two cores that far from each other.
-pub fn pairs() -> Result<Vec<(Distance, [usize; 2])>> {
+pub(super) fn pairs() -> Result<Vec<(Distance, [usize; 2])>> {
     let places: Vec<_> = cores()?
         .into_iter()
         .map(|core| (core, place(core)))

@@ -34,7 +34,7 @@ use lab::Lab;
 use machine::{Machine, Watch};
 use result::Outcome;
 
-pub use lab::Interrupted;
+pub(crate) use lab::Interrupted;
 
 /// What there is, paper by paper.
 const EXPERIMENTS: [&dyn Experiment; 10] = [
@@ -63,7 +63,7 @@ Examples:
 /// Options of `fairlane-lab reproduce`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Options {
+pub(crate) struct Options {
     /// Experiment to do, or all of them; lists them without it
     #[arg(value_name = "NAME|all", value_parser = selection)]
     name: Option<Selection>,
@@ -118,7 +118,7 @@ fn seconds(text: &str) -> Result<f64> {
 }
 
 /// Lists the experiments, or does what was asked for.
-pub fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let selected = match options.name {
         None => return list(options),
         Some(Selection::All) => &EXPERIMENTS[..],

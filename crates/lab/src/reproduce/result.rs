@@ -15,7 +15,7 @@ const QUIET: f64 = 0.05;
 
 /// `result.json`.
 #[derive(Serialize)]
-pub struct ResultFile<'a> {
+pub(super) struct ResultFile<'a> {
     name: &'a str,
     title: &'a str,
     paper: &'a str,
@@ -32,7 +32,7 @@ pub struct ResultFile<'a> {
 }
 
 /// All that is known at the end of an experiment.
-pub struct Outcome<'a> {
+pub(super) struct Outcome<'a> {
     pub name: &'a str,
     pub scenario: &'a Scenario,
     /// Time of one measurement, where it was not the scenario's.
@@ -45,7 +45,7 @@ pub struct Outcome<'a> {
 
 impl Outcome<'_> {
     /// For `result.json`, and for `--json`.
-    pub fn json(&self) -> Result<Value> {
+    pub(super) fn json(&self) -> Result<Value> {
         let Findings {
             ours,
             papers,
@@ -71,7 +71,7 @@ impl Outcome<'_> {
     }
 
     /// How the figures came about, in one line, and what speaks against them.
-    pub fn method(&self) -> String {
+    pub(super) fn method(&self) -> String {
         let mut method = format!(
             "{}; median of {} measurements of {} s",
             self.machine.line(),
@@ -89,7 +89,7 @@ impl Outcome<'_> {
     }
 
     /// The verdict in one line, and how far to trust it.
-    pub fn verdict(&self) -> String {
+    pub(super) fn verdict(&self) -> String {
         let mut line = self.findings.verdict.line(&self.scenario.claim);
         if self.others.is_some_and(|others| others > QUIET) {
             line += " The machine was not quiet: measure again before you rely on this.";
@@ -98,7 +98,7 @@ impl Outcome<'_> {
     }
 
     /// `result.md`.
-    pub fn page(&self) -> String {
+    pub(super) fn page(&self) -> String {
         let scenario = self.scenario;
         let mut page = format!(
             "# {}: {}\n\n{}\n\n{}\n\n",

@@ -12,7 +12,7 @@ use fairlane_cli::algorithm::Algorithm;
 
 /// A value as the command line has it.
 #[derive(Clone, Copy, Debug)]
-pub struct Named<V>(pub V);
+pub(super) struct Named<V>(pub V);
 
 impl<'de, V: ValueEnum> Deserialize<'de> for Named<V> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -24,18 +24,18 @@ impl<'de, V: ValueEnum> Deserialize<'de> for Named<V> {
 }
 
 /// An algorithm as the command line has it.
-pub fn algorithm<'de, D: Deserializer<'de>>(from: D) -> Result<Algorithm, D::Error> {
+pub(super) fn algorithm<'de, D: Deserializer<'de>>(from: D) -> Result<Algorithm, D::Error> {
     String::deserialize(from)?.parse().map_err(D::Error::custom)
 }
 
 /// The name of `value` on the command line.
-pub fn name(value: impl ValueEnum) -> String {
+pub(super) fn name(value: impl ValueEnum) -> String {
     let possible = value.to_possible_value();
     possible.map_or_else(String::new, |possible| possible.get_name().to_owned())
 }
 
 /// What to call who decides.
-pub fn decider(mode: Mode) -> &'static str {
+pub(super) fn decider(mode: Mode) -> &'static str {
     match mode {
         Mode::Pspat => "PSPAT",
         Mode::Lock => "lock",
@@ -45,7 +45,13 @@ pub fn decider(mode: Mode) -> &'static str {
 
 /// Greedy clients of weight 1 with packets of `packet` bytes, a thread each, on a link that
 /// never is the bottleneck. With an arbiter, they transmit themselves what it has cleared.
-pub fn greedy(lab: &Lab, alg: Algorithm, mode: Mode, clients: u32, packet: u32) -> Result<Case> {
+pub(super) fn greedy(
+    lab: &Lab,
+    alg: Algorithm,
+    mode: Mode,
+    clients: u32,
+    packet: u32,
+) -> Result<Case> {
     Ok(Case {
         clients: clients.max(1),
         active: clients,
@@ -69,16 +75,16 @@ pub fn greedy(lab: &Lab, alg: Algorithm, mode: Mode, clients: u32, packet: u32) 
 }
 
 /// Measures `case`, unless the experiment is to stop.
-pub fn measure(lab: &Lab, case: &Case) -> Result<Outcome> {
+pub(super) fn measure(lab: &Lab, case: &Case) -> Result<Outcome> {
     let outcome = pspat::measure(case, lab.stop());
     lab.check()?;
     outcome
 }
 
-pub fn weight(weight: u32) -> Result<Weight> {
+pub(super) fn weight(weight: u32) -> Result<Weight> {
     Weight::new(weight).with_context(|| format!("weight {weight}"))
 }
 
-pub fn length(bytes: u32) -> Result<Length> {
+pub(super) fn length(bytes: u32) -> Result<Length> {
     Length::new(bytes).with_context(|| format!("a packet of {bytes} bytes"))
 }

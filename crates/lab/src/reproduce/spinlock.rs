@@ -19,7 +19,7 @@ use super::machine;
 use crate::plot::{Axis, Chart, Curve};
 
 /// Table 1.
-pub struct Table1;
+pub(super) struct Table1;
 
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]

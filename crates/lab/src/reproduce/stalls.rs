@@ -18,7 +18,7 @@ use super::machine::{self, Distance};
 use crate::plot::{Axis, Chart, Curve};
 
 /// Table 2.
-pub struct Table2;
+pub(super) struct Table2;
 
 /// A slow access costs at least so many fast ones, where the claim holds.
 const MANY: f64 = 5.0;

@@ -14,7 +14,7 @@ use fairlane_bench::pspat::{Mode, Transmit};
 use fairlane_cli::algorithm::Algorithm;
 
 /// Figs. 7 to 10.
-pub struct Throughput;
+pub(super) struct Throughput;
 
 const MODES: [Mode; 3] = [Mode::None, Mode::Lock, Mode::Pspat];
 

@@ -16,7 +16,7 @@ use crate::queues::{Pop, Push};
 
 /// What is measured, in nanoseconds an item.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Case {
+pub(crate) enum Case {
     /// Both ends as fast as they can, one by one: all that an item costs.
     Single,
     /// The same in batches.
@@ -31,7 +31,7 @@ pub enum Case {
     Full,
 }
 
-pub const CASES: [Case; 5] = [
+pub(crate) const CASES: [Case; 5] = [
     Case::Single,
     Case::Batch,
     Case::EmptyEager,
@@ -46,7 +46,7 @@ const BATCH: u64 = 32;
 const PAUSE: Duration = Duration::from_micros(1);
 
 /// What the queues carry.
-pub trait Payload: Copy + Send + 'static {
+pub(crate) trait Payload: Copy + Send + 'static {
     fn new(number: u64) -> Self;
     fn fold(self) -> u64;
 }
@@ -83,7 +83,7 @@ fn work() {
 }
 
 /// Nanoseconds that `work` takes by itself, on the core of the end that works.
-pub fn work_alone(case: Case, items: u64) -> f64 {
+pub(crate) fn work_alone(case: Case, items: u64) -> f64 {
     pin(usize::from(case == Case::Full));
     let start = Instant::now();
     for _ in 0..items {
@@ -93,7 +93,7 @@ pub fn work_alone(case: Case, items: u64) -> f64 {
 }
 
 /// The cores of the two ends, where there are two.
-pub fn cores() -> Option<[CoreId; 2]> {
+pub(crate) fn cores() -> Option<[CoreId; 2]> {
     /// Asked once: a pinned thread is told of its own core alone.
     static CORES: LazyLock<Option<[CoreId; 2]>> = LazyLock::new(|| {
         let cores = core_affinity::get_core_ids()?;
@@ -120,7 +120,7 @@ fn wait(alone: bool) {
 
 /// Nanoseconds for each of `items`; see [`Case`]. What `work` takes is
 /// included.
-pub fn measure<T: Payload>(
+pub(crate) fn measure<T: Payload>(
     (mut producer, mut consumer): (impl Push<T>, impl Pop<T>),
     case: Case,
     items: u64,

@@ -7,7 +7,7 @@ use fairlane_mailbox::{Consumer, Full, Producer};
 use rtrb::{PushError, chunks::ChunkError};
 
 /// An end that values are pushed into.
-pub trait Push<T>: Send + 'static {
+pub(crate) trait Push<T>: Send + 'static {
     fn push(&mut self, value: T) -> Result<(), T>;
 
     /// Takes at most `count` values, which `values` has, as far as they fit.
@@ -15,7 +15,7 @@ pub trait Push<T>: Send + 'static {
 }
 
 /// An end that values are popped from.
-pub trait Pop<T>: Send + 'static {
+pub(crate) trait Pop<T>: Send + 'static {
     fn pop(&mut self) -> Option<T>;
 
     fn pop_many(&mut self, max: usize, each: impl FnMut(T)) -> usize;

@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// The program of the crate whose tests these are: the daily one or the laboratory's.
-pub const PROGRAM: &str = match (
+pub(crate) const PROGRAM: &str = match (
     option_env!("CARGO_BIN_EXE_fairlane"),
     option_env!("CARGO_BIN_EXE_fairlane-lab"),
 ) {
@@ -22,14 +22,14 @@ const HANGS: Duration = Duration::from_secs(60);
 
 /// How much of a time somebody on this machine waited for a processor: what a figure of the real
 /// world may be off by. Limits follow it, so that they are as strict as the machine allows.
-pub struct Pressure {
+pub(crate) struct Pressure {
     began: Instant,
     waited: Option<u64>,
 }
 
 impl Pressure {
     /// From now on.
-    pub fn begin() -> Pressure {
+    pub(crate) fn begin() -> Pressure {
         Pressure {
             began: Instant::now(),
             waited: waited_us(),
@@ -37,7 +37,7 @@ impl Pressure {
     }
 
     /// The part of the time, 0 to 1; 1 where the kernel does not tell.
-    pub fn part(&self) -> f64 {
+    pub(crate) fn part(&self) -> f64 {
         let span = self.began.elapsed().as_micros() as f64;
         match (self.waited, waited_us()) {
             (Some(before), Some(now)) => ((now - before) as f64 / span).min(1.0),
@@ -46,12 +46,12 @@ impl Pressure {
     }
 
     /// `strict` on a quiet machine, less by the part of the time that others had, down to `floor`.
-    pub fn least(&self, strict: f64, floor: f64) -> f64 {
+    pub(crate) fn least(&self, strict: f64, floor: f64) -> f64 {
         (strict - self.part()).max(floor)
     }
 
     /// `strict` on a quiet machine, up to `more` beyond it on one that is never quiet.
-    pub fn most(&self, strict: f64, more: f64) -> f64 {
+    pub(crate) fn most(&self, strict: f64, more: f64) -> f64 {
         strict + self.part() * more
     }
 }
@@ -65,7 +65,7 @@ fn waited_us() -> Option<u64> {
 
 /// What became of a program.
 #[derive(Debug)]
-pub struct Finished {
+pub(crate) struct Finished {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
@@ -76,14 +76,14 @@ pub struct Finished {
 impl Finished {
     /// All it printed, where it succeeded and had nothing to complain of.
     #[track_caller]
-    pub fn success(self) -> String {
+    pub(crate) fn success(self) -> String {
         assert!(self.status.success() && self.stderr.is_empty(), "{self:?}");
         self.stdout
     }
 }
 
 /// A program that runs. It is killed when it is dropped before it ended.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     since: Instant,
     lines: Receiver<String>,
@@ -92,7 +92,7 @@ pub struct Running {
 }
 
 /// Starts the program.
-pub fn start(arguments: &[&str]) -> Running {
+pub(crate) fn start(arguments: &[&str]) -> Running {
     start_with(arguments, |mut stderr| {
         let mut text = String::new();
         stderr.read_to_string(&mut text).unwrap();
@@ -101,7 +101,7 @@ pub fn start(arguments: &[&str]) -> Running {
 }
 
 /// The same, where nobody reads what it complains of: its terminal was closed, say.
-pub fn start_unheard(arguments: &[&str]) -> Running {
+pub(crate) fn start_unheard(arguments: &[&str]) -> Running {
     start_with(arguments, |stderr| {
         drop(stderr);
         String::new()
@@ -140,25 +140,25 @@ fn start_with(arguments: &[&str], hear: fn(ChildStderr) -> String) -> Running {
 }
 
 /// Starts the program and waits for its end.
-pub fn fairlane(arguments: &[&str]) -> Finished {
+pub(crate) fn fairlane(arguments: &[&str]) -> Finished {
     start(arguments).finish()
 }
 
 impl Running {
     /// The next line it prints.
-    pub fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let line = self.lines.recv_timeout(HANGS).expect("no further line");
         self.stdout += &line;
         line
     }
 
     /// The number of its process.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Sends it a signal, as Ctrl-C (INT) or a service manager (TERM) does.
-    pub fn signal(&mut self, name: &str) {
+    pub(crate) fn signal(&mut self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
         assert!(sent.success(), "{kill}");
@@ -166,7 +166,7 @@ impl Running {
     }
 
     /// Stops all its threads until it is sent CONT, and waits until they have stopped.
-    pub fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         self.signal("STOP");
         let tasks = format!("/proc/{}/task", self.child.id());
         let runs = |task: std::io::Result<std::fs::DirEntry>| {
@@ -181,7 +181,7 @@ impl Running {
     }
 
     /// Waits for its end.
-    pub fn finish(mut self) -> Finished {
+    pub(crate) fn finish(mut self) -> Finished {
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;

@@ -17,7 +17,7 @@ use super::timer;
 use crate::plot::{Axis, Chart, Curve};
 
 /// Figs. 8 to 10.
-pub struct Allocation;
+pub(crate) struct Allocation;
 
 /// The furthest that a class may be from its part of the link, relative to it.
 const LINEAR: f64 = 0.02;

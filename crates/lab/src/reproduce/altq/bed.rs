@@ -20,7 +20,7 @@ use super::super::lab::Lab;
 
 /// Bytes of a full frame on the wire: 1500 of IP, an Ethernet header, and preamble, checksum and
 /// gap, which a site's `overhead = "ethernet"` adds.
-pub const FRAME: f64 = 1500.0 + 14.0 + 24.0;
+pub(super) const FRAME: f64 = 1500.0 + 14.0 + 24.0;
 
 /// What the daemon, and the first frames through it, may need to begin.
 const BEGIN: Duration = Duration::from_secs(15);
@@ -31,14 +31,14 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How the daemon reads and writes frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Way {
+pub(super) enum Way {
     Packet,
     Xdp,
 }
 
 impl Way {
     /// Its name in a site, and for readers.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Way::Packet => "packet",
             Way::Xdp => "xdp",
@@ -53,7 +53,7 @@ impl fmt::Display for Way {
 }
 
 /// What stands between senders and receiver.
-pub enum Middle<'a> {
+pub(super) enum Middle<'a> {
     /// The kernel's bridge: no daemon at all.
     Kernel,
     /// The daemon with these links; without any, it forwards unshaped.
@@ -62,7 +62,7 @@ pub enum Middle<'a> {
 
 /// A TCP flow to be.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub(super) struct Plan {
     /// The sender's number.
     pub sender: usize,
     /// The receiver's port, by which the flow is classified.
@@ -74,7 +74,7 @@ pub struct Plan {
 }
 
 /// TCP flows that are over.
-pub struct Run {
+pub(super) struct Run {
     /// When the first could start.
     pub began: Instant,
     /// In the order of their plans.
@@ -82,7 +82,7 @@ pub struct Run {
 }
 
 /// A wire with something in its middle, ready for traffic.
-pub struct Bed<'a> {
+pub(super) struct Bed<'a> {
     lab: &'a Lab<'a>,
     wire: Wire,
     daemon: Option<Program>,
@@ -91,20 +91,20 @@ pub struct Bed<'a> {
 }
 
 /// Says, before anything is measured, what this machine or this user lacks for a bed.
-pub fn check() -> Result<()> {
+pub(super) fn check() -> Result<()> {
     Namespace::new()?;
     Ok(())
 }
 
 /// The same, for a bed with TCP flows.
-pub fn check_tcp() -> Result<()> {
+pub(super) fn check_tcp() -> Result<()> {
     check()?;
     Ok(iperf_is_installed()?)
 }
 
 impl<'a> Bed<'a> {
     /// A bed with so many senders. It is ready when frames have passed.
-    pub fn new(lab: &'a Lab<'a>, senders: u8, middle: &Middle) -> Result<Bed<'a>> {
+    pub(super) fn new(lab: &'a Lab<'a>, senders: u8, middle: &Middle) -> Result<Bed<'a>> {
         let wire = Wire::new(senders)?;
         let folder = tempfile::tempdir().context("making a folder for the site")?;
         let daemon = match middle {
@@ -138,7 +138,7 @@ impl<'a> Bed<'a> {
     }
 
     /// Runs TCP flows to their end.
-    pub fn tcp(&mut self, plans: &[Plan]) -> Result<Run> {
+    pub(super) fn tcp(&mut self, plans: &[Plan]) -> Result<Run> {
         let began = Instant::now();
         let mut order: Vec<usize> = (0..plans.len()).collect();
         order.sort_by_key(|&place| plans[place].start);
@@ -161,7 +161,7 @@ impl<'a> Bed<'a> {
     }
 
     /// One TCP flow from the first sender for the time of a measurement, to `port`.
-    pub fn one_flow(&mut self, port: u16) -> Result<Transfer> {
+    pub(super) fn one_flow(&mut self, port: u16) -> Result<Transfer> {
         let plan = Plan {
             sender: 0,
             port,
@@ -176,7 +176,12 @@ impl<'a> Bed<'a> {
     /// The median of the round trips of `request` and `reply` bytes between the first sender and
     /// the receiver, one after the other for so long, in microseconds. A request that is lost is
     /// not counted. Each call has threads of its own, which the system may put on other cores.
-    pub fn round_trip_us(&mut self, request: usize, reply: usize, time: Duration) -> Result<f64> {
+    pub(super) fn round_trip_us(
+        &mut self,
+        request: usize,
+        reply: usize,
+        time: Duration,
+    ) -> Result<f64> {
         let mut echo = Echo::between(self.wire.sender(0), self.wire.receiver(), 9_000)?;
         let end = Instant::now() + time;
         let mut trips = Vec::new();
@@ -192,7 +197,7 @@ impl<'a> Bed<'a> {
     }
 
     /// Ends it. Fails if the daemon did.
-    pub fn finish(mut self) -> Result<()> {
+    pub(super) fn finish(mut self) -> Result<()> {
         let Some(daemon) = self.daemon.take() else {
             return Ok(());
         };
@@ -228,7 +233,7 @@ impl<'a> Bed<'a> {
 }
 
 /// The daemon's file: a bump in the wire with these links.
-pub fn site(way: Way, links: &str) -> String {
+pub(super) fn site(way: Way, links: &str) -> String {
     let way = way.name();
     format!(
         "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\nbackend = \"{way}\"\n\n{links}"
@@ -236,28 +241,28 @@ pub fn site(way: Way, links: &str) -> String {
 }
 
 /// The whole seconds that iperf3 can be asked for: at least one.
-pub fn whole_seconds(time: Duration) -> u32 {
+pub(super) fn whole_seconds(time: Duration) -> u32 {
     (time.as_secs_f64().round() as u32).max(1)
 }
 
 /// Time in which a flow of `time` has filled its link: after that it is measured.
-pub fn warm(time: Duration) -> Duration {
+pub(super) fn warm(time: Duration) -> Duration {
     (time / 4).min(Duration::from_secs(1))
 }
 
 /// What so many bits of payload take of the link, in the same unit, where all segments are full.
-pub fn on_the_link(payload: f64, transfer: &Transfer) -> f64 {
+pub(super) fn on_the_link(payload: f64, transfer: &Transfer) -> f64 {
     payload * FRAME / f64::from(transfer.segment)
 }
 
 /// What a flow had of the link in steady state, in Mbit/s.
-pub fn link_mbit(transfer: &Transfer, time: Duration) -> f64 {
+pub(super) fn link_mbit(transfer: &Transfer, time: Duration) -> f64 {
     let time = time.max(Duration::from_secs(1));
     on_the_link(transfer.steady_rate(warm(time)), transfer) / 1e6
 }
 
 /// Packets that a queue needs so that TCP keeps it busy: what `mbit` carries in `queue`, and no
 /// fewer than TCP's loss recovery can work with.
-pub fn packets(mbit: f64, queue: Duration) -> u32 {
+pub(super) fn packets(mbit: f64, queue: Duration) -> u32 {
     ((mbit * 1e6 * queue.as_secs_f64() / 8.0 / FRAME).ceil() as u32).max(32)
 }

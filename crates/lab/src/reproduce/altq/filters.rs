@@ -23,7 +23,7 @@ use super::bed::{self, Bed, Middle, Way};
 use crate::plot::{Axis, Chart, Curve};
 
 /// Fig. 7.
-pub struct Filters;
+pub(crate) struct Filters;
 
 /// The most that a packet may cost with the most filters, in nanoseconds.
 const MOST_NS: f64 = 60.0;

@@ -16,7 +16,7 @@ use super::trace::{Trace, furthest, mean};
 use crate::plot::{Axis, Chart};
 
 /// Fig. 11.
-pub struct Guarantee;
+pub(crate) struct Guarantee;
 
 /// The furthest that a class's mean may be from its rate, relative to it.
 const MEAN: f64 = 0.02;

@@ -10,8 +10,8 @@ mod sharing;
 mod timer;
 mod trace;
 
-pub use allocation::Allocation;
-pub use filters::Filters;
-pub use guarantee::Guarantee;
-pub use overhead::Overhead;
-pub use sharing::Sharing;
+pub(super) use allocation::Allocation;
+pub(super) use filters::Filters;
+pub(super) use guarantee::Guarantee;
+pub(super) use overhead::Overhead;
+pub(super) use sharing::Sharing;

@@ -14,7 +14,7 @@ use super::bed::{self, Bed, Middle, Way};
 use crate::plot::{Axis, Chart, Curve};
 
 /// Tables 1 to 3.
-pub struct Overhead;
+pub(crate) struct Overhead;
 
 /// The least part of FIFO's throughput that a discipline may have where the link is the
 /// bottleneck.

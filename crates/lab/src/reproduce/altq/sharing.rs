@@ -16,7 +16,7 @@ use super::trace::{Trace, furthest, mean};
 use crate::plot::{Axis, Chart};
 
 /// Figs. 12 to 15.
-pub struct Sharing;
+pub(crate) struct Sharing;
 
 /// The furthest that an agency's mean may be from its part of the link while nobody comes or
 /// goes, relative to it.

@@ -13,7 +13,7 @@ const PACKET: u32 = 1_538;
 /// What a class that always has packets is given of the link, in Mbit/s, if it is entitled to
 /// `share` and may not borrow, and nothing else happens that would wake CBQ up. `timer` is the
 /// granularity of its timer; 0 is exact.
-pub fn allocated(link: Rate, share: Rate, timer: Duration) -> Result<f64> {
+pub(super) fn allocated(link: Rate, share: Rate, timer: Duration) -> Result<f64> {
     let timer = Nanos(timer.as_nanos() as u64);
     let length = Length::new(PACKET).expect("a packet of this length");
     let mut cbq: Cbq<()> = Cbq::with_timer(link, SchedulerLimits::default(), timer);

@@ -9,7 +9,7 @@ use crate::plot::Curve;
 
 /// What each class had of the link in each step of time, as the paper's `cbqmonitor` shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Trace {
+pub(super) struct Trace {
     /// Length of a step in seconds.
     pub step: f64,
     /// A class each; Mbit/s in each step.
@@ -18,7 +18,7 @@ pub struct Trace {
 
 impl Trace {
     /// Of flows whose class is `classes[flow]`, in `steps` steps since the run began.
-    pub fn of(run: &Run, classes: &[usize], step: Duration, steps: u32) -> Trace {
+    pub(super) fn of(run: &Run, classes: &[usize], step: Duration, steps: u32) -> Trace {
         let count = classes.iter().max().map_or(0, |most| most + 1);
         let mut rates = vec![vec![0.0; steps as usize]; count];
         for (transfer, &class) in run.transfers.iter().zip(classes) {
@@ -35,7 +35,7 @@ impl Trace {
     }
 
     /// What these classes had together in the steps that lie within the given seconds.
-    pub fn sums(&self, classes: &[usize], from: f64, to: f64) -> Vec<f64> {
+    pub(super) fn sums(&self, classes: &[usize], from: f64, to: f64) -> Vec<f64> {
         let steps = self.classes.first().map_or(0, Vec::len);
         // What a rounding left over of a step does not make it lie outside.
         let within = |number: &usize| {
@@ -52,7 +52,7 @@ impl Trace {
     }
 
     /// A curve for what these classes had together.
-    pub fn curve(&self, subject: usize, name: &str, classes: &[usize]) -> Curve {
+    pub(super) fn curve(&self, subject: usize, name: &str, classes: &[usize]) -> Curve {
         let sums = self.sums(classes, 0.0, f64::INFINITY);
         let middle = |number: usize| (number as f64 + 0.5) * self.step;
         let points = sums
@@ -64,23 +64,23 @@ impl Trace {
 }
 
 /// The mean, or not a number of nothing.
-pub fn mean(values: &[f64]) -> f64 {
+pub(super) fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
 /// The largest distance of a value from `target`, as a part of it.
-pub fn furthest(values: &[f64], target: f64) -> f64 {
+pub(super) fn furthest(values: &[f64], target: f64) -> f64 {
     let far = values.iter().map(|value| (value / target - 1.0).abs());
     far.fold(0.0, f64::max)
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
     use fairlane_netlab::{Transfer, Window};
 
     /// A flow that brings `mbit` of payload from `from` to `to`, in seconds since `began`.
-    pub fn flow(began: Instant, from: f64, to: f64, mbit: f64) -> Transfer {
+    pub(crate) fn flow(began: Instant, from: f64, to: f64, mbit: f64) -> Transfer {
         let at = |seconds| began + Duration::from_secs_f64(seconds);
         let count = ((to - from) / 0.1).round() as u32;
         let windows = (0..count).map(|number| Window {
