@@ -16,25 +16,9 @@
 //!   frame, unless more come before it runs. For who forwards frames that somebody waits for: a
 //!   bridge in blocks adds up to a millisecond each way, and spoils every delay bound.
 //!
-//! Over a virtual cable, the sender on another core; `recvmmsg` without a ring to compare with:
-//!
-//! | | in blocks | prompt | `recvmmsg` |
-//! | --- | --- | --- | --- |
-//! | a lone frame reaches a thread that waits, median | 594 us | 29 us | 29 us |
-//! | to receive a frame of 60 bytes, of many that wait | 54 ns | 87 ns | 655 ns |
-//! | to forward it over another cable | 1,298 ns | 1,372 ns | 2,005 ns |
-//! | to forward a frame of 1,514 bytes | 1,547 ns | 1,563 ns | 2,295 ns |
-//! | to send a frame of 60 bytes, and the kernel's part in receiving it | 1,136 ns | 1,244 ns | 987 ns |
-//!
-//! The nanoseconds are those of a thread on its core, medians of 9 rounds in turns (15 of the long
-//! frames), on a machine of two cores that had other work. That moves them: in a busier hour it was
-//! 204 ns to 71 to receive, and 1,472 ns to 1,374 to forward. So forwarding promptly costs 1 to 7%
-//! more, and the kernel a tenth more where the frames come from. A thread that sleeps between
-//! frames pays for being woken: 1.3 to 2.7 us a frame at 20,000 frames a second, against 0.3 to 0.5
-//! in blocks.
-//!
-//! What does not help: smaller blocks, which wait as long (540 us with 4 KiB); and to look into a
-//! block that has not been handed over, of which the kernel promises nothing.
+//! Over a virtual cable a lone frame reaches a thread that waits after 0.6 ms in blocks, and after
+//! 29 us promptly. To forward promptly takes 1 to 7% more of the processor, and more where a thread
+//! sleeps between frames, as it is woken for each. `docs/internals/devices.md` has the figures.
 //!
 //! Whoever does not call for longer than the ring holds loses frames, and
 //! [`lost`](PacketBackend::lost) says how many. A ring has so many bytes ([`Options::ring`]), in
@@ -62,9 +46,7 @@
 //!
 //! # Transmitting
 //!
-//! By `sendmmsg`, 64 frames a system call. A transmit ring, of either version, carried 0.9 to 1.0
-//! times as much, and leaving out the queueing discipline (`PACKET_QDISC_BYPASS`) made no
-//! difference; the latter would also drop frames that the driver has no room for.
+//! By `sendmmsg`, 64 frames a system call, through the interface's queueing discipline.
 //!
 //! [`in_flight`](Backend::in_flight) is kept within the [`Budget`]. It is counted in bytes of
 //! kernel memory, as the kernel counts: a frame of 60 bytes takes 832 of them, one of 1,514 bytes
