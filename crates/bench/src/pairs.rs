@@ -9,7 +9,7 @@ use fairlane_core::queue::{PacketList, PacketSlab};
 use fairlane_core::sched::{Algorithm, UnknownAlgorithm};
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::with_algorithm;
-use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, SchedulerLimits};
+use fairlane_core::{FlowConfig, FlowId, Length, PacketScheduler, SchedulerLimits};
 
 use crate::controller::{self, Arrivals, Controller, Subject, Tally};
 use crate::flowsets::{Backlog, FlowSets};
@@ -204,9 +204,6 @@ impl<A: Scheduler> Subject for Scheduled<A> {
 
     #[inline]
     fn dequeue(&mut self) -> Option<u32> {
-        match self.0.dequeue(Nanos::ZERO) {
-            Dequeue::Packet(packet) => Some(packet.flow.number()),
-            Dequeue::NotBefore(_) | Dequeue::Empty => None,
-        }
+        self.0.dequeue().map(|packet| packet.flow.number())
     }
 }

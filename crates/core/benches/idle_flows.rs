@@ -8,9 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use fairlane_core::scheduler::{MAX_ENTITIES, Scheduler};
-use fairlane_core::{
-    Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, SchedulerLimits, Weight, sched,
-};
+use fairlane_core::{FlowConfig, FlowId, Length, PacketScheduler, SchedulerLimits, Weight, sched};
 
 /// One backlogged flow among so many.
 const SPARSITY: usize = 16;
@@ -43,7 +41,7 @@ fn measure<A: Scheduler>(algorithm: A, flows: usize) {
     let pairs = 4 * backlogged;
     let start = Instant::now();
     for _ in 0..pairs {
-        let Dequeue::Packet(packet) = black_box(scheduler.dequeue(Nanos::ZERO)) else {
+        let Some(packet) = black_box(scheduler.dequeue()) else {
             panic!("{backlogged} flows are backlogged, and none is served");
         };
         scheduler.enqueue(packet.flow, length, ()).unwrap();

@@ -4,9 +4,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use fairlane_core::sched::{Drr, Fifo, Qfq};
-use fairlane_core::{
-    Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler, Scheduler, Weight,
-};
+use fairlane_core::{FlowConfig, FlowId, Length, PacketScheduler, Scheduler, Weight};
 
 const FLOWS: [u32; 3] = [1, 64, 4096];
 /// Packets that wait in each flow.
@@ -43,7 +41,7 @@ fn packets<A: Scheduler>(c: &mut Criterion, algorithm: fn() -> A) {
         group.bench_function(BenchmarkId::new(A::NAME, flows), |b| {
             let mut link = backlogged(algorithm(), flows);
             b.iter(|| {
-                let Dequeue::Packet(packet) = link.dequeue(Nanos::ZERO) else {
+                let Some(packet) = link.dequeue() else {
                     unreachable!("each packet is replaced");
                 };
                 let packet = black_box(packet);
@@ -66,7 +64,7 @@ fn comings_and_goings<A: Scheduler>(c: &mut Criterion, algorithm: fn() -> A) {
                 link.enqueue(flow, bytes(flow.number()), 0u64).unwrap();
             }
             b.iter(|| {
-                let Dequeue::Packet(packet) = link.dequeue(Nanos::ZERO) else {
+                let Some(packet) = link.dequeue() else {
                     unreachable!("each packet is replaced");
                 };
                 let packet = black_box(packet);

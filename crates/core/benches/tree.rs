@@ -68,10 +68,8 @@ impl<A: Scheduler> Link for Flat<A> {
 
     #[inline(never)]
     fn dequeue(&mut self) -> u32 {
-        match self.0.dequeue(Nanos::ZERO) {
-            fairlane_core::Dequeue::Packet(packet) => packet.payload,
-            other => panic!("every flow is backlogged: {other:?}"),
-        }
+        let packet = self.0.dequeue().expect("every flow is backlogged");
+        packet.payload
     }
 }
 

@@ -5,8 +5,8 @@
 use crate::sched::{Algorithm, algorithms};
 use crate::scheduler::Violation;
 use crate::{
-    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, PacketScheduler,
-    Rejected, Scheduler, SchedulerLimits, TotalStats,
+    ChangeError, FlowConfig, FlowId, FlowStats, Length, Packet, PacketScheduler, Rejected,
+    Scheduler, SchedulerLimits, TotalStats,
 };
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -25,7 +25,7 @@ trait Flows: Send + core::fmt::Debug {
         discard: &mut dyn FnMut(Packet<Slot>),
     ) -> Result<FlowStats, ChangeError>;
     fn enqueue(&mut self, flow: FlowId, len: Length, slot: Slot) -> Result<(), Rejected<Slot>>;
-    fn dequeue(&mut self, now: Nanos) -> Dequeue<Slot>;
+    fn dequeue(&mut self) -> Option<Packet<Slot>>;
     fn room(&self, flow: FlowId) -> u32;
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats>;
     fn total_stats(&self) -> TotalStats;
@@ -54,8 +54,8 @@ impl<A: Scheduler + Send + core::fmt::Debug> Flows for PacketScheduler<A, Slot> 
         self.enqueue(flow, len, slot)
     }
 
-    fn dequeue(&mut self, now: Nanos) -> Dequeue<Slot> {
-        self.dequeue(now)
+    fn dequeue(&mut self) -> Option<Packet<Slot>> {
+        self.dequeue()
     }
 
     fn room(&self, flow: FlowId) -> u32 {
@@ -164,12 +164,9 @@ impl<P> AnyScheduler<P> {
     }
 
     /// As [`PacketScheduler::dequeue`].
-    pub fn dequeue(&mut self, now: Nanos) -> Dequeue<P> {
-        match self.flows.dequeue(now) {
-            Dequeue::Packet(packet) => Dequeue::Packet(self.payloads.of(packet)),
-            Dequeue::NotBefore(time) => Dequeue::NotBefore(time),
-            Dequeue::Empty => Dequeue::Empty,
-        }
+    pub fn dequeue(&mut self) -> Option<Packet<P>> {
+        let packet = self.flows.dequeue()?;
+        Some(self.payloads.of(packet))
     }
 
     /// As [`PacketScheduler::room`].

@@ -15,7 +15,7 @@
 //!   go, packets go in and come out in the algorithm's order.
 //!
 //! ```
-//! use fairlane_core::{Dequeue, FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
+//! use fairlane_core::{FlowConfig, Length, PacketScheduler, Weight, sched::Qfq};
 //!
 //! let mut link = PacketScheduler::new(Qfq::new(), Default::default());
 //! let length = Length::new(1000).unwrap();
@@ -30,10 +30,8 @@
 //! }
 //! let mut served = [0i32; 2];
 //! for _ in 0..40 {
-//!     match link.dequeue(Nanos::ZERO) {
-//!         Dequeue::Packet(p) => served[usize::from(p.flow == light)] += 1,
-//!         other => panic!("forty of eighty packets are left: {other:?}"),
-//!     }
+//!     let packet = link.dequeue().expect("forty of eighty packets are left");
+//!     served[usize::from(packet.flow == light)] += 1;
 //! }
 //! assert!((served[0] - 30).abs() <= 1 && served[0] + served[1] == 40);
 //! ```

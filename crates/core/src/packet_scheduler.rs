@@ -2,7 +2,7 @@
 
 use crate::ensure_invariant;
 use crate::queue::{PacketList, PacketSlab, Stored};
-use crate::scheduler::{Entities, EntityId, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
+use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Length, Nanos, Weight};
 use alloc::vec::Vec;
 
@@ -301,14 +301,14 @@ struct Account {
     discarded: Count,
 }
 
-impl<S> Entities<S> for [Flow<S>] {
+impl<S> Holds<S> for Flow<S> {
     #[inline]
-    fn entity(&self, id: EntityId) -> &S {
-        &self[id.index()].state
+    fn state(&self) -> &S {
+        &self.state
     }
     #[inline]
-    fn entity_mut(&mut self, id: EntityId) -> &mut S {
-        &mut self[id.index()].state
+    fn state_mut(&mut self) -> &mut S {
+        &mut self.state
     }
 }
 
@@ -611,38 +611,32 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         }
     }
 
-    /// The packet that [`dequeue`](Self::dequeue) would hand out at `now`, left
-    /// where it is.
-    pub fn peek(&mut self, now: Nanos) -> Dequeue<&P> {
+    /// The packet that [`dequeue`](Self::dequeue) would hand out, left where it is.
+    pub fn peek(&mut self) -> Option<Packet<&P>> {
         let (id, packets) = loop {
-            let selected = self.algorithm.select(self.flows.as_slice(), now);
-            let Some(flow) = self.flows.get(selected.index()) else {
-                return self.nothing(now);
-            };
+            let selected = self.algorithm.select(self.flows.as_slice());
+            let flow = self.flows.get(selected.index())?;
+            let id = EntityId::in_use(selected.index() as u32);
             if !flow.packets.is_empty() {
-                break (EntityId::in_use(selected.index() as u32), flow.packets);
+                break (id, flow.packets);
             }
-            self.pass_over(EntityId::in_use(selected.index() as u32));
+            self.pass_over(id);
         };
-        match packets.front(&self.slab) {
-            Some((len, payload)) => Dequeue::Packet(Packet {
-                flow: FlowId::of(id),
-                len,
-                payload,
-            }),
-            None => Dequeue::Empty,
-        }
+        let (len, payload) = packets.front(&self.slab)?;
+        Some(Packet {
+            flow: FlowId::of(id),
+            len,
+            payload,
+        })
     }
 
-    /// Hands out the next packet at time `now`.
+    /// Hands out the next packet, which is the caller's from now on; `None` where nothing waits.
     #[inline]
-    pub fn dequeue(&mut self, now: Nanos) -> Dequeue<P> {
+    pub fn dequeue(&mut self) -> Option<Packet<P>> {
         loop {
             let flows = self.flows.as_mut_slice();
-            let selected = self.algorithm.select(flows, now);
-            let Some(flow) = flows.get_mut(selected.index()) else {
-                return self.nothing(now);
-            };
+            let selected = self.algorithm.select(flows);
+            let flow = flows.get_mut(selected.index())?;
             let id = EntityId::in_use(selected.index() as u32);
             let Some((len, payload, behind)) = flow.packets.advance(&mut self.slab) else {
                 self.pass_over(id);
@@ -654,21 +648,11 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             self.algorithm.served(len.into());
             let next = behind.length().map(Charge::from);
             self.algorithm.reschedule(flows, id, len.into(), next);
-            return Dequeue::Packet(Packet {
+            return Some(Packet {
                 flow: FlowId::of(id),
                 len,
                 payload,
             });
-        }
-    }
-
-    /// Nobody was selected.
-    #[cold]
-    #[inline(never)]
-    fn nothing<T>(&self, now: Nanos) -> Dequeue<T> {
-        match self.algorithm.next_time(self.flows.as_slice(), now) {
-            Some(time) => Dequeue::NotBefore(time),
-            None => Dequeue::Empty,
         }
     }
 
@@ -811,7 +795,6 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             "the scheduler counts {:?}, holds {total:?}",
             stats.queued
         );
-        self.algorithm
-            .invariants(self.flows.as_slice(), self.flows.len())
+        self.algorithm.invariants(self.flows.as_slice())
     }
 }

@@ -39,8 +39,7 @@
 //! [`hold`](Scheduler::hold) while it does, and makes the second once for all that its
 //! members sent.
 
-use crate::units::{Charge, Length, MAX_LENGTH, Nanos, Weight};
-use alloc::vec::Vec;
+use crate::units::{Charge, Length, MAX_LENGTH, Weight};
 use core::fmt;
 
 /// Most entities an algorithm can order at a time.
@@ -118,10 +117,29 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Where an algorithm's state of each entity lives.
+/// A record that holds an algorithm's state of one entity.
 ///
 /// The owner stores it, beside whatever else it keeps for the entity, so that one
-/// cache line can serve both. Any index below what the owner has added is valid.
+/// cache line can serve both. A state alone is such a record.
+pub trait Holds<S> {
+    /// The state.
+    fn state(&self) -> &S;
+    /// The state, to change.
+    fn state_mut(&mut self) -> &mut S;
+}
+
+impl<S> Holds<S> for S {
+    #[inline]
+    fn state(&self) -> &S {
+        self
+    }
+    #[inline]
+    fn state_mut(&mut self) -> &mut S {
+        self
+    }
+}
+
+/// The states of entities in a table of records: any index that the owner has added is valid.
 pub trait Entities<S> {
     /// The state of `id`.
     fn entity(&self, id: EntityId) -> &S;
@@ -129,14 +147,14 @@ pub trait Entities<S> {
     fn entity_mut(&mut self, id: EntityId) -> &mut S;
 }
 
-impl<S> Entities<S> for Vec<S> {
+impl<S, R: Holds<S>> Entities<S> for [R] {
     #[inline]
     fn entity(&self, id: EntityId) -> &S {
-        &self[id.index()]
+        self[id.index()].state()
     }
     #[inline]
     fn entity_mut(&mut self, id: EntityId) -> &mut S {
-        &mut self[id.index()]
+        self[id.index()].state_mut()
     }
 }
 
@@ -230,87 +248,46 @@ pub trait Scheduler {
     const FOLLOWS_PACKETS: bool = false;
 
     /// Takes in `id` with a share, inactive. O(1).
-    fn add<E: Entities<Self::Entity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    );
+    fn add(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share);
 
     /// Lets `id` go, active or not. An active entity keeps its place, and its
     /// weight counts, until it is selected and told [`idle`](Self::idle). O(1).
-    fn remove<E: Entities<Self::Entity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> Removal;
+    fn remove(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) -> Removal;
 
     /// Gives `id` another share, active or not (rule 2 above). O(1), or O(log n) in
     /// the number of active entities whose change is pending.
-    fn change<E: Entities<Self::Entity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    );
+    fn change(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share);
 
     /// The weight that `id` was last given. As [`change`](Self::change).
-    fn weight<E: Entities<Self::Entity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight;
+    fn weight(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> Weight;
 
     /// Whether `id` has a place in the order. O(1).
-    fn is_active<E: Entities<Self::Entity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool;
+    fn is_active(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> bool;
 
     /// `id` has something to send, and will be charged for `head` first. Idempotent: an active
     /// entity keeps its place and learns its new head. O(1).
-    fn backlogged<E: Entities<Self::Entity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        head: Charge,
-    );
+    fn backlogged(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, head: Charge);
 
     /// A packet arrived for `id`, and will be charged for `length`; said for every packet,
     /// after `backlogged` where that is due. Only algorithms that order packets across
     /// entities by arrival, or follow what all packets would do elsewhere, need it. O(1).
     #[inline]
-    fn arrived<E: Entities<Self::Entity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        length: Charge,
-    ) {
+    fn arrived(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, length: Charge) {
         let _ = (entities, id, length);
     }
 
     /// The first `packets` packets of `id` were discarded unserved. The same
     /// algorithms need it, at O(packets queued in all).
     #[inline]
-    fn discarded<E: Entities<Self::Entity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        packets: u32,
-    ) {
+    fn discarded(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, packets: u32) {
         let _ = (entities, id, packets);
     }
 
-    /// Who is next? Pure until the next statement. `now` is the caller's clock,
-    /// which only algorithms with caps read. O(1).
+    /// Who is next? Pure until the next statement. O(1).
     ///
-    /// [`Link::NONE`] where no active entity may be served at `now`; its index is
-    /// beyond any owner's table, so that the table's own bound tells.
-    fn select<E: Entities<Self::Entity> + ?Sized>(&self, entities: &E, now: Nanos) -> Link;
-
-    /// With nobody selected at `now`: when somebody may be (caps, borrowing), or
-    /// `None` if no entity is active. O(1).
-    fn next_time<E: Entities<Self::Entity> + ?Sized>(
-        &self,
-        entities: &E,
-        now: Nanos,
-    ) -> Option<Nanos> {
-        let _ = (entities, now);
-        None
-    }
+    /// [`Link::NONE`] where no entity is active; its index is beyond any owner's table, so that
+    /// the table's own bound tells.
+    fn select(&self, entities: &[impl Holds<Self::Entity>]) -> Link;
 
     /// The entities are aggregates, and will be on hold at times. Said before the first is
     /// added, by an owner that knows; for algorithms that order equals otherwise then.
@@ -320,16 +297,16 @@ pub trait Scheduler {
     /// The selected entity `id` will be served several packets in one turn: it stays
     /// the selected one until it is rescheduled or idle, whoever becomes backlogged
     /// meanwhile, and virtual time goes on. O(1).
-    fn hold<E: Entities<Self::Entity> + ?Sized>(&mut self, entities: &mut E, id: EntityId);
+    fn hold(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId);
 
     /// The link took `work`: virtual time moves (Eq. 3 of the QFQ report). O(1).
     fn served(&mut self, work: Charge);
 
     /// The selected entity `id` is charged for `charged` and has `next` to send,
     /// or nothing. O(1).
-    fn reschedule<E: Entities<Self::Entity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<Self::Entity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -344,9 +321,9 @@ pub trait Scheduler {
     /// At most [`MAX_CHARGE`](crate::units::MAX_CHARGE); 0 where the algorithm must hear of each
     /// packet. O(1).
     #[inline]
-    fn allowance<E: Entities<Self::Entity> + ?Sized>(
+    fn allowance(
         &self,
-        entities: &E,
+        entities: &[impl Holds<Self::Entity>],
         id: EntityId,
         next: Charge,
         varies: bool,
@@ -357,26 +334,17 @@ pub trait Scheduler {
 
     /// The selected entity `id` sent `work` within its [`allowance`](Self::allowance). O(1).
     #[inline]
-    fn used<E: Entities<Self::Entity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        work: Charge,
-    ) {
+    fn used(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, work: Charge) {
         let _ = (entities, id, work);
     }
 
     /// The selected entity `id` turned out to have nothing: it becomes inactive,
     /// charged for nothing, and is free if it was removed. Idempotent. O(1).
-    fn idle<E: Entities<Self::Entity> + ?Sized>(&mut self, entities: &mut E, id: EntityId);
+    fn idle(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId);
 
-    /// Checks the algorithm's invariants over entities `0..count`, for tests: at
-    /// O(count) it has no place on the packet path.
-    fn invariants<E: Entities<Self::Entity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation>;
+    /// Checks the algorithm's invariants over all entities, for tests: at O(entities) it has no
+    /// place on the packet path.
+    fn invariants(&self, entities: &[impl Holds<Self::Entity>]) -> Result<(), Violation>;
 }
 
 const _: () = assert!(MAX_ENTITIES < u32::MAX as usize);

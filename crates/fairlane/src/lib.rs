@@ -10,7 +10,7 @@
 //! whatever you have, an index or a buffer.
 //!
 //! ```
-//! use fairlane::{Dequeue, FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
+//! use fairlane::{FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
 //!
 //! let mut link = PacketScheduler::new(Qfq::new(), Default::default());
 //! // The longest packet of a flow, as it is: shares are exact to within a few of these.
@@ -22,7 +22,7 @@
 //! link.enqueue(bulk, longest, frame).unwrap();
 //! link.enqueue(voice, Length::new(160).unwrap(), vec![0u8; 160]).unwrap();
 //!
-//! while let Dequeue::Packet(packet) = link.dequeue(Nanos::ZERO) {
+//! while let Some(packet) = link.dequeue() {
 //!     println!("{} bytes of flow {}", packet.len, packet.flow.number());
 //! }
 //! # Ok::<(), fairlane::ChangeError>(())

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use fairlane::{Dequeue, FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
+use fairlane::{FlowConfig, Length, PacketScheduler, Weight, sched::Qfq};
 
 fn send(_: u32) {}
 
@@ -18,11 +18,11 @@ fn shares() -> Result<(f64, u32), Box<dyn Error>> {
 
     link.enqueue(heavy, longest, my_packet).unwrap();
     link.enqueue(light, longest, another).unwrap();
-    if let Dequeue::Packet(packet) = link.dequeue(Nanos::ZERO) {
+    if let Some(packet) = link.dequeue() {
         send(packet.payload);
     }
     // And end here.
-    while let Dequeue::Packet(_) = link.dequeue(Nanos::ZERO) {}
+    while let Some(_) = link.dequeue() {}
     for _ in 0..4 {
         link.enqueue(heavy, longest, 1).unwrap();
         link.enqueue(light, longest, 1).unwrap();
@@ -30,7 +30,7 @@ fn shares() -> Result<(f64, u32), Box<dyn Error>> {
     let (mut sent, mut worst) = ([0u32; 2], 0f64);
     let (mut last, mut row, mut longest_row) = (None, 0, 0);
     for _ in 0..4_000 {
-        let Dequeue::Packet(packet) = link.dequeue(Nanos::ZERO) else {
+        let Some(packet) = link.dequeue() else {
             return Err("both flows always have packets".into());
         };
         link.enqueue(packet.flow, longest, 1).unwrap();

@@ -118,8 +118,8 @@ macro_rules! of_flows {
             }
 
             #[inline]
-            fn dequeue(&mut self, now: Nanos, _: impl FnMut(Packet<P>)) -> Dequeue<P> {
-                $scheduler::dequeue(self, now)
+            fn dequeue(&mut self, _: Nanos, _: impl FnMut(Packet<P>)) -> Dequeue<P> {
+                $scheduler::dequeue(self).map_or(Dequeue::Empty, Dequeue::Packet)
             }
 
             #[inline]

@@ -5,7 +5,7 @@ use core::fmt;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::tree::{self, ClassFlow, ClassQueue, Payload};
 use fairlane_core::{
-    AnyScheduler, ChangeError, Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler,
+    AnyScheduler, ChangeError, FlowConfig, FlowId, Length, Nanos, Packet, PacketScheduler,
     Rejection,
 };
 
@@ -51,10 +51,8 @@ pub trait Queue<L: Label, P> {
     /// Hands out the packet that is next at `now`.
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Length, P)) -> Next<P>;
 
-    /// The length of the packet that is next at `now`, where it can be told without handing that
-    /// out.
-    fn head(&mut self, now: Nanos) -> Option<Length> {
-        let _ = now;
+    /// The length of the packet that is next, where it can be told without handing that out.
+    fn head(&mut self) -> Option<Length> {
         None
     }
 
@@ -86,15 +84,12 @@ impl<A: Scheduler, P> Queue<FlowId, P> for PacketScheduler<A, P> {
         PacketScheduler::enqueue(self, to, len, packet).map_err(|rejected| rejected.reason)
     }
 
-    fn dequeue(&mut self, now: Nanos, _: impl FnMut(Length, P)) -> Next<P> {
-        PacketScheduler::dequeue(self, now).into()
+    fn dequeue(&mut self, _: Nanos, _: impl FnMut(Length, P)) -> Next<P> {
+        PacketScheduler::dequeue(self).into()
     }
 
-    fn head(&mut self, now: Nanos) -> Option<Length> {
-        match self.peek(now) {
-            Dequeue::Packet(head) => Some(head.len),
-            _ => None,
-        }
+    fn head(&mut self) -> Option<Length> {
+        self.peek().map(|head| head.len)
     }
 }
 
@@ -116,8 +111,8 @@ impl<P> Queue<FlowId, P> for AnyScheduler<P> {
         AnyScheduler::enqueue(self, to, len, packet).map_err(|rejected| rejected.reason)
     }
 
-    fn dequeue(&mut self, now: Nanos, _: impl FnMut(Length, P)) -> Next<P> {
-        AnyScheduler::dequeue(self, now).into()
+    fn dequeue(&mut self, _: Nanos, _: impl FnMut(Length, P)) -> Next<P> {
+        AnyScheduler::dequeue(self).into()
     }
 }
 
@@ -154,13 +149,11 @@ impl<Q: ClassQueue<P>, P> Queue<ClassFlow, P> for Q {
     }
 }
 
-impl<P> From<Dequeue<P>> for Next<P> {
-    fn from(answer: Dequeue<P>) -> Next<P> {
-        match answer {
-            Dequeue::Packet(packet) => Next::Packet(packet.len, packet.payload),
-            Dequeue::NotBefore(time) => Next::NotBefore(time),
-            Dequeue::Empty => Next::Empty,
-        }
+impl<P> From<Option<Packet<P>>> for Next<P> {
+    fn from(packet: Option<Packet<P>>) -> Next<P> {
+        packet.map_or(Next::Empty, |packet| {
+            Next::Packet(packet.len, packet.payload)
+        })
     }
 }
 

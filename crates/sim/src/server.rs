@@ -290,7 +290,7 @@ where
         }
         let now = self.clock.to_nanos();
         if let TransmitQueue::Bytes(_) = self.link.capacity()
-            && let Some(head) = self.queue.head(now)
+            && let Some(head) = self.queue.head()
             && !self.link.has_room(head)
         {
             return false;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use fairlane_core::{Dequeue, FlowId, Length, PacketScheduler, Scheduler};
+use fairlane_core::{FlowId, Length, PacketScheduler, Scheduler};
 use fairlane_runtime::{Clock, Link, Pacer};
 use spin::mutex::TicketMutex;
 
@@ -168,7 +168,7 @@ impl<A: Scheduler> Locked<A> {
             if !shared.pacer.may_release(now) {
                 break;
             }
-            let Dequeue::Packet(packet) = shared.scheduler.dequeue(now) else {
+            let Some(packet) = shared.scheduler.dequeue() else {
                 shared.pacer.idled(now);
                 break;
             };

@@ -41,8 +41,8 @@ use self::shares::{Number, Shares};
 use super::Standing;
 use super::ring::{Linked, Ring};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, Nanos, Weight};
+use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, Weight};
 use alloc::collections::BTreeMap;
 use core::cmp::Ordering;
 
@@ -262,12 +262,7 @@ impl Drr {
     }
 
     #[inline(never)]
-    fn insert<E: Entities<DrrEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        head: Charge,
-    ) {
+    fn insert(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, head: Charge) {
         if self.active.head == Link::NONE {
             self.first = Link::to(id);
         }
@@ -282,9 +277,9 @@ impl Drr {
     /// may be of another unit.
     #[cold]
     #[inline(never)]
-    fn unsettled_turn<E: Entities<DrrEntity> + ?Sized>(
+    fn unsettled_turn(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<DrrEntity>],
         id: EntityId,
         deficit: i64,
         next: i64,
@@ -306,12 +301,7 @@ impl Scheduler for Drr {
     type Entity = DrrEntity;
     const NAME: &'static str = "drr";
 
-    fn add<E: Entities<DrrEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn add(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, share: Share) {
         let ratio = Ratio::of(share);
         self.admit(ratio);
         *entities.entity_mut(id) = DrrEntity {
@@ -321,11 +311,7 @@ impl Scheduler for Drr {
         };
     }
 
-    fn remove<E: Entities<DrrEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId) -> Removal {
         let entity = entities.entity_mut(id);
         self.dismiss(self.shares.get(entity.share));
         if entity.state == Standing::Inactive {
@@ -338,12 +324,7 @@ impl Scheduler for Drr {
         }
     }
 
-    fn change<E: Entities<DrrEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn change(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, share: Share) {
         let entity = entities.entity_mut(id);
         let (before, after) = (self.shares.get(entity.share), Ratio::of(share));
         self.shares.leave(entity.share);
@@ -355,22 +336,17 @@ impl Scheduler for Drr {
         }
     }
 
-    fn weight<E: Entities<DrrEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<DrrEntity>], id: EntityId) -> Weight {
         let share = self.shares.get(entities.entity(id).share);
         Weight::of_entity(share.weight).unwrap_or(Weight::ONE)
     }
 
-    fn is_active<E: Entities<DrrEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<DrrEntity>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged<E: Entities<DrrEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        head: Charge,
-    ) {
+    fn backlogged(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, head: Charge) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             self.insert(entities, id, head);
@@ -382,21 +358,21 @@ impl Scheduler for Drr {
     }
 
     #[inline]
-    fn select<E: Entities<DrrEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+    fn select(&self, _: &[impl Holds<DrrEntity>]) -> Link {
         self.active.head
     }
 
     #[inline]
-    fn hold<E: Entities<DrrEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {}
+    fn hold(&mut self, _: &mut [impl Holds<DrrEntity>], _: EntityId) {}
 
     #[inline]
     fn served(&mut self, _: Charge) {}
 
     // As part of `dequeue`, whatever else the program holds: a call costs a third.
     #[inline(always)]
-    fn reschedule<E: Entities<DrrEntity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<DrrEntity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -420,9 +396,9 @@ impl Scheduler for Drr {
 
     /// While its deficit covers what is next.
     #[inline]
-    fn allowance<E: Entities<DrrEntity> + ?Sized>(
+    fn allowance(
         &self,
-        entities: &E,
+        entities: &[impl Holds<DrrEntity>],
         id: EntityId,
         next: Charge,
         _: bool,
@@ -432,18 +408,13 @@ impl Scheduler for Drr {
     }
 
     #[inline]
-    fn used<E: Entities<DrrEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        work: Charge,
-    ) {
+    fn used(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, work: Charge) {
         entities.entity_mut(id).deficit -= bytes(work);
     }
 
     #[cold]
     #[inline(never)]
-    fn idle<E: Entities<DrrEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             return;
@@ -468,15 +439,11 @@ impl Scheduler for Drr {
         self.unsettled &= self.active.head != Link::NONE;
     }
 
-    fn invariants<E: Entities<DrrEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
-        let mut listed = alloc::vec![false; count];
+    fn invariants(&self, entities: &[impl Holds<DrrEntity>]) -> Result<(), Violation> {
+        let mut listed = alloc::vec![false; entities.len()];
         let named = |Violation(what)| Violation(alloc::format!("drr: {what}"));
         self.active.check(entities, &mut listed).map_err(named)?;
-        for id in (0..count).filter_map(EntityId::new) {
+        for id in (0..entities.len()).filter_map(EntityId::new) {
             let entity = entities.entity(id);
             let active = entity.state != Standing::Inactive;
             ensure_invariant!(
@@ -551,12 +518,12 @@ mod tests {
 
     /// One turn of whose turn it is, with packets of 100 bytes: who, and how many.
     fn turn(drr: &mut Drr, entities: &mut alloc::vec::Vec<DrrEntity>) -> (usize, u32) {
-        let id = drr.select(entities, Nanos::ZERO).get().unwrap();
+        let id = drr.select(entities).get().unwrap();
         let mut packets = 0;
         while drr.active.head == Link::to(id) {
             packets += 1;
             drr.reschedule(entities, id, charge(100), Some(charge(100)));
-            drr.invariants(entities, entities.len()).unwrap();
+            drr.invariants(entities).unwrap();
         }
         (id.index(), packets)
     }
@@ -681,7 +648,7 @@ mod tests {
         }
         drr.reschedule(&mut entities, id(2), charge(800), Some(charge(850)));
         assert_eq!(entities[2].deficit, 850 << FRACTION);
-        assert_eq!(drr.select(&entities, Nanos::ZERO), Link::to(id(0)));
+        assert_eq!(drr.select(&entities), Link::to(id(0)));
         drr.reschedule(&mut entities, id(0), charge(100), Some(charge(100)));
         assert_eq!(
             entities[0].deficit,

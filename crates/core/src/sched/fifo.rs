@@ -6,8 +6,8 @@
 //! all), unlike in the other algorithms.
 
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, Nanos, Weight};
+use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, Weight};
 use alloc::vec::Vec;
 
 /// State of one entity.
@@ -62,62 +62,43 @@ impl Scheduler for Fifo {
     const NAME: &'static str = "fifo";
     const FOLLOWS_PACKETS: bool = true;
 
-    fn add<E: Entities<FifoEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn add(&mut self, entities: &mut [impl Holds<FifoEntity>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = FifoEntity {
             weight: Some(share.weight()),
         };
     }
 
-    fn remove<E: Entities<FifoEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<FifoEntity>], id: EntityId) -> Removal {
         self.discarded(entities, id, u32::MAX);
         *entities.entity_mut(id) = FifoEntity::default();
         Removal::Done
     }
 
-    fn change<E: Entities<FifoEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn change(&mut self, entities: &mut [impl Holds<FifoEntity>], id: EntityId, share: Share) {
         entities.entity_mut(id).weight = Some(share.weight());
     }
 
-    fn weight<E: Entities<FifoEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<FifoEntity>], id: EntityId) -> Weight {
         entities.entity(id).weight.unwrap_or(Weight::ONE)
     }
 
     /// O(packets queued), unlike others: FIFO knows no entities, only arrivals.
-    fn is_active<E: Entities<FifoEntity> + ?Sized>(&self, _: &E, id: EntityId) -> bool {
+    fn is_active(&self, _: &[impl Holds<FifoEntity>], id: EntityId) -> bool {
         self.waiting().contains(&id)
     }
 
     #[inline]
-    fn backlogged<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId, _: Charge) {}
+    fn backlogged(&mut self, _: &mut [impl Holds<FifoEntity>], _: EntityId, _: Charge) {}
 
     #[inline]
-    fn arrived<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, id: EntityId, _: Charge) {
+    fn arrived(&mut self, _: &mut [impl Holds<FifoEntity>], id: EntityId, _: Charge) {
         if self.places.len() == self.places.capacity() {
             self.make_room();
         }
         self.places.push(id);
     }
 
-    fn discarded<E: Entities<FifoEntity> + ?Sized>(
-        &mut self,
-        _: &mut E,
-        id: EntityId,
-        packets: u32,
-    ) {
+    fn discarded(&mut self, _: &mut [impl Holds<FifoEntity>], id: EntityId, packets: u32) {
         self.forget();
         let mut left = packets;
         self.places.retain(|&other| {
@@ -128,21 +109,21 @@ impl Scheduler for Fifo {
     }
 
     #[inline]
-    fn select<E: Entities<FifoEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+    fn select(&self, _: &[impl Holds<FifoEntity>]) -> Link {
         let first = self.places.get(self.served);
         first.map_or(Link::NONE, |&id| Link::to(id))
     }
 
     #[inline]
-    fn hold<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {}
+    fn hold(&mut self, _: &mut [impl Holds<FifoEntity>], _: EntityId) {}
 
     #[inline]
     fn served(&mut self, _: Charge) {}
 
     #[inline]
-    fn reschedule<E: Entities<FifoEntity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        _: &mut E,
+        _: &mut [impl Holds<FifoEntity>],
         id: EntityId,
         _charged: Charge,
         _next: Option<Charge>,
@@ -151,17 +132,13 @@ impl Scheduler for Fifo {
         self.served += 1;
     }
 
-    fn idle<E: Entities<FifoEntity> + ?Sized>(&mut self, _: &mut E, id: EntityId) {
+    fn idle(&mut self, _: &mut [impl Holds<FifoEntity>], id: EntityId) {
         if self.waiting().first() == Some(&id) {
             self.served += 1;
         }
     }
 
-    fn invariants<E: Entities<FifoEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
+    fn invariants(&self, entities: &[impl Holds<FifoEntity>]) -> Result<(), Violation> {
         ensure_invariant!(
             self.served <= self.places.len(),
             "fifo: {} of {} places were served",
@@ -170,7 +147,7 @@ impl Scheduler for Fifo {
         );
         for &id in self.waiting() {
             ensure_invariant!(
-                id.index() < count && entities.entity(id).weight.is_some(),
+                id.index() < entities.len() && entities.entity(id).weight.is_some(),
                 "fifo: {id:?} has a place and was never added"
             );
         }

@@ -50,8 +50,8 @@ use super::Standing;
 use super::clock::span;
 use super::groups::{GroupedEntity, Members, SLOTS, Slots, check_bucket};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, Nanos, VirtualTime, Weight};
+use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, VirtualTime, Weight};
 
 /// Stacks of a group: early and late of bucket b are 2 b and 2 b + 1.
 const STACKS: usize = 2 * SLOTS as usize;
@@ -237,12 +237,7 @@ impl Gfq {
 
     /// Gives an inactive entity a place (Eq. 2).
     #[inline(never)]
-    fn insert<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        head: Charge,
-    ) {
+    fn insert(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, head: Charge) {
         if self.is_idle() {
             self.members.start_busy_period();
             self.changes = 0;
@@ -317,9 +312,9 @@ impl Gfq {
     /// Takes the selected entity out of its group: for good, or for the group that its
     /// share asks for by now.
     #[inline(never)]
-    fn leave<E: Entities<GroupedEntity> + ?Sized>(
+    fn leave(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<GroupedEntity>],
         id: EntityId,
         next: Option<Charge>,
     ) {
@@ -351,11 +346,7 @@ impl Gfq {
 
     /// See [`Members::may_stay`].
     #[inline(never)]
-    fn may_stay<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> bool {
+    fn may_stay(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) -> bool {
         let entity = entities.entity_mut(id);
         let i = u32::from(self.group);
         let end = self.groups[(i % 64) as usize].slots.end(i);
@@ -368,49 +359,35 @@ impl Scheduler for Gfq {
     type Entity = GroupedEntity;
     const NAME: &'static str = "gfq";
 
-    fn add<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn add(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = self.members.add(share, self.is_idle());
     }
 
-    fn remove<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) -> Removal {
         self.changes += 1;
         let idle = self.is_idle();
         self.members.remove(entities.entity_mut(id), id, idle)
     }
 
-    fn change<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn change(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
         self.changes += 1;
         let idle = self.is_idle();
         self.members
             .change(entities.entity_mut(id), id, share, idle);
     }
 
-    fn weight<E: Entities<GroupedEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> Weight {
         self.members.weight(entities.entity(id), id)
     }
 
-    fn is_active<E: Entities<GroupedEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged<E: Entities<GroupedEntity> + ?Sized>(
+    fn backlogged(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<GroupedEntity>],
         id: EntityId,
         head: Charge,
     ) {
@@ -424,12 +401,12 @@ impl Scheduler for Gfq {
     }
 
     #[inline]
-    fn select<E: Entities<GroupedEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+    fn select(&self, _: &[impl Holds<GroupedEntity>]) -> Link {
         self.selected
     }
 
     #[inline]
-    fn hold<E: Entities<GroupedEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {
+    fn hold(&mut self, _: &mut [impl Holds<GroupedEntity>], _: EntityId) {
         self.held = true;
     }
 
@@ -444,9 +421,9 @@ impl Scheduler for Gfq {
     }
 
     #[inline]
-    fn reschedule<E: Entities<GroupedEntity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<GroupedEntity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -475,20 +452,16 @@ impl Scheduler for Gfq {
         self.choose();
     }
 
-    fn idle<E: Entities<GroupedEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, None);
         }
     }
 
-    fn invariants<E: Entities<GroupedEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
+    fn invariants(&self, entities: &[impl Holds<GroupedEntity>]) -> Result<(), Violation> {
         self.check_groups()?;
         self.check_choice()?;
-        let mut listed = alloc::vec![false; count];
+        let mut listed = alloc::vec![false; entities.len()];
         let named = |Violation(what)| Violation(alloc::format!("gfq: {what}"));
         for (group, i) in self.groups.iter().zip(0u32..) {
             for (&top, stack) in group.stacks.iter().zip(0u32..) {
@@ -665,7 +638,7 @@ mod tests {
                     let (which, bytes) = (below(count as u32) as usize, 1 + below(1500));
                     come(&mut gfq, &mut entities, &mut announced, which, bytes);
                 }
-                let Some(id) = gfq.select(&entities, Nanos::ZERO).get() else {
+                let Some(id) = gfq.select(&entities).get() else {
                     continue;
                 };
                 gfq.hold(&mut entities, id);
@@ -680,8 +653,8 @@ mod tests {
                     gfq.served(charge(work));
                     let (which, bytes) = (below(count as u32) as usize, 1 + below(1500));
                     come(&mut gfq, &mut entities, &mut announced, which, bytes);
-                    assert_eq!(gfq.select(&entities, Nanos::ZERO), Link::to(id));
-                    gfq.invariants(&entities, count).unwrap();
+                    assert_eq!(gfq.select(&entities), Link::to(id));
+                    gfq.invariants(&entities).unwrap();
                 }
                 let next = (below(3) > 0).then(|| 1 + below(1500));
                 announced[id.index()] = next;
@@ -695,7 +668,7 @@ mod tests {
                     }
                 }
                 assert!(!gfq.held);
-                gfq.invariants(&entities, count).unwrap();
+                gfq.invariants(&entities).unwrap();
             }
         }
     }
@@ -711,13 +684,13 @@ mod tests {
             gfq.backlogged(&mut entities, id, charge(1000));
         }
         for weight in [1000, 1, 1_000_000, 3] {
-            let id = gfq.select(&entities, Nanos::ZERO).get().unwrap();
+            let id = gfq.select(&entities).get().unwrap();
             gfq.hold(&mut entities, id);
             gfq.change(&mut entities, id, share(weight));
-            assert_eq!(gfq.select(&entities, Nanos::ZERO), Link::to(id));
+            assert_eq!(gfq.select(&entities), Link::to(id));
             gfq.served(charge(1000));
             gfq.reschedule(&mut entities, id, charge(1000), Some(charge(1000)));
-            gfq.invariants(&entities, 3).unwrap();
+            gfq.invariants(&entities).unwrap();
             assert_eq!(gfq.weight(&entities, id).get(), weight);
             let entity = &entities[id.index()];
             assert_eq!(entity.group, gfq.members.group_of(entity));

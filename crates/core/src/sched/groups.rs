@@ -21,7 +21,7 @@
 use super::Standing;
 use super::clock::{FRACTION, Terms, VirtualClock, ceil_log2, weight_of};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Link, Removal, Share, Violation};
+use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Share, Violation};
 use crate::units::{MAX_LENGTH, VirtualTime, Weight};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -308,9 +308,9 @@ impl Members {
 
     /// Checks the records of entities `0..count`, of which those that were `listed` are in
     /// some bucket.
-    pub fn check<E: Entities<GroupedEntity> + ?Sized>(
+    pub fn check(
         &self,
-        entities: &E,
+        entities: &[impl Holds<GroupedEntity>],
         listed: &[bool],
     ) -> Result<(), Violation> {
         let ids = || (0..listed.len()).filter_map(EntityId::new);
@@ -349,8 +349,8 @@ impl Members {
 
 /// Checks one bucket: every entity in it is in group `i` and starts in the slot from
 /// `start` on, and is in no other bucket.
-pub(super) fn check_bucket<E: Entities<GroupedEntity> + ?Sized>(
-    entities: &E,
+pub(super) fn check_bucket(
+    entities: &[impl Holds<GroupedEntity>],
     top: Link,
     i: u32,
     start: VirtualTime,

@@ -43,8 +43,8 @@ mod invariants;
 
 use super::Standing;
 use super::ring::{Linked, Ring};
-use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, MAX_LENGTH, Nanos, Weight};
+use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, MAX_LENGTH, Weight};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -170,14 +170,14 @@ impl<S> Aggregate<S> {
     }
 }
 
-impl<S> Entities<S> for [Aggregate<S>] {
+impl<S> Holds<S> for Aggregate<S> {
     #[inline]
-    fn entity(&self, id: EntityId) -> &S {
-        &self[id.index()].state
+    fn state(&self) -> &S {
+        &self.state
     }
     #[inline]
-    fn entity_mut(&mut self, id: EntityId) -> &mut S {
-        &mut self[id.index()].state
+    fn state_mut(&mut self) -> &mut S {
+        &mut self.state
     }
 }
 
@@ -443,12 +443,7 @@ impl<A: Scheduler> Plus<A> {
 
     /// Puts an inactive flow at the end of the circle of its aggregate.
     #[inline(never)]
-    fn insert<E: Entities<PlusEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        head: Charge,
-    ) {
+    fn insert(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, head: Charge) {
         self.settle();
         let alone = self.is_solo();
         let entity = entities.entity_mut(id);
@@ -490,9 +485,7 @@ impl<A: Scheduler> Plus<A> {
     #[inline]
     fn begin_service(&mut self) {
         // No algorithm that makes its entities wait for a time can be put below SCHED+.
-        let selected = self
-            .algorithm
-            .select(self.aggregates.as_slice(), Nanos::ZERO);
+        let selected = self.algorithm.select(self.aggregates.as_slice());
         self.serve(selected);
     }
 
@@ -565,7 +558,7 @@ impl<A: Scheduler> Plus<A> {
         self.algorithm
             .reschedule(aggregates, id, charged, Some(next));
         self.algorithm.arrived(aggregates, id, next);
-        self.circle.head = self.algorithm.select(aggregates, Nanos::ZERO);
+        self.circle.head = self.algorithm.select(aggregates);
     }
 
     /// The circle is empty: the next aggregate, please.
@@ -595,9 +588,9 @@ impl<A: Scheduler> Plus<A> {
     /// aggregate that its share asks for by now, if it has a packet left.
     #[cold]
     #[inline(never)]
-    fn leave<E: Entities<PlusEntity> + ?Sized>(
+    fn leave(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<PlusEntity>],
         id: EntityId,
         charged: i32,
         next: Option<Charge>,
@@ -659,23 +652,14 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     const NAME: &'static str = Self::NAME_AND_PLUS;
 
     /// O(log k) in the number of kinds of flows.
-    fn add<E: Entities<PlusEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn add(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = PlusEntity {
             aggregate: Link::to(self.join(id, share)),
             ..PlusEntity::default()
         };
     }
 
-    fn remove<E: Entities<PlusEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId) -> Removal {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
@@ -690,12 +674,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         Removal::Done
     }
 
-    fn change<E: Entities<PlusEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn change(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, share: Share) {
         let entity = entities.entity_mut(id);
         let Some(home) = entity.aggregate.get() else {
             return;
@@ -714,7 +693,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         }
     }
 
-    fn weight<E: Entities<PlusEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<PlusEntity>], id: EntityId) -> Weight {
         let entity = entities.entity(id);
         let moving = self.moving.get(&id).filter(|_| entity.moving);
         let present = || Some(self.aggregates[entity.aggregate.get()?.index()].share);
@@ -722,17 +701,12 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         share.map_or(Weight::ONE, Share::weight)
     }
 
-    fn is_active<E: Entities<PlusEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<PlusEntity>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged<E: Entities<PlusEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        head: Charge,
-    ) {
+    fn backlogged(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, head: Charge) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             entity.state = Standing::Active;
@@ -745,22 +719,22 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     }
 
     #[inline]
-    fn select<E: Entities<PlusEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+    fn select(&self, _: &[impl Holds<PlusEntity>]) -> Link {
         self.circle.head
     }
 
     /// Nothing to do: it is served until its turn ends in any case.
     #[inline]
-    fn hold<E: Entities<PlusEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {}
+    fn hold(&mut self, _: &mut [impl Holds<PlusEntity>], _: EntityId) {}
 
     /// Nothing to do: the algorithm is told what the aggregate was charged for.
     #[inline]
     fn served(&mut self, _: Charge) {}
 
     #[inline]
-    fn reschedule<E: Entities<PlusEntity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<PlusEntity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -792,9 +766,9 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     /// While the budget and the deficit last; of the only backlogged flow of an aggregate whose
     /// budget is one packet, what the aggregate may send.
     #[inline]
-    fn allowance<E: Entities<PlusEntity> + ?Sized>(
+    fn allowance(
         &self,
-        entities: &E,
+        entities: &[impl Holds<PlusEntity>],
         id: EntityId,
         next: Charge,
         varies: bool,
@@ -832,12 +806,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     }
 
     #[inline]
-    fn used<E: Entities<PlusEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        work: Charge,
-    ) {
+    fn used(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, work: Charge) {
         let entity = entities.entity_mut(id);
         let bytes = work.get() as i32;
         let mut home = id;
@@ -854,20 +823,15 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         (self.algorithm).used(self.aggregates.as_mut_slice(), home, work);
     }
 
-    fn idle<E: Entities<PlusEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, 0, None);
         }
     }
 
-    fn invariants<E: Entities<PlusEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
-        self.check_circles(entities, count)?;
+    fn invariants(&self, entities: &[impl Holds<PlusEntity>]) -> Result<(), Violation> {
+        self.check_circles(entities)?;
         self.check_families()?;
-        self.algorithm
-            .invariants(self.aggregates.as_slice(), self.aggregates.len())
+        self.algorithm.invariants(self.aggregates.as_slice())
     }
 }

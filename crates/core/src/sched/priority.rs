@@ -17,8 +17,8 @@
 use super::Standing;
 use super::ring::{Linked, Ring};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, Nanos, Weight};
+use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, Weight};
 use alloc::vec::Vec;
 
 /// State of one entity.
@@ -146,7 +146,7 @@ impl Priority {
 
     /// Gives the entity a place, the last of its level.
     #[inline(never)]
-    fn insert<E: Entities<PriorityEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn insert(&mut self, entities: &mut [impl Holds<PriorityEntity>], id: EntityId) {
         let Ok(at) = self.find(entities.entity(id).level) else {
             return;
         };
@@ -160,9 +160,9 @@ impl Priority {
     /// Takes the selected entity out, which has from now on the level that it was last
     /// given, and this standing.
     #[inline(never)]
-    fn take_out<E: Entities<PriorityEntity> + ?Sized>(
+    fn take_out(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<PriorityEntity>],
         id: EntityId,
         state: Standing,
     ) {
@@ -189,12 +189,7 @@ impl Scheduler for Priority {
     type Entity = PriorityEntity;
     const NAME: &'static str = "priority";
 
-    fn add<E: Entities<PriorityEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn add(&mut self, entities: &mut [impl Holds<PriorityEntity>], id: EntityId, share: Share) {
         let level = share.weight().get();
         self.enter(level);
         *entities.entity_mut(id) = PriorityEntity {
@@ -204,11 +199,7 @@ impl Scheduler for Priority {
         };
     }
 
-    fn remove<E: Entities<PriorityEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<PriorityEntity>], id: EntityId) -> Removal {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             self.exit(entity.level);
@@ -223,12 +214,7 @@ impl Scheduler for Priority {
         Removal::WhenSelected
     }
 
-    fn change<E: Entities<PriorityEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn change(&mut self, entities: &mut [impl Holds<PriorityEntity>], id: EntityId, share: Share) {
         let entity = entities.entity_mut(id);
         let level = share.weight().get();
         let last_given = core::mem::replace(&mut entity.next_level, level);
@@ -248,21 +234,16 @@ impl Scheduler for Priority {
         }
     }
 
-    fn weight<E: Entities<PriorityEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<PriorityEntity>], id: EntityId) -> Weight {
         Weight::of_entity(entities.entity(id).next_level).unwrap_or(Weight::ONE)
     }
 
-    fn is_active<E: Entities<PriorityEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<PriorityEntity>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged<E: Entities<PriorityEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        _: Charge,
-    ) {
+    fn backlogged(&mut self, entities: &mut [impl Holds<PriorityEntity>], id: EntityId, _: Charge) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             entity.state = Standing::Active;
@@ -271,14 +252,14 @@ impl Scheduler for Priority {
     }
 
     #[inline]
-    fn select<E: Entities<PriorityEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+    fn select(&self, _: &[impl Holds<PriorityEntity>]) -> Link {
         self.levels
             .get(self.first)
             .map_or(Link::NONE, |level| level.active.head)
     }
 
     #[inline]
-    fn hold<E: Entities<PriorityEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {
+    fn hold(&mut self, _: &mut [impl Holds<PriorityEntity>], _: EntityId) {
         self.held = true;
     }
 
@@ -286,9 +267,9 @@ impl Scheduler for Priority {
     fn served(&mut self, _: Charge) {}
 
     #[inline]
-    fn reschedule<E: Entities<PriorityEntity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<PriorityEntity>],
         id: EntityId,
         _: Charge,
         next: Option<Charge>,
@@ -308,24 +289,20 @@ impl Scheduler for Priority {
     }
 
     #[inline(never)]
-    fn idle<E: Entities<PriorityEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<PriorityEntity>], id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.take_out(entities, id, Standing::Inactive);
         }
     }
 
-    fn invariants<E: Entities<PriorityEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
+    fn invariants(&self, entities: &[impl Holds<PriorityEntity>]) -> Result<(), Violation> {
         let named = |Violation(what)| Violation(alloc::format!("priority: {what}"));
         ensure_invariant!(
             self.levels
                 .is_sorted_by(|above, below| above.level > below.level),
             "priority: levels out of order"
         );
-        let mut listed = alloc::vec![false; count];
+        let mut listed = alloc::vec![false; entities.len()];
         let mut members = alloc::vec![0; self.levels.len()];
         let mut bits = 0;
         for (at, level) in self.levels.iter().enumerate() {
@@ -355,7 +332,7 @@ impl Scheduler for Priority {
             bits == self.backlogged.iter().map(|word| word.count_ones()).sum(),
             "priority: bits without levels"
         );
-        for id in (0..count).filter_map(EntityId::new) {
+        for id in (0..entities.len()).filter_map(EntityId::new) {
             let entity = entities.entity(id);
             ensure_invariant!(
                 listed[id.index()] == (entity.state != Standing::Inactive),

@@ -38,8 +38,8 @@ mod invariants;
 use super::Standing;
 use super::clock::span;
 use super::groups::{GroupedEntity, Members, SLOTS, Slots};
-use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, MAX_CHARGE, Nanos, VirtualTime, Weight};
+use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, MAX_CHARGE, VirtualTime, Weight};
 
 /// Buckets of all groups: group i's are those from `SLOTS` i on.
 const BUCKETS: usize = 64 * SLOTS as usize;
@@ -140,9 +140,9 @@ impl Qfq {
     /// Puts an entity on top of the bucket of a slot, or with [`holds`](Self::holds) at its end.
     /// `beside` is any bucket of the same group.
     #[inline]
-    fn push<E: Entities<GroupedEntity> + ?Sized>(
+    fn push(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<GroupedEntity>],
         id: EntityId,
         beside: u32,
         slot: u64,
@@ -283,7 +283,7 @@ impl Qfq {
 
     /// Gives an inactive entity a place (Fig. 4, from line 7).
     #[inline(never)]
-    fn insert<E: Entities<GroupedEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn insert(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) {
         let idle = self.is_idle();
         if idle {
             self.members.start_busy_period();
@@ -354,9 +354,9 @@ impl Qfq {
     /// of the selected entity eligible while it was served.
     #[cold]
     #[inline(never)]
-    fn move_overtaken<E: Entities<GroupedEntity> + ?Sized>(
+    fn move_overtaken(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<GroupedEntity>],
         id: EntityId,
         i: u32,
         slot: u64,
@@ -377,9 +377,9 @@ impl Qfq {
     /// `first` is the first bucket of that group.
     #[cold]
     #[inline(never)]
-    fn move_last<E: Entities<GroupedEntity> + ?Sized>(
+    fn move_last(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<GroupedEntity>],
         id: EntityId,
         first: u32,
         slot: u64,
@@ -407,9 +407,9 @@ impl Qfq {
 
     /// The same with others active. Apart, so that a flow alone saves no registers.
     #[inline(never)]
-    fn move_last_beside<E: Entities<GroupedEntity> + ?Sized>(
+    fn move_last_beside(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<GroupedEntity>],
         id: EntityId,
         first: u32,
         slot: u64,
@@ -423,12 +423,7 @@ impl Qfq {
     /// group that its share asks for by now.
     #[cold]
     #[inline(never)]
-    fn leave<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        again: bool,
-    ) {
+    fn leave(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, again: bool) {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
         let rest = core::mem::take(&mut entity.next);
@@ -453,11 +448,7 @@ impl Qfq {
 
     #[cold]
     #[inline(never)]
-    fn may_stay<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> bool {
+    fn may_stay(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) -> bool {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
         let end = self.groups[(i % 64) as usize].end(i);
@@ -471,50 +462,31 @@ impl Scheduler for Qfq {
     type Entity = GroupedEntity;
     const NAME: &'static str = "qfq";
 
-    fn add<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn add(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = self.members.add(share, self.is_idle());
     }
 
-    fn remove<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) -> Removal {
         let idle = self.is_idle();
         self.members.remove(entities.entity_mut(id), id, idle)
     }
 
-    fn change<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn change(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
         let idle = self.is_idle();
         self.members
             .change(entities.entity_mut(id), id, share, idle);
     }
 
-    fn weight<E: Entities<GroupedEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> Weight {
         self.members.weight(entities.entity(id), id)
     }
 
-    fn is_active<E: Entities<GroupedEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        _: Charge,
-    ) {
+    fn backlogged(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, _: Charge) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             entity.state = Standing::Active;
@@ -523,7 +495,7 @@ impl Scheduler for Qfq {
     }
 
     #[inline]
-    fn select<E: Entities<GroupedEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+    fn select(&self, _: &[impl Holds<GroupedEntity>]) -> Link {
         self.selected
     }
 
@@ -536,7 +508,7 @@ impl Scheduler for Qfq {
     /// the first, since the group is eligible. What is left is that nobody is put on
     /// top, which is so from the first hold on at the latest.
     #[inline]
-    fn hold<E: Entities<GroupedEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {
+    fn hold(&mut self, _: &mut [impl Holds<GroupedEntity>], _: EntityId) {
         self.holds = true;
     }
 
@@ -550,9 +522,9 @@ impl Scheduler for Qfq {
 
     // As part of `dequeue`, whatever else the program holds: a call costs a third.
     #[inline(always)]
-    fn reschedule<E: Entities<GroupedEntity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<GroupedEntity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -584,9 +556,9 @@ impl Scheduler for Qfq {
 
     /// While S is in its slot, and V reaches no slot at which a group waits to become eligible.
     #[inline]
-    fn allowance<E: Entities<GroupedEntity> + ?Sized>(
+    fn allowance(
         &self,
-        entities: &E,
+        entities: &[impl Holds<GroupedEntity>],
         id: EntityId,
         _: Charge,
         _: bool,
@@ -607,29 +579,20 @@ impl Scheduler for Qfq {
     }
 
     #[inline]
-    fn used<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        work: Charge,
-    ) {
+    fn used(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, work: Charge) {
         self.members.clock.served(work);
         let entity = entities.entity_mut(id);
         entity.start = entity.start.advanced(span(work, entity.inverse_weight));
     }
 
-    fn idle<E: Entities<GroupedEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, false);
         }
     }
 
-    fn invariants<E: Entities<GroupedEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
+    fn invariants(&self, entities: &[impl Holds<GroupedEntity>]) -> Result<(), Violation> {
         self.check_sets()?;
-        self.check_buckets(entities, count)
+        self.check_buckets(entities)
     }
 }

@@ -1,7 +1,7 @@
 //! A circle of entities that take turns, linked through their own states.
 
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Link, Violation};
+use crate::scheduler::{Entities, EntityId, Holds, Link, Violation};
 
 /// A state that can be linked into a [`Ring`].
 pub(super) trait Linked {
@@ -20,11 +20,7 @@ pub(super) struct Ring {
 impl Ring {
     /// Adds an entity, whose turn comes after all others'.
     #[inline]
-    pub fn push_last<S: Linked, E: Entities<S> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) {
+    pub fn push_last<S: Linked>(&mut self, entities: &mut [impl Holds<S>], id: EntityId) {
         let link = Link::to(id);
         match self.last.get() {
             Some(last) => {
@@ -41,7 +37,7 @@ impl Ring {
 
     /// Takes out `id`, whose turn it is.
     #[inline]
-    pub fn pop_head<S: Linked, E: Entities<S> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    pub fn pop_head<S: Linked>(&mut self, entities: &mut [impl Holds<S>], id: EntityId) {
         debug_assert_eq!(self.head.get(), Some(id), "only the selected is taken out");
         let next = core::mem::take(entities.entity_mut(id).next());
         if next == Link::to(id) {
@@ -60,9 +56,9 @@ impl Ring {
     }
 
     /// Checks that the links lead round the circle, and marks who is in it.
-    pub fn check<S: Linked + Copy, E: Entities<S> + ?Sized>(
+    pub fn check<S: Linked + Copy>(
         &self,
-        entities: &E,
+        entities: &[impl Holds<S>],
         listed: &mut [bool],
     ) -> Result<(), Violation> {
         let (mut at, mut last) = (self.head, self.last);

@@ -64,8 +64,8 @@ mod invariants;
 use super::Standing;
 use super::clock::span;
 use super::groups::{GroupedEntity, Members, SLOTS};
-use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, Nanos, VirtualTime, Weight};
+use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, VirtualTime, Weight};
 
 /// Number of the slot of group `i` that `time` lies in: slot n begins at
 /// n sigma_i + sigma_i / 2. Modulo 2^(64 - i).
@@ -461,7 +461,7 @@ impl SKps {
 
     /// Gives an inactive entity a place.
     #[inline(never)]
-    fn insert<E: Entities<GroupedEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn insert(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) {
         let now = self.virtual_time();
         if self.is_idle() {
             self.members.start_busy_period();
@@ -483,7 +483,7 @@ impl SKps {
     }
 
     /// Files an entity by its S.
-    fn file<E: Entities<GroupedEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn file(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) {
         let entity = entities.entity_mut(id);
         let i = entity.group as u32;
         let slot = slot_at(entity.start, i);
@@ -509,12 +509,7 @@ impl SKps {
     /// Takes the selected entity out of its list: for good, or `again` for the group that
     /// its share asks for by now.
     #[inline(never)]
-    fn leave<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        again: bool,
-    ) {
+    fn leave(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, again: bool) {
         self.held = false;
         let entity = entities.entity_mut(id);
         let top = &mut self.lists[self.first % LISTS];
@@ -539,11 +534,7 @@ impl SKps {
 
     /// See [`Members::may_stay`].
     #[inline(never)]
-    fn may_stay<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> bool {
+    fn may_stay(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) -> bool {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
         let now = slot_at(self.wheels.turned, i);
@@ -558,50 +549,31 @@ impl Scheduler for SKps {
     type Entity = GroupedEntity;
     const NAME: &'static str = "s-kps";
 
-    fn add<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn add(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = self.members.add(share, self.is_idle());
     }
 
-    fn remove<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) -> Removal {
         let idle = self.is_idle();
         self.members.remove(entities.entity_mut(id), id, idle)
     }
 
-    fn change<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn change(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
         let idle = self.is_idle();
         self.members
             .change(entities.entity_mut(id), id, share, idle);
     }
 
-    fn weight<E: Entities<GroupedEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> Weight {
         self.members.weight(entities.entity(id), id)
     }
 
-    fn is_active<E: Entities<GroupedEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged<E: Entities<GroupedEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        _: Charge,
-    ) {
+    fn backlogged(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, _: Charge) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             entity.state = Standing::Active;
@@ -610,14 +582,14 @@ impl Scheduler for SKps {
     }
 
     #[inline]
-    fn select<E: Entities<GroupedEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+    fn select(&self, _: &[impl Holds<GroupedEntity>]) -> Link {
         self.lists[self.first % LISTS]
     }
 
     /// Until the entity leaves its list, nobody is put on top of it, and who is next is not
     /// asked again.
     #[inline]
-    fn hold<E: Entities<GroupedEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {
+    fn hold(&mut self, _: &mut [impl Holds<GroupedEntity>], _: EntityId) {
         self.held = true;
         self.next_start = self.virtual_time();
     }
@@ -629,9 +601,9 @@ impl Scheduler for SKps {
     }
 
     #[inline]
-    fn reschedule<E: Entities<GroupedEntity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<GroupedEntity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -659,18 +631,14 @@ impl Scheduler for SKps {
         }
     }
 
-    fn idle<E: Entities<GroupedEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, false);
         }
     }
 
-    fn invariants<E: Entities<GroupedEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
-        self.check(entities, count)
+    fn invariants(&self, entities: &[impl Holds<GroupedEntity>]) -> Result<(), Violation> {
+        self.check(entities)
     }
 }
 

@@ -31,9 +31,9 @@ use super::Drr;
 use super::drr::DrrEntity;
 use crate::ensure_invariant;
 use crate::scheduler::{
-    Entities, EntityId, Link, MAX_ENTITIES, Removal, Scheduler, Share, Violation,
+    Entities, EntityId, Holds, Link, MAX_ENTITIES, Removal, Scheduler, Share, Violation,
 };
-use crate::units::{Charge, Length, Nanos, Weight};
+use crate::units::{Charge, Length, Weight};
 use alloc::vec::Vec;
 use core::num::{NonZeroU32, NonZeroU64};
 
@@ -166,7 +166,7 @@ impl Sfq {
     /// The first place of the bucket whose turn it is.
     #[inline]
     fn first(&self) -> Option<(EntityId, &Place)> {
-        let bucket = self.drr.select(&self.turns, Nanos::ZERO).get()?;
+        let bucket = self.drr.select(&self.turns).get()?;
         let place = self.buckets[bucket.index()].first;
         Some((bucket, self.places.get(place as usize)?))
     }
@@ -194,11 +194,7 @@ impl Sfq {
 
     /// What the bucket is charged for next, if it holds something.
     #[inline]
-    fn head<E: Entities<SfqEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        bucket: EntityId,
-    ) -> Option<Charge> {
+    fn head(&self, entities: &[impl Holds<SfqEntity>], bucket: EntityId) -> Option<Charge> {
         let first = self.buckets[bucket.index()].first;
         let place = self.places.get(first as usize)?;
         entities.entity(place.entity).head
@@ -206,7 +202,7 @@ impl Sfq {
 
     /// Passes over buckets that lost their places.
     fn settle(&mut self) {
-        while let Some(bucket) = self.drr.select(&self.turns, Nanos::ZERO).get()
+        while let Some(bucket) = self.drr.select(&self.turns).get()
             && self.buckets[bucket.index()].first == NONE
         {
             self.drr.idle(&mut self.turns, bucket);
@@ -249,12 +245,7 @@ impl Scheduler for Sfq {
     const NAME: &'static str = "sfq";
     const FOLLOWS_PACKETS: bool = true;
 
-    fn add<E: Entities<SfqEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn add(&mut self, entities: &mut [impl Holds<SfqEntity>], id: EntityId, share: Share) {
         self.drr.cover(share.max_charge());
         *entities.entity_mut(id) = SfqEntity {
             weight: Some(share.weight()),
@@ -262,51 +253,32 @@ impl Scheduler for Sfq {
         };
     }
 
-    fn remove<E: Entities<SfqEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<SfqEntity>], id: EntityId) -> Removal {
         self.discarded(entities, id, u32::MAX);
         *entities.entity_mut(id) = SfqEntity::default();
         Removal::Done
     }
 
-    fn change<E: Entities<SfqEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn change(&mut self, entities: &mut [impl Holds<SfqEntity>], id: EntityId, share: Share) {
         self.drr.cover(share.max_charge());
         entities.entity_mut(id).weight = Some(share.weight());
     }
 
-    fn weight<E: Entities<SfqEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<SfqEntity>], id: EntityId) -> Weight {
         entities.entity(id).weight.unwrap_or(Weight::ONE)
     }
 
-    fn is_active<E: Entities<SfqEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<SfqEntity>], id: EntityId) -> bool {
         entities.entity(id).places > 0
     }
 
     #[inline]
-    fn backlogged<E: Entities<SfqEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        head: Charge,
-    ) {
+    fn backlogged(&mut self, entities: &mut [impl Holds<SfqEntity>], id: EntityId, head: Charge) {
         entities.entity_mut(id).head = Some(head);
     }
 
     #[inline]
-    fn arrived<E: Entities<SfqEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        _: Charge,
-    ) {
+    fn arrived(&mut self, entities: &mut [impl Holds<SfqEntity>], id: EntityId, _: Charge) {
         let entity = entities.entity_mut(id);
         entity.places += 1;
         let head = entity.head;
@@ -319,12 +291,7 @@ impl Scheduler for Sfq {
         }
     }
 
-    fn discarded<E: Entities<SfqEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        packets: u32,
-    ) {
+    fn discarded(&mut self, entities: &mut [impl Holds<SfqEntity>], id: EntityId, packets: u32) {
         let entity = entities.entity_mut(id);
         let mut left = packets.min(entity.places);
         entity.places -= left;
@@ -340,14 +307,14 @@ impl Scheduler for Sfq {
     }
 
     #[inline]
-    fn select<E: Entities<SfqEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+    fn select(&self, _: &[impl Holds<SfqEntity>]) -> Link {
         self.first()
             .map_or(Link::NONE, |(_, place)| Link::to(place.entity))
     }
 
     /// Others only join behind, in its bucket as in the round.
     #[inline]
-    fn hold<E: Entities<SfqEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {}
+    fn hold(&mut self, _: &mut [impl Holds<SfqEntity>], _: EntityId) {}
 
     #[inline]
     fn served(&mut self, work: Charge) {
@@ -360,9 +327,9 @@ impl Scheduler for Sfq {
     }
 
     #[inline]
-    fn reschedule<E: Entities<SfqEntity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<SfqEntity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -392,17 +359,13 @@ impl Scheduler for Sfq {
         self.settle();
     }
 
-    fn idle<E: Entities<SfqEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<SfqEntity>], id: EntityId) {
         self.discarded(entities, id, u32::MAX);
     }
 
-    fn invariants<E: Entities<SfqEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
-        self.drr.invariants(&self.turns, self.turns.len())?;
-        let mut found = alloc::vec![0; count];
+    fn invariants(&self, entities: &[impl Holds<SfqEntity>]) -> Result<(), Violation> {
+        self.drr.invariants(&self.turns)?;
+        let mut found = alloc::vec![0; entities.len()];
         let mut used = 0;
         for (index, bucket) in self.buckets.iter().enumerate() {
             let (mut at, mut last) = (bucket.first, NONE);
@@ -410,7 +373,7 @@ impl Scheduler for Sfq {
                 used += 1;
                 ensure_invariant!(used <= self.places.len(), "sfq: places lead in a circle");
                 ensure_invariant!(
-                    place.entity.index() < count,
+                    place.entity.index() < entities.len(),
                     "sfq: {:?} was never added",
                     place.entity
                 );
@@ -440,7 +403,7 @@ impl Scheduler for Sfq {
             "sfq: {used} of {} places are listed",
             self.places.len()
         );
-        for id in (0..count).filter_map(EntityId::new) {
+        for id in (0..entities.len()).filter_map(EntityId::new) {
             let entity = entities.entity(id);
             ensure_invariant!(
                 entity.places == found[id.index()]
@@ -450,7 +413,7 @@ impl Scheduler for Sfq {
             );
         }
         ensure_invariant!(
-            self.drr.select(&self.turns, Nanos::ZERO) == Link::NONE || self.first().is_some(),
+            self.drr.select(&self.turns) == Link::NONE || self.first().is_some(),
             "sfq: it is the turn of an empty bucket"
         );
         Ok(())

@@ -58,8 +58,8 @@ mod invariants;
 use super::Standing;
 use super::clock::{Terms, span, weight_of};
 use super::seff::{Place, Seff};
-use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, Nanos, VirtualTime, Weight};
+use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, VirtualTime, Weight};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use fluid::{Fluid, scaled};
@@ -183,9 +183,9 @@ impl Wf2q {
     /// The selected entity, whose S is that of its next packet by now, leaves its place: for
     /// good, or for one that its new share gives it.
     #[inline(never)]
-    fn leave<E: Entities<Wf2qEntity> + ?Sized>(
+    fn leave(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<Wf2qEntity>],
         id: EntityId,
         next: Option<Charge>,
     ) {
@@ -270,12 +270,7 @@ impl Scheduler for Wf2q {
     const NAME: &'static str = "wf2q";
     const FOLLOWS_PACKETS: bool = true;
 
-    fn add<E: Entities<Wf2qEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn add(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = Wf2qEntity {
             inverse_weight: Terms::of(share).inverse_weight,
             ..Wf2qEntity::default()
@@ -286,11 +281,7 @@ impl Scheduler for Wf2q {
         }
     }
 
-    fn remove<E: Entities<Wf2qEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId) -> Removal {
         self.discarded(entities, id, u32::MAX);
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
@@ -303,12 +294,7 @@ impl Scheduler for Wf2q {
         Removal::Done
     }
 
-    fn change<E: Entities<Wf2qEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn change(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId, share: Share) {
         let inverse_weight = Terms::of(share).inverse_weight;
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
@@ -321,24 +307,19 @@ impl Scheduler for Wf2q {
         };
     }
 
-    fn weight<E: Entities<Wf2qEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<Wf2qEntity>], id: EntityId) -> Weight {
         let entity = entities.entity(id);
         let pending = self.pending.get(&id).filter(|_| entity.changing);
         let inverse = pending.copied().unwrap_or(entity.inverse_weight);
         Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
     }
 
-    fn is_active<E: Entities<Wf2qEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<Wf2qEntity>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged<E: Entities<Wf2qEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        head: Charge,
-    ) {
+    fn backlogged(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId, head: Charge) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             self.insert(entity, id, head);
@@ -346,12 +327,7 @@ impl Scheduler for Wf2q {
     }
 
     #[inline]
-    fn arrived<E: Entities<Wf2qEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        length: Charge,
-    ) {
+    fn arrived(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId, length: Charge) {
         let entity = entities.entity_mut(id);
         let waiting = &mut self.waiting[id.index()];
         if waiting.packets == 0 {
@@ -366,22 +342,17 @@ impl Scheduler for Wf2q {
             .arrived(id, span, weight_of(entity.inverse_weight));
     }
 
-    fn discarded<E: Entities<Wf2qEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        packets: u32,
-    ) {
+    fn discarded(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId, packets: u32) {
         self.discard(id, packets, entities.entity(id).start);
     }
 
     #[inline]
-    fn select<E: Entities<Wf2qEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+    fn select(&self, _: &[impl Holds<Wf2qEntity>]) -> Link {
         self.order.first()
     }
 
     #[inline]
-    fn hold<E: Entities<Wf2qEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {
+    fn hold(&mut self, _: &mut [impl Holds<Wf2qEntity>], _: EntityId) {
         self.order.hold(self.fluid.now());
     }
 
@@ -393,9 +364,9 @@ impl Scheduler for Wf2q {
     }
 
     #[inline]
-    fn reschedule<E: Entities<Wf2qEntity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<Wf2qEntity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -418,17 +389,13 @@ impl Scheduler for Wf2q {
         }
     }
 
-    fn idle<E: Entities<Wf2qEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, None);
         }
     }
 
-    fn invariants<E: Entities<Wf2qEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
-        self.check(entities, count)
+    fn invariants(&self, entities: &[impl Holds<Wf2qEntity>]) -> Result<(), Violation> {
+        self.check(entities)
     }
 }

@@ -37,8 +37,8 @@ mod invariants;
 use super::Standing;
 use super::clock::{Terms, VirtualClock, span, weight_of};
 use super::seff::{Place, Seff};
-use crate::scheduler::{Entities, EntityId, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, Nanos, VirtualTime, Weight};
+use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, VirtualTime, Weight};
 use alloc::collections::BTreeMap;
 
 const _: () = assert!(size_of::<Wf2qPlusEntity>() <= 24);
@@ -135,9 +135,9 @@ impl Wf2qPlus {
     /// The selected entity, whose S is its F by now, leaves its place: for good, or for
     /// one that its new share gives it.
     #[inline(never)]
-    fn leave<E: Entities<Wf2qPlusEntity> + ?Sized>(
+    fn leave(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<Wf2qPlusEntity>],
         id: EntityId,
         next: Option<Charge>,
     ) {
@@ -190,12 +190,7 @@ impl Scheduler for Wf2qPlus {
     type Entity = Wf2qPlusEntity;
     const NAME: &'static str = "wf2q+";
 
-    fn add<E: Entities<Wf2qPlusEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn add(&mut self, entities: &mut [impl Holds<Wf2qPlusEntity>], id: EntityId, share: Share) {
         let inverse_weight = Terms::of(share).inverse_weight;
         *entities.entity_mut(id) = Wf2qPlusEntity {
             inverse_weight,
@@ -206,11 +201,7 @@ impl Scheduler for Wf2qPlus {
             .set_weight_sum(self.clock.weight_sum() + weight_of(inverse_weight));
     }
 
-    fn remove<E: Entities<Wf2qPlusEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<Wf2qPlusEntity>], id: EntityId) -> Removal {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
@@ -224,12 +215,7 @@ impl Scheduler for Wf2qPlus {
         Removal::Done
     }
 
-    fn change<E: Entities<Wf2qPlusEntity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-        share: Share,
-    ) {
+    fn change(&mut self, entities: &mut [impl Holds<Wf2qPlusEntity>], id: EntityId, share: Share) {
         let inverse_weight = Terms::of(share).inverse_weight;
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
@@ -242,21 +228,21 @@ impl Scheduler for Wf2qPlus {
         };
     }
 
-    fn weight<E: Entities<Wf2qPlusEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<Wf2qPlusEntity>], id: EntityId) -> Weight {
         let entity = entities.entity(id);
         let pending = self.pending.get(&id).filter(|_| entity.changing);
         let inverse = pending.copied().unwrap_or(entity.inverse_weight);
         Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
     }
 
-    fn is_active<E: Entities<Wf2qPlusEntity> + ?Sized>(&self, entities: &E, id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<Wf2qPlusEntity>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged<E: Entities<Wf2qPlusEntity> + ?Sized>(
+    fn backlogged(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<Wf2qPlusEntity>],
         id: EntityId,
         head: Charge,
     ) {
@@ -267,12 +253,12 @@ impl Scheduler for Wf2qPlus {
     }
 
     #[inline]
-    fn select<E: Entities<Wf2qPlusEntity> + ?Sized>(&self, _: &E, _: Nanos) -> Link {
+    fn select(&self, _: &[impl Holds<Wf2qPlusEntity>]) -> Link {
         self.order.first()
     }
 
     #[inline]
-    fn hold<E: Entities<Wf2qPlusEntity> + ?Sized>(&mut self, _: &mut E, _: EntityId) {
+    fn hold(&mut self, _: &mut [impl Holds<Wf2qPlusEntity>], _: EntityId) {
         self.order.hold(self.clock.now());
     }
 
@@ -284,9 +270,9 @@ impl Scheduler for Wf2qPlus {
     }
 
     #[inline]
-    fn reschedule<E: Entities<Wf2qPlusEntity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        entities: &mut E,
+        entities: &mut [impl Holds<Wf2qPlusEntity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -299,17 +285,13 @@ impl Scheduler for Wf2qPlus {
         }
     }
 
-    fn idle<E: Entities<Wf2qPlusEntity> + ?Sized>(&mut self, entities: &mut E, id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<Wf2qPlusEntity>], id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, None);
         }
     }
 
-    fn invariants<E: Entities<Wf2qPlusEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
-        self.check(entities, count)
+    fn invariants(&self, entities: &[impl Holds<Wf2qPlusEntity>]) -> Result<(), Violation> {
+        self.check(entities)
     }
 }

@@ -9,8 +9,8 @@ use crate::queue::PacketSlab;
 use crate::sched::{
     Algorithm, Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus, algorithms,
 };
-use crate::scheduler::{Entities, EntityId, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, Length, Nanos};
+use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, Length};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -19,22 +19,14 @@ use super::child::{Child, Kind};
 /// What the tree needs to know of an algorithm beside the contract.
 pub(super) trait Orders: Scheduler + Default {
     /// The first packet of the selected entity, which has others, was dropped.
-    fn dropped_first<E: Entities<Self::Entity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) {
+    fn dropped_first(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) {
         self.discarded(entities, id, 1);
     }
 }
 
 impl Orders for Fifo {
     /// Its place is the first one, which need not be looked for.
-    fn dropped_first<E: Entities<Self::Entity> + ?Sized>(
-        &mut self,
-        entities: &mut E,
-        id: EntityId,
-    ) {
+    fn dropped_first(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) {
         self.idle(entities, id);
     }
 }
@@ -111,14 +103,14 @@ pub(super) struct Line<S> {
 
 const _: () = assert!(size_of::<Line<[u64; 3]>>() == 64);
 
-impl<S> Entities<S> for [Line<S>] {
+impl<S> Holds<S> for Line<S> {
     #[inline]
-    fn entity(&self, id: EntityId) -> &S {
-        &self[id.index()].state
+    fn state(&self) -> &S {
+        &self.state
     }
     #[inline]
-    fn entity_mut(&mut self, id: EntityId) -> &mut S {
-        &mut self[id.index()].state
+    fn state_mut(&mut self) -> &mut S {
+        &mut self.state
     }
 }
 
@@ -148,7 +140,7 @@ impl<A: Orders> Ordered<A> {
 
     #[inline]
     fn selected(&self) -> Selected {
-        let link = self.algorithm.select(self.lines.as_slice(), Nanos::ZERO);
+        let link = self.algorithm.select(self.lines.as_slice());
         match self.lines.get(link.index()) {
             Some(line) => Selected {
                 slot: link.index() as u32,
@@ -225,7 +217,7 @@ impl<A: Orders> Ordered<A> {
     /// The selected child sent so much within its allowance.
     fn used(&mut self, work: Charge) {
         let lines = self.lines.as_mut_slice();
-        if let Some(id) = self.algorithm.select(lines, Nanos::ZERO).get() {
+        if let Some(id) = self.algorithm.select(lines).get() {
             self.algorithm.used(lines, id, work);
         }
     }
@@ -250,7 +242,7 @@ impl<A: Orders> Ordered<A> {
         }
         self.algorithm.served(charged);
         self.algorithm.reschedule(lines, id, charged, next);
-        let link = self.algorithm.select(lines, Nanos::ZERO);
+        let link = self.algorithm.select(lines);
         let Some(line) = lines.get(link.index()) else {
             *selected = Selected::NOBODY;
             return;
@@ -289,8 +281,7 @@ impl<A: Orders> Ordered<A> {
     }
 
     fn check(&self) -> Result<(), Violation> {
-        self.algorithm
-            .invariants(self.lines.as_slice(), self.lines.len())
+        self.algorithm.invariants(self.lines.as_slice())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{length, weight};
 use fairlane_core::scheduler::{EntityId, Scheduler, Share};
-use fairlane_core::{Charge, Nanos, sched};
+use fairlane_core::{Charge, sched};
 use proptest::prelude::*;
 use std::fmt::Debug;
 use std::num::NonZeroU32;
@@ -50,7 +50,7 @@ impl<A: Scheduler + Debug> Rig<A> {
     }
 
     fn selected(&self) -> Option<EntityId> {
-        self.algorithm.select(&self.entities, Nanos::ZERO).get()
+        self.algorithm.select(&self.entities).get()
     }
 
     fn tell(&mut self) {
@@ -134,9 +134,7 @@ fn compare<A: Scheduler + Debug + Clone>(
         let mut told = at_once.clone();
         told.tell();
         assert_eq!(each.entities_told(), told.entities_told());
-        (told.algorithm)
-            .invariants(&told.entities, told.entities.len())
-            .unwrap();
+        (told.algorithm).invariants(&told.entities).unwrap();
     }
     at_once.tell();
     let state = |rig: &Rig<A>| format!("{:?}", rig.algorithm);

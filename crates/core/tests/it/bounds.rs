@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::support::{FRACTION, Offer, Random, config, length, next, scheduler, slot, weight};
 use fairlane_core::bounds::*;
 use fairlane_core::sched::{Drr, Qfq};
-use fairlane_core::{Dequeue, FlowId, Nanos, Rate, Scheduler, Weight};
+use fairlane_core::{FlowId, Nanos, Rate, Scheduler, Weight};
 use proptest::prelude::*;
 
 const L: u32 = 1500;
@@ -535,7 +535,7 @@ impl<A: Scheduler> Wire<A> {
     }
 
     fn fill(&mut self) {
-        while let Dequeue::Packet(head) = self.link.peek(Nanos::ZERO) {
+        while let Some(head) = self.link.peek() {
             let bytes = u64::from(head.len.get());
             if self.queued + bytes > self.capacity {
                 return;

@@ -8,7 +8,7 @@ use crate::support::{
 };
 use fairlane_core::sched::{Wf2q, Wf2qPlus};
 use fairlane_core::scheduler::{EntityId, Removal, Scheduler};
-use fairlane_core::{Charge, FlowId, Length, Nanos, Share, VirtualTime, Weight};
+use fairlane_core::{Charge, FlowId, Length, Share, VirtualTime, Weight};
 
 fn charge(bytes: u32) -> Charge {
     Charge::new(bytes).unwrap()
@@ -146,7 +146,7 @@ fn drive(start: VirtualTime, weights: &[u32], lengths: &[u32], busy: u32, seed: 
     let mut random = Random(seed);
     let mut equations = Equations::default();
     let mut algorithm = Wf2qPlus::starting_at(start);
-    let mut states = Vec::new();
+    let mut states = Vec::<<Wf2qPlus as Scheduler>::Entity>::new();
     let mut shares: BTreeMap<usize, Share> = BTreeMap::new();
     let mut longest: BTreeMap<usize, Charge> = BTreeMap::new();
     let mut free = Vec::new();
@@ -199,7 +199,7 @@ fn drive(start: VirtualTime, weights: &[u32], lengths: &[u32], busy: u32, seed: 
                 equations.backlogged(id, head);
             }
             n => {
-                let Some(id) = algorithm.select(&states, Nanos::ZERO).get() else {
+                let Some(id) = algorithm.select(&states).get() else {
                     continue;
                 };
                 let entity = id.index();
@@ -223,8 +223,8 @@ fn drive(start: VirtualTime, weights: &[u32], lengths: &[u32], busy: u32, seed: 
                         let head = any_charge(&mut random, longest[&other]);
                         algorithm.backlogged(&mut states, of(other), charge(head));
                         equations.backlogged(other, head);
-                        assert_eq!(algorithm.select(&states, Nanos::ZERO).get(), Some(id));
-                        algorithm.invariants(&states, states.len()).unwrap();
+                        assert_eq!(algorithm.select(&states).get(), Some(id));
+                        algorithm.invariants(&states).unwrap();
                     }
                 }
                 if charged > 0 {
@@ -242,10 +242,10 @@ fn drive(start: VirtualTime, weights: &[u32], lengths: &[u32], busy: u32, seed: 
                 }
             }
         }
-        algorithm.invariants(&states, states.len()).unwrap();
+        algorithm.invariants(&states).unwrap();
         let now = start.advanced(equations.now as u64);
         assert_eq!(algorithm.virtual_time(), now);
-        let selected = algorithm.select(&states, Nanos::ZERO).get();
+        let selected = algorithm.select(&states).get();
         let selected = selected.map(EntityId::index);
         assert!(
             equations.may_be_next(selected),
@@ -724,7 +724,7 @@ fn shares_follow_a_new_weight() {
 fn a_finish_time_of_many_turns_ago_keeps_nobody_back() {
     let quarter = 1u64 << 62;
     let mut wf2q_plus = Wf2qPlus::starting_at(VirtualTime::new(quarter / 10 * 9));
-    let mut entities = vec![Default::default(); 2];
+    let mut entities = vec![<Wf2qPlus as Scheduler>::Entity::default(); 2];
     let ids = [0, 1].map(|index| EntityId::new(index).unwrap());
     for id in ids {
         wf2q_plus.add(&mut entities, id, Share::new(Weight::ONE, Length::MAX));
@@ -745,9 +745,9 @@ fn a_finish_time_of_many_turns_ago_keeps_nobody_back() {
     for id in [ids[1], ids[0]] {
         wf2q_plus.backlogged(&mut entities, id, packet);
     }
-    wf2q_plus.invariants(&entities, 2).unwrap();
+    wf2q_plus.invariants(&entities).unwrap();
     let served = [0; 4].map(|_: u8| {
-        let id = wf2q_plus.select(&entities, Nanos::ZERO).get().unwrap();
+        let id = wf2q_plus.select(&entities).get().unwrap();
         wf2q_plus.served(packet);
         wf2q_plus.reschedule(&mut entities, id, packet, Some(packet));
         id

@@ -7,9 +7,9 @@ use crate::support::{FRACTION, Random, check, config, drain, length, next, sched
 use fairlane_core::sched::{
     AUTOMATIC_MEMBERS, Drr, Gfq, Plus, Qfq, SKps, Wf2q, Wf2qPlus, automatic_members,
 };
-use fairlane_core::scheduler::{Entities, EntityId, Link, Removal, Violation};
+use fairlane_core::scheduler::{EntityId, Holds, Link, Removal, Violation};
 use fairlane_core::{
-    ChangeError, Charge, FlowId, Nanos, PacketScheduler, Scheduler, Share, VirtualTime, Weight,
+    ChangeError, Charge, FlowId, PacketScheduler, Scheduler, Share, VirtualTime, Weight,
 };
 
 /// One service of an aggregate, in bytes.
@@ -48,48 +48,43 @@ impl<A: Scheduler> Scheduler for Audited<A> {
     type Entity = A::Entity;
     const NAME: &'static str = A::NAME;
 
-    fn add<E: Entities<A::Entity> + ?Sized>(&mut self, all: &mut E, id: EntityId, share: Share) {
+    fn add(&mut self, all: &mut [impl Holds<A::Entity>], id: EntityId, share: Share) {
         self.budgets
             .resize(self.budgets.len().max(id.index() + 1), 0);
         self.algorithm.add(all, id, share);
     }
-    fn remove<E: Entities<A::Entity> + ?Sized>(&mut self, all: &mut E, id: EntityId) -> Removal {
+    fn remove(&mut self, all: &mut [impl Holds<A::Entity>], id: EntityId) -> Removal {
         self.algorithm.remove(all, id)
     }
-    fn change<E: Entities<A::Entity> + ?Sized>(&mut self, all: &mut E, id: EntityId, share: Share) {
+    fn change(&mut self, all: &mut [impl Holds<A::Entity>], id: EntityId, share: Share) {
         self.algorithm.change(all, id, share);
     }
-    fn weight<E: Entities<A::Entity> + ?Sized>(&self, all: &E, id: EntityId) -> Weight {
+    fn weight(&self, all: &[impl Holds<A::Entity>], id: EntityId) -> Weight {
         self.algorithm.weight(all, id)
     }
-    fn is_active<E: Entities<A::Entity> + ?Sized>(&self, all: &E, id: EntityId) -> bool {
+    fn is_active(&self, all: &[impl Holds<A::Entity>], id: EntityId) -> bool {
         self.algorithm.is_active(all, id)
     }
-    fn backlogged<E: Entities<A::Entity> + ?Sized>(
-        &mut self,
-        all: &mut E,
-        id: EntityId,
-        head: Charge,
-    ) {
+    fn backlogged(&mut self, all: &mut [impl Holds<A::Entity>], id: EntityId, head: Charge) {
         self.budgets[id.index()] = head.get();
         self.algorithm.backlogged(all, id, head);
     }
-    fn arrived<E: Entities<A::Entity> + ?Sized>(&mut self, all: &mut E, id: EntityId, of: Charge) {
+    fn arrived(&mut self, all: &mut [impl Holds<A::Entity>], id: EntityId, of: Charge) {
         self.algorithm.arrived(all, id, of);
     }
-    fn select<E: Entities<A::Entity> + ?Sized>(&self, all: &E, now: Nanos) -> Link {
-        self.algorithm.select(all, now)
+    fn select(&self, all: &[impl Holds<A::Entity>]) -> Link {
+        self.algorithm.select(all)
     }
-    fn hold<E: Entities<A::Entity> + ?Sized>(&mut self, all: &mut E, id: EntityId) {
+    fn hold(&mut self, all: &mut [impl Holds<A::Entity>], id: EntityId) {
         self.algorithm.hold(all, id);
     }
     fn served(&mut self, work: Charge) {
         self.work += work.get();
         self.algorithm.served(work);
     }
-    fn reschedule<E: Entities<A::Entity> + ?Sized>(
+    fn reschedule(
         &mut self,
-        all: &mut E,
+        all: &mut [impl Holds<A::Entity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -106,16 +101,12 @@ impl<A: Scheduler> Scheduler for Audited<A> {
         self.budgets[id.index()] = next.map_or(0, Charge::get);
         self.algorithm.reschedule(all, id, charged, next);
     }
-    fn idle<E: Entities<A::Entity> + ?Sized>(&mut self, all: &mut E, id: EntityId) {
+    fn idle(&mut self, all: &mut [impl Holds<A::Entity>], id: EntityId) {
         assert_eq!(self.work, 0, "an idle one was not served");
         self.algorithm.idle(all, id);
     }
-    fn invariants<E: Entities<A::Entity> + ?Sized>(
-        &self,
-        all: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
-        self.algorithm.invariants(all, count)
+    fn invariants(&self, all: &[impl Holds<A::Entity>]) -> Result<(), Violation> {
+        self.algorithm.invariants(all)
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use crate::support::{Random, length, weight};
 use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus};
 use fairlane_core::scheduler::{EntityId, Scheduler, Share};
-use fairlane_core::{Charge, Length, Nanos};
+use fairlane_core::{Charge, Length};
 
 fn id(index: usize) -> EntityId {
     EntityId::new(index).unwrap()
@@ -47,7 +47,7 @@ impl<B: Scheduler> Node<B> {
     /// The length of the packet that would leave next.
     fn head(&mut self) -> Option<Length> {
         loop {
-            let selected = self.algorithm.select(&self.entities, Nanos::ZERO).get()?;
+            let selected = self.algorithm.select(&self.entities).get()?;
             match self.queues[selected.index()].front() {
                 Some(&len) => return Some(len),
                 None => self.algorithm.idle(&mut self.entities, selected),
@@ -57,7 +57,7 @@ impl<B: Scheduler> Node<B> {
 
     /// Sends the packet that `head` told.
     fn pop(&mut self) -> (usize, Length) {
-        let flow = self.algorithm.select(&self.entities, Nanos::ZERO);
+        let flow = self.algorithm.select(&self.entities);
         let flow = flow.get().expect("it has a head");
         let queue = &mut self.queues[flow.index()];
         let len = queue.pop_front().expect("it has a head");
@@ -87,7 +87,7 @@ impl<A: Scheduler, B: Scheduler> Tree<A, B> {
     }
 
     fn pop(&mut self) -> Option<(usize, usize, Length)> {
-        let node = self.root.select(&self.entities, Nanos::ZERO).get()?;
+        let node = self.root.select(&self.entities).get()?;
         let child = &mut self.nodes[node.index()];
         child.head().expect("no node here loses packets");
         let (flow, len) = child.pop();
@@ -99,12 +99,10 @@ impl<A: Scheduler, B: Scheduler> Tree<A, B> {
     }
 
     fn check(&self) {
-        let at_root = self.root.invariants(&self.entities, self.entities.len());
+        let at_root = self.root.invariants(&self.entities);
         at_root.unwrap_or_else(|violation| panic!("{} over {}: {violation}", A::NAME, B::NAME));
         for child in &self.nodes {
-            let at_node = child
-                .algorithm
-                .invariants(&child.entities, child.entities.len());
+            let at_node = child.algorithm.invariants(&child.entities);
             at_node
                 .unwrap_or_else(|violation| panic!("{} under {}: {violation}", B::NAME, A::NAME));
         }

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::support::{Backlogged, Offer, Random, check, config, length, next, scheduler, weight};
+use fairlane_core::FlowId;
 use fairlane_core::sched::Priority;
 use fairlane_core::scheduler::{EntityId, Scheduler, Share};
-use fairlane_core::{FlowId, Nanos};
 
 /// Whose turns are to come, by level.
 #[derive(Default)]
@@ -134,15 +134,15 @@ fn equals_take_turns() {
 #[test]
 fn one_on_hold_stays_whoever_comes_above_it_or_beside_it() {
     let mut priority = Priority::new();
-    let mut entities = vec![Default::default(); 5];
+    let mut entities = vec![<Priority as Scheduler>::Entity::default(); 5];
     let id = |index: usize| EntityId::new(index).unwrap();
     let bytes = length(100).into();
     for (index, level) in [3, 3, 9, 1, 3].into_iter().enumerate() {
         priority.add(&mut entities, id(index), share(level));
     }
     let select = |priority: &Priority, entities: &Vec<_>| {
-        let selected = priority.select(entities, Nanos::ZERO);
-        priority.invariants(entities, 5).unwrap();
+        let selected = priority.select(entities);
+        priority.invariants(entities).unwrap();
         selected.get().map(EntityId::index)
     };
     priority.backlogged(&mut entities, id(3), bytes);

@@ -13,7 +13,7 @@ use crate::support::{config, length, next, scheduler, weight};
 use fairlane_core::bounds::{Head, Siblings, Transmit, Wfi};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus};
-use fairlane_core::{Dequeue, FlowId, Nanos, PacketScheduler, Scheduler};
+use fairlane_core::{FlowId, PacketScheduler, Scheduler};
 use proptest::prelude::*;
 
 /// Runs a generic test on each algorithm that keeps its order to the packet at every scale.
@@ -153,7 +153,7 @@ fn order<A: Scheduler>(algorithm: A, case: &Case, factor: u32) -> Vec<(FlowId, u
 }
 
 fn take<A: Scheduler>(link: &mut PacketScheduler<A, usize>, left: &mut Vec<(FlowId, u32, usize)>) {
-    if let Dequeue::Packet(packet) = link.dequeue(Nanos::ZERO) {
+    if let Some(packet) = link.dequeue() {
         left.push((packet.flow, packet.len.get(), packet.payload));
     }
 }

@@ -10,7 +10,7 @@ use crate::support::{
 use fairlane_core::sched::SKps;
 use fairlane_core::scheduler::{EntityId, Scheduler, Share};
 use fairlane_core::units::Charge;
-use fairlane_core::{FlowId, Nanos, VirtualTime};
+use fairlane_core::{FlowId, VirtualTime};
 
 struct Flow {
     inverse_weight: i128,
@@ -275,14 +275,12 @@ impl Bare {
     }
 
     fn selected(&self) -> EntityId {
-        let selected = self.algorithm.select(&self.entities, Nanos::ZERO);
+        let selected = self.algorithm.select(&self.entities);
         selected.get().unwrap()
     }
 
     fn check(&self) {
-        let violated = self
-            .algorithm
-            .invariants(&self.entities, self.entities.len());
+        let violated = self.algorithm.invariants(&self.entities);
         assert_eq!(violated, Ok(()));
     }
 }

@@ -8,16 +8,18 @@ use fairlane_core::{
     ChangeError, Count, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet as Out,
     PacketScheduler, Rejected, Rejection, TotalStats, Weight,
 };
-use fairlane_io::{Backend, memory};
+use fairlane_io::{Backend, MemoryBackend, memory};
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, Cleared, ClientsDispatch, Link, Next, Queue, Straight,
 };
 
 use crate::rig::{Packet, Population, Rig, config, fast, length, link, ms, names, on, us, weight};
 
-/// A packet scheduler that thinks better of every `nth` packet when its turn comes.
+/// A packet scheduler that thinks better of every `nth` packet when its turn comes, and lets none
+/// leave before it `opens`.
 struct Fickle<P> {
     inner: PacketScheduler<Qfq, P>,
+    opens: Nanos,
     nth: u64,
     turns: u64,
     discarded: Count,
@@ -27,9 +29,17 @@ impl<P> Fickle<P> {
     fn new(nth: u64) -> Self {
         Fickle {
             inner: PacketScheduler::new(Qfq::new(), Default::default()),
+            opens: Nanos::ZERO,
             nth,
             turns: 0,
             discarded: Count::default(),
+        }
+    }
+
+    fn opening(opens: Nanos) -> Self {
+        Fickle {
+            opens,
+            ..Fickle::new(u64::MAX)
         }
     }
 }
@@ -58,20 +68,19 @@ impl<P: Send> Queue for Fickle<P> {
         self.inner.enqueue(flow, len, payload)
     }
     fn dequeue(&mut self, now: Nanos, mut discard: impl FnMut(Out<P>)) -> Dequeue<P> {
-        loop {
-            match self.inner.dequeue(now) {
-                Dequeue::Packet(packet) => {
-                    self.turns += 1;
-                    if !self.turns.is_multiple_of(self.nth) {
-                        return Dequeue::Packet(packet);
-                    }
-                    self.discarded.packets += 1;
-                    self.discarded.bytes += u64::from(packet.len.get());
-                    discard(packet);
-                }
-                nothing => return nothing,
-            }
+        if now < self.opens && !self.inner.is_empty() {
+            return Dequeue::NotBefore(self.opens);
         }
+        while let Some(packet) = self.inner.dequeue() {
+            self.turns += 1;
+            if !self.turns.is_multiple_of(self.nth) {
+                return Dequeue::Packet(packet);
+            }
+            self.discarded.packets += 1;
+            self.discarded.bytes += u64::from(packet.len.get());
+            discard(packet);
+        }
+        Dequeue::Empty
     }
     fn room(&self, flow: FlowId) -> u32 {
         self.inner.room(flow)
@@ -142,6 +151,46 @@ fn who_gets_the_number_of_one_that_left_is_not_told_of_drops_in_its_flow() {
     assert_eq!(arbiter.total_stats().discarded.packets, 2);
     let told = second.push(length(100), packet(2)).unwrap();
     assert_eq!(told.dropped_before, 0);
+}
+
+type Device = MemoryBackend<Packet>;
+
+/// An arbiter of 1000 bytes a millisecond whose queue opens after 10 ms, with so many packets of
+/// 1000 bytes in a mailbox, and the far end of its device.
+fn closed(packets: u32) -> (Arbiter<Fickle<Packet>, Straight<Device>>, Device) {
+    let (near, far) = memory::pair(usize::MAX);
+    let queue = Fickle::opening(ms(10));
+    let mut arbiter = Arbiter::over(queue, config(), Straight::to(near), Nanos::ZERO);
+    let population = Population::default();
+    let mut client = arbiter.registrar().register(weight(1)).unwrap();
+    assert_eq!(arbiter.step(Nanos::ZERO).unwrap().next, Next::WhenPushed);
+    for number in 0..packets {
+        let packet = population.packet(0, number, 1000);
+        client.push(length(1000), packet).unwrap();
+    }
+    (arbiter, far)
+}
+
+#[test]
+fn a_queue_that_waits_is_asked_again_when_it_said() {
+    let (mut arbiter, _far) = closed(3);
+    for time in [0, 3, 9] {
+        let step = arbiter.step(ms(time)).unwrap();
+        assert_eq!((step.released, step.next), (0, Next::At(ms(10))));
+    }
+    let step = arbiter.step(ms(10)).unwrap();
+    assert_eq!(step.released, 2, "made up for, since the last step");
+    assert_eq!(step.next, Next::At(ms(11)));
+}
+
+#[test]
+fn the_link_does_not_make_up_for_time_that_the_queue_waited() {
+    let (mut arbiter, _far) = closed(30);
+    for time in 0..=9 {
+        assert_eq!(arbiter.step(ms(time)).unwrap().released, 0);
+    }
+    arbiter.step(us(9_999)).unwrap();
+    assert_eq!(arbiter.step(ms(10)).unwrap().released, 1);
 }
 
 #[test]

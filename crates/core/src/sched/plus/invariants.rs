@@ -3,16 +3,14 @@
 use super::super::Standing;
 use super::{Aggregate, Plus, PlusEntity, kind};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Link, Scheduler, Violation};
-use crate::units::Nanos;
+use crate::scheduler::{Entities, EntityId, Holds, Link, Scheduler, Violation};
 
 impl<A: Scheduler> Plus<A> {
-    pub(super) fn check_circles<E: Entities<PlusEntity> + ?Sized>(
+    pub(super) fn check_circles(
         &self,
-        entities: &E,
-        count: usize,
+        entities: &[impl Holds<PlusEntity>],
     ) -> Result<(), Violation> {
-        let mut listed = alloc::vec![false; count];
+        let mut listed = alloc::vec![false; entities.len()];
         let mut members = alloc::vec![0u32; self.aggregates.len()];
         for (index, aggregate) in self.aggregates.iter().enumerate() {
             let home = Link::to(EntityId::in_use(index as u32));
@@ -23,7 +21,7 @@ impl<A: Scheduler> Plus<A> {
             let (head, last) = (circle.head, circle.last);
             let (mut at, mut before) = (head, last);
             while let Some(id) = at.get().filter(|id| !listed[id.index()]) {
-                ensure_invariant!(id.index() < count, "plus: {id:?} was never added");
+                ensure_invariant!(id.index() < entities.len(), "plus: {id:?} was never added");
                 listed[id.index()] = true;
                 let entity = entities.entity(id);
                 ensure_invariant!(
@@ -62,7 +60,7 @@ impl<A: Scheduler> Plus<A> {
                 aggregate.budget
             );
         }
-        for id in (0..count).filter_map(EntityId::new) {
+        for id in (0..entities.len()).filter_map(EntityId::new) {
             let entity = entities.entity(id);
             ensure_invariant!(
                 listed[id.index()] == (entity.state != Standing::Inactive),
@@ -104,9 +102,7 @@ impl<A: Scheduler> Plus<A> {
 
     fn check_service(&self) -> Result<(), Violation> {
         if self.is_solo() {
-            let selected = self
-                .algorithm
-                .select(self.aggregates.as_slice(), Nanos::ZERO);
+            let selected = self.algorithm.select(self.aggregates.as_slice());
             ensure_invariant!(
                 self.circle.head == selected && self.told == 0,
                 "plus: {selected:?} comes before {:?}, or {} bytes were told",
@@ -143,9 +139,7 @@ impl<A: Scheduler> Plus<A> {
             "plus: of {spent} bytes {} were told",
             self.told
         );
-        let selected = self
-            .algorithm
-            .select(self.aggregates.as_slice(), Nanos::ZERO);
+        let selected = self.algorithm.select(self.aggregates.as_slice());
         ensure_invariant!(
             spent > 0 || selected == self.serving,
             "plus: {selected:?} comes before {:?}, which has sent nothing",

@@ -3,7 +3,7 @@
 use super::super::groups::check_bucket;
 use super::{GroupedEntity, Qfq, SLOTS};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, Link, Violation};
+use crate::scheduler::{Entities, Holds, Link, Violation};
 
 impl Qfq {
     pub(super) fn check_sets(&self) -> Result<(), Violation> {
@@ -82,12 +82,11 @@ impl Qfq {
         Ok(())
     }
 
-    pub(super) fn check_buckets<E: Entities<GroupedEntity> + ?Sized>(
+    pub(super) fn check_buckets(
         &self,
-        entities: &E,
-        count: usize,
+        entities: &[impl Holds<GroupedEntity>],
     ) -> Result<(), Violation> {
-        let mut listed = alloc::vec![false; count];
+        let mut listed = alloc::vec![false; entities.len()];
         for (group, i) in self.groups.iter().zip(0u32..) {
             let first = (group.first % u64::from(SLOTS)) as u32;
             ensure_invariant!(

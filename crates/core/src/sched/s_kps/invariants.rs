@@ -3,7 +3,7 @@
 use super::super::groups::{GroupedEntity, SLOTS};
 use super::{LISTS, NOBODY, SKps, beginning, finish, list, slot_at};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, Link, Violation};
+use crate::scheduler::{Entities, Holds, Link, Violation};
 use crate::units::VirtualTime;
 
 /// An occupied slot.
@@ -14,11 +14,7 @@ struct Slot {
 }
 
 impl SKps {
-    pub(super) fn check<E: Entities<GroupedEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
+    pub(super) fn check(&self, entities: &[impl Holds<GroupedEntity>]) -> Result<(), Violation> {
         let now = self.virtual_time();
         let wheels = &self.wheels;
         let turned = wheels.turned;
@@ -26,7 +22,7 @@ impl SKps {
             !turned.is_after(now),
             "s-kps: the wheels are at {turned:?}, V at {now:?}"
         );
-        let mut listed = alloc::vec![false; count];
+        let mut listed = alloc::vec![false; entities.len()];
         let mut occupied = alloc::vec::Vec::new();
         let mut expected = super::Wheels {
             starting: 0,
@@ -70,7 +66,7 @@ impl SKps {
                 });
                 let mut at = top;
                 while let Some(id) = at.get() {
-                    ensure_invariant!(id.index() < count, "s-kps: {id:?} was never added");
+                    ensure_invariant!(id.index() < entities.len(), "s-kps: {id:?} was never added");
                     ensure_invariant!(!listed[id.index()], "s-kps: {id:?} is in two slots");
                     listed[id.index()] = true;
                     let entity = entities.entity(id);

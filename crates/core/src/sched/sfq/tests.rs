@@ -1,5 +1,5 @@
 use super::*;
-use crate::packet_scheduler::{Dequeue, FlowConfig, FlowId, PacketScheduler, SchedulerLimits};
+use crate::packet_scheduler::{FlowConfig, FlowId, PacketScheduler, SchedulerLimits};
 use alloc::collections::VecDeque;
 
 type Link = PacketScheduler<Sfq, u32>;
@@ -22,10 +22,8 @@ fn send(link: &mut Link, flow: FlowId, bytes: u32, payload: u32) {
 }
 
 fn next(link: &mut Link) -> (FlowId, u32, u32) {
-    match link.dequeue(Nanos::ZERO) {
-        Dequeue::Packet(packet) => (packet.flow, packet.len.get(), packet.payload),
-        other => panic!("{other:?}"),
-    }
+    let packet = link.dequeue().unwrap();
+    (packet.flow, packet.len.get(), packet.payload)
 }
 
 fn numbers(mut state: u64) -> impl FnMut(u32) -> u32 {
@@ -209,11 +207,11 @@ fn a_flow_with_a_backlog_is_served_in_both_buckets_after_a_new_key() {
     sfq.arrived(&mut entities, id(0), bytes);
     assert_eq!(sfq.buckets.iter().filter(|b| b.first != NONE).count(), 2);
     for left in [Some(bytes), None] {
-        assert_eq!(sfq.select(&entities, Nanos::ZERO).get(), Some(id(0)));
+        assert_eq!(sfq.select(&entities).get(), Some(id(0)));
         sfq.reschedule(&mut entities, id(0), bytes, left);
-        sfq.invariants(&entities, 2).unwrap();
+        sfq.invariants(&entities).unwrap();
     }
-    assert_eq!(sfq.select(&entities, Nanos::ZERO).get(), None);
+    assert_eq!(sfq.select(&entities).get(), None);
     assert!(!sfq.is_active(&entities, id(0)));
 }
 

@@ -3,19 +3,15 @@
 use super::super::{Standing, seff::FURTHEST};
 use super::{Wf2q, Wf2qEntity};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Violation};
+use crate::scheduler::{Entities, EntityId, Holds, Violation};
 
 impl Wf2q {
-    pub(super) fn check<E: Entities<Wf2qEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
+    pub(super) fn check(&self, entities: &[impl Holds<Wf2qEntity>]) -> Result<(), Violation> {
         let now = self.virtual_time();
         self.fluid.check()?;
-        let mut listed = alloc::vec![false; count];
+        let mut listed = alloc::vec![false; entities.len()];
         self.order.check(now, |id| {
-            ensure_invariant!(id.index() < count, "wf2q: {id:?} was never added");
+            ensure_invariant!(id.index() < entities.len(), "wf2q: {id:?} was never added");
             let entity = entities.entity(id);
             ensure_invariant!(
                 !core::mem::replace(&mut listed[id.index()], true),
@@ -33,7 +29,7 @@ impl Wf2q {
             listed.contains(&true) || !self.fluid.is_busy(),
             "wf2q: GPS is backlogged while nobody waits"
         );
-        for id in (0..count).filter_map(EntityId::new) {
+        for id in (0..entities.len()).filter_map(EntityId::new) {
             let entity = entities.entity(id);
             let active = entity.state != Standing::Inactive;
             ensure_invariant!(

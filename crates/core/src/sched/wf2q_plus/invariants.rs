@@ -3,18 +3,14 @@
 use super::super::{Standing, clock::weight_of, seff::FURTHEST};
 use super::{Wf2qPlus, Wf2qPlusEntity};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Violation};
+use crate::scheduler::{Entities, EntityId, Holds, Violation};
 
 impl Wf2qPlus {
-    pub(super) fn check<E: Entities<Wf2qPlusEntity> + ?Sized>(
-        &self,
-        entities: &E,
-        count: usize,
-    ) -> Result<(), Violation> {
+    pub(super) fn check(&self, entities: &[impl Holds<Wf2qPlusEntity>]) -> Result<(), Violation> {
         let now = self.virtual_time();
-        let mut listed = alloc::vec![false; count];
+        let mut listed = alloc::vec![false; entities.len()];
         self.order.check(now, |id| {
-            ensure_invariant!(id.index() < count, "wf2q+: {id:?} was never added");
+            ensure_invariant!(id.index() < entities.len(), "wf2q+: {id:?} was never added");
             let entity = entities.entity(id);
             ensure_invariant!(
                 !core::mem::replace(&mut listed[id.index()], true),
@@ -31,7 +27,7 @@ impl Wf2qPlus {
             Ok(entity.start)
         })?;
         let mut sum = 0;
-        for id in (0..count).filter_map(EntityId::new) {
+        for id in (0..entities.len()).filter_map(EntityId::new) {
             let entity = entities.entity(id);
             if entity.inverse_weight != 0 {
                 sum += weight_of(entity.inverse_weight);

@@ -7,9 +7,7 @@ pub mod tree;
 use std::env;
 
 use fairlane_core::scheduler::Scheduler;
-use fairlane_core::{
-    Dequeue, FlowConfig, FlowId, Length, Nanos, Packet, PacketScheduler, SchedulerLimits, Weight,
-};
+use fairlane_core::{FlowConfig, FlowId, Length, Packet, PacketScheduler, SchedulerLimits, Weight};
 use proptest::prelude::ProptestConfig;
 
 /// Whether tests that are long by nature take their whole form.
@@ -48,10 +46,10 @@ pub fn scheduler<A: Scheduler, P>(algorithm: A) -> PacketScheduler<A, P> {
 
 /// The next packet, which must be there.
 pub fn next<A: Scheduler, P: std::fmt::Debug>(link: &mut PacketScheduler<A, P>) -> Packet<P> {
-    match link.dequeue(Nanos::ZERO) {
-        Dequeue::Packet(packet) => packet,
-        other => panic!("{}: {} packets wait, {other:?}", A::NAME, link.len()),
-    }
+    let Some(packet) = link.dequeue() else {
+        panic!("{}: {} packets wait", A::NAME, link.len());
+    };
+    packet
 }
 
 /// All that is left, as (flow, bytes) in order of departure.
@@ -63,7 +61,7 @@ pub fn drain<A: Scheduler, P: std::fmt::Debug>(
         let packet = next(link);
         departures.push((packet.flow, packet.len.get()));
     }
-    assert!(matches!(link.dequeue(Nanos::ZERO), Dequeue::Empty));
+    assert!(link.dequeue().is_none());
     departures
 }
 
@@ -179,10 +177,8 @@ impl<A: Scheduler> Backlogged<A> {
 
     /// Who would be served next.
     pub fn next_flow(&mut self) -> usize {
-        match self.link.peek(Nanos::ZERO) {
-            Dequeue::Packet(packet) => packet.flow.number() as usize,
-            other => panic!("all flows are backlogged: {other:?}"),
-        }
+        let packet = self.link.peek().expect("all flows are backlogged");
+        packet.flow.number() as usize
     }
 
     /// Serves one packet, in whose place another comes: its flow and bytes.

@@ -6,8 +6,8 @@ use std::fmt::Debug;
 
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{
-    ChangeError, Dequeue, FlowConfig, FlowId, Length, Limits, Nanos, PacketScheduler, Rejection,
-    SchedulerLimits, VirtualTime, Weight,
+    ChangeError, FlowConfig, FlowId, Length, Limits, PacketScheduler, Rejection, SchedulerLimits,
+    VirtualTime, Weight,
 };
 
 /// Hands every algorithm to the macro `$with`, for which `fairlane_core::sched` must be in
@@ -199,27 +199,23 @@ impl<A: Scheduler + Debug> Pair<A> {
     }
 
     fn peek(&mut self) -> Option<(FlowId, Length, u64)> {
-        match self.real.peek(Nanos::ZERO) {
-            Dequeue::Packet(p) => Some((p.flow, p.len, *p.payload)),
-            Dequeue::Empty => None,
-            Dequeue::NotBefore(time) => panic!("no algorithm here has caps: {time:?}"),
-        }
+        let packet = self.real.peek()?;
+        Some((packet.flow, packet.len, *packet.payload))
     }
 
     fn dequeue(&mut self) -> bool {
         let waiting = self.model.values().any(|flow| !flow.queue.is_empty());
-        match self.real.dequeue(Nanos::ZERO) {
-            Dequeue::Packet(p) => {
+        match self.real.dequeue() {
+            Some(p) => {
                 let flow = self.model.get_mut(&p.flow).expect("a flow that exists");
                 assert_eq!(flow.queue.pop_front(), Some((p.len, p.payload)));
                 flow.sent += 1;
                 true
             }
-            Dequeue::Empty => {
+            None => {
                 assert!(!waiting, "the link idles while packets wait");
                 false
             }
-            Dequeue::NotBefore(time) => panic!("no algorithm here has caps: {time:?}"),
         }
     }
 
