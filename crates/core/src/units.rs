@@ -177,6 +177,15 @@ impl Nanos {
     }
 }
 
+impl From<core::time::Duration> for Nanos {
+    /// At most [`Nanos::MAX`], which is 584 years.
+    #[inline]
+    fn from(span: core::time::Duration) -> Self {
+        let whole = span.as_secs().saturating_mul(1_000_000_000);
+        Nanos(whole.saturating_add(u64::from(span.subsec_nanos())))
+    }
+}
+
 impl From<Nanos> for core::time::Duration {
     #[inline]
     fn from(span: Nanos) -> Self {

@@ -1,52 +1,27 @@
 //! The arbiter: PSPAT's `do_scan` (Fig. 5) as a pure step.
 
 use std::io;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fairlane_core::scheduler::{MAX_ENTITIES, Violation};
+use fairlane_core::scheduler::MAX_ENTITIES;
 use fairlane_core::{
-    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, PacketScheduler,
-    Rate, Rejected, Rejection, Scheduler, TotalStats,
+    ChangeError, FlowConfig, FlowId, FlowStats, Length, Nanos, PacketScheduler, Scheduler,
 };
 use fairlane_io::Backend;
 use fairlane_mailbox::bell::{Woken, bell};
 
 use crate::client::{ClientId, count};
-use crate::clients::{Clients, Scan, Visit};
+use crate::clients::{Clients, Registered, Scan, Visit};
 use crate::config::ArbiterConfig;
 use crate::delay::Spans;
-use crate::link::Pacer;
+use crate::driver::{Next, Step, Steps};
 use crate::queue::Queue;
 use crate::registrar::{Arrival, Registrar, Registrations};
 use crate::release::{Release, Straight};
-
-/// What one step did, and when the next is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Packets taken from mailboxes, those dropped included.
-    pub drained: usize,
-    /// Packets taken from the flows' queues in the algorithm's order.
-    pub released: usize,
-    /// Packets that the backend accepted.
-    pub transmitted: usize,
-    /// When there is more to do, as far as can be known now.
-    pub next: Next,
-}
-
-/// When the arbiter has more to do; a client may push earlier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// At once: a limit of this step was reached.
-    Now,
-    /// When the link will be idle, or when the algorithm lets a packet leave.
-    At(Nanos),
-    /// Soon: the backend is full and holds up the link.
-    WhenBackendTakesMore,
-    /// When a client pushes.
-    WhenPushed,
-}
+use crate::shaper::Shaper;
 
 /// What became of one client's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,25 +47,13 @@ pub struct ArbiterStats {
     pub woken: u64,
 }
 
-/// What a look at the mailboxes found.
-struct Drained {
-    packets: usize,
-    /// Packets that went out on the way.
-    told: usize,
-    /// A limit of the step left something behind.
-    more: bool,
-    /// A flow had no room.
-    held_back: bool,
-}
-
-/// One arbiter: a queue with the flows of its clients, a paced link, a way out.
+/// One arbiter: a [`Shaper`] with the mailboxes of its clients before it, each a flow. It can be
+/// asked for all that a shaper can.
 ///
 /// Not to be shared: one thread makes its steps.
 pub struct Arbiter<Q: Queue, R> {
-    queue: Q,
+    shaper: Shaper<Q, R>,
     clients: Clients<Q::Payload>,
-    pacer: Pacer,
-    release: R,
     registrations: Arc<Registrations<Q::Payload>>,
     config: ArbiterConfig,
     stats: ArbiterStats,
@@ -98,9 +61,23 @@ pub struct Arbiter<Q: Queue, R> {
     leaving: usize,
     /// Flows that the arbiter's own thread feeds.
     own_flows: usize,
-    /// Flows of which the queue has discarded a packet, once for each.
-    discarded: Vec<FlowId>,
     now: Nanos,
+}
+
+impl<Q: Queue, R> Deref for Arbiter<Q, R> {
+    type Target = Shaper<Q, R>;
+
+    #[inline]
+    fn deref(&self) -> &Shaper<Q, R> {
+        &self.shaper
+    }
+}
+
+impl<Q: Queue, R> DerefMut for Arbiter<Q, R> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Shaper<Q, R> {
+        &mut self.shaper
+    }
 }
 
 impl<A: Scheduler, B: Backend<Tx: Send>> Arbiter<PacketScheduler<A, B::Tx>, Straight<B>> {
@@ -108,18 +85,6 @@ impl<A: Scheduler, B: Backend<Tx: Send>> Arbiter<PacketScheduler<A, B::Tx>, Stra
     /// is idle from `now`. Each client's flow has its share by `algorithm`.
     pub fn new(algorithm: A, config: ArbiterConfig, backend: B, now: Nanos) -> Self {
         Arbiter::releasing(algorithm, config, Straight::to(backend), now)
-    }
-}
-
-impl<Q: Queue, B: Backend> Arbiter<Q, Straight<B>> {
-    /// The backend.
-    pub fn backend(&self) -> &B {
-        self.release.backend()
-    }
-
-    /// The backend, to change.
-    pub fn backend_mut(&mut self) -> &mut B {
-        self.release.backend_mut()
     }
 }
 
@@ -150,20 +115,16 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
             max_clients,
             drain_limit: config.drain_limit.max(1),
             scan_limit: config.scan_limit.max(1),
-            release_limit: config.release_limit.max(1),
             ..config
         };
         Arbiter {
-            queue,
+            shaper: Shaper::new(queue, config.link, config.release_limit, release, now),
             clients: Clients::new(bell(max_clients as u32)),
-            pacer: Pacer::new(config.link, now),
-            release,
             registrations: Arc::new(Registrations::new(max_clients)),
             config,
             stats: ArbiterStats::default(),
             leaving: 0,
             own_flows: 0,
-            discarded: Vec::new(),
             now,
         }
     }
@@ -173,7 +134,10 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
         Registrar::new(
             Arc::clone(&self.registrations),
             self.clients.handle(),
-            &self.config,
+            &ArbiterConfig {
+                link: *self.link(),
+                ..self.config
+            },
         )
     }
 
@@ -192,34 +156,22 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
     pub fn step(&mut self, now: Nanos) -> io::Result<Step> {
         self.now = now;
         self.take_in_registered();
-        let Drained {
-            packets: drained,
-            told,
-            more,
-            held_back,
-        } = self.drain(now);
-        let mut transmitted = told + self.release.flush(true)?;
-        self.pacer.forget_before(now);
-        // While the backend holds packets back, no further ones are committed to
-        // an order.
-        let (released, left) = match self.release.waiting() {
-            0 => self.release_due(now),
-            _ => (0, Next::Now),
-        };
-        transmitted += self.release.flush(left == Next::Now)?;
-        let next = if self.release.waiting() > 0 {
-            Next::WhenBackendTakesMore
-        } else if more || ((self.leaving > 0 || held_back) && self.queue.is_empty()) {
-            // Where all has been released since, there is room for what was held back.
-            Next::Now
-        } else {
-            left
-        };
+        let drained = self.drain();
+        let left = self.shaper.step(now)?;
+        if Q::DISCARDS {
+            self.tell_discarded();
+        }
+        // Where all has been released since, there is room for what was held back.
+        let waits = (self.leaving > 0 || drained.held_back) && self.queue().is_empty();
         Ok(Step {
-            drained,
-            released,
-            transmitted,
-            next,
+            drained: drained.packets,
+            released: left.released,
+            transmitted: drained.told + left.transmitted,
+            next: match left.next {
+                Next::WhenBackendTakesMore => Next::WhenBackendTakesMore,
+                _ if drained.more || waits => Next::Now,
+                next => next,
+            },
         })
     }
 
@@ -232,11 +184,11 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
         } in self.registrations.arrivals()
         {
             // There are no more clients than flows, and none has two.
-            let added = self.queue.add_flow(config);
+            let added = self.shaper.queue_mut().add_flow(config);
             debug_assert!(added.is_ok(), "there is a flow for each client");
             if let Ok(flow) = added {
                 client.flow = flow;
-                self.release.joined(flow, outlet);
+                self.shaper.release_mut().joined(flow, outlet);
                 self.clients.insert(client, self.now);
             }
         }
@@ -244,141 +196,40 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
 
     /// The first block of `do_scan`.
     #[inline]
-    fn drain(&mut self, now: Nanos) -> Drained {
-        let Arbiter {
-            queue,
-            clients,
-            release,
-            registrations,
-            config,
-            leaving,
-            discarded,
-            ..
-        } = self;
+    fn drain(&mut self) -> Drained {
+        let (now, config) = (self.now, &self.config);
         let scan = Scan {
             now,
             limit: config.scan_limit,
             interval: config.read_interval,
         };
-        let (mut more, mut held_back) = (false, false);
-        let mut told = 0;
-        let mut longest = None;
-        let (drained, stopped) = clients.scan(scan, |client| {
-            let mut taken = 0;
-            if !client.leaving {
-                told += release.visit(client.flow);
-                let (flow, counters, before) = (client.flow, &client.counters, client.taken);
-                let mut limit = config.drain_limit;
-                if config.hold_back {
-                    limit = limit.min(queue.room(flow) as usize);
-                    // With nothing queued there will never be more room: it is dropped.
-                    if limit == 0 && queue.is_empty() {
-                        limit = 1;
-                    }
-                    held_back |= limit == 0;
-                }
-                let mut position = before;
-                let mut dropped = false;
-                taken = client.inbox.drain(limit, |carried, packet| {
-                    let gone = |packet: Packet<Q::Payload>| discarded.push(packet.flow);
-                    if queue.enqueue(flow, carried, packet, now, gone).is_err() {
-                        dropped = true;
-                        count(&counters.by_arbiter.dropped, 1);
-                        release.dropped(flow, position);
-                    }
-                    position += 1;
-                });
-                client.taken = position;
-                if dropped {
-                    client.tell_dropped();
-                }
-                more |= taken == limit && limit > 0;
-                if taken > 0 {
-                    longest = longest.max(Some(now.since(client.looked_at)));
-                    if let Some(waiting) = &client.waiting {
-                        waiting.0.freed();
-                    }
-                } else if client.has_left() && client.inbox.is_empty() {
-                    // In this order: what was pushed before it left is in sight.
-                    client.leaving = true;
-                    *leaving += 1;
-                }
-                client.looked_at = now;
-            }
-            if client.leaving {
-                let stats = queue.flow_stats(client.flow);
-                if stats.is_none_or(|stats| stats.queued.packets == 0) {
-                    let removed = queue.remove_flow(client.flow);
-                    debug_assert!(removed.is_ok(), "a client's flow is its own");
-                    release.left(client.flow);
-                    registrations.give_back(client.id);
-                    *leaving -= 1;
-                    return Visit::Gone;
-                }
-            }
-            match taken {
-                0 => Visit::Silent,
-                _ => Visit::Heard(taken),
-            }
-        });
-        clients.tidy(now, config.linger);
+        let mut look = Look {
+            shaper: &mut self.shaper,
+            registrations: &self.registrations,
+            leaving: &mut self.leaving,
+            config,
+            now,
+            longest: None,
+            drained: Drained::default(),
+        };
+        let (packets, stopped) = self.clients.scan(scan, |client| look.visit(client));
+        let Look {
+            longest, drained, ..
+        } = look;
+        self.clients.doze_silent(now, config.linger);
         if let Some(longest) = longest {
             self.stats.looks.record(longest);
         }
-        if Q::DISCARDS {
-            self.tell_discarded();
-        }
         Drained {
-            packets: drained,
-            told,
-            more: more | stopped,
-            held_back,
+            packets,
+            more: drained.more | stopped,
+            ..drained
         }
-    }
-
-    /// The second block: what was released, and when there is more to release.
-    #[inline]
-    fn release_due(&mut self, now: Nanos) -> (usize, Next) {
-        let mut released = 0;
-        let mut window = self.pacer.open(now);
-        let stop = loop {
-            if released >= self.config.release_limit || !window.may_release() {
-                break None;
-            }
-            let discarded = &mut self.discarded;
-            match self
-                .queue
-                .dequeue(now, |packet| discarded.push(packet.flow))
-            {
-                Dequeue::Packet(packet) => {
-                    window.charge(packet.len);
-                    self.release.release(packet);
-                    released += 1;
-                }
-                Dequeue::NotBefore(time) => break Some(Next::At(time)),
-                Dequeue::Empty => break Some(Next::WhenPushed),
-            }
-        };
-        self.pacer.close(window);
-        if Q::DISCARDS {
-            self.tell_discarded();
-            self.queue.tidy(now);
-        }
-        let next = match stop {
-            Some(next) => {
-                self.pacer.idled(now);
-                next
-            }
-            None if self.pacer.may_release(now) => Next::Now,
-            None if self.queue.is_empty() => Next::WhenPushed,
-            None => Next::At(self.pacer.idle_at()),
-        };
-        (released, next)
     }
 
     /// Clients are told of what the queue has discarded, as of any drop.
     fn tell_discarded(&mut self) {
-        for flow in self.discarded.drain(..) {
+        for flow in self.shaper.discarded() {
             if let Some(client) = self.clients.of_flow(flow) {
                 count(&client.counters.by_arbiter.dropped, 1);
                 client.tell_dropped();
@@ -386,7 +237,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
         }
     }
 
-    /// Adds a flow that the arbiter's own thread feeds ([`admit`](Self::admit)), beside those of
+    /// Adds a flow that the arbiter's own thread feeds ([`admit`](Shaper::admit)), beside those of
     /// the clients. `config.max_length` is without the link's overhead. The flow stays as long
     /// as the arbiter.
     ///
@@ -397,72 +248,9 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
         if self.own_flows + self.config.max_clients >= MAX_ENTITIES {
             return Err(ChangeError::TooManyFlows);
         }
-        let link = self.config.link;
-        let flow = self.queue.add_flow(FlowConfig {
-            max_length: link.carried(config.max_length).unwrap_or(Length::MAX),
-            ..config
-        })?;
-        self.release.joined(flow, None);
+        let flow = self.shaper.add_flow(config)?;
         self.own_flows += 1;
         Ok(flow)
-    }
-
-    /// Queues a packet of `len` bytes, without the link's overhead, that the arbiter's own thread
-    /// has: one it received, say. It takes part in the next step. O(1), or what the queue's
-    /// `enqueue` costs.
-    ///
-    /// # Errors
-    ///
-    /// The packet comes back with the reason, and the queue has counted it; but for a packet that
-    /// with the overhead is longer than 65,535 bytes, which the queue does not get to see.
-    #[inline]
-    pub fn admit(
-        &mut self,
-        flow: FlowId,
-        len: Length,
-        payload: Q::Payload,
-        now: Nanos,
-    ) -> Result<(), Rejected<Q::Payload>> {
-        let link = &self.config.link;
-        match link.carried(len) {
-            Some(carried) => {
-                let discarded = &mut self.discarded;
-                let gone = |packet: Packet<Q::Payload>| discarded.push(packet.flow);
-                self.queue.enqueue(flow, carried, payload, now, gone)
-            }
-            None => Err(Rejected {
-                payload,
-                reason: Rejection::TooLong {
-                    max: link.longest().unwrap_or(Length::MAX),
-                },
-            }),
-        }
-    }
-
-    /// Whether the link can carry a packet of `len` bytes and its overhead.
-    pub(crate) fn carries(&self, len: Length) -> bool {
-        self.config.link.carried(len).is_some()
-    }
-
-    /// What became of the packets of one flow, a client's or the arbiter's own.
-    pub fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
-        self.queue.flow_stats(flow)
-    }
-
-    /// Gives the link another rate. Its overhead stays what clients know.
-    pub fn change_rate(&mut self, rate: Rate) {
-        self.pacer.change_rate(rate);
-        self.config.link.rate = rate;
-    }
-
-    /// What the arbiter releases from.
-    pub fn queue(&self) -> &Q {
-        &self.queue
-    }
-
-    /// What the arbiter releases from, to change. Its flows are the arbiter's own business.
-    pub fn queue_mut(&mut self) -> &mut Q {
-        &mut self.queue
     }
 
     /// Lets the calling thread sleep until a client pushes, somebody registers, or
@@ -473,16 +261,6 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
         self.clients.sleep(longest)
     }
 
-    /// What the thread tells after a sleep: how much too late it ended, and what ended it,
-    /// if anything but the clock could.
-    pub(crate) fn slept(&mut self, late: Nanos, woken: Option<Woken>) {
-        self.clients.slept();
-        match woken {
-            None | Some(Woken::TimedOut) => self.stats.late.record(late),
-            Some(Woken::Rung | Woken::Nudged) => self.stats.woken += 1,
-        }
-    }
-
     /// Gives a client's flow another weight, maximum length or limits.
     ///
     /// The client's next push goes by the new maximum, at most
@@ -491,14 +269,15 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
     pub fn change_client(&mut self, id: ClientId, config: FlowConfig) -> Result<(), ChangeError> {
         self.take_in_registered();
         let client = self.clients.get(id).ok_or(ChangeError::UnknownFlow)?;
-        let link = self.config.link;
+        let link = *self.shaper.link();
         let max = link.longest().unwrap_or(Length::MAX).min(config.max_length);
-        self.queue.change_flow(
+        let queue = self.shaper.queue_mut();
+        queue.change_flow(
             client.flow,
-            FlowConfig {
-                max_length: link.carried(max).unwrap_or(Length::MAX),
+            link.carrying(FlowConfig {
+                max_length: max,
                 ..config
-            },
+            }),
         )?;
         client.counters.by_arbiter.set_max_length(max);
         Ok(())
@@ -513,15 +292,10 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
                 ClientStats {
                     pushed: line.pushed.load(Ordering::Relaxed),
                     refused: line.refused.load(Ordering::Relaxed),
-                    flow: self.queue.flow_stats(client.flow)?,
+                    flow: self.flow_stats(client.flow)?,
                 },
             ))
         })
-    }
-
-    /// What became of all packets, those of clients that left included.
-    pub fn total_stats(&self) -> TotalStats {
-        self.queue.total_stats()
     }
 
     /// How the arbiter's thread fares.
@@ -544,35 +318,126 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
         self.clients.active()
     }
 
-    /// The way out.
-    pub fn release(&self) -> &R {
-        &self.release
-    }
-
-    /// The way out, to change.
-    pub fn release_mut(&mut self) -> &mut R {
-        &mut self.release
-    }
-
     /// Whether somebody may push: clients are there, or may be registered.
     pub(crate) fn may_be_pushed(&self) -> bool {
         self.clients.len() > 0 || Arc::strong_count(&self.registrations) > 1
     }
+}
 
-    /// When the link will have carried all that was released. Later than now while a
-    /// packet is on its way.
-    pub fn idle_at(&self) -> Nanos {
-        self.pacer.idle_at()
+impl<Q: Queue, R: Release<Q::Payload>> Steps for Arbiter<Q, R> {
+    fn step(&mut self, now: Nanos) -> io::Result<Step> {
+        Arbiter::step(self, now)
     }
 
-    /// Packets released that the backend has not taken yet.
-    pub fn waiting_for_backend(&self) -> usize {
-        self.release.waiting()
+    fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
+        Ok(Arbiter::sleep(self, longest))
     }
 
-    /// Checks the queue's invariants, for tests.
-    pub fn invariants(&self) -> Result<(), Violation> {
-        self.queue.invariants()
+    fn slept(&mut self, late: Nanos, woken: Option<Woken>) {
+        self.clients.slept();
+        match woken {
+            None | Some(Woken::TimedOut) => self.stats.late.record(late),
+            Some(Woken::Rung | Woken::Nudged) => self.stats.woken += 1,
+        }
+    }
+}
+
+/// What a look at the mailboxes found.
+#[derive(Default)]
+struct Drained {
+    packets: usize,
+    /// Packets that went out on the way.
+    told: usize,
+    /// A limit of the step left something behind.
+    more: bool,
+    /// A flow had no room.
+    held_back: bool,
+}
+
+/// A look at the mailboxes, one by one.
+struct Look<'a, Q: Queue, R> {
+    shaper: &'a mut Shaper<Q, R>,
+    registrations: &'a Registrations<Q::Payload>,
+    leaving: &'a mut usize,
+    config: &'a ArbiterConfig,
+    now: Nanos,
+    /// The longest time that one which held packets had not been looked at.
+    longest: Option<Nanos>,
+    drained: Drained,
+}
+
+impl<Q: Queue, R: Release<Q::Payload>> Look<'_, Q, R> {
+    #[inline]
+    fn visit(&mut self, client: &mut Registered<Q::Payload>) -> Visit {
+        let mut taken = 0;
+        if !client.leaving {
+            taken = self.empty(client);
+            if taken > 0 {
+                self.longest = (self.longest).max(Some(self.now.since(client.looked_at)));
+                if let Some(waiting) = &client.waiting {
+                    waiting.0.freed();
+                }
+            } else if client.has_left() && client.inbox.is_empty() {
+                // In this order: what was pushed before it left is in sight.
+                client.leaving = true;
+                *self.leaving += 1;
+            }
+            client.looked_at = self.now;
+        }
+        if client.leaving && self.let_go(client) {
+            return Visit::Gone;
+        }
+        match taken {
+            0 => Visit::Silent,
+            _ => Visit::Heard(taken),
+        }
+    }
+
+    /// Moves what is in the mailbox into the queue, as far as limits let it.
+    #[inline]
+    fn empty(&mut self, client: &mut Registered<Q::Payload>) -> usize {
+        let (shaper, flow) = (&mut *self.shaper, client.flow);
+        self.drained.told += shaper.release_mut().visit(flow);
+        let mut limit = self.config.drain_limit;
+        if self.config.hold_back {
+            limit = limit.min(shaper.queue().room(flow) as usize);
+            // With nothing queued there will never be more room: it is dropped.
+            if limit == 0 && shaper.queue().is_empty() {
+                limit = 1;
+            }
+            self.drained.held_back |= limit == 0;
+        }
+        let (counters, now) = (&client.counters, self.now);
+        let mut position = client.taken;
+        let mut dropped = false;
+        let taken = client.inbox.drain(limit, |carried, packet| {
+            if shaper.enqueue(flow, carried, packet, now).is_err() {
+                dropped = true;
+                count(&counters.by_arbiter.dropped, 1);
+                shaper.release_mut().dropped(flow, position);
+            }
+            position += 1;
+        });
+        client.taken = position;
+        if dropped {
+            client.tell_dropped();
+        }
+        self.drained.more |= taken == limit && limit > 0;
+        taken
+    }
+
+    /// Removes the flow of a client that left, once it holds no packets; whether it does not.
+    fn let_go(&mut self, client: &Registered<Q::Payload>) -> bool {
+        let stats = self.shaper.flow_stats(client.flow);
+        if stats.is_some_and(|stats| stats.queued.packets > 0) {
+            return false;
+        }
+        let removed = self.shaper.queue_mut().remove_flow(client.flow);
+        debug_assert!(removed.is_ok(), "a client's flow is its own");
+        self.shaper.release_mut().left(client.flow);
+        self.registrations.give_back(client.id);
+        *self.leaving -= 1;
+        true
     }
 }
 

@@ -1,18 +1,17 @@
 //! A bridge: one thread between two devices, each direction with an arbiter of its own or none.
 //!
 //! ```text
-//!            /-- receive --> make --> admit --> Arbiter --> transmit --\
-//!  device 0 <                                                           > device 1
-//!            \-- transmit <-- Arbiter <-- admit <-- make <-- receive --/
+//!            /-- receive --> make --> Arbiter --> transmit --\
+//!  device 0 <                                                 > device 1
+//!            \-- transmit <-- Arbiter <-- make <-- receive --/
 //! ```
 //!
 //! A [`round`](Bridge::round) first takes in what has arrived at both devices, at most
 //! [`MOST_TAKEN_IN`] frames from each: what must wait or go is for the classes to say, and a device
 //! that overflows is blind. Then it releases in each direction what its link can carry by then. It
-//! reads no clock and never waits, so that a test drives it on a clock of its
-//! own. [`drive_bridge`] is
-//! the loop around it: between two rounds it waits for either device, or for the time when the
-//! next packet may leave.
+//! reads no clock and never waits, so that a test drives it on a clock of its own. Between two
+//! rounds, [`drive`](crate::drive) waits for either device, or for the time when the next packet may
+//! leave.
 //!
 //! # Clients beside the devices
 //!
@@ -22,17 +21,18 @@
 //! pushed may the first packet of a client leave after a pause. The price is a thousand short
 //! wake-ups a second on an idle bridge; without clients there are ten.
 
-use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
-use fairlane_core::{FlowConfig, FlowId, Length, Nanos, Rejection};
+use fairlane_core::{ChangeError, FlowConfig, FlowId, Length, Nanos, Rejection};
 use fairlane_io::{Arrival, Backend, ByteLen, Waiter};
 
-use crate::driver::{Idling, Pause, Rest, exact_timers};
+use crate::Woken;
+use crate::arbiter::Arbiter;
+use crate::driver::{Next, Step, Steps};
 use crate::queue::Queue;
 use crate::release::Straight;
-use crate::{Arbiter, Clock, Next};
 
 /// Frames taken in at once.
 pub const BATCH: usize = 64;
@@ -94,6 +94,16 @@ pub struct Came {
     pub losing: bool,
 }
 
+impl Came {
+    #[inline]
+    fn of(arrival: Arrival, now: Nanos) -> Came {
+        Came {
+            at: now.since(arrival.waited.into()),
+            losing: arrival.losing,
+        }
+    }
+}
+
 /// What became of the frames of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneStats {
@@ -118,22 +128,73 @@ pub enum Lane<Q: Queue, D: Backend> {
 }
 
 /// A lane with what the bridge keeps for it.
-struct Way<Q: Queue, D: Backend> {
-    lane: Lane<Q, D>,
-    /// The flow of received frames, where there is an arbiter.
-    flow: FlowId,
-    /// Frames that the device of an open lane has not taken.
-    batch: VecDeque<D::Tx>,
-    stats: LaneStats,
+enum Way<Q: Queue, D: Backend> {
+    /// Received frames are of this flow.
+    Shaped(Box<Arbiter<Q, Straight<D>>>, FlowId),
+    Open(Straight<D>),
 }
 
-/// What one round did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round {
-    /// Frames taken in, and packets drained, released or transmitted: 0 in a round without work.
-    pub moved: usize,
-    /// When there is more to do, as far as can be known now; a frame may arrive earlier.
-    pub next: Next,
+impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
+    fn new(lane: Lane<Q, D>) -> Result<Self, ChangeError> {
+        Ok(match lane {
+            Lane::Shaped(mut arbiter, frames) => {
+                let flow = arbiter.open_flow(frames)?;
+                Way::Shaped(arbiter, flow)
+            }
+            Lane::Open(device) => Way::Open(Straight::to(device)),
+        })
+    }
+
+    fn device(&self) -> &D {
+        match self {
+            Way::Shaped(arbiter, _) => arbiter.backend(),
+            Way::Open(out) => out.backend(),
+        }
+    }
+
+    #[inline]
+    fn device_mut(&mut self) -> &mut D {
+        match self {
+            Way::Shaped(arbiter, _) => arbiter.backend_mut(),
+            Way::Open(out) => out.backend_mut(),
+        }
+    }
+
+    /// Whether its device has not taken all frames of an open lane.
+    #[inline]
+    fn is_held_up(&self) -> bool {
+        match self {
+            Way::Shaped(..) => false,
+            Way::Open(out) => out.is_waiting(),
+        }
+    }
+
+    /// Most batches of frames that it takes in a round.
+    #[inline]
+    fn batches(&self) -> usize {
+        match self {
+            Way::Shaped(..) => MOST_TAKEN_IN / BATCH,
+            // A device without a queue before it holds up who sends to it.
+            Way::Open(out) => usize::from(!out.is_waiting()),
+        }
+    }
+
+    /// Sends what may be sent.
+    #[inline]
+    fn step(&mut self, now: Nanos) -> io::Result<Step> {
+        match self {
+            Way::Shaped(arbiter, _) => arbiter.step(now),
+            Way::Open(out) => Ok(Step {
+                drained: 0,
+                released: 0,
+                transmitted: out.send()?,
+                next: match out.is_waiting() {
+                    false => Next::WhenPushed,
+                    true => Next::WhenBackendTakesMore,
+                },
+            }),
+        }
+    }
 }
 
 /// Two devices, and what passes between them. `make` turns a received frame into what the queue
@@ -141,11 +202,12 @@ pub struct Round {
 ///
 /// Not to be shared: one thread makes its rounds.
 pub struct Bridge<Q: Queue, D: Backend, M> {
+    /// By the side that they leave by.
     ways: [Way<Q, D>; 2],
+    stats: [LaneStats; 2],
     make: M,
     arrived: Vec<D::Rx>,
-    /// How these did.
-    arrivals: Vec<Arrival>,
+    waiter: Waiter,
     /// Since the last round an arbiter was given to somebody to change, or somebody is in a hurry.
     changed: bool,
 }
@@ -163,63 +225,61 @@ where
     /// # Errors
     ///
     /// An arbiter has no flow left for the frames that are received.
-    pub fn new(
-        left: Lane<Q, D>,
-        right: Lane<Q, D>,
-        make: M,
-    ) -> Result<Self, fairlane_core::ChangeError> {
+    pub fn new(left: Lane<Q, D>, right: Lane<Q, D>, make: M) -> Result<Self, ChangeError> {
         Ok(Bridge {
             ways: [Way::new(left)?, Way::new(right)?],
+            stats: [LaneStats::default(); 2],
             make,
             arrived: Vec::with_capacity(BATCH),
-            arrivals: Vec::with_capacity(BATCH),
+            waiter: Waiter::new(),
             changed: false,
         })
     }
 
-    /// One round at time `now`, which must not go backwards.
+    /// One round at time `now`, which must not go backwards. Frames that are taken in count as
+    /// drained.
     ///
     /// # Errors
     ///
     /// What a device says when it is unusable. Queued packets stay where they are.
-    pub fn round(&mut self, now: Nanos) -> io::Result<Round> {
+    pub fn round(&mut self, now: Nanos) -> io::Result<Step> {
         self.changed = false;
-        let mut round = Round {
-            moved: 0,
+        let held_up = Side::BOTH.map(|side| self.ways[side.index()].is_held_up());
+        let mut round = Step {
+            drained: 0,
+            released: 0,
+            transmitted: 0,
             next: Next::WhenPushed,
         };
-        let mut more = false;
-        let held_up = Side::BOTH.map(|side| !self.ways[side.index()].batch.is_empty());
         for side in Side::BOTH {
-            more |= self.take_in(side, now, &mut round.moved)?;
+            if self.take_in(side, now, &mut round.drained)? {
+                round.next = Next::Now;
+            }
         }
         for side in Side::BOTH {
             let way = &mut self.ways[side.index()];
-            let (moved, next) = way.pass_on(now)?;
-            round.moved += moved;
-            round.next = sooner(round.next, next);
+            let step = way.step(now)?;
+            self.stats[side.index()].transmitted += step.transmitted as u64;
+            round.drained += step.drained;
+            round.released += step.released;
+            round.transmitted += step.transmitted;
+            round.next = sooner(round.next, step.next);
             // A device may have frames of its own that no descriptor tells of.
-            more |= held_up[side.index()] && way.batch.is_empty();
-        }
-        if more {
-            round.next = Next::Now;
+            if held_up[side.index()] && !way.is_held_up() {
+                round.next = Next::Now;
+            }
         }
         Ok(round)
     }
 
-    /// Receives what is to leave by the device on this side, and adds to `moved` how many frames
+    /// Receives what is to leave by the device on this side, and adds to `drained` how many frames
     /// came; returns whether there may be more.
-    fn take_in(&mut self, leaves_by: Side, now: Nanos, moved: &mut usize) -> io::Result<bool> {
-        let way = &self.ways[leaves_by.index()];
-        let batches = match way.lane {
-            Lane::Shaped(..) => MOST_TAKEN_IN / BATCH,
-            // A device without a queue before it holds up who sends to it.
-            Lane::Open(_) if way.batch.is_empty() => 1,
-            Lane::Open(_) => 0,
-        };
+    #[inline]
+    fn take_in(&mut self, leaves_by: Side, now: Nanos, drained: &mut usize) -> io::Result<bool> {
+        let batches = self.ways[leaves_by.index()].batches();
         for _ in 0..batches {
             let came = self.take_in_batch(leaves_by, now)?;
-            *moved += came;
+            *drained += came;
             if came < BATCH {
                 return Ok(false);
             }
@@ -227,71 +287,73 @@ where
         Ok(batches > 0)
     }
 
+    #[inline]
     fn take_in_batch(&mut self, leaves_by: Side, now: Nanos) -> io::Result<usize> {
-        let from = leaves_by.other();
-        let device = self.ways[from.index()].device_mut();
+        let [left, right] = &mut self.ways;
+        let (from, way) = match leaves_by {
+            Side::Left => (right, left),
+            Side::Right => (left, right),
+        };
+        let device = from.device_mut();
         let came = device.receive(&mut self.arrived, BATCH)?;
-        self.arrivals.clear();
-        self.arrivals.extend_from_slice(device.arrivals());
-        let mut arrivals = self.arrivals.iter();
-        let way = &mut self.ways[leaves_by.index()];
+        if came == 0 {
+            return Ok(0);
+        }
+        let stats = &mut self.stats[leaves_by.index()];
+        let mut arrivals = device.arrivals().iter();
         for frame in self.arrived.drain(..) {
             let arrival = arrivals.next().copied().unwrap_or_default();
             let bytes = frame.byte_len();
-            way.stats.received.add(bytes);
-            match &mut way.lane {
-                Lane::Open(_) => way.batch.push_back(frame),
-                Lane::Shaped(arbiter, _) => {
-                    let length = u32::try_from(bytes).ok().and_then(Length::new);
-                    let Some(length) = length.filter(|&length| arbiter.carries(length)) else {
-                        way.stats.oversized.add(bytes);
-                        continue;
-                    };
-                    let waited =
-                        Nanos(u64::try_from(arrival.waited.as_nanos()).unwrap_or(u64::MAX));
-                    let came = Came {
-                        at: now.since(waited),
-                        losing: arrival.losing,
-                    };
-                    let payload = (self.make)(frame, from, came);
-                    if let Err(rejected) = arbiter.admit(way.flow, length, payload, now) {
-                        way.stats.rejected.add(bytes);
-                        if let Rejection::TooLong { .. } = rejected.reason {
-                            way.stats.oversized.add(bytes);
-                        }
-                    }
+            stats.received.add(bytes);
+            let (arbiter, flow) = match way {
+                Way::Open(out) => {
+                    out.push(frame);
+                    continue;
+                }
+                Way::Shaped(arbiter, flow) => (arbiter, *flow),
+            };
+            let length = u32::try_from(bytes).ok().and_then(Length::new);
+            let Some(carried) = length.and_then(|length| arbiter.link().carried(length)) else {
+                stats.oversized.add(bytes);
+                continue;
+            };
+            let payload = (self.make)(frame, leaves_by.other(), Came::of(arrival, now));
+            if let Err(rejected) = arbiter.enqueue(flow, carried, payload, now) {
+                stats.rejected.add(bytes);
+                if let Rejection::TooLong { .. } = rejected.reason {
+                    stats.oversized.add(bytes);
                 }
             }
         }
         Ok(came)
     }
 
-    /// The lane that leaves by this device.
-    pub fn lane(&self, leaves_by: Side) -> &Lane<Q, D> {
-        &self.ways[leaves_by.index()].lane
-    }
-
-    /// The arbiter before this device, if there is one. [`drive_bridge`] makes a round at once
-    /// after it was asked for, since what may leave may be another packet by then.
-    pub fn arbiter_mut(&mut self, leaves_by: Side) -> Option<&mut Arbiter<Q, Straight<D>>> {
-        self.changed = true;
-        match &mut self.ways[leaves_by.index()].lane {
-            Lane::Shaped(arbiter, _) => Some(arbiter),
-            Lane::Open(_) => None,
+    /// The arbiter of the lane that leaves by this device, if it has one.
+    pub fn arbiter(&self, leaves_by: Side) -> Option<&Arbiter<Q, Straight<D>>> {
+        match &self.ways[leaves_by.index()] {
+            Way::Shaped(arbiter, _) => Some(arbiter),
+            Way::Open(_) => None,
         }
     }
 
-    /// Asks [`drive_bridge`] for another round at once: there is work beside frames.
+    /// The same, to change. [`drive`](crate::drive) makes a round at once after it was asked for,
+    /// since what may leave may be another packet by then.
+    pub fn arbiter_mut(&mut self, leaves_by: Side) -> Option<&mut Arbiter<Q, Straight<D>>> {
+        self.changed = true;
+        match &mut self.ways[leaves_by.index()] {
+            Way::Shaped(arbiter, _) => Some(arbiter),
+            Way::Open(_) => None,
+        }
+    }
+
+    /// Asks [`drive`](crate::drive) for another round at once: there is work beside frames.
     pub fn hurry(&mut self) {
         self.changed = true;
     }
 
     /// The device on this side.
     pub fn device(&self, side: Side) -> &D {
-        match &self.ways[side.index()].lane {
-            Lane::Shaped(arbiter, _) => arbiter.backend(),
-            Lane::Open(device) => device,
-        }
+        self.ways[side.index()].device()
     }
 
     /// The device on this side, to ask what takes it mutably.
@@ -301,62 +363,53 @@ where
 
     /// What became of the frames that were to leave by this device.
     pub fn stats(&self, leaves_by: Side) -> LaneStats {
-        self.ways[leaves_by.index()].stats
-    }
-
-    fn has_clients(&self) -> bool {
-        self.ways.iter().any(|way| match &way.lane {
-            Lane::Shaped(arbiter, _) => arbiter.may_be_pushed(),
-            Lane::Open(_) => false,
-        })
+        self.stats[leaves_by.index()]
     }
 }
 
-impl<Q, D, F> Way<Q, D>
+/// A round is a step; every wait is for the devices, and [`Idling::nap`](crate::Idling::nap) is how
+/// long a full one is left alone.
+impl<Q, D, F, M> Steps for Bridge<Q, D, M>
 where
     Q: Queue<Payload: Into<F>>,
-    D: Backend<Tx = F>,
+    D: Backend<Tx = F, Rx = F> + AsFd,
+    F: ByteLen,
+    M: FnMut(F, Side, Came) -> Q::Payload,
 {
-    fn new(mut lane: Lane<Q, D>) -> Result<Self, fairlane_core::ChangeError> {
-        let flow = match &mut lane {
-            Lane::Shaped(arbiter, frames) => arbiter.open_flow(*frames)?,
-            // Never asked for.
-            Lane::Open(_) => FlowId::new(0),
+    fn step(&mut self, now: Nanos) -> io::Result<Step> {
+        self.round(now)
+    }
+
+    fn nap(&mut self, span: Duration) -> io::Result<()> {
+        let devices: [Option<BorrowedFd<'_>>; 2] = Side::BOTH.map(|side| {
+            // Where frames are held up they would end the wait at once.
+            let held_up = self.ways[side.other().index()].is_held_up();
+            (!held_up).then(|| self.ways[side.index()].device().as_fd())
+        });
+        let waiter = &mut self.waiter;
+        match devices {
+            [Some(left), Some(right)] => waiter.wait_readable(&[left, right], span)?,
+            [Some(one), None] | [None, Some(one)] => waiter.wait_readable(&[one], span)?,
+            [None, None] => waiter.wait_readable::<BorrowedFd<'_>>(&[], span)?,
         };
-        Ok(Way {
-            lane,
-            flow,
-            batch: VecDeque::new(),
-            stats: LaneStats::default(),
-        })
+        Ok(())
     }
 
-    fn device_mut(&mut self) -> &mut D {
-        match &mut self.lane {
-            Lane::Shaped(arbiter, _) => arbiter.backend_mut(),
-            Lane::Open(device) => device,
-        }
+    fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
+        let has_clients = |way: &Way<Q, D>| match way {
+            Way::Shaped(arbiter, _) => arbiter.may_be_pushed(),
+            Way::Open(_) => false,
+        };
+        let longest = match self.ways.iter().any(has_clients) {
+            true => longest.min(CLIENT_NAP.into()),
+            false => longest,
+        };
+        self.nap(longest)?;
+        Ok(Some(Woken::TimedOut))
     }
 
-    /// Sends what may be sent; how many packets moved, and when there is more to do.
-    fn pass_on(&mut self, now: Nanos) -> io::Result<(usize, Next)> {
-        match &mut self.lane {
-            Lane::Shaped(arbiter, _) => {
-                let step = arbiter.step(now)?;
-                self.stats.transmitted += step.transmitted as u64;
-                Ok((step.drained + step.released + step.transmitted, step.next))
-            }
-            Lane::Open(_) if self.batch.is_empty() => Ok((0, Next::WhenPushed)),
-            Lane::Open(device) => {
-                let sent = device.transmit(&mut self.batch)?;
-                self.stats.transmitted += sent as u64;
-                let next = match self.batch.is_empty() {
-                    true => Next::WhenPushed,
-                    false => Next::WhenBackendTakesMore,
-                };
-                Ok((sent, next))
-            }
-        }
+    fn is_hurried(&self) -> bool {
+        self.changed
     }
 }
 
@@ -371,62 +424,6 @@ fn sooner(one: Next, other: Next) -> Next {
         (Next::At(one), Next::At(other)) => Next::At(one.min(other)),
         (Next::At(time), _) | (_, Next::At(time)) => Next::At(time),
         (Next::WhenPushed, Next::WhenPushed) => Next::WhenPushed,
-    }
-}
-
-/// Makes rounds until `after_round` returns `false`. It is called after every round, with its
-/// time, at least once in [`Idling::longest_sleep`]. A round without work is followed by a wait for
-/// the devices, after the spinning that `idling` asks for: no busy loop. [`Idling::nap`] is how long
-/// a full device is left alone.
-///
-/// Asks the system for timers without slack, where it can, so that waits end in time.
-///
-/// # Errors
-///
-/// The first error of a round, or of waiting.
-pub fn drive_bridge<Q, D, F, M>(
-    bridge: &mut Bridge<Q, D, M>,
-    clock: &Clock,
-    idling: Idling,
-    mut after_round: impl FnMut(&mut Bridge<Q, D, M>, Nanos, &Round) -> bool,
-) -> io::Result<()>
-where
-    Q: Queue<Payload: Into<F>>,
-    D: Backend<Tx = F, Rx = F> + AsFd,
-    F: ByteLen,
-    M: FnMut(F, Side, Came) -> Q::Payload,
-{
-    exact_timers();
-    let mut rest = Rest::new(idling);
-    let mut waiter = Waiter::new();
-    loop {
-        let now = clock.now();
-        let round = bridge.round(now)?;
-        if !after_round(bridge, now, &round) {
-            return Ok(());
-        }
-        if bridge.changed {
-            continue;
-        }
-        let span = match rest.after(now, round.moved > 0, round.next) {
-            Pause::Spin => {
-                std::hint::spin_loop();
-                continue;
-            }
-            Pause::Nap(span) => span,
-            Pause::Sleep(span) if bridge.has_clients() => span.min(CLIENT_NAP),
-            Pause::Sleep(span) => span,
-        };
-        let devices: [Option<BorrowedFd<'_>>; 2] = Side::BOTH.map(|side| {
-            // Where frames are held up they would end the wait at once.
-            let held_up = !bridge.ways[side.other().index()].batch.is_empty();
-            (!held_up).then(|| bridge.device(side).as_fd())
-        });
-        match devices {
-            [Some(left), Some(right)] => waiter.wait_readable(&[left, right], span.into())?,
-            [Some(one), None] | [None, Some(one)] => waiter.wait_readable(&[one], span.into())?,
-            [None, None] => waiter.wait_readable::<BorrowedFd<'_>>(&[], span.into())?,
-        };
     }
 }
 

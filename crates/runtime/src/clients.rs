@@ -111,7 +111,7 @@ pub(crate) struct Clients<P> {
     /// Those being put to doze.
     drowsy: Vec<u32>,
     /// When next to look for those that fell silent.
-    tidy_at: Nanos,
+    doze_at: Nanos,
     /// Looks in vain since something was heard or the arbiter slept: once all active clients
     /// were silent, there is nothing to go on with.
     silent: usize,
@@ -129,7 +129,7 @@ impl<P: Send> Clients<P> {
             first: 0,
             bell,
             drowsy: Vec::new(),
-            tidy_at: Nanos::ZERO,
+            doze_at: Nanos::ZERO,
             silent: 0,
             scanned_at: None,
         }
@@ -282,11 +282,11 @@ impl<P: Send> Clients<P> {
 
     /// Puts those to doze who were silent for `linger`; looks for them once in so long.
     #[inline]
-    pub(crate) fn tidy(&mut self, now: Nanos, linger: Nanos) {
-        if now < self.tidy_at {
+    pub(crate) fn doze_silent(&mut self, now: Nanos, linger: Nanos) {
+        if now < self.doze_at {
             return;
         }
-        self.tidy_at = now + linger;
+        self.doze_at = now + linger;
         self.doze(|client| now.since(client.heard_at) >= linger);
     }
 

@@ -5,43 +5,88 @@ use std::time::Duration;
 
 use fairlane_core::Nanos;
 
-use crate::queue::Queue;
-use crate::release::Release;
-use crate::{Arbiter, Clock, Next, Step, Woken};
+use crate::{Clock, Woken};
 
-/// What [`drive`] asks of an arbiter. As `dyn Steps`, it costs one indirect call a step, and what
-/// drives an arbiter need not be compiled for every queue.
+/// What one step did, and when the next is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Packets taken from mailboxes or devices, those dropped included.
+    pub drained: usize,
+    /// Packets taken from queues in the algorithm's order.
+    pub released: usize,
+    /// Packets that the backend accepted.
+    pub transmitted: usize,
+    /// When there is more to do, as far as can be known now.
+    pub next: Next,
+}
+
+impl Step {
+    /// How often a packet moved: 0 in a step without work.
+    #[inline]
+    pub fn moved(&self) -> usize {
+        self.drained + self.released + self.transmitted
+    }
+}
+
+/// When there is more to do; somebody may push, or a frame arrive, earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// At once: a limit of this step was reached.
+    Now,
+    /// When the link will be idle, or when the algorithm lets a packet leave.
+    At(Nanos),
+    /// Soon: the backend is full and holds up the link.
+    WhenBackendTakesMore,
+    /// When a client pushes.
+    WhenPushed,
+}
+
+/// What [`drive`] drives: an arbiter, a bridge, a dispatcher. As `dyn Steps`, it costs one indirect
+/// call a step, and what drives an arbiter need not be compiled for every queue.
 pub trait Steps {
-    /// See [`Arbiter::step`].
+    /// Does what is due at `now`, which never goes backwards.
     ///
     /// # Errors
     ///
     /// What the backend says when it is unusable.
     fn step(&mut self, now: Nanos) -> io::Result<Step>;
 
-    /// See [`Arbiter::sleep`].
-    fn sleep(&mut self, longest: Duration) -> Option<Woken>;
+    /// Waits for `span`, from which no client wakes it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot wait.
+    fn nap(&mut self, span: Duration) -> io::Result<()> {
+        std::thread::sleep(span);
+        Ok(())
+    }
 
-    /// What the thread tells after a sleep: how much too late it ended, and what ended it,
+    /// Waits until somebody has something to do, or `longest` is over. `None`, at once, if somebody
+    /// has already.
+    ///
+    /// # Errors
+    ///
+    /// It cannot wait.
+    fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>>;
+
+    /// What the thread tells after a wait: how much too late it ended, and what ended it,
     /// if anything but the clock could.
-    fn slept(&mut self, late: Nanos, woken: Option<Woken>);
-}
-
-impl<Q: Queue, R: Release<Q::Payload>> Steps for Arbiter<Q, R> {
-    fn step(&mut self, now: Nanos) -> io::Result<Step> {
-        Arbiter::step(self, now)
-    }
-
-    fn sleep(&mut self, longest: Duration) -> Option<Woken> {
-        Arbiter::sleep(self, longest)
-    }
-
     fn slept(&mut self, late: Nanos, woken: Option<Woken>) {
-        Arbiter::slept(self, late, woken);
+        let _ = (late, woken);
+    }
+
+    /// Whether another step is due at once, whatever the last one said.
+    fn is_hurried(&self) -> bool {
+        false
+    }
+
+    /// Whether there will never be anything to do again.
+    fn is_done(&self) -> bool {
+        false
     }
 }
 
-/// What an arbiter's thread does between two steps.
+/// What a thread does between two steps.
 #[derive(Clone, Copy, Debug)]
 pub struct Idling {
     /// With less than this to wait it spins, as a sleep would end too late.
@@ -84,8 +129,7 @@ impl Idling {
 }
 
 /// What to do before the next step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pause {
+enum Pause {
     /// The next step at once.
     Spin,
     /// A sleep that nobody ends early.
@@ -95,8 +139,7 @@ pub(crate) enum Pause {
 }
 
 /// Decides between spinning and sleeping.
-#[derive(Debug)]
-pub(crate) struct Rest {
+struct Rest {
     idling: Idling,
     worked_at: Nanos,
     /// A client kept the thread from sleeping, and no packet has moved since: one waits in
@@ -105,7 +148,7 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    pub(crate) fn new(idling: Idling) -> Self {
+    fn new(idling: Idling) -> Self {
         Rest {
             idling,
             worked_at: Nanos::ZERO,
@@ -114,7 +157,7 @@ impl Rest {
     }
 
     /// After a step at `now`, which `worked` or found nothing to do until `next`.
-    pub(crate) fn after(&mut self, now: Nanos, worked: bool, next: Next) -> Pause {
+    fn after(&mut self, now: Nanos, worked: bool, next: Next) -> Pause {
         if worked {
             self.worked_at = now;
             self.kept_awake = false;
@@ -150,56 +193,64 @@ impl Rest {
     }
 
     /// There was no sleep at `now`, as somebody had pushed: it spins once more, then naps.
-    pub(crate) fn kept_awake(&mut self, now: Nanos) {
+    fn kept_awake(&mut self, now: Nanos) {
         self.worked_at = now;
         self.kept_awake = true;
     }
 }
 
-/// Steps the arbiter until `after_step` returns `false`. It is called after every
-/// step, with the time of the step, at least once in [`Idling::longest_sleep`].
+/// Makes steps until `after_step` returns `false`, or there is nothing left to do. It is called after
+/// every step, with its time, at least once in [`Idling::longest_sleep`]. A step without work is
+/// followed by a wait, after the spinning that `idling` asks for.
 ///
-/// Asks the system for timers without slack, where it can, so that sleeps end in time.
+/// Asks the system for timers without slack, where it can, so that waits end in time.
 ///
 /// # Errors
 ///
-/// The first error of a step.
-pub fn drive<A: Steps + ?Sized>(
-    arbiter: &mut A,
+/// The first error of a step, or of waiting.
+pub fn drive<S: Steps + ?Sized>(
+    steps: &mut S,
     clock: &Clock,
     idling: Idling,
-    mut after_step: impl FnMut(&mut A, Nanos, &Step) -> bool,
+    mut after_step: impl FnMut(&mut S, Nanos, &Step) -> bool,
 ) -> io::Result<()> {
     exact_timers();
     let mut rest = Rest::new(idling);
-    loop {
+    while !steps.is_done() {
         let now = clock.now();
-        let step = arbiter.step(now)?;
-        if !after_step(arbiter, now, &step) {
-            return Ok(());
+        let step = steps.step(now)?;
+        if !after_step(steps, now, &step) {
+            break;
         }
-        let worked = step.drained + step.released + step.transmitted > 0;
-        match rest.after(now, worked, step.next) {
-            Pause::Spin => std::hint::spin_loop(),
-            Pause::Nap(span) => {
-                std::thread::sleep(span.into());
-                arbiter.slept(clock.now().since(now + span), None);
+        if steps.is_hurried() {
+            continue;
+        }
+        let (span, woken) = match rest.after(now, step.moved() > 0, step.next) {
+            Pause::Spin => {
+                std::hint::spin_loop();
+                continue;
             }
-            Pause::Sleep(span) => match arbiter.sleep(span.into()) {
-                Some(woken) => {
-                    let late = clock.now().since(now + span);
-                    arbiter.slept(late, Some(woken));
+            Pause::Nap(span) => {
+                steps.nap(span.into())?;
+                (span, None)
+            }
+            Pause::Sleep(span) => match steps.sleep(span.into())? {
+                None => {
+                    rest.kept_awake(now);
+                    continue;
                 }
-                None => rest.kept_awake(now),
+                woken => (span, woken),
             },
-        }
+        };
+        steps.slept(clock.now().since(now + span), woken);
     }
+    Ok(())
 }
 
 /// Lets the sleeps of the calling thread end without the slack of 50 microseconds that the
 /// system adds by default.
 #[cfg(target_os = "linux")]
-pub(crate) fn exact_timers() {
+fn exact_timers() {
     // A thread that may not is merely later.
     let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
 }

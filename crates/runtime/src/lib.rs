@@ -59,8 +59,9 @@ mod link;
 mod queue;
 mod registrar;
 mod release;
+mod shaper;
 
-pub use arbiter::{Arbiter, ArbiterStats, ClientStats, Next, Step};
+pub use arbiter::{Arbiter, ArbiterStats, ClientStats};
 pub use async_client::AsyncClient;
 pub use classified::{Classified, Classify, FromPort};
 pub use client::{Client, ClientId, Pushed, Refusal, Refused};
@@ -69,13 +70,13 @@ pub use config::ArbiterConfig;
 pub use delay::Spans;
 #[cfg(target_os = "linux")]
 pub use driver::pin_to_core;
-pub use driver::{Idling, Steps, drive};
+pub use driver::{Idling, Next, Step, Steps, drive};
 pub use fairlane_mailbox::bell::Woken;
 pub use inbox::Source;
 pub use link::{Link, Pacer, Window};
 pub use queue::Queue;
 pub use registrar::{RegisterError, Registrar, Remote};
 pub use release::{
-    Cleared, ClientsDispatch, Dispatcher, Dispatchers, DispatchingClient, Outlet, Release,
-    Straight, drive_dispatcher,
+    Cleared, ClientsDispatch, Dispatcher, Dispatchers, DispatchingClient, Outlet, Release, Straight,
 };
+pub use shaper::Shaper;

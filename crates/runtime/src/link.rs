@@ -1,7 +1,7 @@
 //! The link: how fast it is, what it adds to a packet, and when it is idle.
 
 use fairlane_core::units::MAX_LENGTH;
-use fairlane_core::{Length, Nanos, Rate};
+use fairlane_core::{FlowConfig, Length, Nanos, Rate};
 
 /// A link as the arbiter paces it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,16 @@ impl Link {
         }
     }
 
+    /// What a flow is to the queue whose packets are as long as `config` says without the overhead.
+    pub(crate) fn carrying(&self, config: FlowConfig) -> FlowConfig {
+        FlowConfig {
+            max_length: self.carried(config.max_length).unwrap_or(Length::MAX),
+            ..config
+        }
+    }
+
     /// What the link carries for a packet of `len` bytes, or `None` beyond 65,535.
+    #[inline]
     pub fn carried(&self, len: Length) -> Option<Length> {
         Length::new(len.get().saturating_add(self.overhead))
     }

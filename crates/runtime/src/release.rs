@@ -9,7 +9,7 @@ use std::io;
 use fairlane_core::{FlowId, Packet};
 
 pub use clients_dispatch::{Cleared, ClientsDispatch, DispatchingClient, Outlet};
-pub use dispatchers::{Dispatcher, Dispatchers, drive_dispatcher};
+pub use dispatchers::{Dispatcher, Dispatchers};
 pub use straight::Straight;
 
 /// What an arbiter does with packets in the order that the algorithm gave them.

@@ -9,7 +9,7 @@ use fairlane_core::{FlowId, Nanos, PacketScheduler};
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, ArbiterStats, Client, ClientId, ClientStats, ClientsDispatch, Clock,
     Dispatcher, Dispatchers, DispatchingClient, Idling, Link, Queue, Refusal, Refused, Registrar,
-    Release, Spans, Steps, Straight, drive, drive_dispatcher,
+    Release, Shaper, Spans, Steps, Straight, drive,
 };
 
 use super::WARM_UP;
@@ -72,11 +72,11 @@ impl<Q: Queue + Send, R: Release<Q::Payload> + Send> Deciding<Q::Payload, R> for
     }
 
     fn release(&self) -> &R {
-        self.release()
+        Shaper::release(self)
     }
 
     fn release_mut(&mut self) -> &mut R {
-        self.release_mut()
+        Shaper::release_mut(self)
     }
 
     fn client_stats(&self) -> Box<dyn Iterator<Item = (ClientId, ClientStats)> + '_> {
@@ -84,7 +84,7 @@ impl<Q: Queue + Send, R: Release<Q::Payload> + Send> Deciding<Q::Payload, R> for
     }
 
     fn total_stats(&self) -> TotalStats {
-        self.total_stats()
+        Shaper::total_stats(self)
     }
 
     fn stats(&self) -> ArbiterStats {
@@ -305,7 +305,7 @@ impl Measurement<'_> {
                 .map(|(number, mut dispatcher)| {
                     scope.spawn(move || -> Result<Spans> {
                         pin(cores.beside_arbiter(number));
-                        drive_dispatcher(&mut dispatcher, &clock, Idling::default(), |_, _| {
+                        drive(&mut dispatcher, &clock, Idling::default(), |_, _, _| {
                             !done.load(Ordering::Relaxed)
                         })?;
                         Ok(dispatcher.passes())

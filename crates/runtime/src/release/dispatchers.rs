@@ -8,14 +8,12 @@ use std::time::Duration;
 
 use fairlane_core::{Nanos, Packet};
 use fairlane_io::Backend;
-use fairlane_mailbox::bell::{Listener, Ringer, bell};
+use fairlane_mailbox::bell::{Listener, Ringer, Woken, bell};
 use fairlane_mailbox::{CapacityError, Consumer, Producer, mailbox};
 
 use super::Release;
-use crate::Next;
-use crate::clock::Clock;
 use crate::delay::Spans;
-use crate::driver::{Idling, Pause, Rest};
+use crate::driver::{Next, Step, Steps};
 
 /// Most packets that a dispatcher takes from its mailbox before it transmits.
 const BATCH: usize = 64;
@@ -47,7 +45,7 @@ struct Settled(AtomicU64);
 
 impl<P: Send> Dispatchers<P> {
     /// One dispatcher for each backend, with a TX mailbox of `slots` slots: a power of two.
-    /// Each is to be driven by a thread of its own ([`drive_dispatcher`]).
+    /// Each is to be driven by a thread of its own ([`drive`](crate::drive)).
     ///
     /// # Panics
     ///
@@ -197,61 +195,45 @@ impl<B: Backend<Tx: Send>> Dispatcher<B> {
         &self.backend
     }
 
-    /// Whether the arbiter is gone and all that it released was transmitted.
-    fn is_done(&self) -> bool {
-        // In this order: an empty mailbox means no more only after its producer has gone.
-        self.mailbox.is_abandoned() && self.mailbox.is_empty() && self.batch.is_empty()
-    }
-
     /// Awake again, whoever said so. A ring that is still on its way is collected next time.
     fn rouse(&mut self) {
         self.bell.rouse(0);
         self.bell.collect(|_| {});
     }
+}
 
-    fn sleep(&mut self, longest: Duration) {
+/// Passes, until the arbiter is gone and all was transmitted: what is in the mailbox of a dispatcher
+/// that is driven no longer is dropped with it. The first error of a pass ends it; the arbiter's
+/// other dispatchers go on.
+impl<B: Backend<Tx: Send>> Steps for Dispatcher<B> {
+    fn step(&mut self, now: Nanos) -> io::Result<Step> {
+        Ok(Step {
+            drained: 0,
+            released: 0,
+            transmitted: self.pass(now)?,
+            next: match self.batch.is_empty() {
+                true => Next::WhenPushed,
+                false => Next::WhenBackendTakesMore,
+            },
+        })
+    }
+
+    fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
         self.bell.doze(0);
         self.bell.settle();
         if !self.mailbox.is_empty() || self.mailbox.is_abandoned() {
             self.rouse();
-            return;
+            return Ok(None);
         }
-        self.bell.sleep(Some(longest));
+        let woken = self.bell.sleep(Some(longest));
         self.rouse();
         // The time asleep is nobody's delay.
         self.last_pass = None;
+        Ok(Some(woken))
     }
-}
 
-/// Makes passes until the arbiter is gone and all was transmitted, or `after_pass` returns
-/// `false`: then what is in the mailbox is dropped with the dispatcher. It is called after every
-/// pass, at least once in [`Idling::longest_sleep`].
-///
-/// # Errors
-///
-/// The first error of a pass; the arbiter's other dispatchers go on.
-pub fn drive_dispatcher<B: Backend<Tx: Send>>(
-    dispatcher: &mut Dispatcher<B>,
-    clock: &Clock,
-    idling: Idling,
-    mut after_pass: impl FnMut(&Dispatcher<B>, Nanos) -> bool,
-) -> io::Result<()> {
-    let mut rest = Rest::new(idling);
-    while !dispatcher.is_done() {
-        let now = clock.now();
-        let worked = dispatcher.pass(now)? > 0;
-        if !after_pass(dispatcher, now) {
-            break;
-        }
-        let next = match dispatcher.batch.is_empty() {
-            true => Next::WhenPushed,
-            false => Next::WhenBackendTakesMore,
-        };
-        match rest.after(now, worked, next) {
-            Pause::Spin => std::hint::spin_loop(),
-            Pause::Nap(span) => std::thread::sleep(span.into()),
-            Pause::Sleep(span) => dispatcher.sleep(span.into()),
-        }
+    fn is_done(&self) -> bool {
+        // In this order: an empty mailbox means no more only after its producer has gone.
+        self.mailbox.is_abandoned() && self.mailbox.is_empty() && self.batch.is_empty()
     }
-    Ok(())
 }

@@ -25,6 +25,27 @@ impl<B: Backend> Straight<B> {
         }
     }
 
+    /// The next packet; not on its way before [`send`](Self::send).
+    #[inline]
+    pub(crate) fn push(&mut self, packet: B::Tx) {
+        self.batch.push_back(packet);
+    }
+
+    /// Sends what was pushed as far as there is room, and returns how many packets went.
+    #[inline]
+    pub(crate) fn send(&mut self) -> io::Result<usize> {
+        if self.batch.is_empty() {
+            return Ok(0);
+        }
+        self.backend.transmit(&mut self.batch)
+    }
+
+    /// Whether there was not room for all.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.batch.is_empty()
+    }
+
     /// The backend.
     pub fn backend(&self) -> &B {
         &self.backend
@@ -39,17 +60,15 @@ impl<B: Backend> Straight<B> {
 impl<P: Into<B::Tx>, B: Backend> Release<P> for Straight<B> {
     #[inline]
     fn release(&mut self, packet: Packet<P>) {
-        self.batch.push_back(packet.payload.into());
+        self.push(packet.payload.into());
     }
 
     #[inline]
     fn flush(&mut self, _: bool) -> io::Result<usize> {
-        if self.batch.is_empty() {
-            return Ok(0);
-        }
-        self.backend.transmit(&mut self.batch)
+        self.send()
     }
 
+    #[inline]
     fn waiting(&self) -> usize {
         self.batch.len()
     }

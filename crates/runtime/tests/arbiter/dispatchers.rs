@@ -11,8 +11,7 @@ use fairlane_core::sched::Qfq;
 use fairlane_core::{Nanos, PacketScheduler};
 use fairlane_io::{Backend, MemoryBackend, memory};
 use fairlane_runtime::{
-    Arbiter, ArbiterConfig, Clock, Dispatcher, Dispatchers, Idling, Next, Registrar, drive,
-    drive_dispatcher,
+    Arbiter, ArbiterConfig, Clock, Dispatcher, Dispatchers, Idling, Next, Registrar, Step, drive,
 };
 
 use crate::rig::{Packet, Population, fast, holding, length, names, numbered, us, weight};
@@ -51,8 +50,8 @@ fn two_hundred_released() -> (Dispatched, Vec<Dispatcher<Device>>, Vec<Device>, 
 }
 
 /// Goes on until `stop` is set.
-fn until(stop: &AtomicBool) -> impl FnMut(&Dispatcher<Device>, Nanos) -> bool {
-    |_, _| !stop.load(Ordering::Acquire)
+fn until(stop: &AtomicBool) -> impl FnMut(&mut Dispatcher<Device>, Nanos, &Step) -> bool {
+    |_, _, _| !stop.load(Ordering::Acquire)
 }
 
 fn receive(far: &mut Device) -> Vec<Packet> {
@@ -113,7 +112,7 @@ fn run(dispatchers: usize, clients: usize, packets: u32, broken: Option<usize>) 
         }
         let drive_one = |mut end: Dispatcher<Device>| {
             scope.spawn(move || {
-                let outcome = drive_dispatcher(&mut end, clock, Idling::default(), until(stop));
+                let outcome = drive(&mut end, clock, Idling::default(), until(stop));
                 (outcome.map_err(|error| error.kind()), end.transmitted())
             })
         };
@@ -255,7 +254,7 @@ fn when_the_arbiter_is_dropped_a_dispatcher_ends_after_it_has_transmitted_everyt
     assert_eq!(population.count(), 200);
     for mut end in ends {
         let clock = Clock::start();
-        drive_dispatcher(&mut end, &clock, Idling::default(), |_, _| true).unwrap();
+        drive(&mut end, &clock, Idling::default(), |_, _, _| true).unwrap();
         assert_eq!(end.transmitted(), 200);
     }
     assert_eq!(names(&receive(&mut far[0])), numbered(0, 0..200));
@@ -278,7 +277,7 @@ fn a_sleeping_dispatcher_is_woken_by_a_packet_and_by_the_arbiters_end() {
             .into_iter()
             .map(|mut end| {
                 scope.spawn(move || {
-                    drive_dispatcher(&mut end, &Clock::start(), idling, |_, _| true).unwrap();
+                    drive(&mut end, &Clock::start(), idling, |_, _, _| true).unwrap();
                 })
             })
             .collect();
@@ -321,7 +320,7 @@ fn a_dispatcher_does_not_sleep_on_packets_that_it_has_not_taken() {
     thread::scope(|scope| {
         for mut end in ends {
             scope.spawn(move || {
-                drive_dispatcher(&mut end, &Clock::start(), idling, |_, _| true).unwrap();
+                drive(&mut end, &Clock::start(), idling, |_, _, _| true).unwrap();
             });
         }
         let mut arrived = Vec::new();

@@ -22,7 +22,7 @@ use fairlane_core::{AnyScheduler, FlowConfig, Length, Limits, Nanos, SchedulerLi
 use fairlane_io::UdpBackend;
 use fairlane_runtime::{
     Arbiter, ArbiterConfig, ClientId, Clock, Dispatcher, Dispatchers, Idling, Link, Registrar,
-    Release, Straight, drive, drive_dispatcher, pin_to_core,
+    Release, Straight, drive, pin_to_core,
 };
 
 use super::ending::Ending;
@@ -349,11 +349,11 @@ fn dispatch(
     vitals: &Vitals,
 ) -> Result<()> {
     let mut publish_at = clock.now() + PUBLISH;
-    drive_dispatcher(
+    drive(
         &mut dispatcher,
         &clock,
         Idling::default(),
-        |dispatcher, now| {
+        |dispatcher, now, _| {
             if now >= publish_at {
                 publish_at = now + PUBLISH;
                 vitals.dispatcher(number, dispatcher.passes());

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlane_core::Nanos;
 use fairlane_mailbox::{Consumer, Producer};
-use fairlane_runtime::bridge::{BATCH, Came, Lane, Side, drive_bridge};
-use fairlane_runtime::{Clock, Idling};
+use fairlane_runtime::bridge::{BATCH, Came, Side};
+use fairlane_runtime::{Clock, Idling, drive};
 use rustix::process::setpriority_process;
 
 use super::super::ending::Ending;
@@ -53,13 +53,14 @@ impl Forwarding {
         let mut guards = [Guard::default(), Guard::default()];
         // When the last round began, if part of an order was done after it.
         let mut worked_at: Option<Nanos> = None;
-        let outcome = drive_bridge(bridge, &self.clock, idling, |bridge, now, round| {
+        let outcome = drive(bridge, &self.clock, idling, |bridge, now, round| {
             for (side, guard) in Side::BOTH.into_iter().zip(&mut guards) {
-                if let Lane::Shaped(arbiter, _) = bridge.lane(side)
+                if let Some(arbiter) = bridge.arbiter(side)
                     && let Some(early) = arbiter.queue().classifier().early()
                 {
                     // Where fewer than a batch came there are no others.
-                    let filling = round.moved >= BATCH && bridge.device(side.other()).is_filling();
+                    let filling =
+                        round.moved() >= BATCH && bridge.device(side.other()).is_filling();
                     guard.look(early, filling, now);
                 }
             }

@@ -10,7 +10,7 @@ use fairlane_config::{BuildError, Discipline, Link};
 use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Discarded};
 use fairlane_core::{Count, Nanos};
 use fairlane_io::Backend;
-use fairlane_runtime::bridge::{Came, Lane, LaneStats, Side};
+use fairlane_runtime::bridge::{Came, LaneStats, Side};
 use fairlane_runtime::{Arbiter, FromPort, Straight};
 
 use super::SiteBridge;
@@ -111,7 +111,7 @@ impl Counting {
         let mut left = STEP;
         for side in Side::BOTH {
             let count = &mut self.links[side as usize];
-            let Lane::Shaped(arbiter, _) = bridge.lane(side) else {
+            let Some(arbiter) = bridge.arbiter(side) else {
                 continue;
             };
             let queue = arbiter.queue();

@@ -1,0 +1,235 @@
+//! A shaped link: what waits for it, how fast it is, and where packets leave.
+
+use std::io;
+
+use fairlane_core::scheduler::Violation;
+use fairlane_core::{
+    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, Rate, Rejected,
+    Rejection, TotalStats,
+};
+use fairlane_io::Backend;
+
+use crate::driver::Next;
+use crate::link::{Link, Pacer};
+use crate::queue::Queue;
+use crate::release::{Release, Straight};
+
+/// A queue, the pace of a link, and a way out.
+///
+/// Packets that are [admitted](Self::admit) wait in the queue, and leave in its order as fast as the
+/// link carries them. An [`Arbiter`](crate::Arbiter) is this with mailboxes before it.
+pub struct Shaper<Q: Queue, R> {
+    queue: Q,
+    pacer: Pacer,
+    release: R,
+    /// Most packets released in one step.
+    limit: usize,
+    /// The flow of each packet that the queue has discarded and nobody was told of.
+    discarded: Vec<FlowId>,
+}
+
+/// What left in a step.
+pub(crate) struct Left {
+    /// Packets taken from the queue.
+    pub(crate) released: usize,
+    /// Packets that the way out accepted.
+    pub(crate) transmitted: usize,
+    /// When there is more to release.
+    pub(crate) next: Next,
+}
+
+impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
+    /// Nothing waits, and the link is idle from `now`. At most `limit` packets are released in one
+    /// step.
+    pub(crate) fn new(queue: Q, link: Link, limit: usize, release: R, now: Nanos) -> Self {
+        Shaper {
+            queue,
+            pacer: Pacer::new(link, now),
+            release,
+            limit: limit.max(1),
+            discarded: Vec::new(),
+        }
+    }
+
+    /// Adds a flow; the queue is told its maximum length with the link's overhead.
+    pub(crate) fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+        let flow = self.queue.add_flow(self.link().carrying(config))?;
+        self.release.joined(flow, None);
+        Ok(flow)
+    }
+
+    /// Queues a packet of `len` bytes, without the link's overhead, that the calling thread has: one
+    /// it received, say. It takes part in the next step. O(1), or what the queue's `enqueue` costs.
+    ///
+    /// # Errors
+    ///
+    /// The packet comes back with the reason, and the queue has counted it; but for a packet that
+    /// with the overhead is longer than 65,535 bytes, which the queue does not get to see.
+    #[inline]
+    pub fn admit(
+        &mut self,
+        flow: FlowId,
+        len: Length,
+        payload: Q::Payload,
+        now: Nanos,
+    ) -> Result<(), Rejected<Q::Payload>> {
+        match self.link().carried(len) {
+            Some(carried) => self.enqueue(flow, carried, payload, now),
+            None => Err(Rejected {
+                payload,
+                reason: Rejection::TooLong {
+                    max: self.link().longest().unwrap_or(Length::MAX),
+                },
+            }),
+        }
+    }
+
+    /// Queues a packet of which the link carries `len` bytes.
+    #[inline]
+    pub(crate) fn enqueue(
+        &mut self,
+        flow: FlowId,
+        len: Length,
+        payload: Q::Payload,
+        now: Nanos,
+    ) -> Result<(), Rejected<Q::Payload>> {
+        let discarded = &mut self.discarded;
+        let gone = |packet: Packet<Q::Payload>| discarded.push(packet.flow);
+        self.queue.enqueue(flow, len, payload, now, gone)
+    }
+
+    /// Releases what the link can carry up to `now`, and transmits.
+    #[inline]
+    pub(crate) fn step(&mut self, now: Nanos) -> io::Result<Left> {
+        let mut transmitted = self.release.flush(true)?;
+        self.pacer.forget_before(now);
+        // While the backend holds packets back, no further ones are committed to an order.
+        let (released, next) = match self.release.waiting() {
+            0 => self.release_due(now),
+            _ => (0, Next::Now),
+        };
+        transmitted += self.release.flush(next == Next::Now)?;
+        Ok(Left {
+            released,
+            transmitted,
+            next: match self.release.waiting() {
+                0 => next,
+                _ => Next::WhenBackendTakesMore,
+            },
+        })
+    }
+
+    /// The second block of `do_scan` (PSPAT, Fig. 5): how many packets were released, and when
+    /// there are more to release.
+    #[inline]
+    fn release_due(&mut self, now: Nanos) -> (usize, Next) {
+        let mut released = 0;
+        let mut window = self.pacer.open(now);
+        let stop = loop {
+            if released >= self.limit || !window.may_release() {
+                break None;
+            }
+            let discarded = &mut self.discarded;
+            let gone = |packet: Packet<Q::Payload>| discarded.push(packet.flow);
+            match self.queue.dequeue(now, gone) {
+                Dequeue::Packet(packet) => {
+                    window.charge(packet.len);
+                    self.release.release(packet);
+                    released += 1;
+                }
+                Dequeue::NotBefore(time) => break Some(Next::At(time)),
+                Dequeue::Empty => break Some(Next::WhenPushed),
+            }
+        };
+        self.pacer.close(window);
+        if Q::DISCARDS {
+            self.queue.tidy(now);
+        }
+        let next = match stop {
+            Some(next) => {
+                self.pacer.idled(now);
+                next
+            }
+            None if self.pacer.may_release(now) => Next::Now,
+            None if self.queue.is_empty() => Next::WhenPushed,
+            None => Next::At(self.pacer.idle_at()),
+        };
+        (released, next)
+    }
+
+    /// The flow of each packet that the queue discarded since this was last asked.
+    #[inline]
+    pub(crate) fn discarded(&mut self) -> impl Iterator<Item = FlowId> {
+        self.discarded.drain(..)
+    }
+
+    /// Packets released that the backend has not taken yet.
+    pub fn waiting_for_backend(&self) -> usize {
+        self.release.waiting()
+    }
+}
+
+impl<Q: Queue, R> Shaper<Q, R> {
+    /// The link.
+    pub fn link(&self) -> &Link {
+        self.pacer.link()
+    }
+
+    /// Gives the link another rate. Its overhead stays what clients know.
+    pub fn change_rate(&mut self, rate: Rate) {
+        self.pacer.change_rate(rate);
+    }
+
+    /// When the link will have carried all that was released. Later than now while a packet is on
+    /// its way.
+    pub fn idle_at(&self) -> Nanos {
+        self.pacer.idle_at()
+    }
+
+    /// What packets wait in.
+    pub fn queue(&self) -> &Q {
+        &self.queue
+    }
+
+    /// What packets wait in, to change. Its flows are not the caller's business.
+    pub fn queue_mut(&mut self) -> &mut Q {
+        &mut self.queue
+    }
+
+    /// What became of the packets of one flow.
+    pub fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
+        self.queue.flow_stats(flow)
+    }
+
+    /// What became of all packets, those of flows that are gone included.
+    pub fn total_stats(&self) -> TotalStats {
+        self.queue.total_stats()
+    }
+
+    /// The way out.
+    pub fn release(&self) -> &R {
+        &self.release
+    }
+
+    /// The way out, to change.
+    pub fn release_mut(&mut self) -> &mut R {
+        &mut self.release
+    }
+
+    /// Checks the queue's invariants, for tests.
+    pub fn invariants(&self) -> Result<(), Violation> {
+        self.queue.invariants()
+    }
+}
+
+impl<Q: Queue, B: Backend> Shaper<Q, Straight<B>> {
+    /// The backend.
+    pub fn backend(&self) -> &B {
+        self.release.backend()
+    }
+
+    /// The backend, to change.
+    pub fn backend_mut(&mut self) -> &mut B {
+        self.release.backend_mut()
+    }
+}
