@@ -6,15 +6,12 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use fairlane_config::{MtuOf, Site, SiteError};
-use fairlane_io::interface;
+use fairlane_config::{Site, SiteError};
 
 use crate::output;
 
 /// How long nobody is told that somebody else is waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-const MTU_OF: MtuOf<'static> = &|name| interface::mtu(name).ok();
 
 /// Reads the file of a site whose interfaces are this machine's, as far as they are there.
 ///
@@ -35,12 +32,7 @@ pub fn read_site(path: &Path) -> Result<Site, SiteError> {
             }
         });
     }
-    let site = Site::read_for(path, MTU_OF);
+    let site = fairlane_site::read(path);
     drop(read);
     site
-}
-
-/// Reads such a file again while frames pass.
-pub fn read_site_again(path: &Path) -> Result<Site, SiteError> {
-    Site::read_again(path, MTU_OF)
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod change;
+pub mod class_report;
 mod diagnostic;
 mod discipline;
 mod file;

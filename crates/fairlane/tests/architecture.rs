@@ -54,12 +54,18 @@ fn dependencies_point_one_way() {
         ),
         ("sim", &["core", "runtime"]),
         ("traffic", &["classify", "config", "core", "sim"]),
+        (
+            "site",
+            &[
+                "classify", "config", "core", "io", "mailbox", "netlab", "runtime",
+            ],
+        ),
         ("bench", &["core", "io", "netlab", "runtime"]),
         (
             "cli",
             &[
                 "bench", "classify", "config", "core", "io", "mailbox", "netlab", "runtime", "sim",
-                "traffic",
+                "site", "traffic",
             ],
         ),
         (
@@ -90,7 +96,7 @@ fn every_crate_is_listed_here() {
         names,
         [
             "bench", "classify", "cli", "config", "core", "fairlane", "io", "lab", "mailbox",
-            "netlab", "runtime", "sim", "traffic"
+            "netlab", "runtime", "sim", "site", "traffic"
         ]
     );
 }
@@ -117,7 +123,7 @@ fn unsafe_code_stays_in_its_named_homes() {
     let mut found = Vec::new();
     for name in [
         "classify", "cli", "config", "core", "fairlane", "io", "lab", "mailbox", "netlab",
-        "runtime", "sim", "traffic",
+        "runtime", "sim", "site", "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);
@@ -150,6 +156,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("runtime/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("fairlane/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("sim/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("site/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("traffic/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/main.rs", "#![forbid(unsafe_code)]"),

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use comfy_table::{Cell, Table};
+use fairlane_config::class_report::{ClassTerms, FlowTerms};
 use fairlane_config::{Link, LongestBy, Site};
 use fairlane_core::Nanos;
 use serde::Serialize;
 
-use crate::classes::schema::{ClassTerms, FlowTerms};
 use crate::figures::{rate, size, time};
 use crate::table;
 

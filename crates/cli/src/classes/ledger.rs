@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane_config::Link;
+use fairlane_config::class_report::{ClassReport, ClassTerms};
 use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Rejection};
 use fairlane_core::{Count, Length};
 use fairlane_sim::{ClassFlow, Completion, Delays, Moment, Observer, PacketInfo, Picos};
 
-use super::schema::{ClassReport, ClassTerms, DelayReport};
+use super::delays_in;
 
 const MICROSECOND: Picos = Picos::from_micros(1);
 
@@ -118,7 +119,7 @@ impl Ledger {
             let delays = &account.delays;
             let none = Count::default();
             rows.push(ClassReport {
-                delay_us: (delays.count() > 0).then(|| DelayReport::of(delays, MICROSECOND)),
+                delay_us: (delays.count() > 0).then(|| delays_in(MICROSECOND, delays)),
                 beyond_bound: terms.delay_ns.map(|_| account.beyond),
                 alone_packets: Some(account.alone),
                 alone_max_us: (account.alone > 0).then(|| micros(account.alone_max)),

@@ -2,15 +2,15 @@
 //! simulated link.
 
 mod ledger;
-pub mod schema;
 
 use comfy_table::Table;
 use fairlane_config::Link;
+use fairlane_config::class_report::{ClassReport, DelayReport, bps};
 use fairlane_core::Nanos;
+use fairlane_sim::{Delays, Picos};
 
 use crate::figures::{rate, time};
 use crate::table;
-use schema::{ClassReport, DelayReport, bps};
 
 pub use ledger::{Ledger, Places};
 
@@ -24,33 +24,42 @@ const CONDITION: &str = "bound: within which a packet has left that finds its cl
 /// What it is not for.
 const LONGER: &str = "longer than the bound took packets that found others of theirs waiting: ";
 
-impl ClassReport {
-    /// That a packet which the bound is for took longer: what must never be.
-    fn broken(&self) -> Option<String> {
-        let (bound, max) = (self.terms.bound_us?, self.alone_max_us?);
-        (max > bound).then(|| {
-            format!(
-                "{}: BEYOND ITS BOUND: a packet that found it empty took {}, not {}",
-                self.terms.name,
-                shown(max),
-                shown(bound)
-            )
-        })
+/// Delays on a simulated link in this unit; of no packet, zero.
+pub fn delays_in(unit: Picos, delays: &Delays) -> DelayReport {
+    let in_units = |time: Picos| time.0 as f64 / unit.0 as f64;
+    DelayReport {
+        mean: Some(in_units(delays.mean())),
+        p50: in_units(delays.percentile(50.0)),
+        p99: in_units(delays.percentile(99.0)),
+        max: in_units(delays.max()),
     }
+}
 
-    /// How many packets took longer that the bound is not for.
-    fn beyond(&self) -> Option<String> {
-        let beyond = self.beyond_bound.filter(|&beyond| beyond > 0)?;
-        let guaranteed = self.terms.guaranteed_bps?;
-        let more = match self.offered_bps > guaranteed as f64 {
-            true => ", offered more than is guaranteed",
-            false => "",
-        };
-        Some(format!(
-            "{} ({beyond} of {}{more})",
-            self.terms.name, self.sent_packets
-        ))
-    }
+/// That a packet which the bound is for took longer: what must never be.
+fn broken(class: &ClassReport) -> Option<String> {
+    let (bound, max) = (class.terms.bound_us?, class.alone_max_us?);
+    (max > bound).then(|| {
+        format!(
+            "{}: BEYOND ITS BOUND: a packet that found it empty took {}, not {}",
+            class.terms.name,
+            shown(max),
+            shown(bound)
+        )
+    })
+}
+
+/// How many packets took longer that the bound is not for.
+fn beyond(class: &ClassReport) -> Option<String> {
+    let beyond = class.beyond_bound.filter(|&beyond| beyond > 0)?;
+    let guaranteed = class.terms.guaranteed_bps?;
+    let more = match class.offered_bps > guaranteed as f64 {
+        true => ", offered more than is guaranteed",
+        false => "",
+    };
+    Some(format!(
+        "{} ({beyond} of {}{more})",
+        class.terms.name, class.sent_packets
+    ))
 }
 
 fn shown(micros: f64) -> String {
@@ -65,8 +74,8 @@ pub fn text(classes: &[ClassReport]) -> String {
     if bounded {
         lines.push(CONDITION.to_owned());
     }
-    lines.extend(classes.iter().filter_map(ClassReport::broken));
-    let beyond: Vec<String> = classes.iter().filter_map(ClassReport::beyond).collect();
+    lines.extend(classes.iter().filter_map(broken));
+    let beyond: Vec<String> = classes.iter().filter_map(beyond).collect();
     if !beyond.is_empty() {
         lines.push(format!("{LONGER}{}", beyond.join(", ")));
     }

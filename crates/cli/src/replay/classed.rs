@@ -5,12 +5,12 @@ use std::io::{BufRead, Read};
 
 use anyhow::{Result, bail, ensure};
 use fairlane_classify::{DigestKey, LinkClassifier, Origin};
+use fairlane_config::class_report::ClassReport;
 use fairlane_config::{Discipline, Kind, Link as Site};
 use fairlane_core::Length;
 use fairlane_core::tree::ClassId;
 use fairlane_sim::{ClassFlow, Picos, Server, TransmitQueue, Waiting};
 
-use crate::classes::schema::ClassReport;
 use crate::classes::{Ledger, Places};
 use fairlane_traffic::arrivals::{Arrival, Arrivals, Body, Frame, Listed};
 use fairlane_traffic::capture::{Packets, View};

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use anyhow::{Context, Result};
 use comfy_table::Table;
 use fairlane_config::Link;
+use fairlane_config::class_report::{ClassReport, DelayReport};
 use fairlane_core::{FlowConfig, Rate};
 use fairlane_sim::{Delays, Picos};
 use serde::Serialize;
@@ -13,7 +14,6 @@ use serde::Serialize;
 use super::Options;
 use super::classed::Replayed;
 use crate::classes;
-use crate::classes::schema::{ClassReport, DelayReport};
 use crate::{output, table};
 use fairlane_core::bounds::Guarantees;
 use fairlane_traffic::flow_key::Key;
@@ -174,7 +174,7 @@ impl Report {
         let sent: u64 = bytes.0.iter().sum();
         let guarantees = Guarantees::new(setup.algorithm, &configs, sent);
         let nanos = |time: Picos| time.0 as f64 / 1e3;
-        let in_nanos = |delays: &Delays| DelayReport::of(delays, Picos::from_nanos(1));
+        let in_nanos = |delays: &Delays| classes::delays_in(Picos::from_nanos(1), delays);
         let flows: Vec<FlowReport> = wfi
             .flows()
             .zip(&bytes.0)

@@ -46,24 +46,14 @@ impl Ending {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// What comes from a thread that waits for nobody outside, or nothing where it does not come
-    /// before it has to be over.
-    pub fn wait<T>(&self, from: &Receiver<T>) -> Option<T> {
-        self.wait_until(from, || self.is_over())
-    }
-
     /// What comes from a thread when it has written to `output`, or nothing where nobody takes
     /// anything there and it has to be over.
     pub fn wait_for_output<T>(&self, from: &Receiver<T>, output: impl AsFd) -> Option<T> {
-        self.wait_until(from, || self.is_over_for(&output))
-    }
-
-    fn wait_until<T>(&self, from: &Receiver<T>, over: impl Fn() -> bool) -> Option<T> {
         loop {
             match from.recv_timeout(LOOK) {
                 Ok(came) => return Some(came),
                 Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) if over() => return None,
+                Err(RecvTimeoutError::Timeout) if self.is_over_for(&output) => return None,
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }

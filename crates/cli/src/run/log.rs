@@ -29,13 +29,6 @@ impl Voice {
             .0
             .try_send(format!("{} {text}", utc(SystemTime::now())));
     }
-
-    /// Says what is allowed and hardly meant.
-    pub fn warn(&self, warnings: impl IntoIterator<Item: Display>) {
-        for warning in warnings {
-            self.say(format_args!("warning: {warning}"));
-        }
-    }
 }
 
 impl Log {
@@ -57,16 +50,6 @@ impl Log {
     /// For another thread to say something.
     pub fn voice(&self) -> Voice {
         self.voice.clone()
-    }
-
-    /// Says something, as soon as somebody reads it.
-    pub fn say(&self, text: impl Display) {
-        self.voice.say(text);
-    }
-
-    /// Says what is allowed and hardly meant.
-    pub fn warn(&self, warnings: impl IntoIterator<Item: Display>) {
-        self.voice.warn(warnings);
     }
 
     /// Ends when all is written, or it has to be over.

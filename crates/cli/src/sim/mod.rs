@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use fairlane_config::class_report::ClassReport;
 use fairlane_config::{Discipline, Link};
 use fairlane_core::tree::ClassId;
 use fairlane_sim::{
@@ -13,7 +14,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::arguments::seconds;
-use crate::classes::schema::ClassReport;
 use crate::classes::{self, Ledger, Places};
 use crate::{interrupt, output};
 use fairlane_traffic::scenario::{self, Asked, Scenario};

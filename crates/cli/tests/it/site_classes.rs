@@ -440,7 +440,11 @@ limit = {{ packets = 1000 }}
         numbers.iter().copied().eq(0..80),
         "all of them, in order: {numbers:?}"
     );
-    assert!(finished.stderr.contains("as it was"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("running configuration kept"),
+        "{}",
+        finished.stderr
+    );
     assert!(finished.stderr.contains("ceil"), "{}", finished.stderr);
     assert!(
         finished.stderr.contains("taken over"),

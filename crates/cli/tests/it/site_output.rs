@@ -221,11 +221,11 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
         panic!("{text}");
     };
     assert!(
-        fifo.contains("as it was") && fifo.contains("regular"),
+        fifo.contains("running configuration kept") && fifo.contains("regular"),
         "{fifo}"
     );
     assert!(
-        long.contains("as it was") && long.contains("64 MiB"),
+        long.contains("running configuration kept") && long.contains("64 MiB"),
         "{long}"
     );
     assert!(whole.contains("taken over"), "{whole}");
@@ -262,7 +262,7 @@ fn a_signal_while_the_file_is_read_at_the_start_is_one_to_read_it_again_or_ends_
     daemon.is_up(&wire);
     let mut line = String::new();
     said.read_line(&mut line).unwrap();
-    assert!(line.contains("as it was"), "{line}");
+    assert!(line.contains("running configuration kept"), "{line}");
     assert!(daemon.term().success());
     let (daemon, _said) = start("given-up");
     assert_eq!(daemon.term().signal(), Some(15));

@@ -55,7 +55,7 @@ fn family() -> impl Strategy<Value = Family> {
     prop::sample::select(vec![Family::V4, Family::V6, Family::Other])
 }
 
-pub fn rule_match() -> impl Strategy<Value = Match> {
+pub(crate) fn rule_match() -> impl Strategy<Value = Match> {
     let places = (weighted(0.4, prefix()), weighted(0.4, prefix()));
     let ports = (weighted(0.3, range()), weighted(0.3, range()));
     let kinds = (
@@ -89,7 +89,7 @@ pub fn rule_match() -> impl Strategy<Value = Match> {
 }
 
 /// A packet as [`parse`](fairlane_classify::parse) may have read it.
-pub fn packet(
+pub(crate) fn packet(
     family: Family,
     (source, destination): (u128, u128),
     protocol: Protocol,
@@ -115,7 +115,7 @@ pub fn packet(
 }
 
 /// All addresses of a family that rules tell apart.
-pub fn addresses(family: Family) -> Vec<u128> {
+pub(crate) fn addresses(family: Family) -> Vec<u128> {
     match family {
         Family::V4 => (0..4).map(|host| V4 | host).chain([OUTSIDE]).collect(),
         Family::V6 => {
@@ -129,7 +129,7 @@ pub fn addresses(family: Family) -> Vec<u128> {
 }
 
 /// Any packet of the world, and where it came from.
-pub fn seen() -> impl Strategy<Value = (Headers, Origin)> {
+pub(crate) fn seen() -> impl Strategy<Value = (Headers, Origin)> {
     let fragment = prop::sample::select(vec![Fragment::No, Fragment::First, Fragment::Later]);
     let owner = of((0..2u32, 0..2u32, 0..2u32));
     let places = (any::<prop::sample::Index>(), any::<prop::sample::Index>());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use comfy_table::Table;
+use fairlane_config::class_report::DelayReport;
 use fairlane_core::{FlowConfig, Length, Nanos, Rate};
 use serde::Serialize;
 
@@ -12,7 +13,6 @@ use super::flow::{Flow, Flows};
 use super::relay::MOST_SOURCES;
 use super::vitals::{ArbiterReport, Vitals};
 use crate::algorithm::Algorithm;
-use crate::classes::schema::DelayReport;
 use crate::table;
 use fairlane_core::bounds::{Dispatched, Guarantees, with_arbiter};
 

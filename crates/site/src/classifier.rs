@@ -9,14 +9,14 @@ use fairlane_core::{Length, Nanos};
 use fairlane_io::EarlyDrop;
 use fairlane_runtime::Classify;
 
-use super::early::words;
-use super::frame::Parcel;
-use super::meter::Meter;
+use crate::early::words;
+use crate::frame::Parcel;
+use crate::meter::Meter;
 
 /// Classifies the frames of one link, and measures how long they stay. Made off the forwarding thread
 /// and exchanged whole.
-pub struct FrameClassifier {
-    pub filters: LinkClassifier,
+pub(crate) struct FrameClassifier {
+    pub(crate) filters: LinkClassifier,
     /// By the number of the class.
     meters: Vec<Option<Arc<Meter>>>,
     early: Option<Arc<EarlyDrop>>,
@@ -25,7 +25,7 @@ pub struct FrameClassifier {
 }
 
 /// A key that nobody outside knows, so that nobody can choose flows that collide.
-pub fn random_key() -> DigestKey {
+pub(crate) fn random_key() -> DigestKey {
     let random = || RandomState::new().hash_one(0);
     DigestKey([random(), random()])
 }
@@ -33,7 +33,7 @@ pub fn random_key() -> DigestKey {
 impl FrameClassifier {
     /// With a meter for each class that packets may leave from, and what may be dropped early of
     /// those with these numbers, by place.
-    pub fn new<'a>(
+    pub(crate) fn new<'a>(
         filters: LinkClassifier,
         metered: impl IntoIterator<Item = (ClassId, &'a Arc<Meter>)>,
         early: Option<Arc<EarlyDrop>>,
@@ -50,7 +50,7 @@ impl FrameClassifier {
     }
 
     /// What may be dropped early.
-    pub fn early(&self) -> Option<&EarlyDrop> {
+    pub(crate) fn early(&self) -> Option<&EarlyDrop> {
         self.early.as_deref()
     }
 
@@ -70,13 +70,13 @@ impl FrameClassifier {
     }
 
     /// Where a frame goes by the filters.
-    pub fn by_filters(&mut self, parcel: &Parcel) -> ClassFlow {
+    pub(crate) fn by_filters(&mut self, parcel: &Parcel) -> ClassFlow {
         let bytes = parcel.frame.bytes();
         (self.filters).classify(bytes, Layer::Ethernet, &parcel.origin)
     }
 
     /// Where a frame goes that stays in the class at this place.
-    pub fn within(&self, place: usize, parcel: &Parcel) -> ClassFlow {
+    pub(crate) fn within(&self, place: usize, parcel: &Parcel) -> ClassFlow {
         let bytes = parcel.frame.bytes();
         (self.filters).within(place, bytes, Layer::Ethernet, &parcel.origin)
     }

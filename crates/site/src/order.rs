@@ -13,17 +13,17 @@ use fairlane_io::Backend;
 use fairlane_runtime::bridge::{Came, LaneStats, Side};
 use fairlane_runtime::{Arbiter, FromPort, Straight};
 
-use super::SiteBridge;
-use super::classifier::FrameClassifier;
-use super::device::{AnyDevice, Losses};
-use super::frame::{Frame, Parcel};
-use super::plan::Shaped;
+use crate::classifier::FrameClassifier;
+use crate::daemon::SiteBridge;
+use crate::device::{AnyDevice, Losses};
+use crate::frame::{Frame, Parcel};
+use crate::plan::Shaped;
 
 /// Classes, flows or packets that one step looks at: some tens of microseconds.
 const STEP: usize = 256;
 
 /// One thing to do between rounds.
-pub enum Order {
+pub(crate) enum Order {
     /// Tell what was counted.
     Count(Box<Counting>),
     /// Add classes to a link.
@@ -34,7 +34,7 @@ pub enum Order {
 
 impl Order {
     /// Does a little of it. Returns whether it is done.
-    pub fn step<M>(&mut self, bridge: &mut SiteBridge<M>, now: Nanos) -> bool
+    pub(crate) fn step<M>(&mut self, bridge: &mut SiteBridge<M>, now: Nanos) -> bool
     where
         M: FnMut(Frame, Side, Came) -> Parcel,
     {
@@ -54,35 +54,35 @@ impl Order {
 
 /// What was counted of one link.
 #[derive(Default)]
-pub struct LinkCount {
+pub(crate) struct LinkCount {
     /// The numbers of its classes, by place.
-    pub ids: Vec<ClassId>,
+    pub(crate) ids: Vec<ClassId>,
     /// Of each class without those below it, by place; as long as `ids` in the end.
-    pub classes: Vec<ClassStats>,
-    pub malformed: u64,
-    pub unmatched: u64,
-    pub queued: u32,
+    pub(crate) classes: Vec<ClassStats>,
+    pub(crate) malformed: u64,
+    pub(crate) unmatched: u64,
+    pub(crate) queued: u32,
 }
 
 /// What was counted of one device, and of what leaves by it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct DeviceCount {
-    pub losses: Losses,
-    pub refused: u64,
-    pub lane: LaneStats,
+pub(crate) struct DeviceCount {
+    pub(crate) losses: Losses,
+    pub(crate) refused: u64,
+    pub(crate) lane: LaneStats,
 }
 
 /// Counts, by side.
 #[derive(Default)]
-pub struct Counting {
-    pub links: [LinkCount; 2],
-    pub devices: [DeviceCount; 2],
+pub(crate) struct Counting {
+    pub(crate) links: [LinkCount; 2],
+    pub(crate) devices: [DeviceCount; 2],
     begun: bool,
 }
 
 impl Counting {
     /// Of the classes with these numbers.
-    pub fn of(ids: [Vec<ClassId>; 2]) -> Counting {
+    pub(crate) fn of(ids: [Vec<ClassId>; 2]) -> Counting {
         Counting {
             links: ids.map(|ids| LinkCount {
                 classes: Vec::with_capacity(ids.len()),
@@ -93,7 +93,8 @@ impl Counting {
         }
     }
 
-    fn step<M>(&mut self, bridge: &mut SiteBridge<M>) -> bool
+    /// Counts a little more. Returns whether it is done.
+    pub(crate) fn step<M>(&mut self, bridge: &mut SiteBridge<M>) -> bool
     where
         M: FnMut(Frame, Side, Came) -> Parcel,
     {
@@ -132,20 +133,20 @@ impl Counting {
 }
 
 /// Classes that come, before anything is sent there.
-pub struct Adding {
-    pub side: Side,
-    pub link: Arc<Link>,
+pub(crate) struct Adding {
+    pub(crate) side: Side,
+    pub(crate) link: Arc<Link>,
     /// Places of those to be added.
-    pub added: Vec<usize>,
+    pub(crate) added: Vec<usize>,
     /// By place: of those that there are already, and of the others once they are added.
-    pub ids: Vec<ClassId>,
+    pub(crate) ids: Vec<ClassId>,
     /// Why it went no further.
-    pub refused: Option<BuildError>,
+    pub(crate) refused: Option<BuildError>,
     at: usize,
 }
 
 impl Adding {
-    pub fn new(side: Side, link: Arc<Link>, added: Vec<usize>, ids: Vec<ClassId>) -> Adding {
+    pub(crate) fn new(side: Side, link: Arc<Link>, added: Vec<usize>, ids: Vec<ClassId>) -> Adding {
         Adding {
             side,
             link,
@@ -177,32 +178,32 @@ impl Adding {
 }
 
 /// A class that goes, or whose queues are made anew.
-pub struct Gone {
-    pub id: ClassId,
+pub(crate) struct Gone {
+    pub(crate) id: ClassId,
     /// In the former link.
-    pub place: usize,
+    pub(crate) place: usize,
     /// Where its packets go in the new one; classified anew without.
-    pub to: Option<usize>,
+    pub(crate) to: Option<usize>,
     /// What it handed over.
-    pub moved: Count,
+    pub(crate) moved: Count,
     /// Its counts when it was removed.
-    pub stats: ClassStats,
+    pub(crate) stats: ClassStats,
 }
 
 /// Going on as another link: classes that change, filters, packets that move, classes that go.
-pub struct Taking {
-    pub side: Side,
-    pub link: Arc<Link>,
+pub(crate) struct Taking {
+    pub(crate) side: Side,
+    pub(crate) link: Arc<Link>,
     /// Those that go on with other parameters: their places and numbers.
-    pub changed: Vec<(usize, ClassId)>,
+    pub(crate) changed: Vec<(usize, ClassId)>,
     /// The new filters; then the former ones.
-    pub classifier: FrameClassifier,
+    pub(crate) classifier: FrameClassifier,
     /// New queues for all classes, if they are made anew; then the former ones.
-    pub anew: Option<Discipline<FromPort<Parcel>>>,
+    pub(crate) anew: Option<Discipline<FromPort<Parcel>>>,
     /// Children before their parents.
-    pub gone: Vec<Gone>,
+    pub(crate) gone: Vec<Gone>,
     /// Why a change was not made. The others were.
-    pub refused: Option<BuildError>,
+    pub(crate) refused: Option<BuildError>,
     phase: Phase,
     at: usize,
     /// The class that is next has begun to change.
@@ -222,7 +223,7 @@ enum Phase {
 }
 
 impl Taking {
-    pub fn new(
+    pub(crate) fn new(
         side: Side,
         link: Arc<Link>,
         changed: Vec<(usize, ClassId)>,

@@ -19,7 +19,7 @@ const BUCKETS: usize = PARTS * (DOUBLINGS + 1);
 
 /// The delays of one class since it came.
 #[derive(Debug, Default)]
-pub struct Meter {
+pub(crate) struct Meter {
     /// Made for the first packet: there may be thousands of classes that have none.
     buckets: OnceLock<Box<[AtomicU32]>>,
     /// In nanoseconds.
@@ -31,7 +31,7 @@ pub struct Meter {
 impl Meter {
     /// Counts one delay. Of one thread only.
     #[inline]
-    pub fn record(&self, delay: Nanos) {
+    pub(crate) fn record(&self, delay: Nanos) {
         let make = || (0..BUCKETS).map(|_| AtomicU32::new(0)).collect();
         let bucket = &self.buckets.get_or_init(make)[bucket_of(delay)];
         bucket.store(
@@ -44,18 +44,18 @@ impl Meter {
     }
 
     /// Counts a frame that came while others were lost. Of one thread only.
-    pub fn record_beside_lost(&self) {
+    pub(crate) fn record_beside_lost(&self) {
         let counted = self.beside_lost.load(Ordering::Relaxed);
         self.beside_lost.store(counted + 1, Ordering::Relaxed);
     }
 
     /// Frames that came while others were lost.
-    pub fn beside_lost(&self) -> u64 {
+    pub(crate) fn beside_lost(&self) -> u64 {
         self.beside_lost.load(Ordering::Relaxed)
     }
 
     /// What was counted so far.
-    pub fn read(&self) -> Delays {
+    pub(crate) fn read(&self) -> Delays {
         let counts = self
             .buckets
             .get()
@@ -91,7 +91,7 @@ fn longest_in(bucket: usize) -> u64 {
 
 /// Delays that were counted.
 #[derive(Clone, Debug, Default)]
-pub struct Delays {
+pub(crate) struct Delays {
     /// Buckets with something in them, in order, and how many.
     counts: Vec<(usize, u32)>,
     longest: Nanos,
@@ -99,7 +99,7 @@ pub struct Delays {
 
 impl Delays {
     /// Those that were not counted when `earlier` was read.
-    pub fn since(&self, earlier: &Delays) -> Delays {
+    pub(crate) fn since(&self, earlier: &Delays) -> Delays {
         let mut before = earlier.counts.iter().peekable();
         let mut counts = Vec::new();
         for &(bucket, count) in &self.counts {
@@ -117,13 +117,13 @@ impl Delays {
     }
 
     /// The longest that was ever counted; 0 before the first.
-    pub fn longest(&self) -> Nanos {
+    pub(crate) fn longest(&self) -> Nanos {
         self.longest
     }
 
     /// The delay that this part of the packets did not exceed, to two digits; `None` without
     /// any.
-    pub fn quantile(&self, quantile: f64) -> Option<Nanos> {
+    pub(crate) fn quantile(&self, quantile: f64) -> Option<Nanos> {
         let all: u64 = self.counts.iter().map(|&(_, count)| u64::from(count)).sum();
         let wanted = ((all as f64 * quantile).ceil() as u64).max(1);
         let mut so_far = 0;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::super::classifier::random_key;
 use super::*;
 
-#[path = "../../../../../classify/tests/it/support/mod.rs"]
+#[path = "../../../classify/tests/it/support/mod.rs"]
 mod support;
 
 use support::{rule_match, seen};

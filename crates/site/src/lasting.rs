@@ -13,26 +13,26 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result};
 use fairlane_io::{Arrival, Backend, Hold};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::super::log::Voice;
-use super::device::{Device, Losses};
-use super::frame::Frame;
+use crate::device::{Device, Losses};
+use crate::error::{Doing, Error, Result};
+use crate::frame::Frame;
+use crate::notice::{Notice, Notify};
 
 /// How often an interface that is away is looked for.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// A device that is open, and its interface, held. Dropping it takes a while.
-pub struct Opened {
-    pub device: Box<dyn Device>,
+pub(crate) struct Opened {
+    pub(crate) device: Box<dyn Device>,
     /// After the device, which may still bring frames.
-    pub hold: Option<Hold>,
+    pub(crate) hold: Option<Hold>,
 }
 
 /// A device that stays when its interface goes.
-pub struct Lasting {
+pub(crate) struct Lasting {
     /// None while it is away.
     opened: Option<Opened>,
     keeper: Keeper,
@@ -55,20 +55,20 @@ struct Keeper {
 impl Lasting {
     /// Opens the interface `name` by `open`, now and whenever it is back. The thread that does the
     /// latter says so.
-    pub fn open(
+    pub(crate) fn open(
         name: &str,
-        voice: Voice,
+        notify: Notify,
         open: impl Fn() -> Result<Opened> + Send + 'static,
     ) -> Result<Lasting> {
         let opened = open()?;
-        let never = eventfd(0, EventfdFlags::CLOEXEC).context("making an event")?;
+        let never = eventfd(0, EventfdFlags::CLOEXEC).doing("making an event")?;
         let (lost, to_keep) = mpsc::channel();
         let (kept, back) = mpsc::channel();
         let name = name.to_owned();
         let thread = thread::Builder::new()
             .name(format!("keep {name}"))
-            .spawn(move || keep(&name, &voice, open, &to_keep, &kept))
-            .context("starting a thread")?;
+            .spawn(move || keep(&name, &notify, open, &to_keep, &kept))
+            .doing("starting a thread")?;
         Ok(Lasting {
             opened: Some(opened),
             keeper: Keeper {
@@ -109,17 +109,15 @@ fn is_loss(error: &io::Error) -> bool {
 /// Opens the interface again whenever it was lost, until nobody wants it any more.
 fn keep(
     name: &str,
-    voice: &Voice,
+    notify: &Notify,
     open: impl Fn() -> Result<Opened>,
     lost: &Receiver<Opened>,
     back: &Sender<Opened>,
 ) {
     while let Ok(opened) = lost.recv() {
         drop(opened);
-        voice.say(format_args!(
-            "{name} is gone: what is to leave by it is dropped until it is back"
-        ));
-        let mut said = String::new();
+        notify(Notice::Gone(name.to_owned()));
+        let mut told = String::new();
         loop {
             match lost.recv_timeout(AGAIN) {
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -128,7 +126,7 @@ fn keep(
             }
             match open() {
                 Ok(opened) => {
-                    voice.say(format_args!("{name} is back"));
+                    notify(Notice::Back(name.to_owned()));
                     if back.send(opened).is_err() {
                         return;
                     }
@@ -136,10 +134,11 @@ fn keep(
                 }
                 Err(error) if is_absence(&error) => {}
                 Err(error) => {
-                    let reason = format!("{error:#}");
-                    if reason != said {
-                        voice.say(format_args!("{name} is back and cannot be used: {reason}"));
-                        said = reason;
+                    let reason = error.to_string();
+                    if reason != told {
+                        told = reason;
+                        let interface = name.to_owned();
+                        notify(Notice::Unusable { interface, error });
                     }
                 }
             }
@@ -148,8 +147,7 @@ fn keep(
 }
 
 fn is_absence(error: &Error) -> bool {
-    let cause = error.downcast_ref::<io::Error>();
-    cause.is_some_and(|cause| cause.kind() == io::ErrorKind::NotFound)
+    matches!(error, Error::Interface(reason) if reason.kind() == io::ErrorKind::NotFound)
 }
 
 impl Drop for Keeper {

@@ -11,7 +11,7 @@ use fairlane_core::room::Room;
 use fairlane_core::{Count, Nanos};
 use fairlane_io::early::{Class, EarlyDrop, Family, Gate, Pattern, Rules, WORDS};
 
-use super::super::log::Voice;
+use crate::notice::{Notice, Notify};
 
 /// How long limits hold at least, and the time after which an overload may be over.
 const EPOCH: Nanos = Nanos::from_millis(1_000);
@@ -31,10 +31,10 @@ const FAMILIES: [(classify::Family, Family); 3] = [
 
 /// The interface that frames of a link arrive at, as far as its early drop goes. It may go and come
 /// back.
-pub struct Port {
+pub(crate) struct Port {
     name: String,
     role: Role,
-    voice: Voice,
+    notify: Notify,
     state: Mutex<State>,
 }
 
@@ -47,11 +47,11 @@ struct State {
 }
 
 impl Port {
-    pub fn new(name: &str, role: Role, voice: Voice) -> Port {
+    pub(crate) fn new(name: &str, role: Role, notify: Notify) -> Port {
         Port {
             name: name.to_owned(),
             role,
-            voice,
+            notify,
             state: Mutex::default(),
         }
     }
@@ -64,36 +64,34 @@ impl Port {
         if let (Some(gate), Some(early)) = (&state.gate, &state.early)
             && let Err(error) = gate.put(early)
         {
-            self.complain(&mut state, &error);
+            self.complain(&mut state, error);
         }
     }
 
-    fn complain(&self, state: &mut State, error: &std::io::Error) {
+    fn complain(&self, state: &mut State, reason: std::io::Error) {
         if !std::mem::replace(&mut state.complained, true) {
-            self.voice.say(format_args!(
-                "{}: nothing can be dropped early under overload, all else works: {error}",
-                self.name
-            ));
+            let interface = self.name.clone();
+            (self.notify)(Notice::NoEarlyDrop { interface, reason });
         }
     }
 
     /// The interface is open, for the first time or again.
-    pub fn opened(&self, gate: Gate) {
+    pub(crate) fn opened(&self, gate: Gate) {
         self.change(|state| state.gate = Some(gate));
     }
 
     /// These tables count from now on, and no others.
-    pub fn exchange(&self, early: Option<Arc<EarlyDrop>>) {
+    pub(crate) fn exchange(&self, early: Option<Arc<EarlyDrop>>) {
         self.change(|state| state.early = early);
     }
 
     /// The tables for a link, with its classes' places; none where the kernel does not let us.
-    pub fn tables(&self, link: &Link, filters: &LinkClassifier) -> Option<Arc<EarlyDrop>> {
+    pub(crate) fn tables(&self, link: &Link, filters: &LinkClassifier) -> Option<Arc<EarlyDrop>> {
         match EarlyDrop::new(&rules(link, filters, self.role)) {
             Ok(early) => Some(Arc::new(early)),
             Err(error) => {
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                self.complain(&mut state, &error);
+                self.complain(&mut state, error);
                 None
             }
         }
@@ -138,7 +136,7 @@ fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
 }
 
 /// The words of a frame's headers; none of one that is malformed.
-pub fn words(frame: &[u8]) -> Option<(Family, [u64; WORDS])> {
+pub(crate) fn words(frame: &[u8]) -> Option<(Family, [u64; WORDS])> {
     let headers: Headers = classify::parse(frame, Layer::Ethernet).ok()?;
     let (_, family) = FAMILIES
         .into_iter()
@@ -148,7 +146,7 @@ pub fn words(frame: &[u8]) -> Option<(Family, [u64; WORDS])> {
 
 /// Says when there is an overload; of the forwarding thread.
 #[derive(Default)]
-pub struct Guard {
+pub(crate) struct Guard {
     /// The epoch ends.
     until: Nanos,
     /// A ring was filling in this epoch.
@@ -161,7 +159,7 @@ impl Guard {
     /// A look between two rounds; `is_filling` says whether frames wait to be taken in that fill a
     /// good part of their place. O(1).
     #[inline]
-    pub fn look(&mut self, early: &EarlyDrop, is_filling: bool, now: Nanos) {
+    pub(crate) fn look(&mut self, early: &EarlyDrop, is_filling: bool, now: Nanos) {
         if is_filling {
             self.filled = true;
             if !early.is_on() {
@@ -190,7 +188,7 @@ impl Guard {
 
 /// What was dropped early of a class, by all the tables that it has been in.
 #[derive(Clone, Default)]
-pub struct Early {
+pub(crate) struct Early {
     /// By tables that are used no more.
     before: Count,
     /// With its number there; the last may still be used.
@@ -199,20 +197,20 @@ pub struct Early {
 
 impl Early {
     /// It is in these tables from now on.
-    pub fn enter(&mut self, early: &Option<Arc<EarlyDrop>>, place: usize) {
+    pub(crate) fn enter(&mut self, early: &Option<Arc<EarlyDrop>>, place: usize) {
         if let Some(early) = early {
             self.tables.push((Arc::clone(early), place as u32));
         }
     }
 
     /// What is told of `other` is its own.
-    pub fn inherit(&mut self, other: &Early) {
+    pub(crate) fn inherit(&mut self, other: &Early) {
         self.before = sum(self.before, other.before);
         self.tables.splice(0..0, other.tables.iter().cloned());
     }
 
     /// Frames and their bytes. Forgets tables that are used no more.
-    pub fn count(&mut self, overhead: u32) -> Count {
+    pub(crate) fn count(&mut self, overhead: u32) -> Count {
         let counted = |&(ref early, place): &(Arc<EarlyDrop>, u32)| {
             let dropped = early.dropped(place);
             Count {
@@ -229,7 +227,7 @@ impl Early {
 }
 
 /// Of both.
-pub fn sum(one: Count, other: Count) -> Count {
+pub(crate) fn sum(one: Count, other: Count) -> Count {
     Count {
         packets: one.packets + other.packets,
         bytes: one.bytes + other.bytes,

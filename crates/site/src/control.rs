@@ -2,37 +2,45 @@
 //! waits for nothing that is done here.
 
 use std::collections::VecDeque;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
+use fairlane_config::{Link, Site};
 use fairlane_core::Nanos;
 use fairlane_mailbox::{Consumer, Producer};
 use fairlane_runtime::Clock;
 use fairlane_runtime::attach::Attach;
 use fairlane_runtime::bridge::Side;
 
-use super::super::ending::Ending;
-use super::super::log::Log;
-use super::super::screen::Screen;
-use super::order::{Adding, Counting, Order, Taking};
-use super::plan::{Next, Plan};
-use super::reload::{Former, Prepared};
-use super::report::{InterfaceReport, LinkReport, OpenReport, Report, Times};
+use crate::daemon::{Handle, Interface, Outcome};
+use crate::device::Needs;
+use crate::error::{Doing, Error, Result};
+use crate::notice::{Notice, Notify};
+use crate::order::{Adding, Counting, Order, Taking};
+use crate::plan::{Next, Plan};
+use crate::reload::{Former, Prepared, Source};
+use crate::report::{InterfaceReport, LinkReport, OpenReport, Report, Times};
 
 /// What the control thread waits for.
-pub enum Event<B> {
-    /// A signal asks for the end.
-    Stop,
-    /// A signal asks for the file to be read again.
-    Reload,
-    /// The file was read.
+pub(crate) enum Event {
+    /// Another configuration is to take over.
+    Reload(Source),
+    /// It was read.
     Prepared(Box<Result<Prepared>>),
-    /// The forwarding thread has ended; the bridge, as it left it.
-    Ended(Box<(B, std::io::Result<()>)>),
+    /// The forwarding thread has ended.
+    Ended(Ended),
+}
+
+/// What the forwarding thread leaves.
+pub(crate) struct Ended {
+    pub(crate) result: io::Result<()>,
+    /// The last counts; has the interfaces, until it is dropped.
+    pub(crate) count: Box<dyn FnMut(Counting) -> Counting + Send>,
 }
 
 /// Longest time until an answer of the forwarding thread is looked at.
@@ -51,94 +59,142 @@ enum Asked {
 }
 
 /// What the control thread is made with.
-pub struct Links {
-    pub former: Former,
-    /// Of the devices on the left and on the right: name, and what it is reached by.
-    pub devices: [(Arc<str>, String); 2],
-    pub plans: Vec<Plan>,
-    pub orders: Producer<Order>,
-    pub answers: Consumer<Order>,
+pub(crate) struct Links {
+    pub(crate) site: Site,
+    /// What the devices were opened for.
+    pub(crate) needs: Needs,
+    /// On the left and on the right.
+    pub(crate) devices: [Interface; 2],
+    pub(crate) plans: Vec<Plan>,
+    pub(crate) orders: Producer<Order>,
+    pub(crate) answers: Consumer<Order>,
 }
 
 /// What all threads of the run share.
-pub struct Around {
-    pub clock: Clock,
-    pub start: Nanos,
+pub(crate) struct Around {
+    pub(crate) clock: Clock,
     /// How often the state is told.
-    pub interval: Nanos,
-    pub ending: Arc<Ending>,
-    pub log: Log,
-    pub attach: Option<Attach>,
+    pub(crate) interval: Nanos,
+    pub(crate) handle: Handle,
+    pub(crate) notify: Notify,
+    pub(crate) attach: Option<Attach>,
     /// The longest time between two rounds that the forwarding thread had for an order.
-    pub longest_step: Arc<AtomicU64>,
+    pub(crate) longest_step: Arc<AtomicU64>,
 }
 
 /// The control thread's own.
-pub struct Control {
+pub(crate) struct Control {
     links: Links,
     around: Around,
     asked: Asked,
-    /// A file is being read; it was to be read again meanwhile.
+    /// A configuration is being read; another is to be read then.
     reading: bool,
-    again: bool,
-    /// The site that is being taken over, and its links that are not yet.
-    site: Option<fairlane_config::Site>,
+    again: Option<Source>,
+    /// The site that is being taken over, with its file, and its links that are not yet.
+    next: Option<(Site, Option<PathBuf>)>,
     waiting: VecDeque<Next>,
     reloads: u32,
+    start: Nanos,
     /// When the state was last told.
     told: Nanos,
     report: Arc<Report>,
 }
 
 impl Control {
-    pub fn new(links: Links, around: Around) -> Control {
+    pub(crate) fn new(links: Links, around: Around) -> Control {
+        let now = around.clock.now();
         Control {
-            told: around.start,
             links,
             around,
             asked: Asked::Nothing,
             reading: false,
-            again: false,
-            site: None,
+            again: None,
+            next: None,
             waiting: VecDeque::new(),
             reloads: 0,
+            start: now,
+            told: now,
             report: Arc::default(),
         }
     }
 
-    /// What all threads share, without all else.
-    pub fn close(self) -> Around {
-        self.around
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.around.handle
     }
 
-    /// Until the forwarding thread has ended: what it left. Nothing where it does not end in time.
-    pub fn run<B: Send + 'static>(
+    pub(crate) fn interfaces(&self) -> &[Interface; 2] {
+        &self.links.devices
+    }
+
+    pub(crate) fn links(&self) -> impl Iterator<Item = &Link> {
+        self.links.plans.iter().map(|plan| &*plan.link)
+    }
+
+    pub(crate) fn site(&self) -> &Site {
+        &self.links.site
+    }
+
+    /// The run begins. Returns when.
+    pub(crate) fn start(&mut self) -> Nanos {
+        self.start = self.around.clock.now();
+        self.told = self.start;
+        self.start
+    }
+
+    /// Until the forwarding thread has ended, or does not end in time; then closes all.
+    pub(crate) fn run(
+        mut self,
+        events: &Receiver<Event>,
+        mut report: impl FnMut(&Arc<Report>),
+    ) -> Outcome {
+        let mut ended = self.follow(events, &mut report);
+        if let Some(ended) = &mut ended {
+            let counting = (ended.count)(self.counting());
+            self.tell(&counting);
+        }
+        // Nobody attaches any more, then the interfaces are let go of.
+        drop(self.around.attach);
+        Outcome {
+            report: self.report,
+            // What was until then was worth knowing all the same.
+            result: ended.map_or(Ok(()), |ended| ended.result.map_err(Error::from)),
+        }
+    }
+
+    fn follow(
         &mut self,
-        screen: &Screen,
-        events: &Receiver<Event<B>>,
-        to_self: &Sender<Event<B>>,
-    ) -> Option<(B, std::io::Result<()>)> {
+        events: &Receiver<Event>,
+        report: &mut impl FnMut(&Arc<Report>),
+    ) -> Option<Ended> {
         loop {
-            let event = match self.around.ending.has_begun() {
-                true => self.around.ending.wait(events).map(Ok)?,
-                false => events.recv_timeout(self.patience()),
-            };
-            match event {
-                Ok(Event::Stop) => self.around.ending.ask(),
-                Ok(Event::Reload) => self.read_again(to_self),
-                Ok(Event::Prepared(prepared)) => self.prepared(*prepared),
-                Ok(Event::Ended(ended)) => {
-                    self.answered(Some(screen));
-                    return Some(*ended);
+            let event = events.recv_timeout(self.patience());
+            let ended = match event {
+                Ok(Event::Reload(source)) => {
+                    self.read(source);
+                    None
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Event::Prepared(prepared)) => {
+                    self.prepared(*prepared);
+                    None
+                }
+                Ok(Event::Ended(ended)) => Some(ended),
+                Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return None,
+            };
+            self.answered(report);
+            if ended.is_some() {
+                return ended;
             }
-            self.answered(Some(screen));
-            self.ask();
-            if !self.reading && self.again && self.site.is_none() {
-                self.again = false;
-                self.read_again(to_self);
+            match &self.around.handle.stop {
+                stop if stop.is_overdue() => return None,
+                stop if stop.is_asked() => continue,
+                _ => self.ask(),
+            }
+            if !self.reading
+                && self.next.is_none()
+                && let Some(source) = self.again.take()
+            {
+                self.read(source);
             }
         }
     }
@@ -154,41 +210,46 @@ impl Control {
         }
     }
 
-    /// Reads the file on a thread of its own, which may take as long as it likes.
-    fn read_again<B: Send + 'static>(&mut self, to_self: &Sender<Event<B>>) {
-        if self.reading || self.site.is_some() {
-            self.again = true;
+    /// Reads a configuration on a thread of its own, which may take as long as it likes.
+    fn read(&mut self, source: Source) {
+        if self.reading || self.next.is_some() {
+            self.again = Some(source);
             return;
         }
-        self.links.former.links = self.links.plans.iter().map(Plan::running).collect();
-        let (former, to_self) = (self.links.former.clone(), to_self.clone());
+        let former = Former {
+            site: self.links.site.clone(),
+            needs: self.links.needs,
+            links: self.links.plans.iter().map(Plan::running).collect(),
+        };
+        let to_self = self.around.handle.events.clone();
         let reader = thread::Builder::new().name("read".to_owned());
         let started = reader.spawn(move || {
-            let prepared = Box::new(former.prepare());
+            let prepared = Box::new(former.prepare(source));
             // Where nobody waits for it any more, the run has ended.
             let _ = to_self.send(Event::Prepared(prepared));
         });
-        match started {
+        match started.doing("starting a thread") {
             Ok(_) => self.reading = true,
-            Err(error) => self.refused(&error.into()),
+            Err(error) => self.notify(Notice::ReloadRefused(error)),
         }
     }
 
-    fn refused(&self, error: &anyhow::Error) {
-        let log = &self.around.log;
-        log.say(format_args!("all goes on as it was: {error:#}"));
+    fn notify(&self, notice: Notice) {
+        (self.around.notify)(notice);
     }
 
     fn prepared(&mut self, prepared: Result<Prepared>) {
         self.reading = false;
         match prepared {
-            Ok(Prepared { site, links }) => {
-                self.around.log.warn(&site.warnings);
-                self.site = Some(site);
+            Ok(Prepared { path, site, links }) => {
+                for warning in &site.warnings {
+                    self.notify(Notice::Warning(warning.to_string()));
+                }
+                self.next = Some((site, path));
                 self.waiting = links.into();
                 self.taken_over();
             }
-            Err(error) => self.refused(&error),
+            Err(error) => self.notify(Notice::ReloadRefused(error)),
         }
     }
 
@@ -204,12 +265,11 @@ impl Control {
         }
         if self.waiting.is_empty()
             && matches!(self.asked, Asked::Nothing | Asked::Counts)
-            && let Some(site) = self.site.take()
+            && let Some((site, path)) = self.next.take()
         {
-            self.links.former.site = site;
+            self.links.site = site;
             self.reloads += 1;
-            let path = self.links.former.path.display();
-            (self.around.log).say(format_args!("{path} was read again and taken over"));
+            self.notify(Notice::Reloaded(path));
         }
     }
 
@@ -262,10 +322,13 @@ impl Control {
     }
 
     /// Sees to what the forwarding thread has done.
-    fn answered(&mut self, screen: Option<&Screen>) {
+    fn answered(&mut self, report: &mut impl FnMut(&Arc<Report>)) {
         while let Some(answer) = self.links.answers.pop() {
             match (answer, std::mem::replace(&mut self.asked, Asked::Nothing)) {
-                (Order::Count(counting), _) => self.tell(&counting, screen),
+                (Order::Count(counting), _) => {
+                    self.tell(&counting);
+                    report(&self.report);
+                }
                 (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),
                 (Order::Take(taking), Asked::Plan(plan)) => self.taken(&taking, *plan),
                 // Nothing else is asked.
@@ -304,74 +367,54 @@ impl Control {
         self.taken_over();
     }
 
-    /// Makes a report of the counts, and shows it.
-    fn tell(&mut self, counting: &Counting, screen: Option<&Screen>) {
+    /// Makes a report of the counts.
+    fn tell(&mut self, counting: &Counting) {
         let now = self.around.clock.now();
         let seconds = |span: Nanos| span.0 as f64 / 1e9;
         let times = Times {
-            seconds: seconds(now.since(self.around.start)),
+            seconds: seconds(now.since(self.start)),
             recent: seconds(now.since(self.told)),
         };
         self.told = now;
-        // One line a report, however many were refused.
+        // One notice a report, however many were refused.
         let refusals = self.around.attach.as_ref().and_then(Attach::take_refusals);
         if let Some(refusals) = refusals {
-            self.around.log.say(refusals);
+            self.notify(Notice::NotAttached(refusals));
         }
-        let before = Side::BOTH.map(|side| {
-            let before = self.report.interfaces.get(side as usize);
-            before.map_or((0, 0), |interface| (interface.lost, interface.early))
-        });
         let mut report = Report {
             seconds: times.seconds,
             recent_seconds: times.recent,
             attached: (self.around.attach.as_ref()).map_or(0, |attach| attach.attached().len()),
             reloads: self.reloads,
             longest_step_us: self.around.longest_step.load(Ordering::Relaxed) as f64 / 1e3,
+            interfaces: Side::BOTH
+                .map(|side| {
+                    let before = self.report.interfaces.get(side as usize);
+                    let count = &counting.devices[side as usize];
+                    InterfaceReport::new(&self.links.devices[side as usize], count, before)
+                })
+                .into(),
             ..Report::default()
         };
         for side in Side::BOTH {
-            let (name, backend) = &self.links.devices[side as usize];
+            let to = Arc::clone(&self.links.devices[side as usize].name);
             let count = &counting.devices[side as usize];
-            let (name, backend) = (Arc::clone(name), backend.clone());
-            let (lost, _) = before[side as usize];
-            (report.interfaces).push(InterfaceReport::new(name, backend, count, lost));
-        }
-        for side in Side::BOTH {
-            let name = Arc::clone(&self.links.devices[side as usize].0);
-            let count = &counting.devices[side as usize];
-            let lost = report.interfaces[side.other() as usize].recently_lost;
-            match self.plan_mut(side) {
-                Some(plan) => {
-                    let classes = &counting.links[side as usize];
-                    let link = LinkReport::new(plan, classes, count, name, times, lost);
-                    let (_, early_before) = before[side.other() as usize];
-                    let early = link.early();
-                    report.links.push(link);
-                    let interface = &mut report.interfaces[side.other() as usize];
-                    interface.early = early;
-                    interface.recently_early = early.saturating_sub(early_before);
-                }
-                None => report.open.push(OpenReport {
-                    to: name,
+            let Some(plan) = self.plan_mut(side) else {
+                report.open.push(OpenReport {
+                    to,
                     frames: count.lane.received.frames,
                     bytes: count.lane.received.bytes,
-                }),
-            }
+                });
+                continue;
+            };
+            let from = &mut report.interfaces[side.other() as usize];
+            let lost = from.recently_lost;
+            let link =
+                LinkReport::new(plan, &counting.links[side as usize], count, to, times, lost);
+            from.recently_early = link.early().saturating_sub(from.early);
+            from.early = link.early();
+            report.links.push(link);
         }
-        let report = Arc::new(report);
-        let earlier = std::mem::replace(&mut self.report, Arc::clone(&report));
-        if let Some(screen) = screen {
-            screen.show(&report, &earlier);
-        }
-    }
-
-    /// The state when it is over, by the counts of the bridge that was left; as it was told last
-    /// where there is none.
-    pub fn last(&mut self, count: impl FnOnce(Counting) -> Option<Counting>) -> Arc<Report> {
-        if let Some(counting) = count(self.counting()) {
-            self.tell(&counting, None);
-        }
-        Arc::clone(&self.report)
+        self.report = Arc::new(report);
     }
 }

@@ -1,44 +1,56 @@
-//! What is told of a class, in the same words wherever it is: `check` has its terms, `sim`,
-//! `replay` and `run` besides what became of its packets.
+//! What is told of a class, with the same keys wherever it is: what it is promised, and what became
+//! of its packets, whether a device or a simulation carried them. Rates are in bit/s, sizes in
+//! bytes with the link's overhead.
 
 use std::sync::Arc;
 
-use fairlane_config::{Class, Flows, Guarantee, Kind, Link, NoGuarantee};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Rate};
-use fairlane_sim::{Delays, Picos};
 use serde::Serialize;
 
-/// What a class is, and what it is promised. Null: there is none. What `check` and the others
-/// called by two names has both.
+use crate::{Class, Flows, Guarantee, Kind, Link, NoGuarantee};
+
+/// What a class is, and what it is promised; null where there is none. `cap_bps`, `bound_us` and
+/// `none` repeat what another key says, for readers of either.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassTerms {
+    /// Its name.
     pub name: Arc<str>,
     /// Its number in the order of the file, from 0.
     pub number: usize,
+    /// The class above it.
     pub parent: Option<Arc<str>>,
+    /// Classes above it.
     #[serde(skip)]
     pub depth: usize,
     /// Whether packets wait here, not in classes below.
     #[serde(skip)]
     pub queues: bool,
+    /// `inner`, `leaf` or `flows`.
     pub kind: &'static str,
+    /// Whether it takes what no filter matches.
     pub default: bool,
+    /// Its weight beside the other children of its parent.
     pub weight: u32,
+    /// The rate that the file asks for.
     pub rate_bps: Option<u64>,
+    /// The rate that it never exceeds.
     pub ceil_bps: Option<u64>,
     /// The same.
     pub cap_bps: Option<u64>,
+    /// Bytes that it may send at once at its ceiling.
     pub burst: Option<u32>,
+    /// The rate that it has at least while it has something to send.
     pub guaranteed_bps: Option<u64>,
     /// Bytes that it may send at once, beside its rate, and lose nothing.
     pub guaranteed_burst: Option<u64>,
-    /// Within which a packet has left that finds its class, or flow, empty.
+    /// Worst-case delay of a packet that arrives at an empty queue.
     pub delay_ns: Option<u64>,
     /// The same.
     pub bound_us: Option<f64>,
-    /// What is kept for it.
+    /// Packets that are kept for it.
     pub room_packets: Option<u32>,
+    /// Bytes likewise.
     pub room_bytes: Option<u32>,
     /// The algorithms whose bounds these are, from the root down.
     pub bounds: Vec<&'static str>,
@@ -53,14 +65,21 @@ pub struct ClassTerms {
 /// What each flow of a class is promised.
 #[derive(Clone, Debug, Serialize)]
 pub struct FlowTerms {
+    /// What tells them apart.
     pub per: String,
+    /// Most of them at a time.
     pub most: u32,
+    /// The rate that each never exceeds.
     pub ceil_bps: Option<u64>,
+    /// The rate that each has at least.
     pub guaranteed_bps: Option<u64>,
+    /// Bytes that each may send at once, beside its rate, and lose nothing.
     pub guaranteed_burst: Option<u64>,
-    /// How many of them have room of their own at a time, and how much.
+    /// How many of them have room of their own at a time.
     pub with_room: u32,
+    /// Packets that are kept for each that has room of its own.
     pub room_packets: u32,
+    /// Bytes likewise.
     pub room_bytes: u32,
 }
 
@@ -145,35 +164,45 @@ impl FlowTerms {
 /// A class and what became of its packets; bytes count the link's overhead.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClassReport {
+    /// What it is promised.
     #[serde(flatten)]
     pub terms: Arc<ClassTerms>,
-    /// That came, whatever became of them.
+    /// Packets that arrived, whatever became of them.
     pub offered_packets: u64,
+    /// Their bytes.
     pub offered_bytes: u64,
+    /// Their mean rate.
     pub offered_bps: f64,
+    /// Packets that were queued.
     pub accepted_packets: u64,
+    /// Packets that left.
     pub sent_packets: u64,
+    /// Their bytes.
     pub sent_bytes: u64,
+    /// Their mean rate.
     pub sent_bps: f64,
-    /// Of what the link sent.
+    /// Its part of the bytes that the link sent.
     pub share: f64,
-    /// Now, or at the end.
+    /// Packets that wait, now or at the end.
     pub queued_packets: u64,
+    /// Their bytes.
     pub queued_bytes: u64,
-    /// Refused when they came.
+    /// Packets that were not queued when they arrived.
     pub dropped: u64,
     /// Accepted, and dropped later by queue management, or to make room.
     pub discarded: u64,
     /// Dropped where they arrived, before they were received: beyond its share of an overload.
     pub early: u64,
+    /// Packets with an ECN mark that queue management gave them.
     pub marked: u64,
     /// Received while the interface lost others: what was lost is likely to have been alike.
     pub beside_lost: u64,
-    /// Its part of the frames that were lost before they could be sorted: an estimate, by what was
+    /// Its part of the frames that were lost before they were classified: an estimate, by what was
     /// received of it while they were lost.
     pub lost_estimate: u64,
     /// Times that its cap held it back.
     pub throttled: u64,
+    /// Flows that it has queues for.
     pub flows: u64,
     /// Packets for whose flow there was no room of its own.
     pub overflowed: u64,
@@ -184,6 +213,7 @@ pub struct ClassReport {
     pub beyond_bound: Option<u64>,
     /// Packets that found their class, or flow, empty: those that the bound is for.
     pub alone_packets: Option<u64>,
+    /// The longest delay of one of them.
     pub alone_max_us: Option<f64>,
     /// Of a running link.
     pub recent: Option<Recent>,
@@ -192,9 +222,11 @@ pub struct ClassReport {
 /// What became of a class of late.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Recent {
+    /// The mean rate of what left.
     pub sent_bps: f64,
-    /// Of what the link sent.
+    /// Its part of the bytes that the link sent.
     pub share: f64,
+    /// Null where nothing left.
     pub delay_us: Option<DelayReport>,
     /// It was offered no more than it is promised, and packets took longer than the bound.
     pub beyond_bound: bool,
@@ -202,7 +234,7 @@ pub struct Recent {
 
 impl ClassReport {
     /// By what a queue counted, over so many seconds in which the link sent `all` bytes; `early`
-    /// were dropped before they came to it.
+    /// were dropped before they came to it. What a queue does not count is zero, or `None`.
     pub fn counted(
         terms: &Arc<ClassTerms>,
         stats: &ClassStats,
@@ -260,20 +292,10 @@ pub fn part(bytes: u64, of: u64) -> f64 {
 pub struct DelayReport {
     /// Null where only buckets are counted.
     pub mean: Option<f64>,
+    /// What half of the packets did not exceed.
     pub p50: f64,
+    /// What 99 of 100 packets did not exceed.
     pub p99: f64,
+    /// The longest.
     pub max: f64,
-}
-
-impl DelayReport {
-    /// Those of a simulated link in this unit; of no packet, zero.
-    pub fn of(delays: &Delays, unit: Picos) -> DelayReport {
-        let in_units = |time: Picos| time.0 as f64 / unit.0 as f64;
-        DelayReport {
-            mean: Some(in_units(delays.mean())),
-            p50: in_units(delays.percentile(50.0)),
-            p99: in_units(delays.percentile(99.0)),
-            max: in_units(delays.max()),
-        }
-    }
 }

@@ -6,8 +6,7 @@ use std::ops::AddAssign;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
-use fairlane_config::{Backend as Kind, Interfaces, Near};
+use fairlane_config::{Backend as Kind, Interfaces, Near, Site};
 use fairlane_io::checksum::complete_checksum;
 use fairlane_io::early::Gate;
 use fairlane_io::tun::Layer;
@@ -17,13 +16,15 @@ use fairlane_io::{
 };
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::super::log::Voice;
-use super::early::Port;
-use super::frame::Frame;
-use super::lasting::{Lasting, Opened};
+use crate::daemon::OnLoss;
+use crate::early::Port;
+use crate::error::{Doing, Result, unfit};
+use crate::frame::Frame;
+use crate::lasting::{Lasting, Opened};
+use crate::notice::{Notice, Notify};
 
 /// A way for frames in and out that can be waited for.
-pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
+pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     /// What was lost beyond what all backends count.
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses::default())
@@ -45,13 +46,13 @@ pub trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
 
 /// Frames that arrived and went no further than the device.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Losses {
+pub(crate) struct Losses {
     /// Not sent, for the interface was away.
-    pub away: u64,
+    pub(crate) away: u64,
     /// Not taken in time.
-    pub lost: u64,
+    pub(crate) lost: u64,
     /// Segments that their sender has left to be cut, and that cannot be.
-    pub uncut: u64,
+    pub(crate) uncut: u64,
 }
 
 impl AddAssign for Losses {
@@ -63,23 +64,23 @@ impl AddAssign for Losses {
 }
 
 /// A device of whatever kind.
-pub struct AnyDevice {
-    pub name: String,
+pub(crate) struct AnyDevice {
+    pub(crate) name: String,
     device: Box<dyn Device>,
     /// The interface, where its loss ends the run; after the device, which may still bring frames.
     _hold: Option<Hold>,
 }
 
 impl AnyDevice {
-    pub fn losses(&mut self) -> io::Result<Losses> {
+    pub(crate) fn losses(&mut self) -> io::Result<Losses> {
         self.device.losses()
     }
 
-    pub fn backend(&self) -> String {
+    pub(crate) fn backend(&self) -> String {
         self.device.backend()
     }
 
-    pub fn is_filling(&self) -> bool {
+    pub(crate) fn is_filling(&self) -> bool {
         self.device.is_filling()
     }
 }
@@ -144,53 +145,54 @@ const _: () = assert!(MOST_WAITING == MOST_SHARED - IN_RINGS);
 
 /// What the frames of a site need.
 #[derive(Clone, Copy, Debug)]
-pub struct Needs {
+pub(crate) struct Needs {
     /// Frames that may wait in all links.
-    pub frames: u64,
+    pub(crate) frames: u64,
     /// Bytes of the longest.
-    pub longest: u32,
+    pub(crate) longest: u32,
 }
 
 impl Needs {
+    /// Those of all links of a site.
+    pub(crate) fn of(site: &Site) -> Needs {
+        let links = || site.links.iter();
+        let longest = links().map(|link| link.longest.get() - link.overhead);
+        Needs {
+            frames: links().map(|link| u64::from(link.limits.packets)).sum(),
+            longest: longest.max().unwrap_or(0),
+        }
+    }
+
     /// Whether what was made for these needs serves those of `other` too.
-    pub fn cover(self, other: Needs) -> bool {
+    pub(crate) fn cover(self, other: Needs) -> bool {
         other.frames <= self.frames && other.longest <= self.longest.max(LONGEST_SHARED)
     }
 }
 
-/// What becomes of a device whose interface was deleted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnLoss {
-    /// It is opened again when there is one of that name.
-    Wait,
-    /// It has an error to tell.
-    Fail,
-}
-
 /// The early drop at each of both devices, where there is to be one.
-pub type Ports = [Option<Arc<Port>>; 2];
+pub(crate) type Ports = [Option<Arc<Port>>; 2];
 
 /// The near device and the one outside. Nothing is open after an error.
-pub fn open(
+pub(crate) fn open(
     interfaces: &Interfaces,
     needs: Needs,
     on_loss: OnLoss,
-    voice: &Voice,
+    notify: &Notify,
     ports: &Ports,
 ) -> Result<[AnyDevice; 2]> {
     let outside = &interfaces.outside;
     if (&interfaces.near, interfaces.backend) == (&Near::Nothing, Kind::Xdp) {
-        bail!(
+        return unfit(format!(
             "with the backend xdp nobody but Fairlane hears {outside}: name inside or tap in \
              [interfaces], or use the backend packet"
-        );
+        ));
     }
     if interfaces.backend == Kind::Xdp && needs.frames > MOST_WAITING.into() {
-        bail!(
+        return unfit(format!(
             "with the backend xdp at most {MOST_WAITING} packets may wait in all links, and their \
              limits add up to {}: lower 'limit', or use the backend packet",
             needs.frames
-        );
+        ));
     }
     let umem = match interfaces.backend {
         Kind::Packet => None,
@@ -198,13 +200,13 @@ pub fn open(
     };
     let [near_port, port] = ports;
     let near = match &interfaces.near {
-        Near::Inside(name) => open_interface(name, umem.as_ref(), on_loss, voice, near_port)?,
+        Near::Inside(name) => open_interface(name, umem.as_ref(), on_loss, notify, near_port)?,
         Near::Tap(name) => tap(name)?,
         Near::Nothing => nothing()?,
     };
     Ok([
         near,
-        open_interface(outside, umem.as_ref(), on_loss, voice, port)?,
+        open_interface(outside, umem.as_ref(), on_loss, notify, port)?,
     ])
 }
 
@@ -212,21 +214,21 @@ fn open_interface(
     name: &str,
     umem: Option<&Umem>,
     on_loss: OnLoss,
-    voice: &Voice,
+    notify: &Notify,
     port: &Option<Arc<Port>>,
 ) -> Result<AnyDevice> {
     if on_loss == OnLoss::Wait {
-        let (kept, umem, says) = (name.to_owned(), umem.cloned(), voice.clone());
+        let (kept, umem, says) = (name.to_owned(), umem.cloned(), Notify::clone(notify));
         let port = port.clone();
         let open = move || hold_and_open(&kept, umem.as_ref(), &says, port.as_deref());
-        let device = Lasting::open(name, voice.clone(), open)?;
+        let device = Lasting::open(name, Notify::clone(notify), open)?;
         return Ok(AnyDevice {
             name: name.to_owned(),
             device: Box::new(device),
             _hold: None,
         });
     }
-    let opened = hold_and_open(name, umem, voice, port.as_deref())?;
+    let opened = hold_and_open(name, umem, notify, port.as_deref())?;
     Ok(AnyDevice {
         name: name.to_owned(),
         device: opened.device,
@@ -238,11 +240,13 @@ fn open_interface(
 fn hold_and_open(
     name: &str,
     umem: Option<&Umem>,
-    voice: &Voice,
+    notify: &Notify,
     port: Option<&Port>,
 ) -> Result<Opened> {
     let mut hold = Hold::take(name)?;
-    voice.warn(hold.complaint());
+    if let Some(complaint) = hold.complaint() {
+        notify(Notice::Warning(complaint.to_owned()));
+    }
     let device: Box<dyn Device> = match umem {
         None => {
             let options = packet::Options {
@@ -279,7 +283,7 @@ fn hold_and_open(
 fn tap(name: &str) -> Result<AnyDevice> {
     let tap = TunBackend::open(name, Layer::Ethernet)?;
     tap.set_up()
-        .with_context(|| format!("setting up the tap device {name}"))?;
+        .doing(format_args!("setting up the tap device {name}"))?;
     Ok(AnyDevice {
         name: tap.name().to_owned(),
         device: Box::new(Plain(tap)),
@@ -288,8 +292,7 @@ fn tap(name: &str) -> Result<AnyDevice> {
 }
 
 fn nothing() -> Result<AnyDevice> {
-    let never =
-        eventfd(0, EventfdFlags::CLOEXEC).context("making a device without an interface")?;
+    let never = eventfd(0, EventfdFlags::CLOEXEC).doing("making a device without an interface")?;
     Ok(AnyDevice {
         name: String::new(),
         device: Box::new(Nothing(never)),
@@ -307,11 +310,11 @@ fn umem(interfaces: &Interfaces, needs: Needs) -> Result<Umem> {
         // One that is not there is named by who opens it.
         let mtu = interface::mtu(name).unwrap_or(0);
         if mtu > LONGEST_LONG_SHARED - HEADER {
-            bail!(
+            return unfit(format!(
                 "with the backend xdp an MTU is at most {}, and {name} has {mtu}: lower it \
                  (ip link set {name} mtu {0}), or use the backend packet",
                 LONGEST_LONG_SHARED - HEADER
-            );
+            ));
         }
         longest = longest.max(mtu + HEADER);
     }
@@ -321,7 +324,7 @@ fn umem(interfaces: &Interfaces, needs: Needs) -> Result<Umem> {
     };
     // No more than MOST_WAITING wait.
     let frames = needs.frames as u32 + IN_RINGS;
-    Umem::new(frames, bytes).context("memory for AF_XDP")
+    Umem::new(frames, bytes).doing("memory for AF_XDP")
 }
 
 /// A device whose backend receives plain bytes.
@@ -446,10 +449,10 @@ impl Shared {
     fn bind(umem: &Umem, name: &str) -> Result<Shared> {
         let queues = queues(name);
         if queues > 1 {
-            bail!(
+            return unfit(format!(
                 "{name} has {queues} receive queues, and frames are taken from one with xdp: \
                  leave it one (ethtool -L {name} combined 1), or use the backend packet"
-            );
+            ));
         }
         let promiscuous = PacketBackend::open(
             name,

@@ -11,11 +11,11 @@ use fairlane_runtime::bridge::{BATCH, Came, Side};
 use fairlane_runtime::{Clock, Idling, drive};
 use rustix::process::setpriority_process;
 
-use super::super::ending::Ending;
-use super::SiteBridge;
-use super::early::Guard;
-use super::frame::{Frame, Parcel};
-use super::order::Order;
+use crate::daemon::SiteBridge;
+use crate::early::Guard;
+use crate::frame::{Frame, Parcel};
+use crate::order::Order;
+use crate::stop::Stop;
 
 /// The priority before all others, as `nice` counts: a guarantee of 20 ms is worth nothing in a thread
 /// that waits for as long behind a dozen processes that never sleep.
@@ -25,21 +25,20 @@ const FIRST: i32 = -20;
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
 
 /// What the forwarding thread shares with the control thread.
-pub struct Forwarding {
-    pub clock: Clock,
-    pub end: Nanos,
-    pub ending: Arc<Ending>,
+pub(crate) struct Forwarding {
+    pub(crate) clock: Clock,
+    pub(crate) stop: Arc<Stop>,
     /// One at a time.
-    pub orders: Consumer<Order>,
-    pub answers: Producer<Order>,
+    pub(crate) orders: Consumer<Order>,
+    pub(crate) answers: Producer<Order>,
     /// The longest time between two rounds while something was ordered, in nanoseconds.
-    pub longest_step: Arc<AtomicU64>,
+    pub(crate) longest_step: Arc<AtomicU64>,
 }
 
 impl Forwarding {
-    /// Forwards until the end, or until it is told to stop, before all that other programs would
+    /// Forwards until `end`, or until it is told to stop, before all that other programs would
     /// have this processor for, where that may be asked for. What was ordered by then is done.
-    pub fn run<M>(mut self, bridge: &mut SiteBridge<M>) -> io::Result<()>
+    pub(crate) fn run<M>(mut self, bridge: &mut SiteBridge<M>, end: Nanos) -> io::Result<()>
     where
         M: FnMut(Frame, Side, Came) -> Parcel,
     {
@@ -80,7 +79,7 @@ impl Forwarding {
                     answer(&mut self.answers, doing.take());
                 }
             }
-            now < self.end && !self.ending.has_begun()
+            now < end && !self.stop.is_asked()
         });
         if let Some(mut order) = doing.or_else(|| self.orders.pop()) {
             while !order.step(bridge, self.clock.now()) {}

@@ -7,13 +7,13 @@ use fairlane_io::{ByteLen, XdpFrame};
 
 /// A whole Ethernet frame, in memory of its own or in memory shared with the kernel.
 #[derive(Debug)]
-pub enum Frame {
+pub(crate) enum Frame {
     Bytes(Vec<u8>),
     Shared(XdpFrame),
 }
 
 impl Frame {
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         match self {
             Frame::Bytes(bytes) => bytes,
             Frame::Shared(frame) => frame.bytes(),
@@ -42,13 +42,13 @@ impl ByteLen for Frame {
 
 /// What waits in a class: a frame and what its bytes do not say.
 #[derive(Debug)]
-pub struct Parcel {
-    pub frame: Frame,
-    pub origin: Origin,
+pub(crate) struct Parcel {
+    pub(crate) frame: Frame,
+    pub(crate) origin: Origin,
     /// When it came to the interface, or was taken from the mailbox of its process.
-    pub came: Nanos,
+    pub(crate) came: Nanos,
     /// Others that came with it were lost.
-    pub losing: bool,
+    pub(crate) losing: bool,
 }
 
 impl From<Parcel> for Frame {

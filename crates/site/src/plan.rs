@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane_classify::{DigestKey, LinkClassifier};
+use fairlane_config::class_report::ClassTerms;
 use fairlane_config::{Discipline, Link, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Nanos};
@@ -12,13 +13,12 @@ use fairlane_io::EarlyDrop;
 use fairlane_runtime::bridge::Side;
 use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, FromPort, Straight};
 
-use super::classifier::{FrameClassifier, random_key};
-use super::device::AnyDevice;
-use super::early::{Early, Port};
-use super::frame::Parcel;
-use super::meter::{Delays, Meter};
-use super::order::{Adding, Gone, Taking};
-use crate::classes::schema::ClassTerms;
+use crate::classifier::{FrameClassifier, random_key};
+use crate::device::AnyDevice;
+use crate::early::{Early, Port};
+use crate::frame::Parcel;
+use crate::meter::{Delays, Meter};
+use crate::order::{Adding, Gone, Taking};
 
 /// Mailboxes of processes that a round looks at, and packets that it takes from each: about as many
 /// in all as it takes in from a device, so that processes that push as fast as they can leave the
@@ -27,44 +27,44 @@ const SCAN_LIMIT: usize = 8;
 const DRAIN_LIMIT: usize = 16;
 
 /// The frames of a link in its classes.
-pub type Shaped = Classified<Parcel, Discipline<FromPort<Parcel>>, FrameClassifier>;
+pub(crate) type Shaped = Classified<Parcel, Discipline<FromPort<Parcel>>, FrameClassifier>;
 
 /// What is known of a class beside what the file says.
 #[derive(Clone, Default)]
-pub struct Account {
-    pub meter: Arc<Meter>,
+pub(crate) struct Account {
+    pub(crate) meter: Arc<Meter>,
     /// What its queues do not count: of those that it had before.
     carried: ClassStats,
     /// What its queues count and what is not its own: of classes that went, and counted elsewhere.
     foreign: ClassStats,
     /// When its rates and delays were last told.
-    pub told: ClassStats,
-    pub delays: Delays,
-    pub beside_lost: u64,
+    pub(crate) told: ClassStats,
+    pub(crate) delays: Delays,
+    pub(crate) beside_lost: u64,
     /// Its part of what was lost before it was sorted, as well as it can be told.
-    pub lost: f64,
+    pub(crate) lost: f64,
     /// Dropped before it was received.
-    pub early: Early,
+    pub(crate) early: Early,
     /// The same when it was last told.
-    pub told_early: Count,
+    pub(crate) told_early: Count,
 }
 
 impl Account {
     /// Its own counts, by those of its queues.
-    pub fn own(&self, counted: &ClassStats) -> ClassStats {
+    pub(crate) fn own(&self, counted: &ClassStats) -> ClassStats {
         minus(&plus(counted, &self.carried), &self.foreign)
     }
 }
 
 /// A link as it runs.
-pub struct Plan {
+pub(crate) struct Plan {
     /// The device that its packets leave by.
-    pub side: Side,
-    pub link: Arc<Link>,
-    pub terms: Vec<Arc<ClassTerms>>,
+    pub(crate) side: Side,
+    pub(crate) link: Arc<Link>,
+    pub(crate) terms: Vec<Arc<ClassTerms>>,
     /// The numbers of its classes.
-    pub ids: Vec<ClassId>,
-    pub accounts: Vec<Account>,
+    pub(crate) ids: Vec<ClassId>,
+    pub(crate) accounts: Vec<Account>,
     /// What flows are told apart by.
     key: DigestKey,
     /// Where its frames arrive.
@@ -72,8 +72,8 @@ pub struct Plan {
 }
 
 /// A link that is to take over, with all of it that takes time made.
-pub struct Next {
-    pub side: Side,
+pub(crate) struct Next {
+    pub(crate) side: Side,
     link: Arc<Link>,
     terms: Vec<Arc<ClassTerms>>,
     /// Its classes have no numbers yet.
@@ -93,16 +93,16 @@ enum How {
 
 /// What a plan is compared with on another thread.
 #[derive(Clone)]
-pub struct Running {
-    pub side: Side,
-    pub link: Arc<Link>,
+pub(crate) struct Running {
+    pub(crate) side: Side,
+    pub(crate) link: Arc<Link>,
     key: DigestKey,
     port: Option<Arc<Port>>,
 }
 
 impl Running {
     /// How this link becomes the other one. Takes the time that classes and filters take.
-    pub fn becomes(&self, link: Link) -> Next {
+    pub(crate) fn becomes(&self, link: Link) -> Next {
         let steps = link.steps_from(&self.link);
         let same_filters = link.rules == self.link.rules && link.default == self.link.default;
         let in_place = |steps: &Steps| {
@@ -140,12 +140,12 @@ impl Running {
 
 impl Next {
     /// Whether the forwarding thread has nothing to do.
-    pub fn is_same(&self) -> bool {
+    pub(crate) fn is_same(&self) -> bool {
         matches!(self.how, How::Same)
     }
 
     /// All queues are made anew, since something was refused that should not have been.
-    pub fn made_anew(self) -> Next {
+    pub(crate) fn made_anew(self) -> Next {
         let tables = || tables(&self.port, &self.link, &self.filters);
         Next {
             how: How::Anew(Box::new(self.link.discipline())),
@@ -167,7 +167,7 @@ fn tables(
 impl Plan {
     /// The arbiter of a link that is idle from `now`, where at most so many processes attach. Its
     /// frames arrive at `port`.
-    pub fn start(
+    pub(crate) fn start(
         link: &Link,
         side: Side,
         device: AnyDevice,
@@ -207,7 +207,7 @@ impl Plan {
     }
 
     /// The link is described otherwise, and is the same.
-    pub fn describe(&mut self, next: Next) {
+    pub(crate) fn describe(&mut self, next: Next) {
         self.link = next.link;
         self.terms = next.terms;
     }
@@ -222,7 +222,7 @@ impl Plan {
         }
     }
 
-    pub fn running(&self) -> Running {
+    pub(crate) fn running(&self) -> Running {
         Running {
             side: self.side,
             link: Arc::clone(&self.link),
@@ -237,7 +237,7 @@ impl Plan {
     }
 
     /// The classes that are to be added first, if there are any.
-    pub fn adding(&self, next: &Next) -> Option<Adding> {
+    pub(crate) fn adding(&self, next: &Next) -> Option<Adding> {
         let How::Steps(steps) = &next.how else {
             return None;
         };
@@ -251,7 +251,7 @@ impl Plan {
 
     /// The rest, and the plan as it will be then. `ids` are the new link's, where classes were
     /// added.
-    pub fn taking(&self, next: Next, ids: Option<Vec<ClassId>>) -> (Taking, Plan) {
+    pub(crate) fn taking(&self, next: Next, ids: Option<Vec<ClassId>>) -> (Taking, Plan) {
         let Next {
             link,
             terms,
@@ -326,7 +326,7 @@ impl Plan {
 
     /// The counts of classes that went pass to those of the same name, or to the class above
     /// them that stayed. `former` is the plan before.
-    pub fn inherit(&mut self, former: &Plan, taken: &Taking) {
+    pub(crate) fn inherit(&mut self, former: &Plan, taken: &Taking) {
         let by_name: HashMap<&str, usize> = self
             .link
             .classes
@@ -403,12 +403,12 @@ fn holds_packets(link: &Link, place: usize) -> bool {
 }
 
 /// Counts of both; what is queued, and flows, too.
-pub fn plus(one: &ClassStats, other: &ClassStats) -> ClassStats {
+pub(crate) fn plus(one: &ClassStats, other: &ClassStats) -> ClassStats {
     both(one, other, |one, other| one + other)
 }
 
 /// Counts of `all` that are not among `part`.
-pub fn minus(all: &ClassStats, part: &ClassStats) -> ClassStats {
+pub(crate) fn minus(all: &ClassStats, part: &ClassStats) -> ClassStats {
     both(all, part, u64::saturating_sub)
 }
 

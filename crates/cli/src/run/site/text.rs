@@ -1,0 +1,346 @@
+//! A site's state as people read it: live tables, lines of text, and what is left of a run.
+
+use std::cmp::Reverse;
+
+use comfy_table::Table;
+use fairlane_config::class_report::ClassReport;
+use fairlane_core::Rate;
+use fairlane_site::{InterfaceReport, LinkReport, Report};
+
+use super::super::screen::Shown;
+use crate::table;
+
+/// Columns to do without on a narrow terminal, the first of them first.
+const EXPENDABLE: [usize; 6] = [10, 8, 4, 6, 7, 2];
+
+/// Most classes of a link that are told of in lines, and at the end.
+const MOST_LINES: usize = 24;
+const MOST_ROWS: usize = 200;
+
+/// Most classes that a sentence names.
+const MOST_NAMED: usize = 8;
+
+/// What a device calls its backend where frames come as their senders left them, and uncut ones do
+/// not fit.
+const GENERIC: &str = "xdp, generic";
+
+/// What is left of a run.
+pub fn conclusion(report: &Report) -> String {
+    let tables = report.links.iter().map(|link| {
+        let table = table_of(link, Span::Whole, MOST_ROWS);
+        format!("{}\n{table}", line(link, Span::Whole))
+    });
+    let tables: Vec<String> = tables.collect();
+    let seconds = report.seconds;
+    format!(
+        "{}{}\nrates and delays are those of the whole run, {seconds:.1} s",
+        tables.join("\n"),
+        notes(report)
+    )
+}
+
+/// What the operator should know of, a line each.
+fn notes(report: &Report) -> String {
+    let mut notes = String::new();
+    for interface in &report.interfaces {
+        if interface.uncut > 0 {
+            notes += &format!(
+                "\n{} frames arrived at {} uncut, and were dropped: TCP and UDP are cut, but \
+                 not in tunnels (VXLAN, GRE and the like); turn segmentation off where they \
+                 come from (ethtool -K DEV tso off gso off)",
+                interface.uncut, interface.name
+            );
+        }
+        if interface.lost + interface.early > 0 {
+            notes += &overloaded(report, interface);
+            if interface.lost > 0 && interface.backend == GENERIC {
+                notes += &format!(
+                    "\n{} takes AF_XDP in generic mode alone, where segments that come uncut \
+                     are lost too: turn segmentation off where they come from (ethtool -K DEV \
+                     tso off gso off), or use backend = \"packet\"",
+                    interface.name
+                );
+            }
+        }
+        if interface.away > 0 {
+            notes += &format!(
+                "\n{} frames were dropped while {} was away",
+                interface.away, interface.name
+            );
+        }
+        if interface.refused > 0 {
+            notes += &format!(
+                "\n{} frames were dropped at {}, which does not send them: most often they \
+                 are longer than its MTU allows",
+                interface.refused, interface.name
+            );
+        }
+    }
+    for link in &report.links {
+        if link.oversized > 0 {
+            notes += &format!(
+                "\n{} frames were longer than the {} bytes that link {} carries, and were \
+                 dropped: raise 'longest'",
+                link.oversized, link.longest_frame, link.name
+            );
+        }
+    }
+    notes
+}
+
+/// That more arrives than is taken in, whose that was, and what to do.
+fn overloaded(report: &Report, interface: &InterfaceReport) -> String {
+    let mut text = format!(
+        "\noverloaded: more arrives at {} than this machine takes in: {} frames were lost before \
+         they could be sorted and {} were dropped early, being of classes beyond their share, {} \
+         and {} of them in the last {:.1} s; use backend = \"xdp\", leave Fairlane a core of its \
+         own, or have who floods stopped before it gets here",
+        interface.name,
+        interface.lost,
+        interface.early,
+        interface.recently_lost,
+        interface.recently_early,
+        report.recent_seconds
+    );
+    let by_class = |count: fn(&ClassReport) -> u64| {
+        let links = report.links.iter().filter(|link| link.to != interface.name);
+        let classes = links.flat_map(|link| &link.classes);
+        let mut counts: Vec<(&str, u64)> = classes
+            .filter(|class| class.terms.queues && count(class) > 0)
+            .map(|class| (&*class.terms.name, count(class)))
+            .collect();
+        counts.sort_by_key(|&(_, count)| Reverse(count));
+        let named = counts.iter().take(MOST_NAMED);
+        let named: Vec<String> = named.map(|(name, n)| format!("{name} {n}")).collect();
+        named.join(", ")
+    };
+    let early = by_class(|class| class.early);
+    if !early.is_empty() {
+        text += &format!("; dropped early by class: {early}");
+    }
+    let lost = by_class(|class| class.lost_estimate);
+    if !lost.is_empty() {
+        text += &format!("; lost by class, estimated from what was received beside them: {lost}");
+    }
+    text
+}
+
+impl Shown for Report {
+    /// A table for each link, of what happened since the last one. They count the classes that
+    /// they cannot show.
+    fn table(&self, _earlier: &Report, lines: usize) -> String {
+        let share = lines / self.links.len().max(1);
+        let tables = self.links.iter().map(|link| {
+            let table = table_of(link, Span::Recent, share);
+            format!("{}\n{table}", line(link, Span::Recent))
+        });
+        let tables: Vec<String> = tables.collect();
+        [tables.join("\n"), notes(self)].concat()
+    }
+
+    /// The state in lines of plain text, one a class: rates and delays of late, all else since
+    /// the start.
+    fn lines(&self, _earlier: &Report) -> String {
+        let mut lines = format!(
+            "{:.1} s; rates and delays of the last {:.1} s",
+            self.seconds, self.recent_seconds
+        );
+        for link in &self.links {
+            lines += &format!("\n{}", line(link, Span::Recent));
+            let (shown, others) = chosen(link, MOST_LINES);
+            for class in shown {
+                let row = row(class, Span::Recent);
+                lines += &format!(
+                    "\n  {}: {} Mbit/s, {}, cap {}, queued {}, drops {}, marks {}, \
+                     delay p50 {} p99 {} max {} ms, bound {}",
+                    class.terms.name,
+                    row.rate,
+                    row.share,
+                    row.cap,
+                    class.queued_packets,
+                    drops(class),
+                    class.marked,
+                    row.delays[0],
+                    row.delays[1],
+                    row.delays[2],
+                    row.bound,
+                );
+            }
+            if let Some(others) = others {
+                lines += &format!("\n  {others}");
+            }
+        }
+        lines + &notes(self)
+    }
+}
+
+/// What rates and delays are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Span {
+    /// The time since the last report.
+    Recent,
+    /// The run.
+    Whole,
+}
+
+/// The cells of a class that take some reckoning.
+struct Row {
+    rate: String,
+    share: String,
+    cap: String,
+    delays: [String; 3],
+    bound: String,
+}
+
+fn line(link: &LinkReport, span: Span) -> String {
+    let bps = match span {
+        Span::Recent => link.recent_bps,
+        Span::Whole => link.carried_bps,
+    };
+    let mut line = format!(
+        "{} to {}: {:.2} Mbit/s of {}, {} queued",
+        link.name,
+        link.to,
+        bps / 1e6,
+        link.rate,
+        link.queued_packets
+    );
+    for (count, what) in [(link.malformed, "malformed"), (link.oversized, "too long")] {
+        if count > 0 {
+            line += &format!(", {count} {what}");
+        }
+    }
+    line
+}
+
+/// The classes to tell of in so many lines, and a line on the others: all of them in the order
+/// of the file if they fit; else those beyond their bound, and the busiest.
+fn chosen(link: &LinkReport, lines: usize) -> (Vec<&ClassReport>, Option<String>) {
+    if link.classes.len() <= lines {
+        return (link.classes.iter().collect(), None);
+    }
+    let mut order: Vec<&ClassReport> = link.classes.iter().collect();
+    let weight = |class: &ClassReport| {
+        let recent = class.recent.unwrap_or_default();
+        (
+            recent.beyond_bound,
+            recent.sent_bps as u64,
+            class.sent_bytes,
+        )
+    };
+    order.sort_by_key(|class| Reverse(weight(class)));
+    let left = order.split_off(lines.saturating_sub(1));
+    let beyond = left
+        .iter()
+        .filter(|class| class.recent.is_some_and(|recent| recent.beyond_bound))
+        .count();
+    let others = match beyond {
+        0 => format!("and {} more", left.len()),
+        _ => format!("and {} more, {beyond} beyond their bound", left.len()),
+    };
+    (order, Some(others))
+}
+
+fn table_of(link: &LinkReport, span: Span, lines: usize) -> Table {
+    let mut table = table::new([
+        "class",
+        "Mbit/s",
+        "share",
+        "cap",
+        "flows",
+        "queued",
+        "drops",
+        "marks",
+        "delay\np50 ms",
+        "delay\np99 ms",
+        "delay\nmax ms",
+        "bound\nms",
+    ]);
+    let (shown, others) = chosen(link, lines);
+    for class in shown {
+        let row = row(class, span);
+        let [p50, p99, max] = row.delays;
+        table.add_row([
+            format!("{}{}", "  ".repeat(class.terms.depth), class.terms.name),
+            row.rate,
+            row.share,
+            row.cap,
+            class.flows.to_string(),
+            class.queued_packets.to_string(),
+            drops(class).to_string(),
+            class.marked.to_string(),
+            p50,
+            p99,
+            max,
+            row.bound,
+        ]);
+    }
+    if let Some(others) = others {
+        table.add_row([others]);
+    }
+    table::fit(&mut table, &EXPENDABLE);
+    table
+}
+
+/// All that was dropped of a class and is known to be its.
+fn drops(class: &ClassReport) -> u64 {
+    class.dropped + class.discarded + class.early
+}
+
+fn row(class: &ClassReport, span: Span) -> Row {
+    let recent = class.recent.unwrap_or_default();
+    let (bps, share, delay) = match span {
+        Span::Recent => (recent.sent_bps, recent.share, recent.delay_us),
+        Span::Whole => (class.sent_bps, class.share, class.delay_us),
+    };
+    let millis = |micros: Option<f64>| micros.map_or("-".into(), |us| format!("{:.2}", us / 1e3));
+    let beyond = match recent.beyond_bound && span == Span::Recent {
+        true => "!",
+        false => "",
+    };
+    let cap = class.terms.cap_bps.and_then(Rate::from_bps);
+    Row {
+        rate: format!("{:.2}", bps / 1e6),
+        share: format!("{:.2}%", 100.0 * share),
+        cap: cap.map_or("-".to_owned(), |cap| cap.to_string()),
+        delays: [
+            millis(delay.map(|d| d.p50)),
+            millis(delay.map(|d| d.p99)),
+            millis(delay.map(|d| d.max)),
+        ],
+        bound: format!("{}{beyond}", millis(class.terms.bound_us)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlane_io::XdpMode;
+
+    #[test]
+    fn what_is_lost_for_coming_uncut_is_said_where_that_may_be() {
+        assert_eq!(format!("xdp, {}", XdpMode::Generic), GENERIC);
+        for (backend, said) in [("packet", false), ("xdp, native", false), (GENERIC, true)] {
+            let report = Report {
+                interfaces: vec![InterfaceReport {
+                    name: "lan0".into(),
+                    backend: backend.to_owned(),
+                    lost: 3,
+                    recently_lost: 0,
+                    early: 0,
+                    recently_early: 0,
+                    uncut: 0,
+                    refused: 0,
+                    away: 0,
+                }],
+                ..Report::default()
+            };
+            let notes = notes(&report);
+            assert!(
+                notes.contains("at lan0 than") && notes.contains("3 frames were lost"),
+                "{notes}"
+            );
+            assert_eq!(notes.contains("uncut"), said, "{notes}");
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! A site from its configuration to its end.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use fairlane_classify::{Origin, Owner};
+use fairlane_config::{Interfaces, Link, Near, Role, Site};
+use fairlane_core::{FlowConfig, Length, Nanos, Weight};
+use fairlane_mailbox::mailbox;
+use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, Who};
+use fairlane_runtime::bridge::{Bridge, Came, Lane, Side};
+use fairlane_runtime::{Clock, Registrar};
+
+use crate::control::{Around, Control, Ended, Event, Links};
+use crate::device::{self, AnyDevice, Needs, Ports};
+use crate::early::Port;
+use crate::error::{Doing, Error, Result, unfit};
+use crate::forward::Forwarding;
+use crate::frame::{Frame, Parcel};
+use crate::notice::{Notice, Notify};
+use crate::order::Counting;
+use crate::plan::{Plan, Shaped};
+use crate::reload::Source;
+use crate::report::Report;
+use crate::stop::Stop;
+
+/// Longest frame of an attached process in bytes, where the link's is longer: what its mailbox
+/// has slots for.
+const LONGEST_ATTACHED: u32 = 9_018;
+
+/// The bridge of a site.
+pub(crate) type SiteBridge<M> = Bridge<Shaped, AnyDevice, M>;
+
+/// How a site is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How long it runs; until it is stopped without.
+    pub time: Option<Duration>,
+    /// How often its state is reported.
+    pub interval: Duration,
+    /// What becomes of it when an interface is deleted.
+    pub on_loss: OnLoss,
+    /// Whether the kernel may drop frames under overload before they are received, of classes that
+    /// take more than their share.
+    pub early_drop: bool,
+}
+
+impl Default for Options {
+    /// Until it is stopped, with a report a second; interfaces are waited for.
+    fn default() -> Options {
+        Options {
+            time: None,
+            interval: Duration::from_secs(1),
+            on_loss: OnLoss::Wait,
+            early_drop: true,
+        }
+    }
+}
+
+/// What becomes of a site when an interface is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnLoss {
+    /// What is to leave by it is dropped until there is one of that name.
+    Wait,
+    /// It ends with an error.
+    Fail,
+}
+
+/// An interface as it is used.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Its name; empty where nothing but processes is on this side.
+    pub name: Arc<str>,
+    /// How frames are exchanged with it: `packet`, `xdp` with its mode, `tap` or `none`.
+    pub backend: String,
+}
+
+/// A site whose interfaces are open. It forwards while it [runs](Daemon::run).
+pub struct Daemon {
+    control: Control,
+    events: Receiver<Event>,
+    /// The forwarding thread until this time.
+    forward: Box<dyn FnOnce(Nanos) -> Ended + Send>,
+    time: Option<Duration>,
+}
+
+/// Stops a running site, or has it go on as another. From any thread.
+#[derive(Clone)]
+pub struct Handle {
+    pub(crate) stop: Arc<Stop>,
+    pub(crate) events: Sender<Event>,
+}
+
+impl Handle {
+    /// Ends the run, within ten seconds whatever does not go on. Does not wait for it.
+    pub fn stop(&self) {
+        self.stop.ask();
+    }
+
+    /// Has the site go on as another configuration says. It is read and prepared on a thread of its
+    /// own; what comes of it is told by a [`Notice`]. While one is being read, the last of those
+    /// that come waits.
+    pub fn reload(&self, source: Source) {
+        // Once nobody hears of it, it is over.
+        let _ = self.events.send(Event::Reload(source));
+    }
+}
+
+/// What is left of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The state at the end.
+    pub report: Arc<Report>,
+    /// Why it ended before it was to end.
+    pub result: Result<()>,
+}
+
+impl Daemon {
+    /// Opens the interfaces of a site, and the socket where processes attach. `notify` hears of
+    /// events, on the threads that they happen on; it is not to wait for anybody.
+    ///
+    /// # Errors
+    ///
+    /// The configuration names no interfaces, or asks for what they cannot do; an interface cannot
+    /// be used; the system refuses memory, or the socket. Nothing is left open then.
+    pub fn open(
+        site: Site,
+        options: &Options,
+        notify: impl Fn(Notice) + Send + Sync + 'static,
+    ) -> Result<Daemon> {
+        let notify: Notify = Arc::new(notify);
+        for warning in &site.warnings {
+            notify(Notice::Warning(warning.to_string()));
+        }
+        let Some(interfaces) = &site.interfaces else {
+            return unfit(
+                "no interfaces to run between: name outside, and inside or tap, in [interfaces]",
+            );
+        };
+        let ports = match options.early_drop {
+            true => ports(interfaces, &notify),
+            false => [None, None],
+        };
+        let needs = Needs::of(&site);
+        let [left, right] = device::open(interfaces, needs, options.on_loss, &notify, &ports)?;
+        let devices = [&left, &right].map(|device| Interface {
+            name: Arc::from(&*device.name),
+            backend: device.backend(),
+        });
+        let clock = Clock::start();
+        let near = near_role(interfaces);
+        let mut lanes = Lanes {
+            site: &site,
+            ports,
+            now: clock.now(),
+            plans: Vec::new(),
+            registrar: None,
+        };
+        let left = lanes.lane(Side::Left, near, left);
+        let right = lanes.lane(Side::Right, Role::Outside, right);
+        let Lanes {
+            plans, registrar, ..
+        } = lanes;
+        let bridge = Bridge::new(left, right, parcels(near)).map_err(never)?;
+        let attach = match &site.attach {
+            Some(attach) => Some(let_attach(attach, registrar, clock)?),
+            None => None,
+        };
+        let (orders, to_do) = mailbox(2).map_err(never)?;
+        let (answers, done) = mailbox(2).map_err(never)?;
+        let (to_control, events) = channel();
+        let handle = Handle {
+            stop: Arc::default(),
+            events: to_control,
+        };
+        let longest_step = Arc::new(AtomicU64::new(0));
+        let forwarding = Forwarding {
+            clock,
+            stop: Arc::clone(&handle.stop),
+            orders: to_do,
+            answers,
+            longest_step: Arc::clone(&longest_step),
+        };
+        let links = Links {
+            site,
+            needs,
+            devices,
+            plans,
+            orders,
+            answers: done,
+        };
+        let around = Around {
+            clock,
+            interval: nanos(options.interval),
+            handle,
+            notify,
+            attach,
+            longest_step,
+        };
+        Ok(Daemon {
+            control: Control::new(links, around),
+            events,
+            forward: forward(forwarding, bridge),
+            time: options.time,
+        })
+    }
+
+    /// What stops it, or has it go on otherwise.
+    #[must_use]
+    pub fn handle(&self) -> Handle {
+        self.control.handle().clone()
+    }
+
+    /// The interface on the near side, and the one outside.
+    #[must_use]
+    pub fn interfaces(&self) -> &[Interface; 2] {
+        self.control.interfaces()
+    }
+
+    /// The links that it shapes, with the near side's first.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        self.control.links()
+    }
+
+    /// What it runs.
+    #[must_use]
+    pub fn site(&self) -> &Site {
+        self.control.site()
+    }
+
+    /// Forwards, on a thread of its own, until it is stopped, its time is over, or an interface
+    /// fails. `report` hears of the state from time to time, on this thread; while it takes its time,
+    /// frames pass, and nothing else happens.
+    pub fn run(self, report: impl FnMut(&Arc<Report>)) -> Outcome {
+        let Daemon {
+            mut control,
+            events,
+            forward,
+            time,
+        } = self;
+        let start = control.start();
+        let end = time.map_or(Nanos::MAX, |time| start + nanos(time));
+        let to_control = control.handle().events.clone();
+        let thread = thread::Builder::new().name("forward".to_owned());
+        let started = thread.spawn(move || {
+            // Where nobody waits for it any more, the run has ended.
+            let _ = to_control.send(Event::Ended(forward(end)));
+        });
+        match started.doing("starting a thread") {
+            Ok(_) => control.run(&events, report),
+            Err(error) => Outcome {
+                report: Arc::default(),
+                result: Err(error),
+            },
+        }
+    }
+}
+
+/// What cannot be refused, as it is said all the same.
+fn never(error: impl ToString) -> Error {
+    Error::Unfit(error.to_string())
+}
+
+fn nanos(time: Duration) -> Nanos {
+    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
+}
+
+/// What the near device is to the configuration.
+fn near_role(interfaces: &Interfaces) -> Role {
+    match interfaces.near {
+        Near::Inside(_) | Near::Nothing => Role::Inside,
+        Near::Tap(_) => Role::Tap,
+    }
+}
+
+/// Early drop at both devices, by side.
+fn ports(interfaces: &Interfaces, notify: &Notify) -> Ports {
+    let near = match &interfaces.near {
+        Near::Inside(name) | Near::Tap(name) => name,
+        Near::Nothing => "",
+    };
+    let port = |name, role| Some(Arc::new(Port::new(name, role, Arc::clone(notify))));
+    [
+        port(near, near_role(interfaces)),
+        port(&interfaces.outside, Role::Outside),
+    ]
+}
+
+/// Both directions of a site, as they are made.
+struct Lanes<'a> {
+    site: &'a Site,
+    ports: Ports,
+    now: Nanos,
+    plans: Vec<Plan>,
+    /// Where processes attach, and the longest packet there.
+    registrar: Option<(Registrar<Parcel>, Length)>,
+}
+
+impl Lanes<'_> {
+    /// What leaves by a device.
+    fn lane(&mut self, side: Side, role: Role, device: AnyDevice) -> Lane<Shaped, AnyDevice> {
+        let Some(link) = self.site.links.iter().find(|link| link.to == role) else {
+            return Lane::Open(device);
+        };
+        let attach = self.site.attach.as_ref().filter(|_| role == Role::Outside);
+        let processes = attach.map_or(0, |attach| attach.processes);
+        let port = self.ports[side.other() as usize].clone();
+        let (plan, arbiter) = Plan::start(link, side, device, processes, port, self.now);
+        if attach.is_some() {
+            self.registrar = Some((arbiter.registrar(), link.longest));
+        }
+        self.plans.push(plan);
+        // How long a frame may be, its class knows.
+        let frames = FlowConfig::new(Weight::ONE, Length::MAX);
+        Lane::Shaped(Box::new(arbiter), frames)
+    }
+}
+
+/// Makes of received frames what the classes hold.
+fn parcels(near: Role) -> impl FnMut(Frame, Side, Came) -> Parcel + Send + 'static {
+    move |frame, side, came| Parcel {
+        frame,
+        origin: Origin {
+            ingress: match side {
+                Side::Left => near.ingress(),
+                Side::Right => Role::Outside.ingress(),
+            },
+            owner: None,
+        },
+        came: came.at,
+        losing: came.losing,
+    }
+}
+
+/// What the forwarding thread does until a time.
+fn forward<M>(
+    forwarding: Forwarding,
+    mut bridge: SiteBridge<M>,
+) -> Box<dyn FnOnce(Nanos) -> Ended + Send>
+where
+    M: FnMut(Frame, Side, Came) -> Parcel + Send + 'static,
+{
+    Box::new(move |end| {
+        let result = forwarding.run(&mut bridge, end);
+        let count = Box::new(move |counting| count_all(counting, &mut bridge));
+        Ended { result, count }
+    })
+}
+
+/// The last counts, when nobody forwards any more.
+fn count_all<M>(mut counting: Counting, bridge: &mut SiteBridge<M>) -> Counting
+where
+    M: FnMut(Frame, Side, Came) -> Parcel,
+{
+    while !counting.step(bridge) {}
+    counting
+}
+
+/// Lets processes attach: their frames go by the filters, as all do.
+fn let_attach(
+    attach: &fairlane_config::Attach,
+    registrar: Option<(Registrar<Parcel>, Length)>,
+    clock: Clock,
+) -> Result<Attach> {
+    let Some((registrar, longest)) = registrar else {
+        return unfit(format!(
+            "processes that attach at {} send by the interface outside, and no link has \
+             to = \"outside\"",
+            attach.socket.display()
+        ));
+    };
+    let longest = longest.get() - registrar.link().overhead;
+    let Some(max_length) = Length::new(longest.min(LONGEST_ATTACHED)) else {
+        return unfit("a link without frames");
+    };
+    let class = Class {
+        name: "attached".to_owned(),
+        flow: FlowConfig::new(Weight::ONE, max_length),
+        most_clients: attach.processes,
+    };
+    let mapping = Mapping::new().class(class).map_err(never)?;
+    let mapping = mapping.rule(Who::Any, "attached").map_err(never)?;
+    let config = AttachConfig {
+        most_clients: attach.processes,
+        most_of_a_user: attach.processes_per_user,
+        most_memory: attach.memory,
+        ..AttachConfig::new(mapping)
+    };
+    let make = move |bytes: Vec<u8>, process: &Attached| Parcel {
+        frame: Frame::Bytes(bytes),
+        origin: Origin {
+            ingress: Origin::ATTACHED,
+            owner: Some(Owner {
+                uid: process.peer.uid,
+                gid: process.peer.gid,
+                pid: process.peer.pid,
+            }),
+        },
+        // From here on its delay is measured: a process has its own clock.
+        came: clock.now(),
+        losing: false,
+    };
+    Ok(Attach::listen(&attach.socket, config, registrar, make)?)
+}

@@ -1,0 +1,53 @@
+//! Why a site cannot be run, or cannot change while it runs.
+
+use std::fmt::Display;
+use std::io;
+
+use fairlane_config::SiteError;
+use fairlane_runtime::attach::ListenError;
+
+/// Why a site cannot be run, or cannot change while it runs: one sentence.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read, or is not valid.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// The configuration is valid, and asks for what cannot be run here, or cannot change without
+    /// a restart.
+    #[error("{0}")]
+    Unfit(String),
+    /// An interface cannot be used; the sentence names it.
+    #[error(transparent)]
+    Interface(#[from] io::Error),
+    /// Processes cannot attach.
+    #[error(transparent)]
+    Attach(#[from] ListenError),
+    /// The system refuses what is needed beside interfaces.
+    #[error("{doing}: {reason}")]
+    System {
+        /// What was being done.
+        doing: String,
+        /// What the system says.
+        reason: io::Error,
+    },
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Error>;
+
+pub(crate) fn unfit<T>(sentence: impl Into<String>) -> Result<T> {
+    Err(Error::Unfit(sentence.into()))
+}
+
+/// Says what the system refused.
+pub(crate) trait Doing<T> {
+    fn doing(self, what: impl Display) -> Result<T>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for std::result::Result<T, E> {
+    fn doing(self, what: impl Display) -> Result<T> {
+        self.map_err(|error| Error::System {
+            doing: what.to_string(),
+            reason: error.into(),
+        })
+    }
+}

@@ -1,0 +1,59 @@
+//! A site as a running daemon: the frames that pass between two interfaces, in the classes of its
+//! configuration.
+//!
+//! A [`Daemon`] opens what the configuration names, forwards until it is [stopped](Handle::stop),
+//! and tells its state as a [`Report`] from time to time: of each class rate, share, delay of late and
+//! in all, what was dropped and why, and beside each what the class is guaranteed. Another
+//! configuration [takes over](Handle::reload) while frames pass. What else happens is told by
+//! [`Notice`]s.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use fairlane_site::{Daemon, Options, Source};
+//!
+//! # fn main() -> Result<(), fairlane_site::Error> {
+//! let path = Path::new("site.toml");
+//! let site = fairlane_site::read(path)?;
+//! let daemon = Daemon::open(site, &Options::default(), |notice| eprintln!("{notice}"))?;
+//! let handle = daemon.handle();
+//! std::thread::spawn(move || {
+//!     handle.reload(Source::File(path.to_owned()));
+//!     handle.stop();
+//! });
+//! let outcome = daemon.run(|report| {
+//!     for class in report.links.iter().flat_map(|link| &link.classes) {
+//!         println!("{}: {} bit/s", class.terms.name, class.sent_bps);
+//!     }
+//! });
+//! outcome.result
+//! # }
+//! ```
+//!
+//! The thread that forwards reads no file, tells nothing and waits for no lock: what changes is made
+//! elsewhere and exchanged between two rounds (`order`).
+#![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
+
+mod classifier;
+mod control;
+mod daemon;
+mod device;
+mod early;
+mod error;
+mod forward;
+mod frame;
+mod lasting;
+mod meter;
+mod notice;
+mod order;
+mod plan;
+mod reload;
+mod report;
+mod stop;
+
+pub use daemon::{Daemon, Handle, Interface, OnLoss, Options, Outcome};
+pub use error::Error;
+pub use notice::Notice;
+pub use reload::{Source, read};
+pub use report::{InterfaceReport, LinkReport, OpenReport, Report};

@@ -1,0 +1,73 @@
+//! What a running site tells beside its reports.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fairlane_runtime::attach::Refusals;
+
+use crate::error::Error;
+
+/// What happened, for whoever keeps a log; displayed, it is one line.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Notice {
+    /// Something is allowed and hardly meant.
+    Warning(String),
+    /// An interface was deleted. What is to leave by it is dropped until there is one of that name.
+    Gone(String),
+    /// An interface that was deleted is there again, and used.
+    Back(String),
+    /// An interface is there again and cannot be used; it is tried again.
+    Unusable {
+        /// Its name.
+        interface: String,
+        /// Why.
+        error: Error,
+    },
+    /// Nothing can be dropped early at an interface. Told once.
+    NoEarlyDrop {
+        /// Its name.
+        interface: String,
+        /// What the system says.
+        reason: io::Error,
+    },
+    /// Processes were refused to attach: one notice a report, however many they are.
+    NotAttached(Refusals),
+    /// A configuration has taken over; the file that it was read from, if it was.
+    Reloaded(Option<PathBuf>),
+    /// A configuration cannot take over. The running one is kept.
+    ReloadRefused(Error),
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Notice::Warning(text) => write!(f, "warning: {text}"),
+            Notice::Gone(name) => write!(
+                f,
+                "{name} is gone: what is to leave by it is dropped until it is back"
+            ),
+            Notice::Back(name) => write!(f, "{name} is back"),
+            Notice::Unusable { interface, error } => {
+                write!(f, "{interface} is back and cannot be used: {error}")
+            }
+            Notice::NoEarlyDrop { interface, reason } => write!(
+                f,
+                "{interface}: nothing can be dropped early under overload, all else works: {reason}"
+            ),
+            Notice::NotAttached(refusals) => refusals.fmt(f),
+            Notice::Reloaded(Some(path)) => {
+                write!(f, "{} was read again and taken over", path.display())
+            }
+            Notice::Reloaded(None) => write!(f, "another configuration was taken over"),
+            Notice::ReloadRefused(error) => {
+                write!(f, "reload refused, running configuration kept: {error}")
+            }
+        }
+    }
+}
+
+/// Hears of each event, on the thread that it happens on: never the one that forwards.
+pub(crate) type Notify = Arc<dyn Fn(Notice) + Send + Sync>;

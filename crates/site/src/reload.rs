@@ -1,0 +1,122 @@
+//! Another configuration while frames pass.
+//!
+//! One that is refused changes nothing. One that is accepted is read, checked, compared with
+//! the running one and made on a thread of its own; the forwarding thread then goes over to it
+//! in small steps (`order`). What did not change is not touched.
+
+use std::path::{Path, PathBuf};
+
+use fairlane_config::{Backend, MtuOf, Site, SiteError};
+use fairlane_io::interface;
+
+use crate::device::Needs;
+use crate::error::{Error, Result, unfit};
+use crate::plan::{Next, Running};
+
+const MTU_OF: MtuOf<'static> = &|name| interface::mtu(name).ok();
+
+/// Reads the file of a site whose interfaces are this machine's, as far as they are there. Of what
+/// is no regular file, a pipe say, it waits for the end.
+///
+/// # Errors
+///
+/// The file cannot be read, or is not valid.
+pub fn read(path: &Path) -> std::result::Result<Site, SiteError> {
+    Site::read_for(path, MTU_OF)
+}
+
+/// Where another configuration comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A regular file.
+    File(PathBuf),
+    /// It was made, or read, elsewhere.
+    Site(Box<Site>),
+}
+
+impl Source {
+    /// The file, if it comes from one.
+    pub(crate) fn path(&self) -> Option<PathBuf> {
+        match self {
+            Source::File(path) => Some(path.clone()),
+            Source::Site(_) => None,
+        }
+    }
+
+    fn site(self) -> Result<Site> {
+        match self {
+            Source::File(path) => Ok(Site::read_again(&path, MTU_OF)?),
+            Source::Site(site) => Ok(*site),
+        }
+    }
+}
+
+/// What a configuration is compared with.
+pub(crate) struct Former {
+    pub(crate) site: Site,
+    /// What the devices were opened for.
+    pub(crate) needs: Needs,
+    pub(crate) links: Vec<Running>,
+}
+
+/// A site that was accepted, and its links.
+pub(crate) struct Prepared {
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) site: Site,
+    pub(crate) links: Vec<Next>,
+}
+
+impl Former {
+    /// Reads a configuration and makes what its links need.
+    pub(crate) fn prepare(&self, source: Source) -> Result<Prepared> {
+        let path = source.path();
+        let site = source.site()?;
+        self.accept(&site).map_err(|error| match (error, &path) {
+            (Error::Unfit(sentence), Some(path)) => {
+                Error::Unfit(format!("{}: {sentence}", path.display()))
+            }
+            (error, _) => error,
+        })?;
+        let links = site.links.iter().filter_map(|link| {
+            let running = self.links.iter().find(|other| other.link.to == link.to)?;
+            Some(running.becomes(link.clone()))
+        });
+        Ok(Prepared {
+            links: links.collect(),
+            path,
+            site,
+        })
+    }
+
+    /// Whether a site can take over without a restart.
+    fn accept(&self, site: &Site) -> Result<()> {
+        if site.interfaces != self.site.interfaces || site.attach != self.site.attach {
+            return unfit("[interfaces] and [attach] cannot change without a restart");
+        }
+        let shared = matches!(&site.interfaces, Some(named) if named.backend == Backend::Xdp);
+        if shared && !self.needs.cover(Needs::of(site)) {
+            return unfit(
+                "more or longer packets than fit into the memory that xdp was started with need a \
+                 restart",
+            );
+        }
+        let ends = |site: &Site| {
+            let mut ends: Vec<_> = site.links.iter().map(|link| link.to.name()).collect();
+            ends.sort_unstable();
+            ends
+        };
+        if ends(site) != ends(&self.site) {
+            return unfit("a link can neither come nor go without a restart");
+        }
+        for link in &site.links {
+            let before = self.site.links.iter().find(|before| before.to == link.to);
+            if before.is_some_and(|before| before.overhead != link.overhead) {
+                return unfit(format!(
+                    "the overhead of link {} cannot change without a restart",
+                    link.name
+                ));
+            }
+        }
+        Ok(())
+    }
+}
