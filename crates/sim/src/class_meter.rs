@@ -1,7 +1,7 @@
 //! What each class sent, interval by interval.
 
 use crate::delay::Delays;
-use crate::observer::{Completion, Moment, Observer};
+use crate::observer::{Completion, Now, Observer};
 use crate::queue::PacketInfo;
 use crate::time::{PICOS_PER_SECOND, Picos};
 use fairlane_core::Length;
@@ -113,11 +113,11 @@ impl Observer<ClassFlow> for ClassMeter {
         class.marked += u64::from(packet.marked);
     }
 
-    fn dropped(&mut self, _: Moment, to: ClassFlow, _: Length, _: Rejection) {
+    fn dropped(&mut self, _: Now, to: ClassFlow, _: Length, _: Rejection) {
         self.class_mut(to.class).refused += 1;
     }
 
-    fn discarded(&mut self, _: Moment, packet: &PacketInfo<ClassFlow>) {
+    fn discarded(&mut self, _: Now, packet: &PacketInfo<ClassFlow>) {
         self.class_mut(packet.flow.class).discarded += 1;
     }
 }

@@ -1,6 +1,6 @@
 //! Delays of packets, from arrival to the end of transmission.
 
-use crate::observer::{Completion, Moment, Observer};
+use crate::observer::{Completion, Now, Observer};
 use crate::time::Picos;
 use fairlane_core::{FlowConfig, FlowId};
 use hdrhistogram::Histogram;
@@ -88,7 +88,7 @@ impl DelayMeter {
 }
 
 impl Observer for DelayMeter {
-    fn flow_added(&mut self, _: Moment, flow: FlowId, _: &FlowConfig) {
+    fn flow_added(&mut self, _: Now, flow: FlowId, _: &FlowConfig) {
         let number = flow.number() as usize;
         if self.flows.len() <= number {
             self.flows.resize_with(number + 1, Delays::new);

@@ -1,7 +1,7 @@
 //! The ideal fluid server (generalised processor sharing, GPS): all backlogged flows are
 //! served at once, each in proportion to its weight.
 
-use crate::observer::{Completion, Moment, Observer};
+use crate::observer::{Completion, Now, Observer};
 use crate::queue::PacketInfo;
 use crate::time::{Picos, Work};
 use fairlane_core::{FlowConfig, FlowId, Length, Rate, Weight};
@@ -325,7 +325,7 @@ impl LagMeter {
 }
 
 impl Observer for LagMeter {
-    fn flow_added(&mut self, at: Moment, flow: FlowId, config: &FlowConfig) {
+    fn flow_added(&mut self, at: Now, flow: FlowId, config: &FlowConfig) {
         self.gps.add_flow(at.time, flow, config.weight);
         self.catch_up();
         let number = flow.number() as usize;
@@ -335,12 +335,12 @@ impl Observer for LagMeter {
         self.flows[number] = Race::default();
     }
 
-    fn flow_changed(&mut self, at: Moment, flow: FlowId, config: &FlowConfig) {
+    fn flow_changed(&mut self, at: Now, flow: FlowId, config: &FlowConfig) {
         self.gps.change_flow(at.time, flow, config.weight);
         self.catch_up();
     }
 
-    fn flow_removed(&mut self, at: Moment, flow: FlowId) {
+    fn flow_removed(&mut self, at: Now, flow: FlowId) {
         self.gps.remove_flow(at.time, flow);
         self.catch_up();
         let race = &mut self.flows[flow.number() as usize];
@@ -348,7 +348,7 @@ impl Observer for LagMeter {
         race.packet.clear();
     }
 
-    fn arrived(&mut self, at: Moment, packet: &PacketInfo) {
+    fn arrived(&mut self, at: Now, packet: &PacketInfo) {
         self.gps
             .arrive(at.time, packet.flow, packet.len, packet.number);
         self.catch_up();
@@ -363,7 +363,7 @@ impl Observer for LagMeter {
         }
     }
 
-    fn ended(&mut self, _: Moment) {
+    fn ended(&mut self, _: Now) {
         self.gps.finish();
         self.catch_up();
     }

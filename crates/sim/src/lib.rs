@@ -60,7 +60,7 @@ pub use delay::{DelayMeter, Delays};
 pub use fairlane_core::tree::ClassFlow;
 pub use gps::{FluidFinish, Gps, LagMeter};
 pub use link::{Link, Sent, TransmitQueue};
-pub use observer::{Completion, Moment, Observer};
+pub use observer::{Completion, Moment, Now, Observer};
 pub use queue::{Flows, Label, Next, PacketInfo, Queue, Waiting};
 pub use server::{Server, Step};
 pub use simulation::{

@@ -1,6 +1,7 @@
 //! The link and the transmit queue in front of it.
 
 use crate::time::{PICOS_PER_SECOND, Picos, Work};
+use fairlane_core::units::MAX_LENGTH;
 use fairlane_core::{Length, Rate};
 use std::collections::VecDeque;
 
@@ -54,40 +55,94 @@ pub struct Sent<P> {
 /// picosecond in which a packet ends arrives before it has ended.
 #[derive(Clone, Debug)]
 pub struct Link<P> {
-    rate: Rate,
     capacity: TransmitQueue,
     /// The first is in service.
     packets: VecDeque<(Length, P)>,
     waiting_bytes: u64,
+    progress: Progress,
+}
+
+/// How far a link is.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress {
+    rate: Rate,
     period_start: Picos,
     /// Bits of the busy period: completed, and with the packet in service.
     period_done: u128,
     period_bits: u128,
+    /// What was left when the time that they take was rounded down to whole picoseconds, in parts
+    /// of one that the rate counts.
+    remainder: u64,
     /// Bits sent before the busy period.
     before: u128,
     /// When the packet in service starts and ends, or the last one did.
     service: (Picos, Picos),
 }
 
+impl Progress {
+    /// A packet of `len` is in service from `now`, or without a gap if the last one ends in this
+    /// very picosecond.
+    fn start(&mut self, now: Picos, len: Length) {
+        if now > self.service.1 {
+            self.before += self.period_done;
+            self.period_start = now;
+            self.period_done = 0;
+            self.period_bits = 0;
+            self.remainder = 0;
+            self.service.1 = now;
+        }
+        self.serve(len);
+    }
+
+    /// A packet of `len` follows the last one. It ends when all bits of the busy period have
+    /// been sent, rounded down: what was rounded off before is kept, so that this is one rounding
+    /// of all of them.
+    fn serve(&mut self, len: Length) {
+        let bits = u64::from(len.get()) * 8;
+        self.period_bits += u128::from(bits);
+        let parts = bits * PICOS_PER_SECOND + self.remainder;
+        self.remainder = parts % self.rate.bps();
+        let start = self.service.1;
+        self.service = (start, start + Picos((parts / self.rate.bps()).into()));
+    }
+
+    /// As [`Link::completed`].
+    fn completed(&self) -> Work {
+        Work::from_bits(self.before + self.period_done)
+    }
+
+    /// As [`Link::work`].
+    pub(crate) fn work(&self, at: Picos) -> Work {
+        let elapsed = at.since(self.period_start).0;
+        let sent = elapsed.saturating_mul(self.rate.bps().into());
+        let most = Work::from_bits(self.period_bits).0;
+        let least = Work::from_bits(self.period_done).0;
+        Work::from_bits(self.before) + Work(sent.clamp(least, most))
+    }
+}
+
 impl<P> Link<P> {
     /// An idle link.
     pub fn new(rate: Rate, capacity: TransmitQueue) -> Link<P> {
         Link {
-            rate,
             capacity,
             packets: VecDeque::new(),
             waiting_bytes: 0,
-            period_start: Picos::ZERO,
-            period_done: 0,
-            period_bits: 0,
-            before: 0,
-            service: (Picos::ZERO, Picos::ZERO),
+            progress: Progress {
+                rate,
+                period_start: Picos::ZERO,
+                period_done: 0,
+                period_bits: 0,
+                remainder: 0,
+                before: 0,
+                service: (Picos::ZERO, Picos::ZERO),
+            },
         }
     }
 
     /// Its rate.
     pub fn rate(&self) -> Rate {
-        self.rate
+        self.progress.rate
     }
 
     /// What may wait for it.
@@ -128,15 +183,7 @@ impl<P> Link<P> {
         }
         let starts = self.packets.is_empty();
         if starts {
-            let mut start = self.service.1;
-            if now > start {
-                self.before += self.period_done;
-                self.period_start = now;
-                self.period_done = 0;
-                self.period_bits = 0;
-                start = now;
-            }
-            self.serve(start, len);
+            self.progress.start(now, len);
         } else {
             self.waiting_bytes += u64::from(len.get());
         }
@@ -161,54 +208,49 @@ impl<P> Link<P> {
 
     /// When the packet in service ends. O(1).
     pub fn next_completion(&self) -> Option<Picos> {
-        self.packets.front()?;
-        Some(self.service.1)
+        (!self.packets.is_empty()).then_some(self.progress.service.1)
     }
 
     /// Ends the packet in service, whenever that is; the next in the queue follows it
     /// without a gap. O(1).
     pub fn complete(&mut self) -> Option<Sent<P>> {
         let (len, payload) = self.packets.pop_front()?;
-        let (start, end) = self.service;
-        let start_work = self.completed();
-        self.period_done = self.period_bits;
-        let sent = Sent {
+        let progress = &mut self.progress;
+        let (start, end) = progress.service;
+        let start_work = progress.completed();
+        progress.period_done = progress.period_bits;
+        let end_work = progress.completed();
+        if let Some(&(next, _)) = self.packets.front() {
+            progress.serve(next);
+            self.waiting_bytes -= u64::from(next.get());
+        }
+        Some(Sent {
             len,
             payload,
             start,
             end,
             start_work,
-            end_work: self.completed(),
-        };
-        if let Some(&(next, _)) = self.packets.front() {
-            self.serve(end, next);
-            self.waiting_bytes -= u64::from(next.get());
-        }
-        Some(sent)
+            end_work,
+        })
     }
 
     /// Bits of completed packets. O(1).
     pub fn completed(&self) -> Work {
-        Work::from_bits(self.before + self.period_done)
+        self.progress.completed()
     }
 
     /// W(`at`): what was transmitted until `at`, the part of the packet in service
     /// included. Exact for any time from the last completion to the next. O(1).
     pub fn work(&self, at: Picos) -> Work {
-        let elapsed = at.since(self.period_start).0;
-        let sent = elapsed.saturating_mul(self.rate.bps().into());
-        let most = Work::from_bits(self.period_bits).0;
-        let least = Work::from_bits(self.period_done).0;
-        Work::from_bits(self.before) + Work(sent.clamp(least, most))
+        self.progress.work(at)
     }
 
-    /// A packet of `len` is in service from `start`. It ends when all bits of the busy period have
-    /// been sent, rounded down.
-    fn serve(&mut self, start: Picos, len: Length) {
-        self.period_bits += u128::from(len.get()) * 8;
-        let sent = Work::from_bits(self.period_bits).0 / u128::from(self.rate.bps());
-        self.service = (start, self.period_start + Picos(sent));
+    /// How far it is.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
     }
 }
 
+// The time that a packet takes is reckoned in 64 bits, with what the one before left over.
+const _: () = assert!(MAX_LENGTH as u64 * 8 <= (u64::MAX - Rate::MAX.bps()) / PICOS_PER_SECOND);
 const _: () = assert!(PICOS_PER_SECOND == Rate::MAX.bps());

@@ -180,8 +180,8 @@ impl<L, B: Payload> Payload for Waiting<L, B> {
 }
 
 impl<L: Label, B> Waiting<L, B> {
-    pub(crate) fn new(number: u64, to: L, arrival: Picos, body: B) -> Self {
-        let nanos = arrival.to_nanos();
+    /// A packet that arrives at a time, which is `nanos` in whole nanoseconds.
+    pub(crate) fn new(number: u64, to: L, arrival: Picos, nanos: Nanos, body: B) -> Self {
         Waiting {
             number,
             to,

@@ -1,7 +1,7 @@
 //! The simulated link: a queue that drains through a transmit queue, in simulated time.
 
 use crate::link::{Link, TransmitQueue};
-use crate::observer::{Completion, Moment, Observer};
+use crate::observer::{Completion, Moment, Now, Observer};
 use crate::queue::{Flows, Label, Next, PacketInfo, Queue, Waiting};
 use crate::time::Picos;
 use fairlane_core::scheduler::Scheduler;
@@ -20,8 +20,8 @@ pub enum Step<'a, L, B> {
     Settled,
 }
 
-/// A packet and its body.
-type Parcel<L, B> = (PacketInfo<L>, B);
+/// A packet that left the queue, and its body.
+type Held<L, B> = (PacketInfo<L>, B);
 
 /// A [`Queue`], the same as in production, in front of a simulated link: of flows
 /// ([`Server::new`]), or of classes ([`Server::over`]). Each packet has a body `B`, which the
@@ -38,18 +38,19 @@ type Parcel<L, B> = (PacketInfo<L>, B);
 #[derive(Debug)]
 pub struct Server<Q, O, L = FlowId, B = ()> {
     queue: Q,
-    link: Link<Parcel<L, B>>,
+    link: Link<Held<L, B>>,
     /// What a queue gave out that cannot tell the next packet's length before, and that is longer
     /// than the room in a transmit queue of bytes.
-    aside: Option<Parcel<L, B>>,
+    aside: Option<Held<L, B>>,
     observer: O,
     clock: Picos,
-    /// Something happened at the clock, and the queue was not asked since.
+    /// Something happened at the clock, and the queue, of which the link would take a packet, was
+    /// not asked since.
     unsettled: bool,
     /// When the queue is asked again, as it wished.
     wake: Option<Picos>,
     accepted: u64,
-    discarded: Vec<Parcel<L, B>>,
+    discarded: Vec<Held<L, B>>,
 }
 
 impl<A: Scheduler, O: Observer, B> Server<PacketScheduler<A, Waiting<FlowId, B>>, O, FlowId, B> {
@@ -74,9 +75,9 @@ impl<A: Scheduler, O: Observer, B> Server<PacketScheduler<A, Waiting<FlowId, B>>
     ) -> Result<(), ChangeError> {
         self.advance(at);
         self.queue.change_flow(flow, config)?;
-        let moment = self.moment();
-        self.observer.flow_changed(moment, flow, &config);
-        self.unsettled = true;
+        let now = Now::new(self.clock, self.link.progress());
+        self.observer.flow_changed(now, flow, &config);
+        self.unsettle();
         Ok(())
     }
 
@@ -84,18 +85,18 @@ impl<A: Scheduler, O: Observer, B> Server<PacketScheduler<A, Waiting<FlowId, B>>
     /// scheduler is still sent. O(packets discarded, and in the transmit queue).
     pub fn remove_flow(&mut self, at: Picos, flow: FlowId) -> Result<FlowStats, ChangeError> {
         self.advance(at);
-        let moment = self.moment();
+        let now = Now::new(self.clock, self.link.progress());
         let observer = &mut self.observer;
         let stats = self.queue.remove_flow(flow, |packet| {
             let (info, _) = packet.payload.open(packet.len);
-            observer.discarded(moment, &info);
+            observer.discarded(now, &info);
         })?;
-        self.observer.flow_removed(moment, flow);
+        self.observer.flow_removed(now, flow);
         let held = self.link.payloads_mut();
         for (info, _) in held.filter(|(info, _)| info.flow == flow) {
             info.orphan = true;
         }
-        self.unsettled = true;
+        self.unsettle();
         Ok(stats)
     }
 }
@@ -105,8 +106,8 @@ impl<Q: Flows<Waiting<FlowId, B>>, O: Observer, B> Server<Q, O, FlowId, B> {
     pub fn add_flow(&mut self, at: Picos, config: FlowConfig) -> Result<FlowId, ChangeError> {
         self.advance(at);
         let flow = self.queue.add_flow(config)?;
-        let moment = self.moment();
-        self.observer.flow_added(moment, flow, &config);
+        let now = Now::new(self.clock, self.link.progress());
+        self.observer.flow_added(now, flow, &config);
         Ok(flow)
     }
 }
@@ -154,7 +155,7 @@ where
 
     /// The queue, to change: it is asked again.
     pub fn queue_mut(&mut self) -> &mut Q {
-        self.unsettled = true;
+        self.unsettle();
         &mut self.queue
     }
 
@@ -182,22 +183,21 @@ where
     /// observer was told. O(1), and what the queue costs.
     pub fn arrive(&mut self, at: Picos, to: L, len: Length, body: B) -> Result<(), L::Rejection> {
         self.advance(at);
-        let moment = self.moment();
-        let packet = Waiting::new(self.accepted, to, self.clock, body);
+        let nanos = self.clock.to_nanos();
+        let packet = Waiting::new(self.accepted, to, self.clock, nanos, body);
         let info = packet.info(len);
-        let (observer, discarded) = (&mut self.observer, &mut self.discarded);
-        discarded.clear();
-        let discard = discard(moment, observer, discarded);
-        let now = self.clock.to_nanos();
-        let outcome = self.queue.enqueue(to, len, packet, now, discard);
-        self.unsettled = true;
+        let now = Now::new(self.clock, self.link.progress());
+        self.discarded.clear();
+        let discard = discard(now, &mut self.observer, &mut self.discarded);
+        let outcome = self.queue.enqueue(to, len, packet, nanos, discard);
         match outcome {
             Ok(()) => {
                 self.accepted += 1;
-                self.observer.arrived(moment, &info);
+                self.observer.arrived(now, &info);
             }
-            Err(reason) => self.observer.dropped(moment, to, len, reason),
+            Err(reason) => self.observer.dropped(now, to, len, reason),
         }
+        self.unsettle();
         outcome
     }
 
@@ -207,40 +207,64 @@ where
         if self.unsettled {
             return Some(self.clock);
         }
-        let ends = self.link.next_completion();
-        ends.into_iter().chain(self.wake).min()
+        match (self.link.next_completion(), self.wake) {
+            (Some(end), Some(wake)) => Some(end.min(wake)),
+            (end, wake) => end.or(wake),
+        }
     }
 
     /// Lets everything happen that is due before `to`, and sets the clock to it. What is
     /// due at `to` itself is left, so that arrivals at `to` come first.
     pub fn advance(&mut self, to: Picos) {
-        while self.next_event().is_some_and(|next| next < to) {
-            self.step();
+        if to > self.clock {
+            while self.step_before(to).is_some() {}
+            self.clock = to;
         }
-        self.clock = self.clock.max(to);
     }
 
     /// Lets one thing happen: what is due at [`next_event`](Self::next_event). `None` if
     /// nothing is due. O(1), and what the queue costs.
     pub fn step(&mut self) -> Option<Step<'_, L, B>> {
-        self.clock = self.next_event()?;
-        self.wake = self.wake.filter(|&wake| wake > self.clock);
+        let at = self.next_event()?;
+        Some(self.step_at(at))
+    }
+
+    /// The same, of what is due before `to`; `None` if nothing is.
+    #[inline]
+    pub fn step_before(&mut self, to: Picos) -> Option<Step<'_, L, B>> {
+        let at = self.next_event().filter(|&at| at < to)?;
+        Some(self.step_at(at))
+    }
+
+    fn step_at(&mut self, at: Picos) -> Step<'_, L, B> {
+        self.clock = at;
+        self.wake = self.wake.filter(|&wake| wake > at);
         self.discarded.clear();
-        if self.link.next_completion() == Some(self.clock) {
+        if self.link.next_completion() == Some(at)
+            && let Some((completion, body)) = self.complete()
+        {
             self.unsettled = true;
-            let (completion, body) = self.complete()?;
-            return Some(Step::Completed(completion, body));
+            return Step::Completed(completion, body);
         }
-        let waited = self.aside.take();
-        if let Some((info, body)) = waited {
+        if let Some((info, body)) = self.aside.take() {
             self.put(info, body);
             self.unsettled = self.aside.is_none();
-            return Some(Step::Settled);
+            return Step::Settled;
         }
-        self.unsettled = self.dequeue();
-        let handed = || self.aside.as_ref().or(self.link.newest());
-        let handed = self.unsettled.then(handed).flatten();
-        Some(handed.map_or(Step::Settled, |(info, body)| Step::Dequeued(*info, body)))
+        if !self.dequeue() {
+            self.unsettled = false;
+            return Step::Settled;
+        }
+        self.unsettle();
+        match self.aside.as_ref().or(self.link.newest()) {
+            Some((info, body)) => Step::Dequeued(*info, body),
+            None => Step::Settled,
+        }
+    }
+
+    /// Something happened: the queue is asked, if the link would take a packet.
+    fn unsettle(&mut self) {
+        self.unsettled = !self.link.is_full();
     }
 
     /// Lets the queue do what it may do at leisure, now and then.
@@ -252,16 +276,9 @@ where
     /// over. The time of the last event.
     pub fn finish(&mut self) -> Picos {
         while self.step().is_some() {}
-        let moment = self.moment();
-        self.observer.ended(moment);
+        let now = Now::new(self.clock, self.link.progress());
+        self.observer.ended(now);
         self.clock
-    }
-
-    fn moment(&self) -> Moment {
-        Moment {
-            time: self.clock,
-            work: self.link.work(self.clock),
-        }
     }
 
     fn complete(&mut self) -> Option<(Completion<L>, B)> {
@@ -295,8 +312,8 @@ where
         {
             return false;
         }
-        let moment = self.moment();
-        let discard = discard(moment, &mut self.observer, &mut self.discarded);
+        let at = Now::new(self.clock, self.link.progress());
+        let discard = discard(at, &mut self.observer, &mut self.discarded);
         let answer = self.queue.dequeue(now, discard);
         self.wake = match answer {
             // A time that has come already is not waited for: it would be now for ever.
@@ -310,7 +327,7 @@ where
             return false;
         };
         let (info, body) = packet.open(len);
-        self.observer.dequeued(moment, &info);
+        self.observer.dequeued(at, &info);
         self.put(info, body);
         true
     }
@@ -326,11 +343,8 @@ where
 
     fn tell_started(&mut self) {
         if let Some((_, (info, _))) = self.link.in_service() {
-            let moment = Moment {
-                time: self.clock,
-                work: self.link.completed(),
-            };
-            self.observer.started(moment, info);
+            let now = Now::new(self.clock, self.link.progress());
+            self.observer.started(now, info);
         }
     }
 }
@@ -338,9 +352,9 @@ where
 /// What becomes of packets that a queue discards: the observer is told, and they are kept for the
 /// caller.
 fn discard<L: Label, B>(
-    at: Moment,
+    at: Now<'_>,
     observer: &mut impl Observer<L>,
-    discarded: &mut Vec<Parcel<L, B>>,
+    discarded: &mut Vec<Held<L, B>>,
 ) -> impl FnMut(Length, Waiting<L, B>) {
     move |len, packet| {
         let (info, body) = packet.open(len);

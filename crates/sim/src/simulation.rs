@@ -395,29 +395,30 @@ where
     fn work_until(&mut self, until: Picos) {
         loop {
             let event = self.events.peek().map(|Reverse((at, ..))| *at);
-            let work = self.server.next_event();
-            match (event, work) {
-                (Some(at), _) if at < until && work.is_none_or(|work| at <= work) => {
-                    if let Some(Reverse((_, index, kind))) = self.events.pop() {
-                        self.server.advance(at);
-                        self.happen(index, kind);
-                    }
-                }
-                (_, Some(at)) if at < until => self.work(),
-                _ => break,
+            let event = event.filter(|&at| at < until);
+            // At one instant sources come first.
+            if self.work_before(event.unwrap_or(until)) {
+                continue;
+            }
+            let Some(at) = event else { break };
+            if let Some(Reverse((_, index, kind))) = self.events.pop() {
+                self.server.advance(at);
+                self.happen(index, kind);
             }
         }
     }
 
-    /// Lets the server do one thing, and sources follow it.
-    fn work(&mut self) {
-        let left = match self.server.step() {
+    /// Lets the server do one thing that is due before `to`, and sources follow it. Whether there
+    /// was one.
+    fn work_before(&mut self, to: Picos) -> bool {
+        let left = match self.server.step_before(to) {
+            None => return false,
             Some(Step::Completed(completion, tag)) => {
                 self.acknowledge(tag, completion.packet.marked, completion.end.time);
-                return;
+                return true;
             }
             Some(Step::Dequeued(_, &tag)) => Some(tag),
-            _ => None,
+            Some(Step::Settled) => None,
         };
         for (_, tag) in self.server.take_discarded() {
             self.left(tag);
@@ -425,6 +426,7 @@ where
         if let Some(tag) = left {
             self.left(tag);
         }
+        true
     }
 
     /// A source in a closed loop will hear of a packet that left the link.

@@ -45,7 +45,7 @@
 //! that the index is the largest `min(owed, not transmitted)`; an arrival raises that, so
 //! the instant after it matters too.
 
-use crate::observer::{Completion, Moment, Observer};
+use crate::observer::{Completion, Now, Observer};
 use crate::queue::PacketInfo;
 use crate::share::{FRACTION, ShareClock};
 use crate::time::{Picos, Work};
@@ -286,17 +286,18 @@ impl WfiMeter {
 }
 
 impl Observer for WfiMeter {
-    fn flow_added(&mut self, at: Moment, flow: FlowId, config: &FlowConfig) {
+    fn flow_added(&mut self, at: Now, flow: FlowId, config: &FlowConfig) {
         let number = flow.number() as usize;
         if self.flows.len() <= number {
             self.flows.resize_with(number + 1, || None);
         }
         self.flows[number] = Some(Flow::new(*config));
-        self.clock.add(at.work, config.weight.get().into());
+        self.clock.add(at.work(), config.weight.get().into());
     }
 
-    fn flow_changed(&mut self, at: Moment, flow: FlowId, config: &FlowConfig) {
-        self.look(flow, at.work);
+    fn flow_changed(&mut self, at: Now, flow: FlowId, config: &FlowConfig) {
+        let work = at.work();
+        self.look(flow, work);
         let Some((changed, _)) = self.get(flow) else {
             return;
         };
@@ -309,33 +310,34 @@ impl Observer for WfiMeter {
         changed.weight = weight;
         changed.unmeasured += changed.pending.len() as u64;
         changed.pending.clear();
-        self.clock.add(at.work, more);
+        self.clock.add(work, more);
         if let Some((changed, clock)) = self.get(flow)
             && changed.backlogged
         {
-            changed.restart(clock, at.work);
+            changed.restart(clock, work);
         }
     }
 
-    fn flow_removed(&mut self, at: Moment, flow: FlowId) {
-        self.look(flow, at.work);
+    fn flow_removed(&mut self, at: Now, flow: FlowId) {
+        let work = at.work();
+        self.look(flow, work);
         let entry = self.flows.get_mut(flow.number() as usize);
         if let Some(removed) = entry.and_then(Option::take) {
-            self.clock.add(at.work, -removed.weight);
+            self.clock.add(work, -removed.weight);
             self.left.push((flow, removed.wfi));
         }
     }
 
-    fn arrived(&mut self, at: Moment, packet: &PacketInfo) {
-        let reading = self.backlogged;
+    fn arrived(&mut self, at: Now, packet: &PacketInfo) {
+        let (reading, now) = (self.backlogged, at.work());
         let Some((flow, clock)) = self.get(packet.flow) else {
             return;
         };
         if flow.backlogged {
-            flow.update(clock, at.work);
+            flow.update(clock, now);
         } else {
             flow.backlogged = true;
-            flow.restart(clock, at.work);
+            flow.restart(clock, now);
         }
         let work = Work::of(packet.len);
         flow.backlog += work;
@@ -343,8 +345,8 @@ impl Observer for WfiMeter {
         flow.waiting_work += work;
         flow.look();
         flow.pending.push_back(Pending {
-            work: at.work,
-            v: clock.now(at.work),
+            work: now,
+            v: clock.now(now),
             epoch: clock.epoch,
             backlog: match reading {
                 Backlogged::UntilDequeued => flow.waiting_work.0 as i128,
@@ -353,7 +355,7 @@ impl Observer for WfiMeter {
         });
     }
 
-    fn dequeued(&mut self, at: Moment, packet: &PacketInfo) {
+    fn dequeued(&mut self, at: Now, packet: &PacketInfo) {
         let reading = self.backlogged;
         let Some((flow, _)) = self.get(packet.flow) else {
             return;
@@ -361,20 +363,21 @@ impl Observer for WfiMeter {
         flow.waiting -= 1;
         flow.waiting_work = flow.waiting_work - Work::of(packet.len);
         if flow.waiting == 0 && reading == Backlogged::UntilDequeued {
-            self.look(packet.flow, at.work);
+            self.look(packet.flow, at.work());
             if let Some((flow, _)) = self.get(packet.flow) {
                 flow.backlogged = false;
             }
         }
     }
 
-    fn started(&mut self, at: Moment, packet: &PacketInfo) {
+    fn started(&mut self, at: Now, packet: &PacketInfo) {
         if packet.orphan {
             return;
         }
-        self.look(packet.flow, at.work);
+        let work = at.work();
+        self.look(packet.flow, work);
         if let Some((flow, _)) = self.get(packet.flow) {
-            flow.in_service = Some(at.work);
+            flow.in_service = Some(work);
         }
     }
 
@@ -403,9 +406,10 @@ impl Observer for WfiMeter {
         }
     }
 
-    fn ended(&mut self, at: Moment) {
+    fn ended(&mut self, at: Now) {
+        let work = at.work();
         for number in 0..self.flows.len() {
-            self.look(FlowId::new(number as u32), at.work);
+            self.look(FlowId::new(number as u32), work);
         }
     }
 }

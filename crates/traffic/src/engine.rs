@@ -40,23 +40,25 @@ where
     let first = next.as_ref().map_or(Picos::ZERO, Arrival::at);
     let mut last = first;
     loop {
-        let event = server.next_event();
         // At one instant arrivals come first: they count where the next is chosen.
-        let comes = |arrival: &mut Arrival<L, B>| event.is_none_or(|at| arrival.at() <= at);
-        if let Some(arrival) = next.take_if(comes) {
-            let arrived = course.arrive(server, arrival);
-            arrived.with_context(|| arrivals.place())?;
-            next = arrivals.next()?;
-            continue;
-        }
-        let dequeued = match server.step() {
-            None => break,
+        let step = match &next {
+            Some(arrival) => server.step_before(arrival.at()),
+            None => server.step(),
+        };
+        let dequeued = match step {
             Some(Step::Completed(sent, body)) => {
                 last = sent.end.time;
                 departures.write(&departure(course, &sent, &body)?)?;
                 continue;
             }
             Some(step) => matches!(step, Step::Dequeued(..)),
+            None => {
+                let Some(arrival) = next.take() else { break };
+                let arrived = course.arrive(server, arrival);
+                arrived.with_context(|| arrivals.place())?;
+                next = arrivals.next()?;
+                continue;
+            }
         };
         // The queue was asked.
         if dequeued || server.is_idle() {

@@ -4,7 +4,7 @@
 //! a busy machine has packets that are a microsecond late.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// How much earlier than the latest before it an arrival may be, in nanoseconds.
 pub const WINDOW: u64 = 1_000_000;
@@ -16,9 +16,10 @@ pub struct Late(pub u64);
 /// Arrivals of the last [`WINDOW`], and how many came out of order. Those of one time stay as they
 /// came.
 pub struct InOrder<T> {
-    waiting: BinaryHeap<Reverse<Waiting<T>>>,
+    /// Those that were no earlier than all before them, in this order.
+    in_time: VecDeque<Waiting<T>>,
+    late: BinaryHeap<Reverse<Waiting<T>>>,
     latest: u64,
-    number: u64,
     ended: bool,
     pub disorder: Disorder,
 }
@@ -68,30 +69,34 @@ impl<T> Ord for Waiting<T> {
 impl<T> InOrder<T> {
     pub fn new() -> Self {
         InOrder {
-            waiting: BinaryHeap::new(),
+            in_time: VecDeque::new(),
+            late: BinaryHeap::new(),
             latest: 0,
-            number: 0,
             ended: false,
             disorder: Disorder::default(),
         }
     }
 
-    /// Takes one more in, as it was read. O(log of those within the window).
+    /// Takes one more in, as it was read. O(1) in order, else O(log of those within the window).
     pub fn push(&mut self, time: u64, arrival: T) -> Result<(), Late> {
         let early = self.latest.saturating_sub(time);
         if early > WINDOW {
             return Err(Late(self.latest));
         }
-        self.disorder.of += 1;
-        self.disorder.moved += u64::from(early > 0);
-        self.disorder.most = self.disorder.most.max(early);
-        self.latest = self.latest.max(time);
-        self.number += 1;
-        self.waiting.push(Reverse(Waiting {
+        let waiting = Waiting {
             time,
-            number: self.number,
+            number: self.disorder.of,
             arrival,
-        }));
+        };
+        self.disorder.of += 1;
+        if early == 0 {
+            self.latest = time;
+            self.in_time.push_back(waiting);
+        } else {
+            self.disorder.moved += 1;
+            self.disorder.most = self.disorder.most.max(early);
+            self.late.push(Reverse(waiting));
+        }
         Ok(())
     }
 
@@ -102,17 +107,24 @@ impl<T> InOrder<T> {
 
     /// Whether nothing comes any more.
     pub fn is_over(&self) -> bool {
-        self.ended && self.waiting.is_empty()
+        self.ended && self.in_time.is_empty() && self.late.is_empty()
     }
 
     /// The next one, once none can come before it.
     pub fn pop(&mut self) -> Option<T> {
-        let first = self.waiting.peek()?;
+        let (in_time, late) = (self.in_time.front(), self.late.peek());
+        let late = late.map(|Reverse(late)| late);
+        let is_late = late.is_some_and(|late| in_time.is_none_or(|in_time| late < in_time));
+        let first = if is_late { late } else { in_time }?;
         // One that is as early as this and comes later would leave later.
-        (self.ended || self.latest - first.0.time >= WINDOW)
-            .then(|| self.waiting.pop())
-            .flatten()
-            .map(|Reverse(first)| first.arrival)
+        if !self.ended && self.latest - first.time < WINDOW {
+            return None;
+        }
+        let first = match is_late {
+            true => self.late.pop().map(|Reverse(late)| late),
+            false => self.in_time.pop_front(),
+        };
+        first.map(|first| first.arrival)
     }
 }
 

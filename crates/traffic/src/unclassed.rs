@@ -5,7 +5,7 @@ use fairlane_core::sched::Algorithm;
 use fairlane_core::units::MAX_LENGTH;
 use fairlane_core::{AnyScheduler, FlowConfig, FlowId, Length, Limits, Rate, SchedulerLimits};
 use fairlane_sim::{
-    Backlogged, Completion, DelayMeter, Moment, Observer, Picos, Server, TransmitQueue, Waiting,
+    Backlogged, Completion, DelayMeter, Now, Observer, Picos, Server, TransmitQueue, Waiting,
     WfiMeter,
 };
 
@@ -38,7 +38,7 @@ pub fn meters(rate: Rate) -> Meters {
 pub struct Bytes(pub Vec<u64>);
 
 impl Observer for Bytes {
-    fn flow_added(&mut self, _: Moment, _: FlowId, _: &FlowConfig) {
+    fn flow_added(&mut self, _: Now, _: FlowId, _: &FlowConfig) {
         self.0.push(0);
     }
 

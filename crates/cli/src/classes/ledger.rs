@@ -7,7 +7,7 @@ use fairlane_config::Link;
 use fairlane_config::class_report::{ClassReport, ClassTerms};
 use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Rejection};
 use fairlane_core::{Count, Length};
-use fairlane_sim::{ClassFlow, Completion, Delays, Moment, Observer, PacketInfo, Picos};
+use fairlane_sim::{ClassFlow, Completion, Delays, Now, Observer, PacketInfo, Picos};
 
 use super::delays_in;
 
@@ -131,7 +131,7 @@ impl Ledger {
 }
 
 impl Observer<ClassFlow> for Ledger {
-    fn arrived(&mut self, _: Moment, packet: &PacketInfo<ClassFlow>) {
+    fn arrived(&mut self, _: Now, packet: &PacketInfo<ClassFlow>) {
         let place = self.places.of(packet.flow.class);
         add(&mut self.accounts[place].stats.accepted, packet.len);
         let present = self.present.entry((place, packet.flow.flow)).or_default();
@@ -141,12 +141,12 @@ impl Observer<ClassFlow> for Ledger {
         present.packets += 1;
     }
 
-    fn dropped(&mut self, _: Moment, to: ClassFlow, len: Length, _: Rejection) {
+    fn dropped(&mut self, _: Now, to: ClassFlow, len: Length, _: Rejection) {
         let account = &mut self.accounts[self.places.of(to.class)];
         add(&mut account.stats.dropped, len);
     }
 
-    fn discarded(&mut self, _: Moment, packet: &PacketInfo<ClassFlow>) {
+    fn discarded(&mut self, _: Now, packet: &PacketInfo<ClassFlow>) {
         let place = self.places.of(packet.flow.class);
         self.leaves(place, packet);
         add(&mut self.accounts[place].stats.discarded, packet.len);

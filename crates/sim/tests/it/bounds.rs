@@ -16,7 +16,7 @@ use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{FlowConfig, FlowId, Length, Rate, SchedulerLimits, Weight, sched};
 use fairlane_sim::{
-    Backlogged, FlowPlan, Lengths, Moment, Observer, Picos, Server, Simulation, Traffic,
+    Backlogged, FlowPlan, Lengths, Now, Observer, Picos, Server, Simulation, Traffic,
     TransmitQueue, Wfi, WfiMeter, scenario,
 };
 use rand::rngs::SmallRng;
@@ -393,7 +393,7 @@ impl Lives {
 }
 
 impl Observer for Lives {
-    fn flow_added(&mut self, at: Moment, flow: FlowId, config: &FlowConfig) {
+    fn flow_added(&mut self, at: Now, flow: FlowId, config: &FlowConfig) {
         let life = Life {
             configs: vec![*config],
             sums: (u64::MAX, 0),
@@ -414,7 +414,7 @@ impl Observer for Lives {
             self.count();
         }
     }
-    fn flow_changed(&mut self, _: Moment, flow: FlowId, config: &FlowConfig) {
+    fn flow_changed(&mut self, _: Now, flow: FlowId, config: &FlowConfig) {
         self.count();
         let changed = self.present.get_mut(&flow).unwrap();
         let before = *changed.configs.last().unwrap();
@@ -427,7 +427,7 @@ impl Observer for Lives {
         }
         self.count();
     }
-    fn flow_removed(&mut self, _: Moment, flow: FlowId) {
+    fn flow_removed(&mut self, _: Now, flow: FlowId) {
         self.count();
         let removed = self.present.remove(&flow).unwrap();
         let before = *removed.configs.last().unwrap();
@@ -437,9 +437,9 @@ impl Observer for Lives {
         }
         self.count();
     }
-    fn ended(&mut self, at: Moment) {
+    fn ended(&mut self, at: Now) {
         self.count();
-        self.sent = at.work.as_bytes_f64() as u64;
+        self.sent = at.work().as_bytes_f64() as u64;
     }
 }
 

@@ -8,7 +8,7 @@ use fairlane_core::tree::cbq::{Cbq, CbqClass};
 use fairlane_core::tree::{Cap, ClassConfig, ClassId, ClassQueue, LeafConfig, Rejection, Tree};
 use fairlane_core::{Length, Limits, SchedulerLimits, Weight};
 use fairlane_sim::{
-    ClassFlow, ClassMeter, ClassPacket, ClassSource, Completion, Lengths, Moment, Observer,
+    ClassFlow, ClassMeter, ClassPacket, ClassSource, Completion, Lengths, Now, Observer,
     PacketInfo, Picos, Simulation, Traffic, TransmitQueue,
 };
 
@@ -60,10 +60,10 @@ impl Observer<ClassFlow> for Story {
         let times = (us(done.start.time), us(done.end.time));
         self.sent.push((done.packet.number, times.0, times.1));
     }
-    fn dropped(&mut self, at: Moment, _: ClassFlow, _: Length, reason: Rejection) {
+    fn dropped(&mut self, at: Now, _: ClassFlow, _: Length, reason: Rejection) {
         self.refused.push((us(at.time), reason));
     }
-    fn discarded(&mut self, _: Moment, _: &PacketInfo<ClassFlow>) {
+    fn discarded(&mut self, _: Now, _: &PacketInfo<ClassFlow>) {
         self.discarded += 1;
     }
 }

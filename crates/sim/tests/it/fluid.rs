@@ -9,7 +9,7 @@ use fairlane_core::bounds::{self, Errors, Slot, Terms, Transmit};
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{FlowConfig, FlowId, Length, Rate, Rejection, SchedulerLimits, sched};
 use fairlane_sim::{
-    Completion, FlowPlan, Gps, Lengths, Moment, Observer, PacketInfo, Picos, Server, Simulation,
+    Completion, FlowPlan, Gps, Lengths, Now, Observer, PacketInfo, Picos, Server, Simulation,
     Traffic, TransmitQueue, Work,
 };
 use rand::rngs::SmallRng;
@@ -124,10 +124,10 @@ struct Log {
 }
 
 impl Observer for Log {
-    fn arrived(&mut self, at: Moment, packet: &PacketInfo) {
+    fn arrived(&mut self, at: Now, packet: &PacketInfo) {
         self.arrivals.push((at.time, packet.flow, packet.len));
     }
-    fn dropped(&mut self, _: Moment, flow: FlowId, _: Length, reason: Rejection) {
+    fn dropped(&mut self, _: Now, flow: FlowId, _: Length, reason: Rejection) {
         panic!("a packet of {flow:?} is lost: {reason:?}");
     }
     fn completed(&mut self, completion: &Completion) {
@@ -359,17 +359,17 @@ impl Fluid {
 }
 
 impl Observer for Fluid {
-    fn flow_added(&mut self, at: Moment, flow: FlowId, config: &FlowConfig) {
+    fn flow_added(&mut self, at: Now, flow: FlowId, config: &FlowConfig) {
         self.gps.add_flow(at.time, flow, config.weight);
         self.flows.push(Race::default());
     }
-    fn arrived(&mut self, at: Moment, packet: &PacketInfo) {
+    fn arrived(&mut self, at: Now, packet: &PacketInfo) {
         self.waiting.push(*packet);
         if !self.busy {
             self.settle(at.time);
         }
     }
-    fn started(&mut self, _: Moment, _: &PacketInfo) {
+    fn started(&mut self, _: Now, _: &PacketInfo) {
         self.busy = true;
     }
     fn completed(&mut self, completion: &Completion) {
@@ -385,7 +385,7 @@ impl Observer for Fluid {
         flow.packets.push_back(at);
         self.settle(at);
     }
-    fn ended(&mut self, _: Moment) {
+    fn ended(&mut self, _: Now) {
         self.gps.finish();
         self.compare();
     }

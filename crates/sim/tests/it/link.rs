@@ -4,7 +4,7 @@ use crate::support::{config, length, rate};
 use fairlane_core::sched::{Drr, Fifo};
 use fairlane_core::{Rejection, SchedulerLimits};
 use fairlane_sim::{
-    Completion, Link, Moment, Observer, PacketInfo, Picos, Server, Step, TransmitQueue, Work,
+    Completion, Link, Now, Observer, PacketInfo, Picos, Server, Step, TransmitQueue, Work,
 };
 
 const PICOS: u128 = 1_000_000_000_000;
@@ -99,15 +99,15 @@ fn the_transmit_queue_holds_what_it_may_beside_the_packet_in_service() {
 struct Names(Vec<String>);
 
 impl Observer for Names {
-    fn arrived(&mut self, at: Moment, packet: &PacketInfo) {
+    fn arrived(&mut self, at: Now, packet: &PacketInfo) {
         self.0
             .push(format!("{} arrives {}", packet.number, at.time.0 / PICOS));
     }
-    fn dequeued(&mut self, at: Moment, packet: &PacketInfo) {
+    fn dequeued(&mut self, at: Now, packet: &PacketInfo) {
         self.0
             .push(format!("{} leaves {}", packet.number, at.time.0 / PICOS));
     }
-    fn started(&mut self, at: Moment, packet: &PacketInfo) {
+    fn started(&mut self, at: Now, packet: &PacketInfo) {
         self.0
             .push(format!("{} starts {}", packet.number, at.time.0 / PICOS));
     }
@@ -118,11 +118,11 @@ impl Observer for Names {
             done.end.time.0 / PICOS
         ));
     }
-    fn discarded(&mut self, at: Moment, packet: &PacketInfo) {
+    fn discarded(&mut self, at: Now, packet: &PacketInfo) {
         self.0
             .push(format!("{} lost {}", packet.number, at.time.0 / PICOS));
     }
-    fn ended(&mut self, at: Moment) {
+    fn ended(&mut self, at: Now) {
         self.0.push(format!("over {}", at.time.0 / PICOS));
     }
 }

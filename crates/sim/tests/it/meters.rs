@@ -5,7 +5,7 @@ use fairlane_core::sched::{Drr, Fifo, Qfq};
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{FlowConfig, FlowId, Rate, SchedulerLimits};
 use fairlane_sim::{
-    Backlogged, Completion, DelayMeter, Delays, Moment, Observer, PacketInfo, Picos, Server,
+    Backlogged, Completion, DelayMeter, Delays, Now, Observer, PacketInfo, Picos, Server,
     TransmitQueue, Wfi, WfiMeter, Work,
 };
 use proptest::prelude::*;
@@ -27,22 +27,22 @@ enum Event {
 struct Log(Vec<(u128, Event)>);
 
 impl Observer for Log {
-    fn flow_added(&mut self, at: Moment, flow: FlowId, config: &FlowConfig) {
+    fn flow_added(&mut self, at: Now, flow: FlowId, config: &FlowConfig) {
         let event = Event::Added(flow, config.weight.get());
         self.0.push((at.time.0, event));
     }
-    fn flow_changed(&mut self, at: Moment, flow: FlowId, config: &FlowConfig) {
+    fn flow_changed(&mut self, at: Now, flow: FlowId, config: &FlowConfig) {
         let event = Event::Changed(flow, config.weight.get());
         self.0.push((at.time.0, event));
     }
-    fn flow_removed(&mut self, at: Moment, flow: FlowId) {
+    fn flow_removed(&mut self, at: Now, flow: FlowId) {
         self.0.push((at.time.0, Event::Removed(flow)));
     }
-    fn arrived(&mut self, at: Moment, packet: &PacketInfo) {
+    fn arrived(&mut self, at: Now, packet: &PacketInfo) {
         let event = Event::Arrived(packet.number, packet.flow, packet.len.get());
         self.0.push((at.time.0, event));
     }
-    fn dequeued(&mut self, at: Moment, packet: &PacketInfo) {
+    fn dequeued(&mut self, at: Now, packet: &PacketInfo) {
         self.0.push((at.time.0, Event::Dequeued(packet.number)));
     }
     fn completed(&mut self, completion: &Completion) {

@@ -4,7 +4,7 @@ use crate::support::{config, length, rate};
 use fairlane_core::sched::{Drr, Qfq};
 use fairlane_core::{FlowId, Length, Limits, Rate, Rejection, SchedulerLimits};
 use fairlane_sim::{
-    Completion, FlowPlan, Lengths, Moment, Observer, PacketInfo, Picos, Server, Simulation, Source,
+    Completion, FlowPlan, Lengths, Now, Observer, PacketInfo, Picos, Server, Simulation, Source,
     SourceError, Traffic, TransmitQueue, scenario,
 };
 
@@ -167,7 +167,7 @@ impl Observer for Record {
             done.end.time,
         ));
     }
-    fn discarded(&mut self, _: Moment, _: &PacketInfo) {
+    fn discarded(&mut self, _: Now, _: &PacketInfo) {
         self.1 += 1;
     }
 }
@@ -280,7 +280,7 @@ fn a_greedy_source_of_a_flow_that_holds_nothing_tries_again_once_a_packet_time()
     #[derive(Default)]
     struct Fate(u32, u32);
     impl Observer for Fate {
-        fn dropped(&mut self, _: Moment, _: FlowId, _: Length, _: Rejection) {
+        fn dropped(&mut self, _: Now, _: FlowId, _: Length, _: Rejection) {
             self.0 += 1;
         }
         fn completed(&mut self, _: &Completion) {

@@ -6,8 +6,8 @@ use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{ClassConfig, ClassId, LeafConfig, Rejection, Tree};
 use fairlane_core::{Length, Limits, Nanos, SchedulerLimits, Weight};
 use fairlane_sim::{
-    ClassFlow, ClassSource, Completion, Lengths, Moment, Observer, PacketInfo, Picos, Simulation,
-    Tcp, Traffic, TransmitQueue,
+    ClassFlow, ClassSource, Completion, Lengths, Now, Observer, PacketInfo, Picos, Simulation, Tcp,
+    Traffic, TransmitQueue,
 };
 
 /// 8 Mbit/s: a packet of 1000 bytes takes a millisecond.
@@ -46,11 +46,11 @@ impl Observer<ClassFlow> for Fate {
         self.delay += done.end.time - done.packet.arrival;
     }
 
-    fn dropped(&mut self, _: Moment, _: ClassFlow, _: Length, _: Rejection) {
+    fn dropped(&mut self, _: Now, _: ClassFlow, _: Length, _: Rejection) {
         self.lost += 1;
     }
 
-    fn discarded(&mut self, _: Moment, _: &PacketInfo<ClassFlow>) {
+    fn discarded(&mut self, _: Now, _: &PacketInfo<ClassFlow>) {
         self.lost += 1;
     }
 }
