@@ -1,16 +1,14 @@
-//! What comes to the link of [`fairlane_sim`]: the packets of a capture or of a list of arrivals,
-//! replayed ([`replay`]), and the sources of a [`scenario`] of a site.
+//! What comes to the simulated link of [`fairlane_sim`] from files, and what became of it: the
+//! packets of a capture or of a list of arrivals ([`replay`]), or the sources of a [`scenario`].
+//!
+//! Apart from the simulator, since that needs neither files of a site nor captures: who simulates a
+//! queue of his own has nothing of this to compile.
 #![forbid(unsafe_code)]
-#![allow(missing_docs, reason = "for the program, until the next step")]
+#![warn(unreachable_pub)]
 
-pub mod arrivals;
-pub mod capture;
-pub mod csv;
-pub mod departures;
-pub mod engine;
-pub mod flow_key;
-pub mod flows;
-pub mod in_order;
-pub mod links;
+mod ledger;
+mod links;
+pub mod replay;
 pub mod scenario;
-pub mod unclassed;
+
+pub use links::choose_link;

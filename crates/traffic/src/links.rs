@@ -16,7 +16,7 @@ pub fn choose_link<'a>(site: &'a Site, name: Option<&str>) -> Result<&'a Link, S
 }
 
 /// That nothing is called `name`: what is like it, or all there is.
-pub fn no_such(what: &str, name: &str, names: &[&str]) -> String {
+pub(crate) fn no_such(what: &str, name: &str, names: &[&str]) -> String {
     let near = suggestion(name, names.iter().copied());
     match near.is_empty() {
         true => format!(
@@ -28,7 +28,7 @@ pub fn no_such(what: &str, name: &str, names: &[&str]) -> String {
 }
 
 /// Where packets that leave by `to` come from, unless somebody says otherwise.
-pub fn other_side(site: &Site, to: Role) -> Role {
+pub(crate) fn other_side(site: &Site, to: Role) -> Role {
     let near = site.interfaces.as_ref().map(|interfaces| &interfaces.near);
     match (to, near) {
         (Role::Inside | Role::Tap, _) => Role::Outside,

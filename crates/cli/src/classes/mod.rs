@@ -1,18 +1,13 @@
 //! The classes of a link: their terms, what became of their packets, and how that is shown of a
 //! simulated link.
 
-mod ledger;
-
 use comfy_table::Table;
 use fairlane_config::Link;
 use fairlane_config::class_report::{ClassReport, DelayReport, bps};
 use fairlane_core::Nanos;
-use fairlane_sim::{Delays, Picos};
 
 use crate::figures::{rate, time};
 use crate::table;
-
-pub use ledger::{Ledger, Places};
 
 /// Columns to do without on a narrow terminal, the first of them first.
 const EXPENDABLE: [usize; 6] = [8, 7, 6, 10, 2, 9];
@@ -23,17 +18,6 @@ const CONDITION: &str = "bound: within which a packet has left that finds its cl
 
 /// What it is not for.
 const LONGER: &str = "longer than the bound took packets that found others of theirs waiting: ";
-
-/// Delays on a simulated link in this unit; of no packet, zero.
-pub fn delays_in(unit: Picos, delays: &Delays) -> DelayReport {
-    let in_units = |time: Picos| time.0 as f64 / unit.0 as f64;
-    DelayReport {
-        mean: Some(in_units(delays.mean())),
-        p50: in_units(delays.percentile(50.0)),
-        p99: in_units(delays.percentile(99.0)),
-        max: in_units(delays.max()),
-    }
-}
 
 /// That a packet which the bound is for took longer: what must never be.
 fn broken(class: &ClassReport) -> Option<String> {

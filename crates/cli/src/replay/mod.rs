@@ -1,36 +1,31 @@
 //! `fairlane replay`: from arrivals to departures, a pure function.
 
-mod classed;
 mod outfile;
 mod report;
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use fairlane_classify::{Origin, Owner};
-use fairlane_config::{Role, Site};
+use fairlane_config::Site;
 use fairlane_core::Rate;
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_core::units::MAX_LENGTH;
+use fairlane_traffic::choose_link;
+use fairlane_traffic::replay::by_flow::{self, Capture, FlowBy, Setup};
+use fairlane_traffic::replay::{
+    Arrivals, Captured, Departures, Disorder, Format, Frame, Input, Packets, PcapHeader, Rows,
+    Unwritten, WRITING, by_class, is_capture,
+};
 use indicatif::{ProgressBar, ProgressStyle};
-use pcap_file::pcap::PcapHeader;
 
 use crate::algorithm::{self, Algorithm, members};
 use crate::output;
-use fairlane_traffic::arrivals::{self, Arrivals, Frame};
-use fairlane_traffic::capture::{Capture, Packets};
-use fairlane_traffic::departures::{Captured, Departures, Rows, Unwritten, WRITING};
-use fairlane_traffic::flow_key::FlowBy;
-use fairlane_traffic::flows;
-use fairlane_traffic::in_order::Disorder;
-use fairlane_traffic::links::{choose_link, other_side};
-use fairlane_traffic::unclassed::{self, Setup};
 use outfile::OutFile;
-use report::{ClassedReport, Report, Shown};
+use report::Shown;
 
 const HELP: &str = "\
 The link sends at RATE whenever anything is queued, and chooses the next packet when
@@ -237,21 +232,26 @@ impl Replay<'_> {
         );
         let (algorithm, rate) = match (&options.config, options.alg, options.rate) {
             (Some(config), _, _) => return self.through_site(config),
-            (None, Some(alg), Some(rate)) => (alg.with_members(options.aggregate), rate),
+            (None, Some(alg), Some(rate)) => (alg, rate),
             _ => bail!("--alg and --rate are needed, or --config"),
         };
-        let declared = options.flows.as_deref().map(flows::read).transpose()?;
+        let declared = options
+            .flows
+            .as_deref()
+            .map(by_flow::read_flows)
+            .transpose()?;
         let input = Input::open(&options.input)?;
         options.check_output()?;
         let setup = Setup {
             algorithm,
+            aggregate: options.aggregate,
             rate,
             overhead: options.overhead,
             flows: declared.as_deref().unwrap_or_default(),
         };
         let name = options.input.display().to_string();
-        let meters = options.wants_report().then(|| unclassed::meters(rate));
-        let (meters, keys) = match input.format {
+        let measured = options.wants_report();
+        let report = match input.format {
             Format::Rows => {
                 ensure!(
                     declared.is_some(),
@@ -263,33 +263,35 @@ impl Replay<'_> {
                 );
                 self.refuse_capture(&name)?;
                 let reader = BufReader::with_capacity(BUFFER, self.watched(input));
-                let mut arrivals = arrivals::of_flows(reader, name, setup.flows, setup.overhead)?;
-                let meters = self.written(|departures| {
-                    unclassed::replay(&setup, &mut arrivals, departures, meters)
+                let mut arrivals = by_flow::rows(reader, name, setup.flows, setup.overhead)?;
+                let report = self.written(|departures| {
+                    by_flow::replay(&setup, &mut arrivals, departures, measured)
                 })?;
                 self.tell(arrivals.disorder(), "rows");
-                (meters, None)
+                report
             }
             Format::Capture => {
                 let by = options.flow_by.unwrap_or(FlowBy::FiveTuple);
                 let packets = Packets::new(self.watched(input), name)?;
                 let header = packets.header();
                 let mut arrivals = Capture::new(packets, by, declared.as_deref(), setup.overhead);
-                let meters = match options.to_capture() {
+                let mut report = match options.to_capture() {
                     true => self.captured(header, |departures| {
-                        unclassed::replay::<Frame>(&setup, &mut arrivals, departures, meters)
+                        by_flow::replay::<Frame>(&setup, &mut arrivals, departures, measured)
                     })?,
                     false => self.written(|departures| {
-                        unclassed::replay::<()>(&setup, &mut arrivals, departures, meters)
+                        by_flow::replay::<()>(&setup, &mut arrivals, departures, measured)
                     })?,
                 };
                 self.tell(arrivals.packets().disorder(), "packets");
-                (meters, Some(arrivals.keys()))
+                if let Some(report) = &mut report {
+                    arrivals.name_flows(report);
+                }
+                report
             }
         };
-        meters
-            .map(|meters| Report::new(setup, options.aggregate, &meters, keys).shown())
-            .transpose()
+        let shown = |report| Shown::new(&report, report::of_flows(&report));
+        report.map(shown).transpose()
     }
 
     /// Through the classes of a site's link.
@@ -302,41 +304,36 @@ impl Replay<'_> {
         let input = Input::open(&options.input)?;
         options.check_output()?;
         let name = options.input.display().to_string();
-        let (replayed, unclassified) = match input.format {
+        let report = match input.format {
             Format::Rows => {
                 self.refuse_capture(&name)?;
                 let reader = BufReader::with_capacity(BUFFER, self.watched(input));
                 let (queue, ids) = link.discipline();
-                let mut arrivals = classed::of_classes(reader, name, link, ids.clone())?;
-                let replayed = self.written(|departures| {
-                    classed::replay(link, (queue, ids), &mut arrivals, departures)
+                let mut arrivals = by_class::rows(reader, name, link, ids.clone())?;
+                let report = self.written(|departures| {
+                    by_class::replay(link, (queue, ids), &mut arrivals, departures)
                 })?;
                 self.tell(arrivals.disorder(), "rows");
-                (replayed, (0, 0))
+                report
             }
             Format::Capture => {
                 let packets = Packets::new(self.watched(input), name)?;
                 let header = packets.header();
-                let from = other_side(&site, link.to);
-                let origin = Origin {
-                    ingress: from.ingress(),
-                    owner: (from == Role::Attached).then_some(NOBODY),
-                };
                 let (queue, ids) = link.discipline();
-                let mut arrivals = classed::Captured::new(packets, link, &ids, origin);
+                let mut arrivals = by_class::Classified::new(packets, &site, link, &ids);
                 let run = |departures: &mut dyn Departures| {
-                    classed::replay(link, (queue, ids), &mut arrivals, departures)
+                    by_class::replay(link, (queue, ids), &mut arrivals, departures)
                 };
-                let replayed = match options.to_capture() {
+                let mut report = match options.to_capture() {
                     true => self.captured(header, run)?,
                     false => self.written(run)?,
                 };
                 self.tell(arrivals.disorder(), "packets");
-                (replayed, arrivals.unclassified())
+                arrivals.complete(&mut report);
+                report
             }
         };
-        let report = ClassedReport::new(link, replayed, unclassified);
-        let shown = || report.shown(link);
+        let shown = || Shown::new(&report, report::of_classes(&report, link));
         options.wants_report().then(shown).transpose()
     }
 
@@ -411,72 +408,6 @@ impl Replay<'_> {
         outfile.finish()?;
         Ok(done)
     }
-}
-
-/// Whose packets of attached processes are: a capture does not say.
-const NOBODY: Owner = Owner {
-    uid: u32::MAX,
-    gid: u32::MAX,
-    pid: 0,
-};
-
-/// What an input is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
-    Rows,
-    Capture,
-}
-
-/// An input that has been looked at.
-struct Input {
-    file: File,
-    /// What was read of it to know the format.
-    beginning: Vec<u8>,
-    format: Format,
-    /// Its size, where that is known.
-    bytes: Option<u64>,
-}
-
-impl Input {
-    fn open(path: &Path) -> Result<Input> {
-        let name = path.display();
-        let file = File::open(path).with_context(|| format!("opening {name}"))?;
-        let metadata = file.metadata().with_context(|| format!("opening {name}"))?;
-        let mut beginning = Vec::new();
-        (&file)
-            .take(4)
-            .read_to_end(&mut beginning)
-            .with_context(|| format!("reading {name}"))?;
-        let format = match beginning[..] {
-            [0xa1, 0xb2, 0xc3, 0xd4]
-            | [0xd4, 0xc3, 0xb2, 0xa1]
-            | [0xa1, 0xb2, 0x3c, 0x4d]
-            | [0x4d, 0x3c, 0xb2, 0xa1] => Format::Capture,
-            [0x0a, 0x0d, 0x0d, 0x0a] => bail!(
-                "{name}: this is a pcapng file, only pcap can be read: convert it with \
-                 editcap -F nsecpcap"
-            ),
-            // What is called a capture and is none: it is told so, not that it lacks columns.
-            _ if is_capture(path) => Format::Capture,
-            _ => Format::Rows,
-        };
-        Ok(Input {
-            file,
-            beginning,
-            format,
-            bytes: metadata.is_file().then_some(metadata.len()),
-        })
-    }
-
-    /// All of it.
-    fn reader(self) -> impl Read {
-        io::Cursor::new(self.beginning).chain(self.file)
-    }
-}
-
-fn is_capture(path: &Path) -> bool {
-    let extension = path.extension();
-    extension.is_some_and(|extension| extension.eq_ignore_ascii_case("pcap"))
 }
 
 const BUFFER: usize = 1 << 16;

@@ -2,8 +2,11 @@
 //! site's file, with line and column.
 
 mod packet;
+mod run;
 mod source;
 mod written;
+
+pub use run::{Outcome, Rates, Run, SourceOutcome};
 
 use std::path::{Path, PathBuf};
 
@@ -17,36 +20,41 @@ use written::Place;
 
 const MOST_SECONDS: f64 = 1e6;
 
-/// What is asked for beside the scenario.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Asked<'a> {
-    pub link: Option<&'a str>,
-}
+const SECONDS: f64 = 10.0;
+const SEED: u64 = 1;
 
 /// A scenario that was found to be sound.
 pub struct Scenario {
+    /// The link that is simulated.
     pub link: Link,
-    pub seconds: Option<f64>,
+    /// Time that is measured, in seconds.
+    pub seconds: f64,
+    /// Time before that.
     pub warm_up: Nanos,
-    pub seed: Option<u64>,
-    pub sources: Vec<Source>,
+    /// Of all that is random.
+    pub seed: u64,
+    pub(crate) sources: Vec<Source>,
     /// As the site's file has them, and the scenario.
     pub warnings: Vec<String>,
 }
 
 /// Digests that are the same in every run.
-pub fn digest_key(seed: u64) -> DigestKey {
+fn digest_key(seed: u64) -> DigestKey {
     DigestKey([seed, !seed])
 }
 
 impl Scenario {
-    /// Reads a file.
-    pub fn read(path: &Path, asked: Asked<'_>) -> Result<Scenario, SiteError> {
+    /// Reads a file; `asked` is the link to simulate in place of the scenario's.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or the scenario or its site is not sound: a sentence for each place.
+    pub fn read(path: &Path, asked: Option<&str>) -> Result<Scenario, SiteError> {
         Scenario::parse(&fairlane_config::read_text(path)?, path, asked)
     }
 
     /// Reads `text`, as if it were in `path`: a site's file is looked for beside it.
-    fn parse(text: &str, path: &Path, asked: Asked<'_>) -> Result<Scenario, SiteError> {
+    fn parse(text: &str, path: &Path, asked: Option<&str>) -> Result<Scenario, SiteError> {
         let name = path.display().to_string();
         let mut report = Report::new(&name, text);
         let mut scenario = None;
@@ -90,7 +98,7 @@ fn site(
 fn read(
     written: &written::Scenario,
     site: Site,
-    asked: Asked<'_>,
+    asked: Option<&str>,
     report: &mut Report,
 ) -> Option<Scenario> {
     let before = report.errors();
@@ -125,9 +133,9 @@ fn read(
     }
     (report.errors() == before).then(|| Scenario {
         link: link.clone(),
-        seconds: seconds.map(|at| *at.value()),
+        seconds: seconds.map_or(SECONDS, |at| *at.value()),
         warm_up: warm_up.unwrap_or(Nanos::ZERO),
-        seed,
+        seed: seed.unwrap_or(SEED),
         sources,
         warnings: site.warnings.iter().map(ToString::to_string).collect(),
     })
@@ -137,10 +145,10 @@ fn read(
 fn link<'a>(
     written: &written::Scenario,
     site: &'a Site,
-    asked: Asked<'_>,
+    asked: Option<&str>,
     report: &mut Report,
 ) -> Option<&'a Link> {
-    let (name, place) = match (asked.link, &written.link) {
+    let (name, place) = match (asked, &written.link) {
         (Some(name), _) => (Some(name), 0..0),
         (None, Some(text)) => (Some(text.value().as_str()), text.span()),
         (None, None) => (None, written.site.span()),

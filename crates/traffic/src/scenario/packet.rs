@@ -8,7 +8,7 @@ use fairlane_classify::{Dscp, Family, PortRange, Prefix, Protocol, VlanId};
 /// What the headers of a source's packets say. Sources alike spread over the prefixes and the
 /// ranges of ports.
 #[derive(Clone, Copy, Debug)]
-pub struct Headers {
+pub(super) struct Headers {
     pub source: Prefix,
     pub destination: Prefix,
     pub protocol: Protocol,
@@ -21,7 +21,7 @@ pub struct Headers {
 
 /// Whether IPv6 has a header of its own for this number, which more headers follow: no protocol of
 /// a packet.
-pub fn extends_ipv6(protocol: Protocol) -> bool {
+pub(super) fn extends_ipv6(protocol: Protocol) -> bool {
     matches!(protocol.0, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140)
 }
 
@@ -34,7 +34,7 @@ impl Headers {
     /// # Panics
     ///
     /// If the protocol is none over IPv6 ([`extends_ipv6`]).
-    pub fn frame(&self, index: u32, count: u32) -> Vec<u8> {
+    pub(super) fn frame(&self, index: u32, count: u32) -> Vec<u8> {
         let spread = |prefix: Prefix| {
             let room = prefix.last() - prefix.first();
             prefix.first() + spread(index, count, room)
@@ -101,13 +101,13 @@ fn spread_port(index: u32, count: u32, room: u128) -> u16 {
 }
 
 /// The address alone, as a prefix.
-pub fn host(address: IpAddr) -> Prefix {
+pub(super) fn host(address: IpAddr) -> Prefix {
     let bits = if address.is_ipv4() { 32 } else { 128 };
     Prefix::new(address, bits).expect("a whole address has no bits to spare")
 }
 
 /// What stands for an address that nobody named: in the blocks for documentation.
-pub fn unnamed(family: Family, source: bool) -> Prefix {
+pub(super) fn unnamed(family: Family, source: bool) -> Prefix {
     let last = if source { 1 } else { 2 };
     host(match family {
         Family::V6 => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into(),

@@ -16,7 +16,7 @@ use super::written;
 use crate::links::{no_such, other_side};
 
 /// Most sources of one scenario.
-pub const MOST_SOURCES: usize = 1_000_000;
+pub(super) const MOST_SOURCES: usize = 1_000_000;
 /// Packets that a backlogged source keeps in the queue, unless the scenario says otherwise.
 const WINDOW: u32 = 32;
 const MOST_RTT: Nanos = Nanos::from_millis(100_000);
@@ -29,7 +29,7 @@ const PATIENCE: Picos = Picos::from_millis(200);
 const SHAPE: f64 = 1.5;
 
 /// A source, or several alike.
-pub struct Source {
+pub(crate) struct Source {
     pub name: String,
     pub count: u32,
     to: To,
@@ -54,7 +54,7 @@ enum To {
 impl Source {
     /// All of them; `ids` are the queues' numbers of classes. `index` counts flows of classes
     /// that a source names.
-    pub fn plans(
+    pub(crate) fn plans(
         &self,
         link: &Link,
         ids: &[ClassId],
@@ -92,7 +92,7 @@ impl Source {
 }
 
 /// A time, where there is one; what is none is reported.
-pub fn time(key: &str, text: &Option<Text>, report: &mut Report) -> Option<Nanos> {
+pub(super) fn time(key: &str, text: &Option<Text>, report: &mut Report) -> Option<Nanos> {
     let time: Time = text.as_ref()?.read(key, report)?;
     Some(time.0)
 }
@@ -113,7 +113,7 @@ fn scalar<T: FromStr<Err: std::fmt::Display>>(
 }
 
 /// One source on its way from the file.
-pub struct Reader<'a> {
+pub(super) struct Reader<'a> {
     pub source: &'a written::Source,
     pub link: &'a Link,
     pub site: &'a Site,
@@ -121,7 +121,7 @@ pub struct Reader<'a> {
 
 impl Reader<'_> {
     /// The `number`-th of the file; or what is wrong with it is reported.
-    pub fn read(&self, number: usize, report: &mut Report) -> Option<Source> {
+    pub(super) fn read(&self, number: usize, report: &mut Report) -> Option<Source> {
         let source = self.source;
         let before = report.errors();
         let ecn = source.ecn.as_ref().is_some_and(|ecn| *ecn.value());

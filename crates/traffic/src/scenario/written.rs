@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 /// The file.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Scenario {
+pub(super) struct Scenario {
     pub site: At<Place>,
     pub link: Option<Text>,
     pub seconds: Option<At<f64>>,
@@ -22,7 +22,7 @@ pub struct Scenario {
 
 /// Where the site is.
 #[derive(Debug)]
-pub enum Place {
+pub(super) enum Place {
     /// In a file of its own.
     File(String),
     /// Here.
@@ -56,7 +56,7 @@ impl<'de> Deserialize<'de> for Place {
 /// A source, or as many alike as `count` says.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Source {
+pub(super) struct Source {
     pub name: Option<Text>,
     pub count: Option<At<i64>>,
     pub class: Option<Text>,

@@ -2,22 +2,20 @@
 
 use std::io::BufRead;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use fairlane_classify::{Layer, mark_ce};
-use fairlane_core::FlowId;
 use fairlane_core::tree::Payload;
-use fairlane_core::units::MAX_LENGTH;
 use fairlane_sim::Picos;
 
-use crate::csv::Rows;
-use crate::flows::Flow;
-use crate::in_order::{Disorder, InOrder, Late};
+use super::csv::Rows;
+use super::in_order::{Disorder, InOrder, Late};
 
 /// A packet that arrives, for the one that `L` names.
 #[derive(Clone, Debug)]
 pub struct Arrival<L, B> {
     /// In nanoseconds, never before that of the arrival before.
     pub time: u64,
+    /// Whose it is.
     pub to: L,
     /// In bytes, without overhead.
     pub len: u32,
@@ -37,6 +35,7 @@ pub trait Body: Payload {
     /// Of these bytes; `headers` says where those are that can be marked, if anywhere.
     fn of(bytes: &[u8], headers: Option<(Layer, usize)>) -> Self;
 
+    /// What was kept.
     fn bytes(&self) -> &[u8];
 }
 
@@ -90,32 +89,8 @@ pub trait Arrivals<L, B> {
     fn disorder(&self) -> Disorder;
 }
 
-/// Checks what every packet of a flow must fulfil; `place` is only made for an error.
-pub fn check_length(
-    len: u64,
-    flow: u64,
-    declared: &Flow,
-    overhead: u32,
-    place: impl Fn() -> String,
-) -> Result<u32> {
-    let max = u64::from(declared.max_len.get());
-    if len == 0 || len > max {
-        bail!(
-            "{}: len {len} of flow {flow} is not from 1 to its max_len {max}",
-            place()
-        );
-    }
-    if len + u64::from(overhead) > u64::from(MAX_LENGTH) {
-        bail!(
-            "{}: len {len} and the overhead of {overhead} make more than {MAX_LENGTH} bytes",
-            place()
-        );
-    }
-    Ok(len as u32)
-}
-
 /// Arrivals from rows, of which `read` reads the one that has come.
-pub struct Listed<R, F, L, const N: usize> {
+pub(super) struct Listed<R, F, L, const N: usize> {
     rows: Rows<R, N>,
     read: F,
     /// Each with its line.
@@ -128,7 +103,7 @@ where
     R: BufRead,
     F: FnMut(&Rows<R, N>) -> Result<Arrival<L, ()>>,
 {
-    pub fn new(rows: Rows<R, N>, read: F) -> Self {
+    pub(super) fn new(rows: Rows<R, N>, read: F) -> Self {
         Listed {
             rows,
             read,
@@ -176,32 +151,4 @@ where
     fn disorder(&self) -> Disorder {
         self.order.disorder
     }
-}
-
-/// Arrivals of flows, from rows of `time_ns,flow,len`.
-pub fn of_flows(
-    input: impl BufRead,
-    name: String,
-    flows: &[Flow],
-    overhead: u32,
-) -> Result<impl Arrivals<FlowId, ()>> {
-    let rows = Rows::new(input, name, ["time_ns", "flow", "len"])?;
-    Ok(Listed::new(rows, move |rows| {
-        let [time, flow, len] = rows.numbers()?;
-        let declared = usize::try_from(flow).ok().and_then(|n| flows.get(n));
-        let Some(declared) = declared else {
-            bail!(
-                "{}: there is no flow {flow}, the flows are 0 to {}",
-                rows.place(),
-                flows.len() - 1
-            );
-        };
-        let len = check_length(len, flow, declared, overhead, || rows.place())?;
-        Ok(Arrival {
-            time,
-            to: FlowId::new(flow as u32),
-            len,
-            body: (),
-        })
-    }))
 }

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 const LONGEST_LINE: u64 = 4096;
 
 /// Rows of `N` fields below a header, of which the last columns may be missing from the file.
-pub struct Rows<R, const N: usize> {
+pub(super) struct Rows<R, const N: usize> {
     input: R,
     name: String,
     columns: [&'static str; N],
@@ -25,12 +25,12 @@ pub struct Rows<R, const N: usize> {
 
 impl<R: BufRead, const N: usize> Rows<R, N> {
     /// Reads and checks the header of the file called `name` in errors.
-    pub fn new(input: R, name: String, columns: [&'static str; N]) -> Result<Self> {
+    pub(super) fn new(input: R, name: String, columns: [&'static str; N]) -> Result<Self> {
         Rows::with_optional(input, name, columns, 0)
     }
 
     /// The same, where the last `optional` columns may be missing.
-    pub fn with_optional(
+    pub(super) fn with_optional(
         input: R,
         name: String,
         columns: [&'static str; N],
@@ -82,7 +82,7 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
     }
 
     /// The next row of numbers, or `None` at the end. Blank lines are passed over.
-    pub fn next(&mut self) -> Result<Option<[u64; N]>> {
+    pub(super) fn next(&mut self) -> Result<Option<[u64; N]>> {
         Ok(if self.next_row()? {
             Some(self.numbers()?)
         } else {
@@ -91,7 +91,7 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
     }
 
     /// The fields of the row as numbers; 0 where the file has no such column.
-    pub fn numbers(&self) -> Result<[u64; N]> {
+    pub(super) fn numbers(&self) -> Result<[u64; N]> {
         let mut row = [0; N];
         for (place, number) in row[..self.present].iter_mut().enumerate() {
             *number = self.number(place)?;
@@ -100,7 +100,7 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
     }
 
     /// Goes to the next row; whether there is one. Blank lines are passed over.
-    pub fn next_row(&mut self) -> Result<bool> {
+    pub(super) fn next_row(&mut self) -> Result<bool> {
         if !self.advance()? {
             return Ok(false);
         }
@@ -136,7 +136,7 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
     }
 
     /// Whether the file has the column at this place.
-    pub fn has(&self, place: usize) -> bool {
+    pub(super) fn has(&self, place: usize) -> bool {
         place < self.present
     }
 
@@ -150,12 +150,12 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
     }
 
     /// A field of the row as a text, without blanks around it; one that is not UTF-8 is none.
-    pub fn word(&self, place: usize) -> &str {
+    pub(super) fn word(&self, place: usize) -> &str {
         std::str::from_utf8(self.field(place)).map_or("", str::trim)
     }
 
     /// A field of the row as a number.
-    pub fn number(&self, place: usize) -> Result<u64> {
+    pub(super) fn number(&self, place: usize) -> Result<u64> {
         let field = self.field(place);
         match number_of(field) {
             Some(number) => Ok(number),
@@ -170,17 +170,17 @@ impl<R: BufRead, const N: usize> Rows<R, N> {
     }
 
     /// File and line of the last row, as in `arrivals.csv:7`.
-    pub fn place(&self) -> String {
+    pub(super) fn place(&self) -> String {
         self.place_of(self.line)
     }
 
     /// File and line.
-    pub fn place_of(&self, line: u64) -> String {
+    pub(super) fn place_of(&self, line: u64) -> String {
         format!("{}:{line}", self.name)
     }
 
     /// The number of the last line read.
-    pub fn line(&self) -> u64 {
+    pub(super) fn line(&self) -> u64 {
         self.line
     }
 

@@ -4,11 +4,11 @@ use anyhow::{Context, Result, ensure};
 use fairlane_core::Nanos;
 use fairlane_sim::{Completion, Label, Observer, Picos, Queue, Server, Step, Waiting};
 
-use crate::arrivals::{Arrival, Arrivals, Body};
-use crate::departures::{Departure, Departures};
+use super::arrivals::{Arrival, Arrivals, Body};
+use super::departures::{Departure, Departures};
 
 /// What packets go through on their way to the link: flows, or the classes of a site.
-pub trait Course<Q, O, L, B> {
+pub(super) trait Course<Q, O, L, B> {
     /// Bytes that each packet takes on the link beside its own.
     fn overhead(&self) -> u32;
 
@@ -24,7 +24,7 @@ pub trait Course<Q, O, L, B> {
 
 /// Sends all `arrivals` over the link, and says for how long: from the first arrival to the last
 /// departure. Holds what is queued and the flows, however many packets pass.
-pub fn replay<Q, O, L, B>(
+pub(super) fn replay<Q, O, L, B>(
     server: &mut Server<Q, O, L, B>,
     course: &mut impl Course<Q, O, L, B>,
     arrivals: &mut dyn Arrivals<L, B>,

@@ -4,12 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane_config::Link;
-use fairlane_config::class_report::{ClassReport, ClassTerms};
+use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
 use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Rejection};
 use fairlane_core::{Count, Length};
 use fairlane_sim::{ClassFlow, Completion, Delays, Now, Observer, PacketInfo, Picos};
-
-use super::delays_in;
 
 const MICROSECOND: Picos = Picos::from_micros(1);
 
@@ -36,7 +34,7 @@ struct Present {
 
 /// Counts what becomes of every packet of a link. O(1) a packet.
 #[derive(Debug)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     link: Link,
     /// The queues' numbers of the classes.
     ids: Vec<ClassId>,
@@ -50,7 +48,7 @@ pub struct Ledger {
 
 impl Ledger {
     /// `ids` are the queues' numbers of the link's classes.
-    pub fn new(link: &Link, ids: &[ClassId]) -> Ledger {
+    pub(crate) fn new(link: &Link, ids: &[ClassId]) -> Ledger {
         Ledger {
             link: link.clone(),
             ids: ids.to_vec(),
@@ -64,13 +62,13 @@ impl Ledger {
 
     /// Forgets what was counted, also by the queue; `before` is what that has of each class.
     /// Packets on their way stay known.
-    pub fn restart(&mut self, before: Vec<ClassStats>) {
+    pub(crate) fn restart(&mut self, before: Vec<ClassStats>) {
         self.accounts.fill(Account::default());
         self.before = before;
     }
 
     /// The queue's own counts, by place.
-    pub fn counts<P>(&self, queue: &impl ClassQueue<P>) -> Vec<ClassStats> {
+    pub(crate) fn counts<P>(&self, queue: &impl ClassQueue<P>) -> Vec<ClassStats> {
         let ids = self.ids.iter();
         ids.map(|&id| queue.stats(id).unwrap_or_default()).collect()
     }
@@ -93,7 +91,7 @@ impl Ledger {
     }
 
     /// All classes of the link, over a time of this length, with what the queue alone knows.
-    pub fn report<P>(&self, queue: &impl ClassQueue<P>, time: Picos) -> Vec<ClassReport> {
+    pub(crate) fn report<P>(&self, queue: &impl ClassQueue<P>, time: Picos) -> Vec<ClassReport> {
         let accounts = self.accounts.iter();
         let mut all: Vec<ClassStats> = accounts.map(|account| account.stats).collect();
         // Parents come before their children.
@@ -179,11 +177,11 @@ fn add(count: &mut Count, len: Length) {
 
 /// The place of each class of a link, by the number that the queues know it by.
 #[derive(Debug)]
-pub struct Places(Vec<usize>);
+pub(crate) struct Places(Vec<usize>);
 
 impl Places {
     /// `ids` are the queues' numbers by place.
-    pub fn new(ids: &[ClassId]) -> Places {
+    pub(crate) fn new(ids: &[ClassId]) -> Places {
         let numbers = ids.iter().map(|id| id.number() as usize + 1);
         let mut places = vec![0; numbers.max().unwrap_or(0)];
         for (place, id) in ids.iter().enumerate() {
@@ -192,7 +190,18 @@ impl Places {
         Places(places)
     }
 
-    pub fn of(&self, class: ClassId) -> usize {
+    pub(crate) fn of(&self, class: ClassId) -> usize {
         self.0[class.number() as usize]
+    }
+}
+
+/// Delays on a simulated link in this unit; of no packet, zero.
+pub(crate) fn delays_in(unit: Picos, delays: &Delays) -> DelayReport {
+    let in_units = |time: Picos| time.0 as f64 / unit.0 as f64;
+    DelayReport {
+        mean: Some(in_units(delays.mean())),
+        p50: in_units(delays.percentile(50.0)),
+        p99: in_units(delays.percentile(99.0)),
+        max: in_units(delays.max()),
     }
 }

@@ -4,29 +4,31 @@ use std::collections::HashMap;
 use std::io::{BufRead, Read};
 
 use anyhow::{Result, bail, ensure};
-use fairlane_classify::{DigestKey, LinkClassifier, Origin};
+use fairlane_classify::{DigestKey, LinkClassifier, Origin, Owner};
 use fairlane_config::class_report::ClassReport;
-use fairlane_config::{Discipline, Kind, Link as Site};
+use fairlane_config::{Discipline, Kind, Link, Role, Site};
 use fairlane_core::Length;
 use fairlane_core::tree::ClassId;
 use fairlane_sim::{ClassFlow, Picos, Server, TransmitQueue, Waiting};
+use serde::Serialize;
 
-use crate::classes::{Ledger, Places};
-use fairlane_traffic::arrivals::{Arrival, Arrivals, Body, Frame, Listed};
-use fairlane_traffic::capture::{Packets, View};
-use fairlane_traffic::csv::Rows;
-use fairlane_traffic::departures::Departures;
-use fairlane_traffic::engine::{self, Course};
-use fairlane_traffic::in_order::Disorder;
+use super::arrivals::{Arrival, Arrivals, Body, Frame, Listed};
+use super::capture::{Packets, View};
+use super::csv;
+use super::departures::Departures;
+use super::engine::{self, Course};
+use super::in_order::Disorder;
+use crate::ledger::{Ledger, Places};
+use crate::links::other_side;
 
 /// Arrivals from rows of `time_ns,flow,len`, and `key` if the file has it.
-pub fn of_classes<'a>(
+pub fn rows<'a>(
     input: impl BufRead + 'a,
     name: String,
-    link: &'a Site,
+    link: &'a Link,
     ids: Vec<ClassId>,
 ) -> Result<impl Arrivals<ClassFlow, ()> + 'a> {
-    let rows = Rows::with_optional(input, name, ["time_ns", "flow", "len", "key"], 1)?;
+    let rows = csv::Rows::with_optional(input, name, ["time_ns", "flow", "len", "key"], 1)?;
     let places = || link.classes.iter().enumerate();
     let by_name: HashMap<&str, usize> = places()
         .map(|(at, class)| (class.name.as_str(), at))
@@ -65,7 +67,7 @@ pub fn of_classes<'a>(
 
 /// The class that a row means, or why it means none.
 fn class_of(
-    link: &Site,
+    link: &Link,
     word: &str,
     found: Option<usize>,
     place: impl Fn() -> String,
@@ -91,17 +93,31 @@ fn class_of(
     Ok(at)
 }
 
+/// Whose packets of attached processes are: a capture does not say.
+const NOBODY: Owner = Owner {
+    uid: u32::MAX,
+    gid: u32::MAX,
+    pid: 0,
+};
+
 /// The packets of a capture, classified by the link's filters.
-pub struct Captured<R: Read> {
+pub struct Classified<R: Read> {
     packets: Packets<R>,
     classifier: LinkClassifier,
     origin: Origin,
     view: View,
 }
 
-impl<R: Read> Captured<R> {
-    pub fn new(packets: Packets<R>, link: &Site, ids: &[ClassId], origin: Origin) -> Self {
-        Captured {
+impl<R: Read> Classified<R> {
+    /// As if packets came from the other side of the `link`, which is one of the `site`; `ids` are
+    /// the numbers of the classes in the link's discipline.
+    pub fn new(packets: Packets<R>, site: &Site, link: &Link, ids: &[ClassId]) -> Self {
+        let from = other_side(site, link.to);
+        let origin = Origin {
+            ingress: from.ingress(),
+            owner: (from == Role::Attached).then_some(NOBODY),
+        };
+        Classified {
             packets,
             // The same in every run.
             classifier: link.classifier(ids, DigestKey([0; 2])),
@@ -110,13 +126,14 @@ impl<R: Read> Captured<R> {
         }
     }
 
-    /// Packets that could not be read, and that no filter matched.
-    pub fn unclassified(&self) -> (u64, u64) {
-        (self.classifier.malformed(), self.classifier.unmatched())
+    /// Adds how many packets could not be read, and how many no filter matched.
+    pub fn complete(&self, report: &mut Report) {
+        report.malformed = self.classifier.malformed();
+        report.unmatched = self.classifier.unmatched();
     }
 }
 
-impl<R: Read> Arrivals<ClassFlow, Frame> for Captured<R> {
+impl<R: Read> Arrivals<ClassFlow, Frame> for Classified<R> {
     fn next(&mut self) -> Result<Option<Arrival<ClassFlow, Frame>>> {
         let framing = self.packets.framing();
         let Some(packet) = self.packets.next()? else {
@@ -140,23 +157,62 @@ impl<R: Read> Arrivals<ClassFlow, Frame> for Captured<R> {
     }
 }
 
-/// What a replay was.
-pub struct Replayed {
-    pub classes: Vec<ClassReport>,
+/// What a replay did to each class; its keys are those of `fairlane replay --config --json`.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The link's name.
+    pub link: String,
+    /// The algorithm among its topmost classes.
+    pub alg: String,
+    /// Its rate in bit/s.
+    pub rate_bps: u64,
+    /// Bytes that each packet takes beside its own.
+    pub overhead: u32,
     /// From the first arrival to the last departure.
-    pub time: Picos,
+    pub seconds: f64,
+    /// That left.
+    pub packets: u64,
+    /// Theirs, without overhead.
+    pub bytes: u64,
     /// Packets longer than the link carries.
     pub oversized: u64,
+    /// Packets in the default class, as they could not be read.
+    pub malformed: u64,
+    /// Packets in the default class, as no filter matched.
+    pub unmatched: u64,
+    /// The link's classes, in the order of the file.
+    pub classes: Vec<ClassReport>,
+}
+
+impl Report {
+    fn new(link: &Link, classes: Vec<ClassReport>, time: Picos, oversized: u64) -> Report {
+        let leaves = || classes.iter().filter(|class| class.terms.queues);
+        let packets: u64 = leaves().map(|class| class.sent_packets).sum();
+        let bytes: u64 = leaves().map(|class| class.sent_bytes).sum();
+        Report {
+            link: link.name.clone(),
+            alg: link.algorithm.to_string(),
+            rate_bps: link.rate.bps(),
+            overhead: link.overhead,
+            seconds: time.as_secs_f64(),
+            packets,
+            bytes: bytes - packets * u64::from(link.overhead),
+            oversized,
+            malformed: 0,
+            unmatched: 0,
+            classes,
+        }
+    }
 }
 
 /// Sends all `arrivals` over the link, in the order of its classes. `queue` and `ids` are the
 /// link's discipline.
 pub fn replay<B: Body>(
-    link: &Site,
+    link: &Link,
     (queue, ids): (Discipline<Waiting<ClassFlow, B>>, Vec<ClassId>),
     arrivals: &mut dyn Arrivals<ClassFlow, B>,
     departures: &mut dyn Departures,
-) -> Result<Replayed> {
+) -> Result<Report> {
     let ledger = Ledger::new(link, &ids);
     let mut server = Server::over(queue, link.rate, TransmitQueue::NONE, ledger);
     let mut through = Through {
@@ -165,27 +221,24 @@ pub fn replay<B: Body>(
         oversized: 0,
     };
     let time = engine::replay(&mut server, &mut through, arrivals, departures)?;
-    Ok(Replayed {
-        classes: server.observer().report(server.queue(), time),
-        time,
-        oversized: through.oversized,
-    })
+    let classes = server.observer().report(server.queue(), time);
+    Ok(Report::new(link, classes, time, through.oversized))
 }
 
 struct Through<'a> {
-    link: &'a Site,
+    link: &'a Link,
     places: Places,
     oversized: u64,
 }
 
-type Link<B> = Server<Discipline<Waiting<ClassFlow, B>>, Ledger, ClassFlow, B>;
+type LinkServer<B> = Server<Discipline<Waiting<ClassFlow, B>>, Ledger, ClassFlow, B>;
 
 impl<B: Body> Course<Discipline<Waiting<ClassFlow, B>>, Ledger, ClassFlow, B> for Through<'_> {
     fn overhead(&self) -> u32 {
         self.link.overhead
     }
 
-    fn arrive(&mut self, server: &mut Link<B>, arrival: Arrival<ClassFlow, B>) -> Result<()> {
+    fn arrive(&mut self, server: &mut LinkServer<B>, arrival: Arrival<ClassFlow, B>) -> Result<()> {
         let long = arrival.len.checked_add(self.link.overhead);
         let len = long.and_then(Length::new);
         match len.filter(|&len| len <= self.link.longest) {

@@ -1,28 +1,22 @@
 //! Arrivals from a pcap file.
 
-use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 
 use anyhow::{Context, Result, anyhow, ensure};
-use fairlane_classify::{Layer, parse_partly};
-use fairlane_core::FlowId;
-use fairlane_core::scheduler::MAX_ENTITIES;
+use fairlane_classify::Layer;
 use pcap_file::pcap::{PcapHeader, PcapReader};
-use pcap_file::{PcapError, TsResolution};
+use pcap_file::{DataLink, PcapError, TsResolution};
 
-use crate::arrivals::{Arrival, Arrivals, Body, check_length};
-use crate::flow_key::{FlowBy, Framing, Key};
-use crate::flows::Flow;
-use crate::in_order::{Disorder, InOrder, Late};
+use super::in_order::{Disorder, InOrder, Late};
 
 /// A packet of a capture.
-pub struct Packet {
+pub(super) struct Packet {
     /// In nanoseconds, never before that of the packet before.
-    pub time: u64,
+    pub(super) time: u64,
     /// Bytes on the wire.
-    pub len: u32,
+    pub(super) len: u32,
     /// Those that were captured.
-    pub bytes: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
     /// Its place in the file, from 1.
     number: u64,
 }
@@ -40,6 +34,11 @@ pub struct Packets<R: Read> {
 }
 
 impl<R: Read> Packets<R> {
+    /// Reads the header of the file, which errors call `name`.
+    ///
+    /// # Errors
+    ///
+    /// It is no capture, or of a kind that cannot be read.
     pub fn new(input: R, name: String) -> Result<Self> {
         let reader = PcapReader::new(input).map_err(|error| match error {
             PcapError::InvalidField(_) => anyhow!("{name}: this is not a pcap file"),
@@ -85,7 +84,7 @@ impl<R: Read> Packets<R> {
     }
 
     /// The next one, checked; `None` at the end.
-    pub fn next(&mut self) -> Result<Option<Packet>> {
+    pub(super) fn next(&mut self) -> Result<Option<Packet>> {
         loop {
             if let Some(packet) = self.order.pop() {
                 self.given = packet.number;
@@ -166,7 +165,7 @@ impl<R: Read> Packets<R> {
 
 /// What filters and flows look at in a packet.
 #[derive(Default)]
-pub struct View {
+pub(super) struct View {
     /// The packet, where that is not as it was captured.
     scratch: Vec<u8>,
 }
@@ -174,7 +173,7 @@ pub struct View {
 impl View {
     /// Its bytes from where headers begin, of which layer that is, and where in the packet the
     /// headers are that can be marked, if anywhere.
-    pub fn of<'a>(
+    pub(super) fn of<'a>(
         &'a mut self,
         framing: Framing,
         packet: &'a Packet,
@@ -202,97 +201,62 @@ impl View {
     }
 }
 
-/// The packets of a capture in flows, which are numbered in the order of their appearance.
-pub struct Capture<'a, R: Read> {
-    packets: Packets<R>,
-    by: FlowBy,
-    /// What flows are entitled to, in the order of their appearance; without it any
-    /// number of them may appear.
-    declared: Option<&'a [Flow]>,
-    overhead: u32,
-    numbers: HashMap<Key, u32>,
-    view: View,
+/// What precedes the IP header.
+#[derive(Clone, Copy, Debug)]
+pub enum Framing {
+    Ethernet,
+    /// IP at once.
+    Raw,
+    /// Four bytes of address family.
+    Loopback,
+    /// Linux's "any" interface: the ether type, and where the payload begins.
+    Cooked {
+        ether_type: usize,
+        payload: usize,
+    },
 }
 
-impl<'a, R: Read> Capture<'a, R> {
-    pub fn new(
-        packets: Packets<R>,
-        by: FlowBy,
-        declared: Option<&'a [Flow]>,
-        overhead: u32,
-    ) -> Self {
-        Capture {
-            packets,
-            by,
-            declared,
-            overhead,
-            numbers: HashMap::new(),
-            view: View::default(),
+impl Framing {
+    /// The framings that can be read, in words.
+    pub const ALL: &str = "Ethernet, raw IP, loopback and Linux cooked (v1, v2)";
+
+    /// The framing of a link type, or `None` for one that cannot be read.
+    pub fn of(link: DataLink) -> Option<Framing> {
+        // The upper bits of the field may tell the length of a checksum.
+        match u32::from(link) & 0xffff {
+            1 => Some(Framing::Ethernet),
+            12 | 14 | 101 | 228 | 229 => Some(Framing::Raw),
+            0 | 108 => Some(Framing::Loopback),
+            113 => Some(Framing::Cooked {
+                ether_type: 14,
+                payload: 16,
+            }),
+            276 => Some(Framing::Cooked {
+                ether_type: 0,
+                payload: 20,
+            }),
+            _ => None,
         }
     }
 
-    /// The capture itself.
-    pub fn packets(&self) -> &Packets<R> {
-        &self.packets
-    }
-
-    /// What the packets of each flow have in common, by its number.
-    pub fn keys(&self) -> Vec<Key> {
-        let mut keys: Vec<(u32, Key)> = self.numbers.iter().map(|(&k, &n)| (n, k)).collect();
-        keys.sort_unstable_by_key(|&(number, _)| number);
-        keys.into_iter().map(|(_, key)| key).collect()
-    }
-}
-
-impl<R: Read, B: Body> Arrivals<FlowId, B> for Capture<'_, R> {
-    fn next(&mut self) -> Result<Option<Arrival<FlowId, B>>> {
-        let framing = self.packets.framing();
-        let Some(packet) = self.packets.next()? else {
-            return Ok(None);
-        };
-        let (seen, layer, headers) = self.view.of(framing, &packet);
-        let key = Key::of(&parse_partly(seen, layer).0, self.by);
-        let place = || self.packets.place();
-        let unused = self.numbers.len() as u32;
-        let flow = *self.numbers.entry(key).or_insert(unused);
-        let declared = match self.declared {
-            None => {
-                ensure!(
-                    (flow as usize) < MAX_ENTITIES,
-                    "{}: there are {MAX_ENTITIES} flows at most",
-                    place()
-                );
-                &Flow::UNDECLARED
+    /// The layer at which a packet's headers begin, and behind how many bytes of it; or its ether
+    /// type, where it begins as no layer does.
+    pub fn layer(self, packet: &[u8]) -> Result<(Layer, usize), u16> {
+        match self {
+            Framing::Ethernet => Ok((Layer::Ethernet, 0)),
+            Framing::Raw => Ok((Layer::Ip, 0)),
+            Framing::Loopback => Ok((Layer::Ip, 4)),
+            Framing::Cooked {
+                ether_type,
+                payload,
+            } => {
+                let found = packet.get(ether_type..ether_type + 2);
+                match found.map_or(0, |found| u16::from_be_bytes([found[0], found[1]])) {
+                    0x0800 | 0x86dd => Ok((Layer::Ip, payload)),
+                    other => Err(other),
+                }
             }
-            Some(flows) => flows.get(flow as usize).with_context(|| {
-                let count = flows.len();
-                format!(
-                    "{}: flow {flow} ({key}) is beyond the {count} that are declared",
-                    place()
-                )
-            })?,
-        };
-        let len = check_length(
-            packet.len.into(),
-            flow.into(),
-            declared,
-            self.overhead,
-            place,
-        )?;
-        Ok(Some(Arrival {
-            time: packet.time,
-            to: FlowId::new(flow),
-            len,
-            body: B::of(&packet.bytes, headers),
-        }))
-    }
-
-    fn place(&self) -> String {
-        self.packets.place()
-    }
-
-    fn disorder(&self) -> Disorder {
-        self.packets.disorder()
+        }
     }
 }
 

@@ -10,11 +10,15 @@ use pcap_file::{PcapError, TsResolution};
 /// A packet that has left; times in nanoseconds, rounded down.
 #[derive(Clone, Copy, Debug)]
 pub struct Departure<'a> {
+    /// Of its transmission.
     pub start: u64,
+    /// Of its transmission.
     pub end: u64,
+    /// The number of its flow, or of its class.
     pub flow: u32,
     /// In bytes, without overhead.
     pub len: u32,
+    /// When it arrived.
     pub arrival: u64,
     /// What was captured of it.
     pub bytes: &'a [u8],
@@ -22,6 +26,11 @@ pub struct Departure<'a> {
 
 /// Where departures go.
 pub trait Departures {
+    /// Takes the next one, in the order of time.
+    ///
+    /// # Errors
+    ///
+    /// It could not be written.
     fn write(&mut self, departure: &Departure<'_>) -> Result<()>;
 }
 
@@ -41,6 +50,7 @@ pub struct Rows<W> {
 }
 
 impl<W: Write> Rows<W> {
+    /// Writes the header.
     pub fn new(mut output: W) -> Result<Self> {
         writeln!(output, "start_ns,end_ns,flow,len,arrival_ns").context(WRITING)?;
         let row = Vec::new();

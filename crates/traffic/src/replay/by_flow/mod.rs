@@ -1,18 +1,30 @@
 //! A replay through a packet scheduler of flows.
 
-use anyhow::{Context, Result, anyhow, ensure};
+mod captured;
+mod declared;
+mod key;
+mod report;
+
+use std::io::BufRead;
+use std::num::NonZeroU32;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::units::MAX_LENGTH;
 use fairlane_core::{AnyScheduler, FlowConfig, FlowId, Length, Limits, Rate, SchedulerLimits};
-use fairlane_sim::{
-    Backlogged, Completion, DelayMeter, Now, Observer, Picos, Server, TransmitQueue, Waiting,
-    WfiMeter,
-};
+use fairlane_sim::{Picos, Server, TransmitQueue, Waiting};
 
-use crate::arrivals::{Arrival, Arrivals, Body};
-use crate::departures::Departures;
-use crate::engine::{self, Course};
-use crate::flows::Flow;
+use super::arrivals::{Arrival, Arrivals, Body, Listed};
+use super::csv;
+use super::departures::Departures;
+use super::engine::{self, Course};
+use declared::check_length;
+use report::{Meters, meters};
+
+pub use captured::Capture;
+pub use declared::{Flow, read as read_flows};
+pub use key::FlowBy;
+pub use report::{FlowReport, Report};
 
 /// As many as the scheduler can number: nothing is dropped for want of room that
 /// there is.
@@ -22,36 +34,14 @@ const LIMITS: SchedulerLimits = SchedulerLimits {
     per_flow: Limits::NONE,
 };
 
-/// All that is measured: the indexes, the delays, and the bytes that each flow sent, overhead
-/// included.
-pub type Meters = (WfiMeter, DelayMeter, Bytes);
-
-/// The meters of a link of this rate.
-pub fn meters(rate: Rate) -> Meters {
-    // What the bounds are proved for.
-    let wfi = WfiMeter::reading(rate, Backlogged::UntilDequeued);
-    (wfi, DelayMeter::new(), Bytes::default())
-}
-
-/// Bytes by flow.
-#[derive(Debug, Default)]
-pub struct Bytes(pub Vec<u64>);
-
-impl Observer for Bytes {
-    fn flow_added(&mut self, _: Now, _: FlowId, _: &FlowConfig) {
-        self.0.push(0);
-    }
-
-    fn completed(&mut self, completion: &Completion) {
-        let packet = &completion.packet;
-        self.0[packet.flow.number() as usize] += u64::from(packet.len.get());
-    }
-}
-
 /// The link, and who may use it.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
+    /// Who is next.
     pub algorithm: Algorithm,
+    /// Most flows in an aggregate, for algorithms over those.
+    pub aggregate: NonZeroU32,
+    /// Of the link.
     pub rate: Rate,
     /// Bytes that each packet takes on the link beside its own.
     pub overhead: u32,
@@ -59,14 +49,49 @@ pub struct Setup<'a> {
     pub flows: &'a [Flow],
 }
 
-/// Sends all `arrivals` over the link in the order of the algorithm.
+/// Arrivals of flows, from rows of `time_ns,flow,len`.
+pub fn rows(
+    input: impl BufRead,
+    name: String,
+    flows: &[Flow],
+    overhead: u32,
+) -> Result<impl Arrivals<FlowId, ()>> {
+    let rows = csv::Rows::new(input, name, ["time_ns", "flow", "len"])?;
+    Ok(Listed::new(rows, move |rows| {
+        let [time, flow, len] = rows.numbers()?;
+        let declared = usize::try_from(flow).ok().and_then(|n| flows.get(n));
+        let Some(declared) = declared else {
+            bail!(
+                "{}: there is no flow {flow}, the flows are 0 to {}",
+                rows.place(),
+                flows.len() - 1
+            );
+        };
+        let len = check_length(len, flow, declared, overhead, || rows.place())?;
+        Ok(Arrival {
+            time,
+            to: FlowId::new(flow as u32),
+            len,
+            body: (),
+        })
+    }))
+}
+
+/// Sends all `arrivals` over the link in the order of the algorithm; with `measured`, reports what
+/// that did to each flow.
+///
+/// # Errors
+///
+/// An arrival is not as it must be, or too much is queued; or departures could not be written.
 pub fn replay<B: Body + Send>(
     setup: &Setup<'_>,
     arrivals: &mut dyn Arrivals<FlowId, B>,
     departures: &mut dyn Departures,
-    meters: Option<Meters>,
-) -> Result<Option<Meters>> {
-    let scheduler = AnyScheduler::new(setup.algorithm, LIMITS);
+    measured: bool,
+) -> Result<Option<Report>> {
+    let algorithm = setup.algorithm.with_members(setup.aggregate);
+    let scheduler = AnyScheduler::new(algorithm, LIMITS);
+    let meters = measured.then(|| meters(setup.rate));
     let mut server = Server::over(scheduler, setup.rate, TransmitQueue::NONE, meters);
     let mut through = Through { setup, flows: 0 };
     for flow in setup.flows {
@@ -78,7 +103,8 @@ pub fn replay<B: Body + Send>(
         "{} keeps packets back while the link is free",
         setup.algorithm.name()
     );
-    Ok(server.into_observer())
+    let meters = server.into_observer();
+    Ok(meters.map(|meters| Report::new(setup, &meters)))
 }
 
 type Link<B> = Server<AnyScheduler<Waiting<FlowId, B>>, Option<Meters>, FlowId, B>;

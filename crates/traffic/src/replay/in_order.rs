@@ -7,15 +7,15 @@ use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, VecDeque};
 
 /// How much earlier than the latest before it an arrival may be, in nanoseconds.
-pub const WINDOW: u64 = 1_000_000;
+pub(super) const WINDOW: u64 = 1_000_000;
 
 /// An arrival is earlier than this by more than [`WINDOW`].
 #[derive(Debug, PartialEq, Eq)]
-pub struct Late(pub u64);
+pub(super) struct Late(pub u64);
 
 /// Arrivals of the last [`WINDOW`], and how many came out of order. Those of one time stay as they
 /// came.
-pub struct InOrder<T> {
+pub(super) struct InOrder<T> {
     /// Those that were no earlier than all before them, in this order.
     in_time: VecDeque<Waiting<T>>,
     late: BinaryHeap<Reverse<Waiting<T>>>,
@@ -29,6 +29,7 @@ pub struct InOrder<T> {
 pub struct Disorder {
     /// Arrivals that were earlier than one before them.
     pub moved: u64,
+    /// All arrivals.
     pub of: u64,
     /// In nanoseconds, by how much at most.
     pub most: u64,
@@ -67,7 +68,7 @@ impl<T> Ord for Waiting<T> {
 }
 
 impl<T> InOrder<T> {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         InOrder {
             in_time: VecDeque::new(),
             late: BinaryHeap::new(),
@@ -78,7 +79,7 @@ impl<T> InOrder<T> {
     }
 
     /// Takes one more in, as it was read. O(1) in order, else O(log of those within the window).
-    pub fn push(&mut self, time: u64, arrival: T) -> Result<(), Late> {
+    pub(super) fn push(&mut self, time: u64, arrival: T) -> Result<(), Late> {
         let early = self.latest.saturating_sub(time);
         if early > WINDOW {
             return Err(Late(self.latest));
@@ -101,17 +102,17 @@ impl<T> InOrder<T> {
     }
 
     /// There is none beyond those that were pushed.
-    pub fn end(&mut self) {
+    pub(super) fn end(&mut self) {
         self.ended = true;
     }
 
     /// Whether nothing comes any more.
-    pub fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.ended && self.in_time.is_empty() && self.late.is_empty()
     }
 
     /// The next one, once none can come before it.
-    pub fn pop(&mut self) -> Option<T> {
+    pub(super) fn pop(&mut self) -> Option<T> {
         let (in_time, late) = (self.in_time.front(), self.late.peek());
         let late = late.map(|Reverse(late)| late);
         let is_late = late.is_some_and(|late| in_time.is_none_or(|in_time| late < in_time));

@@ -9,11 +9,12 @@ use fairlane_core::scheduler::MAX_ENTITIES;
 use fairlane_core::units::{MAX_LENGTH, MAX_WEIGHT};
 use fairlane_core::{Length, Weight};
 
-use crate::csv::Rows;
+use crate::replay::csv::Rows;
 
 /// What one flow is entitled to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
+    /// Its share of the link, beside those of others.
     pub weight: Weight,
     /// Longest packet it may bring, without overhead.
     pub max_len: Length,
@@ -70,4 +71,28 @@ pub fn read(path: &Path) -> Result<Vec<Flow>> {
         }
     }
     Ok(flows.into_iter().flatten().map(|(_, flow)| flow).collect())
+}
+
+/// Checks what every packet of a flow must fulfil; `place` is only made for an error.
+pub(super) fn check_length(
+    len: u64,
+    flow: u64,
+    declared: &Flow,
+    overhead: u32,
+    place: impl Fn() -> String,
+) -> Result<u32> {
+    let max = u64::from(declared.max_len.get());
+    if len == 0 || len > max {
+        bail!(
+            "{}: len {len} of flow {flow} is not from 1 to its max_len {max}",
+            place()
+        );
+    }
+    if len + u64::from(overhead) > u64::from(MAX_LENGTH) {
+        bail!(
+            "{}: len {len} and the overhead of {overhead} make more than {MAX_LENGTH} bytes",
+            place()
+        );
+    }
+    Ok(len as u32)
 }

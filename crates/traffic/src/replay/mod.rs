@@ -1,0 +1,21 @@
+//! Replay: the arrivals of a capture or of a list go over a simulated link, in the order of an
+//! algorithm ([`by_flow`]) or of a site's classes ([`by_class`]), and come out as departures.
+//!
+//! A pure function: the same input gives the same output. What is queued is held, not what passes.
+
+mod arrivals;
+pub mod by_class;
+pub mod by_flow;
+mod capture;
+mod csv;
+mod departures;
+mod engine;
+mod in_order;
+mod input;
+
+pub use arrivals::{Arrival, Arrivals, Body, Frame};
+pub use capture::Packets;
+pub use departures::{Captured, Departure, Departures, Rows, Unwritten, WRITING};
+pub use in_order::Disorder;
+pub use input::{Format, Input, is_capture};
+pub use pcap_file::pcap::PcapHeader;
