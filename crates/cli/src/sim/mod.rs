@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use fairlane_config::Link;
-use fairlane_traffic::scenario::{Outcome, Rates, Run, Scenario};
+pub use fairlane_traffic::scenario::Rates;
+use fairlane_traffic::scenario::{Outcome, Run, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::seconds;
