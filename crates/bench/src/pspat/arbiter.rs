@@ -1,15 +1,14 @@
 //! PSPAT: clients with mailboxes, one arbiter on a core of its own.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{Context, Result, anyhow};
-use fairlane_core::TotalStats;
-use fairlane_core::{FlowId, Nanos, PacketScheduler};
+use fairlane_core::{FlowId, Nanos, PacketScheduler, TotalStats, with_algorithm};
 use fairlane_runtime::{
-    Arbiter, ArbiterConfig, ArbiterStats, Client, ClientId, ClientStats, ClientsDispatch, Clock,
-    Dispatcher, Dispatchers, DispatchingClient, Idling, Link, Queue, Refusal, Refused, Registrar,
-    Release, Shaper, Spans, Steps, Straight, drive,
+    Arbiter, ArbiterConfig, ArbiterStats, ClientId, ClientStats, ClientsDispatch, Clock,
+    Dispatcher, Dispatchers, Idling, Link, Queue, Refusal, Registrar, Release, Shaper, Spans,
+    Steps, Straight, drive,
 };
 
 use super::WARM_UP;
@@ -18,7 +17,6 @@ use super::outcome::{Counts, Outcome, Percentiles, Span};
 use super::output::{Device, Of, Outputs};
 use super::senders::{Clearing, Cores, Dispatching, Pushing, Sender, pin, start};
 use super::victim::{Pushes, Watch, Watched};
-use fairlane_core::with_algorithm;
 
 /// Slots of a TX mailbox.
 pub(super) const TX_SLOTS: usize = 1024;
@@ -102,35 +100,8 @@ struct Measurement<'a> {
     stop: &'a AtomicBool,
 }
 
-/// A victim's push; what it may do between two of them.
-trait Victims: Send {
-    fn push(&mut self) -> Result<(), Refusal>;
-}
-
-struct ClearingVictim {
-    client: DispatchingClient<()>,
-    len: fairlane_core::Length,
-}
-
-impl Victims for ClearingVictim {
-    fn push(&mut self) -> Result<(), Refusal> {
-        while self.client.next_cleared().is_some() {}
-        let pushed = self.client.push(self.len, ());
-        pushed.map(|_| ()).map_err(|Refused { reason, .. }| reason)
-    }
-}
-
-struct PushingVictim {
-    client: Client<Of>,
-    len: fairlane_core::Length,
-}
-
-impl Victims for PushingVictim {
-    fn push(&mut self) -> Result<(), Refusal> {
-        let pushed = self.client.push(self.len, Of(0));
-        pushed.map(|_| ()).map_err(|Refused { reason, .. }| reason)
-    }
-}
+/// Pushes a packet of the victim's, and does what its client may do before.
+type Push = Box<dyn FnMut() -> Result<(), Refusal> + Send>;
 
 impl Measurement<'_> {
     fn config(&self) -> ArbiterConfig {
@@ -164,13 +135,16 @@ impl Measurement<'_> {
         let arbiter = self.arbiter(release);
         let registrar = arbiter.registrar();
         let (window, len) = (case.window(), case.packet);
-        let victim: Option<Box<dyn Victims>> = match case.victim {
-            Some(victim) => Some(Box::new(ClearingVictim {
-                client: registrar.register_dispatching(case.flow_of(victim.weight), window)?,
-                len,
-            })),
-            None => None,
-        };
+        let mut victim: Option<Push> = None;
+        if let Some(settings) = case.victim {
+            let flow = case.flow_of(settings.weight);
+            let mut client = registrar.register_dispatching::<()>(flow, window)?;
+            victim = Some(Box::new(move || {
+                while client.next_cleared().is_some() {}
+                let pushed = client.push(len, ());
+                pushed.map(|_| ()).map_err(|refused| refused.reason)
+            }));
+        }
         let mut senders: Vec<Box<dyn Sender>> = Vec::new();
         for number in 0..case.active {
             let flow = case.flow(number);
@@ -205,13 +179,14 @@ impl Measurement<'_> {
         let arbiter = self.arbiter(release);
         let registrar = arbiter.registrar();
         let len = case.packet;
-        let victim: Option<Box<dyn Victims>> = match case.victim {
-            Some(victim) => Some(Box::new(PushingVictim {
-                client: registrar.register(case.flow_of(victim.weight))?,
-                len,
-            })),
-            None => None,
-        };
+        let mut victim: Option<Push> = None;
+        if let Some(settings) = case.victim {
+            let mut client = registrar.register(case.flow_of(settings.weight))?;
+            victim = Some(Box::new(move || {
+                let pushed = client.push(len, Of(0));
+                pushed.map(|_| ()).map_err(|refused| refused.reason)
+            }));
+        }
         let mut senders: Vec<Box<dyn Sender>> = Vec::new();
         for number in 0..case.active {
             senders.push(Box::new(Pushing {
@@ -230,115 +205,141 @@ impl Measurement<'_> {
 
     fn run<P: Send, R: Release<P> + Send>(
         &self,
-        mut arbiter: Box<dyn Deciding<P, Watched<R>>>,
+        arbiter: Box<dyn Deciding<P, Watched<R>>>,
         senders: Vec<Box<dyn Sender>>,
-        victim: Option<Box<dyn Victims>>,
+        victim: Option<Push>,
         dispatchers: Vec<Dispatcher<Device>>,
     ) -> Result<Outcome> {
-        let Measurement { case, clock, stop } = *self;
+        let Measurement { case, clock, .. } = *self;
         let cores = Cores::new();
         let (started, done) = (AtomicU32::new(0), AtomicBool::new(false));
         let pushes = arbiter.release().watch().map(|watch| watch.pushes.clone());
-        let skip = usize::from(victim.is_some());
+        let window = Window::new(self, usize::from(victim.is_some()));
         thread::scope(|scope| -> Result<Outcome> {
             let (started, done, cores) = (&started, &done, &cores);
-            let deciding = scope.spawn(move || -> Result<(Outcome, Option<ArbiterStats>)> {
+            let deciding = scope.spawn(move || {
                 pin(cores.arbiter());
-                let idling = match case.sleep {
-                    true => Idling::default(),
-                    false => Idling::dedicated(),
-                };
-                let mut begun = Nanos::MAX;
-                let mut before = None;
-                let mut outcome = None;
-                let mut stats = None;
-                let driven = drive(&mut *arbiter, &clock, idling, |arbiter, now, _| {
-                    if before.is_none() {
-                        if begun == Nanos::MAX && started.load(Ordering::Acquire) == case.threads {
-                            begun = now + WARM_UP;
-                        }
-                        if now >= begun {
-                            if let Some(watch) = arbiter.release_mut().watch_mut() {
-                                watch.begin();
-                            }
-                            arbiter.reset_stats();
-                            before = Some(counted(arbiter, case, skip, now));
-                        }
-                    } else if let Some((before, sent)) = &before
-                        && (now >= before.over + case.span() || stop.load(Ordering::Relaxed))
-                    {
-                        let (after, all) = counted(arbiter, case, skip, now);
-                        let mut figures = Outcome::new(case, &after.since(before), all - sent);
-                        stats = Some(arbiter.stats());
-                        if let Some(watch) = arbiter.release().watch() {
-                            figures.victim_ns = Percentiles::of(watch.delays());
-                            figures.victim_packets = watch.delays().len();
-                        }
-                        outcome = Some(figures);
-                    }
-                    outcome.is_none() && !done.load(Ordering::Relaxed)
-                });
+                let figures = window.figures(arbiter, started, done);
                 done.store(true, Ordering::Release);
-                driven?;
-                // What is still queued is dropped with the arbiter.
-                let outcome = outcome.context("a client stopped early")?;
-                Ok((outcome, stats))
+                figures
             });
-            let mut threads = start(
-                scope,
-                senders,
-                case.threads,
-                |number| cores.beside_arbiter(number),
-                started,
-                done,
-            )?;
-            if let (Some(settings), Some(mut victim), Some(pushes)) = (case.victim, victim, pushes)
-            {
+            let beside = |number| cores.beside_arbiter(number);
+            let mut threads = start(scope, senders, case.threads, beside, started, done)?;
+            if let (Some(settings), Some(mut push), Some(pushes)) = (case.victim, victim, pushes) {
                 threads.push(scope.spawn(move || {
                     pin(cores.beside_arbiter(0));
-                    settings.pace(clock, done, || push_timed(&pushes, clock, &mut *victim))
+                    settings.pace(clock, done, || push_timed(&pushes, clock, &mut push))
                 }));
             }
-            let passing: Vec<_> = dispatchers
-                .into_iter()
-                .enumerate()
-                .map(|(number, mut dispatcher)| {
-                    scope.spawn(move || -> Result<Spans> {
-                        pin(cores.beside_arbiter(number));
-                        drive(&mut dispatcher, &clock, Idling::default(), |_, _, _| {
-                            !done.load(Ordering::Relaxed)
-                        })?;
-                        Ok(dispatcher.passes())
-                    })
+            let pass = |(number, mut dispatcher): (usize, Dispatcher<Device>)| {
+                scope.spawn(move || -> Result<Spans> {
+                    pin(cores.beside_arbiter(number));
+                    let going_on = |_: &mut _, _, _: &_| !done.load(Ordering::Relaxed);
+                    drive(&mut dispatcher, &clock, Idling::default(), going_on)?;
+                    Ok(dispatcher.passes())
                 })
-                .collect();
-            let mut results = Vec::new();
-            let outcome = deciding
-                .join()
-                .map_err(|_| anyhow!("the arbiter panicked"))?;
-            for thread in threads {
-                results.push(thread.join().map_err(|_| anyhow!("a client panicked"))?);
-            }
-            let mut longest: Option<Span> = None;
+            };
+            let passing: Vec<_> = dispatchers.into_iter().enumerate().map(pass).collect();
+
+            let decided = joined(deciding, "the arbiter")?;
+            let sent: Vec<Result<()>> = (threads.into_iter())
+                .map(|thread| joined(thread, "a client"))
+                .collect::<Result<_>>()?;
+            let mut passes = Vec::new();
             for thread in passing {
-                let passes = thread
-                    .join()
-                    .map_err(|_| anyhow!("a dispatcher panicked"))??;
-                if let Some(span) = Span::of(passes) {
-                    longest = Some(
-                        longest
-                            .filter(|known| known.max >= span.max)
-                            .unwrap_or(span),
-                    );
-                }
+                passes.extend(Span::of(joined(thread, "a dispatcher")??));
             }
-            results.into_iter().collect::<Result<Vec<()>>>()?;
-            let (outcome, stats) = outcome?;
-            let stats = stats.unwrap_or_default();
+            sent.into_iter().collect::<Result<()>>()?;
+            let (outcome, stats) = decided?;
+            let longest = passes.into_iter().max_by_key(|span| span.max);
             let mut outcome = outcome.with_delays(case, Span::of(stats.looks), longest);
             outcome.wakeups = stats.woken;
             Ok(outcome)
         })
+    }
+}
+
+/// What a thread that has ended returned.
+fn joined<T>(thread: ScopedJoinHandle<'_, T>, who: &str) -> Result<T> {
+    thread.join().map_err(|_| anyhow!("{who} panicked"))
+}
+
+/// The time in which packets are counted, as the arbiter's thread goes through it.
+struct Window<'a> {
+    case: &'a Case,
+    clock: Clock,
+    stop: &'a AtomicBool,
+    /// Clients registered before those that are counted.
+    skip: usize,
+    /// When it begins, once all clients send.
+    begins: Option<Nanos>,
+    /// What was counted when it began.
+    before: Option<(Counts, u64)>,
+}
+
+impl<'a> Window<'a> {
+    fn new(measurement: &Measurement<'a>, skip: usize) -> Window<'a> {
+        let Measurement { case, clock, stop } = *measurement;
+        Window {
+            case,
+            clock,
+            stop,
+            skip,
+            begins: None,
+            before: None,
+        }
+    }
+
+    /// Drives the arbiter to the end of the window. What is still queued is dropped with it.
+    fn figures<P, R: Release<P>>(
+        mut self,
+        mut arbiter: Box<dyn Deciding<P, Watched<R>>>,
+        started: &AtomicU32,
+        done: &AtomicBool,
+    ) -> Result<(Outcome, ArbiterStats)> {
+        let idling = match self.case.sleep {
+            true => Idling::default(),
+            false => Idling::dedicated(),
+        };
+        let mut figures = None;
+        let clock = self.clock;
+        drive(&mut *arbiter, &clock, idling, |arbiter, now, _| {
+            figures = self.look(arbiter, now, started);
+            figures.is_none() && !done.load(Ordering::Relaxed)
+        })?;
+        figures.context("a client stopped early")
+    }
+
+    /// What was counted, at the end of the window.
+    fn look<P, R: Release<P>>(
+        &mut self,
+        arbiter: &mut dyn Deciding<P, Watched<R>>,
+        now: Nanos,
+        started: &AtomicU32,
+    ) -> Option<(Outcome, ArbiterStats)> {
+        let Some((before, sent)) = &self.before else {
+            if self.begins.is_none() && started.load(Ordering::Acquire) == self.case.threads {
+                self.begins = Some(now + WARM_UP);
+            }
+            if self.begins.is_some_and(|begins| now >= begins) {
+                if let Some(watch) = arbiter.release_mut().watch_mut() {
+                    watch.begin();
+                }
+                arbiter.reset_stats();
+                self.before = Some(counted(arbiter, self.case, self.skip, now));
+            }
+            return None;
+        };
+        if now < before.over + self.case.span() && !self.stop.load(Ordering::Relaxed) {
+            return None;
+        }
+        let (after, all) = counted(arbiter, self.case, self.skip, now);
+        let mut outcome = Outcome::new(self.case, &after.since(before), all - sent);
+        if let Some(watch) = arbiter.release().watch() {
+            outcome.victim_ns = Percentiles::of(watch.delays());
+            outcome.victim_packets = watch.delays().len();
+        }
+        Some((outcome, arbiter.stats()))
     }
 }
 
@@ -357,9 +358,9 @@ fn counted<P, R>(
     (counts, arbiter.total_stats().sent.packets)
 }
 
-fn push_timed(pushes: &Pushes, clock: Clock, victim: &mut dyn Victims) -> Result<()> {
+fn push_timed(pushes: &Pushes, clock: Clock, push: &mut Push) -> Result<()> {
     pushes.begin(clock.now());
-    match victim.push() {
+    match push() {
         Ok(()) => Ok(()),
         Err(Refusal::MailboxFull) => {
             pushes.refused();

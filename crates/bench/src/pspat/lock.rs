@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use fairlane_core::{FlowId, Length, PacketScheduler, Scheduler};
+use fairlane_core::{FlowId, Length, PacketScheduler, Scheduler, with_algorithm};
 use fairlane_runtime::{Clock, Link, Pacer};
 use spin::mutex::TicketMutex;
 
@@ -16,7 +16,6 @@ use super::output::{Device, Of, Outputs};
 use super::senders::{Cores, Sender, pin, start};
 use super::victim::{Pushes, Watch};
 use super::{wait_until, warm_up};
-use fairlane_core::with_algorithm;
 
 /// Most packets that one client takes out for all, as kernels have it.
 const QUOTA: usize = 64;
@@ -40,8 +39,9 @@ trait Behind: Send + Sync {
     /// Sends a round of a client's packets; returns how many the scheduler took.
     fn round(&self, client: &mut Contender) -> Result<usize>;
 
-    /// Sends one packet; whether the scheduler took it.
-    fn send_one(
+    /// Queues a packet, and takes out what the link may carry by now, whoever's it is.
+    /// Whether the packet was taken.
+    fn send(
         &self,
         clock: &Clock,
         flow: FlowId,
@@ -86,7 +86,7 @@ impl<A: Scheduler + Send> Behind for Locked<A> {
         Ok(taken)
     }
 
-    fn send_one(
+    fn send(
         &self,
         clock: &Clock,
         flow: FlowId,
@@ -94,7 +94,28 @@ impl<A: Scheduler + Send> Behind for Locked<A> {
         packet: Of,
         out: &mut VecDeque<Of>,
     ) -> bool {
-        self.send(clock, flow, len, packet, out)
+        let mut shared = self.0.lock();
+        let shared = &mut *shared;
+        let taken = shared.scheduler.enqueue(flow, len, packet).is_ok();
+        let now = clock.now();
+        shared.pacer.forget_before(now);
+        for _ in 0..QUOTA {
+            if !shared.pacer.may_release(now) {
+                break;
+            }
+            let Some(packet) = shared.scheduler.dequeue() else {
+                shared.pacer.idled(now);
+                break;
+            };
+            shared.pacer.charge(packet.len);
+            if let Some(watch) = &mut shared.watch
+                && watch.flow == packet.flow
+            {
+                watch.released();
+            }
+            out.push_back(packet.payload);
+        }
+        taken
     }
 
     fn sent(&self, flows: &[FlowId]) -> (Vec<u64>, u64) {
@@ -145,42 +166,6 @@ impl Set {
             flows,
             pushes,
         })
-    }
-}
-
-impl<A: Scheduler> Locked<A> {
-    /// Queues a packet, and takes out what the link may carry by now, whoever's it is.
-    /// Whether the packet was taken.
-    fn send(
-        &self,
-        clock: &Clock,
-        flow: FlowId,
-        len: Length,
-        packet: Of,
-        out: &mut VecDeque<Of>,
-    ) -> bool {
-        let mut shared = self.0.lock();
-        let shared = &mut *shared;
-        let taken = shared.scheduler.enqueue(flow, len, packet).is_ok();
-        let now = clock.now();
-        shared.pacer.forget_before(now);
-        for _ in 0..QUOTA {
-            if !shared.pacer.may_release(now) {
-                break;
-            }
-            let Some(packet) = shared.scheduler.dequeue() else {
-                shared.pacer.idled(now);
-                break;
-            };
-            shared.pacer.charge(packet.len);
-            if let Some(watch) = &mut shared.watch
-                && watch.flow == packet.flow
-            {
-                watch.released();
-            }
-            out.push_back(packet.payload);
-        }
-        taken
     }
 }
 
@@ -280,7 +265,7 @@ pub(super) fn measure(case: &Case, stop: &AtomicBool) -> Result<Outcome> {
                 victim.pace(clock, done, || {
                     push_timed(pushes, clock, || {
                         let _turn = turns.take_next();
-                        shared.send_one(&clock, flow, case.packet, Of(0), &mut out)
+                        shared.send(&clock, flow, case.packet, Of(0), &mut out)
                     });
                     if !out.is_empty() {
                         device.transmit(&mut out)?;
