@@ -7,7 +7,7 @@ use fairlane_core::Rate;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, digits, median};
+use super::experiment::{Experiment, Files, Findings, Rows, Verdict, digits, files, median};
 use super::lab::Lab;
 use super::section6::{algorithm, decider, greedy, measure, weight};
 use crate::plot::{Axis, Chart, Curve};
@@ -80,24 +80,19 @@ struct Point {
 }
 
 impl Experiment for Allocation {
-    fn name(&self) -> &'static str {
-        "pspat-allocation"
-    }
-
-    fn scenario(&self) -> &'static str {
-        include_str!("../../../../experiments/pspat-allocation/scenario.toml")
+    fn files(&self) -> Files {
+        files!("pspat-allocation")
     }
 
     fn measurements(&self) -> Result<usize> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         Ok((scenario.parameters.rates.len() + 1) * MODES.len() * scenario.rounds)
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         let parameters = &scenario.parameters;
-        let text = include_str!("../../../../experiments/pspat-allocation/paper.toml");
-        let paper: Paper = data(self.name(), "paper.toml", text)?;
+        let paper: Paper = self.files().paper()?;
         let shares = |settings: &[Setting], lock_mpps: Option<f64>| -> Result<Vec<Shares>> {
             let runs = lab.rounds(settings, scenario.rounds, scenario.seed, |setting| {
                 run(lab, parameters, setting, lock_mpps)
@@ -204,6 +199,32 @@ fn findings(paper: &Paper, weights: [u32; 2], points: &[Point]) -> Findings {
         "here, PSPAT, shares",
         "Mpps",
     ];
+    Findings {
+        ours: json!(points),
+        papers: json!(paper),
+        table: Rows {
+            header: header.map(str::to_owned).into(),
+            rows: points.iter().map(row).collect(),
+        },
+        chart: chart(paper, nominal, points),
+        verdict: judge(points),
+        notes: vec![
+            format!(
+                "Two clients of weights {} and {}, which send as fast as they can; by weight the \
+                 first has {:.1}%.",
+                weights[0],
+                weights[1],
+                nominal * 100.0
+            ),
+            "A scheduler that cannot keep up with its link never has two packets to choose from: \
+             shares are then those of the lock, not of the weights."
+                .into(),
+        ],
+    }
+}
+
+/// The heavy client's share over the rate of the link.
+fn chart(paper: &Paper, nominal: f64, points: &[Point]) -> Chart {
     let curve = |pick: fn(&Point) -> &Shares| {
         let limited = points
             .iter()
@@ -218,43 +239,22 @@ fn findings(paper: &Paper, weights: [u32; 2], points: &[Point]) -> Findings {
         rates().fold(f64::INFINITY, f64::min),
         rates().fold(0.0, f64::max),
     ];
-    Findings {
-        ours: json!(points),
-        papers: json!(paper),
-        table: Rows {
-            header: header.map(str::to_owned).into(),
-            rows: points.iter().map(row).collect(),
-        },
-        chart: Chart {
-            x: Axis::linear("rate of the link, in times of what the locked scheduler can do"),
-            y: Axis::linear("share of the heavy client, %"),
-            curves: vec![
-                Curve::ours(1, "here, lock", curve(|point| &point.lock)),
-                Curve::ours(2, "here, PSPAT", curve(|point| &point.pspat)),
-                Curve::papers(
-                    1,
-                    "paper, TC",
-                    theirs.map(|(rate, share)| (*rate, share * 100.0)).collect(),
-                ),
-                Curve::papers(
-                    0,
-                    "by weight",
-                    ends.map(|end| (end, nominal * 100.0)).into(),
-                ),
-            ],
-        },
-        verdict: judge(points),
-        notes: vec![
-            format!(
-                "Two clients of weights {} and {}, which send as fast as they can; by weight the \
-                 first has {:.1}%.",
-                weights[0],
-                weights[1],
-                nominal * 100.0
+    Chart {
+        x: Axis::linear("rate of the link, in times of what the locked scheduler can do"),
+        y: Axis::linear("share of the heavy client, %"),
+        curves: vec![
+            Curve::ours(1, "here, lock", curve(|point| &point.lock)),
+            Curve::ours(2, "here, PSPAT", curve(|point| &point.pspat)),
+            Curve::papers(
+                1,
+                "paper, TC",
+                theirs.map(|(rate, share)| (*rate, share * 100.0)).collect(),
             ),
-            "A scheduler that cannot keep up with its link never has two packets to choose from: \
-             shares are then those of the lock, not of the weights."
-                .into(),
+            Curve::papers(
+                0,
+                "by weight",
+                ends.map(|end| (end, nominal * 100.0)).into(),
+            ),
         ],
     }
 }
@@ -322,8 +322,7 @@ mod tests {
 
     #[test]
     fn the_papers_shares_stand_beside_ours_at_the_same_rate() {
-        let text = include_str!("../../../../experiments/pspat-allocation/paper.toml");
-        let paper: Paper = data("pspat-allocation", "paper.toml", text).unwrap();
+        let paper: Paper = Allocation.files().paper().unwrap();
         let points = [point(Some(0.5), 0.0, 0.0), point(Some(1.1), 4.0, 0.0)];
         let table = findings(&paper, [10, 1], &points).table;
         assert_eq!(table.rows[0][2], "-");

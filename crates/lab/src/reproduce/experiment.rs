@@ -10,11 +10,8 @@ use crate::plot::Chart;
 
 /// An experiment of a paper.
 pub(super) trait Experiment: Sync {
-    /// Its name, which is that of its folder.
-    fn name(&self) -> &'static str;
-
-    /// How it is done: the text of `scenario.toml`.
-    fn scenario(&self) -> &'static str;
+    /// What is in its folder.
+    fn files(&self) -> Files;
 
     /// How many measurements it takes, each as long as the scenario says.
     fn measurements(&self) -> Result<usize>;
@@ -43,16 +40,52 @@ pub(super) struct Scenario<P = Value> {
     pub parameters: P,
 }
 
-impl<P: DeserializeOwned> Scenario<P> {
-    /// Reads the scenario of `experiment`.
-    pub(super) fn of(experiment: &dyn Experiment) -> Result<Scenario<P>> {
-        data(experiment.name(), "scenario.toml", experiment.scenario())
-    }
+/// An experiment's folder, in `experiments/`.
+#[derive(Clone, Copy)]
+pub(super) struct Files {
+    /// Its name, and the experiment's.
+    pub name: &'static str,
+    /// The text of `scenario.toml`.
+    pub scenario: &'static str,
+    /// The text of `paper.toml`.
+    pub paper: &'static str,
 }
 
-/// Reads a file of an experiment's folder.
-pub(super) fn data<T: DeserializeOwned>(name: &str, file: &str, text: &str) -> Result<T> {
-    toml::from_str(text).with_context(|| format!("experiments/{name}/{file}"))
+/// The folder of this name.
+macro_rules! files {
+    (@ $name:literal, $file:literal) => {
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../experiments/",
+            $name,
+            "/",
+            $file
+        ))
+    };
+    ($name:literal) => {
+        $crate::reproduce::experiment::Files {
+            name: $name,
+            scenario: files!(@ $name, "scenario.toml"),
+            paper: files!(@ $name, "paper.toml"),
+        }
+    };
+}
+pub(super) use files;
+
+impl Files {
+    /// How the experiment is done.
+    pub(super) fn scenario<P: DeserializeOwned>(self) -> Result<Scenario<P>> {
+        self.read("scenario.toml", self.scenario)
+    }
+
+    /// What the paper found.
+    pub(super) fn paper<T: DeserializeOwned>(self) -> Result<T> {
+        self.read("paper.toml", self.paper)
+    }
+
+    fn read<T: DeserializeOwned>(self, file: &str, text: &str) -> Result<T> {
+        toml::from_str(text).with_context(|| format!("experiments/{}/{file}", self.name))
+    }
 }
 
 /// What an experiment found.

@@ -8,7 +8,7 @@ use fairlane_core::{Nanos, Rate};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 
-use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, digits, median};
+use super::experiment::{Experiment, Files, Findings, Rows, Verdict, digits, files, median};
 use super::lab::Lab;
 use super::section6::{algorithm, decider, greedy, measure, weight};
 use crate::plot::{Axis, Chart, Curve};
@@ -112,24 +112,19 @@ struct Delays {
 }
 
 impl Experiment for Latency {
-    fn name(&self) -> &'static str {
-        "pspat-latency"
-    }
-
-    fn scenario(&self) -> &'static str {
-        include_str!("../../../../experiments/pspat-latency/scenario.toml")
+    fn files(&self) -> Files {
+        files!("pspat-latency")
     }
 
     fn measurements(&self) -> Result<usize> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         Ok(settings(&scenario.parameters)?.len() * scenario.rounds)
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         let parameters = &scenario.parameters;
-        let text = include_str!("../../../../experiments/pspat-latency/paper.toml");
-        let paper: Paper = data(self.name(), "paper.toml", text)?;
+        let paper: Paper = self.files().paper()?;
         let settings = settings(parameters)?;
         let runs = lab.rounds(&settings, scenario.rounds, scenario.seed, |setting| {
             let case = case(lab, parameters, setting)?;
@@ -289,17 +284,6 @@ fn findings(parameters: &Parameters, paper: &Paper, measured: &[Delays]) -> Find
         "bound",
         "with longest D_A",
     ];
-    let fig11 = || {
-        measured
-            .iter()
-            .filter(|run| run.packet == parameters.small_packet)
-    };
-    let curve = |mode: Mode, pick: &dyn Fn(&Delays) -> Option<f64>| {
-        let runs = fig11().filter(|run| run.mode == decider(mode));
-        runs.filter_map(|run| Some((run.link_mpps * 1e6, pick(run)?)))
-            .collect()
-    };
-    let p98 = |run: &Delays| Some(run.us[4]);
     let Saturation {
         i7_tc,
         i7_pspat,
@@ -313,15 +297,7 @@ fn findings(parameters: &Parameters, paper: &Paper, measured: &[Delays]) -> Find
             header: header.map(str::to_owned).into(),
             rows: ours.chain(theirs).collect(),
         },
-        chart: Chart {
-            x: Axis::log("rate of the link, packets of 60 bytes a second"),
-            y: Axis::log("98th percentile of the victim's delay, us"),
-            curves: vec![
-                Curve::ours(1, "here, lock", curve(Mode::Lock, &p98)),
-                Curve::ours(2, "here, PSPAT", curve(Mode::Pspat, &p98)),
-                Curve::papers(2, "bound of Eq. 1", curve(Mode::Pspat, &|run| run.bound_us)),
-            ],
-        },
+        chart: chart(parameters, measured),
         verdict: judge(measured),
         notes: vec![
             format!(
@@ -341,6 +317,30 @@ fn findings(parameters: &Parameters, paper: &Paper, measured: &[Delays]) -> Find
                 "In the paper's Fig. 11 delays turn upwards at {i7_tc} Mpps (TC) and {i7_pspat} \
                  Mpps (PSPAT) on I7, and at {xeon40_tc} and {xeon40_pspat} Mpps on XEON40."
             ),
+        ],
+    }
+}
+
+/// Fig. 11.
+fn chart(parameters: &Parameters, measured: &[Delays]) -> Chart {
+    let fig11 = || {
+        measured
+            .iter()
+            .filter(|run| run.packet == parameters.small_packet)
+    };
+    let curve = |mode: Mode, pick: &dyn Fn(&Delays) -> Option<f64>| {
+        let runs = fig11().filter(|run| run.mode == decider(mode));
+        runs.filter_map(|run| Some((run.link_mpps * 1e6, pick(run)?)))
+            .collect()
+    };
+    let p98 = |run: &Delays| Some(run.us[4]);
+    Chart {
+        x: Axis::log("rate of the link, packets of 60 bytes a second"),
+        y: Axis::log("98th percentile of the victim's delay, us"),
+        curves: vec![
+            Curve::ours(1, "here, lock", curve(Mode::Lock, &p98)),
+            Curve::ours(2, "here, PSPAT", curve(Mode::Pspat, &p98)),
+            Curve::papers(2, "bound of Eq. 1", curve(Mode::Pspat, &|run| run.bound_us)),
         ],
     }
 }
@@ -399,7 +399,7 @@ mod tests {
     }
 
     fn parameters() -> Parameters {
-        Scenario::<Parameters>::of(&Latency).unwrap().parameters
+        Latency.files().scenario::<Parameters>().unwrap().parameters
     }
 
     #[test]
@@ -424,8 +424,7 @@ mod tests {
 
     #[test]
     fn the_papers_rows_and_ours_fill_one_table() {
-        let text = include_str!("../../../../experiments/pspat-latency/paper.toml");
-        let paper: Paper = data("pspat-latency", "paper.toml", text).unwrap();
+        let paper: Paper = Latency.files().paper().unwrap();
         let runs = [run(1.0, 2.0, Some(3.0)), run(1.0, 2.0, None)];
         let table = findings(&parameters(), &paper, &runs).table;
         assert_eq!(table.rows.len(), 8);

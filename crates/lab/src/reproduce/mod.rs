@@ -27,7 +27,7 @@ use comfy_table::CellAlignment;
 use fairlane_netlab::LabError;
 use serde_json::{Value, json};
 
-use experiment::{Experiment, Scenario};
+use experiment::Experiment;
 use fairlane_cli::{interrupt, output, table};
 use folder::Folder;
 use lab::Lab;
@@ -92,7 +92,7 @@ fn selection(text: &str) -> Result<Selection, String> {
     }
     let named = EXPERIMENTS
         .iter()
-        .position(|experiment| experiment.name() == text);
+        .position(|experiment| experiment.files().name == text);
     named.map(Selection::One).ok_or_else(|| {
         // A part of a name, or else a slip of the finger.
         let far = |name: &str| {
@@ -101,7 +101,7 @@ fn selection(text: &str) -> Result<Selection, String> {
                 strsim::damerau_levenshtein(text, name),
             )
         };
-        let names = EXPERIMENTS.iter().map(|experiment| experiment.name());
+        let names = EXPERIMENTS.iter().map(|experiment| experiment.files().name);
         let nearest = names.chain(["all"]).min_by_key(|name| far(name));
         format!(
             "no such experiment; the nearest is '{}', and `fairlane-lab reproduce` lists all",
@@ -133,7 +133,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             Err(error) if selected.len() > 1 && is_not_to_be_had(&error) => {
                 fairlane_cli::output::aside(format_args!(
                     "skipped {}: {error:#}",
-                    experiment.name()
+                    experiment.files().name
                 ));
             }
             done => done?,
@@ -154,14 +154,14 @@ fn reproduce(
     machine: &Machine,
     stop: &AtomicBool,
 ) -> Result<()> {
-    let name = experiment.name();
+    let name = experiment.files().name;
     let path = match &options.out {
         Some(out) if options.name == Some(Selection::All) => out.join(name),
         Some(out) => out.clone(),
         None => folder::default_for(name, &env::current_dir().unwrap_or_default()),
     };
     let folder = Folder::open(&path)?;
-    let scenario = Scenario::<Value>::of(experiment)?;
+    let scenario = experiment.files().scenario::<Value>()?;
     let seconds = options.seconds.unwrap_or(scenario.seconds);
     let lab = Lab::new(name, seconds, experiment.measurements()?, stop);
     let watch = Watch::start();
@@ -210,18 +210,18 @@ fn list(options: &Options) -> Result<()> {
     }
     let mut all = Vec::new();
     for experiment in EXPERIMENTS {
-        let scenario = Scenario::<Value>::of(experiment)?;
+        let scenario = experiment.files().scenario::<Value>()?;
         let measurement = options.seconds.unwrap_or(scenario.seconds);
         let takes = measurement * experiment.measurements()? as f64;
         all.push(json!({
-            "name": experiment.name(),
+            "name": experiment.files().name,
             "title": scenario.title,
             "paper": scenario.paper,
             "claim": scenario.claim,
             "takes_seconds": takes,
         }));
         table.add_row([
-            experiment.name(),
+            experiment.files().name,
             &scenario.claim,
             &scenario.paper,
             &format!("{takes:.0} s"),
@@ -242,8 +242,12 @@ mod tests {
     fn every_experiment_has_a_name_of_its_own_and_a_scenario_that_reads() {
         let mut names = HashSet::from(["all"]);
         for experiment in EXPERIMENTS {
-            assert!(names.insert(experiment.name()), "{}", experiment.name());
-            let scenario = Scenario::<Value>::of(experiment).unwrap();
+            assert!(
+                names.insert(experiment.files().name),
+                "{}",
+                experiment.files().name
+            );
+            let scenario = experiment.files().scenario::<Value>().unwrap();
             assert!(scenario.seconds > 0.0 && scenario.rounds > 0);
             assert!(experiment.measurements().unwrap() > 0);
         }

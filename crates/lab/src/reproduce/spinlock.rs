@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::busy::{Busy, steps};
-use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, digits, median};
+use super::experiment::{Experiment, Files, Findings, Rows, Verdict, digits, files, median};
 use super::lab::Lab;
 use super::line::Line;
 use super::machine;
@@ -77,29 +77,24 @@ struct Point {
 }
 
 impl Experiment for Table1 {
-    fn name(&self) -> &'static str {
-        "pspat-table1"
-    }
-
-    fn scenario(&self) -> &'static str {
-        include_str!("../../../../experiments/pspat-table1/scenario.toml")
+    fn files(&self) -> Files {
+        files!("pspat-table1")
     }
 
     fn measurements(&self) -> Result<usize> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         Ok(scenario.parameters.users.len() * 2 * scenario.rounds)
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         let parameters = scenario.parameters;
-        let text = include_str!("../../../../experiments/pspat-table1/paper.toml");
-        let paper: Paper = data(self.name(), "paper.toml", text)?;
+        let paper: Paper = self.files().paper()?;
         let cores = machine::cores()?;
         ensure!(
             cores.len() > 1,
             "{} needs two cores, and this program may run on one only",
-            self.name()
+            self.files().name
         );
         let users = || parameters.users.iter();
         let kinds = [Kind::Spin, Kind::Yield(parameters.patience)];
@@ -311,8 +306,7 @@ mod tests {
 
     #[test]
     fn the_claim_holds_for_the_papers_own_figures() {
-        let text = include_str!("../../../../experiments/pspat-table1/paper.toml");
-        let paper: Paper = data("pspat-table1", "paper.toml", text).unwrap();
+        let paper: Paper = Table1.files().paper().unwrap();
         assert_eq!(paper.users.len(), paper.us_per_section.len());
         let rates: Vec<_> = paper.users.iter().copied().zip(paper.total_mops).collect();
         let verdict = judge(&rates, 40);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::busy::{Busy, steps};
-use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, digits, median};
+use super::experiment::{Experiment, Files, Findings, Rows, Verdict, digits, files, median};
 use super::lab::Lab;
 use super::line::Line;
 use super::machine::{self, Distance};
@@ -162,29 +162,24 @@ struct Visible {
 }
 
 impl Experiment for Table2 {
-    fn name(&self) -> &'static str {
-        "pspat-table2"
-    }
-
-    fn scenario(&self) -> &'static str {
-        include_str!("../../../../experiments/pspat-table2/scenario.toml")
+    fn files(&self) -> Files {
+        files!("pspat-table2")
     }
 
     fn measurements(&self) -> Result<usize> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         let paces = scenario.parameters.paces().len();
         Ok(machine::pairs()?.len() * paces * 2 * scenario.rounds)
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
-        let scenario = Scenario::<Parameters>::of(self)?;
-        let text = include_str!("../../../../experiments/pspat-table2/paper.toml");
-        let paper: Paper = data(self.name(), "paper.toml", text)?;
+        let scenario = self.files().scenario::<Parameters>()?;
+        let paper: Paper = self.files().paper()?;
         let pairs = machine::pairs()?;
         ensure!(
             !pairs.is_empty(),
             "{} needs two cores, and this program may run on one only",
-            self.name()
+            self.files().name
         );
         let busy = Busy::calibrate();
         let paces = scenario.parameters.paces();
@@ -410,6 +405,28 @@ fn findings(paper: &Paper, measured: &[Pair]) -> Findings {
         .chain(theirs)
         .chain(ours)
         .collect();
+    Findings {
+        ours: json!(measured),
+        papers: json!(paper),
+        table: Rows {
+            header,
+            rows: rows.iter().map(row).collect(),
+        },
+        chart: chart(paper, measured),
+        verdict: judge(measured),
+        notes: vec![
+            "Which cores are near each other is what the system says; a virtual machine may be \
+             told wrong."
+                .into(),
+            "A mailbox that moves one item with each change of a cache line could not move more \
+             items a second than there are visible updates."
+                .into(),
+        ],
+    }
+}
+
+/// Updates seen over updates made.
+fn chart(paper: &Paper, measured: &[Pair]) -> Chart {
     let rates = || {
         measured
             .iter()
@@ -435,27 +452,10 @@ fn findings(paper: &Paper, measured: &[Pair]) -> Findings {
             .map(|v| (v.writes_per_sec, v.seen_per_sec));
         Curve::ours(number.unwrap_or(0), &name, visible.collect())
     });
-    Findings {
-        ours: json!(measured),
-        papers: json!(paper),
-        table: Rows {
-            header,
-            rows: rows.iter().map(row).collect(),
-        },
-        chart: Chart {
-            x: Axis::log("writes a second"),
-            y: Axis::log("different values a second seen by the reader"),
-            curves: ours.chain(theirs).collect(),
-        },
-        verdict: judge(measured),
-        notes: vec![
-            "Which cores are near each other is what the system says; a virtual machine may be \
-             told wrong."
-                .into(),
-            "A mailbox that moves one item with each change of a cache line could not move more \
-             items a second than there are visible updates."
-                .into(),
-        ],
+    Chart {
+        x: Axis::log("writes a second"),
+        y: Axis::log("different values a second seen by the reader"),
+        curves: ours.chain(theirs).collect(),
     }
 }
 

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::experiment::{Experiment, Findings, Rows, Scenario, Verdict, data, digits, median};
+use super::experiment::{Experiment, Files, Findings, Rows, Verdict, digits, files, median};
 use super::lab::Lab;
 use super::section6::{Named, algorithm, decider, greedy, measure, name};
 use crate::plot::{Axis, Chart, Curve};
@@ -77,16 +77,12 @@ struct Measured {
 }
 
 impl Experiment for Throughput {
-    fn name(&self) -> &'static str {
-        "pspat-throughput"
-    }
-
-    fn scenario(&self) -> &'static str {
-        include_str!("../../../../experiments/pspat-throughput/scenario.toml")
+    fn files(&self) -> Files {
+        files!("pspat-throughput")
     }
 
     fn measurements(&self) -> Result<usize> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         let Parameters {
             clients, transmit, ..
         } = &scenario.parameters;
@@ -94,10 +90,9 @@ impl Experiment for Throughput {
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         let parameters = &scenario.parameters;
-        let text = include_str!("../../../../experiments/pspat-throughput/paper.toml");
-        let paper: Paper = data(self.name(), "paper.toml", text)?;
+        let paper: Paper = self.files().paper()?;
         let mut settings = Vec::new();
         for &Named(transmit) in &parameters.transmit {
             for mode in MODES {
@@ -256,8 +251,7 @@ mod tests {
 
     #[test]
     fn the_papers_curves_read() {
-        let text = include_str!("../../../../experiments/pspat-throughput/paper.toml");
-        let paper: Paper = data("pspat-throughput", "paper.toml", text).unwrap();
+        let paper: Paper = Throughput.files().paper().unwrap();
         assert!(
             paper
                 .curves

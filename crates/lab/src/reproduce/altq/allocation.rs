@@ -8,9 +8,7 @@ use fairlane_core::Rate;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::experiment::{
-    Experiment, Findings, Rows, Scenario, Verdict, data, digits, median,
-};
+use super::super::experiment::{Experiment, Files, Findings, Rows, Verdict, digits, files, median};
 use super::super::lab::Lab;
 use super::bed::{self, Bed, Middle, Way, link_mbit, packets};
 use super::timer;
@@ -102,25 +100,20 @@ struct Point {
 }
 
 impl Experiment for Allocation {
-    fn name(&self) -> &'static str {
-        "altq-allocation"
-    }
-
-    fn scenario(&self) -> &'static str {
-        include_str!("../../../../../experiments/altq-allocation/scenario.toml")
+    fn files(&self) -> Files {
+        files!("altq-allocation")
     }
 
     fn measurements(&self) -> Result<usize> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         Ok(settings(&scenario.parameters).len() * scenario.rounds)
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
         bed::check_tcp()?;
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         let parameters = &scenario.parameters;
-        let text = include_str!("../../../../../experiments/altq-allocation/paper.toml");
-        let paper: Paper = data(self.name(), "paper.toml", text)?;
+        let paper: Paper = self.files().paper()?;
         let settings = settings(parameters);
         let points = lab.rounds(&settings, scenario.rounds, scenario.seed, |setting| {
             point(lab, parameters, setting)
@@ -278,7 +271,37 @@ fn findings(paper: &Paper, measured: &[Measured], timers: &[Timer]) -> Findings 
                 .collect(),
         );
     }
-    // In percent of the link, so that all links are in one plot.
+    Findings {
+        ours: json!({ "daemon": measured, "cbq_timer": timers }),
+        papers: json!(paper),
+        table: Rows {
+            header: std::iter::once("class of, in % of the link:".to_owned())
+                .chain(shares.iter().map(u32::to_string))
+                .collect(),
+            rows,
+        },
+        chart: chart(paper, measured, timers),
+        verdict: judge(measured),
+        notes: vec![
+            "TCP's payload is measured at the receiver. A full segment carries 1448 bytes of it \
+             in a frame of 1514, which takes 1538 of the link (overhead = \"ethernet\"): payload \
+             times 1538/1448 is what the class had of the link, and is compared with its part. \
+             Retransmitted and other frames are not in it, so that a perfect class is a little \
+             below linear."
+                .into(),
+            "With 100% the class has no cap and takes what nobody else wants, as the paper's \
+             borrows from the root."
+                .into(),
+            "CBQ with a timer is computed on a clock of its own: a class that may not borrow, whose \
+             packets always wait, and no other event that would wake it up. Of a timer of 10 ms, \
+             ALTQ waits for two ticks, in which a class sends one burst of 16 packets."
+                .into(),
+        ],
+    }
+}
+
+/// What a class had over its part. In percent of the link, so that all links are in one plot.
+fn chart(paper: &Paper, measured: &[Measured], timers: &[Timer]) -> Chart {
     let points = |link: f64, shares: &[u32], mbit: &[f64]| {
         let shares = shares.iter().map(|percent| f64::from(*percent));
         shares
@@ -303,36 +326,10 @@ fn findings(paper: &Paper, measured: &[Measured], timers: &[Timer]) -> Findings 
         let points = points(curve.link_mbit, &curve.shares_percent, &curve.tcp_mbit);
         Curve::papers(measured.len() + timers.len() + subject, &curve.name, points)
     });
-    Findings {
-        ours: json!({ "daemon": measured, "cbq_timer": timers }),
-        papers: json!(paper),
-        table: Rows {
-            header: std::iter::once("class of, in % of the link:".to_owned())
-                .chain(shares.iter().map(u32::to_string))
-                .collect(),
-            rows,
-        },
-        chart: Chart {
-            x: Axis::linear("class's part of the link, %"),
-            y: Axis::linear("what it had of the link, %"),
-            curves: ours.chain(simulated).chain(theirs).collect(),
-        },
-        verdict: judge(measured),
-        notes: vec![
-            "TCP's payload is measured at the receiver. A full segment carries 1448 bytes of it \
-             in a frame of 1514, which takes 1538 of the link (overhead = \"ethernet\"): payload \
-             times 1538/1448 is what the class had of the link, and is compared with its part. \
-             Retransmitted and other frames are not in it, so that a perfect class is a little \
-             below linear."
-                .into(),
-            "With 100% the class has no cap and takes what nobody else wants, as the paper's \
-             borrows from the root."
-                .into(),
-            "CBQ with a timer is computed on a clock of its own: a class that may not borrow, whose \
-             packets always wait, and no other event that would wake it up. Of a timer of 10 ms, \
-             ALTQ waits for two ticks, in which a class sends one burst of 16 packets."
-                .into(),
-        ],
+    Chart {
+        x: Axis::linear("class's part of the link, %"),
+        y: Axis::linear("what it had of the link, %"),
+        curves: ours.chain(simulated).chain(theirs).collect(),
     }
 }
 
@@ -391,8 +388,7 @@ mod tests {
 
     #[test]
     fn the_papers_curves_read_and_stand_beside_ours() {
-        let text = include_str!("../../../../../experiments/altq-allocation/paper.toml");
-        let paper: Paper = data("altq-allocation", "paper.toml", text).unwrap();
+        let paper: Paper = Allocation.files().paper().unwrap();
         let findings = findings(
             &paper,
             &[curve(&[5.0, 50.0, 100.0])],

@@ -15,9 +15,7 @@ use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::experiment::{
-    Experiment, Findings, Rows, Scenario, Verdict, data, digits, median,
-};
+use super::super::experiment::{Experiment, Files, Findings, Rows, Verdict, digits, files, median};
 use super::super::lab::Lab;
 use super::bed::{self, Bed, Middle, Way};
 use crate::plot::{Axis, Chart, Curve};
@@ -136,25 +134,20 @@ struct Through {
 }
 
 impl Experiment for Filters {
-    fn name(&self) -> &'static str {
-        "altq-filters"
-    }
-
-    fn scenario(&self) -> &'static str {
-        include_str!("../../../../../experiments/altq-filters/scenario.toml")
+    fn files(&self) -> Files {
+        files!("altq-filters")
     }
 
     fn measurements(&self) -> Result<usize> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         Ok(settings(&scenario.parameters).len() * scenario.rounds)
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
         bed::check()?;
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         let parameters = &scenario.parameters;
-        let text = include_str!("../../../../../experiments/altq-filters/paper.toml");
-        let paper: Paper = data(self.name(), "paper.toml", text)?;
+        let paper: Paper = self.files().paper()?;
         let settings = settings(parameters);
         let figures =
             lab.rounds(
@@ -544,8 +537,7 @@ mod tests {
 
     #[test]
     fn the_table_has_all_curves_beside_what_the_paper_says() {
-        let text = include_str!("../../../../../experiments/altq-filters/paper.toml");
-        let paper: Paper = data("altq-filters", "paper.toml", text).unwrap();
+        let paper: Paper = Filters.files().paper().unwrap();
         let through = Through {
             many: Many::Classes,
             number: vec![100],

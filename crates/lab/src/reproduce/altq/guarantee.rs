@@ -7,9 +7,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::experiment::{
-    Experiment, Findings, Rows, Scenario, Verdict, data, digits, median,
-};
+use super::super::experiment::{Experiment, Files, Findings, Rows, Verdict, digits, files, median};
 use super::super::lab::Lab;
 use super::bed::{self, Bed, Middle, Plan, Way, packets, whole_seconds};
 use super::trace::{Trace, furthest, mean};
@@ -76,25 +74,20 @@ struct Measured {
 }
 
 impl Experiment for Guarantee {
-    fn name(&self) -> &'static str {
-        "altq-guarantee"
-    }
-
-    fn scenario(&self) -> &'static str {
-        include_str!("../../../../../experiments/altq-guarantee/scenario.toml")
+    fn files(&self) -> Files {
+        files!("altq-guarantee")
     }
 
     fn measurements(&self) -> Result<usize> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         Ok(scenario.parameters.ways.len() * scenario.rounds)
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
         bed::check_tcp()?;
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         let parameters = &scenario.parameters;
-        let text = include_str!("../../../../../experiments/altq-guarantee/paper.toml");
-        let paper: Paper = data(self.name(), "paper.toml", text)?;
+        let paper: Paper = self.files().paper()?;
         let ways = &parameters.ways;
         let runs = lab.rounds(ways, scenario.rounds, scenario.seed, |&way| {
             let plans = plans(parameters, lab.measurement);
@@ -314,13 +307,14 @@ fn judge(parameters: &Parameters, measured: &[Measured]) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::experiment::Scenario;
     use super::super::bed::Run;
     use super::super::trace::tests::flow;
     use super::*;
     use std::time::Instant;
 
     fn scenario() -> Scenario<Parameters> {
-        Scenario::of(&Guarantee).unwrap()
+        Guarantee.files().scenario().unwrap()
     }
 
     /// What is measured if classes have exactly this on the link.
@@ -362,8 +356,7 @@ mod tests {
 
     #[test]
     fn the_table_has_all_classes_and_reads_beside_the_paper() {
-        let text = include_str!("../../../../../experiments/altq-guarantee/paper.toml");
-        let paper: Paper = data("altq-guarantee", "paper.toml", text).unwrap();
+        let paper: Paper = Guarantee.files().paper().unwrap();
         let parameters = &scenario().parameters;
         assert_eq!(paper.classes_mbit, parameters.classes_mbit);
         let runs = [run(parameters, &[10.0, 20.0, 30.0, 40.0, 55.0])];

@@ -6,9 +6,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::experiment::{
-    Experiment, Findings, Rows, Scenario, Verdict, data, digits, median,
-};
+use super::super::experiment::{Experiment, Files, Findings, Rows, Verdict, digits, files, median};
 use super::super::lab::Lab;
 use super::bed::{self, Bed, Middle, Way};
 use crate::plot::{Axis, Chart, Curve};
@@ -235,25 +233,20 @@ enum Figure {
 }
 
 impl Experiment for Overhead {
-    fn name(&self) -> &'static str {
-        "altq-overhead"
-    }
-
-    fn scenario(&self) -> &'static str {
-        include_str!("../../../../../experiments/altq-overhead/scenario.toml")
+    fn files(&self) -> Files {
+        files!("altq-overhead")
     }
 
     fn measurements(&self) -> Result<usize> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         Ok(settings(&scenario.parameters).len() * scenario.rounds)
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
         bed::check_tcp()?;
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         let parameters = &scenario.parameters;
-        let text = include_str!("../../../../../experiments/altq-overhead/paper.toml");
-        let paper: Paper = data(self.name(), "paper.toml", text)?;
+        let paper: Paper = self.files().paper()?;
         let settings = settings(parameters);
         let figures = lab.rounds(&settings, scenario.rounds, scenario.seed, |setting| {
             figure(lab, parameters, setting)
@@ -412,6 +405,30 @@ fn findings(parameters: &Parameters, paper: &Paper, measured: &[Measured]) -> Fi
         }
         rows.push(row);
     }
+    Findings {
+        ours: json!(measured),
+        papers: json!(paper),
+        table: Rows { header, rows },
+        chart: chart(parameters, paper, measured),
+        verdict: judge(parameters, paper, measured),
+        notes: vec![
+            "TCP columns are payload in Mbit/s: of a link with overhead = \"ethernet\" it can be \
+             94.1% at most. Round trips are UDP requests and replies one after the other: the least \
+             of the medians of all passes, as a round trip takes longer or not by which core runs \
+             whom. Requests pass the scheduler; replies pass the same link without limit in every \
+             case. The last column is the last size's difference to forwarding without scheduler \
+             over the same way, as in Table 3."
+                .into(),
+            "Without limit, sender, daemon and receiver share the processor's cores; the paper's \
+             loopback did so too."
+                .into(),
+        ],
+    }
+}
+
+/// The time added by each discipline.
+fn chart(parameters: &Parameters, paper: &Paper, measured: &[Measured]) -> Chart {
+    let adds = &paper.added_us;
     let place = |subject: Subject| DISCIPLINES.iter().position(|known| *known == subject);
     let points = |way: Way| -> Vec<(f64, f64)> {
         let own = measured.iter().filter(|one| one.way == Some(way));
@@ -435,28 +452,10 @@ fn findings(parameters: &Parameters, paper: &Paper, measured: &[Measured]) -> Fi
         "paper (Table 3)",
         theirs.collect(),
     ));
-    Findings {
-        ours: json!(measured),
-        papers: json!(paper),
-        table: Rows { header, rows },
-        chart: Chart {
-            x: Axis::linear("0 FIFO, 1 RED, 2 fair queueing, 3 CBQ, 4 CBQ+RED"),
-            y: Axis::linear("microseconds added to a round trip"),
-            curves,
-        },
-        verdict: judge(parameters, paper, measured),
-        notes: vec![
-            "TCP columns are payload in Mbit/s: of a link with overhead = \"ethernet\" it can be \
-             94.1% at most. Round trips are UDP requests and replies one after the other: the least \
-             of the medians of all passes, as a round trip takes longer or not by which core runs \
-             whom. Requests pass the scheduler; replies pass the same link without limit in every \
-             case. The last column is the last size's difference to forwarding without scheduler \
-             over the same way, as in Table 3."
-                .into(),
-            "Without limit, sender, daemon and receiver share the processor's cores; the paper's \
-             loopback did so too."
-                .into(),
-        ],
+    Chart {
+        x: Axis::linear("0 FIFO, 1 RED, 2 fair queueing, 3 CBQ, 4 CBQ+RED"),
+        y: Axis::linear("microseconds added to a round trip"),
+        curves,
     }
 }
 
@@ -511,12 +510,8 @@ mod tests {
     use super::*;
 
     fn parts() -> (Parameters, Paper) {
-        let text = include_str!("../../../../../experiments/altq-overhead/paper.toml");
-        let scenario = Scenario::<Parameters>::of(&Overhead).unwrap();
-        (
-            scenario.parameters,
-            data("altq-overhead", "paper.toml", text).unwrap(),
-        )
+        let scenario = Overhead.files().scenario::<Parameters>().unwrap();
+        (scenario.parameters, Overhead.files().paper().unwrap())
     }
 
     /// Figures where every discipline has `kept` of FIFO's throughput and adds `us`.

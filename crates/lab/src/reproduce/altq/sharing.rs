@@ -7,9 +7,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::super::experiment::{
-    Experiment, Findings, Rows, Scenario, Verdict, data, digits, median,
-};
+use super::super::experiment::{Experiment, Files, Findings, Rows, Verdict, digits, files, median};
 use super::super::lab::Lab;
 use super::bed::{self, Bed, Middle, Plan, Way, packets, whole_seconds};
 use super::trace::{Trace, furthest, mean};
@@ -127,25 +125,20 @@ struct Phase {
 }
 
 impl Experiment for Sharing {
-    fn name(&self) -> &'static str {
-        "altq-sharing"
-    }
-
-    fn scenario(&self) -> &'static str {
-        include_str!("../../../../../experiments/altq-sharing/scenario.toml")
+    fn files(&self) -> Files {
+        files!("altq-sharing")
     }
 
     fn measurements(&self) -> Result<usize> {
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         Ok(scenario.parameters.cases.len() * scenario.rounds)
     }
 
     fn measure(&self, lab: &Lab) -> Result<Findings> {
         bed::check_tcp()?;
-        let scenario = Scenario::<Parameters>::of(self)?;
+        let scenario = self.files().scenario::<Parameters>()?;
         let parameters = &scenario.parameters;
-        let text = include_str!("../../../../../experiments/altq-sharing/paper.toml");
-        let paper: Paper = data(self.name(), "paper.toml", text)?;
+        let paper: Paper = self.files().paper()?;
         let scale = lab.measurement.as_secs_f64() / scenario.seconds;
         let cases = &parameters.cases;
         let runs = lab.rounds(cases, scenario.rounds, scenario.seed, |&case| {
@@ -415,13 +408,14 @@ fn judge(parameters: &Parameters, measured: &[Measured]) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::experiment::Scenario;
     use super::super::bed::Run;
     use super::super::trace::tests::flow;
     use super::*;
     use std::time::Instant;
 
     fn scenario() -> Scenario<Parameters> {
-        Scenario::of(&Sharing).unwrap()
+        Sharing.files().scenario().unwrap()
     }
 
     /// What is measured where agencies always have these parts of the link in percent, each
@@ -545,8 +539,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_row_for_each_agency_and_class_in_every_case() {
-        let text = include_str!("../../../../../experiments/altq-sharing/paper.toml");
-        let paper: Paper = data("altq-sharing", "paper.toml", text).unwrap();
+        let paper: Paper = Sharing.files().paper().unwrap();
         let parameters = &scenario().parameters;
         let runs: Vec<_> = (parameters.cases.iter())
             .map(|&case| run(parameters, case, &[70.0, 30.0]))
