@@ -4,10 +4,10 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use libc::{c_int, c_long, c_uint, socklen_t};
+use libc::{c_int, c_long, c_uint};
 
-use super::count_or_error;
 use super::memory::Mapped;
+use super::set_option;
 use crate::bpf::{Assembler, Do, Instruction, Register};
 use crate::xdp::program::redirect;
 
@@ -277,17 +277,12 @@ pub(crate) fn run(program: &OwnedFd, frame: &[u8]) -> io::Result<u32> {
 /// Lets a program say what a socket hears, in place of the one before, at once.
 pub(crate) fn set_filter(socket: &OwnedFd, program: &OwnedFd) -> io::Result<()> {
     let program: c_int = program.as_raw_fd();
-    // SAFETY: the kernel reads `size` bytes, one `int`, at the pointer.
-    let set = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_BPF,
-            (&raw const program).cast(),
-            size_of_val(&program) as socklen_t,
-        )
-    };
-    count_or_error(set).map(drop)
+    set_option(
+        socket.as_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_ATTACH_BPF,
+        program,
+    )
 }
 
 fn create_link(program: BorrowedFd<'_>, interface: u32, place: Place) -> io::Result<OwnedFd> {

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 
 use libc::c_int;
 
-use super::count_or_error;
+use super::{count_or_error, option_of};
 
 /// An interface, known by its index: its name may change, or pass to another.
 ///
@@ -72,21 +72,12 @@ impl Interface {
     /// A number that no other network namespace has; its inode's, which is given again, where the
     /// kernel has none (before Linux 5.14).
     pub(crate) fn namespace(&self) -> io::Result<u64> {
-        let mut cookie = 0_u64;
-        let mut length = size_of::<u64>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes, one `u64`, at the first pointer and the
-        // number of bytes written at the second; both are ours.
-        let got = unsafe {
-            libc::getsockopt(
-                self.control.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_NETNS_COOKIE,
-                (&raw mut cookie).cast(),
-                &raw mut length,
-            )
-        };
-        match count_or_error(got) {
-            Ok(_) => Ok(cookie),
+        match option_of(
+            self.control.as_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_NETNS_COOKIE,
+        ) {
+            Ok(cookie) => Ok(cookie),
             Err(_) => Ok(std::fs::metadata("/proc/thread-self/ns/net")?.ino()),
         }
     }

@@ -3,13 +3,13 @@
 //! Each function is safe to call with any arguments and makes one call. Here is what the backends
 //! have in common; each has a module for what is its own.
 
-use std::io;
-use std::mem;
+use std::io::{self, IoSlice};
+use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 use std::time::Duration;
 
-use libc::{c_int, c_void, socklen_t};
+use libc::{c_int, c_uint, c_void, socklen_t};
 
 pub(crate) mod bpf;
 pub(crate) mod interface;
@@ -26,7 +26,7 @@ pub(crate) mod xdp;
 pub(crate) const BATCH: usize = 64;
 
 /// A header of one message that has one part, and an address if that is not null.
-pub(crate) fn header(
+fn header(
     address: *mut c_void,
     address_length: socklen_t,
     payload: *mut libc::iovec,
@@ -39,6 +39,41 @@ pub(crate) fn header(
     header.msg_hdr.msg_iov = payload;
     header.msg_hdr.msg_iovlen = 1;
     header
+}
+
+/// Sends a message of each payload, at most [`BATCH`], to its address, which is null and 0 for none;
+/// returns how many the kernel took: at least one if there is any. An error is about the first
+/// message or the socket.
+///
+/// # Safety
+///
+/// As many bytes as `address` says can be read where it says, until this returns.
+unsafe fn send_messages(
+    socket: BorrowedFd<'_>,
+    payloads: &mut [IoSlice<'_>],
+    address: impl Fn(usize) -> (*mut c_void, socklen_t),
+) -> io::Result<usize> {
+    let count = payloads.len().min(BATCH);
+    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
+    // `IoSlice` has the layout of `iovec`, and the kernel does not write to what it sends.
+    let payload = payloads.as_mut_ptr().cast::<libc::iovec>();
+    for (index, slot) in headers.iter_mut().enumerate().take(count) {
+        let (address, length) = address(index);
+        slot.write(header(address, length, payload.wrapping_add(index)));
+    }
+    // SAFETY: the first `count` headers are initialised. Each points at an address that the caller
+    // vouches for and at one `IoSlice`, which std guarantees to be laid out as `iovec` and which
+    // borrows its bytes until after the call. The kernel reads all of them and writes only `msg_len`
+    // in the headers, which are ours alone.
+    let sent = unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr().cast(),
+            count as c_uint,
+            (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+        )
+    };
+    count_or_error(sent)
 }
 
 /// Bytes of kernel memory that the socket's unsent packets occupy.
@@ -64,32 +99,84 @@ pub(crate) fn set_buffer(socket: BorrowedFd<'_>, which: Buffer, bytes: usize) ->
         Buffer::Send => libc::SO_SNDBUF,
         Buffer::Receive => libc::SO_RCVBUF,
     };
-    let mut value = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-    let mut length = size_of::<c_int>() as socklen_t;
-    // SAFETY: the kernel reads `length` bytes, one `int`, at the pointer.
+    let value = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    set_option(socket, libc::SOL_SOCKET, option, value)?;
+    let granted: c_int = option_of(socket, libc::SOL_SOCKET, option)?;
+    Ok(usize::try_from(granted).unwrap_or(0))
+}
+
+/// What the kernel may read and write byte by byte.
+///
+/// # Safety
+///
+/// The type has no padding, any bytes are a value of it, and none of its values leads the kernel to
+/// memory of this process.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: an integer.
+unsafe impl Plain for c_int {}
+// SAFETY: an integer.
+unsafe impl Plain for u32 {}
+// SAFETY: an integer.
+unsafe impl Plain for u64 {}
+
+/// Sets an option of a socket.
+pub(crate) fn set_option<T: Plain>(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    option: c_int,
+    value: T,
+) -> io::Result<()> {
+    // SAFETY: by the type's promise.
+    unsafe { set_option_to(socket, level, option, &value) }
+}
+
+/// Sets an option of a socket to a value that may have addresses in it.
+///
+/// # Safety
+///
+/// `T` has no padding, and what the kernel then does with what is in it is sound.
+pub(crate) unsafe fn set_option_to<T>(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    option: c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: the kernel reads as many bytes as said at the pointer; the rest is the caller's.
     let set = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
-            libc::SOL_SOCKET,
+            level,
             option,
-            (&raw const value).cast(),
-            length,
+            (&raw const *value).cast(),
+            size_of::<T>() as socklen_t,
         )
     };
-    count_or_error(set)?;
-    // SAFETY: the kernel writes at most `length` bytes, one `int`, at the first pointer and the
-    // number of bytes written at the second; both are ours.
+    count_or_error(set).map(drop)
+}
+
+/// An option of a socket; what the kernel has no bytes for is 0.
+pub(crate) fn option_of<T: Plain>(
+    socket: BorrowedFd<'_>,
+    level: c_int,
+    option: c_int,
+) -> io::Result<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut length = size_of::<T>() as socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes at the first pointer and the number of
+    // bytes written at the second; both are ours.
     let got = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
-            libc::SOL_SOCKET,
+            level,
             option,
-            (&raw mut value).cast(),
+            value.as_mut_ptr().cast(),
             &raw mut length,
         )
     };
     count_or_error(got)?;
-    Ok(usize::try_from(value).unwrap_or(0))
+    // SAFETY: all bytes were zeroed and perhaps rewritten, and any are a value of the type.
+    Ok(unsafe { value.assume_init() })
 }
 
 /// Waits until one of `set` is ready or `timeout` is over; returns how many are ready.
@@ -119,20 +206,7 @@ pub(crate) fn count_or_error(result: c_int) -> io::Result<usize> {
 
 /// Takes the error that waits on a socket, if one does.
 pub(crate) fn take_error(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let mut error: c_int = 0;
-    let mut length = size_of::<c_int>() as socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes, one `int`, at the first pointer and the
-    // number of bytes written at the second; both are ours.
-    let got = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ERROR,
-            (&raw mut error).cast(),
-            &raw mut length,
-        )
-    };
-    count_or_error(got)?;
+    let error: c_int = option_of(socket, libc::SOL_SOCKET, libc::SO_ERROR)?;
     match error {
         0 => Ok(()),
         code => Err(io::Error::from_raw_os_error(code)),

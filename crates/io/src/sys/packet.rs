@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::marker::PhantomData;
-use std::mem::{self, MaybeUninit, offset_of};
+use std::mem::{self, offset_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use libc::{c_int, c_uint, c_void, socklen_t};
 use libc::{tpacket_block_desc, tpacket_hdr_v1, tpacket_hdr_variant1, tpacket2_hdr, tpacket3_hdr};
 
-use super::{BATCH, count_or_error};
+use super::{BATCH, Plain, count_or_error, option_of, set_option};
 use crate::segment::{self, Offload};
 
 /// After so many milliseconds the kernel hands over a block that holds anything. It takes no less.
@@ -88,29 +88,8 @@ pub(crate) fn send<F: AsRef<[u8]>>(
     for (payload, frame) in payloads.iter_mut().zip(batch).take(count) {
         *payload = IoSlice::new(frame.as_ref());
     }
-    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-    // `IoSlice` has the layout of `iovec`, and the kernel does not write to what it sends.
-    let payload = payloads.as_mut_ptr().cast::<libc::iovec>();
-    for (index, slot) in headers.iter_mut().enumerate().take(count) {
-        slot.write(super::header(
-            ptr::null_mut(),
-            0,
-            payload.wrapping_add(index),
-        ));
-    }
-    // SAFETY: the first `count` headers are initialised. Each has no address and points at one
-    // `IoSlice`, which std guarantees to be laid out as `iovec`; the arrays are alive, and
-    // `payloads` borrows the bytes from `batch` until after the call. The kernel reads all of them
-    // and writes only `msg_len` in the headers, which are ours alone.
-    let sent = unsafe {
-        libc::sendmmsg(
-            socket.as_raw_fd(),
-            headers.as_mut_ptr().cast(),
-            count as c_uint,
-            (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
-        )
-    };
-    count_or_error(sent)
+    // SAFETY: there are no addresses.
+    unsafe { super::send_messages(socket, &mut payloads[..count], |_| (ptr::null_mut(), 0)) }
 }
 
 /// A received frame that still lies in the ring.
@@ -347,21 +326,8 @@ impl Ring {
 
     /// Frames that found no room in the ring since this was last asked.
     pub(crate) fn lost(&self) -> io::Result<u64> {
-        // SAFETY: the struct is made of integers, for which all zeros is a value.
-        let mut statistics: libc::tpacket_stats_v3 = unsafe { mem::zeroed() };
-        let mut length = size_of_val(&statistics) as socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes, the struct, at the first pointer and
-        // the number of bytes written at the second; both are ours.
-        let got = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                (&raw mut statistics).cast(),
-                &raw mut length,
-            )
-        };
-        count_or_error(got)?;
+        let statistics: libc::tpacket_stats_v3 =
+            option_of(self.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
         Ok(u64::from(statistics.tp_drops))
     }
 }
@@ -398,8 +364,8 @@ fn take_long(socket: BorrowedFd<'_>, into: &mut [u8], met: &mut Option<io::Error
 /// may not ask for more (`net.core.rmem_max`).
 fn set_queue(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-    set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
-        .or_else(|_| set_at(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, bytes)
+        .or_else(|_| set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
 }
 
 /// What a ring shares with the kernel: so many blocks, one behind the other.
@@ -575,34 +541,15 @@ fn read_u16(bytes: &[u8], at: usize) -> u16 {
     u16::from_ne_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
 }
 
-/// A plain value that the kernel reads as an option of a packet socket.
-trait OptionValue: Copy {}
-impl OptionValue for c_int {}
-impl OptionValue for libc::packet_mreq {}
-impl OptionValue for libc::tpacket_req {}
-impl OptionValue for libc::tpacket_req3 {}
+// SAFETY: structs of integers without padding, as are the next three.
+unsafe impl Plain for libc::packet_mreq {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket_req {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket_req3 {}
+// SAFETY: as above.
+unsafe impl Plain for libc::tpacket_stats_v3 {}
 
-fn set<T: OptionValue>(socket: BorrowedFd<'_>, option: c_int, value: T) -> io::Result<()> {
-    set_at(socket, libc::SOL_PACKET, option, value)
-}
-
-fn set_at<T: OptionValue>(
-    socket: BorrowedFd<'_>,
-    level: c_int,
-    option: c_int,
-    value: T,
-) -> io::Result<()> {
-    // SAFETY: the kernel reads the bytes of `value`, all of them initialised: the types above are
-    // structs of integers without padding, or integers.
-    let set = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            size_of::<T>() as socklen_t,
-        )
-    };
-    count_or_error(set)?;
-    Ok(())
+fn set(socket: BorrowedFd<'_>, option: c_int, value: impl Plain) -> io::Result<()> {
+    set_option(socket, libc::SOL_PACKET, option, value)
 }

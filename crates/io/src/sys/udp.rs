@@ -102,31 +102,11 @@ pub(crate) fn send<F: Frame>(socket: BorrowedFd<'_>, batch: &VecDeque<F>) -> io:
         payloads[index] = IoSlice::new(frame.bytes());
     }
 
-    let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; BATCH];
-    let address = addresses.as_mut_ptr().cast::<Address>();
-    // `IoSlice` has the layout of `iovec`, and the kernel does not write to what it sends.
-    let payload = payloads.as_mut_ptr().cast::<libc::iovec>();
-    for (index, slot) in headers.iter_mut().enumerate().take(count) {
-        slot.write(header(
-            address.wrapping_add(index).cast(),
-            lengths[index],
-            payload.wrapping_add(index),
-        ));
-    }
-
-    // SAFETY: the first `count` headers are initialised. Each points at an initialised address of
-    // the stated length and at one `IoSlice`, which std guarantees to be laid out as `iovec`; the
-    // arrays are alive, and `payloads` borrows the bytes from `batch` until after the call. The
-    // kernel reads all of them and writes only `msg_len` in the headers, which are ours alone.
-    let sent = unsafe {
-        libc::sendmmsg(
-            socket.as_raw_fd(),
-            headers.as_mut_ptr().cast(),
-            count as c_uint,
-            (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
-        )
-    };
-    count_or_error(sent)
+    let first = addresses.as_mut_ptr();
+    let address = |index: usize| (first.wrapping_add(index).cast(), lengths[index]);
+    // SAFETY: the first `count` addresses are initialised, have at least as many bytes as stated,
+    // and are alive.
+    unsafe { super::send_messages(socket, &mut payloads[..count], address) }
 }
 
 /// A received datagram that still lies in its buffer.

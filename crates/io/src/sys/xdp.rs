@@ -14,7 +14,7 @@
 mod ring;
 
 use std::io;
-use std::mem::{self, MaybeUninit};
+use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::Arc;
@@ -25,10 +25,10 @@ use libc::{c_int, socklen_t, xdp_desc};
 
 use super::bpf::Program;
 pub(crate) use super::bpf::QUEUES;
-use super::count_or_error;
 use super::umem::{Tenancy, Umem, XdpFrame};
+use super::{Plain, count_or_error, option_of, set_option, set_option_to};
 use crate::xdp::program::STAMP;
-use ring::{Incoming, Outgoing};
+use ring::{Incoming, Outgoing, Ring};
 
 /// `XDP_MAX_TX_SKB_BUDGET`, since Linux 6.17: frames that one call sends in copy mode, 32 without.
 const MAX_TX_SKB_BUDGET: c_int = 9;
@@ -55,6 +55,11 @@ pub(crate) enum Copying {
 
 /// Counters that the kernel keeps for a socket.
 pub(crate) type Statistics = libc::xdp_statistics;
+
+// SAFETY: a struct of integers of one size.
+unsafe impl Plain for libc::xdp_statistics {}
+// SAFETY: a struct of integers of one size.
+unsafe impl Plain for libc::xdp_mmap_offsets {}
 
 /// A socket with its rings. It holds the frames that the kernel has.
 pub(crate) struct Socket {
@@ -105,43 +110,47 @@ impl Socket {
         registration.chunk_size = umem.frame_size();
         // SAFETY: the memory registered is that of frames; the kernel touches those that it is
         // handed, and keeps the pages for as long as it may.
-        unsafe { set(socket.as_fd(), libc::XDP_UMEM_REG, &registration) }?;
+        unsafe {
+            set_option_to(
+                socket.as_fd(),
+                libc::SOL_XDP,
+                libc::XDP_UMEM_REG,
+                &registration,
+            )
+        }?;
 
         let fd = socket.as_fd();
-        // SAFETY: made of integers.
-        let offsets: libc::xdp_mmap_offsets =
-            unsafe { get(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS) }?;
-        let fill = Outgoing::map(
+        let offsets: libc::xdp_mmap_offsets = option_of(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
+        let fill = Outgoing(Ring::map(
             fd,
             libc::XDP_UMEM_FILL_RING,
             rx,
             libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t,
             &offsets.fr,
-        )?;
-        let completed = Incoming::map(
+        )?);
+        let completed = Incoming(Ring::map(
             fd,
             libc::XDP_UMEM_COMPLETION_RING,
             tx,
             libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t,
             &offsets.cr,
-        )?;
-        let received = Incoming::map(
+        )?);
+        let received = Incoming(Ring::map(
             fd,
             libc::XDP_RX_RING,
             rx,
             libc::XDP_PGOFF_RX_RING,
             &offsets.rx,
-        )?;
-        let sending = Outgoing::map(
+        )?);
+        let sending = Outgoing(Ring::map(
             fd,
             libc::XDP_TX_RING,
             tx,
             libc::XDP_PGOFF_TX_RING,
             &offsets.tx,
-        )?;
+        )?);
         // A kernel that does not know it sends 32 a call.
-        // SAFETY: an integer.
-        let _ = unsafe { set(fd, MAX_TX_SKB_BUDGET, &tx) };
+        let _ = set_option(fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, tx);
         Ok(Self {
             socket,
             fill,
@@ -182,8 +191,7 @@ impl Socket {
             )
         };
         count_or_error(result)?;
-        // SAFETY: an integer.
-        let options: u32 = unsafe { get(self.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS) }?;
+        let options: u32 = option_of(self.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS)?;
         self.zero_copy = options & libc::XDP_OPTIONS_ZEROCOPY != 0;
         Ok(())
     }
@@ -396,14 +404,12 @@ impl Socket {
     }
 
     pub(crate) fn statistics(&self) -> io::Result<Statistics> {
-        // SAFETY: made of integers.
-        unsafe { get(self.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS) }
+        option_of(self.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS)
     }
 
     /// A number that no other network namespace has.
     pub(crate) fn namespace(&self) -> io::Result<u64> {
-        // SAFETY: an integer.
-        unsafe { get(self.as_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE) }
+        option_of(self.as_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE)
     }
 }
 
@@ -511,47 +517,6 @@ fn wait_for_readers() -> bool {
     // This command waits for an RCU grace period, and packets are brought by readers.
     // SAFETY: takes no pointer.
     unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL, 0, 0) == 0 }
-}
-
-/// Sets an option of AF_XDP's.
-///
-/// # Safety
-///
-/// `T` has no padding, and what the kernel then does with what is in it is sound.
-unsafe fn set<T>(socket: BorrowedFd<'_>, option: c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the kernel reads as many bytes as said at the pointer; the rest is the caller's.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_XDP,
-            option,
-            (&raw const *value).cast(),
-            size_of::<T>() as socklen_t,
-        )
-    };
-    count_or_error(result).map(drop)
-}
-
-/// # Safety
-///
-/// Any bytes are a value of `T`.
-unsafe fn get<T>(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> io::Result<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    let mut length = size_of::<T>() as socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes at the first pointer and the number of
-    // bytes written at the second; both are ours.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            value.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    count_or_error(result)?;
-    // SAFETY: all bytes have a value, by the caller's promise one of `T`.
-    Ok(unsafe { value.assume_init() })
 }
 
 #[cfg(test)]

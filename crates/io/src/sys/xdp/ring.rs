@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::c_int;
 
-use super::set;
+use super::super::set_option;
 
 /// A ring's size and places, as mapped from the kernel.
-struct Ring<T> {
+pub(super) struct Ring<T> {
     map: NonNull<libc::c_void>,
     bytes: usize,
     producer: NonNull<AtomicU32>,
@@ -39,15 +39,16 @@ impl<T> Drop for Ring<T> {
 }
 
 impl<T: Copy> Ring<T> {
-    fn map(
+    /// Asks for a ring of `size` entries by `option`, and maps it; it is found at `page`, with its
+    /// parts at `offsets`.
+    pub(super) fn map(
         socket: BorrowedFd<'_>,
         option: c_int,
         size: u32,
         page: libc::off_t,
         offsets: &libc::xdp_ring_offset,
     ) -> io::Result<Self> {
-        // SAFETY: an integer, of which the kernel makes a ring of its own.
-        unsafe { set(socket, option, &size) }?;
+        set_option(socket, libc::SOL_XDP, option, size)?;
         let bytes = offsets.desc as usize + size as usize * size_of::<T>();
         // SAFETY: asks for a new mapping, of a ring that the kernel has just made, at an address
         // of its choice.
@@ -122,21 +123,9 @@ impl<T: Copy> Ring<T> {
 }
 
 /// A ring that we write.
-pub(super) struct Outgoing<T>(Ring<T>);
+pub(super) struct Outgoing<T>(pub(super) Ring<T>);
 
 impl<T: Copy> Outgoing<T> {
-    /// Asks for a ring of `size` entries by `option`, and maps it; it is found at `page`, with its
-    /// parts at `offsets`.
-    pub(super) fn map(
-        socket: BorrowedFd<'_>,
-        option: c_int,
-        size: u32,
-        page: libc::off_t,
-        offsets: &libc::xdp_ring_offset,
-    ) -> io::Result<Self> {
-        Ring::map(socket, option, size, page, offsets).map(Self)
-    }
-
     /// Places free for at most `wanted` entries; looks at the kernel's index only when it must.
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let ring = &mut self.0;
@@ -187,21 +176,9 @@ impl<T: Copy> Outgoing<T> {
 }
 
 /// A ring that the kernel writes.
-pub(super) struct Incoming<T>(Ring<T>);
+pub(super) struct Incoming<T>(pub(super) Ring<T>);
 
 impl<T: Copy> Incoming<T> {
-    /// Asks for a ring of `size` entries by `option`, and maps it; it is found at `page`, with its
-    /// parts at `offsets`.
-    pub(super) fn map(
-        socket: BorrowedFd<'_>,
-        option: c_int,
-        size: u32,
-        page: libc::off_t,
-        offsets: &libc::xdp_ring_offset,
-    ) -> io::Result<Self> {
-        Ring::map(socket, option, size, page, offsets).map(Self)
-    }
-
     /// Entries to read, at most `wanted`; looks at the kernel's index only when it must.
     pub(super) fn waiting(&mut self, wanted: u32) -> u32 {
         if self.0.theirs.wrapping_sub(self.0.ours) < wanted {
