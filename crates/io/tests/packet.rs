@@ -1,6 +1,8 @@
 //! Packet sockets over a virtual cable keep the contract of every backend.
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
@@ -10,11 +12,8 @@ use std::time::{Duration, Instant};
 use fairlane_io::packet::Options;
 use fairlane_io::{Backend, Budget, PacketBackend, Waiter};
 use fairlane_netlab::{Link, Namespace, cable, or_skip, veth};
+use support::{GRACE, PATIENCE};
 
-/// Long enough never to matter on a machine that works.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Long enough for a frame on a cable that should not come, to come.
-const GRACE: Duration = Duration::from_millis(50);
 /// A protocol for experiments: the kernel's own network does not answer it.
 const PROTOCOL: [u8; 2] = [0x88, 0xb5];
 
@@ -55,17 +54,7 @@ fn numbered(numbers: std::ops::Range<u32>) -> VecDeque<Vec<u8>> {
 
 /// Receives until `count` have come, and then makes sure that no more do.
 fn collect(backend: &mut PacketBackend, count: usize) -> VecDeque<Vec<u8>> {
-    let mut arrived = Vec::new();
-    let mut waiter = Waiter::new();
-    let deadline = Instant::now() + PATIENCE;
-    while arrived.len() < count && Instant::now() < deadline {
-        waiter.wait_readable(&[&*backend], GRACE).unwrap();
-        backend.receive(&mut arrived, usize::MAX).unwrap();
-    }
-    waiter.wait_readable(&[&*backend], GRACE).unwrap();
-    backend.receive(&mut arrived, usize::MAX).unwrap();
-    assert_eq!(arrived.len(), count);
-    arrived.into()
+    support::collect(backend, count).into()
 }
 
 /// Transmits all of `batch`, and calls `between` after each attempt.

@@ -1,20 +1,18 @@
 //! A virtual interface and the kernel's network behind it keep the contract of every backend.
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use fairlane_io::tun::Layer;
 use fairlane_io::{Backend, TunBackend, Waiter};
 use fairlane_netlab::{Link, Namespace, or_skip};
-
-/// Long enough never to matter on a machine that works.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Long enough for a packet that should not come, to come.
-const GRACE: Duration = Duration::from_millis(50);
+use support::{GRACE, PATIENCE, collect};
 
 /// Bytes of the headers of IPv4 and UDP.
 const HEADERS: usize = 28;
@@ -58,21 +56,6 @@ fn answer(mut packet: Vec<u8>) -> Vec<u8> {
         left[one..one + length].swap_with_slice(&mut right[..length]);
     }
     packet
-}
-
-/// Receives until `count` have come, and then makes sure that no more do.
-fn collect(backend: &mut TunBackend, count: usize) -> Vec<Vec<u8>> {
-    let mut arrived = Vec::new();
-    let mut waiter = Waiter::new();
-    let deadline = Instant::now() + PATIENCE;
-    while arrived.len() < count && Instant::now() < deadline {
-        waiter.wait_readable(&[&*backend], GRACE).unwrap();
-        backend.receive(&mut arrived, usize::MAX).unwrap();
-    }
-    waiter.wait_readable(&[&*backend], GRACE).unwrap();
-    backend.receive(&mut arrived, usize::MAX).unwrap();
-    assert_eq!(arrived.len(), count);
-    arrived
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! UDP over loopback keeps the contract of every backend.
 #![cfg(target_os = "linux")]
 
+mod support;
+
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
@@ -8,14 +10,10 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use fairlane_io::{Backend, Datagram, MAX_DATAGRAM, UdpBackend, Waiter};
+use support::{GRACE, PATIENCE};
 
 const V4: &str = "127.0.0.1:0";
 const V6: &str = "[::1]:0";
-
-/// Long enough never to matter on a machine that works.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Long enough for a datagram on loopback that should not come, to come.
-const GRACE: Duration = Duration::from_millis(50);
 
 fn bind(addr: &str) -> UdpBackend<Datagram> {
     UdpBackend::bind(addr.parse().unwrap()).unwrap()
@@ -33,18 +31,9 @@ fn datagram(peer: SocketAddr, number: u32) -> Datagram {
     }
 }
 
-/// Receives until `count` have come, and then makes sure that no more do.
+/// Receives until `count` have come, and none that had to be thrown away.
 fn collect(socket: &mut UdpBackend<Datagram>, count: usize) -> Vec<Datagram> {
-    let mut arrived = Vec::new();
-    let mut waiter = Waiter::new();
-    let deadline = Instant::now() + PATIENCE;
-    while arrived.len() < count && Instant::now() < deadline {
-        waiter.wait_readable(&[&*socket], PATIENCE).unwrap();
-        socket.receive(&mut arrived, usize::MAX).unwrap();
-    }
-    waiter.wait_readable(&[&*socket], GRACE).unwrap();
-    socket.receive(&mut arrived, usize::MAX).unwrap();
-    assert_eq!(arrived.len(), count);
+    let arrived = support::collect(socket, count);
     assert_eq!(socket.discarded(), 0);
     arrived
 }
@@ -164,36 +153,9 @@ fn peers_that_cannot_be_reached_are_refused_without_holding_up_the_rest() {
     assert_eq!(collect(&mut receiver, 1)[0].bytes, 3_u32.to_be_bytes());
 }
 
-#[test]
-fn a_closed_port_costs_later_datagrams_to_an_open_one_nothing() {
-    let (mut sender, mut receiver) = (bind(V4), bind(V4));
-    let (open, closed) = (receiver.local_addr().unwrap(), closed_port());
-    let mut batch: VecDeque<_> = (0..100)
-        .map(|number| datagram(if number % 2 == 0 { closed } else { open }, number))
-        .collect();
-    assert_eq!(sender.transmit(&mut batch).unwrap(), 100);
-    assert_eq!((sender.refused(), batch.len()), (0, 0));
-    let expected = (1..100).step_by(2).map(|number: u32| number.to_be_bytes());
-    let arrived = collect(&mut receiver, 50);
-    assert!(
-        arrived
-            .iter()
-            .map(|datagram| datagram.bytes.clone())
-            .eq(expected)
-    );
-}
-
-/// Only a connected socket is told of closed ports, so this is where the reports are seen.
-fn connected_to(closed: SocketAddr) -> UdpBackend<Datagram> {
-    let socket = UdpSocket::bind(V4).unwrap();
-    socket.connect(closed).unwrap();
-    UdpBackend::from_socket(socket).unwrap()
-}
-
-#[test]
-fn a_connected_socket_told_of_a_closed_port_still_sends_every_datagram() {
-    let closed = closed_port();
-    let (mut sender, mut receiver) = (connected_to(closed), bind(V4));
+/// Of datagrams to a closed port and to an open one in turns, the latter all arrive.
+fn every_other_one_arrives(mut sender: UdpBackend<Datagram>, closed: SocketAddr) {
+    let mut receiver = bind(V4);
     let open = receiver.local_addr().unwrap();
     let mut batch: VecDeque<_> = (0..100)
         .map(|number| datagram(if number % 2 == 0 { closed } else { open }, number))
@@ -208,6 +170,24 @@ fn a_connected_socket_told_of_a_closed_port_still_sends_every_datagram() {
             .map(|datagram| datagram.bytes.clone())
             .eq(expected)
     );
+}
+
+#[test]
+fn a_closed_port_costs_later_datagrams_to_an_open_one_nothing() {
+    every_other_one_arrives(bind(V4), closed_port());
+}
+
+/// Only a connected socket is told of closed ports, so this is where the reports are seen.
+fn connected_to(closed: SocketAddr) -> UdpBackend<Datagram> {
+    let socket = UdpSocket::bind(V4).unwrap();
+    socket.connect(closed).unwrap();
+    UdpBackend::from_socket(socket).unwrap()
+}
+
+#[test]
+fn a_connected_socket_told_of_a_closed_port_still_sends_every_datagram() {
+    let closed = closed_port();
+    every_other_one_arrives(connected_to(closed), closed);
 }
 
 #[test]

@@ -44,93 +44,63 @@ fn what_cannot_be_bound_is_said_in_a_sentence() {
         let error = bound.unwrap_err();
         (error.kind(), error.to_string())
     };
-    let usual = XdpOptions::default();
-    for (interface, queue, options, kind, start) in [
-        (
-            "near9",
-            0,
-            usual.clone(),
-            ErrorKind::NotFound,
-            "there is no interface near9 in",
-        ),
-        (
-            "",
-            0,
-            usual.clone(),
-            ErrorKind::NotFound,
-            "there is no interface  in",
-        ),
-        (
-            "a-name-of-16-by.",
-            0,
-            usual.clone(),
-            ErrorKind::NotFound,
-            "there is no interface a-",
-        ),
-        (
-            "near",
-            1,
-            usual.clone(),
-            ErrorKind::InvalidInput,
-            "interface near has no queue 1: ",
-        ),
-        (
-            "near",
-            256,
-            usual.clone(),
-            ErrorKind::InvalidInput,
-            "interface near has no queue 256: ",
-        ),
+    let usual = XdpOptions::default;
+    let rings = |rx_ring, tx_ring| XdpOptions {
+        rx_ring,
+        tx_ring,
+        ..usual()
+    };
+    let budget = XdpOptions {
+        budget: Budget::from_bytes(1_521),
+        ..usual()
+    };
+    let absent = ["near9", "", "a-name-of-16-by."].map(|name| {
+        let start = format!("there is no interface {name} in");
+        (ErrorKind::NotFound, name, 0, usual(), start)
+    });
+    let queues = [1, 256].map(|queue| {
+        let start = format!("interface near has no queue {queue}: ");
+        (ErrorKind::InvalidInput, "near", queue, usual(), start)
+    });
+    let others = [
         (
             "lo",
-            0,
-            usual.clone(),
-            ErrorKind::InvalidInput,
+            usual(),
             "interface lo has an MTU of 65536, and frames of 2048 bytes serve one of up to 1770: ",
         ),
         (
             "near",
-            0,
-            XdpOptions {
-                rx_ring: 32,
-                ..usual.clone()
-            },
-            ErrorKind::InvalidInput,
+            rings(32, 256),
             "a receive ring of 32 places is not possible: ",
         ),
         (
             "near",
-            0,
-            XdpOptions {
-                tx_ring: 65_536,
-                ..usual.clone()
-            },
-            ErrorKind::InvalidInput,
+            rings(1_024, 65_536),
             "a transmit ring of 65536 places is not possible: ",
         ),
         (
             "near",
-            0,
-            XdpOptions {
-                rx_ring: 96,
-                ..usual.clone()
-            },
-            ErrorKind::InvalidInput,
+            rings(96, 256),
             "a receive ring of 96 places is not possible: ",
         ),
         (
             "near",
-            0,
-            XdpOptions {
-                budget: Budget::from_bytes(1_521),
-                ..usual.clone()
-            },
-            ErrorKind::InvalidInput,
+            budget,
             "a transmit budget of 1521 bytes is less than ",
         ),
-    ] {
+    ];
+    let others = others.map(|(interface, options, start)| {
+        (
+            ErrorKind::InvalidInput,
+            interface,
+            0,
+            options,
+            start.to_owned(),
+        )
+    });
+    for (kind, interface, queue, options, start) in absent.into_iter().chain(queues).chain(others) {
         let (found, sentence) = refusal(interface, queue, &options);
-        assert!(sentence.starts_with(start), "{sentence}");
+        assert!(sentence.starts_with(&start), "{sentence}");
         assert_eq!(found, kind, "{sentence}");
     }
     let least = XdpOptions {
