@@ -23,15 +23,15 @@ struct Cli {
 /// A subcommand with its options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Shape what passes between two interfaces by a site's file; without one, share a loopback link
+    /// Shape the traffic between two interfaces by a site file; without one, a demonstration
     Run(run::Options),
-    /// Check the file of a site, and print what it guarantees
+    /// Check a site file, and print what it guarantees
     Check(check::Options),
     /// Measure the algorithms in the papers' test environment
     Bench(bench::Options),
-    /// Turn arrivals from a file into departures, without a clock
+    /// Replay a capture or CSV file over a simulated link
     Replay(replay::Options),
-    /// Simulate a site's link under traffic, without a clock
+    /// Simulate traffic on a link of a site
     Sim(sim::Options),
 }
 

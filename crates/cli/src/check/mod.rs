@@ -12,20 +12,22 @@ use crate::output;
 use report::Report;
 
 const HELP: &str = "\
-Nothing is opened or attached; where the interfaces are on this machine, their MTUs are
-looked up, else 1500 is assumed, and what was assumed is said. An error is one sentence with its line and column, and
-the exit status is 2; warnings go to standard error and change nothing.
+No interface is opened. The MTUs of interfaces on this machine are looked up; for others
+1500 is assumed, and the output says so. An error is one sentence with its line and
+column, and the exit status is 2; warnings go to standard error and change nothing.
 
 The table has, for each class of each link:
 
-  guaranteed  the rate that it has at least while it has something to send, through all
-              levels of the tree; for a class of flows, of all of them and of each
+  guaranteed  the least rate that it has while it has something to send, through all
+              levels of the tree; for a class of flows, that of all flows and of each
   ceiling     the rate that it never exceeds
-  delay       within which a packet has left that finds its class (or flow) empty, whatever
-              the others send; a transmit queue in front of the link, and how late the
-              program wakes up, come on top
-  bounds      the algorithms whose bounds these are, from the root down; or why there are
-              none
+  burst       what it may send at once and still lose nothing
+  delay       the worst-case delay of a packet that arrives at an empty queue, whatever
+              the others send; a transmit queue before the link, and how late the program
+              wakes up, come on top
+  room        packets for which queue space is reserved
+  bounds      the algorithms from which the delay follows, from the root down; or why
+              there is none
 
 Examples:
   fairlane check examples/home-gateway.toml
@@ -36,7 +38,7 @@ Examples:
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Options {
-    /// The file of the site
+    /// The site file
     #[arg(value_name = "CONFIG", required_unless_present = "schema")]
     config: Option<PathBuf>,
     /// Print the JSON Schema of such files instead, with what each key means

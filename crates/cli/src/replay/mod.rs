@@ -28,9 +28,10 @@ use outfile::OutFile;
 use report::Shown;
 
 const HELP: &str = "\
-The link sends at RATE whenever anything is queued, and chooses the next packet when
-it becomes free. What arrives at that very instant counts. The same input gives the
-same output, to the byte. All rows are in whole numbers:
+Sends the arrivals of a file over a simulated link of rate RATE. The link is never idle
+while anything is queued, and chooses the next packet when it becomes free, among those
+that have arrived by that instant. The same input gives the same output, to the byte. CSV
+files hold whole numbers:
 
   FLOWS.csv     flow,weight,max_len                     flows 0, 1, .. with weights from
                                                         1 to 1000000, lengths in bytes
@@ -41,27 +42,26 @@ Time is exact: the end of a packet is the start of its busy period plus all bits
 in it over the rate, rounded down once to a nanosecond. Within a busy period a packet
 starts when the one before ends.
 
-Arrivals that are up to 1 ms earlier than one before them, as in a capture of a machine
-whose processors share an interface, are put in order, and how many is said on standard
-error; what is earlier than that is an error.
+Arrivals up to 1 ms out of order, as in captures of a machine with several processors, are
+sorted, and their number is printed on standard error; more than that is an error.
 
-What was recorded does not react. TCP would have sent otherwise at another rate, or with
-other queues: a replay of it shows the order and the delays that this very traffic would
-have, and not what TCP would make of the link. For that, `fairlane sim` has sources that
-react (traffic = \"tcp\").
+Recorded traffic does not react. At another rate, or with other queues, TCP would have
+sent other packets: a replay shows the order and the delays of exactly this traffic, not
+what TCP would make of the link. For that, `fairlane sim` simulates TCP
+(traffic = \"tcp\").
 
 Captures are pcap files of micro- or nanoseconds; convert pcapng files first, as with
 editcap -F nsecpcap. Flows are numbered as they appear. Without --flows each has
 weight 1 and max_len 65535; with it, row n is for the n-th flow to appear, from 0.
 Ports count for TCP, UDP, UDP-Lite, DCCP and SCTP; other protocols have port 0. All
-fragments between two addresses are one flow, the first of a datagram included and of
-whatever protocol, as in a site's per = \"5-tuple\". VLAN tags do not count. All that is not IP is one flow. The length of a packet is that on
-the wire, also where less was captured.
+fragments between two addresses are one flow, first fragments included, whatever their
+protocol, as in a site's per = \"5-tuple\". VLAN tags do not count. All that is not IP is
+one flow. The length of a packet is that on the wire, even if less was captured.
 
 Departures are CSV, or a capture if OUT ends in .pcap: the packets in order of service
-with the times at which they have left, the end of their transmission. OUT appears
-whole at the end, and not at all after an error. What went to standard output before
-an error cannot be recalled: the exit status tells.
+with the times at which their transmission ended. OUT appears whole at the end, and not
+at all after an error. What went to standard output before an error stays there: look at
+the exit status.
 
 No packet is dropped, and what is queued is held in memory: arrivals far above RATE
 take some 40 bytes for each packet that waits, its own bytes if OUT is a capture, 60
@@ -98,8 +98,8 @@ pub struct Options {
     /// Rate of the link: a number with bit, kbit, mbit, gbit or tbit
     #[arg(long, value_name = "R", required_unless_present = "config")]
     rate: Option<Rate>,
-    /// The file of a site, whose link takes the place of --alg, --rate, --flows, --flow-by,
-    /// --overhead and --aggregate
+    /// A site file, whose link replaces --alg, --rate, --flows, --flow-by, --overhead and
+    /// --aggregate
     #[arg(
         long,
         value_name = "SITE.toml",
@@ -115,7 +115,7 @@ pub struct Options {
     /// The arrivals: CSV or a capture, as the file's beginning tells
     #[arg(value_name = "ARRIVALS.csv|IN.pcap")]
     input: PathBuf,
-    /// Where departures go; to standard output without it, unless --json is given
+    /// File for the departures [default: standard output, unless --json is given]
     #[arg(short, value_name = "OUT")]
     output: Option<PathBuf>,
     /// What makes packets of a capture one flow [default: 5-tuple]

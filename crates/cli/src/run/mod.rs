@@ -20,19 +20,19 @@ use loopback::{Allow, Quotas};
 use screen::Shows;
 
 const HELP: &str = "\
-Built-in senders, one for each weight, offer more than the whole link as UDP
-datagrams. They pass through mailboxes, the arbiter and its scheduling algorithm,
-leave through a real socket at the pace of the link, and are counted where they
-arrive. The lighter a sender, the more it offers: compare --alg qfq, where shares
-follow the weights, with --alg fifo, where they follow the offered load.
+Without CONFIG, a demonstration: built-in senders, one for each weight, each offer
+more UDP datagrams than the whole link carries. These pass through mailboxes, the
+arbiter and its scheduling algorithm, leave through a real socket at the pace of the
+link, and are counted where they arrive. The lighter a sender, the more it offers:
+compare --alg qfq, where shares follow the weights, with --alg fifo, where they
+follow the offered load.
 
 Send datagrams of your own to the address that is printed: each source becomes one
 more flow, of weight 1. Processes may attach with --attach and --allow: each gets a
-mailbox in shared memory, and a flow whose weight the rule says.
+mailbox in shared memory, and a flow of the weight that its rule says.
 
-With CONFIG nothing of that is made: frames of other machines pass between two
-interfaces, or of this machine through a tap device, in the classes that the file
-says. SIGHUP reads the file again.
+With CONFIG, the job: the traffic between two interfaces, or of this machine through
+a tap device, is shaped by the classes of the file. SIGHUP reloads the file.
 
 Examples:
   fairlane run site.toml                      until Ctrl-C
@@ -45,7 +45,7 @@ Examples:
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub struct Options {
-    /// A site's configuration: shapes what passes between the interfaces that it names
+    /// The site file: the interfaces, links and classes to shape
     #[arg(
         value_name = "CONFIG",
         conflicts_with_all = [
@@ -93,19 +93,19 @@ pub struct Options {
     /// free port if that is in use]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// With CONFIG: end with an error when an interface is deleted, and do not wait for it
+    /// With CONFIG: end with an error when an interface is deleted, instead of waiting for it
     #[arg(long, requires = "config")]
     exit_on_loss: bool,
-    /// With CONFIG: under overload, drop nothing before its class is known to Fairlane
+    /// With CONFIG: under overload, drop no frames in the kernel before they are received
     #[arg(long, requires = "config")]
     no_early_drop: bool,
     /// Print one JSON object at the end, and nothing else
     #[arg(long)]
     json: bool,
-    /// Show the state so often, in seconds [default: 1; on a terminal 0.5]
+    /// Seconds between two reports [default: 1; on a terminal 0.5]
     #[arg(long, value_name = "S", value_parser = seconds)]
     every: Option<f64>,
-    /// Show no state while it runs, but what it was at the end
+    /// Report only at the end
     #[arg(long, conflicts_with = "every")]
     quiet: bool,
 }

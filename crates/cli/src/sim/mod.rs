@@ -13,10 +13,10 @@ use crate::arguments::seconds;
 use crate::{classes, interrupt, output};
 
 const HELP: &str = "\
-The link sends at its rate in the order of the site's classes, with their limits, queue
-management and ceilings, as the daemon would with no time lost; all on a clock of its
-own, exact to the picosecond. The same scenario and seed give the same output. An error
-is one sentence with its line and column, and the exit status is 2.
+Simulates one link of a site, with its classes, limits, queue management and ceilings, as
+`fairlane run` would shape it on an infinitely fast machine. Virtual time is exact to the
+picosecond. The same scenario and seed give the same output. An error is one sentence
+with its line and column, and the exit status is 2.
 
 SCENARIO.toml:
 
@@ -29,23 +29,23 @@ SCENARIO.toml:
 
   [[source]]             who sends:
   class = \"voice\"        to a class by name, each source a flow of its own; or with headers
-                         that the site's filters sort: source, destination (addresses, or
-                         prefixes over which sources alike are spread), protocol [udp],
+                         for the site's filters: source, destination (addresses, or
+                         prefixes over which equal sources are spread), protocol [udp],
                          source-port, destination-port (numbers, or ranges likewise), dscp,
                          vlan, ingress [the other side], user, group, pid (numbers, of an
                          attached process)
-  count = 3              so many sources alike [1]
-  traffic = \"cbr\"        constant bit rate; those alike take turns
+  count = 3              number of equal sources [1]
+  traffic = \"cbr\"        constant bit rate; equal sources take turns
             \"poisson\"    random, of a mean rate
-            \"on-off\"     at its rate for spans of a mean length, silent for others; both
-                         Pareto distributed with shape 1.5
+            \"on-off\"     sends at its rate, then is silent, in turns; both times are Pareto
+                         distributed with shape 1.5
             \"backlogged\" always something to send: as TCP does that is never slowed down
             \"tcp\"        always something to send, in a closed loop: slow start, then one
                          packet more each round trip (Reno), half the window after a
                          loss or a mark, a timeout of 200 ms at least
   rate = \"64kbit\"        of each source, overhead included; none if backlogged or tcp
   rtt = \"20ms\"          of tcp: its round trip without queue and transmission
-  on = \"1s\", off = \"2s\"  mean spans, of on-off
+  on = \"1s\", off = \"2s\"  mean times, of on-off
   window = 32            packets that a backlogged source keeps in the queue [32], or that tcp
                          has on their way at most [4096]
   length = 200           a frame's bytes without overhead, or a range as in \"64-1514\", each
