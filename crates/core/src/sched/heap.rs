@@ -79,9 +79,19 @@ impl<T: Keyed> Heap<T> {
         Some(first)
     }
 
-    /// Puts an entry in place of the earliest, which must be there. O(log n).
+    /// Puts an entry in place of the earliest, which must be there. O(log n), and O(1) for one that
+    /// is no later, as among equals.
     #[inline]
     pub fn replace_first(&mut self, entry: T) {
+        match self.entries.first_mut() {
+            Some(first) if !is_before(first.key(), entry.key()) => *first = entry,
+            _ => self.sift_down(entry),
+        }
+    }
+
+    /// Puts an entry in place of the earliest, and those that are earlier before it.
+    #[inline(never)]
+    fn sift_down(&mut self, entry: T) {
         let entries = self.entries.as_mut_slice();
         let key = entry.key();
         let (mut hole, mut first) = (0, 1);
