@@ -2,7 +2,6 @@
 
 use crate::units::Length;
 use alloc::vec::Vec;
-use core::num::NonZeroU16;
 
 /// No packet.
 pub(super) const NIL: u32 = u32::MAX;
@@ -13,7 +12,7 @@ struct Slot<P> {
     next: u32,
     /// In bytes; of no meaning in a free slot. Two bytes, so that a slot without a payload of
     /// its own takes eight, and as many more of them fit the cache.
-    len: NonZeroU16,
+    len: Length,
     /// `None` only in a free slot.
     payload: Option<P>,
 }
@@ -37,7 +36,7 @@ impl<P> Behind<'_, P> {
     #[inline]
     pub fn length(&self) -> Option<Length> {
         let slot = self.slots.get(self.next as usize)?;
-        Some(Length::unpacked(slot.len))
+        Some(slot.len)
     }
 }
 
@@ -117,7 +116,7 @@ impl<P> PacketSlab<P> {
         };
         self.free = slot.next;
         slot.next = NIL;
-        slot.len = len.packed();
+        slot.len = len;
         slot.payload = Some(payload);
         self.stored += 1;
         Ok(Stored(index))
@@ -133,7 +132,7 @@ impl<P> PacketSlab<P> {
         }
         self.slots.push(Slot {
             next: NIL,
-            len: NonZeroU16::MAX,
+            len: Length::MAX,
             payload: None,
         });
         self.free = index;
@@ -150,7 +149,7 @@ impl<P> PacketSlab<P> {
         slot.next = self.free;
         self.free = index;
         self.taken += 1;
-        Some((Length::unpacked(len), payload, Behind { slots, next }))
+        Some((len, payload, Behind { slots, next }))
     }
 
     #[inline]
@@ -163,19 +162,13 @@ impl<P> PacketSlab<P> {
     #[inline]
     pub(super) fn get(&self, index: u32) -> Option<(Length, &P, u32)> {
         let slot = self.slots.get(index as usize)?;
-        Some((
-            Length::unpacked(slot.len),
-            slot.payload.as_ref()?,
-            slot.next,
-        ))
+        Some((slot.len, slot.payload.as_ref()?, slot.next))
     }
 
     /// Length of the packet at `index`, which must be in a list.
     #[inline]
     pub(super) fn length(&self, index: u32) -> Option<Length> {
-        self.slots
-            .get(index as usize)
-            .map(|slot| Length::unpacked(slot.len))
+        self.slots.get(index as usize).map(|slot| slot.len)
     }
 }
 

@@ -75,7 +75,7 @@ impl Child {
             room_packets: limits.packets as i32,
             room_bytes: limits.bytes as i32,
             side: class,
-            longest: longest.packed().get(),
+            longest: longest.get() as u16,
             kind: Kind::Leaf,
             flags,
             ..Child::default()
@@ -95,7 +95,7 @@ impl Child {
     pub fn inner(node: u32, longest: Length, flags: u8) -> Child {
         Child {
             side: node,
-            longest: longest.packed().get(),
+            longest: longest.get() as u16,
             kind: Kind::Inner,
             flags,
             ..Child::default()
@@ -130,7 +130,7 @@ impl Child {
     }
 
     pub fn set_longest(&mut self, longest: Length) {
-        self.longest = longest.packed().get();
+        self.longest = longest.get() as u16;
     }
 
     /// Whether its limits allow for a packet of this length, which is not too long.
