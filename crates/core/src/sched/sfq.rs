@@ -20,13 +20,15 @@
 //! in order; a new key moves nothing: it says where places go from then on, at O(1). Until
 //! its old places have come up, a flow with a backlog is served in two buckets.
 //!
-//! There are as many places as packets queued, in one table with a list for each bucket. A
-//! packet costs O(1); removing an entity, or discarding packets of it, costs O(packets
-//! queued in all and buckets), as in [`Fifo`](super::Fifo).
+//! There are as many places as packets queued, in chunks of fifteen in a cache line, so that
+//! those of a bucket lie side by side. A packet costs O(1); removing an entity, or discarding
+//! packets of it, costs O(packets queued in all and buckets), as in [`Fifo`](super::Fifo).
 
+mod places;
 #[cfg(test)]
 mod tests;
 
+use self::places::{Places, Queue};
 use super::Drr;
 use super::drr::DrrEntity;
 use crate::ensure_invariant;
@@ -49,31 +51,25 @@ pub struct SfqEntity {
 
 const _: () = assert!(size_of::<SfqEntity>() <= 24);
 
-/// The next packet of `entity`, and the place behind.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    entity: EntityId,
-    next: u32,
-}
-
 /// What a turn is worth before there are entities.
 const BYTE: Length = Length::new(1).unwrap();
 
-/// No place.
-const NONE: u32 = u32::MAX;
-
-/// The places of a bucket: the first and the last.
-#[derive(Clone, Copy, Debug)]
+/// A bucket: its turns among all, and its places.
+#[derive(Clone, Copy, Debug, Default)]
 struct Bucket {
-    first: u32,
-    last: u32,
+    turns: DrrEntity,
+    queue: Queue,
 }
 
-impl Bucket {
-    const EMPTY: Bucket = Bucket {
-        first: NONE,
-        last: NONE,
-    };
+impl Holds<DrrEntity> for Bucket {
+    #[inline]
+    fn state(&self) -> &DrrEntity {
+        &self.turns
+    }
+    #[inline]
+    fn state_mut(&mut self) -> &mut DrrEntity {
+        &mut self.turns
+    }
 }
 
 /// Stochastic fairness queueing.
@@ -82,14 +78,13 @@ pub struct Sfq {
     /// The order of buckets, which are its entities. A bucket that lost its places keeps its
     /// turn until that comes; whose turn it is has some.
     drr: Drr,
-    turns: Vec<DrrEntity>,
     buckets: Vec<Bucket>,
-    places: Vec<Place>,
-    /// Places not in use, linked.
-    free: u32,
+    places: Places,
+    /// Who is first in the bucket whose turn it is.
+    selected: Link,
     /// The key of the hash.
     key: u64,
-    /// Bytes of service from one key to the next; 0 for ever.
+    /// Bytes of service from one key to the next; as many as there are for one key for ever.
     period: u64,
     /// Bytes of this period still to serve.
     left: u64,
@@ -132,17 +127,16 @@ impl Sfq {
     pub fn with(buckets: NonZeroU32, seed: u64, period: Option<NonZeroU64>) -> Self {
         let buckets = (buckets.get() as usize).min(MAX_ENTITIES);
         let mut drr = Drr::new();
-        let mut turns = alloc::vec![DrrEntity::default(); buckets];
+        let mut all = alloc::vec![Bucket::default(); buckets];
         for bucket in (0..buckets).filter_map(EntityId::new) {
-            drr.add(&mut turns, bucket, Share::new(Weight::ONE, BYTE));
+            drr.add(all.as_mut_slice(), bucket, Share::new(Weight::ONE, BYTE));
         }
-        let period = period.map_or(0, NonZeroU64::get);
+        let period = period.map_or(u64::MAX, NonZeroU64::get);
         Sfq {
             drr,
-            turns,
-            buckets: alloc::vec![Bucket::EMPTY; buckets],
-            places: Vec::new(),
-            free: NONE,
+            buckets: all,
+            places: Places::default(),
+            selected: Link::NONE,
             key: next_key(seed),
             period,
             left: period,
@@ -163,80 +157,37 @@ impl Sfq {
         ((hash * self.buckets.len() as u64) >> 32) as usize
     }
 
-    /// The first place of the bucket whose turn it is.
+    /// Whose turn it is may have changed, or who is first there.
     #[inline]
-    fn first(&self) -> Option<(EntityId, &Place)> {
-        let bucket = self.drr.select(&self.turns).get()?;
-        let place = self.buckets[bucket.index()].first;
-        Some((bucket, self.places.get(place as usize)?))
-    }
-
-    #[inline]
-    fn take_place(&mut self, entity: EntityId) -> u32 {
-        let place = Place { entity, next: NONE };
-        match self.places.get_mut(self.free as usize) {
-            Some(free) => {
-                let at = core::mem::replace(&mut self.free, free.next);
-                *free = place;
-                at
-            }
-            None => {
-                self.places.push(place);
-                (self.places.len() - 1) as u32
-            }
-        }
-    }
-
-    #[inline]
-    fn give_back(&mut self, at: u32) {
-        self.places[at as usize].next = core::mem::replace(&mut self.free, at);
-    }
-
-    /// What the bucket is charged for next, if it holds something.
-    #[inline]
-    fn head(&self, entities: &[impl Holds<SfqEntity>], bucket: EntityId) -> Option<Charge> {
-        let first = self.buckets[bucket.index()].first;
-        let place = self.places.get(first as usize)?;
-        entities.entity(place.entity).head
+    fn settle(&mut self) {
+        let turn = self.drr.select(self.buckets.as_slice());
+        self.selected = match self.buckets.get(turn.index()) {
+            None => Link::NONE,
+            Some(bucket) => match self.places.first(&bucket.queue) {
+                Some(first) => Link::to(first),
+                None => return self.pass_over(),
+            },
+        };
     }
 
     /// Passes over buckets that lost their places.
-    fn settle(&mut self) {
-        while let Some(bucket) = self.drr.select(&self.turns).get()
-            && self.buckets[bucket.index()].first == NONE
+    #[cold]
+    #[inline(never)]
+    fn pass_over(&mut self) {
+        while let Some(bucket) = self.drr.select(self.buckets.as_slice()).get()
+            && self.buckets[bucket.index()].queue.is_empty()
         {
-            self.drr.idle(&mut self.turns, bucket);
+            self.drr.idle(self.buckets.as_mut_slice(), bucket);
         }
+        self.settle();
     }
 
-    /// Takes up to `count` places of `id` out of one bucket, the first ones, and tells how many.
-    fn take_out(&mut self, bucket: usize, id: EntityId, count: u32) -> u32 {
-        let mut taken = 0;
-        let Bucket { first: mut at, .. } =
-            core::mem::replace(&mut self.buckets[bucket], Bucket::EMPTY);
-        while at != NONE {
-            let Place { entity, next } = self.places[at as usize];
-            if entity == id && taken < count {
-                taken += 1;
-                self.give_back(at);
-            } else {
-                self.append(bucket, at);
-            }
-            at = next;
-        }
-        taken
-    }
-
-    /// Puts a place at the end of a bucket.
-    #[inline]
-    fn append(&mut self, bucket: usize, at: u32) {
-        self.places[at as usize].next = NONE;
-        let bucket = &mut self.buckets[bucket];
-        match bucket.last {
-            NONE => bucket.first = at,
-            last => self.places[last as usize].next = at,
-        }
-        bucket.last = at;
+    /// A bucket without places got one, of a packet that is charged for `head`.
+    #[cold]
+    #[inline(never)]
+    fn begin(&mut self, bucket: EntityId, head: Charge) {
+        (self.drr).backlogged(self.buckets.as_mut_slice(), bucket, head);
+        self.settle();
     }
 }
 
@@ -282,12 +233,12 @@ impl Scheduler for Sfq {
         let entity = entities.entity_mut(id);
         entity.places += 1;
         let head = entity.head;
-        let bucket = self.bucket_of(id);
-        let was_empty = self.buckets[bucket].first == NONE;
-        let place = self.take_place(id);
-        self.append(bucket, place);
-        if was_empty && let (Some(bucket), Some(head)) = (EntityId::new(bucket), head) {
-            self.drr.backlogged(&mut self.turns, bucket, head);
+        let number = self.bucket_of(id);
+        let queue = &mut self.buckets[number].queue;
+        let was_empty = queue.is_empty();
+        self.places.push(queue, id);
+        if was_empty && let Some(head) = head {
+            self.begin(EntityId::in_use(number as u32), head);
         }
     }
 
@@ -295,21 +246,20 @@ impl Scheduler for Sfq {
         let entity = entities.entity_mut(id);
         let mut left = packets.min(entity.places);
         entity.places -= left;
-        for bucket in 0..self.buckets.len() {
+        for bucket in &mut self.buckets {
             if left == 0 {
                 break;
             }
             // Where a longer packet comes first now than a turn under way covers, the
             // bucket goes into debt, and its later turns pay.
-            left -= self.take_out(bucket, id, left);
+            left -= self.places.take_out(&mut bucket.queue, id, left);
         }
         self.settle();
     }
 
     #[inline]
     fn select(&self, _: &[impl Holds<SfqEntity>]) -> Link {
-        self.first()
-            .map_or(Link::NONE, |(_, place)| Link::to(place.entity))
+        self.selected
     }
 
     /// Others only join behind, in its bucket as in the round.
@@ -318,11 +268,9 @@ impl Scheduler for Sfq {
 
     #[inline]
     fn served(&mut self, work: Charge) {
-        if self.period != 0 {
-            self.left = self.left.saturating_sub(work.get().into());
-            if self.left == 0 {
-                self.perturb(self.key);
-            }
+        self.left = self.left.saturating_sub(work.get().into());
+        if self.left == 0 {
+            self.perturb(self.key);
         }
     }
 
@@ -334,28 +282,19 @@ impl Scheduler for Sfq {
         charged: Charge,
         next: Option<Charge>,
     ) {
-        let Some((
-            bucket,
-            &Place {
-                entity,
-                next: behind,
-            },
-        )) = self.first()
-        else {
+        debug_assert_eq!(self.selected, Link::to(id), "it is the selected one");
+        let turn = self.drr.select(self.buckets.as_slice());
+        let Some(Bucket { queue, .. }) = self.buckets.get_mut(turn.index()) else {
             return;
         };
-        debug_assert_eq!(entity, id, "it is the selected one");
         let state = entities.entity_mut(id);
         state.head = next;
         state.places -= 1;
-        let places = &mut self.buckets[bucket.index()];
-        let at = core::mem::replace(&mut places.first, behind);
-        if behind == NONE {
-            places.last = NONE;
-        }
-        self.give_back(at);
-        let head = self.head(entities, bucket);
-        self.drr.reschedule(&mut self.turns, bucket, charged, head);
+        self.places.pop(queue);
+        let first = self.places.first(queue);
+        let head = first.and_then(|first| entities.entity(first).head);
+        let bucket = EntityId::in_use(turn.index() as u32);
+        (self.drr).reschedule(self.buckets.as_mut_slice(), bucket, charged, head);
         self.settle();
     }
 
@@ -364,46 +303,24 @@ impl Scheduler for Sfq {
     }
 
     fn invariants(&self, entities: &[impl Holds<SfqEntity>]) -> Result<(), Violation> {
-        self.drr.invariants(&self.turns)?;
-        let mut found = alloc::vec![0; entities.len()];
-        let mut used = 0;
-        for (index, bucket) in self.buckets.iter().enumerate() {
-            let (mut at, mut last) = (bucket.first, NONE);
-            while let Some(place) = self.places.get(at as usize) {
-                used += 1;
-                ensure_invariant!(used <= self.places.len(), "sfq: places lead in a circle");
-                ensure_invariant!(
-                    place.entity.index() < entities.len(),
-                    "sfq: {:?} was never added",
-                    place.entity
-                );
-                found[place.entity.index()] += 1;
-                (at, last) = (place.next, at);
+        let buckets = self.buckets.as_slice();
+        self.drr.invariants(buckets)?;
+        let count = entities.len();
+        self.places
+            .check(buckets.iter().map(|bucket| &bucket.queue))?;
+        let mut found = alloc::vec![0; count];
+        for (index, Bucket { queue, .. }) in buckets.iter().enumerate() {
+            for entity in self.places.iter(queue) {
+                ensure_invariant!(entity.index() < count, "sfq: {entity:?} was never added");
+                found[entity.index()] += 1;
             }
+            let id = EntityId::in_use(index as u32);
             ensure_invariant!(
-                at == NONE && last == bucket.last,
-                "sfq: bucket {index} ends at {last}, not {}",
-                bucket.last
-            );
-            let in_round =
-                EntityId::new(index).is_some_and(|id| self.drr.is_active(&self.turns, id));
-            ensure_invariant!(
-                bucket.first == NONE || in_round,
+                queue.is_empty() || self.drr.is_active(buckets, id),
                 "sfq: bucket {index} holds something and has no turn"
             );
         }
-        let mut free = self.free;
-        while let Some(place) = self.places.get(free as usize) {
-            used += 1;
-            ensure_invariant!(used <= self.places.len(), "sfq: a place is used twice");
-            free = place.next;
-        }
-        ensure_invariant!(
-            used == self.places.len(),
-            "sfq: {used} of {} places are listed",
-            self.places.len()
-        );
-        for id in (0..entities.len()).filter_map(EntityId::new) {
+        for id in (0..count).filter_map(EntityId::new) {
             let entity = entities.entity(id);
             ensure_invariant!(
                 entity.places == found[id.index()]
@@ -412,9 +329,15 @@ impl Scheduler for Sfq {
                 found[id.index()]
             );
         }
+        let turn = self.drr.select(buckets);
+        let first = turn
+            .get()
+            .and_then(|turn| self.places.first(&buckets[turn.index()].queue));
         ensure_invariant!(
-            self.drr.select(&self.turns) == Link::NONE || self.first().is_some(),
-            "sfq: it is the turn of an empty bucket"
+            first.map_or(Link::NONE, Link::to) == self.selected
+                && (turn == Link::NONE) == first.is_none(),
+            "sfq: it is the turn of bucket {turn:?}, whose first is {first:?}, not {:?}",
+            self.selected
         );
         Ok(())
     }
