@@ -204,6 +204,6 @@ impl<A: Scheduler> Subject for Scheduled<A> {
 
     #[inline]
     fn dequeue(&mut self) -> Option<u32> {
-        self.0.dequeue().map(|packet| packet.flow.number())
+        self.0.dequeue().map(|packet| packet.owner.number())
     }
 }

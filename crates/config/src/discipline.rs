@@ -4,9 +4,10 @@ use fairlane_classify::{DigestKey, LinkClassifier};
 use fairlane_core::scheduler::Violation;
 use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass, CbqError};
 use fairlane_core::tree::{
-    self, ClassConfig, ClassId, ClassQueue, ClassStats, Dequeue, Discarded, FlowsConfig,
-    LeafConfig, Payload, Rejected, Tree, TreeError,
+    self, ClassConfig, ClassId, ClassQueue, ClassStats, Discarded, FlowsConfig, LeafConfig,
+    Payload, Tree, TreeError,
 };
+use fairlane_core::{Dequeue, Rejected};
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use crate::site::{Cap, Class, Flows, Kind, Link, LinkAlgorithm, Queue};
@@ -293,7 +294,7 @@ impl<P: Payload> ClassQueue<P> for Discipline<P> {
         of_any!(self, queue => ClassQueue::enqueue(queue, class, flow, len, payload, now, discard))
     }
 
-    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {
+    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId> {
         of_any!(self, queue => ClassQueue::dequeue(queue, now, discard))
     }
 

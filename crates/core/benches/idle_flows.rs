@@ -44,7 +44,7 @@ fn measure<A: Scheduler>(algorithm: A, flows: usize) {
         let Some(packet) = black_box(scheduler.dequeue()) else {
             panic!("{backlogged} flows are backlogged, and none is served");
         };
-        scheduler.enqueue(packet.flow, length, ()).unwrap();
+        scheduler.enqueue(packet.owner, length, ()).unwrap();
     }
     println!(
         "{:6} {flows} flows, {backlogged} backlogged: {}, {:.0} ns a pair",

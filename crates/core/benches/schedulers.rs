@@ -45,7 +45,7 @@ fn packets<A: Scheduler>(c: &mut Criterion, algorithm: fn() -> A) {
                     unreachable!("each packet is replaced");
                 };
                 let packet = black_box(packet);
-                link.enqueue(packet.flow, packet.len, packet.payload)
+                link.enqueue(packet.owner, packet.len, packet.payload)
             });
         });
     }
@@ -68,7 +68,7 @@ fn comings_and_goings<A: Scheduler>(c: &mut Criterion, algorithm: fn() -> A) {
                     unreachable!("each packet is replaced");
                 };
                 let packet = black_box(packet);
-                link.enqueue(packet.flow, packet.len, packet.payload)
+                link.enqueue(packet.owner, packet.len, packet.payload)
             });
         });
     }

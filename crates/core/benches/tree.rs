@@ -12,8 +12,9 @@ use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
+use fairlane_core::Dequeue;
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{ClassConfig, ClassId, Dequeue, FlowsConfig, LeafConfig, Tree};
+use fairlane_core::tree::{ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
 use fairlane_core::{
     FlowConfig, FlowId, Length, Nanos, PacketScheduler, Scheduler, SchedulerLimits, Weight, sched,
 };

@@ -113,7 +113,7 @@ impl<P> Payloads<P> {
     /// The packet with its payload.
     fn of(&mut self, packet: Packet<Slot>) -> Packet<P> {
         Packet {
-            flow: packet.flow,
+            owner: packet.owner,
             len: packet.len,
             payload: self.take(packet.payload),
         }

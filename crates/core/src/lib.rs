@@ -43,6 +43,7 @@ extern crate alloc;
 mod any_scheduler;
 pub mod aqm;
 pub mod bounds;
+mod packet;
 mod packet_scheduler;
 pub mod queue;
 pub mod room;
@@ -52,9 +53,10 @@ pub mod tree;
 pub mod units;
 
 pub use any_scheduler::AnyScheduler;
+pub use packet::{Count, Dequeue, Packet, Rejected, Rejection};
 pub use packet_scheduler::{
-    ChangeError, Count, Dequeue, FlowConfig, FlowId, FlowStats, Limits, Packet, PacketScheduler,
-    Rejected, Rejection, SchedulerLimits, TotalStats,
+    ChangeError, FlowConfig, FlowId, FlowStats, Limits, PacketScheduler, SchedulerLimits,
+    TotalStats,
 };
 pub use scheduler::{Scheduler, Share};
 pub use units::{Charge, Length, Nanos, Rate, VirtualTime, Weight};

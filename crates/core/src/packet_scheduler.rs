@@ -1,9 +1,10 @@
 //! The packet scheduler: flows with their queues, ordered by an algorithm.
 
 use crate::ensure_invariant;
+use crate::packet::{Count, Packet, Rejected, Rejection};
 use crate::queue::{PacketList, PacketSlab, Stored};
 use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, Length, Nanos, Weight};
+use crate::units::{Charge, Length, Weight};
 use alloc::vec::Vec;
 
 /// A flow of one [`PacketScheduler`].
@@ -129,57 +130,6 @@ impl FlowConfig {
     }
 }
 
-/// A packet on its way out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet<P> {
-    /// Whose it is.
-    pub flow: FlowId,
-    /// Its length, as it was at enqueue.
-    pub len: Length,
-    /// What the caller gave.
-    pub payload: P,
-}
-
-/// The answer to [`PacketScheduler::dequeue`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dequeue<P> {
-    /// The next packet, which is the caller's from now on.
-    Packet(Packet<P>),
-    /// Packets wait, and none may leave before this time.
-    NotBefore(Nanos),
-    /// Nothing waits.
-    Empty,
-}
-
-/// Why a packet was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Rejection {
-    /// No flow has this number.
-    #[error("there is no such flow")]
-    UnknownFlow,
-    /// Longer than its flow declared.
-    #[error("the packet is longer than the {max} its flow declared")]
-    TooLong {
-        /// The declared maximum.
-        max: Length,
-    },
-    /// The flow holds its limit of packets or bytes (tail drop).
-    #[error("the flow's queue is full")]
-    FlowFull,
-    /// All flows together hold their limit of packets or bytes (tail drop).
-    #[error("the scheduler is full")]
-    SchedulerFull,
-}
-
-/// A packet that was not accepted goes back to the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rejected<P> {
-    /// The packet, untouched.
-    pub payload: P,
-    /// Why.
-    pub reason: Rejection,
-}
-
 /// Why a flow could not be added or changed; nothing was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
@@ -197,43 +147,6 @@ pub enum ChangeError {
         /// The maximum asked for.
         max: Length,
     },
-}
-
-/// A number of packets and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes, as counted at enqueue.
-    pub bytes: u64,
-}
-
-impl Count {
-    #[inline]
-    pub(crate) fn add(&mut self, len: Length) {
-        self.packets += 1;
-        self.bytes += u64::from(len.get());
-    }
-
-    #[inline]
-    pub(crate) fn subtract(&mut self, len: Length) {
-        self.packets -= 1;
-        self.bytes -= u64::from(len.get());
-    }
-
-    pub(crate) fn plus(self, other: Count) -> Count {
-        Count {
-            packets: self.packets + other.packets,
-            bytes: self.bytes + other.bytes,
-        }
-    }
-
-    pub(crate) fn minus(self, other: Count) -> Count {
-        Count {
-            packets: self.packets - other.packets,
-            bytes: self.bytes - other.bytes,
-        }
-    }
 }
 
 /// What became of a flow's packets: `accepted = sent + discarded + queued`.
@@ -479,7 +392,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             self.account(id).discarded.add(len);
             gone += 1;
             discard(Packet {
-                flow: id,
+                owner: id,
                 len,
                 payload,
             });
@@ -589,7 +502,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     fn reject(&mut self, id: FlowId, len: Length, against: Against) -> Rejection {
         self.dropped.add(len);
         if self.flow(id).is_none() {
-            return Rejection::UnknownFlow;
+            return Rejection::Unknown;
         }
         self.account(id).dropped.add(len);
         let flow = &mut self.flows[id.index()];
@@ -606,8 +519,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             Against::Length => Rejection::TooLong {
                 max: Length::new(flow.max_length).unwrap_or(Length::MAX),
             },
-            Against::FlowPackets | Against::FlowBytes => Rejection::FlowFull,
-            Against::Bytes | Against::Packets => Rejection::SchedulerFull,
+            Against::FlowPackets | Against::FlowBytes => Rejection::QueueFull,
+            Against::Bytes | Against::Packets => Rejection::LinkFull,
         }
     }
 
@@ -624,7 +537,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         };
         let (len, payload) = packets.front(&self.slab)?;
         Some(Packet {
-            flow: FlowId::of(id),
+            owner: FlowId::of(id),
             len,
             payload,
         })
@@ -649,7 +562,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             let next = behind.length().map(Charge::from);
             self.algorithm.reschedule(flows, id, len.into(), next);
             return Some(Packet {
-                flow: FlowId::of(id),
+                owner: FlowId::of(id),
                 len,
                 payload,
             });

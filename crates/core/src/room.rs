@@ -24,7 +24,8 @@
 //! queue is told how far its bound reaches, and asks again when it gets there: it costs a packet
 //! in it nothing. O(log holders) amortised where the heap is touched.
 
-use crate::packet_scheduler::{Count, Limits};
+use crate::packet::Count;
+use crate::packet_scheduler::Limits;
 use alloc::vec::Vec;
 
 /// Packets and bytes that are kept for somebody: both hold.

@@ -33,14 +33,14 @@ fn shares() -> Result<(f64, u32), Box<dyn Error>> {
         let Some(packet) = link.dequeue() else {
             return Err("both flows always have packets".into());
         };
-        link.enqueue(packet.flow, longest, 1).unwrap();
-        sent[usize::from(packet.flow == light)] += 1;
+        link.enqueue(packet.owner, longest, 1).unwrap();
+        sent[usize::from(packet.owner == light)] += 1;
         worst = worst.max((f64::from(sent[0]) - 0.75 * f64::from(sent[0] + sent[1])).abs());
-        row = match last == Some(packet.flow) {
+        row = match last == Some(packet.owner) {
             true => row + 1,
             false => 1,
         };
-        last = Some(packet.flow);
+        last = Some(packet.owner);
         longest_row = longest_row.max(row);
     }
     Ok((worst, longest_row))

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use fairlane_core::scheduler::Violation;
 use fairlane_core::tree::{self, ClassFlow, ClassId, ClassQueue, Payload};
 use fairlane_core::{
-    ChangeError, Count, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, Rejected,
+    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, Rejected,
     Rejection, TotalStats,
 };
 
@@ -103,16 +103,6 @@ impl<P, C, K> Classified<P, C, K> {
     }
 }
 
-fn add(count: &mut Count, len: Length) {
-    count.packets += 1;
-    count.bytes += u64::from(len.get());
-}
-
-fn subtract(count: &mut Count, len: Length) {
-    count.packets -= 1;
-    count.bytes -= u64::from(len.get());
-}
-
 /// What a port and the total count, both the same.
 fn both<'a>(
     ports: &'a mut [Option<Port>],
@@ -126,8 +116,8 @@ fn both<'a>(
 
 fn discard(ports: &mut [Option<Port>], total: &mut TotalStats, port: FlowId, len: Length) {
     for stats in both(ports, total, port) {
-        subtract(&mut stats.queued, len);
-        add(&mut stats.discarded, len);
+        stats.queued.subtract(len);
+        stats.discarded.add(len);
     }
 }
 
@@ -191,22 +181,8 @@ where
     }
 }
 
-/// Why a port's packet was not accepted, in the words of flows. What queue management refuses is
-/// refused for the length of a queue.
-fn reason_of(rejection: tree::Rejection) -> Rejection {
-    match rejection {
-        tree::Rejection::UnknownClass | tree::Rejection::NoQueue => Rejection::UnknownFlow,
-        tree::Rejection::TooLong { max } => Rejection::TooLong { max },
-        tree::Rejection::QueueFull | tree::Rejection::Congestion => Rejection::FlowFull,
-        tree::Rejection::TreeFull => Rejection::SchedulerFull,
-    }
-}
-
-fn is_want_of_room(rejection: tree::Rejection) -> bool {
-    matches!(
-        rejection,
-        tree::Rejection::QueueFull | tree::Rejection::TreeFull
-    )
+fn is_want_of_room(rejection: Rejection) -> bool {
+    matches!(rejection, Rejection::QueueFull | Rejection::LinkFull)
 }
 
 impl<P, C, K> Queue for Classified<P, C, K>
@@ -269,7 +245,7 @@ where
         } = self;
         let port = ports.get(flow.number() as usize).and_then(Option::as_ref);
         let reason = match port {
-            None => Rejection::UnknownFlow,
+            None => Rejection::Unknown,
             Some(&Port {
                 max_length: max, ..
             }) if len > max => Rejection::TooLong { max },
@@ -280,8 +256,8 @@ where
                 };
                 self.held.push_back((len, packet));
                 for stats in both(&mut self.ports, &mut self.total, flow) {
-                    add(&mut stats.accepted, len);
-                    add(&mut stats.queued, len);
+                    stats.accepted.add(len);
+                    stats.queued.add(len);
                 }
                 return Ok(());
             }
@@ -299,7 +275,7 @@ where
                     classify.refused(gone.class, &payload);
                     discard(ports, total, port, gone.len);
                     on_discard(Packet {
-                        flow: port,
+                        owner: port,
                         len: gone.len,
                         payload,
                     });
@@ -307,8 +283,8 @@ where
                 match classes.enqueue(class, digest, len, packet, now, gives_way) {
                     Ok(()) => {
                         for stats in both(ports, total, flow) {
-                            add(&mut stats.accepted, len);
-                            add(&mut stats.queued, len);
+                            stats.accepted.add(len);
+                            stats.queued.add(len);
                         }
                         return Ok(());
                     }
@@ -317,18 +293,18 @@ where
                             classify.refused(class, &rejected.payload.payload);
                         }
                         for stats in both(ports, total, flow) {
-                            add(&mut stats.dropped, len);
+                            stats.dropped.add(len);
                         }
                         return Err(Rejected {
                             payload: rejected.payload.payload,
-                            reason: reason_of(rejected.reason),
+                            reason: rejected.reason,
                         });
                     }
                 }
             }
         };
         for stats in both(ports, total, flow) {
-            add(&mut stats.dropped, len);
+            stats.dropped.add(len);
         }
         Err(Rejected { payload, reason })
     }
@@ -350,27 +326,27 @@ where
             let FromPort { port, payload } = gone.payload;
             discard(ports, total, port, gone.len);
             on_discard(Packet {
-                flow: port,
+                owner: port,
                 len: gone.len,
                 payload,
             });
         });
         match next {
-            tree::Dequeue::Packet(packet) => {
+            Dequeue::Packet(packet) => {
                 let FromPort { port, payload } = packet.payload;
                 for stats in both(ports, total, port) {
-                    subtract(&mut stats.queued, packet.len);
-                    add(&mut stats.sent, packet.len);
+                    stats.queued.subtract(packet.len);
+                    stats.sent.add(packet.len);
                 }
-                classify.leaves(packet.class, &payload, packet.len, now);
+                classify.leaves(packet.owner, &payload, packet.len, now);
                 Dequeue::Packet(Packet {
-                    flow: port,
+                    owner: port,
                     len: packet.len,
                     payload,
                 })
             }
-            tree::Dequeue::NotBefore(time) => Dequeue::NotBefore(time),
-            tree::Dequeue::Empty => Dequeue::Empty,
+            Dequeue::NotBefore(time) => Dequeue::NotBefore(time),
+            Dequeue::Empty => Dequeue::Empty,
         }
     }
 

@@ -119,7 +119,7 @@ macro_rules! of_flows {
 
             #[inline]
             fn dequeue(&mut self, _: Nanos, _: impl FnMut(Packet<P>)) -> Dequeue<P> {
-                $scheduler::dequeue(self).map_or(Dequeue::Empty, Dequeue::Packet)
+                $scheduler::dequeue(self).into()
             }
 
             #[inline]

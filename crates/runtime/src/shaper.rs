@@ -94,7 +94,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
         now: Nanos,
     ) -> Result<(), Rejected<Q::Payload>> {
         let discarded = &mut self.discarded;
-        let gone = |packet: Packet<Q::Payload>| discarded.push(packet.flow);
+        let gone = |packet: Packet<Q::Payload>| discarded.push(packet.owner);
         self.queue.enqueue(flow, len, payload, now, gone)
     }
 
@@ -130,7 +130,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
                 break None;
             }
             let discarded = &mut self.discarded;
-            let gone = |packet: Packet<Q::Payload>| discarded.push(packet.flow);
+            let gone = |packet: Packet<Q::Payload>| discarded.push(packet.owner);
             match self.queue.dequeue(now, gone) {
                 Dequeue::Packet(packet) => {
                     window.charge(packet.len);

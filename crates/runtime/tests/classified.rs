@@ -241,11 +241,11 @@ fn a_refused_packet_comes_back_and_counts_once() {
     let max = length(500);
     assert_eq!(enqueue(port, 501), Err(Rejection::TooLong { max }));
     let nobody = FlowId::new(9);
-    assert_eq!(enqueue(nobody, 500), Err(Rejection::UnknownFlow));
+    assert_eq!(enqueue(nobody, 500), Err(Rejection::Unknown));
     for _ in 0..100 {
         assert_eq!(enqueue(port, 500), Ok(()));
     }
-    assert_eq!(enqueue(port, 500), Err(Rejection::FlowFull));
+    assert_eq!(enqueue(port, 500), Err(Rejection::QueueFull));
     let stats = queue.flow_stats(port).unwrap();
     assert_eq!((stats.accepted.packets, stats.dropped.packets), (100, 2));
     assert_eq!(queue.total_stats().dropped.packets, 3);

@@ -5,7 +5,8 @@ use crate::observer::{Completion, Now, Observer};
 use crate::queue::PacketInfo;
 use crate::time::{PICOS_PER_SECOND, Picos};
 use fairlane_core::Length;
-use fairlane_core::tree::{ClassFlow, ClassId, Rejection};
+use fairlane_core::Rejection;
+use fairlane_core::tree::{ClassFlow, ClassId};
 
 /// What became of the packets of one class.
 #[derive(Clone, Debug, Default)]

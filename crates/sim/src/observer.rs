@@ -4,7 +4,7 @@ use crate::link::Progress;
 use crate::queue::{Label, PacketInfo};
 use crate::time::{Picos, Work};
 use core::slice::from_mut;
-use fairlane_core::{FlowConfig, FlowId, Length};
+use fairlane_core::{FlowConfig, FlowId, Length, Rejection};
 
 /// When something happens.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +71,7 @@ pub trait Observer<L: Label = FlowId> {
     }
 
     /// A packet was not accepted.
-    fn dropped(&mut self, at: Now, flow: L, len: Length, reason: L::Rejection) {
+    fn dropped(&mut self, at: Now, flow: L, len: Length, reason: Rejection) {
         let _ = (at, flow, len, reason);
     }
 
@@ -119,7 +119,7 @@ macro_rules! forward {
         fn arrived(&mut $self, at: Now, packet: &PacketInfo<L>) {
             $(for to in $to { to.arrived(at, packet); })+
         }
-        fn dropped(&mut $self, at: Now, flow: L, len: Length, reason: L::Rejection) {
+        fn dropped(&mut $self, at: Now, flow: L, len: Length, reason: Rejection) {
             $(for to in $to { to.dropped(at, flow, len, reason); })+
         }
         fn discarded(&mut $self, at: Now, packet: &PacketInfo<L>) {

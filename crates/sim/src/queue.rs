@@ -5,24 +5,17 @@ use core::fmt;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::tree::{self, ClassFlow, ClassQueue, Payload};
 use fairlane_core::{
-    AnyScheduler, ChangeError, FlowConfig, FlowId, Length, Nanos, Packet, PacketScheduler,
+    AnyScheduler, ChangeError, Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler,
     Rejection,
 };
 
 /// What tells whose a packet is: a [`FlowId`] of a packet scheduler, a [`ClassFlow`] of queues of
 /// classes.
-pub trait Label: Copy + fmt::Debug + PartialEq {
-    /// Why such a queue refuses a packet.
-    type Rejection: Copy + fmt::Debug;
-}
+pub trait Label: Copy + fmt::Debug + PartialEq {}
 
-impl Label for FlowId {
-    type Rejection = Rejection;
-}
+impl Label for FlowId {}
 
-impl Label for ClassFlow {
-    type Rejection = tree::Rejection;
-}
+impl Label for ClassFlow {}
 
 /// What a queue answers who asks for its next packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +39,7 @@ pub trait Queue<L: Label, P> {
         packet: P,
         now: Nanos,
         discard: impl FnMut(Length, P),
-    ) -> Result<(), L::Rejection>;
+    ) -> Result<(), Rejection>;
 
     /// Hands out the packet that is next at `now`.
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Length, P)) -> Next<P>;
@@ -85,7 +78,7 @@ impl<A: Scheduler, P> Queue<FlowId, P> for PacketScheduler<A, P> {
     }
 
     fn dequeue(&mut self, _: Nanos, _: impl FnMut(Length, P)) -> Next<P> {
-        PacketScheduler::dequeue(self).into()
+        Dequeue::from(PacketScheduler::dequeue(self)).into()
     }
 
     fn head(&mut self) -> Option<Length> {
@@ -112,7 +105,7 @@ impl<P> Queue<FlowId, P> for AnyScheduler<P> {
     }
 
     fn dequeue(&mut self, _: Nanos, _: impl FnMut(Length, P)) -> Next<P> {
-        AnyScheduler::dequeue(self).into()
+        Dequeue::from(AnyScheduler::dequeue(self)).into()
     }
 }
 
@@ -130,18 +123,14 @@ impl<Q: ClassQueue<P>, P> Queue<ClassFlow, P> for Q {
         packet: P,
         now: Nanos,
         mut discard: impl FnMut(Length, P),
-    ) -> Result<(), tree::Rejection> {
+    ) -> Result<(), Rejection> {
         let discard = |gone: tree::Discarded<P>| discard(gone.len, gone.payload);
         let accepted = ClassQueue::enqueue(self, to.class, to.flow, len, packet, now, discard);
         accepted.map_err(|rejected| rejected.reason)
     }
 
     fn dequeue(&mut self, now: Nanos, mut discard: impl FnMut(Length, P)) -> Next<P> {
-        match ClassQueue::dequeue(self, now, |gone| discard(gone.len, gone.payload)) {
-            tree::Dequeue::Packet(packet) => Next::Packet(packet.len, packet.payload),
-            tree::Dequeue::NotBefore(time) => Next::NotBefore(time),
-            tree::Dequeue::Empty => Next::Empty,
-        }
+        ClassQueue::dequeue(self, now, |gone| discard(gone.len, gone.payload)).into()
     }
 
     fn tidy(&mut self, now: Nanos) {
@@ -149,11 +138,13 @@ impl<Q: ClassQueue<P>, P> Queue<ClassFlow, P> for Q {
     }
 }
 
-impl<P> From<Option<Packet<P>>> for Next<P> {
-    fn from(packet: Option<Packet<P>>) -> Next<P> {
-        packet.map_or(Next::Empty, |packet| {
-            Next::Packet(packet.len, packet.payload)
-        })
+impl<P, O> From<Dequeue<P, O>> for Next<P> {
+    fn from(answer: Dequeue<P, O>) -> Next<P> {
+        match answer {
+            Dequeue::Packet(packet) => Next::Packet(packet.len, packet.payload),
+            Dequeue::NotBefore(time) => Next::NotBefore(time),
+            Dequeue::Empty => Next::Empty,
+        }
     }
 }
 

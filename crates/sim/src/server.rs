@@ -6,7 +6,8 @@ use crate::queue::{Flows, Label, Next, PacketInfo, Queue, Waiting};
 use crate::time::Picos;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{
-    ChangeError, FlowConfig, FlowId, FlowStats, Length, PacketScheduler, Rate, SchedulerLimits,
+    ChangeError, FlowConfig, FlowId, FlowStats, Length, PacketScheduler, Rate, Rejection,
+    SchedulerLimits,
 };
 
 /// What happened in one [`Server::step`].
@@ -181,7 +182,7 @@ where
 
     /// A packet arrives; the result says whether and why not it was accepted, as the
     /// observer was told. O(1), and what the queue costs.
-    pub fn arrive(&mut self, at: Picos, to: L, len: Length, body: B) -> Result<(), L::Rejection> {
+    pub fn arrive(&mut self, at: Picos, to: L, len: Length, body: B) -> Result<(), Rejection> {
         self.advance(at);
         let nanos = self.clock.to_nanos();
         let packet = Waiting::new(self.accepted, to, self.clock, nanos, body);

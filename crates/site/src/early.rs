@@ -205,7 +205,7 @@ impl Early {
 
     /// What is told of `other` is its own.
     pub(crate) fn inherit(&mut self, other: &Early) {
-        self.before = sum(self.before, other.before);
+        self.before = self.before.plus(other.before);
         self.tables.splice(0..0, other.tables.iter().cloned());
     }
 
@@ -220,16 +220,11 @@ impl Early {
         };
         let used = self.tables.len().saturating_sub(1);
         for former in self.tables.drain(..used) {
-            self.before = sum(self.before, counted(&former));
+            self.before = self.before.plus(counted(&former));
         }
-        self.tables.iter().map(counted).fold(self.before, sum)
-    }
-}
-
-/// Of both.
-pub(crate) fn sum(one: Count, other: Count) -> Count {
-    Count {
-        packets: one.packets + other.packets,
-        bytes: one.bytes + other.bytes,
+        self.tables
+            .iter()
+            .map(counted)
+            .fold(self.before, Count::plus)
     }
 }

@@ -52,7 +52,7 @@ pub(crate) struct Account {
 impl Account {
     /// Its own counts, by those of its queues.
     pub(crate) fn own(&self, counted: &ClassStats) -> ClassStats {
-        minus(&plus(counted, &self.carried), &self.foreign)
+        counted.plus(&self.carried).minus(&self.foreign)
     }
 }
 
@@ -347,29 +347,29 @@ impl Plan {
             if taken.anew.is_none() {
                 if let Some(parent) = parent {
                     let sum = below.entry(parent).or_default();
-                    *sum = plus(sum, &gone.stats);
+                    *sum = sum.plus(&gone.stats);
                     let stays = is_at(parent).filter(|&at| self.ids[at] == former.ids[parent]);
                     if let Some(at) = stays {
                         let account = &mut self.accounts[at];
-                        account.foreign = plus(&account.foreign, &gone.stats);
+                        account.foreign = account.foreign.plus(&gone.stats);
                     }
                 }
                 if let Some(counted_above) = below.get(&place) {
-                    own = minus(&own, counted_above);
+                    own = own.minus(counted_above);
                 }
             }
             let own = former.accounts[place].own(&own);
             let own = ClassStats {
                 flows: 0,
                 queued: Count::default(),
-                accepted: less(own.accepted, gone.moved),
-                discarded: less(own.discarded, gone.moved),
+                accepted: own.accepted.minus(gone.moved),
+                discarded: own.discarded.minus(gone.moved),
                 ..own
             };
             let above = std::iter::successors(Some(place), |&at| former.link.classes[at].parent);
             if let Some(heir) = above.into_iter().find_map(is_at) {
                 let account = &mut self.accounts[heir];
-                account.carried = plus(&account.carried, &own);
+                account.carried = account.carried.plus(&own);
                 account.early.inherit(&former.accounts[place].early);
             }
         }
@@ -400,39 +400,4 @@ fn all_gone(former: &Link, link: &Link) -> Steps {
 
 fn holds_packets(link: &Link, place: usize) -> bool {
     !matches!(link.classes[place].kind, fairlane_config::Kind::Inner(_))
-}
-
-/// Counts of both; what is queued, and flows, too.
-pub(crate) fn plus(one: &ClassStats, other: &ClassStats) -> ClassStats {
-    both(one, other, |one, other| one + other)
-}
-
-/// Counts of `all` that are not among `part`.
-pub(crate) fn minus(all: &ClassStats, part: &ClassStats) -> ClassStats {
-    both(all, part, u64::saturating_sub)
-}
-
-fn less(all: Count, part: Count) -> Count {
-    count(all, part, u64::saturating_sub)
-}
-
-fn count(one: Count, other: Count, with: fn(u64, u64) -> u64) -> Count {
-    Count {
-        packets: with(one.packets, other.packets),
-        bytes: with(one.bytes, other.bytes),
-    }
-}
-
-fn both(one: &ClassStats, other: &ClassStats, with: fn(u64, u64) -> u64) -> ClassStats {
-    ClassStats {
-        accepted: count(one.accepted, other.accepted, with),
-        sent: count(one.sent, other.sent, with),
-        queued: count(one.queued, other.queued, with),
-        dropped: count(one.dropped, other.dropped, with),
-        discarded: count(one.discarded, other.discarded, with),
-        marked: with(one.marked, other.marked),
-        flows: with(one.flows, other.flows),
-        overflowed: with(one.overflowed, other.overflowed),
-        throttled: with(one.throttled, other.throttled),
-    }
 }

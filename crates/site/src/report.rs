@@ -9,10 +9,9 @@ use fairlane_core::{Count, Nanos, Rate};
 use serde::Serialize;
 
 use crate::daemon::Interface;
-use crate::early::sum;
 use crate::meter::Delays;
 use crate::order::{DeviceCount, LinkCount};
-use crate::plan::{Plan, minus};
+use crate::plan::Plan;
 
 /// The state of a site at one time.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -181,11 +180,11 @@ impl LinkReport {
             if let Some(parent) = link.classes[place].parent {
                 all[parent] = all[parent].plus(&all[place]);
                 losses[parent] += losses[place];
-                early[parent] = sum(early[parent], early[place]);
+                early[parent] = early[parent].plus(early[place]);
             }
         }
         let recent: Vec<ClassStats> = (all.iter().zip(&plan.accounts))
-            .map(|(now, account)| minus(now, &account.told))
+            .map(|(now, account)| now.minus(&account.told))
             .collect();
         let sent_by_top = |stats: &[ClassStats]| -> u64 {
             let top = link.classes.iter().zip(stats);

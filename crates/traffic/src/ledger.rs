@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fairlane_config::Link;
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
-use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Rejection};
-use fairlane_core::{Count, Length};
+use fairlane_core::tree::{ClassId, ClassQueue, ClassStats};
+use fairlane_core::{Count, Length, Rejection};
 use fairlane_sim::{ClassFlow, Completion, Delays, Now, Observer, PacketInfo, Picos};
 
 const MICROSECOND: Picos = Picos::from_micros(1);
@@ -131,7 +131,7 @@ impl Ledger {
 impl Observer<ClassFlow> for Ledger {
     fn arrived(&mut self, _: Now, packet: &PacketInfo<ClassFlow>) {
         let place = self.places.of(packet.flow.class);
-        add(&mut self.accounts[place].stats.accepted, packet.len);
+        self.accounts[place].stats.accepted.add(packet.len);
         let present = self.present.entry((place, packet.flow.flow)).or_default();
         if present.packets == 0 {
             present.first = Some(packet.number);
@@ -141,13 +141,13 @@ impl Observer<ClassFlow> for Ledger {
 
     fn dropped(&mut self, _: Now, to: ClassFlow, len: Length, _: Rejection) {
         let account = &mut self.accounts[self.places.of(to.class)];
-        add(&mut account.stats.dropped, len);
+        account.stats.dropped.add(len);
     }
 
     fn discarded(&mut self, _: Now, packet: &PacketInfo<ClassFlow>) {
         let place = self.places.of(packet.flow.class);
         self.leaves(place, packet);
-        add(&mut self.accounts[place].stats.discarded, packet.len);
+        self.accounts[place].stats.discarded.add(packet.len);
     }
 
     fn completed(&mut self, completion: &Completion<ClassFlow>) {
@@ -156,7 +156,7 @@ impl Observer<ClassFlow> for Ledger {
         let delay = completion.end.time - packet.arrival;
         let alone = self.leaves(place, packet);
         let account = &mut self.accounts[place];
-        add(&mut account.stats.sent, packet.len);
+        account.stats.sent.add(packet.len);
         account.stats.marked += u64::from(packet.marked);
         account.delays.record(delay);
         let bound = self.terms[place].delay_ns.map(Picos::from_nanos);
@@ -168,11 +168,6 @@ impl Observer<ClassFlow> for Ledger {
             account.alone_max = account.alone_max.max(delay);
         }
     }
-}
-
-fn add(count: &mut Count, len: Length) {
-    count.packets += 1;
-    count.bytes += u64::from(len.get());
 }
 
 /// The place of each class of a link, by the number that the queues know it by.

@@ -109,7 +109,7 @@ impl<A: Scheduler + Send> Behind for Locked<A> {
             };
             shared.pacer.charge(packet.len);
             if let Some(watch) = &mut shared.watch
-                && watch.flow == packet.flow
+                && watch.flow == packet.owner
             {
                 watch.released();
             }

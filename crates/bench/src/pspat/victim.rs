@@ -157,7 +157,7 @@ impl<P, R: Release<P>> Release<P> for Watched<R> {
     #[inline]
     fn release(&mut self, packet: Packet<P>) {
         if let Some(watch) = &self.watch
-            && watch.flow == packet.flow
+            && watch.flow == packet.owner
         {
             self.released += 1;
         }

@@ -2,7 +2,8 @@
 
 use fairlane_classify::DigestKey;
 use fairlane_config::{Discipline, Link, Site, Steps};
-use fairlane_core::tree::{ClassId, ClassQueue, Dequeue, Payload};
+use fairlane_core::Dequeue;
+use fairlane_core::tree::{ClassId, ClassQueue, Payload};
 use fairlane_core::{Length, Nanos};
 
 const NOW: Nanos = Nanos::ZERO;

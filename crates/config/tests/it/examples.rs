@@ -4,7 +4,8 @@ use std::path::Path;
 
 use fairlane_classify::{DigestKey, Layer, LinkClassifier, Origin, Owner};
 use fairlane_config::{Discipline, Guarantee, Kind, Link, Near, Site};
-use fairlane_core::tree::{ClassFlow, ClassQueue, Dequeue};
+use fairlane_core::Dequeue;
+use fairlane_core::tree::{ClassFlow, ClassQueue};
 use fairlane_core::{Length, Nanos};
 
 fn example(name: &str) -> Site {
@@ -213,7 +214,7 @@ fn the_queues_of_an_example_carry_packets_of_every_class() {
             }
             assert_eq!(queues.len(), sent);
             while let Dequeue::Packet(packet) = queues.dequeue(Nanos::ZERO, |_| {}) {
-                assert_eq!(packet.class, ids[packet.payload as usize]);
+                assert_eq!(packet.owner, ids[packet.payload as usize]);
                 sent -= 1;
             }
             assert_eq!(sent, 0, "{name}");

@@ -2,8 +2,9 @@
 //! in a nanosecond.
 
 use fairlane_config::{Discipline, Kind, Link, Site};
+use fairlane_core::Dequeue;
 use fairlane_core::bounds::Service;
-use fairlane_core::tree::{ClassQueue, Dequeue, Discarded};
+use fairlane_core::tree::{ClassQueue, Discarded};
 use fairlane_core::{Length, Nanos};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;

@@ -4,7 +4,8 @@
 use std::fmt::Write;
 
 use fairlane_config::{Discipline, Kind, Link, Site, Steps};
-use fairlane_core::tree::{ClassId, ClassQueue, Dequeue, Discarded};
+use fairlane_core::Dequeue;
+use fairlane_core::tree::{ClassId, ClassQueue, Discarded};
 use fairlane_core::{Length, Nanos};
 
 use crate::guarantees::Random;

@@ -517,7 +517,7 @@ mod tests {
     }
 
     /// One turn of whose turn it is, with packets of 100 bytes: who, and how many.
-    fn turn(drr: &mut Drr, entities: &mut alloc::vec::Vec<DrrEntity>) -> (usize, u32) {
+    fn turn(drr: &mut Drr, entities: &mut [DrrEntity]) -> (usize, u32) {
         let id = drr.select(entities).get().unwrap();
         let mut packets = 0;
         while drr.active.head == Link::to(id) {

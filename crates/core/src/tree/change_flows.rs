@@ -15,7 +15,7 @@
 //! their own, however far the round has come. A change of the limits alone comes to all flows at
 //! once, since what a flow holds is known by what its limits leave.
 
-use crate::packet_scheduler::Count;
+use crate::packet::Count;
 use crate::room::Room;
 use crate::scheduler::Share;
 use crate::units::{Length, Nanos};

@@ -1,7 +1,7 @@
 //! What must hold after every operation, for tests.
 
 use crate::ensure_invariant;
-use crate::packet_scheduler::Count;
+use crate::packet::Count;
 use crate::room::Room;
 use crate::scheduler::Violation;
 use alloc::vec::Vec;

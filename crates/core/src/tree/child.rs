@@ -1,6 +1,7 @@
 //! A child of a node: a leaf, a dynamic flow, or a class with children of its own.
 
-use crate::packet_scheduler::{Count, Limits};
+use crate::packet::Count;
+use crate::packet_scheduler::Limits;
 use crate::queue::PacketList;
 use crate::units::{Charge, Length};
 

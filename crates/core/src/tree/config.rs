@@ -1,7 +1,8 @@
 //! What a class is told to be: its number, its share, its cap, its queue.
 
 use crate::aqm::AqmConfig;
-use crate::packet_scheduler::{Count, Limits};
+use crate::packet::Count;
+use crate::packet_scheduler::Limits;
 use crate::room::Room;
 use crate::sched::Algorithm;
 use crate::scheduler::MAX_ENTITIES;

@@ -5,7 +5,8 @@ use crate::units::{Charge, Length, Nanos};
 
 use super::cap::NONE;
 use super::child::{Kind, flag};
-use super::{ClassId, Dequeue, Discarded, Packet, Payload, ROOT, Reason, Tree};
+use super::{ClassId, Discarded, Payload, ROOT, Reason, Tree};
+use crate::packet::{Dequeue, Packet};
 
 /// What to do with a packet at the head of a special queue.
 enum Departure {
@@ -18,7 +19,11 @@ impl<P: Payload> Tree<P> {
     /// Hands out the next packet at time `now`; what queue management drops on the way goes to
     /// `discard`.
     #[inline]
-    pub fn dequeue(&mut self, now: Nanos, mut discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {
+    pub fn dequeue(
+        &mut self,
+        now: Nanos,
+        mut discard: impl FnMut(Discarded<P>),
+    ) -> Dequeue<P, ClassId> {
         if self.caps.first().is_some_and(|time| time <= now) {
             self.release(now);
         }
@@ -44,7 +49,7 @@ impl<P: Payload> Tree<P> {
                 }
                 self.charge_above(at, sent.len, now);
                 return Dequeue::Packet(Packet {
-                    class: ClassId::new(sent.class),
+                    owner: ClassId::new(sent.class),
                     len: sent.len,
                     payload: sent.payload.1,
                 });
@@ -106,7 +111,7 @@ impl<P: Payload> Tree<P> {
         at: u32,
         slot: u32,
         now: Nanos,
-    ) -> Option<Result<Packet<P>, Discarded<P>>> {
+    ) -> Option<Result<Packet<P, ClassId>, Discarded<P>>> {
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
         let (len, (came, mut payload)) = child.packets.pop_front(&mut self.slab)?;
@@ -145,7 +150,7 @@ impl<P: Payload> Tree<P> {
         }
         self.charge_above(at, len, now);
         Some(Ok(Packet {
-            class,
+            owner: class,
             len,
             payload,
         }))
@@ -210,7 +215,7 @@ impl<P: Payload> Tree<P> {
     /// root.
     #[cold]
     #[inline(never)]
-    fn nobody(&mut self, at: u32) -> Option<Dequeue<P>> {
+    fn nobody(&mut self, at: u32) -> Option<Dequeue<P, ClassId>> {
         let node = &self.nodes[at as usize];
         if at != ROOT && !self.root_held {
             // What it had was discarded while it waited. It is no flow, so no time matters.

@@ -14,7 +14,8 @@
 //! of. Where it is the only one, or where the algorithm follows every packet, the first goes, which
 //! is a loss like any other: a queue without packets is passed over when its turn comes.
 
-use crate::packet_scheduler::{Count, Limits};
+use crate::packet::Count;
+use crate::packet_scheduler::Limits;
 use crate::room::Room;
 use crate::units::{Length, Nanos};
 

@@ -14,7 +14,7 @@
 
 use hashbrown::HashTable;
 
-use crate::packet_scheduler::Count;
+use crate::packet::Count;
 use crate::room::{Beyond, Room};
 use crate::scheduler::Share;
 use crate::units::{Length, Nanos};

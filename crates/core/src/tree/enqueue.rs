@@ -5,7 +5,8 @@ use crate::units::{Length, Nanos};
 
 use super::cap::NONE;
 use super::child::{Child, Kind, flag};
-use super::{ClassId, Discarded, Node, Payload, Place, Rejected, Rejection, Tree};
+use super::{ClassId, Discarded, Node, Payload, Place, Tree};
+use crate::packet::{Rejected, Rejection};
 
 impl<P: Payload> Tree<P> {
     /// Accepts a packet into the queue of its class or flow, or hands it back with the reason.
@@ -228,13 +229,13 @@ impl<P: Payload> Tree<P> {
         let Some(node) = self.nodes.get_mut(at as usize) else {
             return match known == class {
                 true => Rejection::NoQueue,
-                false => Rejection::UnknownClass,
+                false => Rejection::Unknown,
             };
         };
         if slot == NONE {
             return match Length::new(node.longest.get()) {
                 Some(max) if len > max => Rejection::TooLong { max },
-                _ => Rejection::TreeFull,
+                _ => Rejection::LinkFull,
             };
         }
         let child = *node.order.child(slot);
@@ -252,7 +253,7 @@ impl<P: Payload> Tree<P> {
         } else if full {
             Rejection::QueueFull
         } else {
-            Rejection::TreeFull
+            Rejection::LinkFull
         }
     }
 }

@@ -8,8 +8,8 @@
 //!
 //! ```
 //! use fairlane_core::sched::Algorithm;
-//! use fairlane_core::tree::{ClassConfig, ClassId, Dequeue, LeafConfig, Tree};
-//! use fairlane_core::{Length, Nanos, Weight};
+//! use fairlane_core::tree::{ClassConfig, ClassId, LeafConfig, Tree};
+//! use fairlane_core::{Dequeue, Length, Nanos, Weight};
 //!
 //! let length = Length::new(1000).unwrap();
 //! let weight = |weight| ClassConfig::new(Weight::new(weight).unwrap(), length);
@@ -25,7 +25,7 @@
 //! let mut sent = [0i32; 2];
 //! for _ in 0..40 {
 //!     match link.dequeue(Nanos::ZERO, |_| {}) {
-//!         Dequeue::Packet(packet) => sent[usize::from(packet.class == mail)] += 1,
+//!         Dequeue::Packet(packet) => sent[usize::from(packet.owner == mail)] += 1,
 //!         other => panic!("forty of eighty packets are left: {other:?}"),
 //!     }
 //! }
@@ -89,13 +89,12 @@ mod table;
 mod wane;
 
 pub use config::{Cap, ClassConfig, ClassId, FlowsConfig, LeafConfig, TreeError};
-pub use packet::{
-    ClassFlow, ClassQueue, Dequeue, Discarded, Packet, Payload, Reason, Rejected, Rejection,
-};
+pub use packet::{ClassFlow, ClassQueue, Discarded, Payload, Reason};
 pub use stats::ClassStats;
 
 use crate::aqm::Aqm;
-use crate::packet_scheduler::{Count, Limits, SchedulerLimits};
+use crate::packet::Count;
+use crate::packet_scheduler::{Limits, SchedulerLimits};
 use crate::queue::PacketSlab;
 use crate::room::{Beyond, Measure};
 use crate::sched::Algorithm;

@@ -1,6 +1,7 @@
 //! What goes in and comes out: packets, the answers to them, and the trait of whatever queues
 //! them class by class.
 
+use crate::packet::{Dequeue, Rejected};
 use crate::scheduler::Violation;
 use crate::units::{Length, Nanos};
 use alloc::boxed::Box;
@@ -58,7 +59,7 @@ pub trait ClassQueue<P> {
 
     /// Hands out the next packet at time `now`; what queue management drops on the way goes
     /// to `discard`.
-    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P>;
+    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId>;
 
     /// What became of the packets of a class, or `None` if there is no such class.
     fn stats(&self, class: ClassId) -> Option<ClassStats>;
@@ -77,28 +78,6 @@ pub trait ClassQueue<P> {
     /// Checks that every count is the sum of its parts, and all else that must hold; for
     /// tests.
     fn invariants(&self) -> Result<(), Violation>;
-}
-
-/// A packet on its way out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet<P> {
-    /// Whose it is.
-    pub class: ClassId,
-    /// Its length, as it was at enqueue.
-    pub len: Length,
-    /// What the caller gave, marked if queue management said so.
-    pub payload: P,
-}
-
-/// The answer to [`Tree::dequeue`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dequeue<P> {
-    /// The next packet, which is the caller's from now on.
-    Packet(Packet<P>),
-    /// Packets wait, and caps let none leave before this time.
-    NotBefore(Nanos),
-    /// Nothing waits.
-    Empty,
 }
 
 /// Why an accepted packet will not be sent.
@@ -125,42 +104,6 @@ pub struct Discarded<P> {
     pub reason: Reason,
 }
 
-/// Why a packet was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Rejection {
-    /// No class has this number.
-    #[error("there is no such class")]
-    UnknownClass,
-    /// The class has no queue.
-    #[error("the class has classes below it, and no queue of its own")]
-    NoQueue,
-    /// Longer than its class, or one above, declared.
-    #[error("the packet is longer than the {max} its class declared")]
-    TooLong {
-        /// The declared maximum.
-        max: Length,
-    },
-    /// The queue holds its limit of packets or bytes (tail drop).
-    #[error("the queue of the class is full")]
-    QueueFull,
-    /// All queues together hold their limit of packets or bytes, and nobody holds more beyond his
-    /// own [room](crate::room) than the packet's class or flow (tail drop).
-    #[error("the link's queues are full")]
-    TreeFull,
-    /// Queue management dropped it on arrival.
-    #[error("queue management dropped the packet to signal congestion")]
-    Congestion,
-}
-
-/// A packet that was not accepted goes back to the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rejected<P> {
-    /// The packet, untouched.
-    pub payload: P,
-    /// Why.
-    pub reason: Rejection,
-}
-
 impl<P: Payload> ClassQueue<P> for Tree<P> {
     #[inline]
     fn enqueue(
@@ -176,7 +119,7 @@ impl<P: Payload> ClassQueue<P> for Tree<P> {
     }
 
     #[inline]
-    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {
+    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId> {
         Tree::dequeue(self, now, discard)
     }
 

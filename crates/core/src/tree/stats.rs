@@ -1,6 +1,7 @@
 //! What became of packets, class by class.
 
-use crate::packet_scheduler::{Count, Limits};
+use crate::packet::Count;
+use crate::packet_scheduler::Limits;
 use crate::queue::PacketList;
 use crate::units::Length;
 
@@ -49,6 +50,22 @@ impl ClassStats {
             flows: self.flows + other.flows,
             overflowed: self.overflowed + other.overflowed,
             throttled: self.throttled + other.throttled,
+        }
+    }
+
+    /// What is not among `other`, no less than nothing.
+    #[must_use]
+    pub fn minus(self, other: &ClassStats) -> ClassStats {
+        ClassStats {
+            accepted: self.accepted.minus(other.accepted),
+            sent: self.sent.minus(other.sent),
+            queued: self.queued.minus(other.queued),
+            dropped: self.dropped.minus(other.dropped),
+            discarded: self.discarded.minus(other.discarded),
+            marked: self.marked.saturating_sub(other.marked),
+            flows: self.flows.saturating_sub(other.flows),
+            overflowed: self.overflowed.saturating_sub(other.overflowed),
+            throttled: self.throttled.saturating_sub(other.throttled),
         }
     }
 }

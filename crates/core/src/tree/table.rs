@@ -1,7 +1,7 @@
 //! The tables of a tree: classes, their nodes, what few queues need; and what may be added.
 
 use crate::aqm::{Aqm, AqmConfig};
-use crate::packet_scheduler::Count;
+use crate::packet::Count;
 use crate::room::Room;
 use crate::sched::Algorithm;
 use crate::scheduler::{MAX_ENTITIES, Share};

@@ -8,7 +8,8 @@
 
 use alloc::vec::Vec;
 
-use crate::packet_scheduler::{Count, Limits};
+use crate::packet::Count;
+use crate::packet_scheduler::Limits;
 use crate::room::Room;
 
 use super::{Body, Class, ClassId, LeafConfig, Payload, Tree, TreeError};

@@ -521,7 +521,7 @@ impl<A: Scheduler> Wire<A> {
         if self.link.is_empty() {
             return None;
         }
-        let flow = next(&mut self.link).flow.number() as usize;
+        let flow = next(&mut self.link).owner.number() as usize;
         let behind = self.behind(flow, self.sent);
         let measured = &mut self.flows[flow];
         let packet = measured.waiting.pop_front().unwrap();

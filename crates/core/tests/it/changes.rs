@@ -62,8 +62,8 @@ fn a_weight_that_goes_up_and_down_all_the_time_keeps_the_flows_share() {
         let (mut served, packets) = (0u32, 400_000);
         for _ in 0..packets {
             let packet = next(&mut link);
-            link.enqueue(packet.flow, packet.len, ()).unwrap();
-            if packet.flow == flow {
+            link.enqueue(packet.owner, packet.len, ()).unwrap();
+            if packet.owner == flow {
                 served += 1;
                 if served % every == 0 {
                     let weight = 1000 + served / every % 2;
@@ -268,7 +268,7 @@ fn limits_below_the_backlog_refuse_until_there_is_room() {
                 assert_eq!(accepted, Ok(()), "there is room beside {waiting}");
                 return;
             }
-            assert_eq!(accepted.unwrap_err().reason, Rejection::FlowFull);
+            assert_eq!(accepted.unwrap_err().reason, Rejection::QueueFull);
             assert_eq!(next(&mut link).payload, 10 - waiting);
             check(&link);
         }
@@ -351,7 +351,7 @@ fn a_removed_flow_hands_back_its_packets_in_order() {
             let mut tags = Vec::new();
             let stats = link
                 .remove_flow(flow, |packet| {
-                    assert_eq!(packet.flow, flow);
+                    assert_eq!(packet.owner, flow);
                     tags.push(packet.payload);
                 })
                 .unwrap();
@@ -447,7 +447,7 @@ fn hundreds_of_flows_come_and_go_while_tens_change_weight() {
                 _ if link.is_empty() => {}
                 _ => {
                     let packet = next(&mut link);
-                    let queue = &mut waiting[packet.flow.number() as usize];
+                    let queue = &mut waiting[packet.owner.number() as usize];
                     let expected = queue.pop_front();
                     assert_eq!(expected, Some((packet.len.get(), packet.payload)));
                 }
@@ -478,9 +478,9 @@ fn there_is_room_for_all_flow_numbers_and_not_for_one_more() {
     }
     let none = FlowId::new(MAX_ENTITIES as u32);
     let refused = link.enqueue(none, length(1), ()).unwrap_err();
-    assert_eq!(refused.reason, Rejection::UnknownFlow);
+    assert_eq!(refused.reason, Rejection::Unknown);
     while !link.is_empty() {
-        assert!(ends.remove(&next(&mut link).flow));
+        assert!(ends.remove(&next(&mut link).owner));
     }
     assert!(ends.is_empty());
     // A number that is given back is handed out again.

@@ -394,7 +394,7 @@ fn departures<A: Scheduler>(algorithm: A, now: fn(&A) -> VirtualTime) -> (Vec<u3
             let bytes = length(1 + random.below(9000));
             link.enqueue(flow, bytes, ()).unwrap();
         } else if !link.is_empty() {
-            departures.push(next(&mut link).flow.number());
+            departures.push(next(&mut link).owner.number());
         }
     }
     check(&link);
@@ -567,7 +567,7 @@ fn beside_gps(weights: &[u32], lengths: &[u32], one_in: u32, seed: u64) {
         }
         if !link.is_empty() {
             let packet = next(&mut link);
-            let (flow, bytes) = (packet.flow.number() as usize, packet.len.get());
+            let (flow, bytes) = (packet.owner.number() as usize, packet.len.get());
             gps.serve(flow, bytes);
             assert_eq!(
                 link.algorithm().virtual_time().units(),

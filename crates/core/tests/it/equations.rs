@@ -166,7 +166,7 @@ fn drive(offers: &[Offer], arrivals: Arrivals, packets: u32, seed: u64) {
         }
         if !link.is_empty() {
             let packet = next(&mut link);
-            let bytes = equations.serve(packet.flow.number() as usize);
+            let bytes = equations.serve(packet.owner.number() as usize);
             assert_eq!(bytes, packet.len.get());
         }
         if n % 100 == 0 {

@@ -160,12 +160,12 @@ fn what_was_peeked_may_be_gone_when_the_next_packet_is_taken() {
             let Some(peeked) = link.peek() else {
                 panic!("{}: two packets wait", A::NAME);
             };
-            let gone = peeked.flow;
+            let gone = peeked.owner;
             let mut flushed = 0;
             link.flush_flow(gone, |_| flushed += 1).unwrap();
             assert_eq!(flushed, 1);
             check(&link);
-            assert_ne!(next(&mut link).flow, gone, "{}", A::NAME);
+            assert_ne!(next(&mut link).owner, gone, "{}", A::NAME);
             assert!(link.is_empty());
             assert_eq!(link.peek(), None);
             assert_eq!(link.dequeue(), None);
@@ -280,14 +280,14 @@ fn one_packet_may_carry_virtual_time_over_many_slots() {
         }
         let before = now(link.algorithm());
         let mut short_packets = 0;
-        while next(&mut link).flow == short {
+        while next(&mut link).owner == short {
             short_packets += 1;
             check(&link);
         }
         assert!(short_packets < 10_000, "{}: it became ineligible", A::NAME);
         let steps = now(link.algorithm()).distance_from(before) >> FRACTION;
         assert!(steps > 32 * 1000, "{}: {steps} bytes", A::NAME);
-        assert_eq!(next(&mut link).flow, short, "{}: again", A::NAME);
+        assert_eq!(next(&mut link).owner, short, "{}: again", A::NAME);
         check(&link);
     }
     test(Qfq::new(), Qfq::virtual_time);
@@ -369,7 +369,7 @@ fn no_number_of_a_flow_is_taken_for_none() {
         for number in [1, MAX_ENTITIES as u32, u32::MAX - 1, u32::MAX] {
             let flow = FlowId::new(number);
             let refused = link.enqueue(flow, length(1), 5).unwrap_err();
-            let reason = Rejection::UnknownFlow;
+            let reason = Rejection::Unknown;
             assert_eq!(refused, Rejected { payload: 5, reason });
             assert_eq!((link.weight(flow), link.flow_stats(flow)), (None, None));
             assert!(link.remove_flow(flow, |_| ()).is_err());
@@ -400,12 +400,12 @@ fn a_refused_packet_leaves_a_count_and_nothing_else() {
         for (to, bytes, refusal) in [
             (flow, 1501, Some(too_long)),
             (flow, 1000, None),
-            (flow, 1001, Some(Rejection::FlowFull)),
+            (flow, 1001, Some(Rejection::QueueFull)),
             (flow, 1000, None),
-            (flow, 1, Some(Rejection::FlowFull)),
-            (other, 501, Some(Rejection::SchedulerFull)),
+            (flow, 1, Some(Rejection::QueueFull)),
+            (other, 501, Some(Rejection::LinkFull)),
             (other, 500, None),
-            (other, 1, Some(Rejection::SchedulerFull)),
+            (other, 1, Some(Rejection::LinkFull)),
         ] {
             let before = (link.total_stats(), link.flow_stats(to).unwrap(), link.len());
             let outcome = link.enqueue(to, length(bytes), bytes);
@@ -627,7 +627,7 @@ fn flows_emptied_behind_their_places_are_passed_over_at_once() {
             check(&link);
         }
         link.enqueue(flows[7], length(1), ()).unwrap();
-        assert_eq!(next(&mut link).flow, flows[7], "{}", A::NAME);
+        assert_eq!(next(&mut link).owner, flows[7], "{}", A::NAME);
     }
     for_every_algorithm!(test);
 }

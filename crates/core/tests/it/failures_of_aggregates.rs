@@ -216,9 +216,9 @@ fn removing_a_flow_of_the_aggregate_in_service_adds_nothing_to_its_budget() {
             let mut served = [0; 2];
             for step in 0..100 {
                 let packet = next(&mut link);
-                assert_ne!(packet.flow.number(), gone);
+                assert_ne!(packet.owner.number(), gone);
                 if step >= 20 {
-                    served[usize::from(packet.flow.number() >= 4)] += packet.len.get();
+                    served[usize::from(packet.owner.number() >= 4)] += packet.len.get();
                 }
                 check(&link);
             }
@@ -360,7 +360,7 @@ fn virtual_time_goes_by_the_work_of_the_aggregate_in_service_whoever_joins() {
                 let packet = next(link);
                 work += u64::from(packet.len.get());
                 check(link);
-                (packet.flow, ((work << FRACTION) / 68) as i64)
+                (packet.owner, ((work << FRACTION) / 68) as i64)
             };
             for _ in 0..join_after {
                 serve(&mut link);
@@ -453,7 +453,7 @@ fn a_flow_that_moves_leaves_its_aggregate_and_joins_another_whole() {
             let mut expected = PACKETS - left as u32..PACKETS;
             while !link.is_empty() {
                 let packet = next(&mut link);
-                if packet.flow == mover {
+                if packet.owner == mover {
                     assert_eq!(Some(packet.payload), expected.next(), "{}", A::NAME);
                 }
                 check(&link);

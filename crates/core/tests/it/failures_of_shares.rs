@@ -108,8 +108,8 @@ fn flows_whose_packets_became_longer_are_within_the_bounds_for_those() {
         let mut wfi = Wfi::new(&offers);
         for _ in 0..5000 {
             let packet = next(&mut link);
-            link.enqueue(packet.flow, packet.len, ()).unwrap();
-            wfi.serve(packet.flow.number() as usize, 1500);
+            link.enqueue(packet.owner, packet.len, ()).unwrap();
+            wfi.serve(packet.owner.number() as usize, 1500);
         }
         (0..3).for_each(|flow| wfi.look(flow));
         within_bounds::<A>(&wfi, &offers, bound);
@@ -144,7 +144,7 @@ fn a_flow_that_comes_back_does_not_keep_the_others_waiting() {
                     && link.flow_stats(stays).unwrap().queued.packets > 1
                 {
                     let packet = next(&mut link);
-                    wfi.serve(packet.flow.number() as usize, packet.len.get());
+                    wfi.serve(packet.owner.number() as usize, packet.len.get());
                     packets(&mut link, stays, 1);
                 }
                 (0..2).for_each(|flow| wfi.look(flow));
@@ -186,9 +186,9 @@ fn flows_that_joined_one_by_one_are_not_starved_by_the_last() {
             let last = FlowId::new(9);
             for step in 0..1000 {
                 let packet = next(&mut link);
-                wfi.serve(packet.flow.number() as usize, packet.len.get());
-                if packet.flow != last {
-                    enqueue(&mut link, packet.flow);
+                wfi.serve(packet.owner.number() as usize, packet.len.get());
+                if packet.owner != last {
+                    enqueue(&mut link, packet.owner);
                 }
                 if step % 5 == 0 {
                     enqueue(&mut link, last);

@@ -131,7 +131,7 @@ fn drive(offers: &[Offer], one_in: Option<u32>, packets: u32, start: u64) {
         }
         if !link.is_empty() {
             let packet = next(&mut link);
-            let bytes = reference.serve(packet.flow.number() as usize);
+            let bytes = reference.serve(packet.owner.number() as usize);
             assert_eq!(bytes, packet.len.get());
         }
         let now = link.algorithm().virtual_time();

@@ -28,7 +28,7 @@ fn share_alike<A: Scheduler>(link: &mut PacketScheduler<A, ()>, weights: [u32; 2
     let mut served = [0u64; 2];
     for _ in 0..500 {
         let packet = next(link);
-        let flow = packet.flow.number() as usize;
+        let flow = packet.owner.number() as usize;
         wfi.serve(flow, packet.len.get());
         served[flow] += u64::from(packet.len.get());
         if A::NAME == Drr::NAME {
@@ -101,7 +101,7 @@ fn a_flow_that_leaves_early_and_comes_back_waits_for_its_finish_time() {
     }
     for round in 0..100 {
         send(&mut link, first, 1024, 1);
-        assert_eq!(next(&mut link).flow, first, "alone in round {round}");
+        assert_eq!(next(&mut link).owner, first, "alone in round {round}");
         assert!(link.is_empty(), "it left");
         send(&mut link, first, 1024, 1);
         send(&mut link, second, 1024, 2);
@@ -125,8 +125,8 @@ fn coming_and_going_at_every_packet_gains_nothing() {
         let mut served = [0i32; 2];
         for _ in 0..10_000 {
             let packet = next(&mut link);
-            served[usize::from(packet.flow == standing)] += 1;
-            send(&mut link, packet.flow, max_length, 1);
+            served[usize::from(packet.owner == standing)] += 1;
+            send(&mut link, packet.owner, max_length, 1);
         }
         let [hopped, stood] = served;
         assert!(
@@ -174,7 +174,7 @@ fn departures(start: VirtualTime) -> (Vec<(FlowId, u32)>, VirtualTime) {
             _ if link.is_empty() => {}
             _ => {
                 let packet = next(&mut link);
-                departures.push((packet.flow, packet.len.get()));
+                departures.push((packet.owner, packet.len.get()));
             }
         }
     }
@@ -212,7 +212,7 @@ fn a_finish_time_of_long_ago_does_not_count() {
         let other = link.add_flow(config(1, Length::MAX.get())).unwrap();
         let serve_other = |link: &mut PacketScheduler<Qfq, ()>| {
             send(link, other, Length::MAX.get(), 1);
-            next(link).flow
+            next(link).owner
         };
         for _ in 0..packets_before {
             serve_other(&mut link);
@@ -224,7 +224,7 @@ fn a_finish_time_of_long_ago_does_not_count() {
         let order = |flow: FlowId| {
             move |mut link: PacketScheduler<Qfq, ()>| {
                 send(&mut link, flow, 64, 3);
-                [(); 5].map(|()| next(&mut link).flow == flow)
+                [(); 5].map(|()| next(&mut link).owner == flow)
             }
         };
         let mut turns = 0;
@@ -253,7 +253,7 @@ fn a_finish_time_from_coarse_slots_keeps_a_flow_back_by_one_fine_slot() {
     send(&mut link, long, Length::MAX.get(), 1);
     send(&mut link, ahead, 64, 16);
     for _ in 0..16 {
-        assert_eq!(next(&mut link).flow, ahead);
+        assert_eq!(next(&mut link).owner, ahead);
     }
     link.flush_flow(long, |_| {}).unwrap();
     assert!(drain(&mut link).is_empty());
@@ -336,7 +336,7 @@ fn a_flow_removed_and_added_again_is_a_new_flow() {
             for round in 0..200 {
                 send(&mut link, leaves, MTU, 1 + u32::from(backlogged) * 3);
                 if !backlogged {
-                    while next(&mut link).flow != leaves {}
+                    while next(&mut link).owner != leaves {}
                 }
                 link.remove_flow(leaves, |_| {}).unwrap();
                 check(&link);

@@ -87,7 +87,7 @@ fn every_packet_is_of_the_highest_level_and_of_the_one_whose_turn_it_is() {
                     }
                 }
                 _ if link.is_empty() => {}
-                _ => assert_eq!(next(&mut link).flow.number() as usize, turns.serve()),
+                _ => assert_eq!(next(&mut link).owner.number() as usize, turns.serve()),
             }
             if n % 50 == 0 {
                 check(&link);
@@ -106,14 +106,14 @@ fn a_lower_level_is_served_only_while_no_higher_one_waits() {
             link.enqueue(flow, length(1500), ()).unwrap();
         }
     }
-    assert_eq!(next(&mut link).flow, highest);
-    assert_eq!(next(&mut link).flow, highest);
-    assert_eq!(next(&mut link).flow, highest);
-    assert_eq!(next(&mut link).flow, second);
+    assert_eq!(next(&mut link).owner, highest);
+    assert_eq!(next(&mut link).owner, highest);
+    assert_eq!(next(&mut link).owner, highest);
+    assert_eq!(next(&mut link).owner, second);
     link.enqueue(highest, length(1), ()).unwrap();
-    assert_eq!(next(&mut link).flow, highest);
+    assert_eq!(next(&mut link).owner, highest);
     for flow in [second, second, third, third, third, lowest] {
-        assert_eq!(next(&mut link).flow, flow);
+        assert_eq!(next(&mut link).owner, flow);
     }
 }
 

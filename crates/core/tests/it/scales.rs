@@ -154,7 +154,7 @@ fn order<A: Scheduler>(algorithm: A, case: &Case, factor: u32) -> Vec<(FlowId, u
 
 fn take<A: Scheduler>(link: &mut PacketScheduler<A, usize>, left: &mut Vec<(FlowId, u32, usize)>) {
     if let Some(packet) = link.dequeue() {
-        left.push((packet.flow, packet.len.get(), packet.payload));
+        left.push((packet.owner, packet.len.get(), packet.payload));
     }
 }
 
@@ -183,9 +183,9 @@ fn apart<A: Scheduler + Clone>(algorithm: A, flows: &[(u32, u32)], factor: u32) 
     for _ in 0..2_000 {
         let behind = usize::from(work[1] < work[0]);
         let packet = next(&mut links[behind]);
-        links[behind].enqueue(packet.flow, packet.len, ()).unwrap();
+        links[behind].enqueue(packet.owner, packet.len, ()).unwrap();
         work[behind] += u64::from(packet.len.get());
-        served[behind][packet.flow.number() as usize] += u64::from(packet.len.get());
+        served[behind][packet.owner.number() as usize] += u64::from(packet.len.get());
         for (worst, (a, b)) in worst.iter_mut().zip(served[0].iter().zip(&served[1])) {
             *worst = (*worst).max(a.abs_diff(*b));
         }

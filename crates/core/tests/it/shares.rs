@@ -116,8 +116,8 @@ fn the_worst_case_fair_index_is_nearly_reached() {
     let mut served = 0;
     while served < 2 {
         let packet = next(&mut link);
-        wfi.serve(packet.flow.number() as usize, packet.len.get());
-        served += u32::from(packet.flow == small);
+        wfi.serve(packet.owner.number() as usize, packet.len.get());
+        served += u32::from(packet.owner == small);
     }
     let of_bound = wfi.of_bound(0, 4, 1);
     assert!((0.97..1.0).contains(&of_bound), "{of_bound} of the bound");
@@ -263,7 +263,7 @@ fn fifo_shares_follow_the_arrivals_and_not_the_weights() {
         arrivals.push_back((flow, bytes, n));
         if random.below(3) > 0 {
             let packet = next(&mut link);
-            let departure = (packet.flow, packet.len, packet.payload);
+            let departure = (packet.owner, packet.len, packet.payload);
             assert_eq!(arrivals.pop_front(), Some(departure));
         }
     }
@@ -297,18 +297,18 @@ fn half_the_link_does_not_wait_for_a_thousand_small_flows() {
         let bytes = i64::from(packet.len.get());
         let begin = now;
         now += bytes;
-        if packet.flow == half {
+        if packet.owner == half {
             packets += 1;
             backlog -= bytes;
             let (arrival, backlog) = waiting.pop_front().unwrap();
             worst = worst.max(now - arrival - 2 * backlog);
         } else {
-            link.enqueue(packet.flow, length(1500), ()).unwrap();
+            link.enqueue(packet.owner, length(1500), ()).unwrap();
         }
         // Bursts of up to eight packets, at nine tenths of the flow's share.
         if random.below(10) == 0 {
             let arrival = begin + i64::from(random.below(bytes as u32));
-            let in_flight = if packet.flow == half {
+            let in_flight = if packet.owner == half {
                 now - arrival
             } else {
                 0

@@ -1,8 +1,9 @@
 //! Caps of classes: to the bit at any rate, and released on time.
 
 use crate::support::{length, weight};
+use fairlane_core::Dequeue;
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{Cap, ClassConfig, ClassId, Dequeue, FlowsConfig, LeafConfig, Tree};
+use fairlane_core::tree::{Cap, ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
 use fairlane_core::{Nanos, Rate, SchedulerLimits};
 
 const SECOND: u64 = 1_000_000_000;
@@ -148,7 +149,7 @@ fn a_scheduler_slower_than_its_link_keeps_the_weights_by_a_cap_below_it() {
             }
         }
         match tree.dequeue(Nanos(now), |_| {}) {
-            Dequeue::Packet(packet) => sent[usize::from(packet.class == leaves[1])] += 1,
+            Dequeue::Packet(packet) => sent[usize::from(packet.owner == leaves[1])] += 1,
             Dequeue::NotBefore(time) => now = time.0,
             Dequeue::Empty => panic!("packets wait"),
         }
@@ -189,7 +190,7 @@ fn siblings_have_what_a_capped_class_leaves() {
                 }
             }
             match tree.dequeue(Nanos(now), |_| {}) {
-                Dequeue::Packet(packet) => bits[usize::from(packet.class == free)] += 10_000,
+                Dequeue::Packet(packet) => bits[usize::from(packet.owner == free)] += 10_000,
                 Dequeue::NotBefore(time) => now = time.0,
                 Dequeue::Empty => panic!("packets wait"),
             }

@@ -6,9 +6,10 @@ use fairlane_core::aqm::{
 };
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{
-    Cap, ClassConfig, ClassId, ClassStats, Dequeue, FlowsConfig, LeafConfig, Payload, Reason,
-    Rejection, Tree, TreeError,
+    Cap, ClassConfig, ClassId, ClassStats, FlowsConfig, LeafConfig, Payload, Reason, Tree,
+    TreeError,
 };
+use fairlane_core::{Dequeue, Rejection};
 use fairlane_core::{Limits, Nanos, Rate, SchedulerLimits};
 
 /// A packet that counts how often it was asked to be marked.
@@ -133,7 +134,7 @@ fn what_is_dropped_as_it_leaves_is_counted_and_the_next_one_sent_at_once() {
                     panic!("{algorithm}: the last packet of a queue is never dropped")
                 };
                 next += u64::from(gone > 0);
-                served.push(packet.class);
+                served.push(packet.owner);
                 sent += 1;
             }
         }
@@ -463,9 +464,9 @@ fn a_packet_goes_into_the_class_that_was_named_or_comes_back() {
     };
     assert_eq!(refused(inner), Rejection::NoQueue);
     assert_eq!(refused(ClassId::ROOT), Rejection::NoQueue);
-    assert_eq!(refused(gone), Rejection::UnknownClass);
-    assert_eq!(refused(ClassId::new(u32::MAX)), Rejection::UnknownClass);
-    assert_eq!(refused(ClassId::new(u32::MAX - 1)), Rejection::UnknownClass);
+    assert_eq!(refused(gone), Rejection::Unknown);
+    assert_eq!(refused(ClassId::new(u32::MAX)), Rejection::Unknown);
+    assert_eq!(refused(ClassId::new(u32::MAX - 1)), Rejection::Unknown);
     assert_eq!(stats(&tree, leaf), ClassStats::default());
     assert_eq!(stats(&tree, inner).dropped.packets, 1);
     assert_eq!(stats(&tree, ClassId::ROOT).dropped.packets, 5);

@@ -1,9 +1,10 @@
 //! Dynamic flows: made by a packet, forgotten when idle, bounded in number.
 
 use crate::support::{Random, length, weight};
+use fairlane_core::Dequeue;
 use fairlane_core::room::Room;
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{Cap, ClassConfig, ClassId, Dequeue, FlowsConfig, LeafConfig, Tree};
+use fairlane_core::tree::{Cap, ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
 use fairlane_core::{Limits, Nanos, Rate, SchedulerLimits};
 use std::time::Instant;
 

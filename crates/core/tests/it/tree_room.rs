@@ -6,9 +6,9 @@ use crate::support::{length, weight};
 use fairlane_core::room::Room;
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{
-    ClassConfig, ClassId, Dequeue, Discarded, FlowsConfig, LeafConfig, Reason, Rejection, Tree,
-    TreeError,
+    ClassConfig, ClassId, Discarded, FlowsConfig, LeafConfig, Reason, Tree, TreeError,
 };
+use fairlane_core::{Dequeue, Rejection};
 use fairlane_core::{Limits, Nanos, SchedulerLimits};
 
 fn class(of: u32) -> ClassConfig {
@@ -106,7 +106,7 @@ fn own_room_is_lent_and_given_back_at_once() {
     }
     assert_eq!(
         put(&mut tree, busy, 0, 1500, 20).0,
-        Err(Rejection::TreeFull)
+        Err(Rejection::LinkFull)
     );
     for n in 0..15 {
         let (outcome, gone) = put(&mut tree, quiet, 0, 1500, n);
@@ -114,8 +114,8 @@ fn own_room_is_lent_and_given_back_at_once() {
         assert_eq!(gone[0].class, busy);
     }
     // Both are within their own, and the link is full.
-    assert_eq!(put(&mut tree, quiet, 0, 1, 0).0, Err(Rejection::TreeFull));
-    assert_eq!(put(&mut tree, busy, 0, 1, 0).0, Err(Rejection::TreeFull));
+    assert_eq!(put(&mut tree, quiet, 0, 1, 0).0, Err(Rejection::LinkFull));
+    assert_eq!(put(&mut tree, busy, 0, 1, 0).0, Err(Rejection::LinkFull));
     assert_eq!(tree.stats(busy).unwrap().discarded.packets, 15);
 }
 

@@ -1,8 +1,9 @@
 //! Shares through the levels of a tree, for every algorithm at every level.
 
 use crate::support::{Random, length, weight};
+use fairlane_core::Dequeue;
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{ClassConfig, ClassId, Dequeue, LeafConfig, Tree};
+use fairlane_core::tree::{ClassConfig, ClassId, LeafConfig, Tree};
 use fairlane_core::{Nanos, SchedulerLimits};
 
 fn class(of: u32) -> ClassConfig {
@@ -39,10 +40,10 @@ impl Busy {
             };
             let at = leaves
                 .iter()
-                .position(|&leaf| leaf == packet.class)
+                .position(|&leaf| leaf == packet.owner)
                 .unwrap();
             sent[at] += f64::from(packet.len.get());
-            self.put(packet.class);
+            self.put(packet.owner);
             if n % 64 == 0 {
                 self.tree.invariants().unwrap();
             }
@@ -146,7 +147,7 @@ fn a_class_of_a_higher_level_goes_first_and_its_children_share_what_it_has() {
     }
     let mut order = Vec::new();
     while let Dequeue::Packet(packet) = tree.dequeue(Nanos::ZERO, |_| {}) {
-        order.push(packet.class);
+        order.push(packet.owner);
     }
     assert_eq!(order, [fast, fast, slow, slow, low, low]);
     // Its level changes while it waits, at its next place.
@@ -156,7 +157,7 @@ fn a_class_of_a_higher_level_goes_first_and_its_children_share_what_it_has() {
     tree.change(high, class(0), Nanos::ZERO).unwrap();
     let mut order = Vec::new();
     while let Dequeue::Packet(packet) = tree.dequeue(Nanos::ZERO, |_| {}) {
-        order.push(packet.class);
+        order.push(packet.owner);
     }
     assert_eq!(order, [slow, low, low, slow]);
 }

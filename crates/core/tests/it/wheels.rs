@@ -135,7 +135,7 @@ fn drive(offers: &[Offer], start: VirtualTime, one_in: Option<u32>, packets: u32
         }
         if !link.is_empty() {
             let packet = next(&mut link);
-            let bytes = equations.serve(packet.flow.number() as usize);
+            let bytes = equations.serve(packet.owner.number() as usize);
             assert_eq!(bytes, packet.len.get());
         }
         let now = link.algorithm().virtual_time();
@@ -203,7 +203,7 @@ fn virtual_time_goes_round_more_than_once() {
         for flow in [0, 1].map(FlowId::new) {
             link.enqueue(flow, length(65_535), ()).unwrap();
         }
-        let sent = [next(&mut link), next(&mut link)].map(|packet| packet.flow);
+        let sent = [next(&mut link), next(&mut link)].map(|packet| packet.owner);
         assert_ne!(sent[0], sent[1], "each in its turn");
         wraps += u32::from(link.algorithm().virtual_time().units() < before);
         check(&link);
@@ -236,7 +236,7 @@ fn the_order_stays_exact_where_virtual_time_leaves_the_finest_slots_behind() {
     let mut random = Random(3);
     let mut sent = 0;
     while !link.is_empty() {
-        let flow = next(&mut link).flow;
+        let flow = next(&mut link).owner;
         check(&link);
         sent += 1;
         if sent < 1000 && random.below(3) == 0 {
@@ -331,12 +331,12 @@ fn a_flow_that_was_served_ahead_of_its_share_waits_for_its_finish_time() {
     link.add_flow(config(1000, 1500)).unwrap();
     for _ in 0..100 {
         link.enqueue(ahead, length(1024), ()).unwrap();
-        assert_eq!(next(&mut link).flow, ahead, "alone");
+        assert_eq!(next(&mut link).owner, ahead, "alone");
         for flow in [other, ahead] {
             link.enqueue(flow, length(1024), ()).unwrap();
         }
-        assert_eq!(next(&mut link).flow, other);
-        assert_eq!(next(&mut link).flow, ahead);
+        assert_eq!(next(&mut link).owner, other);
+        assert_eq!(next(&mut link).owner, ahead);
         check(&link);
     }
 }

@@ -135,7 +135,7 @@ impl Release<Cleared> for ClientsDispatch {
 
     #[inline]
     fn release(&mut self, packet: Packet<Cleared>) {
-        let number = packet.flow.number();
+        let number = packet.owner.number();
         let fresh = &mut self.fresh[number as usize];
         if *fresh & LISTED == 0 {
             *fresh |= LISTED;

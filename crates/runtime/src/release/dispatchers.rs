@@ -97,7 +97,7 @@ impl<P: Send> Dispatchers<P> {
 impl<P: Send> Release<P> for Dispatchers<P> {
     #[inline]
     fn release(&mut self, packet: Packet<P>) {
-        let way = packet.flow.number() as usize % self.ways.len();
+        let way = packet.owner.number() as usize % self.ways.len();
         self.ways[way].held.push_back(packet.payload);
         self.waiting += 1;
     }

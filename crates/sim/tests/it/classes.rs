@@ -2,10 +2,11 @@
 //! times that the queue and the link say.
 
 use crate::support::{length, rate};
+use fairlane_core::Rejection;
 use fairlane_core::aqm::{AqmConfig, CodelConfig};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::cbq::{Cbq, CbqClass};
-use fairlane_core::tree::{Cap, ClassConfig, ClassId, ClassQueue, LeafConfig, Rejection, Tree};
+use fairlane_core::tree::{Cap, ClassConfig, ClassId, ClassQueue, LeafConfig, Tree};
 use fairlane_core::{Length, Limits, SchedulerLimits, Weight};
 use fairlane_sim::{
     ClassFlow, ClassMeter, ClassPacket, ClassSource, Completion, Lengths, Now, Observer,

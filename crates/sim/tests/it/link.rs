@@ -191,7 +191,7 @@ fn what_has_left_the_scheduler_is_sent_though_its_flow_is_gone() {
     assert_eq!((stats.sent.packets, stats.discarded.packets), (2, 1));
     assert_eq!(
         server.arrive(at(600), flow, length(1), ()),
-        Err(Rejection::UnknownFlow)
+        Err(Rejection::Unknown)
     );
     // The number is given to another flow while packets of the first are on their way.
     while server.step() != Some(Step::Settled) {}

@@ -1,9 +1,10 @@
 //! Sources in a closed loop against what is known of TCP.
 
 use crate::support::{length, rate};
+use fairlane_core::Rejection;
 use fairlane_core::aqm::{AqmConfig, CodelConfig, CodelParameters};
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{ClassConfig, ClassId, LeafConfig, Rejection, Tree};
+use fairlane_core::tree::{ClassConfig, ClassId, LeafConfig, Tree};
 use fairlane_core::{Length, Limits, Nanos, SchedulerLimits, Weight};
 use fairlane_sim::{
     ClassFlow, ClassSource, Completion, Lengths, Now, Observer, PacketInfo, Picos, Simulation, Tcp,

@@ -23,7 +23,7 @@ fn send(link: &mut Link, flow: FlowId, bytes: u32, payload: u32) {
 
 fn next(link: &mut Link) -> (FlowId, u32, u32) {
     let packet = link.dequeue().unwrap();
-    (packet.flow, packet.len.get(), packet.payload)
+    (packet.owner, packet.len.get(), packet.payload)
 }
 
 fn numbers(mut state: u64) -> impl FnMut(u32) -> u32 {

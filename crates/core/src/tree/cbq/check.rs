@@ -2,7 +2,7 @@
 
 use super::{Cbq, Class, Place, ROOT};
 use crate::ensure_invariant;
-use crate::packet_scheduler::Count;
+use crate::packet::Count;
 use crate::scheduler::Violation;
 use crate::tree::{ClassId, Payload};
 

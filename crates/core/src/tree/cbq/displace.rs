@@ -2,7 +2,7 @@
 //! ([`room`](crate::room)).
 
 use super::{Cbq, CbqError, Class};
-use crate::packet_scheduler::Count;
+use crate::packet::Count;
 use crate::room::Room;
 use crate::tree::{ClassId, Discarded, Payload, Reason};
 use crate::units::{Length, Nanos};

@@ -47,12 +47,11 @@ mod sleep;
 pub use config::{CbqClass, CbqError, PRIORITIES};
 pub use estimator::Bursts;
 
-use super::{
-    ClassId, ClassQueue, ClassStats, Dequeue, Discarded, LeafConfig, Packet, Payload, Reason,
-    Rejected, Rejection,
-};
+use super::{ClassId, ClassQueue, ClassStats, Discarded, LeafConfig, Payload, Reason};
 use crate::aqm::{Aqm, Backlog, Verdict};
-use crate::packet_scheduler::{Count, SchedulerLimits};
+use crate::packet::Count;
+use crate::packet::{Dequeue, Packet, Rejected, Rejection};
+use crate::packet_scheduler::SchedulerLimits;
 use crate::queue::{PacketList, PacketSlab};
 use crate::room::{Beyond, Measure, Room};
 use crate::scheduler::{MAX_ENTITIES, Violation};
@@ -333,7 +332,7 @@ impl<P: Payload> Cbq<P> {
             Ok(stored) => stored,
             Err((_, payload)) => {
                 self.classes[class.index()].counts.dropped.add(len);
-                let reason = Rejection::TreeFull;
+                let reason = Rejection::LinkFull;
                 return Err(Rejected { payload, reason });
             }
         };
@@ -359,7 +358,7 @@ impl<P: Payload> Cbq<P> {
         now: Nanos,
         discard: &mut dyn FnMut(Discarded<P>),
     ) -> Result<(), Rejection> {
-        self.class(id).map_err(|_| Rejection::UnknownClass)?;
+        self.class(id).map_err(|_| Rejection::Unknown)?;
         let class = &mut self.classes[id.index()];
         let max = class.config.max_length;
         if !class.is_leaf {
@@ -381,7 +380,7 @@ impl<P: Payload> Cbq<P> {
             return Err(Rejection::Congestion);
         }
         if !self.make_room(id, len, now, discard) {
-            return Err(Rejection::TreeFull);
+            return Err(Rejection::LinkFull);
         }
         if verdict == Verdict::Mark {
             if !payload.mark() {
@@ -394,7 +393,11 @@ impl<P: Payload> Cbq<P> {
 
     /// Hands out the next packet at time `now`; what queue management drops on the way goes to
     /// `discard`, once all is accounted for.
-    pub fn dequeue(&mut self, now: Nanos, mut discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {
+    pub fn dequeue(
+        &mut self,
+        now: Nanos,
+        mut discard: impl FnMut(Discarded<P>),
+    ) -> Dequeue<P, ClassId> {
         while let Some(turn) = self.next_turn(now) {
             let class = turn.class;
             let Some((since, len, mut payload)) = self.take(class) else {
@@ -422,7 +425,7 @@ impl<P: Payload> Cbq<P> {
             here.counts.sent.add(len);
             self.charge(turn, len, now);
             return Dequeue::Packet(Packet {
-                class: ClassId::new(class),
+                owner: ClassId::new(class),
                 len,
                 payload,
             });
@@ -551,7 +554,7 @@ impl<P: Payload> ClassQueue<P> for Cbq<P> {
         Cbq::offer(self, class, len, payload, now, discard)
     }
 
-    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P> {
+    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId> {
         Cbq::dequeue(self, now, discard)
     }
 

@@ -1,7 +1,7 @@
 //! Who goes first, who lends to whom.
 
+use fairlane_core::Dequeue;
 use fairlane_core::Nanos;
-use fairlane_core::tree::Dequeue;
 use fairlane_core::tree::cbq::{Bursts, CbqClass};
 
 use super::rig::*;
@@ -106,7 +106,7 @@ fn the_higher_priority_goes_first_within_what_it_is_entitled_to() {
         run.fill(urgent, 1);
         assert!(matches!(
             run.cbq.dequeue(run.free, |_| {}),
-            Dequeue::Packet(packet) if packet.class == urgent
+            Dequeue::Packet(packet) if packet.owner == urgent
         ));
         run.free = run.free + MS;
     }
@@ -129,7 +129,7 @@ fn an_arrival_of_a_class_within_its_rate_ends_the_borrowing_of_a_higher_priority
     run.fill(other, 1);
     assert!(matches!(
         run.cbq.dequeue(run.free, |_| {}),
-        Dequeue::Packet(packet) if packet.class == other
+        Dequeue::Packet(packet) if packet.owner == other
     ));
 }
 
@@ -167,7 +167,7 @@ fn a_loan_from_near_comes_before_one_from_above_whatever_the_priority() {
     for expected in [other, slow] {
         assert!(matches!(
             run.cbq.dequeue(run.free, |_| {}),
-            Dequeue::Packet(packet) if packet.class == expected
+            Dequeue::Packet(packet) if packet.owner == expected
         ));
         run.free = run.free + MS;
     }

@@ -1,7 +1,8 @@
 //! Classes that come, go, change, or cannot be.
 
+use fairlane_core::Dequeue;
 use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass, CbqError};
-use fairlane_core::tree::{ClassId, Dequeue, LeafConfig, Reason};
+use fairlane_core::tree::{ClassId, LeafConfig, Reason};
 use fairlane_core::{Length, Nanos};
 
 use super::rig::*;

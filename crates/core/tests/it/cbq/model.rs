@@ -1,9 +1,10 @@
 //! Random operations beside a model of what a link should hold.
 
+use fairlane_core::Dequeue;
 use fairlane_core::aqm::AqmConfig;
 use fairlane_core::room::Room;
 use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass};
-use fairlane_core::tree::{ClassId, Dequeue, LeafConfig, Reason};
+use fairlane_core::tree::{ClassId, LeafConfig, Reason};
 use fairlane_core::{Length, Limits, Nanos, SchedulerLimits};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -150,7 +151,7 @@ proptest! {
                         model.take(gone.class, gone.len, gone.payload);
                     }
                     match answer {
-                        Dequeue::Packet(p) => model.take(p.class, p.len, p.payload),
+                        Dequeue::Packet(p) => model.take(p.owner, p.len, p.payload),
                         Dequeue::NotBefore(time) => {
                             prop_assert!(time > now && !cbq.is_empty());
                             told = time;

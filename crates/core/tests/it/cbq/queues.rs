@@ -3,7 +3,8 @@
 use fairlane_core::aqm::{AqmConfig, RedConfig, RedParameters};
 use fairlane_core::room::Room;
 use fairlane_core::tree::cbq::Cbq;
-use fairlane_core::tree::{ClassId, Dequeue, Discarded, LeafConfig, Payload, Reason, Rejection};
+use fairlane_core::tree::{ClassId, Discarded, LeafConfig, Payload, Reason};
+use fairlane_core::{Dequeue, Rejection};
 use fairlane_core::{Limits, Nanos, SchedulerLimits};
 
 use super::rig::*;
@@ -43,7 +44,7 @@ fn what_may_not_be_accepted_is_handed_back_with_the_reason_and_counted() {
         })
     };
     let too_long = Rejection::TooLong { max: length(1500) };
-    assert_eq!(give(ClassId::new(77), 100, 1), Err(Rejection::UnknownClass));
+    assert_eq!(give(ClassId::new(77), 100, 1), Err(Rejection::Unknown));
     assert_eq!(give(inner, 100, 2), Err(Rejection::NoQueue));
     assert_eq!(give(one, 1501, 3), Err(too_long));
     assert_eq!(give(none, 1, 4), Err(Rejection::QueueFull));
@@ -54,10 +55,10 @@ fn what_may_not_be_accepted_is_handed_back_with_the_reason_and_counted() {
     assert_eq!(give(bytes, 500, 9), Ok(()));
     // 2100 of 4000 bytes, 3 of 5 packets.
     assert_eq!(give(open, 1500, 10), Ok(()));
-    assert_eq!(give(open, 401, 11), Err(Rejection::TreeFull));
+    assert_eq!(give(open, 401, 11), Err(Rejection::LinkFull));
     assert_eq!(give(open, 400, 12), Ok(()));
     let sixth = give(open, 1, 13);
-    assert_eq!(sixth, Err(Rejection::TreeFull));
+    assert_eq!(sixth, Err(Rejection::LinkFull));
     assert_eq!(cbq.stats(ROOT).unwrap().dropped.packets, 8);
     assert_eq!(cbq.stats(inner).unwrap().dropped.packets, 7);
     assert_eq!(cbq.stats(open).unwrap().dropped.packets, 2);

@@ -1,8 +1,9 @@
 //! Classes, a link of 8 Mbit/s, queues with management.
 
+use fairlane_core::Dequeue;
 use fairlane_core::aqm::{AqmConfig, CodelConfig, CodelParameters, RedConfig, RedParameters};
 use fairlane_core::tree::cbq::{Cbq, CbqClass};
-use fairlane_core::tree::{ClassId, Dequeue, LeafConfig, Payload};
+use fairlane_core::tree::{ClassId, LeafConfig, Payload};
 use fairlane_core::{Length, Nanos, Rate, SchedulerLimits};
 use std::collections::BTreeMap;
 
@@ -74,10 +75,10 @@ impl Run {
             }
             match self.cbq.dequeue(self.now, |_| {}) {
                 Dequeue::Packet(packet) => {
-                    *sent.entry(packet.class).or_insert(0) += 1;
+                    *sent.entry(packet.owner).or_insert(0) += 1;
                     self.free = self.now + MS;
-                    if busy.contains(&packet.class) {
-                        self.fill(packet.class, 1);
+                    if busy.contains(&packet.owner) {
+                        self.fill(packet.owner, 1);
                     }
                 }
                 Dequeue::NotBefore(time) => {

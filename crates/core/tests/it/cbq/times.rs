@@ -1,6 +1,6 @@
 //! When a class may send, and is said to.
 
-use fairlane_core::tree::Dequeue;
+use fairlane_core::Dequeue;
 use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass};
 use fairlane_core::{Length, Nanos, SchedulerLimits};
 

@@ -59,7 +59,7 @@ pub fn drain<A: Scheduler, P: std::fmt::Debug>(
     let mut departures = Vec::new();
     while !link.is_empty() {
         let packet = next(link);
-        departures.push((packet.flow, packet.len.get()));
+        departures.push((packet.owner, packet.len.get()));
     }
     assert!(link.dequeue().is_none());
     departures
@@ -178,13 +178,13 @@ impl<A: Scheduler> Backlogged<A> {
     /// Who would be served next.
     pub fn next_flow(&mut self) -> usize {
         let packet = self.link.peek().expect("all flows are backlogged");
-        packet.flow.number() as usize
+        packet.owner.number() as usize
     }
 
     /// Serves one packet, in whose place another comes: its flow and bytes.
     pub fn serve(&mut self) -> (usize, u32) {
         let packet = next(&mut self.link);
-        let flow = packet.flow.number() as usize;
+        let flow = packet.owner.number() as usize;
         self.refill(flow);
         (flow, packet.len.get())
     }

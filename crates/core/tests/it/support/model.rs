@@ -148,7 +148,7 @@ impl<A: Scheduler + Debug> Pair<A> {
 
     fn expected_rejection(&self, id: FlowId, len: Length) -> Option<Rejection> {
         let Some(flow) = self.model.get(&id) else {
-            return Some(Rejection::UnknownFlow);
+            return Some(Rejection::Unknown);
         };
         let max = Length::new(flow.config.max_length).unwrap();
         let limits = self.limits(flow);
@@ -166,11 +166,11 @@ impl<A: Scheduler + Debug> Pair<A> {
         } else if flow.queue.len() as u64 + 1 > u64::from(limits.packets)
             || bytes(flow) + len_bytes > u64::from(limits.bytes)
         {
-            Some(Rejection::FlowFull)
+            Some(Rejection::QueueFull)
         } else if all_packets as u64 + 1 > u64::from(self.limits.packets)
             || all_bytes + len_bytes > self.limits.bytes
         {
-            Some(Rejection::SchedulerFull)
+            Some(Rejection::LinkFull)
         } else {
             None
         }
@@ -200,14 +200,14 @@ impl<A: Scheduler + Debug> Pair<A> {
 
     fn peek(&mut self) -> Option<(FlowId, Length, u64)> {
         let packet = self.real.peek()?;
-        Some((packet.flow, packet.len, *packet.payload))
+        Some((packet.owner, packet.len, *packet.payload))
     }
 
     fn dequeue(&mut self) -> bool {
         let waiting = self.model.values().any(|flow| !flow.queue.is_empty());
         match self.real.dequeue() {
             Some(p) => {
-                let flow = self.model.get_mut(&p.flow).expect("a flow that exists");
+                let flow = self.model.get_mut(&p.owner).expect("a flow that exists");
                 assert_eq!(flow.queue.pop_front(), Some((p.len, p.payload)));
                 flow.sent += 1;
                 true

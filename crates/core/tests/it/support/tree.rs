@@ -9,10 +9,11 @@ use fairlane_core::aqm::{
 use fairlane_core::room::Room;
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{
-    Cap, ClassConfig, ClassId, ClassStats, Dequeue, Discarded, FlowsConfig, LeafConfig, Payload,
-    Reason, Rejection, Tree, TreeError,
+    Cap, ClassConfig, ClassId, ClassStats, Discarded, FlowsConfig, LeafConfig, Payload, Reason,
+    Tree, TreeError,
 };
 use fairlane_core::{Count, Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
+use fairlane_core::{Dequeue, Rejection};
 use proptest::prelude::*;
 
 /// What the packets of the model carry.
@@ -529,7 +530,7 @@ impl Pair {
             || total.bytes + u64::from(len.get()) > self.limits.bytes;
         let Some(class) = self.classes.get(&id) else {
             let rejected = outcome.expect_err("there is no such class");
-            assert_eq!(rejected.reason, Rejection::UnknownClass);
+            assert_eq!(rejected.reason, Rejection::Unknown);
             let root = self.classes.get_mut(&ClassId::ROOT).unwrap();
             return plus(&mut root.dropped, one(len));
         };
@@ -572,7 +573,7 @@ impl Pair {
             Err(rejected) => {
                 assert_eq!(rejected.payload, tag, "it comes back untouched");
                 match rejected.reason {
-                    Rejection::UnknownClass => panic!("{id} exists"),
+                    Rejection::Unknown => panic!("{id} exists"),
                     Rejection::NoQueue => assert!(no_queue),
                     Rejection::TooLong { max } => {
                         assert!(max.get() == longest && len > max);
@@ -581,7 +582,7 @@ impl Pair {
                     Rejection::QueueFull => {
                         assert!(queue_full || matches!(class.body, Body::Flows(_)));
                     }
-                    Rejection::TreeFull => {
+                    Rejection::LinkFull => {
                         let (with_it, most) = beyond;
                         assert!(
                             tree_full && with_it >= most,
@@ -700,7 +701,7 @@ impl Pair {
     }
 
     /// Takes a packet, if there is one that may leave: what the tree said.
-    fn dequeue(&mut self) -> Option<Dequeue<Tag>> {
+    fn dequeue(&mut self) -> Option<Dequeue<Tag, ClassId>> {
         let earlier = self.now.checked_sub(self.rounded());
         let may_send = earlier.is_some_and(|earlier| self.somebody_may_send(earlier));
         let mut gone: Vec<Discarded<Tag>> = Vec::new();
@@ -721,10 +722,10 @@ impl Pair {
         }
         match answer {
             Dequeue::Packet(packet) => {
-                let class = self.take(packet.class, packet.len, packet.payload);
+                let class = self.take(packet.owner, packet.len, packet.payload);
                 plus(&mut class.sent, one(packet.len));
                 let now = self.now;
-                for id in self.path(packet.class) {
+                for id in self.path(packet.owner) {
                     let longest = self.longest(id);
                     let class = self.classes.get_mut(&id).unwrap();
                     if let Some(bucket) = &mut class.bucket {

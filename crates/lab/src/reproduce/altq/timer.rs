@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use fairlane_core::Dequeue;
 use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass};
-use fairlane_core::tree::{ClassId, Dequeue, LeafConfig};
+use fairlane_core::tree::{ClassId, LeafConfig};
 use fairlane_core::{Length, Nanos, Rate, SchedulerLimits};
 
 /// Bytes of a full packet on the wire.

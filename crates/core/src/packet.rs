@@ -1,0 +1,115 @@
+//! What goes in and comes out of queues: packets, the answers to them, and counts of them.
+
+use crate::packet_scheduler::FlowId;
+use crate::units::{Length, Nanos};
+
+/// A packet on its way out: of a flow of a [`PacketScheduler`](crate::PacketScheduler), or of a
+/// [class](crate::tree::ClassId) of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<P, O = FlowId> {
+    /// The flow or class that it was accepted into.
+    pub owner: O,
+    /// Its length, as it was at enqueue.
+    pub len: Length,
+    /// What the caller gave, marked if queue management said so.
+    pub payload: P,
+}
+
+/// The answer of a queue that may wait for a time: of a tree with caps, of whatever an arbiter
+/// releases from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dequeue<P, O = FlowId> {
+    /// The next packet, which is the caller's from now on.
+    Packet(Packet<P, O>),
+    /// Packets wait, and none may leave before this time.
+    NotBefore(Nanos),
+    /// Nothing waits.
+    Empty,
+}
+
+impl<P, O> From<Option<Packet<P, O>>> for Dequeue<P, O> {
+    /// Of a queue that waits for no time.
+    #[inline]
+    fn from(next: Option<Packet<P, O>>) -> Dequeue<P, O> {
+        next.map_or(Dequeue::Empty, Dequeue::Packet)
+    }
+}
+
+/// Why a packet was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// No flow or class has this number.
+    #[error("there is no such flow or class")]
+    Unknown,
+    /// The class has no queue.
+    #[error("the class has classes below it, and no queue of its own")]
+    NoQueue,
+    /// Longer than its flow, its class, or a class above declared.
+    #[error("the packet is longer than the {max} that was declared")]
+    TooLong {
+        /// The declared maximum.
+        max: Length,
+    },
+    /// The flow's or the class's queue holds its limit of packets or bytes (tail drop).
+    #[error("the queue of the flow or class is full")]
+    QueueFull,
+    /// All queues together hold their limit of packets or bytes, and nobody holds more beyond his
+    /// own [room](crate::room) than the packet's flow or class (tail drop).
+    #[error("the link's queues are full")]
+    LinkFull,
+    /// Queue management dropped it on arrival.
+    #[error("queue management dropped the packet to signal congestion")]
+    Congestion,
+}
+
+/// A packet that was not accepted goes back to the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejected<P> {
+    /// The packet, untouched.
+    pub payload: P,
+    /// Why.
+    pub reason: Rejection,
+}
+
+/// A number of packets and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes, as counted at enqueue.
+    pub bytes: u64,
+}
+
+impl Count {
+    /// One packet more.
+    #[inline]
+    pub fn add(&mut self, len: Length) {
+        self.packets += 1;
+        self.bytes += u64::from(len.get());
+    }
+
+    /// One packet less, of those counted.
+    #[inline]
+    pub fn subtract(&mut self, len: Length) {
+        self.packets -= 1;
+        self.bytes -= u64::from(len.get());
+    }
+
+    /// The sum.
+    #[must_use]
+    pub fn plus(self, other: Count) -> Count {
+        Count {
+            packets: self.packets + other.packets,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+
+    /// What is not among `other`, no less than nothing.
+    #[must_use]
+    pub fn minus(self, other: Count) -> Count {
+        Count {
+            packets: self.packets.saturating_sub(other.packets),
+            bytes: self.bytes.saturating_sub(other.bytes),
+        }
+    }
+}
