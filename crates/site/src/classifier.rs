@@ -10,7 +10,7 @@ use fairlane_io::EarlyDrop;
 use fairlane_runtime::Classify;
 
 use crate::early::words;
-use crate::frame::Parcel;
+use crate::frame::Received;
 use crate::meter::Meter;
 
 /// Classifies the frames of one link, and measures how long they stay. Made off the forwarding thread
@@ -54,12 +54,12 @@ impl FrameClassifier {
         self.early.as_deref()
     }
 
-    /// What early drop wants to know of a parcel of a class while there is an overload.
+    /// What early drop wants to know of a received of a class while there is an overload.
     #[inline]
-    fn overloaded(&self, class: ClassId, parcel: &Parcel) -> Option<(&EarlyDrop, u32)> {
+    fn overloaded(&self, class: ClassId, received: &Received) -> Option<(&EarlyDrop, u32)> {
         let early = self.early.as_deref().filter(|early| early.is_on())?;
         // What processes send does not come by an interface.
-        let place = parcel.origin.owner.is_none();
+        let place = received.origin.owner.is_none();
         let place = place.then(|| self.places.get(class.number() as usize));
         Some((early, place?.copied()??))
     }
@@ -70,15 +70,15 @@ impl FrameClassifier {
     }
 
     /// Where a frame goes by the filters.
-    pub(crate) fn by_filters(&mut self, parcel: &Parcel) -> ClassFlow {
-        let bytes = parcel.frame.bytes();
-        (self.filters).classify(bytes, Layer::Ethernet, &parcel.origin)
+    pub(crate) fn by_filters(&mut self, received: &Received) -> ClassFlow {
+        let bytes = received.frame.bytes();
+        (self.filters).classify(bytes, Layer::Ethernet, &received.origin)
     }
 
     /// Where a frame goes that stays in the class at this place.
-    pub(crate) fn within(&self, place: usize, parcel: &Parcel) -> ClassFlow {
-        let bytes = parcel.frame.bytes();
-        (self.filters).within(place, bytes, Layer::Ethernet, &parcel.origin)
+    pub(crate) fn within(&self, place: usize, received: &Received) -> ClassFlow {
+        let bytes = received.frame.bytes();
+        (self.filters).within(place, bytes, Layer::Ethernet, &received.origin)
     }
 }
 
@@ -95,11 +95,11 @@ fn by_number<T>(known: impl IntoIterator<Item = (ClassId, T)>) -> Vec<Option<T>>
     all
 }
 
-impl Classify<Parcel> for FrameClassifier {
+impl Classify<Received> for FrameClassifier {
     #[inline]
-    fn classify(&mut self, parcel: &Parcel, _: Length, _: Nanos) -> ClassFlow {
-        let to = self.by_filters(parcel);
-        if parcel.losing
+    fn classify(&mut self, received: &Received, _: Length, _: Nanos) -> ClassFlow {
+        let to = self.by_filters(received);
+        if received.losing
             && let Some(meter) = self.meter(to.class)
         {
             meter.record_beside_lost();
@@ -107,19 +107,19 @@ impl Classify<Parcel> for FrameClassifier {
         to
     }
 
-    fn refused(&mut self, class: ClassId, parcel: &Parcel) {
-        if let Some((early, place)) = self.overloaded(class, parcel) {
-            early.refused(place, || words(parcel.frame.bytes()));
+    fn refused(&mut self, class: ClassId, received: &Received) {
+        if let Some((early, place)) = self.overloaded(class, received) {
+            early.refused(place, || words(received.frame.bytes()));
         }
     }
 
     #[inline]
-    fn leaves(&mut self, class: ClassId, parcel: &Parcel, _: Length, now: Nanos) {
+    fn leaves(&mut self, class: ClassId, received: &Received, _: Length, now: Nanos) {
         if let Some(meter) = self.meter(class) {
-            meter.record(now.since(parcel.came));
+            meter.record(now.since(received.came));
         }
-        if let Some((early, place)) = self.overloaded(class, parcel) {
-            early.sent(place, || words(parcel.frame.bytes()));
+        if let Some((early, place)) = self.overloaded(class, received) {
+            early.sent(place, || words(received.frame.bytes()));
         }
     }
 }

@@ -17,14 +17,14 @@ use fairlane_runtime::Clock;
 use fairlane_runtime::attach::Attach;
 use fairlane_runtime::bridge::Side;
 
-use crate::daemon::{Handle, Interface, Outcome};
+use crate::daemon::{Handle, Interface, Outcome, SiteBridge};
 use crate::device::Needs;
 use crate::error::{Doing, Error, Result};
 use crate::notice::{Notice, Notify};
 use crate::order::{Adding, Counting, Order, Taking};
 use crate::plan::{Next, Plan};
 use crate::reload::{Former, Prepared, Source};
-use crate::report::{InterfaceReport, LinkReport, OpenReport, Report, Times};
+use crate::report::{InterfaceReport, LinkReport, OpenReport, Report};
 
 /// What the control thread waits for.
 pub(crate) enum Event {
@@ -33,14 +33,14 @@ pub(crate) enum Event {
     /// It was read.
     Prepared(Box<Result<Prepared>>),
     /// The forwarding thread has ended.
-    Ended(Ended),
+    Ended(Box<Ended>),
 }
 
 /// What the forwarding thread leaves.
 pub(crate) struct Ended {
     pub(crate) result: io::Result<()>,
-    /// The last counts; has the interfaces, until it is dropped.
-    pub(crate) count: Box<dyn FnMut(Counting) -> Counting + Send>,
+    /// With what nobody has counted, and with the interfaces.
+    pub(crate) bridge: SiteBridge,
 }
 
 /// Longest time until an answer of the forwarding thread is looked at.
@@ -149,7 +149,8 @@ impl Control {
     ) -> Outcome {
         let mut ended = self.follow(events, &mut report);
         if let Some(ended) = &mut ended {
-            let counting = (ended.count)(self.counting());
+            let mut counting = self.counting();
+            while !counting.step(&mut ended.bridge) {}
             self.tell(&counting);
         }
         // Nobody attaches any more, then the interfaces are let go of.
@@ -165,7 +166,7 @@ impl Control {
         &mut self,
         events: &Receiver<Event>,
         report: &mut impl FnMut(&Arc<Report>),
-    ) -> Option<Ended> {
+    ) -> Option<Box<Ended>> {
         loop {
             let event = events.recv_timeout(self.patience());
             let ended = match event {
@@ -338,8 +339,8 @@ impl Control {
     }
 
     fn added(&mut self, adding: Adding, next: Next) {
-        let Adding { ids, refused, .. } = adding;
-        let (next, ids) = match refused {
+        let Adding { ids, error, .. } = adding;
+        let (next, ids) = match error {
             None => (next, Some(ids)),
             // What was added goes with the former queues.
             Some(_) => (next.made_anew(), None),
@@ -357,7 +358,7 @@ impl Control {
             return;
         };
         after.inherit(plan, taking);
-        let again = taking.refused.is_some().then(|| after.running());
+        let again = taking.error.is_some().then(|| after.running());
         *plan = after;
         if let Some(running) = again {
             // A class is not what the file says: all of them are made as it says.
@@ -370,11 +371,7 @@ impl Control {
     /// Makes a report of the counts.
     fn tell(&mut self, counting: &Counting) {
         let now = self.around.clock.now();
-        let seconds = |span: Nanos| span.0 as f64 / 1e9;
-        let times = Times {
-            seconds: seconds(now.since(self.start)),
-            recent: seconds(now.since(self.told)),
-        };
+        let times = [self.start, self.told].map(|then| now.since(then).0 as f64 / 1e9);
         self.told = now;
         // One notice a report, however many were refused.
         let refusals = self.around.attach.as_ref().and_then(Attach::take_refusals);
@@ -382,8 +379,8 @@ impl Control {
             self.notify(Notice::NotAttached(refusals));
         }
         let mut report = Report {
-            seconds: times.seconds,
-            recent_seconds: times.recent,
+            seconds: times[0],
+            recent_seconds: times[1],
             attached: (self.around.attach.as_ref()).map_or(0, |attach| attach.attached().len()),
             reloads: self.reloads,
             longest_step_us: self.around.longest_step.load(Ordering::Relaxed) as f64 / 1e3,

@@ -19,9 +19,8 @@ use crate::device::{self, AnyDevice, Needs, Ports};
 use crate::early::Port;
 use crate::error::{Doing, Error, Result, unfit};
 use crate::forward::Forwarding;
-use crate::frame::{Frame, Parcel};
+use crate::frame::{Frame, Received};
 use crate::notice::{Notice, Notify};
-use crate::order::Counting;
 use crate::plan::{Plan, Shaped};
 use crate::reload::Source;
 use crate::report::Report;
@@ -32,7 +31,10 @@ use crate::stop::Stop;
 const LONGEST_ATTACHED: u32 = 9_018;
 
 /// The bridge of a site.
-pub(crate) type SiteBridge<M> = Bridge<Shaped, AnyDevice, M>;
+pub(crate) type SiteBridge = Bridge<Shaped, AnyDevice, Make>;
+
+/// Makes of a received frame what the classes hold.
+type Make = fn(Frame, Side, Came) -> Received;
 
 /// How a site is run.
 #[derive(Clone, Debug)]
@@ -78,12 +80,13 @@ pub struct Interface {
     pub backend: String,
 }
 
-/// A site whose interfaces are open. It forwards while it [runs](Daemon::run).
+/// A site whose interfaces are open. It forwards while it [runs](Daemon::run), and lets go of them
+/// when it was run, or is dropped.
 pub struct Daemon {
     control: Control,
     events: Receiver<Event>,
-    /// The forwarding thread until this time.
-    forward: Box<dyn FnOnce(Nanos) -> Ended + Send>,
+    forwarding: Forwarding,
+    bridge: SiteBridge,
     time: Option<Duration>,
 }
 
@@ -145,13 +148,26 @@ impl Daemon {
             false => [None, None],
         };
         let needs = Needs::of(&site);
-        let [left, right] = device::open(interfaces, needs, options.on_loss, &notify, &ports)?;
-        let devices = [&left, &right].map(|device| Interface {
-            name: Arc::from(&*device.name),
+        let opened = device::open(interfaces, needs, options.on_loss, &notify, &ports)?;
+        let near = near_role(interfaces);
+        Daemon::over(opened, near, ports, site, options, notify)
+    }
+
+    /// A site over its devices, of which the near one plays this role.
+    fn over(
+        opened: [(String, AnyDevice); 2],
+        near: Role,
+        ports: Ports,
+        site: Site,
+        options: &Options,
+        notify: Notify,
+    ) -> Result<Daemon> {
+        let devices = opened.each_ref().map(|(name, device)| Interface {
+            name: Arc::from(&**name),
             backend: device.backend(),
         });
+        let [(_, left), (_, right)] = opened;
         let clock = Clock::start();
-        let near = near_role(interfaces);
         let mut lanes = Lanes {
             site: &site,
             ports,
@@ -164,7 +180,7 @@ impl Daemon {
         let Lanes {
             plans, registrar, ..
         } = lanes;
-        let bridge = Bridge::new(left, right, parcels(near)).map_err(never)?;
+        let bridge = Bridge::new(left, right, maker(near)).map_err(never)?;
         let attach = match &site.attach {
             Some(attach) => Some(let_attach(attach, registrar, clock)?),
             None => None,
@@ -185,8 +201,8 @@ impl Daemon {
             longest_step: Arc::clone(&longest_step),
         };
         let links = Links {
+            needs: Needs::of(&site),
             site,
-            needs,
             devices,
             plans,
             orders,
@@ -203,7 +219,8 @@ impl Daemon {
         Ok(Daemon {
             control: Control::new(links, around),
             events,
-            forward: forward(forwarding, bridge),
+            forwarding,
+            bridge,
             time: options.time,
         })
     }
@@ -238,7 +255,8 @@ impl Daemon {
         let Daemon {
             mut control,
             events,
-            forward,
+            forwarding,
+            mut bridge,
             time,
         } = self;
         let start = control.start();
@@ -246,8 +264,9 @@ impl Daemon {
         let to_control = control.handle().events.clone();
         let thread = thread::Builder::new().name("forward".to_owned());
         let started = thread.spawn(move || {
+            let result = forwarding.run(&mut bridge, end);
             // Where nobody waits for it any more, the run has ended.
-            let _ = to_control.send(Event::Ended(forward(end)));
+            let _ = to_control.send(Event::Ended(Box::new(Ended { result, bridge })));
         });
         match started.doing("starting a thread") {
             Ok(_) => control.run(&events, report),
@@ -296,7 +315,7 @@ struct Lanes<'a> {
     now: Nanos,
     plans: Vec<Plan>,
     /// Where processes attach, and the longest packet there.
-    registrar: Option<(Registrar<Parcel>, Length)>,
+    registrar: Option<(Registrar<Received>, Length)>,
 }
 
 impl Lanes<'_> {
@@ -319,15 +338,23 @@ impl Lanes<'_> {
     }
 }
 
-/// Makes of received frames what the classes hold.
-fn parcels(near: Role) -> impl FnMut(Frame, Side, Came) -> Parcel + Send + 'static {
-    move |frame, side, came| Parcel {
+fn maker(near: Role) -> Make {
+    match near {
+        Role::Tap => |frame, side, came| received(Role::Tap, frame, side, came),
+        _ => |frame, side, came| received(Role::Inside, frame, side, came),
+    }
+}
+
+#[inline]
+fn received(near: Role, frame: Frame, side: Side, came: Came) -> Received {
+    let from = match side {
+        Side::Left => near,
+        Side::Right => Role::Outside,
+    };
+    Received {
         frame,
         origin: Origin {
-            ingress: match side {
-                Side::Left => near.ingress(),
-                Side::Right => Role::Outside.ingress(),
-            },
+            ingress: from.ingress(),
             owner: None,
         },
         came: came.at,
@@ -335,34 +362,10 @@ fn parcels(near: Role) -> impl FnMut(Frame, Side, Came) -> Parcel + Send + 'stat
     }
 }
 
-/// What the forwarding thread does until a time.
-fn forward<M>(
-    forwarding: Forwarding,
-    mut bridge: SiteBridge<M>,
-) -> Box<dyn FnOnce(Nanos) -> Ended + Send>
-where
-    M: FnMut(Frame, Side, Came) -> Parcel + Send + 'static,
-{
-    Box::new(move |end| {
-        let result = forwarding.run(&mut bridge, end);
-        let count = Box::new(move |counting| count_all(counting, &mut bridge));
-        Ended { result, count }
-    })
-}
-
-/// The last counts, when nobody forwards any more.
-fn count_all<M>(mut counting: Counting, bridge: &mut SiteBridge<M>) -> Counting
-where
-    M: FnMut(Frame, Side, Came) -> Parcel,
-{
-    while !counting.step(bridge) {}
-    counting
-}
-
 /// Lets processes attach: their frames go by the filters, as all do.
 fn let_attach(
     attach: &fairlane_config::Attach,
-    registrar: Option<(Registrar<Parcel>, Length)>,
+    registrar: Option<(Registrar<Received>, Length)>,
     clock: Clock,
 ) -> Result<Attach> {
     let Some((registrar, longest)) = registrar else {
@@ -389,7 +392,7 @@ fn let_attach(
         most_memory: attach.memory,
         ..AttachConfig::new(mapping)
     };
-    let make = move |bytes: Vec<u8>, process: &Attached| Parcel {
+    let make = move |bytes: Vec<u8>, process: &Attached| Received {
         frame: Frame::Bytes(bytes),
         origin: Origin {
             ingress: Origin::ATTACHED,

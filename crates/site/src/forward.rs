@@ -7,13 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlane_core::Nanos;
 use fairlane_mailbox::{Consumer, Producer};
-use fairlane_runtime::bridge::{BATCH, Came, Side};
+use fairlane_runtime::bridge::{BATCH, Side};
 use fairlane_runtime::{Clock, Idling, drive};
 use rustix::process::setpriority_process;
 
 use crate::daemon::SiteBridge;
 use crate::early::Guard;
-use crate::frame::{Frame, Parcel};
 use crate::order::Order;
 use crate::stop::Stop;
 
@@ -38,10 +37,7 @@ pub(crate) struct Forwarding {
 impl Forwarding {
     /// Forwards until `end`, or until it is told to stop, before all that other programs would
     /// have this processor for, where that may be asked for. What was ordered by then is done.
-    pub(crate) fn run<M>(mut self, bridge: &mut SiteBridge<M>, end: Nanos) -> io::Result<()>
-    where
-        M: FnMut(Frame, Side, Came) -> Parcel,
-    {
+    pub(crate) fn run(mut self, bridge: &mut SiteBridge, end: Nanos) -> io::Result<()> {
         // For this thread alone. Not a real-time policy: a flood must not lock out everybody else.
         let _ = setpriority_process(None, FIRST);
         let idling = Idling {

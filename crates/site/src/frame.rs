@@ -40,9 +40,9 @@ impl ByteLen for Frame {
     }
 }
 
-/// What waits in a class: a frame and what its bytes do not say.
+/// A received frame, and what its bytes do not say: what waits in a class.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct Received {
     pub(crate) frame: Frame,
     pub(crate) origin: Origin,
     /// When it came to the interface, or was taken from the mailbox of its process.
@@ -51,13 +51,13 @@ pub(crate) struct Parcel {
     pub(crate) losing: bool,
 }
 
-impl From<Parcel> for Frame {
-    fn from(parcel: Parcel) -> Frame {
-        parcel.frame
+impl From<Received> for Frame {
+    fn from(received: Received) -> Frame {
+        received.frame
     }
 }
 
-impl Payload for Parcel {
+impl Payload for Received {
     fn mark(&mut self) -> bool {
         mark_ce(self.frame.bytes_mut(), Layer::Ethernet)
     }

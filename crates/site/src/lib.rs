@@ -43,7 +43,6 @@ mod early;
 mod error;
 mod forward;
 mod frame;
-mod lasting;
 mod meter;
 mod notice;
 mod order;

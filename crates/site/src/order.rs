@@ -10,13 +10,13 @@ use fairlane_config::{BuildError, Discipline, Link};
 use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Discarded};
 use fairlane_core::{Count, Nanos};
 use fairlane_io::Backend;
-use fairlane_runtime::bridge::{Came, LaneStats, Side};
+use fairlane_runtime::bridge::{LaneStats, Side};
 use fairlane_runtime::{Arbiter, FromPort, Straight};
 
 use crate::classifier::FrameClassifier;
 use crate::daemon::SiteBridge;
 use crate::device::{AnyDevice, Losses};
-use crate::frame::{Frame, Parcel};
+use crate::frame::Received;
 use crate::plan::Shaped;
 
 /// Classes, flows or packets that one step looks at: some tens of microseconds.
@@ -34,10 +34,7 @@ pub(crate) enum Order {
 
 impl Order {
     /// Does a little of it. Returns whether it is done.
-    pub(crate) fn step<M>(&mut self, bridge: &mut SiteBridge<M>, now: Nanos) -> bool
-    where
-        M: FnMut(Frame, Side, Came) -> Parcel,
-    {
+    pub(crate) fn step(&mut self, bridge: &mut SiteBridge, now: Nanos) -> bool {
         match self {
             Order::Count(counting) => counting.step(bridge),
             Order::Add(adding) => match bridge.arbiter_mut(adding.side) {
@@ -94,10 +91,7 @@ impl Counting {
     }
 
     /// Counts a little more. Returns whether it is done.
-    pub(crate) fn step<M>(&mut self, bridge: &mut SiteBridge<M>) -> bool
-    where
-        M: FnMut(Frame, Side, Came) -> Parcel,
-    {
+    pub(crate) fn step(&mut self, bridge: &mut SiteBridge) -> bool {
         if !self.begun {
             self.begun = true;
             for side in Side::BOTH {
@@ -141,7 +135,7 @@ pub(crate) struct Adding {
     /// By place: of those that there are already, and of the others once they are added.
     pub(crate) ids: Vec<ClassId>,
     /// Why it went no further.
-    pub(crate) refused: Option<BuildError>,
+    pub(crate) error: Option<BuildError>,
     at: usize,
 }
 
@@ -152,7 +146,7 @@ impl Adding {
             link,
             added,
             ids,
-            refused: None,
+            error: None,
             at: 0,
         }
     }
@@ -167,7 +161,7 @@ impl Adding {
             match queue.classes_mut().add(&self.link, place, parent) {
                 Ok(id) => self.ids[place] = id,
                 Err(error) => {
-                    self.refused = Some(error);
+                    self.error = Some(error);
                     return true;
                 }
             }
@@ -199,17 +193,17 @@ pub(crate) struct Taking {
     /// The new filters; then the former ones.
     pub(crate) classifier: FrameClassifier,
     /// New queues for all classes, if they are made anew; then the former ones.
-    pub(crate) anew: Option<Discipline<FromPort<Parcel>>>,
+    pub(crate) anew: Option<Discipline<FromPort<Received>>>,
     /// Children before their parents.
     pub(crate) gone: Vec<Gone>,
     /// Why a change was not made. The others were.
-    pub(crate) refused: Option<BuildError>,
+    pub(crate) error: Option<BuildError>,
     phase: Phase,
     at: usize,
     /// The class that is next has begun to change.
     begun: bool,
     from: u32,
-    taken: Vec<Discarded<FromPort<Parcel>>>,
+    taken: Vec<Discarded<FromPort<Received>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,7 +231,7 @@ impl Taking {
             classifier,
             anew: None,
             gone,
-            refused: None,
+            error: None,
             phase: Phase::Change,
             at: 0,
             begun: false,
@@ -287,7 +281,7 @@ impl Taking {
                 *left -= 1;
                 self.begun = true;
                 if let Err(error) = queue.classes_mut().change(&self.link, place, id, now) {
-                    self.refused = Some(error);
+                    self.error = Some(error);
                 }
             }
             if !queue.classes_mut().go_on_changing(id, left, now) {
@@ -334,10 +328,11 @@ impl Taking {
             for packet in taken.drain(..) {
                 gone.moved.packets += 1;
                 gone.moved.bytes += u64::from(packet.len.get());
-                let target = |classifier: &mut FrameClassifier, _, parcel: &Parcel| match gone.to {
-                    Some(place) => classifier.within(place, parcel),
-                    None => classifier.by_filters(parcel),
-                };
+                let target =
+                    |classifier: &mut FrameClassifier, _, received: &Received| match gone.to {
+                        Some(place) => classifier.within(place, received),
+                        None => classifier.by_filters(received),
+                    };
                 queue.adopt(packet, target, now);
             }
             if empty {
@@ -358,7 +353,7 @@ impl Taking {
             // It is empty: its packets have moved.
             match queue.classes_mut().remove(gone.id, |_| {}) {
                 Ok(stats) => gone.stats = stats,
-                Err(error) => self.refused = Some(error),
+                Err(error) => self.error = Some(error),
             }
         }
         true

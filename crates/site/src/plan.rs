@@ -16,7 +16,7 @@ use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, FromPort, Straight};
 use crate::classifier::{FrameClassifier, random_key};
 use crate::device::AnyDevice;
 use crate::early::{Early, Port};
-use crate::frame::Parcel;
+use crate::frame::Received;
 use crate::meter::{Delays, Meter};
 use crate::order::{Adding, Gone, Taking};
 
@@ -27,7 +27,7 @@ const SCAN_LIMIT: usize = 8;
 const DRAIN_LIMIT: usize = 16;
 
 /// The frames of a link in its classes.
-pub(crate) type Shaped = Classified<Parcel, Discipline<FromPort<Parcel>>, FrameClassifier>;
+pub(crate) type Shaped = Classified<Received, Discipline<FromPort<Received>>, FrameClassifier>;
 
 /// What is known of a class beside what the file says.
 #[derive(Clone, Default)]
@@ -37,16 +37,21 @@ pub(crate) struct Account {
     carried: ClassStats,
     /// What its queues count and what is not its own: of classes that went, and counted elsewhere.
     foreign: ClassStats,
-    /// When its rates and delays were last told.
-    pub(crate) told: ClassStats,
-    pub(crate) delays: Delays,
-    pub(crate) beside_lost: u64,
-    /// Its part of what was lost before it was sorted, as well as it can be told.
+    /// Its part of what was lost before it was classified, as well as it can be told.
     pub(crate) lost: f64,
     /// Dropped before it was received.
     pub(crate) early: Early,
-    /// The same when it was last told.
-    pub(crate) told_early: Count,
+    pub(crate) told: Told,
+}
+
+/// What was known of a class, with those below it, when it was last told.
+#[derive(Clone, Default)]
+pub(crate) struct Told {
+    pub(crate) stats: ClassStats,
+    /// Bytes that had come.
+    pub(crate) offered: u64,
+    pub(crate) beside_lost: u64,
+    pub(crate) delays: Delays,
 }
 
 impl Account {
@@ -88,7 +93,7 @@ enum How {
     Same,
     Steps(Steps),
     /// By place: the class of that name before.
-    Anew(Box<(Discipline<FromPort<Parcel>>, Vec<ClassId>)>),
+    Anew(Box<(Discipline<FromPort<Received>>, Vec<ClassId>)>),
 }
 
 /// What a plan is compared with on another thread.
@@ -296,13 +301,15 @@ impl Plan {
         // Who goes on under its name elsewhere keeps its meter.
         for gone in &gone {
             if let Some(&to) = by_name.get(&*self.link.classes[gone.place].name) {
-                let former = &self.accounts[gone.place];
-                accounts[to].meter = Arc::clone(&former.meter);
-                accounts[to].delays = former.delays.clone();
-                accounts[to].beside_lost = former.beside_lost;
-                accounts[to].told = former.told;
-                accounts[to].told_early = former.told_early;
-                accounts[to].lost = former.lost;
+                let Account {
+                    meter, lost, told, ..
+                } = self.accounts[gone.place].clone();
+                accounts[to] = Account {
+                    meter,
+                    lost,
+                    told,
+                    ..std::mem::take(&mut accounts[to])
+                };
             }
         }
         let mut plan = Plan {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use fairlane_config::Kind;
-use fairlane_config::class_report::{ClassReport, DelayReport, Recent, bps, part};
+use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, Recent, bps, part};
+use fairlane_config::{Kind, Link};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::daemon::Interface;
 use crate::meter::Delays;
 use crate::order::{DeviceCount, LinkCount};
-use crate::plan::Plan;
+use crate::plan::{Account, Plan, Told};
 
 /// The state of a site at one time.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -143,89 +143,91 @@ impl InterfaceReport {
     }
 }
 
-/// The times that a report is about.
+/// A time, and what a link sent in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
-    /// Since the start.
-    pub(crate) seconds: f64,
-    /// Since the last report.
-    pub(crate) recent: f64,
+struct Span {
+    seconds: f64,
+    bytes: u64,
+}
+
+impl Span {
+    fn bps(self) -> f64 {
+        bps(self.bytes, self.seconds)
+    }
+}
+
+/// The counts of a class and of all below it.
+struct Sums {
+    stats: ClassStats,
+    early: Count,
+    /// Its part of what was lost before it was classified.
+    lost: f64,
+}
+
+impl Sums {
+    /// Of all classes of a link, of which `lost` frames were not received since the last time.
+    fn of(plan: &mut Plan, counted: &[ClassStats], lost: u64) -> Vec<Sums> {
+        let accounts = plan.accounts.iter().zip(counted);
+        let own: Vec<ClassStats> = accounts
+            .map(|(account, stats)| account.own(stats))
+            .collect();
+        estimate(plan, &own, lost);
+        let overhead = plan.link.overhead;
+        let accounts = plan.accounts.iter_mut().zip(own);
+        let mut all: Vec<Sums> = accounts
+            .map(|(account, stats)| Sums {
+                stats,
+                early: account.early.count(overhead),
+                lost: account.lost,
+            })
+            .collect();
+        // Parents come before their children.
+        for place in (0..all.len()).rev() {
+            if let Some(parent) = plan.link.classes[place].parent {
+                let (above, below) = all.split_at_mut(place);
+                let (above, below) = (&mut above[parent], &below[0]);
+                above.stats = above.stats.plus(&below.stats);
+                above.early = above.early.plus(below.early);
+                above.lost += below.lost;
+            }
+        }
+        all
+    }
+
+    /// Bytes that came, whatever became of them.
+    fn offered(&self) -> u64 {
+        self.stats.accepted.bytes + self.stats.dropped.bytes + self.early.bytes
+    }
 }
 
 impl LinkReport {
-    /// The state of a link by what was counted. `lost` frames for it were not received since the
-    /// last time. O(classes).
+    /// The state of a link by what was counted, so many seconds after the start and after the last
+    /// report. `lost` frames for it were not received since that. O(classes).
     pub(crate) fn new(
         plan: &mut Plan,
         count: &LinkCount,
         device: &DeviceCount,
         to: Arc<str>,
-        times: Times,
+        [seconds, recent_seconds]: [f64; 2],
         lost: u64,
     ) -> LinkReport {
+        let sums = Sums::of(plan, &count.classes, lost);
         let link = Arc::clone(&plan.link);
-        let mut all: Vec<ClassStats> = (plan.accounts.iter())
-            .zip(&count.classes)
-            .map(|(account, counted)| account.own(counted))
-            .collect();
-        estimate(plan, &all, lost);
-        let overhead = link.overhead;
-        let accounts = plan.accounts.iter_mut();
-        let mut early: Vec<Count> = accounts
-            .map(|account| account.early.count(overhead))
-            .collect();
-        let mut losses: Vec<f64> = plan.accounts.iter().map(|account| account.lost).collect();
-        // Parents come before their children.
-        for place in (0..all.len()).rev() {
-            if let Some(parent) = link.classes[place].parent {
-                all[parent] = all[parent].plus(&all[place]);
-                losses[parent] += losses[place];
-                early[parent] = early[parent].plus(early[place]);
-            }
-        }
-        let recent: Vec<ClassStats> = (all.iter().zip(&plan.accounts))
-            .map(|(now, account)| now.minus(&account.told))
-            .collect();
-        let sent_by_top = |stats: &[ClassStats]| -> u64 {
-            let top = link.classes.iter().zip(stats);
-            let top = top.filter(|(class, _)| class.parent.is_none());
-            top.map(|(_, stats)| stats.sent.bytes).sum()
+        let top = || (0..sums.len()).filter(|&place| link.classes[place].parent.is_none());
+        let bytes = top().map(|place| sums[place].stats.sent.bytes).sum();
+        let told: u64 = top()
+            .map(|place| plan.accounts[place].told.stats.sent.bytes)
+            .sum();
+        let whole = Span { seconds, bytes };
+        let recent = Span {
+            seconds: recent_seconds,
+            bytes: bytes.saturating_sub(told),
         };
-        let (sent, recently) = (sent_by_top(&all), sent_by_top(&recent));
-        let mut classes = Vec::with_capacity(all.len());
-        for (place, stats) in all.iter().enumerate() {
-            let late = &recent[place];
-            let (account, terms) = (&mut plan.accounts[place], &plan.terms[place]);
-            let (delays, beside_lost) = (account.meter.read(), account.meter.beside_lost());
-            let of_late = in_micros(&delays.since(&account.delays), None);
-            // In bits, with one packet that may have come at once.
-            let late_early = early[place].bytes.saturating_sub(account.told_early.bytes);
-            let offered = (late.accepted.bytes + late.dropped.bytes + late_early) as f64 * 8.0;
-            let burst = f64::from(link.longest.get()) * 8.0;
-            let modest = terms
-                .guaranteed_bps
-                .is_some_and(|rate| offered <= rate as f64 * times.recent + burst);
-            let late_max = of_late.map(|delay| delay.max);
-            classes.push(ClassReport {
-                beside_lost,
-                lost_estimate: losses[place].round() as u64,
-                delay_us: in_micros(&delays, Some(delays.longest())),
-                recent: Some(Recent {
-                    sent_bps: bps(late.sent.bytes, times.recent),
-                    share: part(late.sent.bytes, recently),
-                    delay_us: of_late,
-                    beyond_bound: modest
-                        && late_max
-                            .zip(terms.bound_us)
-                            .is_some_and(|(max, bound)| max > bound),
-                }),
-                ..ClassReport::counted(terms, stats, early[place], times.seconds, sent)
-            });
-            account.told = *stats;
-            account.told_early = early[place];
-            account.beside_lost = beside_lost;
-            account.delays = delays;
-        }
+        let accounts = plan.accounts.iter_mut().zip(&plan.terms);
+        let classes = accounts
+            .zip(&sums)
+            .map(|((account, terms), sums)| tell(account, terms, sums, &link, whole, recent))
+            .collect();
         LinkReport {
             name: Arc::from(&*link.name),
             to,
@@ -234,9 +236,9 @@ impl LinkReport {
             rate: link.rate,
             overhead: link.overhead,
             longest_frame: link.longest.get() - link.overhead,
-            carried_bps: bps(sent, times.seconds),
-            utilisation: bps(sent, times.seconds) / link.rate.bps() as f64,
-            recent_bps: bps(recently, times.recent),
+            carried_bps: whole.bps(),
+            utilisation: whole.bps() / link.rate.bps() as f64,
+            recent_bps: recent.bps(),
             received_frames: device.lane.received.frames,
             oversized: device.lane.oversized.frames,
             malformed: count.malformed,
@@ -246,21 +248,59 @@ impl LinkReport {
             classes,
         }
     }
-}
 
-impl LinkReport {
     /// Frames that were dropped early of all its classes.
+    #[must_use]
     pub fn early(&self) -> u64 {
-        let top = self
-            .classes
-            .iter()
-            .filter(|class| class.terms.parent.is_none());
+        let top = self.classes.iter();
+        let top = top.filter(|class| class.terms.parent.is_none());
         top.map(|class| class.early).sum()
     }
 }
 
-/// Divides what was lost before it was sorted as those frames are divided that came while others
-/// were lost; where the device does not tell those, as all that came since the last time.
+/// Makes the report of a class, and notes that it was told.
+fn tell(
+    account: &mut Account,
+    terms: &Arc<ClassTerms>,
+    sums: &Sums,
+    link: &Link,
+    whole: Span,
+    recent: Span,
+) -> ClassReport {
+    let delays = account.meter.read();
+    let told = std::mem::replace(
+        &mut account.told,
+        Told {
+            stats: sums.stats,
+            offered: sums.offered(),
+            beside_lost: account.meter.beside_lost(),
+            delays: delays.clone(),
+        },
+    );
+    let sent = sums.stats.sent.bytes.saturating_sub(told.stats.sent.bytes);
+    let delay_us = in_micros(&delays.since(&told.delays), None);
+    // In bits, with one packet that may have come at once.
+    let offered = sums.offered().saturating_sub(told.offered) as f64 * 8.0;
+    let burst = f64::from(link.longest.get()) * 8.0;
+    let within = |rate: u64| offered <= rate as f64 * recent.seconds + burst;
+    let late = delay_us.zip(terms.bound_us);
+    ClassReport {
+        beside_lost: account.told.beside_lost,
+        lost_estimate: sums.lost.round() as u64,
+        delay_us: in_micros(&delays, Some(delays.longest())),
+        recent: Some(Recent {
+            sent_bps: bps(sent, recent.seconds),
+            share: part(sent, recent.bytes),
+            delay_us,
+            beyond_bound: terms.guaranteed_bps.is_some_and(within)
+                && late.is_some_and(|(delay, bound)| delay.max > bound),
+        }),
+        ..ClassReport::counted(terms, &sums.stats, sums.early, whole.seconds, whole.bytes)
+    }
+}
+
+/// Divides what was lost before it was classified as those frames are divided that came while
+/// others were lost; where the device does not tell those, as all that came since the last time.
 fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
     if lost == 0 {
         return;
@@ -268,7 +308,7 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
     let came = |stats: &ClassStats| stats.accepted.packets + stats.dropped.packets;
     let accounts = plan.accounts.iter();
     let mut sample: Vec<u64> = accounts
-        .map(|account| account.meter.beside_lost() - account.beside_lost)
+        .map(|account| account.meter.beside_lost() - account.told.beside_lost)
         .collect();
     if sample.iter().all(|&beside| beside == 0) {
         let classes = plan.link.classes.iter();
@@ -276,7 +316,7 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
             .map(|((now, account), class)| match class.kind {
                 // What it had told is that of those below it.
                 Kind::Inner(_) => 0,
-                _ => came(now).saturating_sub(came(&account.told)),
+                _ => came(now).saturating_sub(came(&account.told.stats)),
             })
             .collect();
     }

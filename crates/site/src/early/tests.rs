@@ -124,7 +124,7 @@ fn may() -> bool {
 }
 
 /// Where the classifier sends a frame from inside; the default class if it is malformed.
-fn sorted(link: &Link, classifier: &Classifier<u32>, frame: &[u8]) -> u32 {
+fn class_of(link: &Link, classifier: &Classifier<u32>, frame: &[u8]) -> u32 {
     let origin = Origin {
         ingress: Role::Inside.ingress(),
         owner: None,
@@ -149,7 +149,7 @@ fn agree(
         let read = parse(&whole, Layer::Ethernet).unwrap();
         let (told, meant) = (classify::words(&read), classify::words(headers));
         prop_assert_eq!(told, meant, "the frame is what was meant");
-        let expected = sorted(&link, &classifier, &whole);
+        let expected = class_of(&link, &classifier, &whole);
         let simple = headers.family != Family::V6 || headers.fragment == Fragment::No;
         for trial in &trials {
             let of = dropped_of(&early, trial, &whole);
@@ -164,7 +164,7 @@ fn agree(
             let end = broken.len();
             broken[at % end] = byte;
             broken.truncate(14 + length);
-            let expected = sorted(&link, &classifier, &broken);
+            let expected = class_of(&link, &classifier, &broken);
             for trial in &trials {
                 let of = dropped_of(&early, trial, &broken);
                 prop_assert!(of.is_none_or(|of| of == expected), "{:x?}", broken);

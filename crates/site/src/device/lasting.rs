@@ -13,29 +13,24 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fairlane_io::{Arrival, Backend, Hold};
+use fairlane_io::{Arrival, Backend};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::device::{Device, Losses};
+use super::{Device, Losses, Opened, Opener};
+use crate::daemon::OnLoss;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
-use crate::notice::{Notice, Notify};
+use crate::notice::Notice;
 
 /// How often an interface that is away is looked for.
 const AGAIN: Duration = Duration::from_millis(200);
 
-/// A device that is open, and its interface, held. Dropping it takes a while.
-pub(crate) struct Opened {
-    pub(crate) device: Box<dyn Device>,
-    /// After the device, which may still bring frames.
-    pub(crate) hold: Option<Hold>,
-}
-
-/// A device that stays when its interface goes.
-pub(crate) struct Lasting {
+/// A device that stays when its interface goes, if it is to.
+pub(super) struct Lasting {
     /// None while it is away.
     opened: Option<Opened>,
-    keeper: Keeper,
+    /// None where its loss is an error.
+    keeper: Option<Keeper>,
     /// Readable never: what is waited for while it is away.
     never: OwnedFd,
     /// What the backends before this one have counted.
@@ -53,34 +48,25 @@ struct Keeper {
 }
 
 impl Lasting {
-    /// Opens the interface `name` by `open`, now and whenever it is back. The thread that does the
-    /// latter says so.
-    pub(crate) fn open(
-        name: &str,
-        notify: Notify,
-        open: impl Fn() -> Result<Opened> + Send + 'static,
-    ) -> Result<Lasting> {
-        let opened = open()?;
-        let never = eventfd(0, EventfdFlags::CLOEXEC).doing("making an event")?;
-        let (lost, to_keep) = mpsc::channel();
-        let (kept, back) = mpsc::channel();
-        let name = name.to_owned();
-        let thread = thread::Builder::new()
-            .name(format!("keep {name}"))
-            .spawn(move || keep(&name, &notify, open, &to_keep, &kept))
-            .doing("starting a thread")?;
+    /// Opens an interface, now and whenever it is back. The thread that does the latter says so.
+    pub(super) fn open(opener: Opener, on_loss: OnLoss) -> Result<Lasting> {
         Ok(Lasting {
-            opened: Some(opened),
-            keeper: Keeper {
-                lost: Some(lost),
-                back,
-                thread: Some(thread),
+            opened: Some(opener.open()?),
+            never: eventfd(0, EventfdFlags::CLOEXEC).doing("making an event")?,
+            keeper: match on_loss {
+                OnLoss::Wait => Some(Keeper::start(opener)?),
+                OnLoss::Fail => None,
             },
-            never,
             former: Losses::default(),
             former_refused: 0,
             away: 0,
         })
+    }
+
+    /// Whether an error says that the interface is gone, and that it is waited for.
+    fn is_away(&self, error: &io::Error) -> bool {
+        let gone = [io::ErrorKind::NotFound, io::ErrorKind::NetworkDown];
+        self.keeper.is_some() && gone.contains(&error.kind())
     }
 
     /// The interface is gone.
@@ -91,32 +77,33 @@ impl Lasting {
         // A device that is gone may have nothing more to tell.
         self.former += opened.device.losses().unwrap_or_default();
         self.former_refused += opened.device.refused();
-        if let Some(lost) = &self.keeper.lost {
+        if let Some(lost) = self.keeper.as_ref().and_then(|keeper| keeper.lost.as_ref()) {
             // The thread lives as long as this.
             let _ = lost.send(opened);
         }
     }
 }
 
-/// Whether an error says that the interface is gone, and no more.
-fn is_loss(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::NotFound | io::ErrorKind::NetworkDown
-    )
+impl Keeper {
+    fn start(opener: Opener) -> Result<Keeper> {
+        let (lost, to_keep) = mpsc::channel();
+        let (kept, back) = mpsc::channel();
+        let thread = thread::Builder::new().name(format!("keep {}", opener.name));
+        let thread = thread.spawn(move || keep(&opener, &to_keep, &kept));
+        Ok(Keeper {
+            lost: Some(lost),
+            back,
+            thread: Some(thread.doing("starting a thread")?),
+        })
+    }
 }
 
 /// Opens the interface again whenever it was lost, until nobody wants it any more.
-fn keep(
-    name: &str,
-    notify: &Notify,
-    open: impl Fn() -> Result<Opened>,
-    lost: &Receiver<Opened>,
-    back: &Sender<Opened>,
-) {
+fn keep(opener: &Opener, lost: &Receiver<Opened>, back: &Sender<Opened>) {
+    let Opener { name, notify, .. } = opener;
     while let Ok(opened) = lost.recv() {
         drop(opened);
-        notify(Notice::Gone(name.to_owned()));
+        notify(Notice::Gone(name.clone()));
         let mut told = String::new();
         loop {
             match lost.recv_timeout(AGAIN) {
@@ -124,9 +111,9 @@ fn keep(
                 // Nothing can be lost that is not there.
                 Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             }
-            match open() {
+            match opener.open() {
                 Ok(opened) => {
-                    notify(Notice::Back(name.to_owned()));
+                    notify(Notice::Back(name.clone()));
                     if back.send(opened).is_err() {
                         return;
                     }
@@ -137,7 +124,7 @@ fn keep(
                     let reason = error.to_string();
                     if reason != told {
                         told = reason;
-                        let interface = name.to_owned();
+                        let interface = name.clone();
                         notify(Notice::Unusable { interface, error });
                     }
                 }
@@ -167,7 +154,7 @@ impl Backend for Lasting {
     fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
         if let Some(opened) = &mut self.opened {
             match opened.device.transmit(batch) {
-                Err(error) if is_loss(&error) => self.lose(),
+                Err(error) if self.is_away(&error) => self.lose(),
                 sent => return sent,
             }
         }
@@ -178,13 +165,14 @@ impl Backend for Lasting {
 
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
         if self.opened.is_none() {
-            self.opened = self.keeper.back.try_recv().ok();
+            let keeper = self.keeper.as_ref();
+            self.opened = keeper.and_then(|keeper| keeper.back.try_recv().ok());
         }
         let Some(opened) = &mut self.opened else {
             return Ok(0);
         };
         match opened.device.receive(into, max) {
-            Err(error) if is_loss(&error) => {
+            Err(error) if self.is_away(&error) => {
                 self.lose();
                 Ok(0)
             }
@@ -203,7 +191,7 @@ impl Backend for Lasting {
         match &self.opened {
             Some(opened) => match opened.device.in_flight() {
                 // Found out by the next call that may change something.
-                Err(error) if is_loss(&error) => Ok(0),
+                Err(error) if self.is_away(&error) => Ok(0),
                 bytes => bytes,
             },
             None => Ok(0),

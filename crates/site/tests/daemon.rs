@@ -1,0 +1,111 @@
+//! A program of one's own runs a site: opens it, watches it, changes it, stops it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use fairlane_config::Site;
+use fairlane_netlab::{Wire, or_skip};
+use fairlane_site::{Daemon, Error, Notice, Options, Outcome, Report, Source};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+const INTERFACES: &str = "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\n";
+
+fn site(interfaces: &str, class: &str) -> Site {
+    let text = format!(
+        "{interfaces}\n[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"10mbit\"\n\
+         [[link.class]]\nname = \"{class}\"\nrate = \"4mbit\"\n\
+         [[link.class]]\nname = \"rest\"\ndefault = true\n"
+    );
+    Site::parse(&text, "test").unwrap()
+}
+
+fn options() -> Options {
+    Options {
+        interval: Duration::from_millis(50),
+        ..Options::default()
+    }
+}
+
+/// The first notice that is meant, within some time.
+fn wait(notices: &Receiver<Notice>, meant: impl Fn(&Notice) -> bool) -> Notice {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let notice = notices.recv_timeout(left).expect("it is told of in time");
+        if meant(&notice) {
+            return notice;
+        }
+    }
+}
+
+#[test]
+fn a_site_tells_its_state_and_takes_over_another_while_frames_pass_and_stops_when_told() {
+    let Some(wire) = or_skip("a site in a program of one's own", Wire::new(1)) else {
+        return;
+    };
+    let (tell, notices) = channel();
+    let notify = move |notice| tell.send(notice).unwrap();
+    let opened =
+        (wire.middle()).run(|| Daemon::open(site(INTERFACES, "voice"), &options(), notify));
+    let daemon = opened.unwrap();
+    assert_eq!(&*daemon.interfaces()[1].name, "outside");
+    assert_eq!(daemon.links().count(), 1);
+    let handle = daemon.handle();
+    let (tell, reports) = channel::<Arc<Report>>();
+    let Outcome { report, result } = std::thread::scope(|scope| {
+        let running = scope.spawn(move || {
+            daemon.run(|report| {
+                // Nobody waits for the last ones.
+                let _ = tell.send(Arc::clone(report));
+            })
+        });
+        assert!(wire.is_through(PATIENCE).unwrap());
+        let first = reports.recv_timeout(PATIENCE).unwrap();
+        assert_eq!(&*first.links[0].classes[0].terms.name, "voice");
+
+        handle.reload(Source::Site(Box::new(site("", "voice"))));
+        let refused = wait(&notices, |notice| {
+            matches!(notice, Notice::ReloadRefused(_))
+        });
+        assert!(refused.to_string().contains("restart"), "{refused}");
+
+        handle.reload(Source::Site(Box::new(site(INTERFACES, "calls"))));
+        wait(&notices, |notice| matches!(notice, Notice::Reloaded(None)));
+        assert!(wire.is_through(PATIENCE).unwrap());
+        handle.stop();
+        running.join().unwrap()
+    });
+    result.unwrap();
+    assert_eq!(report.reloads, 1);
+    let [calls, rest] = &report.links[0].classes[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!(&*calls.terms.name, "calls");
+    assert_eq!(calls.terms.guaranteed_bps, Some(4_000_000));
+    assert!(rest.sent_packets > 0 && rest.delay_us.is_some(), "{rest:?}");
+}
+
+#[test]
+fn a_site_whose_time_is_over_ends_by_itself() {
+    let Some(wire) = or_skip("a site for a time", Wire::new(1)) else {
+        return;
+    };
+    let options = Options {
+        time: Some(Duration::from_millis(100)),
+        ..options()
+    };
+    let Outcome { report, result } = wire.middle().run(|| {
+        let daemon = Daemon::open(site(INTERFACES, "voice"), &options, |_| {});
+        daemon.unwrap().run(|_| {})
+    });
+    result.unwrap();
+    assert!(report.seconds >= 0.1, "{}", report.seconds);
+}
+
+#[test]
+fn a_site_without_interfaces_is_not_opened() {
+    let opened = Daemon::open(site("", "voice"), &options(), |_| {});
+    assert!(matches!(opened, Err(Error::Unfit(sentence)) if sentence.contains("[interfaces]")));
+}
