@@ -2,19 +2,17 @@
 
 use std::str::FromStr;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use fairlane_core::Weight;
 use fairlane_core::units::MAX_WEIGHT;
-
-/// Most built-in senders.
-pub const MOST_SENDERS: usize = 64;
+use fairlane_demo::{Allow, MOST_SENDERS};
 
 /// Weights, separated by commas.
 #[derive(Clone, Debug)]
 pub struct Weights(pub Vec<Weight>);
 
 impl FromStr for Weights {
-    type Err = anyhow::Error;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Weights> {
         if text == "none" {
@@ -25,6 +23,24 @@ impl FromStr for Weights {
             bail!("{} senders are more than {MOST_SENDERS}", weights.len());
         }
         Ok(Weights(weights))
+    }
+}
+
+/// One `--allow`.
+#[derive(Clone, Copy, Debug)]
+pub struct Allowed(pub Allow);
+
+impl FromStr for Allowed {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Allowed> {
+        let (who, of) = text
+            .rsplit_once(':')
+            .with_context(|| format!("'{text}' is not WHO:WEIGHT, as in uid=1000:4"))?;
+        Ok(Allowed(Allow {
+            who: who.parse()?,
+            weight: weight(of)?,
+        }))
     }
 }
 
@@ -47,6 +63,20 @@ pub fn seconds(text: &str) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_rule_names_who_and_a_weight() {
+        let Allowed(rule) = "uid=1000:4".parse().unwrap();
+        assert_eq!((&*rule.who.to_string(), rule.weight.get()), ("uid=1000", 4));
+        for (text, names) in [
+            ("uid=1000", "WHO:WEIGHT"),
+            ("user:1", "\"user\""),
+            ("any:0", "'0'"),
+        ] {
+            let error = text.parse::<Allowed>().unwrap_err().to_string();
+            assert!(error.contains(names), "{error}");
+        }
+    }
 
     #[test]
     fn weights_outside_their_range_are_named() {

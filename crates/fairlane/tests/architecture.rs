@@ -53,6 +53,7 @@ fn dependencies_point_one_way() {
             &["classify", "config", "core", "io", "mailbox", "runtime"],
         ),
         ("sim", &["core", "runtime"]),
+        ("demo", &["config", "core", "io", "runtime"]),
         ("traffic", &["classify", "config", "core", "sim"]),
         (
             "site",
@@ -64,8 +65,7 @@ fn dependencies_point_one_way() {
         (
             "cli",
             &[
-                "bench", "classify", "config", "core", "io", "mailbox", "netlab", "runtime", "sim",
-                "site", "traffic",
+                "bench", "config", "core", "demo", "io", "netlab", "runtime", "site", "traffic",
             ],
         ),
         (
@@ -95,8 +95,8 @@ fn every_crate_is_listed_here() {
     assert_eq!(
         names,
         [
-            "bench", "classify", "cli", "config", "core", "fairlane", "io", "lab", "mailbox",
-            "netlab", "runtime", "sim", "site", "traffic"
+            "bench", "classify", "cli", "config", "core", "demo", "fairlane", "io", "lab",
+            "mailbox", "netlab", "runtime", "sim", "site", "traffic"
         ]
     );
 }
@@ -122,7 +122,7 @@ fn unsafe_code_stays_in_its_named_homes() {
     ];
     let mut found = Vec::new();
     for name in [
-        "classify", "cli", "config", "core", "fairlane", "io", "lab", "mailbox", "netlab",
+        "classify", "cli", "config", "core", "demo", "fairlane", "io", "lab", "mailbox", "netlab",
         "runtime", "sim", "site", "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
@@ -157,6 +157,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("fairlane/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("sim/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("site/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("demo/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("traffic/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/main.rs", "#![forbid(unsafe_code)]"),

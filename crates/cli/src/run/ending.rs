@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -23,7 +23,6 @@ const GRACE: Duration = Duration::from_secs(10);
 /// Shared by all threads of a run.
 #[derive(Debug, Default)]
 pub struct Ending {
-    asked: AtomicBool,
     deadline: OnceLock<Instant>,
     /// Looks in a row that found an output full.
     full: AtomicU32,
@@ -33,17 +32,6 @@ impl Ending {
     /// Somebody wants it to end: a signal.
     pub fn ask(&self) {
         self.deadline.get_or_init(|| Instant::now() + GRACE);
-        self.asked.store(true, Ordering::Release);
-    }
-
-    /// It ends, since something failed, or its time is over: nobody is in a hurry.
-    pub fn begin(&self) {
-        self.asked.store(true, Ordering::Release);
-    }
-
-    #[inline]
-    pub fn has_begun(&self) -> bool {
-        self.asked.load(Ordering::Acquire)
     }
 
     /// What comes from a thread when it has written to `output`, or nothing where nobody takes
@@ -127,7 +115,6 @@ mod tests {
         let (_reader, mut writer) = pipe().unwrap();
         writer.write_all(&[b'.'; 65_536]).unwrap();
         let ending = Ending::default();
-        ending.begin();
         assert!((0..10 * LOOKS).all(|_| !ending.is_over_for(&writer)));
     }
 }

@@ -11,12 +11,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use fairlane_config::Size;
 use fairlane_core::Rate;
 use fairlane_io::MAX_DATAGRAM;
 
 use crate::algorithm::{self, Algorithm};
-use crate::arguments::{Weights, seconds};
-use loopback::{Allow, Quotas};
+use crate::arguments::{Allowed, Weights, seconds};
 use screen::Shows;
 
 const HELP: &str = "\
@@ -83,7 +83,7 @@ pub struct Options {
     /// Who may attach (uid=N, gid=N or any) and the weight of each one's flow; may be given
     /// several times, and the first that matches counts
     #[arg(long, value_name = "WHO:WEIGHT", requires = "attach")]
-    allow: Vec<Allow>,
+    allow: Vec<Allowed>,
     #[command(flatten)]
     quotas: Quotas,
     /// Time to run, in seconds; until Ctrl-C without it
@@ -108,6 +108,19 @@ pub struct Options {
     /// Report only at the end
     #[arg(long, conflicts_with = "every")]
     quiet: bool,
+}
+
+/// What all processes together, and those of a user, may take.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Quotas {
+    /// Most attached processes of one user at a time [default: a quarter of 64 for each --allow;
+    /// all of them if each names one user]
+    #[arg(long, value_name = "N", requires = "attach", value_parser = clap::value_parser!(u32).range(1..))]
+    attach_per_user: Option<u32>,
+    /// Most memory of all attached processes' mailboxes, as in 64mb [default: what 64 for each
+    /// --allow take, 2.2mb each]
+    #[arg(long, value_name = "SIZE", requires = "attach")]
+    attach_memory: Option<Size>,
 }
 
 impl Options {

@@ -2,14 +2,13 @@
 
 use anyhow::{Context, Result};
 use console::{Term, truncate_str};
-use fairlane_core::Nanos;
-use fairlane_runtime::Clock;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use super::ending::Ending;
 use crate::output;
@@ -19,7 +18,7 @@ use crate::output;
 const FRAME: usize = 7;
 
 /// Longest time that the end of a run goes unnoticed.
-const LOOK: Nanos = Nanos::from_millis(20);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A state that can be shown.
 pub trait Shown {
@@ -57,11 +56,11 @@ pub struct Shows {
 
 impl Shows {
     /// How often the state is shown.
-    pub fn interval(&self) -> Nanos {
+    pub fn interval(&self) -> Duration {
         match self.every {
-            Some(seconds) => Nanos((seconds * 1e9) as u64),
-            None if io::stdout().is_terminal() && !self.json => Nanos::from_millis(500),
-            None => Nanos::from_millis(1_000),
+            Some(seconds) => Duration::from_secs_f64(seconds),
+            None if io::stdout().is_terminal() && !self.json => Duration::from_millis(500),
+            None => Duration::from_secs(1),
         }
     }
 }
@@ -138,22 +137,20 @@ impl Screen {
     /// Shows what `take` says from time to time, until `done` or nobody reads any more.
     pub fn follow<R: Shown + Send + Sync + 'static>(
         &self,
-        clock: Clock,
-        start: Nanos,
         done: &AtomicBool,
-        take: impl Fn(Nanos) -> R,
+        take: impl Fn() -> R,
     ) {
-        let mut next = start + self.shows.interval();
-        let mut earlier = Arc::new(take(Nanos::ZERO));
+        let mut next = Instant::now() + self.shows.interval();
+        let mut earlier = Arc::new(take());
         while !done.load(Ordering::Acquire) && !self.has_failed() {
-            let now = clock.now();
-            if now < next {
-                thread::sleep(next.since(now).min(LOOK).into());
+            let left = next.saturating_duration_since(Instant::now());
+            if !left.is_zero() {
+                thread::sleep(left.min(LOOK));
                 continue;
             }
-            next = next + self.shows.interval();
+            next += self.shows.interval();
             if self.is_ready() {
-                let report = Arc::new(take(now.since(start)));
+                let report = Arc::new(take());
                 self.show(&report, &earlier);
                 earlier = report;
             }

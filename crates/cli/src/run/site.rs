@@ -35,7 +35,7 @@ pub fn run(path: &Path, options: &Options) -> Result<()> {
     let shows = options.shows();
     let of_site = fairlane_site::Options {
         time: options.seconds.map(Duration::from_secs_f64),
-        interval: shows.interval().into(),
+        interval: shows.interval(),
         on_loss: match options.exit_on_loss {
             true => OnLoss::Fail,
             false => OnLoss::Wait,

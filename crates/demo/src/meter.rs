@@ -10,7 +10,7 @@ use fairlane_io::{Backend, Datagram, UdpBackend};
 use fairlane_runtime::Clock;
 use hdrhistogram::Histogram;
 
-use super::flow::{Flow, Flows, Parcel};
+use crate::flow::{Flow, Flows, Outgoing};
 
 /// Longest delay told apart, in nanoseconds: a minute.
 const LONGEST: u64 = 60_000_000_000;
@@ -19,8 +19,8 @@ const LONGEST: u64 = 60_000_000_000;
 const PERIOD: Nanos = Nanos::from_millis(100);
 
 /// A socket, with a histogram of delays for each flow that leaves by it.
-pub struct Metered {
-    socket: UdpBackend<Box<Parcel>>,
+pub(crate) struct Metered {
+    socket: UdpBackend<Box<Outgoing>>,
     clock: Clock,
     flows: Flows,
     /// By the flow's number.
@@ -36,7 +36,7 @@ struct Meter {
 }
 
 impl Metered {
-    pub fn new(socket: UdpBackend<Box<Parcel>>, clock: Clock, flows: Flows) -> Self {
+    pub(crate) fn new(socket: UdpBackend<Box<Outgoing>>, clock: Clock, flows: Flows) -> Self {
         Metered {
             socket,
             clock,
@@ -86,14 +86,14 @@ impl Drop for Metered {
 }
 
 impl Backend for Metered {
-    type Tx = Box<Parcel>;
+    type Tx = Box<Outgoing>;
     type Rx = Datagram;
 
-    fn transmit(&mut self, batch: &mut VecDeque<Box<Parcel>>) -> io::Result<usize> {
+    fn transmit(&mut self, batch: &mut VecDeque<Box<Outgoing>>) -> io::Result<usize> {
         self.passing.clear();
-        let parcels = batch.iter();
+        let datagrams = batch.iter();
         self.passing
-            .extend(parcels.map(|p| (p.flow, p.payload.len(), p.pushed_at)));
+            .extend(datagrams.map(|p| (p.flow, p.payload.len(), p.pushed_at)));
         let accepted = self.socket.transmit(batch)?;
         let now = self.clock.now();
         let passing = std::mem::take(&mut self.passing);

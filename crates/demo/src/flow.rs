@@ -9,11 +9,11 @@ use fairlane_io::Frame;
 use fairlane_runtime::ClientId;
 
 /// Bytes that IPv4 and UDP add to a datagram on the link.
-pub const OVERHEAD: u32 = 28;
+pub(crate) const OVERHEAD: u32 = 28;
 
 /// A datagram on its way through the arbiter.
 #[derive(Debug)]
-pub struct Parcel {
+pub struct Outgoing {
     /// Number of its flow.
     pub flow: u32,
     /// When its client pushed it.
@@ -23,8 +23,8 @@ pub struct Parcel {
     pub payload: Vec<u8>,
 }
 
-/// In a mailbox a parcel is one pointer.
-impl Frame for Box<Parcel> {
+/// In a mailbox a outgoing is one pointer.
+impl Frame for Box<Outgoing> {
     fn bytes(&self) -> &[u8] {
         &self.payload
     }

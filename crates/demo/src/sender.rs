@@ -8,7 +8,7 @@ use anyhow::Result;
 use fairlane_core::{Length, Nanos};
 use fairlane_runtime::{Client, Clock, Refusal};
 
-use super::flow::{Flow, OVERHEAD, Parcel};
+use crate::flow::{Flow, OVERHEAD, Outgoing};
 
 /// Packets a sender sends at a time. The same for all, so that who offers more
 /// comes more often, and finds room in a full queue as much more often.
@@ -22,26 +22,26 @@ const MOST: u64 = 1000;
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
 
 /// A flow and the client to push with.
-pub struct Outlet {
+pub(crate) struct Outlet {
     pub number: u32,
     pub flow: Arc<Flow>,
-    pub client: Client<Box<Parcel>>,
+    pub client: Client<Box<Outgoing>>,
 }
 
 impl Outlet {
     /// Pushes a datagram, and counts what becomes of it; a full mailbox is no error.
-    pub fn push(&mut self, payload: Vec<u8>, now: Nanos) -> Result<(), Refusal> {
+    pub(crate) fn push(&mut self, payload: Vec<u8>, now: Nanos) -> Result<(), Refusal> {
         let bytes = payload.len();
         // A datagram may be empty, a packet may not; none is above 65,535 bytes.
         let len = Length::new(bytes.max(1) as u32).unwrap_or(Length::MAX);
         self.flow.offered.add(bytes);
-        let parcel = Box::new(Parcel {
+        let outgoing = Box::new(Outgoing {
             flow: self.number,
             pushed_at: now,
             peer: self.flow.sink,
             payload,
         });
-        match self.client.push(len, parcel) {
+        match self.client.push(len, outgoing) {
             Ok(_) => Ok(()),
             Err(refused) if refused.reason == Refusal::MailboxFull => {
                 self.flow.backpressure.fetch_add(1, Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl Outlet {
 }
 
 /// Offers `bits_per_second` in datagrams of `payload` bytes until `stop`.
-pub fn run(
+pub(crate) fn run(
     mut outlet: Outlet,
     payload: usize,
     bits_per_second: f64,

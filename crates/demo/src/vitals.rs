@@ -59,7 +59,7 @@ impl Vitals {
     }
 }
 
-/// What `--json` prints of it.
+/// The arbiter and the dispatchers so far.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ArbiterReport {
     /// How long packets waited in a mailbox at most, from one look to the next.
@@ -68,6 +68,7 @@ pub struct ArbiterReport {
     pub delta_d_us: Option<Delta>,
     /// How much too late sleeps ended.
     pub late_us: Delta,
+    /// Times that the arbiter slept.
     pub sleeps: u64,
     /// Sleeps that a client ended.
     pub woken: u64,
@@ -76,7 +77,9 @@ pub struct ArbiterReport {
 /// Microseconds.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Delta {
+    /// The mean.
     pub mean: f64,
+    /// The longest.
     pub max: f64,
 }
 

@@ -10,24 +10,24 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use fairlane_io::{Backend, Datagram, UdpBackend, Waiter};
 
-use super::flow::Flow;
+use crate::flow::Flow;
 
 /// Receive buffer asked for, in bytes; the system may grant less.
 const BUFFER: usize = 4 << 20;
 
 /// A socket that no flow has yet.
-pub struct Socket(UdpBackend<Datagram>);
+pub(crate) struct Socket(UdpBackend<Datagram>);
 
 impl Socket {
     /// Opens a socket on the loopback interface.
-    pub fn open() -> Result<Socket> {
+    pub(crate) fn open() -> Result<Socket> {
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let socket = UdpBackend::bind(any_port).context("opening a socket to receive on")?;
         socket.set_receive_buffer(BUFFER)?;
         Ok(Socket(socket))
     }
 
-    pub fn address(&self) -> Result<SocketAddr> {
+    pub(crate) fn address(&self) -> Result<SocketAddr> {
         Ok(self.0.local_addr()?)
     }
 }
@@ -45,10 +45,10 @@ impl AsFd for Receiving {
 
 /// Where new flows' sockets are handed to the receiving thread.
 #[derive(Clone)]
-pub struct Sinks(Sender<Receiving>);
+pub(crate) struct Sinks(Sender<Receiving>);
 
 impl Sinks {
-    pub fn add(&self, socket: Socket, flow: Arc<Flow>) {
+    pub(crate) fn add(&self, socket: Socket, flow: Arc<Flow>) {
         let socket = socket.0;
         // The receiver goes away only when the run ends.
         let _ = self.0.send(Receiving { socket, flow });
@@ -56,20 +56,20 @@ impl Sinks {
 }
 
 /// The receiving thread's work.
-pub struct Sink {
+pub(crate) struct Sink {
     arrivals: Receiver<Receiving>,
     flows: Vec<Receiving>,
 }
 
 impl Sink {
-    pub fn new() -> (Sinks, Sink) {
+    pub(crate) fn new() -> (Sinks, Sink) {
         let (sender, arrivals) = channel();
         let flows = Vec::new();
         (Sinks(sender), Sink { arrivals, flows })
     }
 
     /// Counts what arrives until `stop`, and then what is still in the sockets.
-    pub fn run(mut self, stop: &AtomicBool) -> Result<()> {
+    pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<()> {
         let mut waiter = Waiter::new();
         let mut received = Vec::with_capacity(256);
         loop {

@@ -10,14 +10,14 @@ use fairlane_core::{FlowConfig, Length, Weight};
 use fairlane_io::{Backend, Datagram, UdpBackend, Waiter};
 use fairlane_runtime::Clock;
 
-use super::Opener;
-use super::sender::Outlet;
+use crate::Opener;
+use crate::sender::Outlet;
 
 /// Most source addresses relayed: each costs a socket.
 pub const MOST_SOURCES: usize = 64;
 
 /// The relaying thread's work.
-pub struct Relay {
+pub(crate) struct Relay {
     pub socket: UdpBackend<Datagram>,
     pub opener: Opener,
     pub clock: Clock,
@@ -29,7 +29,7 @@ impl Relay {
     /// Relays until `stop`, and returns how many datagrams were ignored: those from
     /// more than [`MOST_SOURCES`] addresses, or more than there are sockets for, and
     /// those too long for the link. A stranger cannot end the run.
-    pub fn run(mut self, stop: &AtomicBool) -> Result<u64> {
+    pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<u64> {
         let mut waiter = Waiter::new();
         let mut received = Vec::with_capacity(64);
         let mut outlets: HashMap<SocketAddr, Outlet> = HashMap::new();
