@@ -32,13 +32,16 @@ fn datagrams_pass_both_ways_on_either_backend() {
     for backend in BACKENDS {
         let site = Site::start(&wire, &[interfaces(backend), BOTH_WAYS.into()].concat());
         let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
+        let pressure = Pressure::begin();
         let mut rounds: Vec<_> = (0..21)
             .map(|_| echo.round_trip(100, 1_400, PATIENCE).unwrap())
             .collect();
         rounds.sort();
         // Nobody waits for a block to fill, or for a thread that naps: not one would be as short.
+        // The median is, where nobody else waits for a processor.
+        let place = pressure.least(10.0 / 21.0, 2.0 / 21.0) * 21.0;
         assert!(
-            rounds[2] < Duration::from_micros(700),
+            rounds[place.round() as usize] < Duration::from_micros(700),
             "{backend}: {rounds:?}"
         );
         let report = site.stop();

@@ -54,6 +54,12 @@ impl Pressure {
     pub(crate) fn most(&self, strict: f64, more: f64) -> f64 {
         strict + self.part() * more
     }
+
+    /// `strict` on a quiet machine, up to four seconds more on one that is never quiet, which may
+    /// have others to run first.
+    pub fn soon(&self, strict: Duration) -> Duration {
+        strict + Duration::from_secs(4).mul_f64(self.part())
+    }
 }
 
 /// Microseconds in which somebody waited for a processor, since the machine started.
