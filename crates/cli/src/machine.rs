@@ -1,6 +1,8 @@
 //! What the program asks of the machine that it runs on.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::IsTerminal;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -15,10 +17,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Reads the file of a site whose interfaces are this machine's, as far as they are there.
 ///
-/// What is no file, a pipe say, may keep its reader waiting for as long as nobody writes: that it
-/// does is said once.
+/// A pipe or a terminal may keep its reader waiting for as long as nobody writes: that it does is
+/// said once.
 pub fn read_site(path: &Path) -> Result<Site, SiteError> {
-    let waits = fs::metadata(path).is_ok_and(|what| !what.is_file() && !what.is_dir());
+    let waits = fs::metadata(path).is_ok_and(|what| {
+        let is_device = what.file_type().is_char_device();
+        what.file_type().is_fifo()
+            || (is_device && File::open(path).is_ok_and(|device| device.is_terminal()))
+    });
     let (read, is_read) = mpsc::channel::<()>();
     if waits {
         let path = path.to_owned();

@@ -148,7 +148,7 @@ protocol = "udp"
 destination-port = 1003
 "#;
         let seconds = if long_tests() { 7 } else { 2 };
-        let (report, (rates, limits)) =
+        let (report, (rates, limits, most_off)) =
             flooded(&wire, &config, &[1001, 1002, 1003], 18_000.0, |arrived| {
                 thread::sleep(Duration::from_millis(500));
                 let count = |port: usize| arrived[port].load(Ordering::Relaxed);
@@ -160,7 +160,7 @@ destination-port = 1003
                 let packets = [0, 1, 2].map(|port| (count(port) - before[port]) as f64);
                 let rates = packets.map(|packets| packets * WIRE_BYTES * 8.0 / span);
                 let limits = pressure.least(0.99, FILLED)..pressure.most(1.01, 0.04);
-                (rates, limits)
+                (rates, limits, pressure.most(0.02, 0.2))
             });
         let [capped, three, one] = rates;
         // Not more, but for what a receiver that was late found waiting. Less is what other
@@ -173,8 +173,8 @@ destination-port = 1003
             );
         }
         // Whatever was lost, those two share what is left; their queues last for most of a second.
-        let ratio = three / one / 3.0;
-        assert!((0.98..1.02).contains(&ratio), "{backend}: {rates:?}");
+        let off = (three / one / 3.0 - 1.0).abs();
+        assert!(off < most_off, "{backend}: {rates:?}");
         let capped = class(&report, "up", "capped");
         assert!(capped["throttled"].as_u64() > Some(0), "{capped:#}");
         assert!(capped["dropped"].as_u64() > Some(0), "{capped:#}");
@@ -282,7 +282,8 @@ destination-port = 5004
         voice["sent_packets"].as_u64().unwrap() > sent / 2,
         "{voice:#}"
     );
-    assert!(lost(flood) > 2_000, "no flood: {flood:#}");
+    // However little the flood's sender ran: the link was full.
+    assert!(lost(flood) > 100, "no flood: {flood:#}");
 }
 
 #[test]
@@ -364,11 +365,18 @@ default = true
                 .take_while(|&more| more)
                 .count()
         });
-        for _ in 0..600 {
-            capable
-                .send_to(&[0; 1_000], (receiver.address(), 1_001))
-                .unwrap();
-            thread::sleep(Duration::from_micros(1_200));
+        let began = Instant::now();
+        let mut sent = 0;
+        while sent < 600 {
+            // After a pause of the machine it makes up for it.
+            let due = 1 + began.elapsed().as_micros() / 1_200;
+            while sent < due.min(600) {
+                capable
+                    .send_to(&[0; 1_000], (receiver.address(), 1_001))
+                    .unwrap();
+                sent += 1;
+            }
+            thread::sleep(Duration::from_millis(1));
         }
         counting.join().unwrap()
     });

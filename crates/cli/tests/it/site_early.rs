@@ -82,12 +82,22 @@ impl Host {
 /// that fills its ring.
 fn flood(wire: &Wire, site: &mut Site) -> Host {
     let mut host = Host::new(wire);
-    site.pause();
-    host.send(FLOOD, 12_000);
-    site.signal("CONT");
-    assert!(wire.is_through(PATIENCE).unwrap());
-    host.send(FLOOD, 20_000);
-    site.pause();
+    for attempt in 1.. {
+        site.pause();
+        host.send(FLOOD, 12_000);
+        site.signal("CONT");
+        let begun = Instant::now();
+        assert!(wire.is_through(PATIENCE).unwrap());
+        host.send(FLOOD, 20_000);
+        site.pause();
+        // Limits hold for a second without a flood. A machine that took longer to send did not flood.
+        if begun.elapsed() < Duration::from_millis(800) {
+            break;
+        }
+        assert!(attempt < 20, "this machine is too slow for a flood");
+        site.signal("CONT");
+        assert!(wire.is_through(PATIENCE).unwrap());
+    }
     for _ in 0..200 {
         host.send(VOICE, 10);
         host.send(FLOOD, 200);

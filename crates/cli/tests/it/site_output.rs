@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -100,12 +101,28 @@ impl Drop for Daemon {
     }
 }
 
+/// Frames pass until the daemon says a line, and for a while at least; the line.
+#[track_caller]
+fn passes_until_said(echo: &mut Echo, span: Duration, lines: &Receiver<String>) -> String {
+    passes(echo, span);
+    loop {
+        match lines.try_recv() {
+            Ok(line) => return line,
+            Err(TryRecvError::Empty) => passes(echo, Duration::from_millis(20)),
+            Err(TryRecvError::Disconnected) => panic!("the daemon says no further line"),
+        }
+    }
+}
+
 /// Frames pass for so long.
 #[track_caller]
 fn passes(echo: &mut Echo, span: Duration) {
     let began = Instant::now();
-    while began.elapsed() < span {
+    loop {
         echo.round_trip(60, 60, PATIENCE).expect("frames pass");
+        if began.elapsed() >= span {
+            return;
+        }
         thread::sleep(Duration::from_millis(20));
     }
 }
@@ -193,8 +210,13 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
         return;
     };
     let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
-    let (mut said, stderr) = pipe().unwrap();
+    let (said, stderr) = pipe().unwrap();
     let daemon = Daemon::start(&wire, &["--json"], Stdio::null(), stderr.into());
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        let mut said = BufReader::new(said).lines().map_while(Result::ok);
+        said.try_for_each(|line| sender.send(line))
+    });
     let file = daemon.file().to_owned();
     let config = std::fs::read_to_string(&file).unwrap();
     let again = |make: &dyn Fn()| {
@@ -204,24 +226,19 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
     };
     // A pipe that nobody writes to.
     again(&|| make_pipe(&file));
-    passes(&mut echo, Duration::from_millis(500));
+    let fifo = passes_until_said(&mut echo, Duration::from_millis(500), &lines);
     // A comment of 500 MB.
     again(&|| {
         let mut long = File::create(&file).unwrap();
         long.write_all(b"# ").unwrap();
         long.set_len(500 << 20).unwrap();
     });
-    passes(&mut echo, Duration::from_secs(1));
+    let long = passes_until_said(&mut echo, Duration::from_secs(1), &lines);
     // And as it should be.
     again(&|| std::fs::write(&file, &config).unwrap());
-    passes(&mut echo, Duration::from_secs(1));
+    let whole = passes_until_said(&mut echo, Duration::from_millis(500), &lines);
     assert!(daemon.term().success());
-    let mut text = String::new();
-    said.read_to_string(&mut text).unwrap();
-    let lines: Vec<&str> = text.lines().collect();
-    let [fifo, long, whole] = lines[..] else {
-        panic!("{text}");
-    };
+    assert_eq!(lines.iter().next(), None, "nothing else");
     assert!(
         fifo.contains("running configuration kept") && fifo.contains("regular"),
         "{fifo}"
@@ -232,7 +249,7 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
     );
     assert!(whole.contains("taken over"), "{whole}");
     // Each line has its time.
-    for line in lines {
+    for line in [fifo, long, whole] {
         let time = line.strip_prefix("fairlane: ").unwrap();
         let time = time.split(' ').next().unwrap();
         assert!(time.starts_with("20") && time.ends_with('Z'), "{line}");

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use fairlane_netlab::long_tests;
 
+use crate::program::Pressure;
 use crate::site::{BACKENDS, Site, class, link, total, up, wire};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use serde_json::Value;
@@ -102,6 +103,7 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
         let socket = bind(sender, 0);
         let to = format!("{}:1001", receiver.address());
         let mut site = Site::start(&wire, &config(backend, 200, 0));
+        let pressure = Pressure::begin();
         let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
         let (numbers, sent) = thread::scope(|scope| {
             let receiving = scope.spawn(|| receive(&listening, &done));
@@ -129,11 +131,10 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
             numbers.len(),
             finished.stderr
         );
-        assert!(
-            report["reloads"].as_u64() > Some(10),
-            "{}",
-            report["reloads"]
-        );
+        // Those that came together are one; a file takes longer to read on a busy machine.
+        let reloads = report["reloads"].as_u64().unwrap();
+        let least = pressure.least(1.0, 0.1) * 10.0;
+        assert!(reloads as f64 > least, "{reloads} of more than {least}");
         // What a class carried is told of it, whatever became of it in between.
         let ours = class(&report, "up", "ours");
         assert_eq!(ours["sent_packets"], sent, "{ours:#}");
