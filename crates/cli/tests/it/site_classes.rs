@@ -111,14 +111,15 @@ fn shares_follow_the_file_and_a_cap_holds() {
         return;
     };
     for backend in site::BACKENDS {
-        let config = up(backend, "20mbit")
+        // So little that it is flooded however little of a processor the flood's sender gets.
+        let config = up(backend, "10mbit")
             + r#"overhead = 24
 algorithm = "qfq"
 
 [[link.class]]
 name = "capped"
 weight = 4
-ceil = "4mbit"
+ceil = "2mbit"
 limit = { packets = 1000 }
 
 [[link.class]]
@@ -165,7 +166,7 @@ destination-port = 1003
         let [capped, three, one] = rates;
         // Not more, but for what a receiver that was late found waiting. Less is what other
         // programs had the daemon's core for, longer than a burst.
-        for (what, rate, wanted) in [("link", capped + three + one, 20e6), ("cap", capped, 4e6)] {
+        for (what, rate, wanted) in [("link", capped + three + one, 10e6), ("cap", capped, 2e6)] {
             let part = rate / wanted;
             assert!(
                 limits.contains(&part),
@@ -236,7 +237,7 @@ fn voice_loses_nothing_beside_a_dozen_flows_that_fill_the_link() {
     let Some(wire) = wire("voice beside a dozen flows", 1) else {
         return;
     };
-    let config = up("packet", "20mbit")
+    let config = up("packet", "8mbit")
         + r#"overhead = 24
 algorithm = "wf2q+"
 limit = { packets = 9000 }

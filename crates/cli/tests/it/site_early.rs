@@ -88,7 +88,7 @@ fn flood(wire: &Wire, site: &mut Site) -> Host {
         site.signal("CONT");
         let begun = Instant::now();
         assert!(wire.is_through(PATIENCE).unwrap());
-        host.send(FLOOD, 20_000);
+        host.send(FLOOD, 4_000);
         site.pause();
         // Limits hold for a second without a flood. A machine that took longer to send did not flood.
         if begun.elapsed() < Duration::from_millis(800) {
