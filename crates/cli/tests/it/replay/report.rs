@@ -250,7 +250,8 @@ fn help_teaches_files_captures_and_examples() {
         "--report",
         "--json",
         "fragments",
-        "cannot be recalled",
+        "does not react",
+        "stays there",
         "Examples:",
         "examples/replay/flows.csv",
     ] {
