@@ -67,7 +67,7 @@ impl Places {
     /// Adds a place at the end of a queue. O(1) amortised.
     #[inline]
     pub fn push(&mut self, queue: &mut Queue, entity: EntityId) {
-        if queue.end % CHUNK == 0 {
+        if queue.end.is_multiple_of(CHUNK) {
             self.extend(queue);
         }
         let place = queue.end;
@@ -104,7 +104,7 @@ impl Places {
     pub fn pop(&mut self, queue: &mut Queue) {
         let place = queue.first;
         queue.first = place + 1;
-        if queue.first % CHUNK == 0 || queue.first == queue.end {
+        if queue.first.is_multiple_of(CHUNK) || queue.first == queue.end {
             self.leave(queue, place);
         }
     }
@@ -150,7 +150,7 @@ impl Places {
         core::iter::from_fn(move || {
             let entity = self.first(&left)?;
             left.first += 1;
-            if left.first % CHUNK == 0 && !left.is_empty() {
+            if left.first.is_multiple_of(CHUNK) && !left.is_empty() {
                 left.first = self.behind(left.first / CHUNK - 1);
             }
             Some(entity)
