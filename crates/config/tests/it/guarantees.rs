@@ -1,7 +1,7 @@
 //! What is guaranteed holds: random trees under random traffic, on a link that sends a byte
 //! in a nanosecond.
 
-use fairlane_config::{Discipline, Kind, Link, Site};
+use fairlane_config::{Discipline, Guarantee, Kind, Link, Site};
 use fairlane_core::Dequeue;
 use fairlane_core::bounds::Service;
 use fairlane_core::tree::{ClassQueue, Discarded};
@@ -129,16 +129,15 @@ struct Sender {
     emptied: u64,
 }
 
-struct Parcel {
+/// A packet's sender, when it came, and whether it found its class or flow empty.
+struct Arrival {
     sender: usize,
     arrived: u64,
     found_empty: bool,
 }
 
-/// The longest delay of packets that found their class or flow empty, as a part of the bound.
-fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> {
-    let guarantees = link.guarantees();
-    let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
+/// Senders to all classes and flows, a third of them sparse.
+fn senders(link: &Link, random: &mut Random) -> Vec<Sender> {
     let mut senders = Vec::new();
     for (place, class) in link.classes.iter().enumerate() {
         let flows = match &class.kind {
@@ -163,9 +162,17 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
             });
         }
     }
+    senders
+}
+
+/// The longest delay of packets that found their class or flow empty, as a part of the bound.
+fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> {
+    let guarantees = link.guarantees();
+    let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
+    let mut senders = senders(link, random);
     let mut waiting = vec![0usize; senders.len()];
     let mut arrivals = vec![0; senders.len()];
-    let mut parcels: Vec<Parcel> = Vec::new();
+    let mut parcels: Vec<Arrival> = Vec::new();
     let mut sent = HashMap::new();
     let mut ready = VecDeque::new();
     let (mut now, mut worst) = (0, None);
@@ -186,7 +193,7 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
             let bytes = sender.shortest + random.below(LONGEST + 1 - sender.shortest);
             let length = Length::new(bytes as u32).unwrap();
             let number = parcels.len() as u32;
-            parcels.push(Parcel {
+            parcels.push(Arrival {
                 sender: at,
                 // While the link was sending, for one that is sparse: nothing was decided since.
                 arrived: match sender.keeps {
@@ -234,8 +241,19 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
         }
     }
     queues.invariants().unwrap();
-    // Those who always have packets, also when one has just left, got what they are
-    // guaranteed, but for a start.
+    check_rates(link, &guarantees, &senders, &sent, now);
+    worst
+}
+
+/// Those who always have packets, also when one has just left, got what they are guaranteed, but for
+/// a start.
+fn check_rates(
+    link: &Link,
+    guarantees: &[Guarantee],
+    senders: &[Sender],
+    sent: &HashMap<usize, u64>,
+    now: u64,
+) {
     for (place, guarantee) in guarantees.iter().enumerate() {
         let all = senders.iter().filter(|sender| sender.place == place);
         let Some(keeps) = all.map(|sender| sender.keeps).min() else {
@@ -254,7 +272,6 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
             );
         }
     }
-    worst
 }
 
 #[test]
@@ -313,10 +330,8 @@ impl Conforming {
 /// The digest of the flows that keep to theirs; all others are flooders or spoofed.
 const KEEPS: u64 = 7;
 
-/// Some keep to their guarantees, all others fill the link: what of the former is lost, or late.
-fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64 {
-    let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
-    let shortest = u64::from(link.shortest().get());
+/// Half of the classes and flows keep to their guarantees; the places of the others.
+fn conforming_and_floods(link: &Link, random: &mut Random) -> (Vec<Conforming>, Vec<usize>) {
     let mut keep = Vec::new();
     let mut floods = Vec::new();
     for (place, (class, guarantee)) in link.classes.iter().zip(link.guarantees()).enumerate() {
@@ -348,6 +363,14 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
             });
         }
     }
+    (keep, floods)
+}
+
+/// Some keep to their guarantees, all others fill the link: what of the former is lost, or late.
+fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64 {
+    let (mut queues, ids): (Discipline<u32>, _) = link.discipline();
+    let shortest = u64::from(link.shortest().get());
+    let (mut keep, floods) = conforming_and_floods(link, random);
     // Whose each packet is, when it came, and what waited then.
     let mut parcels: Vec<(Option<usize>, u64, u64)> = Vec::new();
     let (mut now, mut checked) = (0u64, 0);

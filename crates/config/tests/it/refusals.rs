@@ -576,7 +576,7 @@ fn queue_management_out_of_range() {
 }
 
 #[test]
-fn filters_that_say_nothing() {
+fn filters_by_addresses_and_ports_that_say_nothing() {
     filter_refuses(
         "source='10.0.0.5/8'\n",
         &["8:8: source '10.0.0.5/8': 10.0.0.5/8 has bits beyond its length; write 10.0.0.0/8"],
@@ -607,6 +607,10 @@ fn filters_that_say_nothing() {
             "8:18: destination-port 'http': ports are one number from 0 to 65535, or two such as 1000-2000",
         ],
     );
+}
+
+#[test]
+fn filters_by_header_fields_that_say_nothing() {
     filter_refuses(
         "protocol='tpc'\n",
         &[
