@@ -141,112 +141,170 @@ impl Equations {
     }
 }
 
+/// The algorithm and the equations, told the same.
+struct Both<'a> {
+    random: Random,
+    weights: &'a [u32],
+    lengths: &'a [u32],
+    equations: Equations,
+    algorithm: Wf2qPlus,
+    states: Vec<<Wf2qPlus as Scheduler>::Entity>,
+    shares: BTreeMap<usize, Share>,
+    /// The most that each entity may send.
+    longest: BTreeMap<usize, Charge>,
+    free: Vec<usize>,
+}
+
+fn of(index: usize) -> EntityId {
+    EntityId::new(index).unwrap()
+}
+
+impl Both<'_> {
+    fn any_share(&mut self) -> Share {
+        let share = Share::new(weight(self.random.pick(self.weights)), length(65_535));
+        let flows = 1 + self.random.below(8) * self.random.below(2);
+        share.times(flows).unwrap_or(share)
+    }
+
+    fn any_charge(&mut self, most: Charge) -> u32 {
+        self.random.pick(self.lengths).min(most.get())
+    }
+
+    fn some(&mut self) -> Option<usize> {
+        let some: Vec<usize> = self.shares.keys().copied().collect();
+        (!some.is_empty()).then(|| self.random.pick(&some))
+    }
+
+    fn add(&mut self) {
+        let id = self.free.pop().unwrap_or(self.states.len());
+        if id == self.states.len() {
+            self.states.push(Default::default());
+        }
+        let share = self.any_share();
+        self.algorithm.add(&mut self.states, of(id), share);
+        self.equations.add(id, share);
+        self.longest.insert(id, share.max_charge());
+        self.shares.insert(id, share);
+    }
+
+    fn remove(&mut self, id: usize) {
+        let done = self.algorithm.remove(&mut self.states, of(id)) == Removal::Done;
+        assert_eq!(done, self.equations.remove(id));
+        self.shares.remove(&id);
+        if done {
+            self.free.push(id);
+        }
+    }
+
+    fn change(&mut self, id: usize) {
+        let share = self.any_share();
+        self.algorithm.change(&mut self.states, of(id), share);
+        self.equations.change(id, share);
+        // Until its next place, it sends nothing that either share forbids.
+        let most = share.max_charge();
+        let is_active = self.algorithm.is_active(&self.states, of(id));
+        let place = is_active.then_some(self.longest[&id]);
+        self.longest
+            .insert(id, place.map_or(most, |before| before.min(most)));
+        self.shares.insert(id, share);
+    }
+
+    fn backlogged(&mut self, id: usize) {
+        let head = self.any_charge(self.longest[&id]);
+        let charge = charge(head);
+        self.algorithm.backlogged(&mut self.states, of(id), charge);
+        self.equations.backlogged(id, head);
+    }
+
+    fn served(&mut self, bytes: u32) {
+        self.algorithm.served(charge(bytes));
+        self.equations.served(bytes);
+    }
+
+    /// Others come while the selected one is on hold.
+    fn hold(&mut self, id: EntityId, charged: u32) {
+        self.algorithm.hold(&mut self.states, id);
+        for _ in 0..2 {
+            if charged > 1 {
+                self.served(1);
+            }
+            if let Some(other) = self.some() {
+                self.backlogged(other);
+            }
+            assert_eq!(self.algorithm.select(&self.states).get(), Some(id));
+            self.algorithm.invariants(&self.states).unwrap();
+        }
+    }
+
+    fn serve(&mut self, id: EntityId, on_hold: bool) {
+        let entity = id.index();
+        let share = self.shares.get(&entity).copied();
+        let now = self.longest[&entity];
+        let then = share.map(|share| share.max_charge());
+        let (charged, next) = match (share, self.random.below(20)) {
+            (None, _) | (_, 0) => (0, None),
+            (_, 1..6) => (self.any_charge(now), None),
+            _ => {
+                let next = self.any_charge(then.unwrap_or(now));
+                (self.any_charge(now), Some(next))
+            }
+        };
+        if on_hold {
+            self.hold(id, charged);
+        }
+        if charged > 0 {
+            self.served(charged);
+            let (charged, next) = (charge(charged), next.map(charge));
+            self.algorithm
+                .reschedule(&mut self.states, id, charged, next);
+        } else {
+            self.algorithm.idle(&mut self.states, id);
+        }
+        self.equations.leave(entity, charged, next);
+        self.longest.insert(entity, then.unwrap_or(now));
+        if next.is_none() && share.is_none() {
+            self.free.push(entity);
+        }
+    }
+}
+
 /// A random sequence of all statements, to the algorithm and to the equations.
 fn drive(start: VirtualTime, weights: &[u32], lengths: &[u32], busy: u32, seed: u64) {
-    let mut random = Random(seed);
-    let mut equations = Equations::default();
-    let mut algorithm = Wf2qPlus::starting_at(start);
-    let mut states = Vec::<<Wf2qPlus as Scheduler>::Entity>::new();
-    let mut shares: BTreeMap<usize, Share> = BTreeMap::new();
-    let mut longest: BTreeMap<usize, Charge> = BTreeMap::new();
-    let mut free = Vec::new();
-    let of = |index| EntityId::new(index).unwrap();
-    let any_share = |random: &mut Random| {
-        let share = Share::new(weight(random.pick(weights)), length(65_535));
-        let flows = 1 + random.below(8) * random.below(2);
-        share.times(flows).unwrap_or(share)
+    let mut both = Both {
+        random: Random(seed),
+        weights,
+        lengths,
+        equations: Equations::default(),
+        algorithm: Wf2qPlus::starting_at(start),
+        states: Vec::new(),
+        shares: BTreeMap::new(),
+        longest: BTreeMap::new(),
+        free: Vec::new(),
     };
-    let any_charge = |random: &mut Random, most: Charge| random.pick(lengths).min(most.get());
     for _ in 0..20_000 {
-        let active = shares.keys().copied();
-        let some: Vec<usize> = active.collect();
-        match random.below(40) {
-            0 if shares.len() < 40 => {
-                let id = free.pop().unwrap_or(states.len());
-                if id == states.len() {
-                    states.push(Default::default());
-                }
-                let share = any_share(&mut random);
-                algorithm.add(&mut states, of(id), share);
-                equations.add(id, share);
-                longest.insert(id, share.max_charge());
-                shares.insert(id, share);
-            }
-            1 if shares.len() > 5 => {
-                let id = random.pick(&some);
-                let done = algorithm.remove(&mut states, of(id)) == Removal::Done;
-                assert_eq!(done, equations.remove(id));
-                shares.remove(&id);
-                if done {
-                    free.push(id);
-                }
-            }
-            2 | 3 if !some.is_empty() => {
-                let id = random.pick(&some);
-                let share = any_share(&mut random);
-                algorithm.change(&mut states, of(id), share);
-                equations.change(id, share);
-                // Until its next place, it sends nothing that either share forbids.
-                let most = share.max_charge();
-                let place = algorithm.is_active(&states, of(id)).then_some(longest[&id]);
-                longest.insert(id, place.map_or(most, |before| before.min(most)));
-                shares.insert(id, share);
-            }
-            n if n < 4 + busy && !some.is_empty() => {
-                let id = random.pick(&some);
-                let head = any_charge(&mut random, longest[&id]);
-                algorithm.backlogged(&mut states, of(id), charge(head));
-                equations.backlogged(id, head);
-            }
-            n => {
-                let Some(id) = algorithm.select(&states).get() else {
-                    continue;
-                };
-                let entity = id.index();
-                let share = shares.get(&entity).copied();
-                let (now, then) = (longest[&entity], share.map(|share| share.max_charge()));
-                let (charged, next) = match (share, random.below(20)) {
-                    (None, _) | (_, 0) => (0, None),
-                    (_, 1..6) => (any_charge(&mut random, now), None),
-                    _ => {
-                        let next = any_charge(&mut random, then.unwrap_or(now));
-                        (any_charge(&mut random, now), Some(next))
-                    }
-                };
-                if n % 4 == 0 && !some.is_empty() {
-                    algorithm.hold(&mut states, id);
-                    for other in [random.pick(&some), random.pick(&some)] {
-                        if charged > 1 {
-                            algorithm.served(charge(1));
-                            equations.served(1);
-                        }
-                        let head = any_charge(&mut random, longest[&other]);
-                        algorithm.backlogged(&mut states, of(other), charge(head));
-                        equations.backlogged(other, head);
-                        assert_eq!(algorithm.select(&states).get(), Some(id));
-                        algorithm.invariants(&states).unwrap();
-                    }
-                }
-                if charged > 0 {
-                    algorithm.served(charge(charged));
-                    equations.served(charged);
-                    let next = next.map(charge);
-                    algorithm.reschedule(&mut states, id, charge(charged), next);
-                } else {
-                    algorithm.idle(&mut states, id);
-                }
-                equations.leave(entity, charged, next);
-                longest.insert(entity, then.unwrap_or(now));
-                if next.is_none() && share.is_none() {
-                    free.push(entity);
-                }
-            }
+        let choice = both.random.below(40);
+        match (choice, both.some()) {
+            (0, _) if both.shares.len() < 40 => both.add(),
+            (1, Some(id)) if both.shares.len() > 5 => both.remove(id),
+            (2 | 3, Some(id)) => both.change(id),
+            (n, Some(id)) if n < 4 + busy => both.backlogged(id),
+            (n, _) => match both.algorithm.select(&both.states).get() {
+                Some(id) => both.serve(id, n % 4 == 0),
+                None => continue,
+            },
         }
-        algorithm.invariants(&states).unwrap();
-        let now = start.advanced(equations.now as u64);
-        assert_eq!(algorithm.virtual_time(), now);
-        let selected = algorithm.select(&states).get();
-        let selected = selected.map(EntityId::index);
+        let Both {
+            equations,
+            algorithm,
+            states,
+            ..
+        } = &both;
+        algorithm.invariants(states).unwrap();
+        assert_eq!(
+            algorithm.virtual_time(),
+            start.advanced(equations.now as u64)
+        );
+        let selected = algorithm.select(states).get().map(EntityId::index);
         assert!(
             equations.may_be_next(selected),
             "{selected:?} is selected at V = {}: {:#?}",

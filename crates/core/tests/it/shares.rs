@@ -55,6 +55,20 @@ fn sets_of_flows() -> Vec<(&'static str, Vec<Offer>, usize)> {
     ]
 }
 
+fn keeps_within_the_index<A: Scheduler>(new: fn() -> A) {
+    for (name, offers, packets) in sets_of_flows() {
+        let mut wfi = Wfi::new(&offers);
+        let mut flows = Backlogged::new(new(), offers);
+        for _ in 0..packets {
+            let (flow, bytes) = flows.serve();
+            wfi.serve(flow, bytes);
+        }
+        let of_bound = wfi.worst(4, 1);
+        assert!(of_bound < 1.0, "{name}: {of_bound} of the bound");
+        check(&flows.link);
+    }
+}
+
 /// B-WFI^k < 4 phi sigma_i + phi L, for every flow at every packet (Eq. 7).
 ///
 /// The report states 3 phi sigma_i + 2 phi L (Theorem 1). Its proof takes
@@ -66,17 +80,7 @@ fn sets_of_flows() -> Vec<(&'static str, Vec<Offer>, usize)> {
 /// no less than the link's work.
 #[test]
 fn qfq_keeps_every_flow_within_the_worst_case_fair_index() {
-    for (name, offers, packets) in sets_of_flows() {
-        let mut wfi = Wfi::new(&offers);
-        let mut flows = Backlogged::new(Qfq::new(), offers);
-        for _ in 0..packets {
-            let (flow, bytes) = flows.serve();
-            wfi.serve(flow, bytes);
-        }
-        let of_bound = wfi.worst(4, 1);
-        assert!(of_bound < 1.0, "{name}: {of_bound} of the bound");
-        check(&flows.link);
-    }
+    keeps_within_the_index(Qfq::new);
 }
 
 /// The bound above is the right one: this schedule, which follows from the equations
@@ -128,17 +132,7 @@ fn the_worst_case_fair_index_is_nearly_reached() {
 /// most L after F^. The report allows three slots more.
 #[test]
 fn s_kps_keeps_every_flow_within_the_worst_case_fair_index_of_qfq() {
-    for (name, offers, packets) in sets_of_flows() {
-        let mut wfi = Wfi::new(&offers);
-        let mut flows = Backlogged::new(SKps::new(), offers);
-        for _ in 0..packets {
-            let (flow, bytes) = flows.serve();
-            wfi.serve(flow, bytes);
-        }
-        let of_bound = wfi.worst(4, 1);
-        assert!(of_bound < 1.0, "{name}: {of_bound} of the bound");
-        check(&flows.link);
-    }
+    keeps_within_the_index(SKps::new);
 }
 
 /// B-WFI^k < phi (2 sigma_i + L) + 2 (1 - phi) L_k, for every flow at every packet: S is at

@@ -1,164 +1,37 @@
-//! S-KPS beside its own definition, computed for every flow in numbers that never wrap:
-//! each packet that leaves must be one with the smallest rounded finish time among those
-//! that are eligible.
+//! S-KPS beside its own definition.
 
-use std::collections::VecDeque;
-
-use crate::support::{
-    FRACTION, Offer, Random, check, config, length, next, scheduler, slot, weight,
-};
+use crate::support::rounded::{self, Arrivals, Definition, Flow};
+use crate::support::{Offer, Random, check, config, length, next, scheduler, weight};
 use fairlane_core::sched::SKps;
 use fairlane_core::scheduler::{EntityId, Scheduler, Share};
 use fairlane_core::units::Charge;
 use fairlane_core::{FlowId, VirtualTime};
 
-struct Flow {
-    inverse_weight: i128,
-    /// sigma_i.
-    slot: i128,
-    /// S while it holds packets, the last F while it does not.
-    start: i128,
-    /// Lengths of what it holds.
-    queue: VecDeque<u32>,
-}
+struct Interleaved;
 
-impl Flow {
-    /// S^: slots begin at odd multiples of sigma_i / 2.
-    fn rounded_start(&self) -> i128 {
-        let half = self.slot / 2;
-        (self.start - half).div_euclid(self.slot) * self.slot + half
+impl Definition for Interleaved {
+    /// Slots begin at odd multiples of sigma_i / 2.
+    fn start(flow: &Flow) -> i128 {
+        let half = flow.slot / 2;
+        (flow.start - half).div_euclid(flow.slot) * flow.slot + half
     }
 
-    /// F^.
-    fn rounded_finish(&self) -> i128 {
-        self.rounded_start() + 2 * self.slot
+    fn finish(flow: &Flow) -> i128 {
+        Self::start(flow) + 2 * flow.slot
     }
 }
 
-struct Equations {
-    flows: Vec<Flow>,
-    /// V, and its fraction in 2^-64.
-    now: i128,
-    fraction: u128,
-    /// In 2^-64.
-    inverse_sum: u128,
-}
-
-impl Equations {
-    fn new(offers: &[Offer], start: VirtualTime) -> Self {
-        let sum: u64 = offers.iter().map(|offer| u64::from(offer.weight)).sum();
-        let longest = offers.iter().map(|offer| offer.max_length).max().unwrap();
-        let start = i128::from(start.units());
-        let flow = |offer: &Offer| Flow {
-            inverse_weight: (1i128 << FRACTION).div_euclid(i128::from(offer.weight))
-                + i128::from(!offer.weight.is_power_of_two()),
-            slot: slot(offer, sum, longest) as i128,
-            start,
-            queue: VecDeque::new(),
-        };
-        Equations {
-            flows: offers.iter().map(flow).collect(),
-            now: start,
-            fraction: 0,
-            inverse_sum: u128::from(u64::MAX / sum),
-        }
-    }
-
-    fn backlogged(&self) -> impl Iterator<Item = &Flow> {
-        self.flows.iter().filter(|flow| !flow.queue.is_empty())
-    }
-
-    fn enqueue(&mut self, flow: usize, bytes: u32) {
-        let now = self.now;
-        let flow = &mut self.flows[flow];
-        if flow.queue.is_empty() {
-            flow.start = flow.start.max(now);
-        }
-        flow.queue.push_back(bytes);
-        self.jump();
-    }
-
-    /// The second term of Eq. 3, with rounded start times. V is compared without its
-    /// fraction, which a jump leaves as it is.
-    fn jump(&mut self) {
-        if let Some(first) = self.backlogged().map(Flow::rounded_start).min() {
-            self.now = self.now.max(first);
-        }
-    }
-
-    fn serve(&mut self, flow: usize) -> u32 {
-        let eligible = |flow: &&Flow| flow.rounded_start() <= self.now;
-        let earliest = self.backlogged().filter(eligible);
-        let earliest = earliest.map(Flow::rounded_finish).min();
-        let served = &self.flows[flow];
-        assert!(
-            eligible(&served) && Some(served.rounded_finish()) == earliest,
-            "flow {flow} starts at {} and finishes at {}; V is {}, the earliest finish {earliest:?}",
-            served.rounded_start(),
-            served.rounded_finish(),
-            self.now
-        );
-        let served = &mut self.flows[flow];
-        let bytes = served.queue.pop_front().unwrap();
-        served.start += i128::from(bytes) * served.inverse_weight;
-        self.fraction += (u128::from(bytes) << FRACTION) * self.inverse_sum;
-        self.now += (self.fraction >> 64) as i128;
-        self.fraction %= 1 << 64;
-        self.jump();
-        bytes
-    }
-}
-
-/// Drives these flows from `start` on. A flow that holds nothing gets a packet at once, or
-/// three of them so rarely that one flow in `one_in` is backlogged.
-fn drive(offers: &[Offer], start: VirtualTime, one_in: Option<u32>, packets: u32) {
-    let mut link = scheduler(SKps::starting_at(start));
-    let mut equations = Equations::new(offers, start);
-    let mut random = Random(packets.into());
-    for offer in offers {
-        link.add_flow(config(offer.weight, offer.max_length))
-            .unwrap();
-    }
-    for n in 0..packets {
-        for (flow, offer) in offers.iter().enumerate() {
-            let waiting = equations.flows[flow].queue.len();
-            let count = match one_in {
-                None => 2 - waiting.min(2),
-                Some(one_in) => 3 * usize::from(random.below(one_in * offers.len() as u32) == 0),
-            };
-            for _ in 0..count {
-                let bytes = random.pick(&offer.lengths);
-                link.enqueue(FlowId::new(flow as u32), length(bytes), ())
-                    .unwrap();
-                equations.enqueue(flow, bytes);
-            }
-        }
-        if !link.is_empty() {
-            let packet = next(&mut link);
-            let bytes = equations.serve(packet.owner.number() as usize);
-            assert_eq!(bytes, packet.len.get());
-        }
-        let now = link.algorithm().virtual_time();
-        assert_eq!(now.units(), equations.now as u64, "V");
-        if n % 100 == 0 {
-            check(&link);
-        }
-    }
+fn drive(offers: &[Offer], start: VirtualTime, arrivals: Arrivals, packets: u32) {
+    let (s_kps, time) = (SKps::starting_at(start), SKps::virtual_time);
+    let seed = packets.into();
+    rounded::drive::<Interleaved, _>(s_kps, time, offers, arrivals, packets, seed);
 }
 
 fn sets_of_flows() -> Vec<Vec<Offer>> {
-    vec![
-        (0..15).map(|n| Offer::of(1 << n, 1500)).collect(),
-        (0..15).map(|n| Offer::mixed(1 << n, 1500)).collect(),
-        (0..10).map(|n| Offer::mixed(1 << n, 64 << n)).collect(),
-        (1..30).map(|n| Offer::mixed(n * n * n, 1500)).collect(),
-        (0..20).map(|n| Offer::mixed(1_000_000 - n, 1500)).collect(),
-        [(1000, 1), (1000, 64), (3, 100), (1, 65_535), (1, 40_000)]
-            .map(|(weight, longest)| Offer::mixed(weight, longest))
-            .into(),
-        // The finest and the coarsest group that there are.
-        vec![Offer::of(1_000_000, 1), Offer::mixed(1, 65_535)],
-    ]
+    let mut sets = rounded::sets_of_flows();
+    // The finest and the coarsest group that there are.
+    sets.push(vec![Offer::of(1_000_000, 1), Offer::mixed(1, 65_535)]);
+    sets
 }
 
 /// Slots of all groups lie about these, one of which is where virtual time wraps.
@@ -173,7 +46,7 @@ const STARTS: [u64; 4] = [
 fn the_smallest_eligible_finish_time_leaves_first_where_all_flows_are_backlogged() {
     for offers in sets_of_flows() {
         for start in STARTS.map(VirtualTime::new) {
-            drive(&offers, start, None, 10_000);
+            drive(&offers, start, Arrivals::Standing, 10_000);
         }
     }
 }
@@ -182,7 +55,7 @@ fn the_smallest_eligible_finish_time_leaves_first_where_all_flows_are_backlogged
 fn the_smallest_eligible_finish_time_leaves_first_where_flows_come_and_go() {
     for offers in sets_of_flows() {
         for (one_in, start) in (1..=4).zip(STARTS.map(VirtualTime::new)) {
-            drive(&offers, start, Some(one_in), 10_000);
+            drive(&offers, start, Arrivals::OneIn(one_in), 10_000);
         }
     }
 }
@@ -191,7 +64,7 @@ fn the_smallest_eligible_finish_time_leaves_first_where_flows_come_and_go() {
 #[test]
 fn virtual_time_goes_round_more_than_once() {
     let offers = [Offer::mixed(1, 65_535), Offer::of(1, 65_535)];
-    drive(&offers, VirtualTime::new(0), None, 2_000);
+    drive(&offers, VirtualTime::new(0), Arrivals::Standing, 2_000);
     let mut link = scheduler(SKps::new());
     let mut wraps = 0;
     for offer in &offers {

@@ -2,6 +2,7 @@
 //! run, flows that are never idle, and the measure of Eq. 7.
 
 pub mod model;
+pub(crate) mod rounded;
 pub mod tree;
 
 use std::env;

@@ -221,59 +221,9 @@ impl<A: Scheduler + Debug> Pair<A> {
 
     fn apply(&mut self, operation: &Operation) {
         match *operation {
-            Operation::Add(config) => {
-                if self.flows.len() >= 40 {
-                    return;
-                }
-                let id = self.real.add_flow(config.flow()).unwrap();
-                let flow = Flow {
-                    queue: VecDeque::new(),
-                    config,
-                    accepted: 0,
-                    dropped: 0,
-                    discarded: 0,
-                    sent: 0,
-                };
-                assert!(self.model.insert(id, flow).is_none(), "{id:?} was in use");
-                self.flows.push(id);
-            }
-            Operation::Remove(number) => {
-                let Some(id) = self.pick(number) else { return };
-                self.flows.retain(|&other| other != id);
-                let mut flow = self.model.remove(&id).unwrap();
-                let stats = self
-                    .real
-                    .remove_flow(id, |p| {
-                        assert_eq!(flow.queue.pop_front(), Some((p.len, p.payload)));
-                        flow.discarded += 1;
-                    })
-                    .unwrap();
-                assert!(flow.queue.is_empty());
-                assert_eq!(stats.sent.packets, flow.sent);
-                assert_eq!(stats.discarded.packets, flow.discarded);
-                assert_eq!(stats.accepted.packets, flow.accepted);
-                assert_eq!(self.real.flow_stats(id), None);
-            }
-            Operation::Change(number, config) => {
-                let Some(id) = self.pick(number) else { return };
-                let before = self.real.weight(id);
-                let flow = self.model.get_mut(&id).unwrap();
-                let queued = flow.queue.iter().map(|&(len, _)| len).max();
-                let max = Length::new(config.max_length).unwrap();
-                let outcome = self.real.change_flow(id, config.flow());
-                match queued.filter(|&len| len > max) {
-                    Some(queued) => {
-                        let refused = ChangeError::LongerPacketQueued { queued, max };
-                        assert_eq!(outcome, Err(refused));
-                        assert_eq!(self.real.weight(id), before, "refused changes nothing");
-                    }
-                    None => {
-                        assert_eq!(outcome, Ok(()));
-                        flow.config = config;
-                        assert_eq!(self.real.weight(id).unwrap().get(), config.weight);
-                    }
-                }
-            }
+            Operation::Add(config) => self.add(config),
+            Operation::Remove(number) => self.remove(number),
+            Operation::Change(number, config) => self.change(number, config),
             Operation::ChangeAll(weight) => {
                 for id in self.flows.clone() {
                     let flow = self.model.get_mut(&id).unwrap();
@@ -331,25 +281,83 @@ impl<A: Scheduler + Debug> Pair<A> {
                     assert!(!self.dequeue());
                 }
             }
-            Operation::Stray(number) => {
-                let id = FlowId::new(number);
-                if !self.model.contains_key(&id) {
-                    self.enqueue(id, Length::MAX);
-                    assert_eq!(
-                        self.real.flush_flow(id, |_| {}),
-                        Err(ChangeError::UnknownFlow)
-                    );
-                    assert_eq!(
-                        self.real.remove_flow(id, |_| {}),
-                        Err(ChangeError::UnknownFlow)
-                    );
-                    let config = FlowConfig::new(Weight::ONE, Length::MAX);
-                    assert_eq!(
-                        self.real.change_flow(id, config),
-                        Err(ChangeError::UnknownFlow)
-                    );
-                }
+            Operation::Stray(number) => self.stray(number),
+        }
+    }
+
+    fn add(&mut self, config: Config) {
+        if self.flows.len() >= 40 {
+            return;
+        }
+        let id = self.real.add_flow(config.flow()).unwrap();
+        let flow = Flow {
+            queue: VecDeque::new(),
+            config,
+            accepted: 0,
+            dropped: 0,
+            discarded: 0,
+            sent: 0,
+        };
+        assert!(self.model.insert(id, flow).is_none(), "{id:?} was in use");
+        self.flows.push(id);
+    }
+
+    fn remove(&mut self, number: usize) {
+        let Some(id) = self.pick(number) else { return };
+        self.flows.retain(|&other| other != id);
+        let mut flow = self.model.remove(&id).unwrap();
+        let stats = self
+            .real
+            .remove_flow(id, |p| {
+                assert_eq!(flow.queue.pop_front(), Some((p.len, p.payload)));
+                flow.discarded += 1;
+            })
+            .unwrap();
+        assert!(flow.queue.is_empty());
+        assert_eq!(stats.sent.packets, flow.sent);
+        assert_eq!(stats.discarded.packets, flow.discarded);
+        assert_eq!(stats.accepted.packets, flow.accepted);
+        assert_eq!(self.real.flow_stats(id), None);
+    }
+
+    fn change(&mut self, number: usize, config: Config) {
+        let Some(id) = self.pick(number) else { return };
+        let before = self.real.weight(id);
+        let flow = self.model.get_mut(&id).unwrap();
+        let queued = flow.queue.iter().map(|&(len, _)| len).max();
+        let max = Length::new(config.max_length).unwrap();
+        let outcome = self.real.change_flow(id, config.flow());
+        match queued.filter(|&len| len > max) {
+            Some(queued) => {
+                let refused = ChangeError::LongerPacketQueued { queued, max };
+                assert_eq!(outcome, Err(refused));
+                assert_eq!(self.real.weight(id), before, "refused changes nothing");
             }
+            None => {
+                assert_eq!(outcome, Ok(()));
+                flow.config = config;
+                assert_eq!(self.real.weight(id).unwrap().get(), config.weight);
+            }
+        }
+    }
+
+    fn stray(&mut self, number: u32) {
+        let id = FlowId::new(number);
+        if !self.model.contains_key(&id) {
+            self.enqueue(id, Length::MAX);
+            assert_eq!(
+                self.real.flush_flow(id, |_| {}),
+                Err(ChangeError::UnknownFlow)
+            );
+            assert_eq!(
+                self.real.remove_flow(id, |_| {}),
+                Err(ChangeError::UnknownFlow)
+            );
+            let config = FlowConfig::new(Weight::ONE, Length::MAX);
+            assert_eq!(
+                self.real.change_flow(id, config),
+                Err(ChangeError::UnknownFlow)
+            );
         }
     }
 
