@@ -6,7 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program::{Pressure, start};
-use crate::site::{self, BACKENDS, FILLED, PATIENCE, Site, interfaces, link, total, up, wire};
+use crate::site::{
+    self, BACKENDS, FILLED, PATIENCE, Site, interfaces, link, start_on_tap, total, up, wire,
+};
 use fairlane_netlab::{
     Echo, Flow, Link, Namespace, Wire, cable, iperf_is_installed, or_skip, veth,
 };
@@ -188,26 +190,13 @@ fn the_egress_of_a_host_is_shaped_through_a_tap_device() {
     };
     far.add_address(Ipv4Addr::new(10, 0, 0, 2).into(), 24)
         .unwrap();
-    let config = format!(
-        "[interfaces]\ntap = \"fair0\"\noutside = \"{}\"\n\
-         [[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"8mbit\"\n\
+    let (mut running, _folder, tap) = start_on_tap(
+        &near,
+        "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"8mbit\"\n\
          [[link.class]]\nname = \"ours\"\n[[link.class]]\nname = \"default\"\n\
          [[link.filter]]\nclass = \"ours\"\ningress = \"tap\"\n",
-        near.name()
     );
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("site.toml");
-    std::fs::write(&file, config).unwrap();
-    let host = near.namespace();
-    let mut running = host.run(|| start(&["run", file.to_str().unwrap(), "--json"]));
-    let begun = Instant::now();
-    let tap = loop {
-        match Link::find(host, "fair0") {
-            Ok(tap) => break tap,
-            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
+    let (host, begun) = (near.namespace(), Instant::now());
     tap.add_address(Ipv4Addr::new(10, 0, 0, 1).into(), 24)
         .unwrap();
     let bind = |namespace: &Namespace, last| {

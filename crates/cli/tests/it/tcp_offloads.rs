@@ -2,12 +2,11 @@
 //! checksums to hardware that is not there.
 
 use std::net::Ipv4Addr;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::program::{Pressure, start};
-use crate::site::{self, BACKENDS, FILLED, PATIENCE, Site, up};
-use fairlane_netlab::{Flow, Host, Link, Transfer, Wire, cable, iperf_is_installed, or_skip};
+use crate::program::Pressure;
+use crate::site::{self, BACKENDS, FILLED, Site, start_on_tap, up};
+use fairlane_netlab::{Flow, Host, Transfer, Wire, cable, iperf_is_installed, or_skip};
 use serde_json::Value;
 
 /// What the link carries, and what it is compared with.
@@ -117,24 +116,8 @@ fn a_connection_of_the_host_itself_through_a_tap_device_fills_its_link() {
         return;
     };
     let receiver = Host::new(far, Ipv4Addr::new(10, 0, 0, 2)).unwrap();
-    let config = format!(
-        "[interfaces]\ntap = \"fair0\"\noutside = \"{}\"\n\
-         [[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"{RATE}\"\n",
-        near.name()
-    );
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("site.toml");
-    std::fs::write(&file, config).unwrap();
-    let host = near.namespace();
-    let mut running = host.run(|| start(&["run", file.to_str().unwrap(), "--json"]));
-    let begun = Instant::now();
-    let tap = loop {
-        match Link::find(host, "fair0") {
-            Ok(tap) => break tap,
-            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
-        }
-        thread::sleep(Duration::from_millis(5));
-    };
+    let links = format!("[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"{RATE}\"\n");
+    let (mut running, _folder, tap) = start_on_tap(&near, &links);
     tap.up().unwrap();
     let sender = Host::new(tap, Ipv4Addr::new(10, 0, 0, 1)).unwrap();
     fills_its_link("tap", &sender, &receiver);

@@ -172,12 +172,27 @@ fn whoever_comes_goes_pauses_or_is_killed_what_goes_in_comes_out_or_is_counted_a
         (straight.join().unwrap(), clearing.join().unwrap())
     });
 
-    let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let (total, stats) = transmitted;
     let growth = memory::growth(&samples);
+    let resident = samples.last().unwrap();
+    println!("{seconds} s: resident {resident} KiB, grown by {growth}");
+    check_packets(&books, &fates, transmitted);
+    check_dispatched(&dispatched, cleared.0);
+    assert_eq!(books.faults(), [""; 0]);
+    assert!(
+        growth < FLAT_KIB,
+        "memory grows by {growth} KiB: {samples:?}"
+    );
+}
+
+fn read(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+/// What clients handed over came out, or was counted as dropped.
+fn check_packets(books: &Books, fates: &Fates, (total, stats): (TotalStats, ArbiterStats)) {
     println!(
-        "{seconds} s: {} clients, {} packets in = {} out + {} dropped ({} told); {} processes \
-         killed, {} ended; {} sleeps ended by clients, Delta_A at most {:?}",
+        "{} clients, {} packets in = {} out + {} dropped ({} told); {} processes killed, {} \
+         ended; {} sleeps ended by clients, Delta_A at most {:?}",
         read(&books.senders),
         read(&books.pushed),
         read(&books.arrived),
@@ -188,38 +203,37 @@ fn whoever_comes_goes_pauses_or_is_killed_what_goes_in_comes_out_or_is_counted_a
         stats.woken,
         stats.looks.longest(),
     );
-    let (total_cleared, _) = cleared;
-    println!(
-        "dispatching: {} clients, {} packets in = {} cleared + {} dropped; {} transmitted, {} left \
-         behind; resident {} KiB, grown by {growth}",
-        read(&dispatched.clients),
-        read(&dispatched.pushed),
-        total_cleared.sent.packets,
-        total_cleared.dropped.packets,
-        read(&dispatched.transmitted),
-        read(&dispatched.forsaken),
-        samples.last().unwrap(),
-    );
-
-    assert_eq!(books.faults(), [""; 0]);
     assert_eq!(read(&books.open), 0, "a packet is somewhere");
     assert_eq!(
         read(&books.pushed),
         read(&books.arrived) + total.dropped.packets
     );
     assert_eq!(total.sent.packets, read(&books.arrived));
+    assert!(read(&fates.killed) > 0 && stats.woken > 0);
+    check_total(total);
+}
+
+/// What clients transmit themselves was cleared, or counted as dropped.
+fn check_dispatched(dispatched: &Dispatched, total: TotalStats) {
+    println!(
+        "dispatching: {} clients, {} packets in = {} cleared + {} dropped; {} transmitted, {} left \
+         behind",
+        read(&dispatched.clients),
+        read(&dispatched.pushed),
+        total.sent.packets,
+        total.dropped.packets,
+        read(&dispatched.transmitted),
+        read(&dispatched.forsaken),
+    );
     assert_eq!(
         read(&dispatched.pushed),
-        total_cleared.sent.packets + total_cleared.dropped.packets
+        total.sent.packets + total.dropped.packets
     );
-    for total in [total, total_cleared] {
-        assert_eq!((total.queued.packets, total.discarded.packets), (0, 0));
-        assert_eq!(total.accepted, total.sent);
-        assert!(total.dropped.packets > 0, "some flow's queue was full");
-    }
-    assert!(read(&fates.killed) > 0 && stats.woken > 0);
-    assert!(
-        growth < FLAT_KIB,
-        "memory grows by {growth} KiB: {samples:?}"
-    );
+    check_total(total);
+}
+
+fn check_total(total: TotalStats) {
+    assert_eq!((total.queued.packets, total.discarded.packets), (0, 0));
+    assert_eq!(total.accepted, total.sent);
+    assert!(total.dropped.packets > 0, "some flow's queue was full");
 }

@@ -254,6 +254,50 @@ fn any_size(random: &mut SmallRng, most: u32) -> u32 {
     (exponent.exp() as u32).clamp(1, most)
 }
 
+/// Traffic of any kind whose packets take so many picoseconds at its own rate.
+fn any_traffic(random: &mut SmallRng, own: Rate, packet: u128) -> Traffic {
+    match random.random_range(0..8) {
+        0..=2 => Traffic::Greedy(random.random_range(1..4)),
+        3 => Traffic::Cbr(own),
+        4 => Traffic::Poisson(own),
+        5 => Traffic::ParetoOnOff {
+            alpha: random.random_range(1.1..2.5),
+            mean_on: Picos(packet * 5),
+            mean_off: Picos(packet * 15),
+            peak: Rate::from_bps((own.bps() * 4).min(Rate::MAX.bps())).unwrap(),
+        },
+        _ => {
+            let packets = any_size(random, 50);
+            let period = Picos(packet * u128::from(packets));
+            Traffic::Bursty { packets, period }
+        }
+    }
+}
+
+/// Flows come late, go early, are removed or change.
+fn disturb(random: &mut SmallRng, plans: &mut [FlowPlan], until: Picos) {
+    for _ in 0..random.random_range(1..8) {
+        let at = Picos(random.random_range(0..until.0));
+        let plan = random.random_range(0..plans.len());
+        let plan = &mut plans[plan];
+        match random.random_range(0..4) {
+            0 => plan.start = at,
+            1 => plan.stop = at,
+            2 => plan.removal = Some(at),
+            _ => {
+                let weight = plan.config.weight.get();
+                let weight = match random.random_range(0..3) {
+                    0 => (weight * 2).min(1_000_000),
+                    1 => weight.div_ceil(3),
+                    _ => any_size(random, 1_000_000),
+                };
+                let max_length = plan.config.max_length;
+                plan.changes.push((at, config(weight, max_length.get())));
+            }
+        }
+    }
+}
+
 impl Case {
     fn new(seed: u64) -> Case {
         let mut random = SmallRng::seed_from_u64(seed);
@@ -302,46 +346,12 @@ impl Case {
             let bps = (rate.bps() as f64 * load) as u64;
             let own = Rate::from_bps(bps.clamp(1_000, 1_000_000_000_000)).unwrap();
             let packet = u128::from(max) * 8 * 1_000_000_000_000 / u128::from(own.bps());
-            let traffic = match random.random_range(0..8) {
-                0..=2 => Traffic::Greedy(random.random_range(1..4)),
-                3 => Traffic::Cbr(own),
-                4 => Traffic::Poisson(own),
-                5 => Traffic::ParetoOnOff {
-                    alpha: random.random_range(1.1..2.5),
-                    mean_on: Picos(packet * 5),
-                    mean_off: Picos(packet * 15),
-                    peak: Rate::from_bps((own.bps() * 4).min(Rate::MAX.bps())).unwrap(),
-                },
-                _ => {
-                    let packets = any_size(random, 50);
-                    let period = Picos(packet * u128::from(packets));
-                    Traffic::Bursty { packets, period }
-                }
-            };
+            let traffic = any_traffic(random, own, packet);
             FlowPlan::new(config(weight, max), traffic, lengths)
         });
         let mut plans: Vec<_> = plans.collect();
         if random.random() {
-            for _ in 0..random.random_range(1..8) {
-                let at = Picos(random.random_range(0..until.0));
-                let plan = random.random_range(0..plans.len());
-                let plan = &mut plans[plan];
-                match random.random_range(0..4) {
-                    0 => plan.start = at,
-                    1 => plan.stop = at,
-                    2 => plan.removal = Some(at),
-                    _ => {
-                        let weight = plan.config.weight.get();
-                        let weight = match random.random_range(0..3) {
-                            0 => (weight * 2).min(1_000_000),
-                            1 => weight.div_ceil(3),
-                            _ => any_size(random, 1_000_000),
-                        };
-                        let max_length = plan.config.max_length;
-                        plan.changes.push((at, config(weight, max_length.get())));
-                    }
-                }
-            }
+            disturb(random, &mut plans, until);
         }
         Case {
             rate,

@@ -90,210 +90,227 @@ fn lcm(a: i128, b: i128) -> i128 {
     a / x * b
 }
 
-/// One of the packets that keep a flow backlogged is gone.
-fn leave(
-    open: &mut [Option<(i128, u32)>],
-    backlogs: &mut Vec<Backlog>,
-    life: usize,
-    weight: i128,
-    (to, end): (i128, usize),
-) {
-    if let Some((from, count)) = open[life] {
-        open[life] = Some((from, count - 1)).filter(|_| count > 1);
-        if count == 1 {
-            backlogs.push(Backlog {
-                life,
-                from,
-                to,
-                end,
-                weight,
-            });
-        }
-    }
+/// A run, by what the log has of it. A *life* of a flow is the time from its addition to its removal.
+struct History {
+    reading: Backlogged,
+    per_pico: i128,
+    packets: Vec<Packet>,
+    /// The weights of lives now, and whether they are over.
+    lives: Vec<i128>,
+    gone: Vec<bool>,
+    /// By flow, the last one.
+    life_of: Vec<usize>,
+    /// Since when each life is backlogged, and with how many packets.
+    open: Vec<Option<(i128, u32)>>,
+    backlogs: Vec<Backlog>,
+    /// Places in the log at which each life's weight changed.
+    changes: Vec<Vec<usize>>,
+    /// Sums of weights, from a place in the log and an x.
+    sums: Vec<(usize, i128, i128)>,
+    last_end: i128,
+    /// A multiple of all sums of weights.
+    scale: i128,
 }
 
-/// The indexes of every life of a flow, in the order in which they began.
-fn by_definition(log: &[(u128, Event)], rate: Rate, reading: Backlogged) -> Vec<Indexes> {
-    let per_pico = i128::from(rate.bps());
-    let mut packets: Vec<Packet> = Vec::new();
-    let mut lives: Vec<i128> = Vec::new(); // their weights now
-    let mut life_of: Vec<usize> = Vec::new();
-    let mut open: Vec<Option<(i128, u32)>> = Vec::new(); // backlogged since, with packets
-    let mut gone: Vec<bool> = Vec::new();
-    let mut backlogs: Vec<Backlog> = Vec::new();
-    let mut changes: Vec<Vec<usize>> = Vec::new();
-    // Sums of weights, from a place in the log and an x.
-    let mut sums: Vec<(usize, i128, i128)> = vec![(0, 0, 0)];
-    let mut last_end = 0;
-    let total = |lives: &[i128], gone: &[bool]| -> i128 {
-        lives
-            .iter()
-            .zip(gone)
-            .map(|(w, gone)| if *gone { 0 } else { *w })
-            .sum()
-    };
-    for (place, &(time, event)) in log.iter().enumerate() {
-        let x = time as i128 * per_pico;
+impl History {
+    fn new(log: &[(u128, Event)], rate: Rate, reading: Backlogged) -> History {
+        let mut history = History {
+            reading,
+            per_pico: rate.bps().into(),
+            packets: Vec::new(),
+            lives: Vec::new(),
+            gone: Vec::new(),
+            life_of: Vec::new(),
+            open: Vec::new(),
+            backlogs: Vec::new(),
+            changes: Vec::new(),
+            sums: vec![(0, 0, 0)],
+            last_end: 0,
+            scale: 1,
+        };
+        for (place, &(time, event)) in log.iter().enumerate() {
+            history.note(place, time as i128, event);
+        }
+        let sums = history.sums.iter().map(|s| s.2).filter(|&s| s > 0);
+        history.scale = sums.fold(1, lcm);
+        history
+    }
+
+    fn note(&mut self, place: usize, time: i128, event: Event) {
+        let x = time * self.per_pico;
         match event {
             Event::Added(flow, weight) => {
                 let number = flow.number() as usize;
-                life_of.resize(life_of.len().max(number + 1), usize::MAX);
-                life_of[number] = lives.len();
-                lives.push(weight.into());
-                gone.push(false);
-                open.push(None);
-                changes.push(Vec::new());
-                sums.push((place, x, total(&lives, &gone)));
+                let known = self.life_of.len().max(number + 1);
+                self.life_of.resize(known, usize::MAX);
+                self.life_of[number] = self.lives.len();
+                self.lives.push(weight.into());
+                self.gone.push(false);
+                self.open.push(None);
+                self.changes.push(Vec::new());
+                self.weigh(place, x);
             }
             Event::Changed(flow, weight) => {
-                let life = life_of[flow.number() as usize];
-                let before = lives[life];
-                if before == i128::from(weight) {
-                    continue;
+                let life = self.life_of[flow.number() as usize];
+                if self.lives[life] == i128::from(weight) {
+                    return;
                 }
-                if let Some((from, count)) = open[life] {
-                    let (to, end, weight) = (x, place, before);
-                    backlogs.push(Backlog {
-                        life,
-                        from,
-                        to,
-                        end,
-                        weight,
-                    });
-                    open[life] = Some((x, count));
+                if let Some((from, count)) = self.open[life] {
+                    self.close(life, from, (x, place));
+                    self.open[life] = Some((x, count));
                 }
-                changes[life].push(place);
-                lives[life] = weight.into();
-                sums.push((place, x, total(&lives, &gone)));
+                self.changes[life].push(place);
+                self.lives[life] = weight.into();
+                self.weigh(place, x);
             }
             Event::Removed(flow) => {
-                let life = life_of[flow.number() as usize];
-                if let Some((from, _)) = open[life].take() {
-                    let (to, end, weight) = (x, place, lives[life]);
-                    backlogs.push(Backlog {
-                        life,
-                        from,
-                        to,
-                        end,
-                        weight,
-                    });
+                let life = self.life_of[flow.number() as usize];
+                if let Some((from, _)) = self.open[life].take() {
+                    self.close(life, from, (x, place));
                 }
-                gone[life] = true;
-                sums.push((place, x, total(&lives, &gone)));
+                self.gone[life] = true;
+                self.weigh(place, x);
             }
             Event::Arrived(number, flow, bytes) => {
-                assert_eq!(number as usize, packets.len());
-                let life = life_of[flow.number() as usize];
-                packets.push(Packet {
+                assert_eq!(number as usize, self.packets.len());
+                let life = self.life_of[flow.number() as usize];
+                self.packets.push(Packet {
                     life,
                     came: (place, x),
                     bits: i128::from(bytes) * 8 * BIT,
                     sent: None,
                     dequeued: usize::MAX,
                 });
-                let (from, count) = open[life].unwrap_or((x, 0));
-                open[life] = Some((from, count + 1));
+                let (from, count) = self.open[life].unwrap_or((x, 0));
+                self.open[life] = Some((from, count + 1));
             }
             Event::Completed(number) => {
-                let packet = &mut packets[number as usize];
+                let packet = &mut self.packets[number as usize];
                 // The link is idle only if nothing is there.
-                let start = packet.came.1.max(last_end);
-                last_end = start + packet.bits;
-                packet.sent = Some((start, last_end, place));
-                assert_eq!(time as i128, last_end / per_pico, "rounded down once");
+                let start = packet.came.1.max(self.last_end);
+                self.last_end = start + packet.bits;
+                packet.sent = Some((start, self.last_end, place));
+                assert_eq!(time, self.last_end / self.per_pico, "rounded down once");
                 let life = packet.life;
-                if reading == Backlogged::UntilSent {
-                    leave(
-                        &mut open,
-                        &mut backlogs,
-                        life,
-                        lives[life],
-                        (last_end, place),
-                    );
+                if self.reading == Backlogged::UntilSent {
+                    self.leave(life, (self.last_end, place));
                 }
             }
             Event::Dequeued(number) => {
-                let packet = &mut packets[number as usize];
+                let packet = &mut self.packets[number as usize];
                 packet.dequeued = place;
-                if reading == Backlogged::UntilDequeued {
+                let life = packet.life;
+                if self.reading == Backlogged::UntilDequeued {
                     // Where a packet ended in the same picosecond, just after that.
-                    let at = (x.max(last_end), place);
-                    let life = packet.life;
-                    leave(&mut open, &mut backlogs, life, lives[life], at);
+                    self.leave(life, (x.max(self.last_end), place));
                 }
             }
         }
     }
-    let scale = sums.iter().map(|s| s.2).filter(|&s| s > 0).fold(1, lcm);
-    let sent = |x: i128, life: Option<usize>| -> i128 {
-        let counted = packets
+
+    /// The sum of weights changes.
+    fn weigh(&mut self, place: usize, x: i128) {
+        let alive = self
+            .lives
+            .iter()
+            .zip(&self.gone)
+            .filter(|(_, gone)| !**gone);
+        self.sums
+            .push((place, x, alive.map(|(weight, _)| weight).sum()));
+    }
+
+    fn close(&mut self, life: usize, from: i128, (to, end): (i128, usize)) {
+        self.backlogs.push(Backlog {
+            life,
+            from,
+            to,
+            end,
+            weight: self.lives[life],
+        });
+    }
+
+    /// One of the packets that keep a life backlogged is gone.
+    fn leave(&mut self, life: usize, at: (i128, usize)) {
+        if let Some((from, count)) = self.open[life] {
+            self.open[life] = Some((from, count - 1)).filter(|_| count > 1);
+            if count == 1 {
+                self.close(life, from, at);
+            }
+        }
+    }
+
+    /// Work until x, of a life or of all.
+    fn sent(&self, x: i128, life: Option<usize>) -> i128 {
+        let counted = self
+            .packets
             .iter()
             .filter(|p| life.is_none_or(|life| p.life == life));
         counted
             .filter_map(|p| p.sent)
             .map(|(start, end, _)| (x - start).clamp(0, end - start))
             .sum()
-    };
-    // The integral of dW / sum from 0 to x, times `scale`.
-    let guaranteed = |x: i128| -> i128 {
+    }
+
+    /// The integral of dW / sum from 0 to x, times `scale`.
+    fn guaranteed(&self, x: i128) -> i128 {
         let mut all = 0;
-        for (n, &(_, from, sum)) in sums.iter().enumerate() {
-            let to = sums.get(n + 1).map_or(i128::MAX, |next| next.1).min(x);
+        for (n, &(_, from, sum)) in self.sums.iter().enumerate() {
+            let to = self.sums.get(n + 1).map_or(i128::MAX, |next| next.1).min(x);
             if sum > 0 && to > from {
-                all += (sent(to, None) - sent(from, None)) * scale / sum;
+                all += (self.sent(to, None) - self.sent(from, None)) * self.scale / sum;
             }
         }
         all
-    };
-    let mut points: Vec<i128> = packets.iter().map(|p| p.came.1).collect();
-    points.extend(
-        packets
-            .iter()
-            .filter_map(|p| p.sent)
-            .flat_map(|s| [s.0, s.1]),
-    );
-    points.extend(sums.iter().map(|s| s.1));
-    // And some in between, at which nothing should be worse.
-    points.sort_unstable();
-    points.dedup();
-    let between: Vec<i128> = points.windows(2).map(|w| (w[0] + w[1]) / 2).collect();
-    points.extend(between);
-    points.sort_unstable();
+    }
 
-    let mut worst = vec![[0i128; 2]; lives.len()];
-    for backlog in &backlogs {
-        let life = backlog.life;
-        let inside: Vec<_> = points
-            .iter()
-            .filter(|&&x| backlog.from <= x && x <= backlog.to)
-            .map(|&x| {
-                let arrived: i128 = packets
-                    .iter()
-                    .filter(|p| p.life == life && p.came.1 <= x && p.came.0 < backlog.end)
-                    .map(|p| p.bits)
-                    .sum();
-                (guaranteed(x), sent(x, Some(life)), arrived)
-            })
-            .collect();
-        for (n, &(v1, served1, arrived1)) in inside.iter().enumerate() {
-            for &(v2, served2, arrived2) in &inside[n..] {
-                let due = backlog.weight * (v2 - v1);
-                let service = (served2 - served1) * scale;
-                let backlog_at_start = arrived1 - served1;
-                let possible = (backlog_at_start + arrived2 - arrived1) * scale;
-                worst[life][0] = worst[life][0].max(due - service);
-                worst[life][1] = worst[life][1].max(due.min(possible) - service);
+    /// Where anything begins or ends, and some points in between, at which nothing should be worse.
+    fn points(&self) -> Vec<i128> {
+        let mut points: Vec<i128> = self.packets.iter().map(|p| p.came.1).collect();
+        let sent = self.packets.iter().filter_map(|p| p.sent);
+        points.extend(sent.flat_map(|s| [s.0, s.1]));
+        points.extend(self.sums.iter().map(|s| s.1));
+        points.sort_unstable();
+        points.dedup();
+        let between: Vec<i128> = points.windows(2).map(|w| (w[0] + w[1]) / 2).collect();
+        points.extend(between);
+        points.sort_unstable();
+        points
+    }
+
+    /// B-WFI of each life, times `scale`: of a backlogged flow, and of what it could have sent.
+    fn worst(&self) -> Vec<[i128; 2]> {
+        let points = self.points();
+        let mut worst = vec![[0i128; 2]; self.lives.len()];
+        for backlog in &self.backlogs {
+            let life = backlog.life;
+            let inside: Vec<_> = points
+                .iter()
+                .filter(|&&x| backlog.from <= x && x <= backlog.to)
+                .map(|&x| {
+                    let own = self.packets.iter().filter(|p| p.life == life);
+                    let arrived = own.filter(|p| p.came.1 <= x && p.came.0 < backlog.end);
+                    let arrived: i128 = arrived.map(|p| p.bits).sum();
+                    (self.guaranteed(x), self.sent(x, Some(life)), arrived)
+                })
+                .collect();
+            for (n, &(v1, served1, arrived1)) in inside.iter().enumerate() {
+                for &(v2, served2, arrived2) in &inside[n..] {
+                    let due = backlog.weight * (v2 - v1);
+                    let service = (served2 - served1) * self.scale;
+                    let backlog_at_start = arrived1 - served1;
+                    let possible = (backlog_at_start + arrived2 - arrived1) * self.scale;
+                    worst[life][0] = worst[life][0].max(due - service);
+                    worst[life][1] = worst[life][1].max(due.min(possible) - service);
+                }
             }
         }
+        worst
     }
-    let mut late = vec![0u128; lives.len()];
-    for packet in &packets {
-        let Some((_, end, place)) = packet.sent else {
-            continue;
-        };
-        let life = packet.life;
-        let (came, x) = packet.came;
-        let orphan = log[..place].iter().enumerate().any(|(at, (_, event))| {
+
+    /// Whether the life of a packet was over, or its weight changed, before the packet was sent.
+    fn is_cut_off(&self, log: &[(u128, Event)], packet: &Packet, end: usize) -> bool {
+        let (life, came) = (packet.life, packet.came.0);
+        let orphan = log[..end].iter().enumerate().any(|(at, (_, event))| {
             matches!(event, Event::Removed(flow) if at > came && {
                 // The life that ended there is the one that began last under this number.
                 let began = log[..at].iter().filter(|(_, e)| matches!(e, Event::Added(..)));
@@ -303,35 +320,57 @@ fn by_definition(log: &[(u128, Event)], rate: Rate, reading: Backlogged) -> Vec<
                 ids.iter().rposition(|id| id == flow) == Some(life)
             })
         });
-        if orphan || changes[life].iter().any(|&at| came < at && at < place) {
-            continue;
-        }
-        let weight = backlogs
-            .iter()
-            .find(|b| b.life == life && b.end > came)
-            .map(|b| b.weight)
-            .unwrap();
-        let before = packets
-            .iter()
-            .filter(|p| p.life == life && p.came.0 <= came);
-        let backlog = match reading {
-            Backlogged::UntilSent => before.map(|p| p.bits).sum::<i128>() - sent(x, Some(life)),
-            Backlogged::UntilDequeued => before.filter(|p| p.dequeued > came).map(|p| p.bits).sum(),
-        };
-        let sum = sums.iter().rfind(|s| s.0 < place).unwrap().2;
-        let owed = weight * (guaranteed(end) - guaranteed(x)) - backlog * scale;
-        if owed > 0 {
-            let time = (owed as u128 * sum as u128).div_ceil((scale * weight * per_pico) as u128);
-            late[life] = late[life].max(time);
-        }
+        orphan || self.changes[life].iter().any(|&at| came < at && at < end)
     }
-    worst
-        .iter()
-        .zip(late)
-        .map(|(worst, t_wfi)| Indexes {
+
+    /// T-WFI of each life.
+    fn late(&self, log: &[(u128, Event)]) -> Vec<u128> {
+        let mut late = vec![0u128; self.lives.len()];
+        for packet in &self.packets {
+            let Some((_, end, place)) = packet.sent else {
+                continue;
+            };
+            if self.is_cut_off(log, packet, place) {
+                continue;
+            }
+            let life = packet.life;
+            let (came, x) = packet.came;
+            let own = |b: &&Backlog| b.life == life && b.end > came;
+            let weight = self.backlogs.iter().find(own).unwrap().weight;
+            let before = self
+                .packets
+                .iter()
+                .filter(|p| p.life == life && p.came.0 <= came);
+            let backlog = match self.reading {
+                Backlogged::UntilSent => {
+                    before.map(|p| p.bits).sum::<i128>() - self.sent(x, Some(life))
+                }
+                Backlogged::UntilDequeued => {
+                    before.filter(|p| p.dequeued > came).map(|p| p.bits).sum()
+                }
+            };
+            let sum = self.sums.iter().rfind(|s| s.0 < place).unwrap().2;
+            let owed = weight * (self.guaranteed(end) - self.guaranteed(x)) - backlog * self.scale;
+            if owed > 0 {
+                let share = (self.scale * weight * self.per_pico) as u128;
+                late[life] = late[life].max((owed as u128 * sum as u128).div_ceil(share));
+            }
+        }
+        late
+    }
+}
+
+/// The indexes of every life of a flow, in the order in which they began.
+fn by_definition(log: &[(u128, Event)], rate: Rate, reading: Backlogged) -> Vec<Indexes> {
+    let history = History::new(log, rate, reading);
+    let bits = |scaled: i128| (scaled as u128).div_ceil(history.scale as u128);
+    let late = history.late(log);
+    let indexes = history.worst().into_iter().zip(late);
+    indexes
+        .map(|([b_wfi_backlogged, b_wfi], t_wfi)| Indexes {
             t_wfi,
-            b_wfi_backlogged: (worst[0] as u128).div_ceil(scale as u128),
-            b_wfi: (worst[1] as u128).div_ceil(scale as u128),
+            b_wfi_backlogged: bits(b_wfi_backlogged),
+            b_wfi: bits(b_wfi),
         })
         .collect()
 }

@@ -104,7 +104,7 @@ fn a_bad_scenario_is_named() {
 }
 
 #[test]
-fn a_bad_source_is_named() {
+fn a_bad_class_of_a_source_is_named() {
     let backlogged = "traffic = \"backlogged\"";
     for (first, second, line, column, words) in [
         (
@@ -123,12 +123,21 @@ fn a_bad_source_is_named() {
             &["'dscp' is there too"],
         ),
         ("ecn = true", backlogged, 2, 11, &["needs a class", "dscp"]),
+    ] {
+        refuses_source(&format!("{first}\n{second}"), line, column, words);
+    }
+}
+
+#[test]
+fn bad_traffic_of_a_source_is_named() {
+    let backlogged = "traffic = \"backlogged\"";
+    for (first, second, line, column, words) in [
         (
             "class = \"voice\"",
             "traffic = \"cbrr\"",
             2,
             11,
-            &["did you mean 'cbr'"],
+            &["did you mean 'cbr'"][..],
         ),
         (
             "class = \"voice\"",
@@ -214,12 +223,21 @@ fn a_bad_source_is_named() {
             8,
             &["not after the start"],
         ),
+    ] {
+        refuses_source(&format!("{first}\n{second}"), line, column, words);
+    }
+}
+
+#[test]
+fn bad_headers_of_a_source_are_named() {
+    let backlogged = "traffic = \"backlogged\"";
+    for (first, second, line, column, words) in [
         (
             "source = \"10.0.0.5/8\"",
             backlogged,
             1,
             10,
-            &["10.0.0.0/8"],
+            &["10.0.0.0/8"][..],
         ),
         (
             "source = \"10.0.0.1\"\ndestination = \"::1\"",

@@ -3,9 +3,10 @@
 #![allow(dead_code, reason = "no test file needs all of it")]
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use fairlane_netlab::{Wire, or_skip};
+use fairlane_netlab::{Link, Wire, or_skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -32,6 +33,29 @@ pub fn up(backend: &str, rate: &str) -> String {
 /// Hosts with a middle between them; `None`, and said why, where there can be none.
 pub fn wire(test: &str, senders: u8) -> Option<Wire> {
     or_skip(test, Wire::new(senders))
+}
+
+/// Runs a site that shapes what the host of `near` sends there, through the tap device `fair0`;
+/// `links` of the file follow. Waits until the device is made: it may not be up yet.
+#[track_caller]
+pub fn start_on_tap(near: &Link, links: &str) -> (Running, TempDir, Link) {
+    let interfaces = format!(
+        "[interfaces]\ntap = \"fair0\"\noutside = \"{}\"\n",
+        near.name()
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    std::fs::write(&file, interfaces + links).unwrap();
+    let host = near.namespace();
+    let running = host.run(|| start(&["run", file.to_str().unwrap(), "--json"]));
+    let begun = Instant::now();
+    loop {
+        match Link::find(host, "fair0") {
+            Ok(tap) => return (running, folder, tap),
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A program that runs a site in the middle of a wire.
