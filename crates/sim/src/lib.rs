@@ -38,6 +38,7 @@
 //! assert!(heavy.t_wfi < Picos::from_nanos((3 * 512 * 12 + 2 * 1500) * 8));
 //! ```
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod class_meter;
 mod delay;

@@ -22,7 +22,7 @@ pub(crate) struct ShareClock {
 impl ShareClock {
     /// v at `work`, with [`FRACTION`] bits of fraction; it stands still while no flow is
     /// present.
-    pub fn now(&self, work: Work) -> i128 {
+    pub(crate) fn now(&self, work: Work) -> i128 {
         if self.sum == 0 {
             return self.v;
         }
@@ -30,7 +30,7 @@ impl ShareClock {
     }
 
     /// From here on the weights present add up to `more` than before.
-    pub fn add(&mut self, work: Work, more: i128) {
+    pub(crate) fn add(&mut self, work: Work, more: i128) {
         self.v = self.now(work);
         self.since = work;
         self.sum += more;

@@ -1,8 +1,8 @@
 //! What becomes of every packet of a simulated link, by class.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::digest_map::DigestMap;
 use fairlane_config::Link;
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport};
 use fairlane_core::tree::{ClassId, ClassQueue, ClassStats};
@@ -24,6 +24,40 @@ struct Account {
     alone_max: Picos,
 }
 
+/// Who is present of a class.
+#[derive(Debug, Default)]
+struct Inside {
+    /// The class itself where it has no flows, and whom none could be told of.
+    alone: Present,
+    flows: DigestMap<Present>,
+}
+
+impl Inside {
+    /// Whether the packet that leaves had found its class, or flow, empty.
+    fn leaves(&mut self, packet: &PacketInfo<ClassFlow>) -> bool {
+        let flow = packet.flow.flow;
+        let present = match flow {
+            0 => &mut self.alone,
+            _ => match self.flows.get_mut(&flow) {
+                Some(present) => present,
+                None => return false,
+            },
+        };
+        let Some(left) = present.packets.checked_sub(1) else {
+            return false;
+        };
+        present.packets = left;
+        let alone = present
+            .first
+            .take_if(|first| *first == packet.number)
+            .is_some();
+        if present.packets == 0 && flow != 0 {
+            self.flows.remove(&flow);
+        }
+        alone
+    }
+}
+
 /// What of one flow, or of a class without, has arrived and not left.
 #[derive(Clone, Copy, Debug, Default)]
 struct Present {
@@ -43,7 +77,7 @@ pub(crate) struct Ledger {
     accounts: Vec<Account>,
     /// What the queue had counted when this began.
     before: Vec<ClassStats>,
-    present: HashMap<(usize, u64), Present>,
+    inside: Vec<Inside>,
 }
 
 impl Ledger {
@@ -56,7 +90,7 @@ impl Ledger {
             terms: ClassTerms::of(link),
             accounts: vec![Account::default(); ids.len()],
             before: vec![ClassStats::default(); ids.len()],
-            present: HashMap::new(),
+            inside: ids.iter().map(|_| Inside::default()).collect(),
         }
     }
 
@@ -71,23 +105,6 @@ impl Ledger {
     pub(crate) fn counts<P>(&self, queue: &impl ClassQueue<P>) -> Vec<ClassStats> {
         let ids = self.ids.iter();
         ids.map(|&id| queue.stats(id).unwrap_or_default()).collect()
-    }
-
-    /// Whether the packet that leaves had found its class, or flow, empty.
-    fn leaves(&mut self, place: usize, packet: &PacketInfo<ClassFlow>) -> bool {
-        let key = (place, packet.flow.flow);
-        let Some(present) = self.present.get_mut(&key) else {
-            return false;
-        };
-        let alone = present.first == Some(packet.number);
-        if alone {
-            present.first = None;
-        }
-        present.packets -= 1;
-        if present.packets == 0 {
-            self.present.remove(&key);
-        }
-        alone
     }
 
     /// All classes of the link, over a time of this length, with what the queue alone knows.
@@ -132,7 +149,11 @@ impl Observer<ClassFlow> for Ledger {
     fn arrived(&mut self, _: Now, packet: &PacketInfo<ClassFlow>) {
         let place = self.places.of(packet.flow.class);
         self.accounts[place].stats.accepted.add(packet.len);
-        let present = self.present.entry((place, packet.flow.flow)).or_default();
+        let inside = &mut self.inside[place];
+        let present = match packet.flow.flow {
+            0 => &mut inside.alone,
+            flow => inside.flows.entry(flow).or_default(),
+        };
         if present.packets == 0 {
             present.first = Some(packet.number);
         }
@@ -146,7 +167,7 @@ impl Observer<ClassFlow> for Ledger {
 
     fn discarded(&mut self, _: Now, packet: &PacketInfo<ClassFlow>) {
         let place = self.places.of(packet.flow.class);
-        self.leaves(place, packet);
+        self.inside[place].leaves(packet);
         self.accounts[place].stats.discarded.add(packet.len);
     }
 
@@ -154,7 +175,7 @@ impl Observer<ClassFlow> for Ledger {
         let packet = &completion.packet;
         let place = self.places.of(packet.flow.class);
         let delay = completion.end.time - packet.arrival;
-        let alone = self.leaves(place, packet);
+        let alone = self.inside[place].leaves(packet);
         let account = &mut self.accounts[place];
         account.stats.sent.add(packet.len);
         account.stats.marked += u64::from(packet.marked);

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+mod digest_map;
 mod ledger;
 mod links;
 pub mod replay;

@@ -15,7 +15,7 @@ use fairlane_core::Rate;
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_core::units::MAX_LENGTH;
 use fairlane_traffic::choose_link;
-use fairlane_traffic::replay::by_flow::{self, Capture, FlowBy, Setup};
+use fairlane_traffic::replay::by_flow::{self, Capture, Per, Setup};
 use fairlane_traffic::replay::{
     Arrivals, Captured, Departures, Disorder, Format, Frame, Input, Packets, PcapHeader, Rows,
     Unwritten, WRITING, by_class, is_capture,
@@ -120,7 +120,7 @@ pub struct Options {
     output: Option<PathBuf>,
     /// What makes packets of a capture one flow [default: 5-tuple]
     #[arg(long, value_parser = flow_by(), value_name = "KEY")]
-    flow_by: Option<FlowBy>,
+    flow_by: Option<Per>,
     /// Bytes that each packet takes on the link beside its own, which count for the
     /// shares too: 24 for Ethernet's preamble, checksum and gap
     #[arg(
@@ -149,15 +149,15 @@ pub struct Options {
 }
 
 /// Reads `--flow-by`.
-fn flow_by() -> impl TypedValueParser<Value = FlowBy> {
+fn flow_by() -> impl TypedValueParser<Value = Per> {
     let five_tuple = PossibleValue::new("5-tuple").help(
         "Source and destination address, protocol, source and destination port; all fragments \
          between two addresses are one flow",
     );
     let source = PossibleValue::new("source").help("Source address");
     PossibleValuesParser::new([five_tuple, source]).map(|name| match &*name {
-        "source" => FlowBy::Source,
-        _ => FlowBy::FiveTuple,
+        "source" => Per::SourceIp,
+        _ => Per::FiveTuple,
     })
 }
 
@@ -271,10 +271,10 @@ impl Replay<'_> {
                 report
             }
             Format::Capture => {
-                let by = options.flow_by.unwrap_or(FlowBy::FiveTuple);
+                let per = options.flow_by.unwrap_or(Per::FiveTuple);
                 let packets = Packets::new(self.watched(input), name)?;
                 let header = packets.header();
-                let mut arrivals = Capture::new(packets, by, declared.as_deref(), setup.overhead);
+                let mut arrivals = Capture::new(packets, per, declared.as_deref(), setup.overhead);
                 let mut report = match options.to_capture() {
                     true => self.captured(header, |departures| {
                         by_flow::replay::<Frame>(&setup, &mut arrivals, departures, measured)

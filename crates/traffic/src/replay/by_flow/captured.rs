@@ -1,16 +1,16 @@
 //! The packets of a capture as arrivals of flows.
 
-use std::collections::HashMap;
 use std::io::Read;
 
 use anyhow::{Context, Result, ensure};
-use fairlane_classify::parse_partly;
+use fairlane_classify::{DigestKey, Origin, Per, parse_partly};
 use fairlane_core::FlowId;
 use fairlane_core::scheduler::MAX_ENTITIES;
 
 use super::Report;
 use super::declared::{Flow, check_length};
-use super::key::{FlowBy, Key};
+use super::name::flow_name;
+use crate::digest_map::DigestMap;
 use crate::replay::arrivals::{Arrival, Arrivals, Body};
 use crate::replay::capture::{Packets, View};
 use crate::replay::in_order::Disorder;
@@ -18,30 +18,28 @@ use crate::replay::in_order::Disorder;
 /// The packets of a capture in flows, which are numbered in the order of their appearance.
 pub struct Capture<'a, R: Read> {
     packets: Packets<R>,
-    by: FlowBy,
+    per: Per,
     /// What flows are entitled to, in the order of their appearance; without it any
     /// number of them may appear.
     declared: Option<&'a [Flow]>,
     overhead: u32,
-    numbers: HashMap<Key, u32>,
+    /// By digest.
+    numbers: DigestMap<u32>,
+    names: Vec<String>,
     view: View,
 }
 
 impl<'a, R: Read> Capture<'a, R> {
-    /// The packets of each flow are alike in what `by` names. Row n of `declared` is for the n-th
+    /// Flows are told apart by the source address or by the 5-tuple, as `per` says. Row n of `declared` is for the n-th
     /// flow to appear; without it any number may.
-    pub fn new(
-        packets: Packets<R>,
-        by: FlowBy,
-        declared: Option<&'a [Flow]>,
-        overhead: u32,
-    ) -> Self {
+    pub fn new(packets: Packets<R>, per: Per, declared: Option<&'a [Flow]>, overhead: u32) -> Self {
         Capture {
             packets,
-            by,
+            per,
             declared,
             overhead,
-            numbers: HashMap::new(),
+            numbers: DigestMap::default(),
+            names: Vec::new(),
             view: View::default(),
         }
     }
@@ -53,10 +51,8 @@ impl<'a, R: Read> Capture<'a, R> {
 
     /// Says of each flow in `report` what its packets have in common.
     pub fn name_flows(&self, report: &mut Report) {
-        for (key, &number) in &self.numbers {
-            if let Some(flow) = report.flows.get_mut(number as usize) {
-                flow.key = Some(key.to_string());
-            }
+        for (flow, name) in report.flows.iter_mut().zip(&self.names) {
+            flow.key = Some(name.clone());
         }
     }
 }
@@ -68,10 +64,14 @@ impl<R: Read, B: Body> Arrivals<FlowId, B> for Capture<'_, R> {
             return Ok(None);
         };
         let (seen, layer, headers) = self.view.of(framing, &packet);
-        let key = Key::of(&parse_partly(seen, layer).0, self.by);
+        let read = parse_partly(seen, layer).0;
+        // The same in every run.
+        let digest = (self.per).digest(&read, &Origin::default(), &DigestKey([0; 2]));
         let place = || self.packets.place();
-        let unused = self.numbers.len() as u32;
-        let flow = *self.numbers.entry(key).or_insert(unused);
+        let flow = *self.numbers.entry(digest).or_insert_with(|| {
+            self.names.push(flow_name(&read, self.per));
+            self.names.len() as u32 - 1
+        });
         let declared = match self.declared {
             None => {
                 ensure!(
@@ -84,8 +84,9 @@ impl<R: Read, B: Body> Arrivals<FlowId, B> for Capture<'_, R> {
             Some(flows) => flows.get(flow as usize).with_context(|| {
                 let count = flows.len();
                 format!(
-                    "{}: flow {flow} ({key}) is beyond the {count} that are declared",
-                    place()
+                    "{}: flow {flow} ({}) is beyond the {count} that are declared",
+                    place(),
+                    flow_name(&read, self.per)
                 )
             })?,
         };

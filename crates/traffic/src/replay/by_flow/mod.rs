@@ -2,7 +2,7 @@
 
 mod captured;
 mod declared;
-mod key;
+mod name;
 mod report;
 
 use std::io::BufRead;
@@ -23,7 +23,7 @@ use report::{Meters, meters};
 
 pub use captured::Capture;
 pub use declared::{Flow, read as read_flows};
-pub use key::FlowBy;
+pub use fairlane_classify::Per;
 pub use report::{FlowReport, Report};
 
 /// As many as the scheduler can number: nothing is dropped for want of room that

@@ -1,0 +1,37 @@
+//! What the packets of a captured flow have in common, in words.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use fairlane_classify::{Family, Fragment, Headers, Per, Protocol};
+
+/// The flow of a packet with these headers, where flows are told apart by `per`: by the source
+/// address, else by the 5-tuple.
+pub(super) fn flow_name(headers: &Headers, per: Per) -> String {
+    let address = |bits: u128| match headers.family {
+        Family::V4 => IpAddr::V4(Ipv4Addr::from_bits(bits as u32)),
+        _ => IpAddr::V6(Ipv6Addr::from_bits(bits)),
+    };
+    let (source, destination) = (address(headers.source), address(headers.destination));
+    let addresses = match (headers.family, per, headers.fragment, headers.ports) {
+        (Family::Other, ..) => return "not IP".to_owned(),
+        (_, Per::SourceIp, ..) => return source.to_string(),
+        (.., Fragment::First | Fragment::Later, _) => {
+            return format!("{source} > {destination} fragments");
+        }
+        (Family::V4, .., Some(ports)) => {
+            let (from, to) = (ports.source, ports.destination);
+            format!("{source}:{from} > {destination}:{to}")
+        }
+        (.., Some(ports)) => {
+            let (from, to) = (ports.source, ports.destination);
+            format!("[{source}]:{from} > [{destination}]:{to}")
+        }
+        (.., None) => format!("{source} > {destination}"),
+    };
+    let is_named = |protocol| Protocol::NAMES.iter().any(|&(_, named)| named == protocol);
+    match headers.protocol {
+        None => addresses,
+        Some(protocol) if is_named(protocol) => format!("{addresses} {protocol}"),
+        Some(Protocol(number)) => format!("{addresses} protocol {number}"),
+    }
+}
