@@ -12,7 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use fairlane_classify::Rule;
 
 use crate::read::kept_for;
-use crate::site::{Class, Kind, Link, LinkAlgorithm};
+use crate::site::{Class, ClassKind, Link, LinkAlgorithm};
 
 /// How a running link becomes another one, class by class.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -239,9 +239,9 @@ impl<'a> Matching<'a> {
 /// Whether a class can become the other by other parameters alone.
 fn same_kind(old: &Class, new: &Class) -> bool {
     match (&old.kind, &new.kind) {
-        (Kind::Inner(old), Kind::Inner(new)) => old == new,
-        (Kind::Leaf(_), Kind::Leaf(_)) => true,
-        (Kind::Flows(old), Kind::Flows(new)) => {
+        (ClassKind::Inner(old), ClassKind::Inner(new)) => old == new,
+        (ClassKind::Leaf(_), ClassKind::Leaf(_)) => true,
+        (ClassKind::Flows(old), ClassKind::Flows(new)) => {
             (old.algorithm, old.per) == (new.algorithm, new.per)
         }
         _ => false,
@@ -250,8 +250,10 @@ fn same_kind(old: &Class, new: &Class) -> bool {
 
 fn same_queue(old: &Link, before: &Class, new: &Link, after: &Class) -> bool {
     match (&before.kind, &after.kind) {
-        (Kind::Leaf(was), Kind::Leaf(is)) => old.leaf(was, before.cap) == new.leaf(is, after.cap),
-        (Kind::Flows(was), Kind::Flows(is)) => old.flows(was) == new.flows(is),
+        (ClassKind::Leaf(was), ClassKind::Leaf(is)) => {
+            old.leaf(was, before.cap) == new.leaf(is, after.cap)
+        }
+        (ClassKind::Flows(was), ClassKind::Flows(is)) => old.flows(was) == new.flows(is),
         _ => true,
     }
 }

@@ -8,7 +8,7 @@ use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Rate};
 use serde::Serialize;
 
-use crate::{Class, Flows, Guarantee, Kind, Link, NoGuarantee};
+use crate::{Class, ClassKind, Flows, Guarantee, Link, NoGuarantee};
 
 /// What a class is, and what it is promised; null where there is none. `cap_bps`, `bound_us` and
 /// `none` repeat what another key says, for readers of either.
@@ -105,9 +105,9 @@ impl ClassTerms {
     /// A class as if there were no other.
     fn alone(class: &Class, guarantee: &Guarantee) -> ClassTerms {
         let (kind, room) = match &class.kind {
-            Kind::Inner(_) => ("inner", None),
-            Kind::Leaf(queue) => ("leaf", Some(queue.room)),
-            Kind::Flows(flows) => ("flows", Some(flows.room)),
+            ClassKind::Inner(_) => ("inner", None),
+            ClassKind::Leaf(queue) => ("leaf", Some(queue.room)),
+            ClassKind::Flows(flows) => ("flows", Some(flows.room)),
         };
         let reason = guarantee
             .rate
@@ -139,7 +139,7 @@ impl ClassTerms {
             none: no_bound.clone(),
             no_bound,
             each: match &class.kind {
-                Kind::Flows(flows) => Some(FlowTerms::of(flows, guarantee)),
+                ClassKind::Flows(flows) => Some(FlowTerms::of(flows, guarantee)),
                 _ => None,
             },
         }

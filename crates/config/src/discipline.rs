@@ -10,7 +10,7 @@ use fairlane_core::tree::{
 use fairlane_core::{Dequeue, Rejected};
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
-use crate::site::{Cap, Class, Flows, Kind, Link, LinkAlgorithm, Queue};
+use crate::site::{Cap, Class, ClassKind, Flows, Link, LinkAlgorithm, Queue};
 
 /// The queues of a link, in the order of its algorithm.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Link {
     /// whose flows meet.
     pub fn classifier(&self, classes: &[ClassId], key: DigestKey) -> LinkClassifier {
         let per = self.classes.iter().map(|class| match &class.kind {
-            Kind::Flows(flows) => Some(flows.per),
+            ClassKind::Flows(flows) => Some(flows.per),
             _ => None,
         });
         let classes = classes.iter().copied().zip(per);
@@ -62,7 +62,7 @@ impl Link {
         let LinkAlgorithm::Tree(algorithm) = self.algorithm else {
             let mut cbq = Cbq::new(self.rate, self.limits);
             let ids = self.fill(|parent, class| match &class.kind {
-                Kind::Leaf(queue) => {
+                ClassKind::Leaf(queue) => {
                     Ok(cbq.add_leaf(parent, self.cbq_class(class), self.leaf(queue, None))?)
                 }
                 // Flows are refused when the file is read.
@@ -83,9 +83,9 @@ impl Link {
     ) -> Result<ClassId, TreeError> {
         let config = self.class_config(class);
         match &class.kind {
-            Kind::Inner(algorithm) => tree.add_inner(parent, config, *algorithm),
-            Kind::Leaf(queue) => tree.add_leaf(parent, config, self.leaf(queue, class.cap)),
-            Kind::Flows(flows) => tree.add_flows(parent, config, self.flows(flows)),
+            ClassKind::Inner(algorithm) => tree.add_inner(parent, config, *algorithm),
+            ClassKind::Leaf(queue) => tree.add_leaf(parent, config, self.leaf(queue, class.cap)),
+            ClassKind::Flows(flows) => tree.add_flows(parent, config, self.flows(flows)),
         }
     }
 
@@ -210,11 +210,11 @@ impl<P: Payload> Discipline<P> {
             tree.change(id, config, now)?;
         }
         match &class.kind {
-            Kind::Inner(_) => {}
-            Kind::Leaf(queue) => {
+            ClassKind::Inner(_) => {}
+            ClassKind::Leaf(queue) => {
                 tree.change_leaf_when_empty(id, link.leaf(queue, class.cap), now)?;
             }
-            Kind::Flows(flows) => tree.begin_change_of_flows(id, link.flows(flows), now)?,
+            ClassKind::Flows(flows) => tree.begin_change_of_flows(id, link.flows(flows), now)?,
         }
         Ok(())
     }

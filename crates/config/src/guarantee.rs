@@ -8,7 +8,7 @@ use fairlane_core::sched::Algorithm;
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use crate::read::grant;
-use crate::site::{Cap, Class, Flows, Kind, Link, LinkAlgorithm};
+use crate::site::{Cap, Class, ClassKind, Flows, Link, LinkAlgorithm};
 
 /// What a class is guaranteed, whatever the others send.
 #[derive(Clone, Debug, PartialEq)]
@@ -230,7 +230,7 @@ pub(crate) fn walk(
     };
     let mut orders = HashMap::from([(None, (of(None, root, classes), root))]);
     for (at, class) in classes.iter().enumerate() {
-        if let Kind::Inner(algorithm) = class.kind {
+        if let ClassKind::Inner(algorithm) = class.kind {
             orders.insert(Some(at), (of(Some(at), algorithm, classes), algorithm));
         }
     }
@@ -254,9 +254,9 @@ pub(crate) fn walk(
         let mut path = parent.map_or_else(Vec::new, |parent| guarantees[parent].path.clone());
         path.push(*algorithm);
         guarantees.push(match &class.kind {
-            Kind::Inner(_) => plain(has, None, path),
-            Kind::Leaf(_) => plain(has, Some(has.map(|has| has.delay(longest))), path),
-            Kind::Flows(flows) => each(has, flows, longest, path),
+            ClassKind::Inner(_) => plain(has, None, path),
+            ClassKind::Leaf(_) => plain(has, Some(has.map(|has| has.delay(longest))), path),
+            ClassKind::Flows(flows) => each(has, flows, longest, path),
         });
         served.push(has);
     }
@@ -278,21 +278,21 @@ fn plain(
     }
 }
 
-fn by_estimate(kind: &Kind) -> Guarantee {
+fn by_estimate(kind: &ClassKind) -> Guarantee {
     Guarantee {
         rate: Err(NoGuarantee::Cbq),
         service: Err(NoGuarantee::Cbq),
         burst: None,
-        delay: (!matches!(kind, Kind::Inner(_))).then_some(Err(NoGuarantee::Cbq)),
+        delay: (!matches!(kind, ClassKind::Inner(_))).then_some(Err(NoGuarantee::Cbq)),
         each: None,
         path: Vec::new(),
     }
 }
 
 /// What a class is told of its next packet's length.
-fn head(kind: &Kind) -> Head {
+fn head(kind: &ClassKind) -> Head {
     match kind {
-        Kind::Leaf(queue) if !matches!(queue.aqm, AqmConfig::Codel(_)) => Head::Known,
+        ClassKind::Leaf(queue) if !matches!(queue.aqm, AqmConfig::Codel(_)) => Head::Known,
         _ => Head::Longest,
     }
 }
@@ -353,7 +353,7 @@ fn each(
         Order::None(reason) => Err(*reason),
         Order::Levels => Err(NoGuarantee::Behind),
         Order::Shares(siblings) => {
-            let head = head(&Kind::Leaf(flows.queue));
+            let head = head(&ClassKind::Leaf(flows.queue));
             let free = within(siblings, has.service?, Weight::ONE, head, longest)?;
             Ok(free.capped(flows.cap, longest))
         }

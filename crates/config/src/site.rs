@@ -277,7 +277,7 @@ pub struct Class {
     /// In CBQ: packets that it may send back to back after a silence.
     pub cbq_burst: u32,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: ClassKind,
 }
 
 /// A ceiling.
@@ -291,7 +291,7 @@ pub struct Cap {
 
 /// What a class holds.
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum ClassKind {
     /// Other classes, in the order of this algorithm.
     Inner(Algorithm),
     /// One queue.

@@ -8,7 +8,7 @@
 //!
 //! # What is dropped
 //!
-//! Nothing, unless the owner says that there is an overload ([`EarlyDrop::begin`]). Then, a frame
+//! Nothing, unless the owner says that there is an overload ([`EarlyDrop::start`]). Then, a frame
 //! of whoever has a *limit* that is used up. A limit is a window, as of a sender that waits for
 //! acknowledgements: so many frames may wait to be taken in and in the scheduler together.
 //!
@@ -51,7 +51,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bpf::{Assembler, Do, Instruction, Register::*};
-use crate::sys::bpf::{self, HashTable, Kind};
+use crate::sys::bpf::{self, HashTable, ProgramKind};
 use crate::sys::memory::Mapped;
 use crate::xdp::program::redirect;
 
@@ -228,7 +228,7 @@ impl EarlyDrop {
     }
 
     /// There is an overload from now on; nobody has a limit yet.
-    pub fn begin(&self) {
+    pub fn start(&self) {
         self.forward(2);
     }
 
@@ -250,7 +250,7 @@ impl EarlyDrop {
     }
 
     /// There is no overload any more: nothing is dropped from now on.
-    pub fn end(&self) {
+    pub fn stop(&self) {
         self.words()[0].store(0, Ordering::Relaxed);
     }
 
@@ -344,7 +344,7 @@ impl EarlyDrop {
             asm.calculate(Do::Set, R0, -1);
             asm.exit();
         });
-        bpf::load(Kind::SocketFilter, &program)
+        bpf::load(ProgramKind::SocketFilter, &program)
     }
 
     /// The program, to be tried where no frames arrive: that of a packet socket or, if `by_xdp`, of an
@@ -360,7 +360,7 @@ impl EarlyDrop {
                     asm.calculate(Do::Set, R0, bpf::XDP_PASS);
                     asm.exit();
                 });
-                bpf::load(Kind::Xdp, &program)?
+                bpf::load(ProgramKind::Xdp, &program)?
             }
             false => self.filter()?,
         };
@@ -430,10 +430,10 @@ fn shapes(classes: &[Class]) -> (Vec<Shape>, Vec<[[u64; WORDS]; 3]>, u32) {
 
 /// Where frames arrive at a backend, to put an early drop before: as long as that backend is there.
 #[derive(Clone, Debug)]
-pub struct Gate(pub(crate) Way);
+pub struct Gate(pub(crate) Target);
 
 #[derive(Clone, Debug)]
-pub(crate) enum Way {
+pub(crate) enum Target {
     Socket(Weak<OwnedFd>),
     Interface(Weak<bpf::Program>),
 }
@@ -449,15 +449,15 @@ impl Gate {
     /// before.
     pub fn put(&self, early: &EarlyDrop) -> io::Result<()> {
         match &self.0 {
-            Way::Socket(socket) => match socket.upgrade() {
+            Target::Socket(socket) => match socket.upgrade() {
                 Some(socket) => bpf::set_filter(&socket, &early.filter()?),
                 None => Ok(()),
             },
-            Way::Interface(program) => match program.upgrade() {
+            Target::Interface(program) => match program.upgrade() {
                 Some(program) => {
                     let go_on = |asm: &mut Assembler| redirect(asm, program.sockets());
                     let instructions = early.program(Hook::Interface, go_on);
-                    program.exchange(&bpf::load(Kind::Xdp, &instructions)?)
+                    program.exchange(&bpf::load(ProgramKind::Xdp, &instructions)?)
                 }
                 None => Ok(()),
             },

@@ -94,7 +94,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::early::{Gate, Way};
+use crate::early::{Gate, Target};
 use crate::interface::no_ethernet;
 use crate::segment::Cutter;
 use crate::sys::interface::{Interface, LinkState};
@@ -281,7 +281,7 @@ impl<F> PacketBackend<F> {
 
     /// Where frames arrive, before they take a place in the ring.
     pub fn gate(&self) -> Gate {
-        Gate(Way::Socket(Arc::downgrade(self.ring.socket())))
+        Gate(Target::Socket(Arc::downgrade(self.ring.socket())))
     }
 
     /// Learns what became of the interface, if something has.

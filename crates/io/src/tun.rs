@@ -49,7 +49,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use crate::sys::interface::Interface;
-use crate::sys::tun::{self, Kind};
+use crate::sys::tun;
 use crate::verdict::{self, Taken};
 use crate::{Backend, sys};
 
@@ -96,11 +96,8 @@ impl<F: AsRef<[u8]>> TunBackend<F> {
             .custom_flags(libc::O_NONBLOCK)
             .open(DEVICE)
             .map_err(|error| explain(name, error))?;
-        let kind = match layer {
-            Layer::Ip => Kind::Tun,
-            Layer::Ethernet => Kind::Tap,
-        };
-        let name = tun::attach(device.as_fd(), name, kind).map_err(|error| explain(name, error))?;
+        let name =
+            tun::attach(device.as_fd(), name, layer).map_err(|error| explain(name, error))?;
         Ok(Self {
             device,
             name,

@@ -87,7 +87,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::early::{Gate, Way};
+use crate::early::{Gate, Target};
 use crate::sys::interface::{Interface, LinkState};
 use crate::sys::xdp::Socket;
 use crate::waits::Waits;
@@ -230,7 +230,7 @@ impl XdpBackend {
     /// own stack is behind it too, for queues without a backend.
     pub fn gate(&self) -> Gate {
         let program = self.socket.program().map(Arc::downgrade);
-        Gate(Way::Interface(program.unwrap_or_default()))
+        Gate(Target::Interface(program.unwrap_or_default()))
     }
 
     /// Moves to the ring what the budget and the ring have room for; drops what is not to be sent.

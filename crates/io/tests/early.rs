@@ -77,7 +77,7 @@ fn nothing_is_dropped_but_beyond_a_limit_under_overload() {
     refuse(&early, 0, 7);
     assert!(!early.is_on());
     assert_eq!(pass(&early, 7, 100), 100, "there is no overload");
-    early.begin();
+    early.start();
     assert!(early.is_on());
     assert_eq!(pass(&early, 7, 100), 100, "nobody was refused in it");
     refuse(&early, 0, 7);
@@ -90,9 +90,9 @@ fn nothing_is_dropped_but_beyond_a_limit_under_overload() {
     };
     assert_eq!((early.dropped(0), early.total()), (dropped, 2));
     assert_eq!(early.dropped(1), Dropped::default());
-    early.end();
+    early.stop();
     assert_eq!(pass(&early, 7, 100), 100);
-    early.begin();
+    early.start();
     assert_eq!(pass(&early, 7, 100), 100, "limits end with the overload");
 }
 
@@ -101,7 +101,7 @@ fn a_window_is_as_large_as_what_is_sent_and_grows_by_an_eighth() {
     let Some(early) = early("windows of early drop", false) else {
         return;
     };
-    early.begin();
+    early.start();
     refuse(&early, 0, 7);
     assert_eq!(pass(&early, 7, 100), 32);
     for _ in 0..16 {
@@ -122,7 +122,7 @@ fn who_is_neither_refused_nor_dropped_for_two_epochs_has_no_limit() {
     let Some(early) = early("epochs of early drop", false) else {
         return;
     };
-    early.begin();
+    early.start();
     refuse(&early, 0, 7);
     early.renew();
     assert_eq!(pass(&early, 7, 100), 32);
@@ -143,7 +143,7 @@ fn flows_have_limits_of_their_own() {
     let Some(early) = early("flows and early drop", true) else {
         return;
     };
-    early.begin();
+    early.start();
     refuse(&early, 0, 7);
     assert_eq!(pass(&early, 7, 100), 2);
     // A few of them share the limit.
@@ -157,7 +157,7 @@ fn a_frame_beyond_its_limit_passes_for_each_probe() {
     let Some(early) = early("frames beyond a limit", false) else {
         return;
     };
-    early.begin();
+    early.start();
     refuse(&early, 0, 7);
     assert_eq!(pass(&early, 7, 100), 32);
     early.probe();

@@ -6,7 +6,7 @@ mod tests;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fairlane_classify::{self as classify, Asked, Headers, Layer, LinkClassifier, Origin};
-use fairlane_config::{Kind, Link, Role};
+use fairlane_config::{ClassKind, Link, Role};
 use fairlane_core::room::Room;
 use fairlane_core::{Count, Nanos};
 use fairlane_io::early::{Class, EarlyDrop, Family, Gate, Pattern, Rules, WORDS};
@@ -116,11 +116,11 @@ fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
             .map(|(asked, class)| (pattern(asked), class))
             .collect()
     };
-    let class = |kind: &Kind| {
+    let class = |kind: &ClassKind| {
         let (flows, (first, most), room) = match kind {
-            Kind::Inner(_) => (None, OF_CLASS, Room::NONE),
-            Kind::Leaf(queue) => (None, OF_CLASS, queue.room),
-            Kind::Flows(flows) => (Some(flows.per), OF_FLOW, flows.queue.room),
+            ClassKind::Inner(_) => (None, OF_CLASS, Room::NONE),
+            ClassKind::Leaf(queue) => (None, OF_CLASS, queue.room),
+            ClassKind::Flows(flows) => (Some(flows.per), OF_FLOW, flows.queue.room),
         };
         Class {
             flows: flows.map(|per| FAMILIES.map(|(family, _)| per.words(family))),
@@ -163,7 +163,7 @@ impl Guard {
         if is_filling {
             self.filled = true;
             if !early.is_on() {
-                early.begin();
+                early.start();
                 self.begin_epoch(early, now);
             }
         } else if !early.is_on() {
@@ -172,7 +172,7 @@ impl Guard {
         if now >= self.until {
             match self.filled || early.total() >= self.dropped + FEW {
                 true => early.renew(),
-                false => early.end(),
+                false => early.stop(),
             }
             self.begin_epoch(early, now);
         }

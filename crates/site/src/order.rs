@@ -302,7 +302,7 @@ impl Taking {
             .resume(&self.classifier.filters);
         // It knows the former filters alone.
         if let Some(early) = self.classifier.early() {
-            early.end();
+            early.stop();
         }
         if let Some(anew) = &mut self.anew {
             std::mem::swap(queue.classes_mut(), anew);

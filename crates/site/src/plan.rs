@@ -406,5 +406,8 @@ fn all_gone(former: &Link, link: &Link) -> Steps {
 }
 
 fn holds_packets(link: &Link, place: usize) -> bool {
-    !matches!(link.classes[place].kind, fairlane_config::Kind::Inner(_))
+    !matches!(
+        link.classes[place].kind,
+        fairlane_config::ClassKind::Inner(_)
+    )
 }

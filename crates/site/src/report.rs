@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, Recent, bps, part};
-use fairlane_config::{Kind, Link};
+use fairlane_config::{ClassKind, Link};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos, Rate};
 use serde::Serialize;
@@ -315,7 +315,7 @@ fn estimate(plan: &mut Plan, all: &[ClassStats], lost: u64) {
         sample = (all.iter().zip(&plan.accounts).zip(classes))
             .map(|((now, account), class)| match class.kind {
                 // What it had told is that of those below it.
-                Kind::Inner(_) => 0,
+                ClassKind::Inner(_) => 0,
                 _ => came(now).saturating_sub(came(&account.told.stats)),
             })
             .collect();

@@ -15,7 +15,7 @@ use super::queue::{self, DEFAULT_ALGORITHM};
 use super::rooms::Rooms;
 use crate::diagnostic::Report;
 use crate::file;
-use crate::site::{Cap, Class, Flows, Kind, LinkAlgorithm};
+use crate::site::{Cap, Class, ClassKind, Flows, LinkAlgorithm};
 use crate::units::Time;
 use crate::written::{At, Text};
 
@@ -179,7 +179,7 @@ fn made(
         level: 0,
         borrow: algorithm == LinkAlgorithm::Cbq,
         cbq_burst: CBQ_BURST,
-        kind: Kind::Leaf(queue::plain_queue()),
+        kind: ClassKind::Leaf(queue::plain_queue()),
     }
 }
 
@@ -272,7 +272,7 @@ fn class(
     })
 }
 
-fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Option<Kind> {
+fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Option<ClassKind> {
     let name = class.name.value();
     let own = [
         (
@@ -305,7 +305,7 @@ fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Optio
         }
     }
     stray_flows(class, report);
-    Some(Kind::Inner(own_algorithm(class, link, report)?))
+    Some(ClassKind::Inner(own_algorithm(class, link, report)?))
 }
 
 fn own_algorithm(
@@ -340,7 +340,7 @@ fn leaf(
     longest: Length,
     link: LinkAlgorithm,
     report: &mut Report,
-) -> Option<Kind> {
+) -> Option<ClassKind> {
     stray_flows(class, report);
     if let (Some(text), LinkAlgorithm::Tree(_)) = (&class.algorithm, link) {
         report.error(
@@ -353,10 +353,15 @@ fn leaf(
     } else {
         own_algorithm(class, link, report)?;
     }
-    queue::queue(class, longest, report).map(Kind::Leaf)
+    queue::queue(class, longest, report).map(ClassKind::Leaf)
 }
 
-fn flows(class: &file::Class, per: &Text, longest: Length, report: &mut Report) -> Option<Kind> {
+fn flows(
+    class: &file::Class,
+    per: &Text,
+    longest: Length,
+    report: &mut Report,
+) -> Option<ClassKind> {
     let per = per.read("per", report);
     let algorithm = match &class.algorithm {
         Some(text) => queue::algorithm(text, &[], report),
@@ -384,7 +389,7 @@ fn flows(class: &file::Class, per: &Text, longest: Length, report: &mut Report) 
             ),
         );
     }
-    Some(Kind::Flows(Flows {
+    Some(ClassKind::Flows(Flows {
         per: per?,
         algorithm: algorithm?,
         most: most?,

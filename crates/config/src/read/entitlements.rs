@@ -10,7 +10,7 @@ use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::{NoGuarantee, walk};
 use crate::shares::{Claim, divide, scale};
-use crate::site::{Class, Kind, LinkAlgorithm};
+use crate::site::{Class, ClassKind, LinkAlgorithm};
 use crate::units::Size;
 
 /// Makes bursts that the file does not have as long as the guarantees ask for, and tells of
@@ -96,7 +96,7 @@ impl Entitlements<'_> {
             let algorithm = match (self.algorithm, above.map(|class| &class.kind)) {
                 (LinkAlgorithm::Cbq, _) => None,
                 (LinkAlgorithm::Tree(algorithm), None) => Some(algorithm),
-                (_, Some(Kind::Inner(algorithm))) => Some(*algorithm),
+                (_, Some(ClassKind::Inner(algorithm))) => Some(*algorithm),
                 (_, Some(_)) => unreachable!("{owner} has children"),
             };
             let gets = match algorithm.map(Sharing::of) {

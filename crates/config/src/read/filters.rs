@@ -10,7 +10,7 @@ use super::classes::Classes;
 use super::{Surroundings, word};
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
-use crate::site::{Kind, Role};
+use crate::site::{ClassKind, Role};
 use crate::written::{At, Scalar, Text};
 
 /// The rules, in the order of the file; what is wrong is reported, and what never matches.
@@ -82,7 +82,7 @@ fn target(name: &Text, classes: &Classes, report: &mut Report) -> Option<u32> {
         );
         return None;
     };
-    if let Kind::Inner(_) = classes.classes[class as usize].kind {
+    if let ClassKind::Inner(_) = classes.classes[class as usize].kind {
         report.error(
             &name.span(),
             format!(

@@ -99,33 +99,33 @@ pub(super) fn queue(class: &file::Class, longest: Length, report: &mut Report) -
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
+enum Management {
     TailDrop,
     Red,
     Codel,
 }
 
-const KINDS: [(&str, Kind); 3] = [
-    ("tail-drop", Kind::TailDrop),
-    ("red", Kind::Red),
-    ("codel", Kind::Codel),
+const MANAGEMENTS: [(&str, Management); 3] = [
+    ("tail-drop", Management::TailDrop),
+    ("red", Management::Red),
+    ("codel", Management::Codel),
 ];
 
 fn management(at: &At<file::Queue>, longest: Length, report: &mut Report) -> Option<AqmConfig> {
     let table = match at.value() {
         file::Queue::Table(table) => table,
         file::Queue::Kind(name) => {
-            return match KINDS.iter().find(|(kind, _)| kind == name) {
+            return match MANAGEMENTS.iter().find(|(kind, _)| kind == name) {
                 Some(&(_, kind)) => Some(plain(kind, longest)),
                 None => {
-                    let known = KINDS.map(|(name, _)| name);
+                    let known = MANAGEMENTS.map(|(name, _)| name);
                     report.error(&at.span(), unknown("queue", name, &known));
                     None
                 }
             };
         }
     };
-    let kind = word(&table.kind, "queue", &KINDS, report)?;
+    let kind = word(&table.kind, "queue", &MANAGEMENTS, report)?;
     let mut sound = true;
     let of_codel = [
         ("target", table.target.as_ref().map(At::span)),
@@ -140,9 +140,9 @@ fn management(at: &At<file::Queue>, longest: Length, report: &mut Report) -> Opt
     ];
     let of_both = [("ecn", table.ecn.as_ref().map(At::span))];
     for (keys, fits) in [
-        (&of_codel[..], kind == Kind::Codel),
-        (&of_red, kind == Kind::Red),
-        (&of_both, kind != Kind::TailDrop),
+        (&of_codel[..], kind == Management::Codel),
+        (&of_red, kind == Management::Red),
+        (&of_both, kind != Management::TailDrop),
     ] {
         for (key, place) in keys {
             if let (Some(place), false) = (place, fits) {
@@ -158,18 +158,20 @@ fn management(at: &At<file::Queue>, longest: Length, report: &mut Report) -> Opt
         return None;
     }
     match kind {
-        Kind::TailDrop => Some(AqmConfig::TailDrop),
-        Kind::Codel => codel(at, table, longest, report),
-        Kind::Red => red(at, table, report),
+        Management::TailDrop => Some(AqmConfig::TailDrop),
+        Management::Codel => codel(at, table, longest, report),
+        Management::Red => red(at, table, report),
     }
 }
 
 /// With the defaults of its parameters, which are sound; ECN where it can be.
-fn plain(kind: Kind, longest: Length) -> AqmConfig {
+fn plain(kind: Management, longest: Length) -> AqmConfig {
     match kind {
-        Kind::TailDrop => AqmConfig::TailDrop,
-        Kind::Red => RedConfig::new(red_defaults()).map_or(AqmConfig::TailDrop, AqmConfig::Red),
-        Kind::Codel => {
+        Management::TailDrop => AqmConfig::TailDrop,
+        Management::Red => {
+            RedConfig::new(red_defaults()).map_or(AqmConfig::TailDrop, AqmConfig::Red)
+        }
+        Management::Codel => {
             CodelConfig::new(codel_defaults(longest)).map_or(AqmConfig::TailDrop, AqmConfig::Codel)
         }
     }

@@ -11,7 +11,7 @@ use super::queue::{self, DEFAULT_PACKETS, MOST};
 use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::{Guarantee, NoGuarantee, walk};
-use crate::site::{Class, Kind, LinkAlgorithm, Queue};
+use crate::site::{Class, ClassKind, LinkAlgorithm, Queue};
 use crate::units::Size;
 use crate::written::At;
 
@@ -59,13 +59,13 @@ impl Rooms<'_> {
             };
             let needed = self.needed(guarantee.service, bps, all);
             match &mut class.kind {
-                Kind::Inner(_) => {}
-                Kind::Leaf(queue) => {
+                ClassKind::Inner(_) => {}
+                ClassKind::Leaf(queue) => {
                     let own = written.and_then(|class| class.room.as_ref());
                     self.keep(queue, written, own, needed, report);
                     self.look(&class.name, queue.room, guarantee.service, written, report);
                 }
-                Kind::Flows(flows) => {
+                ClassKind::Flows(flows) => {
                     let of_flows = written.and_then(|class| class.flows.as_ref());
                     let own = of_flows.and_then(|flows| flows.value().room.as_ref());
                     let each = guarantee.each;
@@ -206,9 +206,9 @@ fn shown(room: Room) -> String {
 /// What is kept for a class: packets and bytes.
 pub(crate) fn kept_for(class: &Class) -> (u64, u64) {
     let room = match &class.kind {
-        Kind::Inner(_) => Room::NONE,
-        Kind::Leaf(queue) => queue.room,
-        Kind::Flows(flows) => flows.room,
+        ClassKind::Inner(_) => Room::NONE,
+        ClassKind::Leaf(queue) => queue.room,
+        ClassKind::Flows(flows) => flows.room,
     };
     (room.packets.into(), room.bytes.into())
 }
@@ -280,13 +280,13 @@ impl Written {
 }
 
 /// What a class's guarantee is good for in the room it has.
-pub(crate) fn grant(guarantee: &mut Guarantee, kind: &Kind, shortest: Length) {
+pub(crate) fn grant(guarantee: &mut Guarantee, kind: &ClassKind, shortest: Length) {
     let fits =
         |service: Result<Service, NoGuarantee>, room| service.ok()?.burst_within(room, shortest);
     match kind {
-        Kind::Inner(_) => {}
-        Kind::Leaf(queue) => guarantee.burst = fits(guarantee.service, queue.room),
-        Kind::Flows(flows) => {
+        ClassKind::Inner(_) => {}
+        ClassKind::Leaf(queue) => guarantee.burst = fits(guarantee.service, queue.room),
+        ClassKind::Flows(flows) => {
             guarantee.burst = fits(guarantee.service, flows.room);
             if let Some(each) = &mut guarantee.each {
                 each.burst = fits(each.service, flows.queue.room);

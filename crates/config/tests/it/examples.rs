@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fairlane_classify::{DigestKey, Layer, LinkClassifier, Origin, Owner};
-use fairlane_config::{Discipline, Guarantee, Kind, Link, Near, Site};
+use fairlane_config::{ClassKind, Discipline, Guarantee, Link, Near, Site};
 use fairlane_core::Dequeue;
 use fairlane_core::tree::{ClassFlow, ClassQueue};
 use fairlane_core::{Length, Nanos};
@@ -141,7 +141,7 @@ fn the_provider_has_ten_thousand_subscribers_behind_fifty_sites() {
         .classes
         .iter()
         .filter_map(|class| match &class.kind {
-            Kind::Flows(flows) => Some((class, flows)),
+            ClassKind::Flows(flows) => Some((class, flows)),
             _ => None,
         })
         .collect();
@@ -209,7 +209,7 @@ fn the_queues_of_an_example_carry_packets_of_every_class() {
             let mut sent = 0;
             for (at, class) in link.classes.iter().enumerate() {
                 let accepted = queues.enqueue(ids[at], 5, length, at as u32, Nanos::ZERO, |_| {});
-                assert_eq!(accepted.is_err(), matches!(class.kind, Kind::Inner(_)));
+                assert_eq!(accepted.is_err(), matches!(class.kind, ClassKind::Inner(_)));
                 sent += u32::from(accepted.is_ok());
             }
             assert_eq!(queues.len(), sent);

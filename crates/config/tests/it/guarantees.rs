@@ -1,7 +1,7 @@
 //! What is guaranteed holds: random trees under random traffic, on a link that sends a byte
 //! in a nanosecond.
 
-use fairlane_config::{Discipline, Guarantee, Kind, Link, Site};
+use fairlane_config::{ClassKind, Discipline, Guarantee, Link, Site};
 use fairlane_core::Dequeue;
 use fairlane_core::bounds::Service;
 use fairlane_core::tree::{ClassQueue, Discarded};
@@ -141,9 +141,9 @@ fn senders(link: &Link, random: &mut Random) -> Vec<Sender> {
     let mut senders = Vec::new();
     for (place, class) in link.classes.iter().enumerate() {
         let flows = match &class.kind {
-            Kind::Inner(_) => 0,
-            Kind::Leaf(_) => 1,
-            Kind::Flows(flows) => flows.most,
+            ClassKind::Inner(_) => 0,
+            ClassKind::Leaf(_) => 1,
+            ClassKind::Flows(flows) => flows.most,
         };
         for flow in 0..flows {
             let sparse = random.one_in(3);
@@ -336,13 +336,13 @@ fn conforming_and_floods(link: &Link, random: &mut Random) -> (Vec<Conforming>, 
     let mut floods = Vec::new();
     for (place, (class, guarantee)) in link.classes.iter().zip(link.guarantees()).enumerate() {
         let (service, rate, burst, flow) = match (&class.kind, guarantee.each) {
-            (Kind::Inner(_), _) => continue,
+            (ClassKind::Inner(_), _) => continue,
             // Beside flooders of its own class.
-            (Kind::Flows(_), Some(each)) if random.one_in(2) => {
+            (ClassKind::Flows(_), Some(each)) if random.one_in(2) => {
                 floods.push(place);
                 (each.service, each.rate, each.burst, KEEPS)
             }
-            (Kind::Leaf(_), _) if random.one_in(2) => {
+            (ClassKind::Leaf(_), _) if random.one_in(2) => {
                 (guarantee.service, guarantee.rate, guarantee.burst, 0)
             }
             _ => {
@@ -407,7 +407,7 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
             let place = random.of(&floods);
             // Flooders, or every packet's source is another one.
             let flow = match link.classes[place].kind {
-                Kind::Flows(_) if random.one_in(2) => 100 + random.below(8),
+                ClassKind::Flows(_) if random.one_in(2) => 100 + random.below(8),
                 _ => 1_000 + parcels.len() as u64,
             };
             let length = Length::new(random.of(&[1u32, 60, 1500])).unwrap();

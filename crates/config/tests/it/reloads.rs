@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use fairlane_config::{Discipline, Kind, Link, Site, Steps};
+use fairlane_config::{ClassKind, Discipline, Link, Site, Steps};
 use fairlane_core::Dequeue;
 use fairlane_core::tree::{ClassId, ClassQueue, Discarded};
 use fairlane_core::{Length, Nanos};
@@ -112,7 +112,7 @@ impl Running<'_> {
         for _ in 0..packets {
             let place = self.random.below(self.link.classes.len() as u64) as usize;
             let class = &self.link.classes[place];
-            if class.name == "ours" || matches!(class.kind, Kind::Inner(_)) {
+            if class.name == "ours" || matches!(class.kind, ClassKind::Inner(_)) {
                 continue;
             }
             let length = Length::new(self.random.of(&[1u32, 60, 1500])).unwrap();

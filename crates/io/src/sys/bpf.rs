@@ -36,7 +36,7 @@ pub(crate) const XDP_PASS: i32 = 2;
 
 /// What a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ProgramKind {
     /// To say how much of a packet a socket hears.
     SocketFilter,
     /// To say what becomes of a packet that arrives at an interface.
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
 
 /// Where in the packet's path the program stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum AttachPoint {
     /// In the driver, before the kernel makes its own structures for the packet.
     Driver,
     /// Behind the driver, in every kernel and for every device.
@@ -62,7 +62,7 @@ pub(crate) struct Program {
 
 impl Program {
     /// Puts the program on the interface with this index.
-    pub(crate) fn attach(interface: u32, place: Place) -> io::Result<Self> {
+    pub(crate) fn attach(interface: u32, place: AttachPoint) -> io::Result<Self> {
         let sockets = create_map(MapCreate {
             map_type: MAP_TYPE_XSKMAP,
             key_size: size_of::<u32>() as u32,
@@ -73,7 +73,7 @@ impl Program {
         let mut asm = Assembler::default();
         asm.calculate_by(Do::Set, Register::R6, Register::R1);
         redirect(&mut asm, sockets.as_raw_fd());
-        let program = load(Kind::Xdp, &asm.finish())?;
+        let program = load(ProgramKind::Xdp, &asm.finish())?;
         let link = create_link(program.as_fd(), interface, place)?;
         Ok(Self { link, sockets })
     }
@@ -205,7 +205,7 @@ pub(crate) fn map_shared(memory: &OwnedFd, bytes: usize) -> io::Result<Mapped> {
 }
 
 /// Gives a program to the kernel, which refuses it if it could do harm.
-pub(crate) fn load(kind: Kind, instructions: &[Instruction]) -> io::Result<OwnedFd> {
+pub(crate) fn load(kind: ProgramKind, instructions: &[Instruction]) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct ProgLoad {
         prog_type: u32,
@@ -223,8 +223,8 @@ pub(crate) fn load(kind: Kind, instructions: &[Instruction]) -> io::Result<Owned
 
     let attributes = ProgLoad {
         prog_type: match kind {
-            Kind::SocketFilter => PROG_TYPE_SOCKET_FILTER,
-            Kind::Xdp => PROG_TYPE_XDP,
+            ProgramKind::SocketFilter => PROG_TYPE_SOCKET_FILTER,
+            ProgramKind::Xdp => PROG_TYPE_XDP,
         },
         instructions: instructions.len() as u32,
         start: instructions.as_ptr() as u64,
@@ -285,7 +285,7 @@ pub(crate) fn set_filter(socket: &OwnedFd, program: &OwnedFd) -> io::Result<()> 
     )
 }
 
-fn create_link(program: BorrowedFd<'_>, interface: u32, place: Place) -> io::Result<OwnedFd> {
+fn create_link(program: BorrowedFd<'_>, interface: u32, place: AttachPoint) -> io::Result<OwnedFd> {
     #[repr(C)]
     struct LinkCreate {
         program: u32,
@@ -298,8 +298,8 @@ fn create_link(program: BorrowedFd<'_>, interface: u32, place: Place) -> io::Res
         interface,
         attach_type: ATTACH_TYPE_XDP,
         flags: match place {
-            Place::Driver => FLAGS_DRV_MODE,
-            Place::Stack => FLAGS_SKB_MODE,
+            AttachPoint::Driver => FLAGS_DRV_MODE,
+            AttachPoint::Stack => FLAGS_SKB_MODE,
         },
     };
     // SAFETY: `LinkCreate` is the start of what this command reads; there are no pointers in it.

@@ -6,22 +6,14 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use libc::{c_int, c_short};
 
 use super::{count_or_error, interface};
-
-/// What passes through the descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// IP packets.
-    Tun,
-    /// Ethernet frames.
-    Tap,
-}
+use crate::tun::Layer;
 
 /// Ties a descriptor of `/dev/net/tun` to the interface of this name, which is made if there is
 /// none; a `%d` in the name stands for the first free number. Returns the name it got.
-pub(crate) fn attach(device: BorrowedFd<'_>, name: &str, kind: Kind) -> io::Result<String> {
-    let kind = match kind {
-        Kind::Tun => libc::IFF_TUN,
-        Kind::Tap => libc::IFF_TAP,
+pub(crate) fn attach(device: BorrowedFd<'_>, name: &str, layer: Layer) -> io::Result<String> {
+    let kind = match layer {
+        Layer::Ip => libc::IFF_TUN,
+        Layer::Ethernet => libc::IFF_TAP,
     };
     let mut request = interface::request(name)?;
     // Nothing is put before the packets.

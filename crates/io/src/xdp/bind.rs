@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::{HEADER, MOST_TAGS, State, TAG, Umem, XdpBackend, XdpMode, XdpOptions};
 use crate::interface::no_ethernet;
-use crate::sys::bpf::{Place, Program};
+use crate::sys::bpf::{AttachPoint, Program};
 use crate::sys::interface::Interface;
 use crate::sys::xdp::{Copying, HEADROOM, QUEUES, Socket};
 use crate::waits::Waits;
@@ -23,7 +23,7 @@ struct Attached {
     /// `None` where the kernel has no number for it (before Linux 5.14): then nothing is shared.
     namespace: Option<u64>,
     interface: u32,
-    place: Place,
+    place: AttachPoint,
     program: Weak<Program>,
 }
 
@@ -109,7 +109,7 @@ fn open(
     let (program, place) = attach(&socket, device, options.mode).map_err(at(Step::Attach))?;
     let copying = match (options.mode, place) {
         (Some(XdpMode::ZeroCopy), _) => Copying::Never,
-        (None, Place::Driver) => Copying::IfNeeded,
+        (None, AttachPoint::Driver) => Copying::IfNeeded,
         _ => Copying::Always,
     };
     socket
@@ -118,8 +118,8 @@ fn open(
     socket.serve(program, queue).map_err(at(Step::Attach))?;
     let mode = match place {
         _ if socket.is_zero_copy() => XdpMode::ZeroCopy,
-        Place::Driver => XdpMode::Native,
-        Place::Stack => XdpMode::Generic,
+        AttachPoint::Driver => XdpMode::Native,
+        AttachPoint::Stack => XdpMode::Generic,
     };
     Ok((socket, mode))
 }
@@ -130,11 +130,11 @@ fn attach(
     socket: &Socket,
     device: &Interface,
     mode: Option<XdpMode>,
-) -> io::Result<(Arc<Program>, Place)> {
-    let places: &[Place] = match mode {
-        None => &[Place::Driver, Place::Stack],
-        Some(XdpMode::ZeroCopy | XdpMode::Native) => &[Place::Driver],
-        Some(XdpMode::Generic) => &[Place::Stack],
+) -> io::Result<(Arc<Program>, AttachPoint)> {
+    let places: &[AttachPoint] = match mode {
+        None => &[AttachPoint::Driver, AttachPoint::Stack],
+        Some(XdpMode::ZeroCopy | XdpMode::Native) => &[AttachPoint::Driver],
+        Some(XdpMode::Generic) => &[AttachPoint::Stack],
     };
     let namespace = socket.namespace().ok();
     // A panic of another holder leaves a list that is whole.

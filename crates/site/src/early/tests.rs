@@ -43,7 +43,7 @@ fn exhausted(link: &Link) -> io::Result<EarlyDrop> {
         class.first = 0;
     }
     let early = EarlyDrop::new(&rules)?;
-    early.begin();
+    early.start();
     for class in 0..link.classes.len() as u32 {
         early.refused(class, || None);
     }

@@ -6,7 +6,7 @@ use std::io::{BufRead, Read};
 use anyhow::{Result, bail, ensure};
 use fairlane_classify::{DigestKey, LinkClassifier, Origin, Owner};
 use fairlane_config::class_report::ClassReport;
-use fairlane_config::{Discipline, Kind, Link, Role, Site};
+use fairlane_config::{ClassKind, Discipline, Link, Role, Site};
 use fairlane_core::Length;
 use fairlane_core::tree::ClassId;
 use fairlane_sim::{ClassFlow, Picos, Server, TransmitQueue, Waiting};
@@ -52,7 +52,7 @@ pub fn rows<'a>(
             link.name
         );
         let key = if rows.has(3) { rows.number(3)? } else { 0 };
-        let flows = matches!(link.classes[at].kind, Kind::Flows(_));
+        let flows = matches!(link.classes[at].kind, ClassKind::Flows(_));
         Ok(Arrival {
             time,
             to: ClassFlow {
@@ -82,7 +82,7 @@ fn class_of(
             link.classes.len() - 1
         );
     };
-    if let Kind::Inner(_) = link.classes[at].kind {
+    if let ClassKind::Inner(_) = link.classes[at].kind {
         bail!(
             "{}: flow '{}': class '{}' has children, and packets go to a class without",
             place(),

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use fairlane_classify::{
     Family, Layer, LinkClassifier, Origin, Owner, PortRange, Prefix, Protocol, VlanId,
 };
-use fairlane_config::{At, Kind, Link, Report, Role, Scalar, Site, Text, Time, suggestion};
+use fairlane_config::{At, ClassKind, Link, Report, Role, Scalar, Site, Text, Time, suggestion};
 use fairlane_core::tree::ClassId;
 use fairlane_core::{Length, Nanos, Rate};
 use fairlane_sim::{ClassFlow, ClassSource, Lengths, Picos, Tcp, Traffic};
@@ -65,7 +65,7 @@ impl Source {
             let to = match &self.to {
                 To::Class(place) => {
                     *index += 1;
-                    let flows = matches!(link.classes[*place].kind, Kind::Flows(_));
+                    let flows = matches!(link.classes[*place].kind, ClassKind::Flows(_));
                     ClassFlow {
                         class: ids[*place],
                         flow: if flows { *index } else { 0 },
@@ -220,7 +220,7 @@ impl Reader<'_> {
             report.error(&text.span(), sentence);
             return None;
         };
-        if let Kind::Inner(_) = classes[place].kind {
+        if let ClassKind::Inner(_) = classes[place].kind {
             let sentence =
                 format!("class '{name}' has children, and packets go to a class without");
             report.error(&text.span(), sentence);
