@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use fairlane_config::{Link, Site};
+use fairlane_config::Site;
 use fairlane_core::Nanos;
 use fairlane_mailbox::{Consumer, Producer};
 use fairlane_runtime::Clock;
@@ -49,7 +49,9 @@ const LOOK: Duration = Duration::from_millis(1);
 const IDLE: Duration = Duration::from_millis(200);
 
 /// What the forwarding thread was asked last.
+#[derive(Default)]
 enum Asked {
+    #[default]
     Nothing,
     Counts,
     /// To add the classes that come with this link.
@@ -58,20 +60,8 @@ enum Asked {
     Plan(Box<Plan>),
 }
 
-/// What the control thread is made with.
-pub(crate) struct Links {
-    pub(crate) site: Site,
-    /// What the devices were opened for.
-    pub(crate) needs: Needs,
-    /// On the left and on the right.
-    pub(crate) devices: [Interface; 2],
-    pub(crate) plans: Vec<Plan>,
-    pub(crate) orders: Producer<Order>,
-    pub(crate) answers: Consumer<Order>,
-}
-
-/// What all threads of the run share.
-pub(crate) struct Around {
+/// The control thread's own.
+pub(crate) struct Control {
     pub(crate) clock: Clock,
     /// How often the state is told.
     pub(crate) interval: Nanos,
@@ -80,12 +70,20 @@ pub(crate) struct Around {
     pub(crate) attach: Option<Attach>,
     /// The longest time between two rounds that the forwarding thread had for an order.
     pub(crate) longest_step: Arc<AtomicU64>,
+    pub(crate) site: Site,
+    /// What the devices were opened for.
+    pub(crate) needs: Needs,
+    /// On the left and on the right.
+    pub(crate) devices: [Interface; 2],
+    pub(crate) plans: Vec<Plan>,
+    pub(crate) orders: Producer<Order>,
+    pub(crate) answers: Consumer<Order>,
+    pub(crate) state: State,
 }
 
-/// The control thread's own.
-pub(crate) struct Control {
-    links: Links,
-    around: Around,
+/// How far it is.
+#[derive(Default)]
+pub(crate) struct State {
     asked: Asked,
     /// A configuration is being read; another is to be read then.
     reading: bool,
@@ -95,50 +93,17 @@ pub(crate) struct Control {
     waiting: VecDeque<Next>,
     reloads: u32,
     start: Nanos,
-    /// When the state was last told.
+    /// When the state was last told, and what.
     told: Nanos,
     report: Arc<Report>,
 }
 
 impl Control {
-    pub(crate) fn new(links: Links, around: Around) -> Control {
-        let now = around.clock.now();
-        Control {
-            links,
-            around,
-            asked: Asked::Nothing,
-            reading: false,
-            again: None,
-            next: None,
-            waiting: VecDeque::new(),
-            reloads: 0,
-            start: now,
-            told: now,
-            report: Arc::default(),
-        }
-    }
-
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.around.handle
-    }
-
-    pub(crate) fn interfaces(&self) -> &[Interface; 2] {
-        &self.links.devices
-    }
-
-    pub(crate) fn links(&self) -> impl Iterator<Item = &Link> {
-        self.links.plans.iter().map(|plan| &*plan.link)
-    }
-
-    pub(crate) fn site(&self) -> &Site {
-        &self.links.site
-    }
-
     /// The run begins. Returns when.
     pub(crate) fn start(&mut self) -> Nanos {
-        self.start = self.around.clock.now();
-        self.told = self.start;
-        self.start
+        self.state.start = self.clock.now();
+        self.state.told = self.state.start;
+        self.state.start
     }
 
     /// Until the forwarding thread has ended, or does not end in time; then closes all.
@@ -154,9 +119,9 @@ impl Control {
             self.tell(&counting);
         }
         // Nobody attaches any more, then the interfaces are let go of.
-        drop(self.around.attach);
+        drop(self.attach);
         Outcome {
-            report: self.report,
+            report: self.state.report,
             // What was until then was worth knowing all the same.
             result: ended.map_or(Ok(()), |ended| ended.result.map_err(Error::from)),
         }
@@ -186,14 +151,14 @@ impl Control {
             if ended.is_some() {
                 return ended;
             }
-            match &self.around.handle.stop {
+            match &self.handle.stop {
                 stop if stop.is_overdue() => return None,
                 stop if stop.is_asked() => continue,
                 _ => self.ask(),
             }
-            if !self.reading
-                && self.next.is_none()
-                && let Some(source) = self.again.take()
+            if !self.state.reading
+                && self.state.next.is_none()
+                && let Some(source) = self.state.again.take()
             {
                 self.read(source);
             }
@@ -202,9 +167,9 @@ impl Control {
 
     /// How long an event may be waited for.
     fn patience(&self) -> Duration {
-        match self.asked {
+        match self.state.asked {
             Asked::Nothing => {
-                let due = (self.told + self.around.interval).since(self.around.clock.now());
+                let due = (self.state.told + self.interval).since(self.clock.now());
                 Duration::from(due).clamp(LOOK, IDLE)
             }
             _ => LOOK,
@@ -213,16 +178,16 @@ impl Control {
 
     /// Reads a configuration on a thread of its own, which may take as long as it likes.
     fn read(&mut self, source: Source) {
-        if self.reading || self.next.is_some() {
-            self.again = Some(source);
+        if self.state.reading || self.state.next.is_some() {
+            self.state.again = Some(source);
             return;
         }
         let former = Former {
-            site: self.links.site.clone(),
-            needs: self.links.needs,
-            links: self.links.plans.iter().map(Plan::running).collect(),
+            site: self.site.clone(),
+            needs: self.needs,
+            links: self.plans.iter().map(Plan::running).collect(),
         };
-        let to_self = self.around.handle.events.clone();
+        let to_self = self.handle.events.clone();
         let reader = thread::Builder::new().name("read".to_owned());
         let started = reader.spawn(move || {
             let prepared = Box::new(former.prepare(source));
@@ -230,24 +195,24 @@ impl Control {
             let _ = to_self.send(Event::Prepared(prepared));
         });
         match started.doing("starting a thread") {
-            Ok(_) => self.reading = true,
+            Ok(_) => self.state.reading = true,
             Err(error) => self.notify(Notice::ReloadRefused(error)),
         }
     }
 
     fn notify(&self, notice: Notice) {
-        (self.around.notify)(notice);
+        (self.notify)(notice);
     }
 
     fn prepared(&mut self, prepared: Result<Prepared>) {
-        self.reading = false;
+        self.state.reading = false;
         match prepared {
             Ok(Prepared { path, site, links }) => {
                 for warning in &site.warnings {
                     self.notify(Notice::Warning(warning.to_string()));
                 }
-                self.next = Some((site, path));
-                self.waiting = links.into();
+                self.state.next = Some((site, path));
+                self.state.waiting = links.into();
                 self.taken_over();
             }
             Err(error) => self.notify(Notice::ReloadRefused(error)),
@@ -257,50 +222,50 @@ impl Control {
     /// Says so, if all links of the new site have taken over.
     fn taken_over(&mut self) {
         // Where the forwarding thread has nothing to do, nothing is asked of it.
-        while self.waiting.front().is_some_and(Next::is_same) {
-            if let Some(next) = self.waiting.pop_front()
+        while self.state.waiting.front().is_some_and(Next::is_same) {
+            if let Some(next) = self.state.waiting.pop_front()
                 && let Some(plan) = self.plan_mut(next.side)
             {
                 plan.describe(next);
             }
         }
-        if self.waiting.is_empty()
-            && matches!(self.asked, Asked::Nothing | Asked::Counts)
-            && let Some((site, path)) = self.next.take()
+        if self.state.waiting.is_empty()
+            && matches!(self.state.asked, Asked::Nothing | Asked::Counts)
+            && let Some((site, path)) = self.state.next.take()
         {
-            self.links.site = site;
-            self.reloads += 1;
+            self.site = site;
+            self.state.reloads += 1;
             self.notify(Notice::Reloaded(path));
         }
     }
 
     fn plan_mut(&mut self, side: Side) -> Option<&mut Plan> {
-        self.links.plans.iter_mut().find(|plan| plan.side == side)
+        self.plans.iter_mut().find(|plan| plan.side == side)
     }
 
     /// Asks the forwarding thread for what is next, if it has done the last.
     fn ask(&mut self) {
-        if !matches!(self.asked, Asked::Nothing) {
+        if !matches!(self.state.asked, Asked::Nothing) {
             return;
         }
-        if let Some(next) = self.waiting.pop_front() {
+        if let Some(next) = self.state.waiting.pop_front() {
             return self.take_over(next);
         }
-        let now = self.around.clock.now();
-        if now >= self.told + self.around.interval {
-            self.asked = Asked::Counts;
+        let now = self.clock.now();
+        if now >= self.state.told + self.interval {
+            self.state.asked = Asked::Counts;
             self.order(Order::Count(Box::new(self.counting())));
         }
     }
 
     fn order(&mut self, order: Order) {
         // One at a time has room. After the forwarding thread it does not matter.
-        let _ = self.links.orders.push(order);
+        let _ = self.orders.push(order);
     }
 
     fn counting(&self) -> Counting {
         Counting::of(Side::BOTH.map(|side| {
-            let plan = self.links.plans.iter().find(|plan| plan.side == side);
+            let plan = self.plans.iter().find(|plan| plan.side == side);
             plan.map_or_else(Vec::new, |plan| plan.ids.clone())
         }))
     }
@@ -311,12 +276,12 @@ impl Control {
         };
         match plan.adding(&next) {
             Some(adding) => {
-                self.asked = Asked::Classes(Box::new(next));
+                self.state.asked = Asked::Classes(Box::new(next));
                 self.order(Order::Add(Box::new(adding)));
             }
             None => {
                 let (taking, after) = plan.taking(next, None);
-                self.asked = Asked::Plan(Box::new(after));
+                self.state.asked = Asked::Plan(Box::new(after));
                 self.order(Order::Take(Box::new(taking)));
             }
         }
@@ -324,11 +289,14 @@ impl Control {
 
     /// Sees to what the forwarding thread has done.
     fn answered(&mut self, report: &mut impl FnMut(&Arc<Report>)) {
-        while let Some(answer) = self.links.answers.pop() {
-            match (answer, std::mem::replace(&mut self.asked, Asked::Nothing)) {
+        while let Some(answer) = self.answers.pop() {
+            match (
+                answer,
+                std::mem::replace(&mut self.state.asked, Asked::Nothing),
+            ) {
                 (Order::Count(counting), _) => {
                     self.tell(&counting);
-                    report(&self.report);
+                    report(&self.state.report);
                 }
                 (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),
                 (Order::Take(taking), Asked::Plan(plan)) => self.taken(&taking, *plan),
@@ -347,7 +315,7 @@ impl Control {
         };
         if let Some(plan) = self.plan_mut(next.side) {
             let (taking, after) = plan.taking(next, ids);
-            self.asked = Asked::Plan(Box::new(after));
+            self.state.asked = Asked::Plan(Box::new(after));
             self.order(Order::Take(Box::new(taking)));
         }
     }
@@ -363,38 +331,40 @@ impl Control {
         if let Some(running) = again {
             // A class is not what the file says: all of them are made as it says.
             let link = (*running.link).clone();
-            self.waiting.push_front(running.becomes(link).made_anew());
+            self.state
+                .waiting
+                .push_front(running.becomes(link).made_anew());
         }
         self.taken_over();
     }
 
     /// Makes a report of the counts.
     fn tell(&mut self, counting: &Counting) {
-        let now = self.around.clock.now();
-        let times = [self.start, self.told].map(|then| now.since(then).0 as f64 / 1e9);
-        self.told = now;
+        let now = self.clock.now();
+        let times = [self.state.start, self.state.told].map(|then| now.since(then).0 as f64 / 1e9);
+        self.state.told = now;
         // One notice a report, however many were refused.
-        let refusals = self.around.attach.as_ref().and_then(Attach::take_refusals);
+        let refusals = self.attach.as_ref().and_then(Attach::take_refusals);
         if let Some(refusals) = refusals {
             self.notify(Notice::NotAttached(refusals));
         }
         let mut report = Report {
             seconds: times[0],
             recent_seconds: times[1],
-            attached: (self.around.attach.as_ref()).map_or(0, |attach| attach.attached().len()),
-            reloads: self.reloads,
-            longest_step_us: self.around.longest_step.load(Ordering::Relaxed) as f64 / 1e3,
+            attached: (self.attach.as_ref()).map_or(0, |attach| attach.attached().len()),
+            reloads: self.state.reloads,
+            longest_step_us: self.longest_step.load(Ordering::Relaxed) as f64 / 1e3,
             interfaces: Side::BOTH
                 .map(|side| {
-                    let before = self.report.interfaces.get(side as usize);
+                    let before = self.state.report.interfaces.get(side as usize);
                     let count = &counting.devices[side as usize];
-                    InterfaceReport::new(&self.links.devices[side as usize], count, before)
+                    InterfaceReport::new(&self.devices[side as usize], count, before)
                 })
                 .into(),
             ..Report::default()
         };
         for side in Side::BOTH {
-            let to = Arc::clone(&self.links.devices[side as usize].name);
+            let to = Arc::clone(&self.devices[side as usize].name);
             let count = &counting.devices[side as usize];
             let Some(plan) = self.plan_mut(side) else {
                 report.open.push(OpenReport {
@@ -412,6 +382,6 @@ impl Control {
             from.early = link.early();
             report.links.push(link);
         }
-        self.report = Arc::new(report);
+        self.state.report = Arc::new(report);
     }
 }

@@ -14,7 +14,7 @@ use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, W
 use fairlane_runtime::bridge::{Bridge, Came, Lane, Side};
 use fairlane_runtime::{Clock, Registrar};
 
-use crate::control::{Around, Control, Ended, Event, Links};
+use crate::control::{Control, Ended, Event, State};
 use crate::device::{self, AnyDevice, Needs, Ports};
 use crate::early::Port;
 use crate::error::{Doing, Error, Result, unfit};
@@ -200,24 +200,23 @@ impl Daemon {
             answers,
             longest_step: Arc::clone(&longest_step),
         };
-        let links = Links {
-            needs: Needs::of(&site),
-            site,
-            devices,
-            plans,
-            orders,
-            answers: done,
-        };
-        let around = Around {
+        let control = Control {
             clock,
             interval: nanos(options.interval),
             handle,
             notify,
             attach,
             longest_step,
+            needs: Needs::of(&site),
+            site,
+            devices,
+            plans,
+            orders,
+            answers: done,
+            state: State::default(),
         };
         Ok(Daemon {
-            control: Control::new(links, around),
+            control,
             events,
             forwarding,
             bridge,
@@ -228,24 +227,24 @@ impl Daemon {
     /// What stops it, or has it go on otherwise.
     #[must_use]
     pub fn handle(&self) -> Handle {
-        self.control.handle().clone()
+        self.control.handle.clone()
     }
 
     /// The interface on the near side, and the one outside.
     #[must_use]
     pub fn interfaces(&self) -> &[Interface; 2] {
-        self.control.interfaces()
+        &self.control.devices
     }
 
     /// The links that it shapes, with the near side's first.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
-        self.control.links()
+        self.control.plans.iter().map(|plan| &*plan.link)
     }
 
     /// What it runs.
     #[must_use]
     pub fn site(&self) -> &Site {
-        self.control.site()
+        &self.control.site
     }
 
     /// Forwards, on a thread of its own, until it is stopped, its time is over, or an interface
@@ -261,7 +260,7 @@ impl Daemon {
         } = self;
         let start = control.start();
         let end = time.map_or(Nanos::MAX, |time| start + nanos(time));
-        let to_control = control.handle().events.clone();
+        let to_control = control.handle.events.clone();
         let thread = thread::Builder::new().name("forward".to_owned());
         let started = thread.spawn(move || {
             let result = forwarding.run(&mut bridge, end);
