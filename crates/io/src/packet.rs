@@ -134,7 +134,7 @@ impl Default for Options {
     }
 }
 
-/// An interface that sends frames `F` and receives `Vec<u8>`, each a whole Ethernet frame without
+/// An interface that sends and receives frames `F`, each a whole Ethernet frame without
 /// its checksum.
 ///
 /// No call blocks. [`transmit`](Backend::transmit) makes two system calls for 64 frames and
@@ -308,9 +308,9 @@ impl<F> PacketBackend<F> {
 /// costs no system call, and those who look without pause should not pay for one.
 const LOOKS_PER_QUESTION: u32 = 32;
 
-impl<F: AsRef<[u8]>> Backend for PacketBackend<F> {
+impl<F: AsRef<[u8]> + From<Vec<u8>>> Backend for PacketBackend<F> {
     type Tx = F;
-    type Rx = Vec<u8>;
+    type Rx = F;
 
     /// # Errors
     ///
@@ -345,7 +345,7 @@ impl<F: AsRef<[u8]>> Backend for PacketBackend<F> {
     ///
     /// `NotFound` when the interface has been removed. It is found out by one of several calls
     /// that find nothing.
-    fn receive(&mut self, into: &mut Vec<Vec<u8>>, max: usize) -> io::Result<usize> {
+    fn receive(&mut self, into: &mut Vec<F>, max: usize) -> io::Result<usize> {
         self.arrivals.clear();
         let look = self.waits.look_by_wall();
         let end = into.len().saturating_add(max);
@@ -366,7 +366,7 @@ impl<F: AsRef<[u8]>> Backend for PacketBackend<F> {
                 let write = |whole: &mut Vec<u8>| repair::write(&arrival, whole);
                 self.cutter.begin(&offload, write, into, end - into.len())
             } else {
-                into.push(repair::repair(&arrival));
+                into.push(repair::repair(&arrival).into());
                 1
             };
             let arrived = arrival_at(look, note);

@@ -483,11 +483,11 @@ impl Cutter {
     }
 
     /// Gives out at most `room` frames of the one that was begun, and returns how many.
-    pub(crate) fn go_on(&mut self, into: &mut Vec<Vec<u8>>, room: usize) -> usize {
+    pub(crate) fn go_on<F: From<Vec<u8>>>(&mut self, into: &mut Vec<F>, room: usize) -> usize {
         let Some(cut) = self.cut else { return 0 };
         let end = cut.frames().min(self.next.saturating_add(room));
         let count = end - self.next;
-        into.extend((self.next..end).map(|number| cut.frame(&self.whole, number)));
+        into.extend((self.next..end).map(|number| F::from(cut.frame(&self.whole, number))));
         self.next = end;
         if end == cut.frames() {
             self.cut = None;
@@ -497,11 +497,11 @@ impl Cutter {
 
     /// Begins with a frame, which `write` puts into the room for it, once the one before is given
     /// out; returns how many frames of it there was room for. What cannot be cut is counted.
-    pub(crate) fn begin(
+    pub(crate) fn begin<F: From<Vec<u8>>>(
         &mut self,
         offload: &Offload,
         write: impl FnOnce(&mut Vec<u8>),
-        into: &mut Vec<Vec<u8>>,
+        into: &mut Vec<F>,
         room: usize,
     ) -> usize {
         debug_assert!(self.cut.is_none());

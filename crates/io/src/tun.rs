@@ -65,7 +65,7 @@ pub enum Layer {
 /// Bytes of the longest packet: an IP packet of any length, in an Ethernet frame with two tags.
 const LONGEST: usize = 65_535 + 22;
 
-/// The program's end of a virtual interface: sends packets `F`, receives `Vec<u8>`.
+/// The program's end of a virtual interface: sends and receives packets `F`.
 ///
 /// No call blocks. Each packet costs one system call in either direction; one received is allocated
 /// at its exact size. To wait, use [`Waiter`](crate::Waiter).
@@ -124,9 +124,9 @@ impl<F> TunBackend<F> {
     }
 }
 
-impl<F: AsRef<[u8]>> Backend for TunBackend<F> {
+impl<F: AsRef<[u8]> + From<Vec<u8>>> Backend for TunBackend<F> {
     type Tx = F;
-    type Rx = Vec<u8>;
+    type Rx = F;
 
     /// # Errors
     ///
@@ -153,13 +153,13 @@ impl<F: AsRef<[u8]>> Backend for TunBackend<F> {
     /// # Errors
     ///
     /// `NotFound` when the interface has been removed.
-    fn receive(&mut self, into: &mut Vec<Vec<u8>>, max: usize) -> io::Result<usize> {
+    fn receive(&mut self, into: &mut Vec<F>, max: usize) -> io::Result<usize> {
         let (mut device, name, buffer) = (&self.device, &self.name, &mut self.buffer);
         verdict::receive(max, |_| {
             let length = device
                 .read(buffer)
                 .map_err(|error| while_running(name, error))?;
-            into.push(buffer[..length].to_vec());
+            into.push(buffer[..length].to_vec().into());
             Ok(Taken {
                 asked: 1,
                 came: 1,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use fairlane_config::{self as config, Interfaces, Near, Site};
 use fairlane_io::early::Gate;
 use fairlane_io::tun::Layer;
-use fairlane_io::{Arrival, Backend, Hold, PacketBackend, TunBackend, Umem, XdpMode, packet};
+use fairlane_io::{Backend, Hold, PacketBackend, TunBackend, Umem, XdpMode, packet};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::daemon::OnLoss;
@@ -166,7 +166,7 @@ impl Opener {
                 let backend = PacketBackend::open(name, &options)?;
                 // What the kernel joins is cut again.
                 hold.single_frames_of_device(name)?;
-                Box::new(Plain(backend))
+                Box::new(backend)
             }
             Some(umem) => {
                 let shared = Shared::bind(umem, name)?;
@@ -191,7 +191,7 @@ fn tap(name: &str) -> Result<(String, AnyDevice)> {
     let tap = TunBackend::open(name, Layer::Ethernet)?;
     tap.set_up()
         .doing(format_args!("setting up the tap device {name}"))?;
-    Ok((tap.name().to_owned(), Box::new(Plain(tap))))
+    Ok((tap.name().to_owned(), Box::new(tap)))
 }
 
 fn nothing() -> Result<AnyDevice> {
@@ -200,59 +200,22 @@ fn nothing() -> Result<AnyDevice> {
     Ok(Box::new(Nothing(never)))
 }
 
-/// A device whose backend receives plain bytes.
-struct Plain<B>(B);
-
-impl<B: Backend<Tx = Frame, Rx = Vec<u8>>> Backend for Plain<B> {
-    type Tx = Frame;
-    type Rx = Frame;
-
-    fn transmit(&mut self, batch: &mut VecDeque<Frame>) -> io::Result<usize> {
-        self.0.transmit(batch)
-    }
-
-    fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
-        let mut arrived = Vec::new();
-        let came = self.0.receive(&mut arrived, max)?;
-        into.extend(arrived.into_iter().map(Frame::Bytes));
-        Ok(came)
-    }
-
-    fn arrivals(&self) -> &[Arrival] {
-        self.0.arrivals()
-    }
-
-    fn in_flight(&self) -> io::Result<u64> {
-        self.0.in_flight()
-    }
-
-    fn refused(&self) -> u64 {
-        self.0.refused()
-    }
-}
-
-impl<B: AsFd> AsFd for Plain<B> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
 /// An interface through packet sockets.
-impl Device for Plain<PacketBackend<Frame>> {
+impl Device for PacketBackend<Frame> {
     fn losses(&mut self) -> io::Result<Losses> {
         Ok(Losses {
-            lost: self.0.lost()? + self.0.discarded(),
-            uncut: self.0.uncut(),
+            lost: self.lost()? + self.discarded(),
+            uncut: self.uncut(),
             ..Losses::default()
         })
     }
 
     fn is_filling(&self) -> bool {
-        self.0.is_filling()
+        PacketBackend::is_filling(self)
     }
 
     fn gate(&self) -> Option<Gate> {
-        Some(self.0.gate())
+        Some(PacketBackend::gate(self))
     }
 
     fn backend(&self) -> String {
@@ -261,7 +224,7 @@ impl Device for Plain<PacketBackend<Frame>> {
 }
 
 /// A virtual interface that the host uses in place of the one outside.
-impl Device for Plain<TunBackend<Frame>> {
+impl Device for TunBackend<Frame> {
     fn backend(&self) -> String {
         "tap".to_owned()
     }

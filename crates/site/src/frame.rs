@@ -28,6 +28,12 @@ impl Frame {
     }
 }
 
+impl From<Vec<u8>> for Frame {
+    fn from(bytes: Vec<u8>) -> Frame {
+        Frame::Bytes(bytes)
+    }
+}
+
 impl AsRef<[u8]> for Frame {
     fn as_ref(&self) -> &[u8] {
         self.bytes()

@@ -188,7 +188,7 @@ impl Plan {
             side,
             link: Arc::new(link.clone()),
             terms: ClassTerms::of(link),
-            accounts: vec_of_accounts(ids.len()),
+            accounts: ids.iter().map(|_| Account::default()).collect(),
             ids,
             key,
             port,
@@ -246,12 +246,17 @@ impl Plan {
         let How::Steps(steps) = &next.how else {
             return None;
         };
-        let ids = steps.stays.iter();
-        let ids = ids.map(|was| was.map_or(ClassId::ROOT, |was| self.ids[was]));
         (!steps.added.is_empty()).then(|| {
             let link = Arc::clone(&next.link);
-            Adding::new(self.side, link, steps.added.clone(), ids.collect())
+            Adding::new(self.side, link, steps.added.clone(), self.kept(steps))
         })
+    }
+
+    /// The numbers of the classes that stay, by their new places.
+    fn kept(&self, steps: &Steps) -> Vec<ClassId> {
+        let stays = steps.stays.iter();
+        let ids = stays.map(|was| was.map_or(ClassId::ROOT, |was| self.ids[was]));
+        ids.collect()
     }
 
     /// The rest, and the plan as it will be then. `ids` are the new link's, where classes were
@@ -271,15 +276,9 @@ impl Plan {
             How::Anew(made) => (all_gone(&self.link, &link), Some(*made)),
         };
         let (anew, new_ids) = anew.unzip();
-        let ids = new_ids.or(ids).unwrap_or_else(|| {
-            let stays = steps.stays.iter();
-            stays
-                .map(|was| was.map_or(ClassId::ROOT, |was| self.ids[was]))
-                .collect()
-        });
+        let ids = new_ids.or(ids).unwrap_or_else(|| self.kept(&steps));
         filters.renumber(&ids);
-        let by_name: HashMap<&str, usize> =
-            link.classes.iter().map(|c| &*c.name).zip(0..).collect();
+        let by_name = places(&link);
         let gone: Vec<Gone> = steps
             .gone
             .iter()
@@ -292,12 +291,10 @@ impl Plan {
                 stats: ClassStats::default(),
             })
             .collect();
-        let mut accounts = vec_of_accounts(ids.len());
-        for (place, was) in steps.stays.iter().enumerate() {
-            if let Some(was) = was {
-                accounts[place] = self.accounts[*was].clone();
-            }
-        }
+        let stays = steps.stays.iter();
+        let mut accounts: Vec<Account> = stays
+            .map(|was| was.map_or_else(Account::default, |was| self.accounts[was].clone()))
+            .collect();
         // Who goes on under its name elsewhere keeps its meter.
         for gone in &gone {
             if let Some(&to) = by_name.get(&*self.link.classes[gone.place].name) {
@@ -334,13 +331,7 @@ impl Plan {
     /// The counts of classes that went pass to those of the same name, or to the class above
     /// them that stayed. `former` is the plan before.
     pub(crate) fn inherit(&mut self, former: &Plan, taken: &Taking) {
-        let by_name: HashMap<&str, usize> = self
-            .link
-            .classes
-            .iter()
-            .map(|c| &*c.name)
-            .zip(0..)
-            .collect();
+        let by_name = places(&self.link);
         let is_at = |place: usize| by_name.get(&*former.link.classes[place].name).copied();
         // What a queue counted is that of the classes that went from below it, too.
         let mut below: HashMap<usize, ClassStats> = HashMap::new();
@@ -383,10 +374,6 @@ impl Plan {
     }
 }
 
-fn vec_of_accounts(classes: usize) -> Vec<Account> {
-    (0..classes).map(|_| Account::default()).collect()
-}
-
 fn unchanged(link: &Link) -> Steps {
     Steps {
         stays: (0..link.classes.len()).map(Some).collect(),
@@ -403,6 +390,12 @@ fn all_gone(former: &Link, link: &Link) -> Steps {
         changed: Vec::new(),
         gone: (0..former.classes.len()).rev().collect(),
     }
+}
+
+/// The places of its classes, by name.
+fn places(link: &Link) -> HashMap<&str, usize> {
+    let names = link.classes.iter().map(|class| &*class.name);
+    names.zip(0..).collect()
 }
 
 fn holds_packets(link: &Link, place: usize) -> bool {

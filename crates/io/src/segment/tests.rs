@@ -350,7 +350,7 @@ fn a_cutter_gives_out_as_many_as_there_is_room_for() {
     let (header, bytes) = plain().made();
     let offload = Offload::decode(&header);
     let mut cutter = Cutter::default();
-    let mut frames = Vec::new();
+    let mut frames = Vec::<Vec<u8>>::new();
     let write = |whole: &mut Vec<u8>| whole.extend_from_slice(&bytes);
     assert_eq!(cutter.begin(&offload, write, &mut frames, 2), 2);
     assert_eq!(cutter.go_on(&mut frames, 0), 0);

@@ -26,17 +26,22 @@ const GENERIC: &str = "xdp, generic";
 
 /// What is left of a run.
 pub fn conclusion(report: &Report) -> String {
+    format!(
+        "{}\nrates and delays are those of the whole run, {:.1} s",
+        tables(report, Span::Whole, MOST_ROWS),
+        report.seconds
+    )
+}
+
+/// A table for each link, in so many lines each, and the notes. They count the classes that they
+/// cannot show.
+fn tables(report: &Report, span: Span, lines: usize) -> String {
     let tables = report.links.iter().map(|link| {
-        let table = table_of(link, Span::Whole, MOST_ROWS);
-        format!("{}\n{table}", line(link, Span::Whole))
+        let table = table_of(link, span, lines);
+        format!("{}\n{table}", line(link, span))
     });
     let tables: Vec<String> = tables.collect();
-    let seconds = report.seconds;
-    format!(
-        "{}{}\nrates and delays are those of the whole run, {seconds:.1} s",
-        tables.join("\n"),
-        notes(report)
-    )
+    [tables.join("\n"), notes(report)].concat()
 }
 
 /// What the operator should know of, a line each.
@@ -126,16 +131,9 @@ fn overloaded(report: &Report, interface: &InterfaceReport) -> String {
 }
 
 impl Shown for Report {
-    /// A table for each link, of what happened since the last one. They count the classes that
-    /// they cannot show.
+    /// Of what happened since the last one.
     fn table(&self, _earlier: &Report, lines: usize) -> String {
-        let share = lines / self.links.len().max(1);
-        let tables = self.links.iter().map(|link| {
-            let table = table_of(link, Span::Recent, share);
-            format!("{}\n{table}", line(link, Span::Recent))
-        });
-        let tables: Vec<String> = tables.collect();
-        [tables.join("\n"), notes(self)].concat()
+        tables(self, Span::Recent, lines / self.links.len().max(1))
     }
 
     /// The state in lines of plain text, one a class: rates and delays of late, all else since
