@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 ///
 /// A pipe or a terminal may keep its reader waiting for as long as nobody writes: that it does is
 /// said once.
-pub fn read_site(path: &Path) -> Result<Site, SiteError> {
+pub(crate) fn read_site(path: &Path) -> Result<Site, SiteError> {
     let waits = fs::metadata(path).is_ok_and(|what| {
         let is_device = what.file_type().is_char_device();
         what.file_type().is_fifo()

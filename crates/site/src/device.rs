@@ -69,6 +69,7 @@ pub(crate) type AnyDevice = Box<dyn Device>;
 /// Bytes of the ring of an interface through packet sockets: some 10,000 frames of an MTU of 1,500,
 /// whatever their lengths.
 const PACKET_RING: usize = 16 << 20;
+
 /// What the frames of a site need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {

@@ -35,7 +35,7 @@ Examples:
 /// Options of `fairlane bench`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP, args_conflicts_with_subcommands = true)]
-pub struct Options {
+pub(crate) struct Options {
     #[command(subcommand)]
     other: Option<Other>,
     /// Algorithm to measure, or none for the environment alone; all without it
@@ -105,7 +105,7 @@ struct Report<'a> {
 }
 
 /// Runs the benchmark and prints the outcome.
-pub fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     match &options.other {
         Some(Other::Pspat(options)) => return pspat::run(options),
         None => {}

@@ -33,7 +33,7 @@ Examples:
 /// Options of `fairlane bench pspat`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Options {
+pub(super) struct Options {
     /// Registered clients
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=65536))]
     clients: u32,
@@ -102,7 +102,7 @@ pub struct Options {
 }
 
 /// Measures and prints the outcome.
-pub fn run(options: &Options) -> Result<()> {
+pub(super) fn run(options: &Options) -> Result<()> {
     let active = options.active.unwrap_or(options.clients);
     ensure!(
         active <= options.clients,

@@ -1,6 +1,6 @@
 //! `fairlane check`: what a file says, and what it guarantees, before anything is attached.
 
-pub mod report;
+pub(crate) mod report;
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ Examples:
 /// Options of `fairlane check`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Options {
+pub(crate) struct Options {
     /// The site file
     #[arg(value_name = "CONFIG", required_unless_present = "schema")]
     config: Option<PathBuf>,
@@ -50,7 +50,7 @@ pub struct Options {
 }
 
 /// Checks a file.
-pub fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let Some(config) = &options.config else {
         return output::line(schema().trim_end());
     };

@@ -13,7 +13,7 @@ use crate::table;
 
 /// What a site guarantees.
 #[derive(Serialize)]
-pub struct Report {
+pub(crate) struct Report {
     /// By direction.
     pub links: Vec<LinkRow>,
     warnings: Vec<String>,
@@ -21,7 +21,7 @@ pub struct Report {
 
 /// What a link guarantees.
 #[derive(Serialize)]
-pub struct LinkRow {
+pub(crate) struct LinkRow {
     name: String,
     to: &'static str,
     rate_bps: u64,
@@ -52,7 +52,7 @@ struct ClassRow {
 }
 
 impl Report {
-    pub fn new(site: &Site) -> Report {
+    pub(crate) fn new(site: &Site) -> Report {
         Report {
             links: site.links.iter().map(LinkRow::new).collect(),
             warnings: site.warnings.iter().map(ToString::to_string).collect(),
@@ -95,7 +95,7 @@ impl LinkRow {
     }
 
     /// What the link is.
-    pub fn headline(&self) -> String {
+    pub(crate) fn headline(&self) -> String {
         format!(
             "{} leaves by {} at {}: {}, packets up to {} bytes with {} of overhead{}, {} filter{}",
             self.name,
@@ -111,7 +111,7 @@ impl LinkRow {
     }
 
     /// The classes, children below their parents.
-    pub fn table(&self) -> Table {
+    pub(crate) fn table(&self) -> Table {
         let mut table = table::new([
             "class",
             "guaranteed",

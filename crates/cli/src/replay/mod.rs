@@ -91,7 +91,7 @@ Examples:
 /// Options of `fairlane replay`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Options {
+pub(crate) struct Options {
     /// Scheduling algorithm
     #[arg(long, value_parser = algorithm::parser(), value_name = "A", required_unless_present = "config")]
     alg: Option<Algorithm>,
@@ -162,7 +162,7 @@ fn flow_by() -> impl TypedValueParser<Value = Per> {
 }
 
 /// Replays, and prints what is asked for.
-pub fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let progress = options.progress();
     let outcome = Replay {
         options,

@@ -18,7 +18,7 @@ type Unfinished = Arc<Mutex<Option<NamedTempFile>>>;
 /// end. Dropped before that, or interrupted, it leaves nothing.
 ///
 /// What is not a plain file, such as a pipe, is written as it is.
-pub struct OutFile {
+pub(super) struct OutFile {
     /// Where it goes, links followed: renaming would replace a link.
     target: PathBuf,
     shown: String,
@@ -27,7 +27,7 @@ pub struct OutFile {
 
 impl OutFile {
     /// Begins the file at `path`, and gives a handle to write to.
-    pub fn create(path: &Path) -> Result<(OutFile, File)> {
+    pub(super) fn create(path: &Path) -> Result<(OutFile, File)> {
         let shown = path.display().to_string();
         let creating = || format!("creating {shown}");
         let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -82,7 +82,7 @@ impl OutFile {
     }
 
     /// The file is whole: it takes its name.
-    pub fn finish(self) -> Result<()> {
+    pub(super) fn finish(self) -> Result<()> {
         // Locked until it is done, so that a signal comes before or after.
         let mut slot = lock(&self.unfinished);
         if let Some(temporary) = slot.take() {

@@ -19,19 +19,19 @@ const MOST_ROWS: usize = 20;
 const EXPENDABLE: [usize; 5] = [4, 3, 9, 2, 10];
 
 /// A report in both forms.
-pub struct Shown {
+pub(super) struct Shown {
     json: String,
     text: String,
 }
 
 impl Shown {
-    pub fn new(report: &impl Serialize, text: String) -> Result<Shown> {
+    pub(super) fn new(report: &impl Serialize, text: String) -> Result<Shown> {
         let json = serde_json::to_string(report)?;
         Ok(Shown { json, text })
     }
 
     /// Prints the one that is wanted where departures do not go.
-    pub fn print(&self, options: &Options) -> Result<()> {
+    pub(super) fn print(&self, options: &Options) -> Result<()> {
         if options.json {
             return output::line(&self.json);
         }
@@ -43,7 +43,7 @@ impl Shown {
 }
 
 /// A replay through a site's link.
-pub fn of_classes(report: &by_class::Report, link: &Link) -> String {
+pub(super) fn of_classes(report: &by_class::Report, link: &Link) -> String {
     let mut text = format!(
         "{}\n{}: {} packets, {} bytes in {} s",
         classes::text(&report.classes),
@@ -71,7 +71,7 @@ pub fn of_classes(report: &by_class::Report, link: &Link) -> String {
 }
 
 /// A replay through a packet scheduler.
-pub fn of_flows(report: &by_flow::Report) -> String {
+pub(super) fn of_flows(report: &by_flow::Report) -> String {
     let mut shown: Vec<&FlowReport> = report.flows.iter().collect();
     let mut text = format!(
         "{}: {} packets, {} bytes, {} flows at {}",

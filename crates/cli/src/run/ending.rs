@@ -22,7 +22,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Shared by all threads of a run.
 #[derive(Debug, Default)]
-pub struct Ending {
+pub(super) struct Ending {
     deadline: OnceLock<Instant>,
     /// Looks in a row that found an output full.
     full: AtomicU32,
@@ -30,13 +30,13 @@ pub struct Ending {
 
 impl Ending {
     /// Somebody wants it to end: a signal.
-    pub fn ask(&self) {
+    pub(super) fn ask(&self) {
         self.deadline.get_or_init(|| Instant::now() + GRACE);
     }
 
     /// What comes from a thread when it has written to `output`, or nothing where nobody takes
     /// anything there and it has to be over.
-    pub fn wait_for_output<T>(&self, from: &Receiver<T>, output: impl AsFd) -> Option<T> {
+    pub(super) fn wait_for_output<T>(&self, from: &Receiver<T>, output: impl AsFd) -> Option<T> {
         loop {
             match from.recv_timeout(LOOK) {
                 Ok(came) => return Some(came),
@@ -49,7 +49,7 @@ impl Ending {
 
     /// Nothing is left but to say on standard error what failed. Where nobody reads that, the
     /// process ends with `code` when it has to be over.
-    pub fn leave(self: Arc<Self>, code: i32) {
+    pub(super) fn leave(self: Arc<Self>, code: i32) {
         thread::spawn(move || {
             while !self.is_over_for(&io::stderr()) {
                 thread::sleep(LOOK);

@@ -13,18 +13,18 @@ use crate::output;
 const WAITING: usize = 1_000;
 
 /// Where the lines go.
-pub struct Log {
+pub(super) struct Log {
     voice: Voice,
     written: Receiver<()>,
 }
 
 /// Says something in a log, from any thread. The log ends when there is none left.
 #[derive(Clone)]
-pub struct Voice(SyncSender<String>);
+pub(super) struct Voice(SyncSender<String>);
 
 impl Voice {
     /// Says something, as soon as somebody reads it.
-    pub fn say(&self, text: impl Display) {
+    pub(super) fn say(&self, text: impl Display) {
         let _ = self
             .0
             .try_send(format!("{} {text}", utc(SystemTime::now())));
@@ -32,7 +32,7 @@ impl Voice {
 }
 
 impl Log {
-    pub fn open() -> std::io::Result<Log> {
+    pub(super) fn open() -> std::io::Result<Log> {
         let (lines, to_write) = sync_channel::<String>(WAITING);
         let (done, written) = sync_channel(1);
         thread::Builder::new()
@@ -48,12 +48,12 @@ impl Log {
     }
 
     /// For another thread to say something.
-    pub fn voice(&self) -> Voice {
+    pub(super) fn voice(&self) -> Voice {
         self.voice.clone()
     }
 
     /// Ends when all is written, or it has to be over.
-    pub fn close(self, ending: &Ending) {
+    pub(super) fn close(self, ending: &Ending) {
         let Log { voice, written } = self;
         drop(voice);
         ending.wait_for_output(&written, std::io::stderr());
@@ -61,7 +61,7 @@ impl Log {
 }
 
 /// A time as RFC 3339 has it, in UTC.
-pub fn utc(time: SystemTime) -> String {
+pub(super) fn utc(time: SystemTime) -> String {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     let (year, month, day) = date(days);

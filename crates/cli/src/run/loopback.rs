@@ -17,7 +17,7 @@ use super::{Options, ends};
 use crate::interrupt;
 
 /// Runs the demonstration and prints what became of it.
-pub fn run(options: &Options) -> Result<()> {
+pub(super) fn run(options: &Options) -> Result<()> {
     let demo = Demo::open(demonstrated(options)?)?;
     if let Some(core) = options.dedicated {
         may_run_on(core).with_context(|| format!("--dedicated {core}"))?;

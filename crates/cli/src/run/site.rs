@@ -23,7 +23,7 @@ use crate::machine::read_site;
 ///
 /// What is printed or logged may block: it is done on threads of its own, and the end does not wait
 /// for it.
-pub fn run(path: &Path, options: &Options) -> Result<()> {
+pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     // A HUP from here on has the file read again. Until the file is read, the other signals end the
     // program as they end any.
     let signals = Signals::new([SIGHUP]).context("setting up signals")?;

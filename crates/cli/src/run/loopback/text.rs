@@ -10,7 +10,7 @@ use crate::table;
 const EXPENDABLE: [usize; 8] = [8, 10, 6, 2, 9, 3, 7, 1];
 
 /// What is left of a run, with `ignored` datagrams that were not relayed.
-pub fn conclusion(report: &Report, ignored: u64) -> String {
+pub(super) fn conclusion(report: &Report, ignored: u64) -> String {
     let start = Report {
         seconds: 0.0,
         flows: Vec::new(),

@@ -25,7 +25,7 @@ const MOST_NAMED: usize = 8;
 const GENERIC: &str = "xdp, generic";
 
 /// What is left of a run.
-pub fn conclusion(report: &Report) -> String {
+pub(super) fn conclusion(report: &Report) -> String {
     format!(
         "{}\nrates and delays are those of the whole run, {:.1} s",
         tables(report, Span::Whole, MOST_ROWS),
