@@ -87,20 +87,20 @@ pub(crate) struct Measure {
 
 impl Measure {
     /// For a link that holds so much.
-    pub fn of(packets: u32, bytes: u64) -> Measure {
+    pub(crate) fn of(packets: u32, bytes: u64) -> Measure {
         Measure {
             per_packet: (bytes / u64::from(packets.max(1))).clamp(1, u32::MAX.into()),
         }
     }
 
     /// So many packets, in bytes.
-    pub fn bytes(self, packets: u64) -> u64 {
+    pub(crate) fn bytes(self, packets: u64) -> u64 {
         packets * self.per_packet
     }
 
     /// What somebody holds beyond his own, in bytes; 0 if he is within it.
     #[inline]
-    pub fn beyond(self, held: Count, own: Room) -> u64 {
+    pub(crate) fn beyond(self, held: Count, own: Room) -> u64 {
         let packets = held.packets.saturating_sub(own.packets.into());
         let bytes = held.bytes.saturating_sub(own.bytes.into());
         self.bytes(packets).max(bytes)
@@ -126,7 +126,7 @@ impl Beyond {
     /// The holder has up to `bound` beyond its own from now on. O(1), or O(log holders) if that
     /// is more than was known.
     #[inline]
-    pub fn raise(&mut self, holder: u32, bound: u64) {
+    pub(crate) fn raise(&mut self, holder: u32, bound: u64) {
         if bound > self.bound(holder) {
             self.put(holder, bound);
         }
@@ -150,14 +150,14 @@ impl Beyond {
 
     /// What is known of a holder; 0 if it is within its own.
     #[inline]
-    pub fn bound(&self, holder: u32) -> u64 {
+    pub(crate) fn bound(&self, holder: u32) -> u64 {
         let place = self.places.get(holder as usize).copied();
         let entry = self.heap.get(place.unwrap_or(NOWHERE) as usize);
         entry.map_or(0, |&(bound, _)| bound)
     }
 
     /// The holder holds nothing any more.
-    pub fn remove(&mut self, holder: u32) {
+    pub(crate) fn remove(&mut self, holder: u32) {
         let place = self.places.get(holder as usize).copied();
         if let Some(hole) = place.filter(|&place| place != NOWHERE) {
             self.take_out(hole as usize);
@@ -166,7 +166,7 @@ impl Beyond {
 
     /// Who holds most, and how much that is. `exact` says what a holder has beyond its own, no
     /// more than the bound that is known, which is the bound from then on.
-    pub fn most(&mut self, mut exact: impl FnMut(u32) -> u64) -> Option<(u32, u64)> {
+    pub(crate) fn most(&mut self, mut exact: impl FnMut(u32) -> u64) -> Option<(u32, u64)> {
         loop {
             let &(bound, holder) = self.heap.first()?;
             let now = exact(holder);
@@ -225,7 +225,7 @@ impl Beyond {
     }
 
     /// Whether the heap is one, and each place in it is known.
-    pub fn is_sound(&self) -> bool {
+    pub(crate) fn is_sound(&self) -> bool {
         let mut entries = self.heap.iter().enumerate();
         let listed = self.places.iter().filter(|&&place| place != NOWHERE);
         listed.count() == self.heap.len()

@@ -61,7 +61,7 @@ mod linux {
         }
     }
 
-    pub fn daemon(socket: &str, rate: &str) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn daemon(socket: &str, rate: &str) -> Result<(), Box<dyn Error>> {
         let rate: Rate = rate.parse()?;
         let (near, mut far) = memory::pair::<Packet, Packet>(64);
         let config = ArbiterConfig::new(Link::new(rate));
@@ -105,7 +105,7 @@ mod linux {
         Ok(())
     }
 
-    pub fn client(socket: &str, rate: &str, bytes: &str) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn client(socket: &str, rate: &str, bytes: &str) -> Result<(), Box<dyn Error>> {
         let rate: Rate = rate.parse()?;
         let bytes: usize = bytes.parse()?;
         let mut client = connect(socket)?;

@@ -22,7 +22,7 @@ fn shares() -> Result<(f64, u32), Box<dyn Error>> {
         send(packet.payload);
     }
     // And end here.
-    while let Some(_) = link.dequeue() {}
+    while link.dequeue().is_some() {}
     for _ in 0..4 {
         link.enqueue(heavy, longest, 1).unwrap();
         link.enqueue(light, longest, 1).unwrap();

@@ -10,7 +10,7 @@ use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 
 /// The kinds of lists.
-pub const KINDS: [&str; 6] = [
+pub(crate) const KINDS: [&str; 6] = [
     "destinations",
     "firewall",
     "firewall v6",
@@ -19,7 +19,7 @@ pub const KINDS: [&str; 6] = [
     "ranges",
 ];
 
-pub fn list(kind: &str, rules: usize) -> Vec<Rule> {
+pub(crate) fn list(kind: &str, rules: usize) -> Vec<Rule> {
     let mut rng = SmallRng::seed_from_u64(7);
     let rule = |(number, matches)| Rule {
         priority: 0,
@@ -154,7 +154,7 @@ fn overlapping(number: usize) -> Match {
 
 /// Frames of 64 bytes: of ten, nine are what some rule asks for, in the addresses and
 /// ports; one is anything.
-pub fn frames(rules: &[Rule], count: usize) -> Vec<Vec<u8>> {
+pub(crate) fn frames(rules: &[Rule], count: usize) -> Vec<Vec<u8>> {
     let mut rng = SmallRng::seed_from_u64(11);
     let v6 = rules.iter().any(|rule| {
         let prefix = rule.matches.destination;

@@ -34,7 +34,7 @@ pub(crate) struct Behind<'a, P> {
 impl<P> Behind<'_, P> {
     /// Its length, if there is one.
     #[inline]
-    pub fn length(&self) -> Option<Length> {
+    pub(crate) fn length(&self) -> Option<Length> {
         let slot = self.slots.get(self.next as usize)?;
         Some(slot.len)
     }

@@ -44,7 +44,7 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    pub fn of(share: Share) -> Terms {
+    pub(super) fn of(share: Share) -> Terms {
         let inverse_weight = (1u64 << FRACTION).div_ceil(share.weight().get().into());
         Terms {
             inverse_weight,
@@ -89,7 +89,7 @@ pub(super) struct VirtualClock {
 }
 
 impl VirtualClock {
-    pub fn starting_at(now: VirtualTime) -> Self {
+    pub(super) fn starting_at(now: VirtualTime) -> Self {
         VirtualClock {
             time: u128::from(now.units()) << FINER,
             inverse_sum: 0,
@@ -99,23 +99,23 @@ impl VirtualClock {
 
     /// V.
     #[inline]
-    pub fn now(&self) -> VirtualTime {
+    pub(super) fn now(&self) -> VirtualTime {
         VirtualTime::new((self.time >> FINER) as u64)
     }
 
     /// The sum of the weights of all entities, as [`weight_of`] gives them.
-    pub fn weight_sum(&self) -> u64 {
+    pub(super) fn weight_sum(&self) -> u64 {
         self.weight_sum
     }
 
-    pub fn set_weight_sum(&mut self, sum: u64) {
+    pub(super) fn set_weight_sum(&mut self, sum: u64) {
         self.weight_sum = sum;
         // For a sum of 1 this is 2^64 - 1, off by less than any clock can show.
         self.inverse_sum = u64::MAX.checked_div(sum).unwrap_or(0);
     }
 
     /// How far V advances, in units rounded up, while `bytes` are served.
-    pub fn span_of_work(&self, bytes: u32) -> u64 {
+    pub(super) fn span_of_work(&self, bytes: u32) -> u64 {
         (u64::from(bytes) << FRACTION)
             .checked_div(self.weight_sum)
             .unwrap_or(0)
@@ -124,7 +124,7 @@ impl VirtualClock {
 
     /// Bytes of work, rounded down, at which V is before the next multiple of 2^`i` units still.
     #[inline]
-    pub fn work_within(&self, i: u32) -> u64 {
+    pub(super) fn work_within(&self, i: u32) -> u64 {
         // A byte moves V by 2^FRACTION / (sum of weights) units at most.
         let left = !self.now().units() & ((1 << i) - 1);
         ((u128::from(left) * u128::from(self.weight_sum)) >> FRACTION) as u64
@@ -132,13 +132,13 @@ impl VirtualClock {
 
     /// The link took `work`.
     #[inline]
-    pub fn served(&mut self, work: Charge) {
+    pub(super) fn served(&mut self, work: Charge) {
         self.advance(u128::from(work.get()) * u128::from(self.inverse_sum));
     }
 
     /// V is at least `start` from now on.
     #[inline]
-    pub fn jump_to(&mut self, start: VirtualTime) {
+    pub(super) fn jump_to(&mut self, start: VirtualTime) {
         let ahead = start.distance_from(self.now());
         if ahead > 0 {
             self.advance((ahead as u128) << FINER);
@@ -149,7 +149,12 @@ impl VirtualClock {
     ///
     /// Behind V, one that becomes heavier stays behind by the same work. Otherwise it would
     /// be owed more than V has allowed for, and others would wait for it.
-    pub fn start_at_new_weight(&self, start: VirtualTime, old: u64, new: u64) -> VirtualTime {
+    pub(super) fn start_at_new_weight(
+        &self,
+        start: VirtualTime,
+        old: u64,
+        new: u64,
+    ) -> VirtualTime {
         let now = self.now();
         let late = now.distance_from(start);
         if late <= 0 || new >= old {
@@ -166,26 +171,26 @@ impl VirtualClock {
 
     /// Quarter turns that V made round the circle of virtual time, modulo 2^32.
     #[inline]
-    pub fn quarters(&self) -> u32 {
+    pub(super) fn quarters(&self) -> u32 {
         (self.time >> (FINER + 62)) as u32
     }
 
     /// The same modulo 256, for those whom a finish time taken for another costs a slot.
     #[inline]
-    pub fn quarter(&self) -> u8 {
+    pub(super) fn quarter(&self) -> u8 {
         self.quarters() as u8
     }
 
     /// A quarter from which no timestamp counts any more.
     #[inline]
-    pub fn long_ago(&self) -> u8 {
+    pub(super) fn long_ago(&self) -> u8 {
         self.quarter().wrapping_sub(128)
     }
 
     /// Whether a finish time of `quarter` can be told from one to come: V went less
     /// than half round the circle since.
     #[inline]
-    pub fn remembers(&self, quarter: u8) -> bool {
+    pub(super) fn remembers(&self, quarter: u8) -> bool {
         self.quarter().wrapping_sub(quarter) <= 1
     }
 }

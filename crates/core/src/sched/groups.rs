@@ -72,31 +72,31 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub const EMPTY: Slots = Slots {
+    pub(super) const EMPTY: Slots = Slots {
         first: 0,
         occupied: 0,
     };
 
     /// S_i.
     #[inline]
-    pub fn start(&self, i: u32) -> VirtualTime {
+    pub(super) fn start(&self, i: u32) -> VirtualTime {
         VirtualTime::new(self.first << i)
     }
 
     /// S_i + 2 sigma_i: every entity in the first bucket finishes before.
     #[inline]
-    pub fn end(&self, i: u32) -> VirtualTime {
+    pub(super) fn end(&self, i: u32) -> VirtualTime {
         self.start(i).advanced(2 << i)
     }
 
     #[inline]
-    pub fn first_bucket(&self) -> usize {
+    pub(super) fn first_bucket(&self) -> usize {
         (self.first % u64::from(SLOTS)) as usize
     }
 
     /// Moves S_i on to the next bucket in use; `false` if there is none.
     #[inline]
-    pub fn skip_first(&mut self, i: u32) -> bool {
+    pub(super) fn skip_first(&mut self, i: u32) -> bool {
         let first = (self.first % u64::from(SLOTS)) as u32;
         self.occupied &= !(1 << first);
         let skipped = self.occupied.rotate_right(first).trailing_zeros();
@@ -106,7 +106,7 @@ impl Slots {
 
     /// Group `i`'s last slot that has a bucket beside the first one's.
     #[inline]
-    pub fn last(&self, i: u32) -> VirtualTime {
+    pub(super) fn last(&self, i: u32) -> VirtualTime {
         self.start(i).advanced(u64::from(SLOTS - 1) << i)
     }
 }
@@ -133,7 +133,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    pub fn starting_at(now: VirtualTime) -> Self {
+    pub(super) fn starting_at(now: VirtualTime) -> Self {
         Members {
             clock: VirtualClock::starting_at(now),
             floor: 1,
@@ -157,17 +157,17 @@ impl Members {
         };
     }
 
-    pub fn start_busy_period(&mut self) {
+    pub(super) fn start_busy_period(&mut self) {
         self.lag = self.clock.span_of_work(self.longest);
     }
 
     /// The group to put an entity into.
     #[inline]
-    pub fn group_of(&self, entity: &GroupedEntity) -> i8 {
+    pub(super) fn group_of(&self, entity: &GroupedEntity) -> i8 {
         entity.own_group.max(self.floor)
     }
 
-    pub fn add(&mut self, share: Share, idle: bool) -> GroupedEntity {
+    pub(super) fn add(&mut self, share: Share, idle: bool) -> GroupedEntity {
         let terms = Terms::of(share);
         self.longest = self.longest.max(share.max_charge().get());
         let sum = self.clock.weight_sum() + weight_of(terms.inverse_weight);
@@ -180,7 +180,12 @@ impl Members {
         }
     }
 
-    pub fn remove(&mut self, entity: &mut GroupedEntity, id: EntityId, idle: bool) -> Removal {
+    pub(super) fn remove(
+        &mut self,
+        entity: &mut GroupedEntity,
+        id: EntityId,
+        idle: bool,
+    ) -> Removal {
         if entity.state == Standing::Inactive {
             self.forget(entity, idle);
             return Removal::Done;
@@ -197,7 +202,13 @@ impl Members {
         self.set_weight_sum(self.clock.weight_sum() - weight, idle);
     }
 
-    pub fn change(&mut self, entity: &mut GroupedEntity, id: EntityId, share: Share, idle: bool) {
+    pub(super) fn change(
+        &mut self,
+        entity: &mut GroupedEntity,
+        id: EntityId,
+        share: Share,
+        idle: bool,
+    ) {
         // A longer packet may come at once; virtual time must allow for it.
         self.longest = self.longest.max(share.max_charge().get());
         self.set_weight_sum(self.clock.weight_sum(), idle);
@@ -222,7 +233,7 @@ impl Members {
         self.adopt(entity, terms, idle);
     }
 
-    pub fn weight(&self, entity: &GroupedEntity, id: EntityId) -> Weight {
+    pub(super) fn weight(&self, entity: &GroupedEntity, id: EntityId) -> Weight {
         let pending = self.pending.get(&id).filter(|_| entity.group < 0);
         let inverse = pending.map_or(entity.inverse_weight, |terms| terms.inverse_weight);
         Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
@@ -240,7 +251,7 @@ impl Members {
     }
 
     /// A pending change of the entity, which is in no group any more, takes effect.
-    pub fn adopt_pending(&mut self, entity: &mut GroupedEntity, id: EntityId, idle: bool) {
+    pub(super) fn adopt_pending(&mut self, entity: &mut GroupedEntity, id: EntityId, idle: bool) {
         if entity.group < 0
             && let Some(terms) = self.pending.remove(&id)
         {
@@ -250,7 +261,7 @@ impl Members {
 
     /// Whether the entity was put into its group under other terms than hold now.
     #[inline]
-    pub fn is_misplaced(&self, entity: &GroupedEntity) -> bool {
+    pub(super) fn is_misplaced(&self, entity: &GroupedEntity) -> bool {
         entity.mark != self.floor as u8
     }
 
@@ -261,7 +272,7 @@ impl Members {
     /// that grow eightfold in their group would else hold up everybody else for all that
     /// they are owed.
     #[inline]
-    pub fn may_stay(
+    pub(super) fn may_stay(
         &mut self,
         entity: &mut GroupedEntity,
         id: EntityId,
@@ -293,7 +304,7 @@ impl Members {
     }
 
     /// The entity, which is in no group any more, is inactive from now on.
-    pub fn leave(&mut self, entity: &mut GroupedEntity, idle: bool) {
+    pub(super) fn leave(&mut self, entity: &mut GroupedEntity, idle: bool) {
         if entity.state == Standing::Leaving {
             self.forget(entity, idle);
         } else {
@@ -308,7 +319,7 @@ impl Members {
 
     /// Checks the records of entities `0..count`, of which those that were `listed` are in
     /// some bucket.
-    pub fn check(
+    pub(super) fn check(
         &self,
         entities: &[impl Holds<GroupedEntity>],
         listed: &[bool],

@@ -30,30 +30,30 @@ impl<T> Default for Heap<T> {
 
 impl<T: Keyed> Heap<T> {
     #[inline]
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// The earliest entry.
     #[inline]
-    pub fn first(&self) -> Option<&T> {
+    pub(super) fn first(&self) -> Option<&T> {
         self.entries.first()
     }
 
     /// The earliest entry, to change so that it stays the earliest.
     #[inline]
-    pub fn first_mut(&mut self) -> Option<&mut T> {
+    pub(super) fn first_mut(&mut self) -> Option<&mut T> {
         self.entries.first_mut()
     }
 
     /// All entries, the earliest first and the others in no order.
-    pub fn entries(&self) -> &[T] {
+    pub(super) fn entries(&self) -> &[T] {
         &self.entries
     }
 
     /// Adds an entry. O(log n).
     #[inline]
-    pub fn push(&mut self, entry: T) {
+    pub(super) fn push(&mut self, entry: T) {
         let mut hole = self.entries.len();
         self.entries.push(entry);
         while hole > 0 {
@@ -70,7 +70,7 @@ impl<T: Keyed> Heap<T> {
 
     /// Takes out the earliest entry. O(log n).
     #[inline]
-    pub fn pop(&mut self) -> Option<T> {
+    pub(super) fn pop(&mut self) -> Option<T> {
         let last = self.entries.pop()?;
         let Some(&first) = self.entries.first() else {
             return Some(last);
@@ -82,7 +82,7 @@ impl<T: Keyed> Heap<T> {
     /// Puts an entry in place of the earliest, which must be there. O(log n), and O(1) for one that
     /// is no later, as among equals.
     #[inline]
-    pub fn replace_first(&mut self, entry: T) {
+    pub(super) fn replace_first(&mut self, entry: T) {
         match self.entries.first_mut() {
             Some(first) if !is_before(first.key(), entry.key()) => *first = entry,
             _ => self.sift_down(entry),
@@ -121,7 +121,7 @@ impl<T: Keyed> Heap<T> {
     }
 
     /// Whether no entry is earlier than the one above it, for tests.
-    pub fn is_sorted(&self) -> bool {
+    pub(super) fn is_sorted(&self) -> bool {
         (1..self.entries.len()).all(|n| {
             let above = self.entries[(n - 1) / ARITY].key();
             !above.is_after(self.entries[n].key())

@@ -20,7 +20,7 @@ pub(super) struct Ring {
 impl Ring {
     /// Adds an entity, whose turn comes after all others'.
     #[inline]
-    pub fn push_last<S: Linked>(&mut self, entities: &mut [impl Holds<S>], id: EntityId) {
+    pub(super) fn push_last<S: Linked>(&mut self, entities: &mut [impl Holds<S>], id: EntityId) {
         let link = Link::to(id);
         match self.last.get() {
             Some(last) => {
@@ -37,7 +37,7 @@ impl Ring {
 
     /// Takes out `id`, whose turn it is.
     #[inline]
-    pub fn pop_head<S: Linked>(&mut self, entities: &mut [impl Holds<S>], id: EntityId) {
+    pub(super) fn pop_head<S: Linked>(&mut self, entities: &mut [impl Holds<S>], id: EntityId) {
         debug_assert_eq!(self.head.get(), Some(id), "only the selected is taken out");
         let next = core::mem::take(entities.entity_mut(id).next());
         if next == Link::to(id) {
@@ -50,13 +50,13 @@ impl Ring {
 
     /// Ends the turn of `id`, which stays; `next` is its link.
     #[inline]
-    pub fn turn(&mut self, id: EntityId, next: Link) {
+    pub(super) fn turn(&mut self, id: EntityId, next: Link) {
         self.last = Link::to(id);
         self.head = next;
     }
 
     /// Checks that the links lead round the circle, and marks who is in it.
-    pub fn check<S: Linked + Copy>(
+    pub(super) fn check<S: Linked + Copy>(
         &self,
         entities: &[impl Holds<S>],
         listed: &mut [bool],

@@ -71,13 +71,13 @@ pub(super) struct Seff {
 impl Seff {
     /// The eligible entity with the smallest F.
     #[inline]
-    pub fn first(&self) -> Link {
+    pub(super) fn first(&self) -> Link {
         self.eligible.first().map_or(Link::NONE, |first| first.link)
     }
 
     /// The first entity stays the first until it is replaced or removed, whoever comes.
     #[inline]
-    pub fn hold(&mut self, now: VirtualTime) {
+    pub(super) fn hold(&mut self, now: VirtualTime) {
         if let Some(first) = self.eligible.first_mut() {
             first.finish = now.advanced(HELD.wrapping_neg());
         }
@@ -85,7 +85,7 @@ impl Seff {
 
     /// Gives an entity a place.
     #[inline]
-    pub fn insert(&mut self, now: VirtualTime, place: Place) {
+    pub(super) fn insert(&mut self, now: VirtualTime, place: Place) {
         if place.start.is_after(now) {
             self.ineligible.push(place);
         } else {
@@ -96,7 +96,7 @@ impl Seff {
     /// The first start to come, if nobody but the first entity is eligible, and that
     /// one goes or has another `start`.
     #[inline]
-    pub fn next_start(&self, start: Option<VirtualTime>) -> Option<VirtualTime> {
+    pub(super) fn next_start(&self, start: Option<VirtualTime>) -> Option<VirtualTime> {
         if self.eligible.len() > 1 {
             return None;
         }
@@ -110,7 +110,7 @@ impl Seff {
     /// Moves the first entity to another place, and makes those eligible that start by
     /// `now`.
     #[inline]
-    pub fn replace_first(&mut self, now: VirtualTime, place: Place) {
+    pub(super) fn replace_first(&mut self, now: VirtualTime, place: Place) {
         let next = self.ineligible.first().copied();
         let next = next.filter(|next| !next.start.is_after(now));
         if !place.start.is_after(now) {
@@ -128,7 +128,7 @@ impl Seff {
 
     /// Takes the first entity out, and makes those eligible that start by `now`.
     #[inline]
-    pub fn remove_first(&mut self, now: VirtualTime) {
+    pub(super) fn remove_first(&mut self, now: VirtualTime) {
         self.eligible.pop();
         self.make_eligible(now);
     }
@@ -151,7 +151,7 @@ impl Seff {
 
     /// Checks the order, where `start` tells each entity's S and sees that it has one
     /// place only. S may be later than that of the place, if the head has changed.
-    pub fn check(
+    pub(super) fn check(
         &self,
         now: VirtualTime,
         mut start: impl FnMut(EntityId) -> Result<VirtualTime, Violation>,

@@ -59,7 +59,7 @@ fn slack(cap: Cap, longest: Length) -> u64 {
 
 impl Caps {
     /// A cap with a full bucket for the class at `owner`, node and slot.
-    pub fn add(&mut self, cap: Cap, longest: Length, owner: (u32, u32)) -> u32 {
+    pub(super) fn add(&mut self, cap: Cap, longest: Length, owner: (u32, u32)) -> u32 {
         let shaper = Shaper {
             rate: cap.rate.bps(),
             slack: slack(cap, longest),
@@ -81,7 +81,7 @@ impl Caps {
     }
 
     /// Another cap for the same class, which keeps what it owes in bytes.
-    pub fn change(&mut self, at: u32, cap: Cap, longest: Length, now: Nanos) {
+    pub(super) fn change(&mut self, at: u32, cap: Cap, longest: Length, now: Nanos) {
         let shaper = &mut self.shapers[at as usize];
         let owed = u128::from(shaper.full_at.saturating_sub(now.0)) * u128::from(shaper.rate)
             + u128::from(shaper.remainder);
@@ -103,7 +103,7 @@ impl Caps {
     }
 
     /// The cap is no more; whether it held its class, which is free.
-    pub fn remove(&mut self, at: u32) -> bool {
+    pub(super) fn remove(&mut self, at: u32) -> bool {
         let held = self.is_held(at);
         if held {
             self.take_out(self.shapers[at as usize].heap_at as usize);
@@ -114,7 +114,7 @@ impl Caps {
 
     /// The class sent a packet. O(1).
     #[inline]
-    pub fn charge(&mut self, at: u32, len: Length, now: Nanos) {
+    pub(super) fn charge(&mut self, at: u32, len: Length, now: Nanos) {
         let shaper = &mut self.shapers[at as usize];
         // Whole nanoseconds: a class that waited for a full bucket is told a part of one late,
         // which must not cost it anything.
@@ -133,7 +133,7 @@ impl Caps {
 
     /// From when on the class may send.
     #[inline]
-    pub fn release_at(&self, at: u32) -> Nanos {
+    pub(super) fn release_at(&self, at: u32) -> Nanos {
         let shaper = &self.shapers[at as usize];
         let full = shaper
             .full_at
@@ -142,20 +142,20 @@ impl Caps {
     }
 
     /// Whether the class owes nothing, as if it had never sent.
-    pub fn is_full(&self, at: u32, now: Nanos) -> bool {
+    pub(super) fn is_full(&self, at: u32, now: Nanos) -> bool {
         let shaper = &self.shapers[at as usize];
         shaper.full_at < now.0 && shaper.heap_at == NONE
     }
 
     /// Whether the class waits in the heap.
     #[inline]
-    pub fn is_held(&self, at: u32) -> bool {
+    pub(super) fn is_held(&self, at: u32) -> bool {
         self.shapers[at as usize].heap_at != NONE
     }
 
     /// Holds a class that has something to send, if it may not send yet: whether it does.
     #[inline]
-    pub fn hold(&mut self, at: u32, now: Nanos) -> bool {
+    pub(super) fn hold(&mut self, at: u32, now: Nanos) -> bool {
         let release = self.release_at(at);
         if release <= now {
             return false;
@@ -168,13 +168,13 @@ impl Caps {
 
     /// When the first of those held may send. O(1).
     #[inline]
-    pub fn first(&self) -> Option<Nanos> {
+    pub(super) fn first(&self) -> Option<Nanos> {
         self.heap.first().map(|&(time, _)| time)
     }
 
     /// Takes a class out that may send at `now`: its node and slot. O(log n).
     #[inline]
-    pub fn release(&mut self, now: Nanos) -> Option<(u32, u32)> {
+    pub(super) fn release(&mut self, now: Nanos) -> Option<(u32, u32)> {
         let &(time, at) = self.heap.first()?;
         if time > now {
             return None;
@@ -235,12 +235,12 @@ impl Caps {
     }
 
     /// Classes that are held.
-    pub fn held(&self) -> usize {
+    pub(super) fn held(&self) -> usize {
         self.heap.len()
     }
 
     /// Whether the heap is one, and every place in it is known to its cap.
-    pub fn is_sound(&self) -> bool {
+    pub(super) fn is_sound(&self) -> bool {
         let entries = self.heap.iter().enumerate();
         let mut entries = entries.map(|(n, &(time, at))| {
             time >= self.heap[n.saturating_sub(1) / ARITY].0

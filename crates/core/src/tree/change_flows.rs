@@ -217,7 +217,7 @@ impl<P: Payload> Tree<P> {
 
 impl Flows {
     /// What a flow has as its own.
-    pub fn own(&self, slot: u32, flow: &Child) -> Room {
+    pub(super) fn own(&self, slot: u32, flow: &Child) -> Room {
         match (flow.has(flag::ROOMY), self.changing) {
             (false, _) => Room::NONE,
             (true, Some(changing)) if !changing.second_round && slot >= changing.next => {
@@ -230,7 +230,7 @@ impl Flows {
     /// What bounds of what a flow holds beyond its own are reckoned with: no more than what it has
     /// as its own, nor than what it will have.
     #[inline]
-    pub fn own_at_least(&self, flow: &Child) -> Room {
+    pub(super) fn own_at_least(&self, flow: &Child) -> Room {
         match flow.has(flag::ROOMY) {
             true => self.lower,
             false => Room::NONE,

@@ -24,20 +24,20 @@ pub(super) enum Kind {
 /// What few children have, as bits.
 pub(super) mod flag {
     /// A cap of its own.
-    pub const CAP: u8 = 1;
+    pub(crate) const CAP: u8 = 1;
     /// Queue management.
-    pub const AQM: u8 = 2;
+    pub(crate) const AQM: u8 = 2;
     /// Its first packet may be dropped before it is sent, so that the algorithm is told of
     /// the longest one instead.
-    pub const LONGEST: u8 = 4;
+    pub(crate) const LONGEST: u8 = 4;
     /// A flow without packets, in the list of idle ones.
-    pub const IDLE: u8 = 8;
+    pub(crate) const IDLE: u8 = 8;
     /// The flow of all those for which there is no room; never idle.
-    pub const COMMON: u8 = 16;
+    pub(crate) const COMMON: u8 = 16;
     /// A flow, so that one test of all flags tells a plain leaf.
-    pub const FLOW: u8 = 32;
+    pub(crate) const FLOW: u8 = 32;
     /// A flow with room of its own.
-    pub const ROOMY: u8 = 64;
+    pub(crate) const ROOMY: u8 = 64;
 }
 
 /// The record of a child, which shares a cache line with the algorithm's state of it.
@@ -71,7 +71,7 @@ const _: () = assert!(size_of::<Child>() == 40);
 
 impl Child {
     /// A leaf of the class with this number.
-    pub fn leaf(class: u32, limits: Limits, longest: Length, flags: u8) -> Child {
+    pub(super) fn leaf(class: u32, limits: Limits, longest: Length, flags: u8) -> Child {
         Child {
             room_packets: limits.packets as i32,
             room_bytes: limits.bytes as i32,
@@ -84,7 +84,13 @@ impl Child {
     }
 
     /// A flow of this digest.
-    pub fn flow(digest: u64, limits: Limits, longest: Length, side: u32, flags: u8) -> Child {
+    pub(super) fn flow(
+        digest: u64,
+        limits: Limits,
+        longest: Length,
+        side: u32,
+        flags: u8,
+    ) -> Child {
         Child {
             first: digest,
             kind: Kind::Flow,
@@ -93,7 +99,7 @@ impl Child {
     }
 
     /// A class with children, those of this node.
-    pub fn inner(node: u32, longest: Length, flags: u8) -> Child {
+    pub(super) fn inner(node: u32, longest: Length, flags: u8) -> Child {
         Child {
             side: node,
             longest: longest.get() as u16,
@@ -104,7 +110,7 @@ impl Child {
     }
 
     /// Removed, with a place in the order still.
-    pub fn leaving() -> Child {
+    pub(super) fn leaving() -> Child {
         Child {
             kind: Kind::Leaving,
             ..Child::default()
@@ -112,7 +118,7 @@ impl Child {
     }
 
     /// A free record.
-    pub fn free(next: u32) -> Child {
+    pub(super) fn free(next: u32) -> Child {
         Child {
             side: next,
             ..Child::default()
@@ -120,35 +126,35 @@ impl Child {
     }
 
     #[inline]
-    pub fn has(&self, flags: u8) -> bool {
+    pub(super) fn has(&self, flags: u8) -> bool {
         self.flags & flags != 0
     }
 
     /// Longest packet in bytes; 0 where nobody is.
     #[inline]
-    pub fn longest(&self) -> u32 {
+    pub(super) fn longest(&self) -> u32 {
         self.longest.into()
     }
 
-    pub fn set_longest(&mut self, longest: Length) {
+    pub(super) fn set_longest(&mut self, longest: Length) {
         self.longest = longest.get() as u16;
     }
 
     /// Whether its limits allow for a packet of this length, which is not too long.
     #[inline]
-    pub fn has_room(&self, len: Length) -> bool {
+    pub(super) fn has_room(&self, len: Length) -> bool {
         len.get() <= self.longest() && self.room_packets > 0 && self.room_bytes >= len.get() as i32
     }
 
     /// Whether it is a flow without packets, which is idle unless it has a place.
     #[inline]
-    pub fn may_rest(&self) -> bool {
+    pub(super) fn may_rest(&self) -> bool {
         self.kind == Kind::Flow && self.packets.is_empty() && !self.has(flag::COMMON)
     }
 
     /// What the algorithm is told of a head of this length.
     #[inline]
-    pub fn announced(&self, head: Length) -> Charge {
+    pub(super) fn announced(&self, head: Length) -> Charge {
         match self.has(flag::LONGEST) {
             true => Charge::in_range(self.longest()).unwrap_or(head.into()),
             false => head.into(),
@@ -157,27 +163,27 @@ impl Child {
 
     /// A packet came in.
     #[inline]
-    pub fn take_room(&mut self, len: Length) {
+    pub(super) fn take_room(&mut self, len: Length) {
         self.room_packets -= 1;
         self.room_bytes -= len.get() as i32;
     }
 
     /// A packet went out.
     #[inline]
-    pub fn give_room(&mut self, len: Length) {
+    pub(super) fn give_room(&mut self, len: Length) {
         self.room_packets += 1;
         self.room_bytes += len.get() as i32;
     }
 
     /// A leaf accepts a packet.
     #[inline]
-    pub fn count_accepted(&mut self, len: Length) {
+    pub(super) fn count_accepted(&mut self, len: Length) {
         self.first += 1;
         self.second += u64::from(len.get());
     }
 
     /// What a leaf accepted.
-    pub fn accepted(&self) -> Count {
+    pub(super) fn accepted(&self) -> Count {
         Count {
             packets: self.first,
             bytes: self.second,
@@ -186,19 +192,19 @@ impl Child {
 
     /// What a flow is known by.
     #[inline]
-    pub fn digest(&self) -> u64 {
+    pub(super) fn digest(&self) -> u64 {
         self.first
     }
 
     /// When a flow was last left without packets.
     #[inline]
-    pub fn idle_since(&self) -> u64 {
+    pub(super) fn idle_since(&self) -> u64 {
         self.second
     }
 
     /// The idle flow comes into the list between these neighbours.
     #[inline]
-    pub fn become_idle(&mut self, now: u64, older: u32, newer: u32) {
+    pub(super) fn become_idle(&mut self, now: u64, older: u32, newer: u32) {
         self.flags |= flag::IDLE;
         self.second = now;
         self.set_neighbours(older, newer);
@@ -206,7 +212,7 @@ impl Child {
 
     /// The idle flow will have packets: its neighbours.
     #[inline]
-    pub fn wake(&mut self, limits: Limits) -> (u32, u32) {
+    pub(super) fn wake(&mut self, limits: Limits) -> (u32, u32) {
         self.flags &= !flag::IDLE;
         let neighbours = self.neighbours();
         self.room_packets = limits.packets as i32;
@@ -216,24 +222,24 @@ impl Child {
 
     /// The idle flows that became so before and after this one.
     #[inline]
-    pub fn neighbours(&self) -> (u32, u32) {
+    pub(super) fn neighbours(&self) -> (u32, u32) {
         (self.room_packets as u32, self.room_bytes as u32)
     }
 
     #[inline]
-    pub fn set_neighbours(&mut self, older: u32, newer: u32) {
+    pub(super) fn set_neighbours(&mut self, older: u32, newer: u32) {
         self.room_packets = older as i32;
         self.room_bytes = newer as i32;
     }
 
     /// Its limits are other ones from now on. Both lie below 2^31, and room above -2^31.
-    pub fn relimit(&mut self, old: Limits, new: Limits) {
+    pub(super) fn relimit(&mut self, old: Limits, new: Limits) {
         self.room_packets += new.packets as i32 - old.packets as i32;
         self.room_bytes += new.bytes as i32 - old.bytes as i32;
     }
 
     /// What it holds, by its room under these limits.
-    pub fn queued(&self, limits: Limits) -> Count {
+    pub(super) fn queued(&self, limits: Limits) -> Count {
         Count {
             packets: (i64::from(limits.packets) - i64::from(self.room_packets)) as u64,
             bytes: (i64::from(limits.bytes) - i64::from(self.room_bytes)) as u64,

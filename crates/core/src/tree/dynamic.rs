@@ -75,7 +75,7 @@ fn hash(digest: u64) -> u64 {
 }
 
 impl Flows {
-    pub fn new(config: FlowsConfig) -> Self {
+    pub(super) fn new(config: FlowsConfig) -> Self {
         Flows {
             config,
             table: HashTable::new(),
@@ -96,22 +96,22 @@ impl Flows {
     }
 
     /// Flows that there are, the common one included.
-    pub fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.table.len() as u64 + u64::from(self.common != NONE)
     }
 
     /// Slot of the common flow, if there is one.
-    pub fn common(&self) -> Option<u32> {
+    pub(super) fn common(&self) -> Option<u32> {
         (self.common != NONE).then_some(self.common)
     }
 
     /// The longest idle flow, or [`NONE`].
-    pub fn oldest(&self) -> u32 {
+    pub(super) fn oldest(&self) -> u32 {
         self.oldest
     }
 
     /// Adds the counts that are kept here.
-    pub fn add_to(&self, stats: &mut ClassStats) {
+    pub(super) fn add_to(&self, stats: &mut ClassStats) {
         stats.accepted = self.accepted;
         stats.sent = self.sent;
         stats.queued = self.queued;
@@ -137,7 +137,7 @@ impl Flows {
     }
 
     #[inline]
-    pub fn find(&self, order: &Order, digest: u64) -> Option<u32> {
+    pub(super) fn find(&self, order: &Order, digest: u64) -> Option<u32> {
         let same = |&slot: &u32| order.child(slot).digest() == digest;
         self.table.find(hash(digest), same).copied()
     }
@@ -171,7 +171,7 @@ impl Flows {
 
     /// Gives a flow room of its own, if it has none and there is some.
     #[inline]
-    pub fn seat(&mut self, flow: &mut Child) {
+    pub(super) fn seat(&mut self, flow: &mut Child) {
         if !flow.has(flag::ROOMY) && self.seated < self.roomy {
             flow.flags |= flag::ROOMY;
             self.seated += 1;
@@ -180,7 +180,7 @@ impl Flows {
 
     /// The flow is left without packets.
     #[inline]
-    pub fn rest(&mut self, order: &mut Order, slot: u32, now: Nanos) {
+    pub(super) fn rest(&mut self, order: &mut Order, slot: u32, now: Nanos) {
         let newest = core::mem::replace(&mut self.newest, slot);
         order.child_mut(slot).become_idle(now.0, newest, NONE);
         if newest == NONE {
@@ -194,7 +194,7 @@ impl Flows {
 
     /// The idle flow leaves the list, for packets or for good.
     #[inline]
-    pub fn wake(&mut self, order: &mut Order, slot: u32) {
+    pub(super) fn wake(&mut self, order: &mut Order, slot: u32) {
         let (older, newer) = order.child_mut(slot).wake(self.config.leaf.limits);
         match older {
             NONE => self.oldest = newer,

@@ -52,17 +52,17 @@ pub(super) struct Selected {
 
 impl Selected {
     /// The child has packets of its own.
-    pub const LEAF: u32 = u32::MAX;
+    pub(super) const LEAF: u32 = u32::MAX;
     /// There is no child.
-    pub const NONE: u32 = u32::MAX - 1;
+    pub(super) const NONE: u32 = u32::MAX - 1;
 
-    pub const NOBODY: Selected = Selected {
+    pub(super) const NOBODY: Selected = Selected {
         slot: 0,
         below: Self::NONE,
     };
 
     #[inline]
-    pub fn is_somebody(self) -> bool {
+    pub(super) fn is_somebody(self) -> bool {
         self.below != Self::NONE
     }
 }
@@ -328,7 +328,7 @@ pub(super) struct Order {
 
 impl Order {
     /// Without children.
-    pub fn new(algorithm: Algorithm) -> Order {
+    pub(super) fn new(algorithm: Algorithm) -> Order {
         Order {
             any: Any::new(algorithm),
             allowance: Allowance::default(),
@@ -336,14 +336,14 @@ impl Order {
     }
 
     /// The algorithm.
-    pub fn algorithm(&self) -> Algorithm {
+    pub(super) fn algorithm(&self) -> Algorithm {
         of_any!(&self.any, ordered => ordered.name)
     }
 
     /// The selected child, which has more to send, sent a packet: whether that is within its
     /// allowance, and nothing needs to be done.
     #[inline(always)]
-    pub fn draw(&mut self, len: Length) -> bool {
+    pub(super) fn draw(&mut self, len: Length) -> bool {
         let left = self.allowance.left;
         let enough = left >= len.get();
         if enough {
@@ -371,36 +371,36 @@ impl Order {
 
     /// Who is next.
     #[inline]
-    pub fn selected(&self) -> Selected {
+    pub(super) fn selected(&self) -> Selected {
         of_any!(&self.any, ordered => ordered.selected())
     }
 
     /// The record in a slot that is in use.
     #[inline]
-    pub fn child(&self, slot: u32) -> &Child {
+    pub(super) fn child(&self, slot: u32) -> &Child {
         of_any!(&self.any, ordered => &ordered.lines[slot as usize].child)
     }
 
     /// The record in a slot that is in use, to change.
     #[inline]
-    pub fn child_mut(&mut self, slot: u32) -> &mut Child {
+    pub(super) fn child_mut(&mut self, slot: u32) -> &mut Child {
         of_any!(&mut self.any, ordered => &mut ordered.lines[slot as usize].child)
     }
 
     /// Slots, in use or free.
-    pub fn slots(&self) -> u32 {
+    pub(super) fn slots(&self) -> u32 {
         of_any!(&self.any, ordered => ordered.lines.len() as u32)
     }
 
     /// Whether the table must grow for one more child.
-    pub fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         of_any!(&self.any, ordered => {
             ordered.free == NO_SLOT && ordered.lines.len() == ordered.lines.capacity()
         })
     }
 
     /// Makes room ahead of time for so many children in all.
-    pub fn reserve(&mut self, children: usize) {
+    pub(super) fn reserve(&mut self, children: usize) {
         let children = children.min(MAX_ENTITIES);
         of_any!(&mut self.any, ordered => {
             let more = children.saturating_sub(ordered.lines.len());
@@ -409,41 +409,41 @@ impl Order {
     }
 
     /// Takes a child in, which is not backlogged: its slot, or `None` if all are in use.
-    pub fn add(&mut self, child: Child, share: Share) -> Option<u32> {
+    pub(super) fn add(&mut self, child: Child, share: Share) -> Option<u32> {
         of_any!(self.told(), ordered => ordered.add(child, share))
     }
 
     /// Lets a child without packets go. Its slot is free now or once it was selected.
-    pub fn remove(&mut self, slot: u32) -> Removal {
+    pub(super) fn remove(&mut self, slot: u32) -> Removal {
         of_any!(self.told(), ordered => ordered.remove(slot))
     }
 
     /// Gives a child another share.
-    pub fn change(&mut self, slot: u32, share: Share) {
+    pub(super) fn change(&mut self, slot: u32, share: Share) {
         of_any!(self.told(), ordered => ordered.change(slot, share));
     }
 
     /// Whether a child has a place.
-    pub fn is_active(&self, slot: u32) -> bool {
+    pub(super) fn is_active(&self, slot: u32) -> bool {
         of_any!(&self.any, ordered => ordered.is_active(slot))
     }
 
     /// A child has something to send, of which the algorithm is told `head`; a packet of
     /// `arrived` bytes came. Who is next then.
     #[inline]
-    pub fn backlogged(&mut self, slot: u32, head: Charge, arrived: Charge) -> Selected {
+    pub(super) fn backlogged(&mut self, slot: u32, head: Charge, arrived: Charge) -> Selected {
         of_any!(self.told(), ordered => ordered.backlogged(slot, head, arrived))
     }
 
     /// A packet came for a backlogged child. Only algorithms that follow packets are told.
     #[inline]
-    pub fn arrived(&mut self, slot: u32, length: Charge) {
+    pub(super) fn arrived(&mut self, slot: u32, length: Charge) {
         of_any!(self.told(), ordered => ordered.arrived(slot, length));
     }
 
     /// The selected child is charged, and has `next` to send or nothing. Who is next then.
     #[inline]
-    pub fn charge(
+    pub(super) fn charge(
         &mut self,
         slot: u32,
         charged: Charge,
@@ -468,7 +468,7 @@ impl Order {
     /// slab has no free slot, hands it back. Whether it is the first of its queue, which makes the leaf
     /// backlogged.
     #[inline(always)]
-    pub fn accept<P>(
+    pub(super) fn accept<P>(
         &mut self,
         slot: u32,
         len: Length,
@@ -489,7 +489,7 @@ impl Order {
 
     /// Takes the first packet of the selected child, if that is a plain leaf with packets.
     #[inline(always)]
-    pub fn take<P>(&mut self, slot: u32, slab: &mut PacketSlab<P>) -> Option<Taken<P>> {
+    pub(super) fn take<P>(&mut self, slot: u32, slab: &mut PacketSlab<P>) -> Option<Taken<P>> {
         let child = self.record(slot)?;
         if child.flags != 0 {
             return None;
@@ -505,22 +505,22 @@ impl Order {
     }
 
     /// The selected child turned out to have nothing; if it was removed, its slot is free.
-    pub fn idle(&mut self, slot: u32) {
+    pub(super) fn idle(&mut self, slot: u32) {
         of_any!(self.told(), ordered => ordered.idle(slot));
     }
 
     /// The first packets of a child were discarded.
-    pub fn discarded(&mut self, slot: u32, packets: u32) {
+    pub(super) fn discarded(&mut self, slot: u32, packets: u32) {
         of_any!(self.told(), ordered => ordered.discarded(slot, packets));
     }
 
     /// The first packet of the selected child, which has others, was discarded.
-    pub fn dropped_first(&mut self, slot: u32) {
+    pub(super) fn dropped_first(&mut self, slot: u32) {
         of_any!(self.told(), ordered => ordered.dropped_first(slot));
     }
 
     /// The algorithm's own invariants.
-    pub fn check(&self) -> Result<(), Violation> {
+    pub(super) fn check(&self) -> Result<(), Violation> {
         of_any!(&self.any, ordered => ordered.check())
     }
 }

@@ -45,7 +45,7 @@ impl Source<Packet> for Lookout {
 
 /// The other side: numbers its packets from 0, and rings when it has to.
 #[derive(Debug)]
-pub struct RemoteSender {
+pub(crate) struct RemoteSender {
     pub remote: Remote,
     pub name: usize,
     pub pushed: u32,
@@ -54,7 +54,7 @@ pub struct RemoteSender {
 }
 
 impl RemoteSender {
-    pub fn join(
+    pub(crate) fn join(
         registrar: &Registrar<Packet>,
         config: FlowConfig,
         name: usize,
@@ -71,7 +71,7 @@ impl RemoteSender {
         }
     }
 
-    pub fn push(&mut self, len: u32) {
+    pub(crate) fn push(&mut self, len: u32) {
         let packet = self.population.packet(self.name, self.pushed, len);
         self.shared.queue.lock().unwrap().push_back(packet);
         self.pushed += 1;
@@ -82,16 +82,16 @@ impl RemoteSender {
 
     /// Looks at an empty mailbox since the last call: one for each visit, as long as the drain
     /// limit is not reached.
-    pub fn looks(&self) -> usize {
+    pub(crate) fn looks(&self) -> usize {
         self.shared.looks.swap(0, Ordering::Relaxed)
     }
 
-    pub fn is_dozing(&self) -> bool {
+    pub(crate) fn is_dozing(&self) -> bool {
         self.shared.dozing.load(Ordering::Relaxed)
     }
 
     /// How often it was put to doze.
-    pub fn dozes(&self) -> usize {
+    pub(crate) fn dozes(&self) -> usize {
         self.shared.dozes.load(Ordering::Relaxed)
     }
 }

@@ -13,14 +13,14 @@ use fairlane_runtime::{
 /// How many packets exist, wherever they are. Each counts itself in when it is made
 /// and out when it is dropped, so this number depends on no counter under test.
 #[derive(Clone, Debug, Default)]
-pub struct Population(Arc<AtomicUsize>);
+pub(crate) struct Population(Arc<AtomicUsize>);
 
 impl Population {
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::Relaxed)
     }
 
-    pub fn packet(&self, from: usize, number: u32, len: u32) -> Packet {
+    pub(crate) fn packet(&self, from: usize, number: u32, len: u32) -> Packet {
         self.0.fetch_add(1, Ordering::Relaxed);
         Packet {
             from,
@@ -33,7 +33,7 @@ impl Population {
 
 /// A packet that knows who sent it as the how manyth.
 #[derive(Debug)]
-pub struct Packet {
+pub(crate) struct Packet {
     pub from: usize,
     pub number: u32,
     pub len: u32,
@@ -55,7 +55,7 @@ impl Drop for Packet {
 /// A client that numbers its packets from 0; a refused one keeps its number for the
 /// next attempt.
 #[derive(Debug)]
-pub struct Sender {
+pub(crate) struct Sender {
     pub client: Client<Packet>,
     /// The same for no other sender of a rig, unlike the client's number.
     pub name: usize,
@@ -65,21 +65,21 @@ pub struct Sender {
 }
 
 impl Sender {
-    pub fn push(&mut self, len: u32) -> Result<Pushed, Refused<Packet>> {
+    pub(crate) fn push(&mut self, len: u32) -> Result<Pushed, Refused<Packet>> {
         let packet = self.population.packet(self.name, self.pushed, len);
         let pushed = self.client.push(length(len), packet)?;
         self.pushed += 1;
         Ok(pushed)
     }
 
-    pub fn push_all(&mut self, packets: usize, len: u32) {
+    pub(crate) fn push_all(&mut self, packets: usize, len: u32) {
         for _ in 0..packets {
             self.push(len).expect("the mailbox has room");
         }
     }
 
     /// Pushes until the mailbox is full; returns how many went in.
-    pub fn fill(&mut self, len: u32) -> usize {
+    pub(crate) fn fill(&mut self, len: u32) -> usize {
         let mut packets = 0;
         while self.push(len).is_ok() {
             packets += 1;
@@ -89,7 +89,7 @@ impl Sender {
 }
 
 /// An arbiter, the far end of its device, and the time.
-pub struct Rig<A: Scheduler, B: Backend = MemoryBackend<Packet>> {
+pub(crate) struct Rig<A: Scheduler, B: Backend = MemoryBackend<Packet>> {
     pub arbiter: Arbiter<PacketScheduler<A, Packet>, Straight<B>>,
     pub far: MemoryBackend<Packet>,
     pub registrar: Registrar<Packet>,
@@ -100,19 +100,19 @@ pub struct Rig<A: Scheduler, B: Backend = MemoryBackend<Packet>> {
 
 impl<A: Scheduler> Rig<A> {
     /// A device that is never full.
-    pub fn new(algorithm: A, config: ArbiterConfig) -> Self {
+    pub(crate) fn new(algorithm: A, config: ArbiterConfig) -> Self {
         Self::with_device(algorithm, config, usize::MAX)
     }
 
     /// A device that holds `packets`.
-    pub fn with_device(algorithm: A, config: ArbiterConfig, packets: usize) -> Self {
+    pub(crate) fn with_device(algorithm: A, config: ArbiterConfig, packets: usize) -> Self {
         let (near, far) = memory::pair(packets);
         Rig::between(algorithm, config, near, far)
     }
 }
 
 impl<A: Scheduler, B: Backend<Tx = Packet>> Rig<A, B> {
-    pub fn between(
+    pub(crate) fn between(
         algorithm: A,
         config: ArbiterConfig,
         near: B,
@@ -130,12 +130,12 @@ impl<A: Scheduler, B: Backend<Tx = Packet>> Rig<A, B> {
     }
 
     /// A new client.
-    pub fn join(&mut self, config: FlowConfig) -> Sender {
+    pub(crate) fn join(&mut self, config: FlowConfig) -> Sender {
         let client = self.registrar.register(config).expect("room for a client");
         self.adopt(client)
     }
 
-    pub fn adopt(&mut self, client: Client<Packet>) -> Sender {
+    pub(crate) fn adopt(&mut self, client: Client<Packet>) -> Sender {
         self.senders += 1;
         Sender {
             client,
@@ -147,7 +147,7 @@ impl<A: Scheduler, B: Backend<Tx = Packet>> Rig<A, B> {
 
     /// A step at the present time. Whatever is tested, the scheduler's own
     /// invariants hold after it.
-    pub fn step(&mut self) -> Step {
+    pub(crate) fn step(&mut self) -> Step {
         let step = self.arbiter.step(self.now).expect("the device works");
         if let Err(violation) = self.arbiter.invariants() {
             panic!("{violation}");
@@ -155,28 +155,28 @@ impl<A: Scheduler, B: Backend<Tx = Packet>> Rig<A, B> {
         step
     }
 
-    pub fn step_at(&mut self, now: Nanos) -> Step {
+    pub(crate) fn step_at(&mut self, now: Nanos) -> Step {
         self.now = now;
         self.step()
     }
 
-    pub fn step_after(&mut self, span: Nanos) -> Step {
+    pub(crate) fn step_after(&mut self, span: Nanos) -> Step {
         self.step_at(self.now + span)
     }
 
     /// What has come out at the far end since the last call.
-    pub fn arrived(&mut self) -> Vec<Packet> {
+    pub(crate) fn arrived(&mut self) -> Vec<Packet> {
         let mut packets = Vec::new();
         self.far.receive(&mut packets, usize::MAX).unwrap();
         packets
     }
 
     /// The same, as (sender, number).
-    pub fn arrivals(&mut self) -> Vec<(usize, u32)> {
+    pub(crate) fn arrivals(&mut self) -> Vec<(usize, u32)> {
         names(&self.arrived())
     }
 
-    pub fn stats(&self, sender: &Sender) -> ClientStats {
+    pub(crate) fn stats(&self, sender: &Sender) -> ClientStats {
         self.arbiter
             .client_stats()
             .find(|(id, _)| *id == sender.client.id())
@@ -185,25 +185,25 @@ impl<A: Scheduler, B: Backend<Tx = Packet>> Rig<A, B> {
     }
 }
 
-pub fn names(packets: &[Packet]) -> Vec<(usize, u32)> {
+pub(crate) fn names(packets: &[Packet]) -> Vec<(usize, u32)> {
     packets.iter().map(|p| (p.from, p.number)).collect()
 }
 
 /// `(sender, number)` for each number.
-pub fn numbered(sender: usize, numbers: std::ops::Range<u32>) -> Vec<(usize, u32)> {
+pub(crate) fn numbered(sender: usize, numbers: std::ops::Range<u32>) -> Vec<(usize, u32)> {
     numbers.map(|number| (sender, number)).collect()
 }
 
-pub fn length(bytes: u32) -> Length {
+pub(crate) fn length(bytes: u32) -> Length {
     Length::new(bytes).unwrap()
 }
 
-pub fn weight(weight: u32) -> FlowConfig {
+pub(crate) fn weight(weight: u32) -> FlowConfig {
     FlowConfig::new(Weight::new(weight).unwrap(), length(1500))
 }
 
 /// At most `packets` wait in the flow.
-pub fn holding(packets: u32, config: FlowConfig) -> FlowConfig {
+pub(crate) fn holding(packets: u32, config: FlowConfig) -> FlowConfig {
     let limits = Limits {
         packets,
         ..Limits::NONE
@@ -215,18 +215,18 @@ pub fn holding(packets: u32, config: FlowConfig) -> FlowConfig {
 }
 
 /// 8 Mbit/s: a byte a microsecond, 1000 bytes a millisecond.
-pub const BYTE_A_MICROSECOND: u64 = 8_000_000;
+pub(crate) const BYTE_A_MICROSECOND: u64 = 8_000_000;
 
-pub fn link(bps: u64) -> Link {
+pub(crate) fn link(bps: u64) -> Link {
     Link::new(Rate::from_bps(bps).unwrap())
 }
 
 /// A link of 8 Mbit/s without overhead, for few clients.
-pub fn config() -> ArbiterConfig {
+pub(crate) fn config() -> ArbiterConfig {
     on(link(BYTE_A_MICROSECOND))
 }
 
-pub fn on(link: Link) -> ArbiterConfig {
+pub(crate) fn on(link: Link) -> ArbiterConfig {
     ArbiterConfig {
         max_clients: 64,
         // Tests step as often as they like at one time.
@@ -237,14 +237,14 @@ pub fn on(link: Link) -> ArbiterConfig {
 }
 
 /// A link that never holds up a test of something else.
-pub fn fast() -> ArbiterConfig {
+pub(crate) fn fast() -> ArbiterConfig {
     on(link(1_000_000_000_000))
 }
 
-pub const fn ms(ms: u64) -> Nanos {
+pub(crate) const fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(ms)
 }
 
-pub const fn us(us: u64) -> Nanos {
+pub(crate) const fn us(us: u64) -> Nanos {
     Nanos::from_micros(us)
 }

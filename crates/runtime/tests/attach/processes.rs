@@ -28,7 +28,7 @@ const ROLE: &str = "FAIRLANE_TEST_ROLE";
 const SOCKET: &str = "FAIRLANE_TEST_SOCKET";
 
 /// A process with a role; killed at the latest when the test is over.
-pub struct Actor(Child);
+pub(crate) struct Actor(Child);
 
 impl Actor {
     fn start(role: &str, path: PathBuf) -> Self {
@@ -36,7 +36,7 @@ impl Actor {
     }
 
     /// As a user without privileges; only root can.
-    pub fn start_as(uid: u32, role: &str, path: &Path) -> Self {
+    pub(crate) fn start_as(uid: u32, role: &str, path: &Path) -> Self {
         // It may read neither where the tests were built nor a folder of root's.
         let folder = path.parent().unwrap();
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
@@ -60,7 +60,7 @@ impl Actor {
     }
 
     /// Lets it go on that [waits](wait_for_the_test).
-    pub fn go_on(&mut self) {
+    pub(crate) fn go_on(&mut self) {
         self.0.stdin = None;
     }
 
@@ -73,7 +73,7 @@ impl Actor {
     }
 
     /// Waits for its end and tells whether it played its role to the end.
-    pub fn ended_well(&mut self) -> bool {
+    pub(crate) fn ended_well(&mut self) -> bool {
         self.0.wait().unwrap().success()
     }
 }
@@ -110,7 +110,7 @@ fn an_actor_plays_its_role() {
 }
 
 /// Until the test says so, or is over.
-pub fn wait_for_the_test() {
+pub(crate) fn wait_for_the_test() {
     let _ = io::stdin().read(&mut [0]);
 }
 

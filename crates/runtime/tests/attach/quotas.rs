@@ -37,7 +37,7 @@ fn pages(handle: &OwnedFd) -> u64 {
 }
 
 /// Attaches and leaves over and over, and keeps each handle and half of the mappings.
-pub fn keep_memory(path: &Path, times: usize) {
+pub(crate) fn keep_memory(path: &Path, times: usize) {
     let mut handles = Vec::new();
     let mut mappings = Vec::new();
     while handles.len() < times {
@@ -100,7 +100,7 @@ fn a_door_that_closes_leaves_no_memory_behind() {
 }
 
 /// Takes as many places as it gets and says hello for none of them.
-pub fn keep_others_out(path: &Path, times: usize) {
+pub(crate) fn keep_others_out(path: &Path, times: usize) {
     let silent: Vec<_> = (0..times).map(|_| dial(path)).collect();
     wait_for_the_test();
     drop(silent);

@@ -16,12 +16,12 @@ use rustix::net::{
     SendFlags, SocketAddrUnix, SocketType, connect, recv, recvmsg, sendmsg, socket,
 };
 
-pub const HELLO: &[u8] = b"fairlane\x01\0\0\0";
+pub(crate) const HELLO: &[u8] = b"fairlane\x01\0\0\0";
 
 /// Words before the first slot's header.
 const SLOTS: usize = 16;
 
-pub fn dial(path: &Path) -> OwnedFd {
+pub(crate) fn dial(path: &Path) -> OwnedFd {
     let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
     // A test that waits in vain is to fail.
     set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(30))).unwrap();
@@ -29,14 +29,18 @@ pub fn dial(path: &Path) -> OwnedFd {
     socket
 }
 
-pub fn send(socket: &OwnedFd, message: &[u8], flags: SendFlags) -> rustix::io::Result<usize> {
+pub(crate) fn send(
+    socket: &OwnedFd,
+    message: &[u8],
+    flags: SendFlags,
+) -> rustix::io::Result<usize> {
     let flags = flags | SendFlags::NOSIGNAL;
     let mut control = SendAncillaryBuffer::default();
     sendmsg(socket, &[IoSlice::new(message)], &mut control, flags)
 }
 
 /// A message and handles; an empty message if the daemon has hung up.
-pub fn receive(socket: &OwnedFd) -> (Vec<u8>, Vec<OwnedFd>) {
+pub(crate) fn receive(socket: &OwnedFd) -> (Vec<u8>, Vec<OwnedFd>) {
     let mut message = vec![0; 1024];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -60,13 +64,13 @@ pub fn receive(socket: &OwnedFd) -> (Vec<u8>, Vec<OwnedFd>) {
 }
 
 /// The sentence of a refusal.
-pub fn sentence(message: &[u8]) -> String {
+pub(crate) fn sentence(message: &[u8]) -> String {
     assert_eq!(message[12..16], 1_u32.to_le_bytes(), "{message:?}");
     String::from_utf8(message[16..].to_vec()).unwrap()
 }
 
 /// An attached client with its hands on the memory.
-pub struct Raw {
+pub(crate) struct Raw {
     pub socket: OwnedFd,
     pub bell: OwnedFd,
     pub memory: SharedMemory,
@@ -75,7 +79,7 @@ pub struct Raw {
 }
 
 impl Raw {
-    pub fn attach(path: &Path) -> Self {
+    pub(crate) fn attach(path: &Path) -> Self {
         let socket = dial(path);
         send(&socket, HELLO, SendFlags::empty()).unwrap();
         let (reply, handles) = receive(&socket);
@@ -83,7 +87,7 @@ impl Raw {
     }
 
     /// Attached by this reply.
-    pub fn with(socket: OwnedFd, reply: &[u8], handles: Vec<OwnedFd>) -> Self {
+    pub(crate) fn with(socket: OwnedFd, reply: &[u8], handles: Vec<OwnedFd>) -> Self {
         let number = |at: usize| u32::from_le_bytes(*reply[at..].first_chunk().unwrap()) as usize;
         assert_eq!(number(12), 0, "{reply:?}");
         let geometry = Geometry::new(number(16), number(20)).unwrap();
@@ -99,22 +103,22 @@ impl Raw {
         }
     }
 
-    pub fn ring(&self) {
+    pub(crate) fn ring(&self) {
         rustix::io::write(&self.bell, &1_u64.to_ne_bytes()).unwrap();
     }
 
     /// Whether the daemon has hung up.
-    pub fn is_cut_off(&self) -> bool {
+    pub(crate) fn is_cut_off(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         recv(&self.socket, &mut [0], flags).is_ok_and(|(length, _)| length == 0)
     }
 
-    pub fn words(&self) -> &[AtomicU64] {
+    pub(crate) fn words(&self) -> &[AtomicU64] {
         self.memory.as_ref()
     }
 
     /// The words of the slot of a place.
-    pub fn slot(&self, place: usize) -> &[AtomicU64] {
+    pub(crate) fn slot(&self, place: usize) -> &[AtomicU64] {
         let slots = self.geometry.slots();
         let words = (self.geometry.words() - SLOTS) / slots;
         &self.words()[SLOTS + place % slots * words..][..words]
@@ -124,12 +128,12 @@ impl Raw {
         (place / self.geometry.slots()) as u64
     }
 
-    pub fn is_free(&self, place: usize) -> bool {
+    pub(crate) fn is_free(&self, place: usize) -> bool {
         self.slot(place)[0].load(Ordering::Acquire) == self.generation(place) << 32
     }
 
     /// The words of a packet, without the header that makes it one.
-    pub fn write_body(&self, place: usize, packet: &[u8]) {
+    pub(crate) fn write_body(&self, place: usize, packet: &[u8]) {
         for (word, bytes) in self.slot(place)[1..].iter().zip(packet.chunks(8)) {
             let mut whole = [0; 8];
             whole[..bytes.len()].copy_from_slice(bytes);
@@ -137,13 +141,13 @@ impl Raw {
         }
     }
 
-    pub fn write_header(&self, place: usize, length: u32) {
+    pub(crate) fn write_header(&self, place: usize, length: u32) {
         let header = self.generation(place) << 32 | u64::from(length);
         self.slot(place)[0].store(header, Ordering::Release);
         fence(Ordering::SeqCst);
     }
 
-    pub fn write(&self, place: usize, packet: &[u8]) {
+    pub(crate) fn write(&self, place: usize, packet: &[u8]) {
         self.write_body(place, packet);
         self.write_header(place, packet.len() as u32);
     }

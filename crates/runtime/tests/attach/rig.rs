@@ -17,13 +17,13 @@ use fairlane_runtime::attach::{
 use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Registrar, Straight, drive};
 
 /// Longest packet of the classes here.
-pub const LONGEST: u32 = 300;
+pub(crate) const LONGEST: u32 = 300;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `done`.
-pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
         assert!(start.elapsed() < PATIENCE, "waited too long until {what}");
@@ -32,7 +32,7 @@ pub fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 /// A packet of some length that names its number in every byte.
-pub fn packet(number: u64) -> Vec<u8> {
+pub(crate) fn packet(number: u64) -> Vec<u8> {
     let length = 8 + (number * 37 % u64::from(LONGEST - 7)) as usize;
     let bytes = number.to_le_bytes();
     (0..length)
@@ -41,13 +41,13 @@ pub fn packet(number: u64) -> Vec<u8> {
 }
 
 /// The number of a packet, if it is whole.
-pub fn number_of(bytes: &[u8]) -> Option<u64> {
+pub(crate) fn number_of(bytes: &[u8]) -> Option<u64> {
     let number = u64::from_le_bytes(*bytes.first_chunk()?);
     (packet(number) == bytes).then_some(number)
 }
 
 /// Pushes a packet as soon as there is room for it; false if the daemon is gone.
-pub fn push_waiting(client: &mut ProcessClient, packet: &[u8]) -> bool {
+pub(crate) fn push_waiting(client: &mut ProcessClient, packet: &[u8]) -> bool {
     loop {
         match client.push(packet) {
             Ok(()) => return true,
@@ -60,7 +60,7 @@ pub fn push_waiting(client: &mut ProcessClient, packet: &[u8]) -> bool {
 
 /// What came from a process.
 #[derive(Debug)]
-pub struct Arrived {
+pub(crate) struct Arrived {
     pub from: PeerCredentials,
     pub bytes: Vec<u8>,
 }
@@ -71,16 +71,16 @@ impl ByteLen for Arrived {
     }
 }
 
-pub fn make(bytes: Vec<u8>, process: &Attached) -> Arrived {
+pub(crate) fn make(bytes: Vec<u8>, process: &Attached) -> Arrived {
     let from = process.peer;
     Arrived { from, bytes }
 }
 
-pub fn my_uid() -> u32 {
+pub(crate) fn my_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-pub fn class(name: &str, most_clients: usize) -> Class {
+pub(crate) fn class(name: &str, most_clients: usize) -> Class {
     Class {
         name: name.to_owned(),
         flow: FlowConfig::new(Weight::new(3).unwrap(), Length::new(LONGEST).unwrap()),
@@ -89,20 +89,20 @@ pub fn class(name: &str, most_clients: usize) -> Class {
 }
 
 /// The user who runs the tests may attach.
-pub fn mapping(class: Class) -> Mapping {
+pub(crate) fn mapping(class: Class) -> Mapping {
     let name = class.name.clone();
     let mapping = Mapping::new().class(class).unwrap();
     mapping.rule(Who::Uid(my_uid()), &name).unwrap()
 }
 
-pub fn config() -> AttachConfig {
+pub(crate) fn config() -> AttachConfig {
     AttachConfig {
         slots: 64,
         ..AttachConfig::new(mapping(class("tests", 100)))
     }
 }
 
-pub fn arbiter_config() -> ArbiterConfig {
+pub(crate) fn arbiter_config() -> ArbiterConfig {
     ArbiterConfig::new(Link::new(Rate::MAX))
 }
 
@@ -114,24 +114,24 @@ fn daemon(config: ArbiterConfig) -> (Daemon, MemoryBackend<Arrived>) {
 }
 
 /// A path for a socket, in a folder of its own.
-pub struct Path {
+pub(crate) struct Path {
     folder: tempfile::TempDir,
 }
 
 impl Path {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Path {
             folder: tempfile::tempdir().unwrap(),
         }
     }
 
-    pub fn get(&self) -> PathBuf {
+    pub(crate) fn get(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
 }
 
 /// A daemon whose arbiter moves when it is told to.
-pub struct Still {
+pub(crate) struct Still {
     pub path: Path,
     pub attach: Option<Attach>,
     pub arbiter: Option<Daemon>,
@@ -141,11 +141,11 @@ pub struct Still {
 }
 
 impl Still {
-    pub fn new(config: AttachConfig) -> Self {
+    pub(crate) fn new(config: AttachConfig) -> Self {
         Still::with(config, arbiter_config())
     }
 
-    pub fn with(config: AttachConfig, arbiter: ArbiterConfig) -> Self {
+    pub(crate) fn with(config: AttachConfig, arbiter: ArbiterConfig) -> Self {
         let path = Path::new();
         let (arbiter, far) = daemon(arbiter);
         let registrar = arbiter.registrar();
@@ -160,25 +160,25 @@ impl Still {
         }
     }
 
-    pub fn attach(&self) -> &Attach {
+    pub(crate) fn attach(&self) -> &Attach {
         self.attach.as_ref().unwrap()
     }
 
-    pub fn arbiter(&mut self) -> &mut Daemon {
+    pub(crate) fn arbiter(&mut self) -> &mut Daemon {
         self.arbiter.as_mut().unwrap()
     }
 
-    pub fn connect(&self) -> ProcessClient {
+    pub(crate) fn connect(&self) -> ProcessClient {
         connect(self.path.get()).unwrap()
     }
 
     /// Why nobody is let in now.
-    pub fn refusal(&self) -> String {
+    pub(crate) fn refusal(&self) -> String {
         connect(self.path.get()).unwrap_err().to_string()
     }
 
     /// One step, a microsecond after the last; returns what was sent.
-    pub fn step(&mut self) -> Vec<Arrived> {
+    pub(crate) fn step(&mut self) -> Vec<Arrived> {
         self.now = self.now + Nanos::from_micros(1);
         let now = self.now;
         self.arbiter().step(now).unwrap();
@@ -188,12 +188,12 @@ impl Still {
     }
 
     /// Enough steps to take whatever is in the mailboxes and let go of who has left.
-    pub fn steps(&mut self) -> Vec<Arrived> {
+    pub(crate) fn steps(&mut self) -> Vec<Arrived> {
         (0..200).flat_map(|_| self.step()).collect()
     }
 
     /// Steps until all clients that have left are forgotten.
-    pub fn drain_the_dead(&mut self) -> Vec<Arrived> {
+    pub(crate) fn drain_the_dead(&mut self) -> Vec<Arrived> {
         let mut arrived = Vec::new();
         for _ in 0..10_000 {
             arrived.extend(self.step());
@@ -204,7 +204,7 @@ impl Still {
         panic!("a client that has left is still there");
     }
 
-    pub fn wait_until_left(&self, clients: u64) {
+    pub(crate) fn wait_until_left(&self, clients: u64) {
         wait_until("the clients have left", || {
             self.attach().stats().left == clients
         });
@@ -212,10 +212,10 @@ impl Still {
 }
 
 /// The packets of each process, in the order in which they came out.
-pub type ByProcess = HashMap<u32, Vec<Vec<u8>>>;
+pub(crate) type ByProcess = HashMap<u32, Vec<Vec<u8>>>;
 
 /// A daemon whose arbiter runs, and the order in which each process's packets came out.
-pub struct Running {
+pub(crate) struct Running {
     pub path: Path,
     pub attach: Option<Attach>,
     stop: Arc<AtomicBool>,
@@ -224,11 +224,11 @@ pub struct Running {
 }
 
 impl Running {
-    pub fn new(config: AttachConfig, idling: Idling) -> Self {
+    pub(crate) fn new(config: AttachConfig, idling: Idling) -> Self {
         Running::with(config, arbiter_config(), idling)
     }
 
-    pub fn with(config: AttachConfig, arbiter: ArbiterConfig, idling: Idling) -> Self {
+    pub(crate) fn with(config: AttachConfig, arbiter: ArbiterConfig, idling: Idling) -> Self {
         let path = Path::new();
         let (mut arbiter, mut far) = daemon(arbiter);
         let attach = Attach::listen(path.get(), config, arbiter.registrar(), make).unwrap();
@@ -259,16 +259,16 @@ impl Running {
         }
     }
 
-    pub fn attach(&self) -> &Attach {
+    pub(crate) fn attach(&self) -> &Attach {
         self.attach.as_ref().unwrap()
     }
 
     /// Packets sent so far.
-    pub fn arrived(&self) -> u64 {
+    pub(crate) fn arrived(&self) -> u64 {
         self.arrived.load(Ordering::Relaxed)
     }
 
-    pub fn wait_until_left(&self, clients: u64) {
+    pub(crate) fn wait_until_left(&self, clients: u64) {
         wait_until("the clients have left", || {
             self.attach().stats().left == clients
         });
@@ -276,7 +276,7 @@ impl Running {
 
     /// Waits until all clients are gone and what they pushed was sent; checks the counts, and
     /// returns the packets of each process.
-    pub fn finish(mut self) -> ByProcess {
+    pub(crate) fn finish(mut self) -> ByProcess {
         self.attach = None;
         self.stop.store(true, Ordering::Relaxed);
         let (by_process, total) = self.thread.join().unwrap();
@@ -288,7 +288,7 @@ impl Running {
 }
 
 /// Asserts that these are the first packets of a process, whole and in order; returns how many.
-pub fn assert_a_whole_beginning(packets: &[Vec<u8>]) -> u64 {
+pub(crate) fn assert_a_whole_beginning(packets: &[Vec<u8>]) -> u64 {
     for (expected, bytes) in packets.iter().enumerate() {
         assert_eq!(number_of(bytes), Some(expected as u64), "{bytes:?}");
     }

@@ -8,7 +8,7 @@ use fairlane_io::ByteLen;
 
 /// The sums over all senders that are gone.
 #[derive(Debug, Default)]
-pub struct Books {
+pub(crate) struct Books {
     pub senders: AtomicU64,
     pub pushed: AtomicU64,
     pub arrived: AtomicU64,
@@ -21,7 +21,7 @@ pub struct Books {
 
 impl Books {
     /// Something is wrong; the soak goes on and fails at its end.
-    pub fn fault(&self, fault: String) {
+    pub(crate) fn fault(&self, fault: String) {
         let mut faults = self.faults.lock().unwrap();
         if faults.len() < 20 {
             eprintln!("{fault}");
@@ -29,14 +29,14 @@ impl Books {
         }
     }
 
-    pub fn faults(&self) -> Vec<String> {
+    pub(crate) fn faults(&self) -> Vec<String> {
         self.faults.lock().unwrap().clone()
     }
 }
 
 /// The counts of one sender, shared by it and its packets: who goes last closes it.
 #[derive(Debug)]
-pub struct Account {
+pub(crate) struct Account {
     books: Arc<Books>,
     kind: &'static str,
     pushed: AtomicU64,
@@ -47,7 +47,7 @@ pub struct Account {
 }
 
 impl Account {
-    pub fn open(books: &Arc<Books>, kind: &'static str) -> Arc<Self> {
+    pub(crate) fn open(books: &Arc<Books>, kind: &'static str) -> Arc<Self> {
         books.open.fetch_add(1, Ordering::Relaxed);
         books.senders.fetch_add(1, Ordering::Relaxed);
         Arc::new(Account {
@@ -61,7 +61,7 @@ impl Account {
     }
 
     /// The sender's next packet, whether or not it will be taken.
-    pub fn packet(self: &Arc<Self>, number: u64, len: u32) -> Packet {
+    pub(crate) fn packet(self: &Arc<Self>, number: u64, len: u32) -> Packet {
         let account = Arc::clone(self);
         Packet {
             account,
@@ -70,19 +70,19 @@ impl Account {
         }
     }
 
-    pub fn pushed(&self, packets: u64) {
+    pub(crate) fn pushed(&self, packets: u64) {
         self.pushed.fetch_add(packets, Ordering::Relaxed);
     }
 
-    pub fn told(&self, drops: u64) {
+    pub(crate) fn told(&self, drops: u64) {
         self.told.fetch_add(drops, Ordering::Relaxed);
     }
 
-    pub fn packets_pushed(&self) -> u64 {
+    pub(crate) fn packets_pushed(&self) -> u64 {
         self.pushed.load(Ordering::Relaxed)
     }
 
-    pub fn fault(&self, fault: &str) {
+    pub(crate) fn fault(&self, fault: &str) {
         self.books
             .fault(format!("a client of kind {}: {fault}", self.kind));
     }
@@ -112,7 +112,7 @@ impl Drop for Account {
 
 /// A packet that knows who sent it as the how manyth.
 #[derive(Debug)]
-pub struct Packet {
+pub(crate) struct Packet {
     account: Arc<Account>,
     number: u64,
     len: u32,
@@ -120,7 +120,7 @@ pub struct Packet {
 
 impl Packet {
     /// It has come out at the far end.
-    pub fn arrive(self) {
+    pub(crate) fn arrive(self) {
         let account = &self.account;
         let next = account.next.swap(self.number + 1, Ordering::Relaxed);
         if self.number < next {

@@ -15,7 +15,7 @@ use crate::books::{Account, Books, Packet};
 use crate::executor::block_on;
 
 /// Longest packet, in bytes.
-pub const LONGEST: u32 = 1500;
+pub(crate) const LONGEST: u32 = 1500;
 
 /// Most clients of one thread.
 const CROWD: usize = 12;
@@ -25,27 +25,27 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is on for everybody.
 #[derive(Debug, Default)]
-pub struct Weather {
+pub(crate) struct Weather {
     over: AtomicBool,
     quiet: AtomicBool,
 }
 
 impl Weather {
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Relaxed)
     }
 
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
 
     /// Nobody pushes meanwhile, so that the arbiter sleeps.
-    pub fn be_quiet(&self, quiet: bool) {
+    pub(crate) fn be_quiet(&self, quiet: bool) {
         self.quiet.store(quiet, Ordering::Relaxed);
     }
 
     /// A pause of mostly less than two milliseconds.
-    pub fn pause(&self, random: &mut SmallRng) {
+    pub(crate) fn pause(&self, random: &mut SmallRng) {
         let micros = match random.random_range(0..20) {
             0..4 => 0,
             4..18 => random.random_range(50..2_000),
@@ -63,7 +63,7 @@ impl Weather {
 
 /// A flow of any weight whose queue is short, or seldom as long as the arbiter's limits let it
 /// be.
-pub fn flow(random: &mut SmallRng) -> FlowConfig {
+pub(crate) fn flow(random: &mut SmallRng) -> FlowConfig {
     let limits = Limits {
         packets: random.random_range(1..48),
         ..Limits::NONE
@@ -119,7 +119,7 @@ impl Sender {
 }
 
 /// A thread with up to [`CROWD`] clients, which come and go.
-pub fn crowd(
+pub(crate) fn crowd(
     registrar: &Registrar<Packet>,
     books: &Arc<Books>,
     weather: &Weather,
@@ -153,7 +153,7 @@ pub fn crowd(
 }
 
 /// A task that waits for room, one client after another.
-pub fn task(
+pub(crate) fn task(
     registrar: &Registrar<Packet>,
     books: &Arc<Books>,
     weather: &Weather,
@@ -187,7 +187,7 @@ pub fn task(
 
 /// What clients that dispatch have counted.
 #[derive(Debug, Default)]
-pub struct Dispatched {
+pub(crate) struct Dispatched {
     pub clients: AtomicU64,
     pub pushed: AtomicU64,
     pub transmitted: AtomicU64,
@@ -205,7 +205,7 @@ impl ByteLen for Numbered {
 }
 
 /// Clients that transmit what was cleared, one after another, on a device that is often full.
-pub fn dispatching(
+pub(crate) fn dispatching(
     registrar: &Registrar<Cleared>,
     books: &Books,
     sums: &Dispatched,

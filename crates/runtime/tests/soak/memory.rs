@@ -3,7 +3,7 @@
 use std::fs;
 
 /// In KiB.
-pub fn resident() -> u64 {
+pub(crate) fn resident() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let size = line.and_then(|line| line.split_whitespace().next());
@@ -12,7 +12,7 @@ pub fn resident() -> u64 {
 
 /// By how many KiB the second half of the samples grows: the median of its last quarter against
 /// that of its first, for whoever starts a process or wakes a thread at that moment makes waves.
-pub fn growth(samples: &[u64]) -> i64 {
+pub(crate) fn growth(samples: &[u64]) -> i64 {
     let half = &samples[samples.len() / 2..];
     let quarter = (half.len() / 4).max(1);
     median(&half[half.len() - quarter..]) - median(&half[..quarter])

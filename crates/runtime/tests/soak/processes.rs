@@ -102,7 +102,7 @@ impl Taker {
 }
 
 /// Lets processes of this user attach at `path`.
-pub fn listen(path: &Path, registrar: Registrar<Packet>, books: &Arc<Books>) -> Attach {
+pub(crate) fn listen(path: &Path, registrar: Registrar<Packet>, books: &Arc<Books>) -> Attach {
     let limits = Limits {
         packets: 20,
         ..Limits::NONE
@@ -132,7 +132,7 @@ pub fn listen(path: &Path, registrar: Registrar<Packet>, books: &Arc<Books>) -> 
 
 /// What became of the processes.
 #[derive(Debug, Default)]
-pub struct Fates {
+pub(crate) struct Fates {
     pub killed: AtomicU64,
     pub ended: AtomicU64,
 }
@@ -165,7 +165,7 @@ impl Victim {
 }
 
 /// Starts, stops and kills processes.
-pub fn murder(path: &Path, fates: &Fates, weather: &Weather, mut random: SmallRng) {
+pub(crate) fn murder(path: &Path, fates: &Fates, weather: &Weather, mut random: SmallRng) {
     let mut victims: Vec<Victim> = Vec::new();
     while !weather.is_over() {
         if victims.len() < PROCESSES {

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Wakes a parked thread.
-pub struct Unpark {
+pub(crate) struct Unpark {
     thread: Thread,
     woken: AtomicBool,
 }
 
 impl Unpark {
     /// For the calling thread.
-    pub fn new() -> Arc<Self> {
+    pub(crate) fn new() -> Arc<Self> {
         Arc::new(Unpark {
             thread: thread::current(),
             woken: AtomicBool::new(false),
@@ -27,7 +27,7 @@ impl Unpark {
 
     /// Waits until the task was woken since the last call. Nothing else ends the wait, so that
     /// a wake-up that is lost shows.
-    pub fn wait(&self) {
+    pub(crate) fn wait(&self) {
         let start = Instant::now();
         while !self.woken.swap(false, Ordering::Acquire) {
             let left = PATIENCE.saturating_sub(start.elapsed());
@@ -45,7 +45,7 @@ impl Wake for Unpark {
 }
 
 /// Polls a future whenever it is woken, until it is done.
-pub fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let unpark = Unpark::new();
     let waker = Waker::from(Arc::clone(&unpark));

@@ -57,7 +57,7 @@ impl Pressure {
 
     /// `strict` on a quiet machine, up to four seconds more on one that is never quiet, which may
     /// have others to run first.
-    pub fn soon(&self, strict: Duration) -> Duration {
+    pub(crate) fn soon(&self, strict: Duration) -> Duration {
         strict + Duration::from_secs(4).mul_f64(self.part())
     }
 }

@@ -8,7 +8,7 @@ const ARP: u16 = 0x0806;
 const UDP: u8 = 17;
 
 /// A frame with an ether type and what follows, behind a VLAN tag if there is one.
-pub fn ethernet(vlan: Option<u16>, ether_type: u16, payload: &[u8]) -> Vec<u8> {
+pub(super) fn ethernet(vlan: Option<u16>, ether_type: u16, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![2; 12];
     if let Some(vlan) = vlan {
         frame.extend(0x8100u16.to_be_bytes());
@@ -20,7 +20,7 @@ pub fn ethernet(vlan: Option<u16>, ether_type: u16, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A packet from 10.0.0.`source` to 10.0.1.1; `fragment` is the field of flags and offset.
-pub fn ipv4(source: u8, protocol: u8, ports: [u16; 2], fragment: u16) -> Vec<u8> {
+pub(super) fn ipv4(source: u8, protocol: u8, ports: [u16; 2], fragment: u16) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 28, 0, 1];
     packet.extend(fragment.to_be_bytes());
     packet.extend([64, protocol, 0, 0, 10, 0, 0, source, 10, 0, 1, 1]);
@@ -30,7 +30,7 @@ pub fn ipv4(source: u8, protocol: u8, ports: [u16; 2], fragment: u16) -> Vec<u8>
 }
 
 /// A UDP packet from `2001:db8::source` to `2001:db8::ffff`.
-pub fn ipv6(source: u8, ports: [u16; 2]) -> Vec<u8> {
+pub(super) fn ipv6(source: u8, ports: [u16; 2]) -> Vec<u8> {
     let address = |last: [u8; 2]| {
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&[0x20, 1, 0xd, 0xb8]);
@@ -45,11 +45,11 @@ pub fn ipv6(source: u8, ports: [u16; 2]) -> Vec<u8> {
     packet
 }
 
-pub fn udp(source: u8, port: u16) -> Vec<u8> {
+pub(super) fn udp(source: u8, port: u16) -> Vec<u8> {
     ethernet(None, IPV4, &ipv4(source, UDP, [port, 80], 0))
 }
 
-pub fn header() -> PcapHeader {
+pub(super) fn header() -> PcapHeader {
     PcapHeader {
         ts_resolution: TsResolution::NanoSecond,
         ..PcapHeader::default()
@@ -57,7 +57,7 @@ pub fn header() -> PcapHeader {
 }
 
 /// A capture of packets, each with its time in nanoseconds and its length on the wire.
-pub fn capture(header: PcapHeader, packets: &[(u64, u32, Vec<u8>)]) -> Vec<u8> {
+pub(super) fn capture(header: PcapHeader, packets: &[(u64, u32, Vec<u8>)]) -> Vec<u8> {
     let mut writer = PcapWriter::with_header(Vec::new(), header).unwrap();
     for (time, length, bytes) in packets {
         let packet = PcapPacket::new(Duration::from_nanos(*time), *length, bytes);
@@ -67,7 +67,7 @@ pub fn capture(header: PcapHeader, packets: &[(u64, u32, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// Frames a microsecond apart.
-pub fn frames(frames: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn frames(frames: &[Vec<u8>]) -> Vec<u8> {
     let packets: Vec<_> = (1..)
         .zip(frames)
         .map(|(number, frame)| (number * 1000, frame.len() as u32, frame.clone()))

@@ -14,31 +14,31 @@ use crate::program::{Finished, Running, start, start_unheard};
 
 /// The part of a link that a connection fills at least: its two ends, and the daemon between, share
 /// the processors with other programs.
-pub const FILLED: f64 = 0.3;
+pub(crate) const FILLED: f64 = 0.3;
 
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub const BACKENDS: [&str; 2] = ["packet", "xdp"];
+pub(crate) const BACKENDS: [&str; 2] = ["packet", "xdp"];
 
 /// The interfaces of a wire's middle.
-pub fn interfaces(backend: &str) -> String {
+pub(crate) fn interfaces(backend: &str) -> String {
     format!("[interfaces]\ninside = \"inside\"\noutside = \"outside\"\nbackend = \"{backend}\"\n")
 }
 
 /// The same, and the beginning of a link from inside to outside; its keys and classes follow.
-pub fn up(backend: &str, rate: &str) -> String {
+pub(crate) fn up(backend: &str, rate: &str) -> String {
     interfaces(backend) + &format!("[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"{rate}\"\n")
 }
 
 /// Hosts with a middle between them; `None`, and said why, where there can be none.
-pub fn wire(test: &str, senders: u8) -> Option<Wire> {
+pub(crate) fn wire(test: &str, senders: u8) -> Option<Wire> {
     or_skip(test, Wire::new(senders))
 }
 
 /// Runs a site that shapes what the host of `near` sends there, through the tap device `fair0`;
 /// `links` of the file follow. Waits until the device is made: it may not be up yet.
 #[track_caller]
-pub fn start_on_tap(near: &Link, links: &str) -> (Running, TempDir, Link) {
+pub(crate) fn start_on_tap(near: &Link, links: &str) -> (Running, TempDir, Link) {
     let interfaces = format!(
         "[interfaces]\ntap = \"fair0\"\noutside = \"{}\"\n",
         near.name()
@@ -59,7 +59,7 @@ pub fn start_on_tap(near: &Link, links: &str) -> (Running, TempDir, Link) {
 }
 
 /// A program that runs a site in the middle of a wire.
-pub struct Site {
+pub(crate) struct Site {
     running: Running,
     folder: TempDir,
 }
@@ -67,30 +67,30 @@ pub struct Site {
 impl Site {
     /// Runs `config` until it is told to stop, and waits until frames pass.
     #[track_caller]
-    pub fn start(wire: &Wire, config: &str) -> Site {
+    pub(crate) fn start(wire: &Wire, config: &str) -> Site {
         Site::start_unseen(wire, config).until_through(wire)
     }
 
     /// The same with more arguments.
     #[track_caller]
-    pub fn start_with(wire: &Wire, config: &str, more: &[&str]) -> Site {
+    pub(crate) fn start_with(wire: &Wire, config: &str, more: &[&str]) -> Site {
         Site::begin(wire, config, more, start).until_through(wire)
     }
 
     /// The same, told in words at the end.
     #[track_caller]
-    pub fn start_in_words(wire: &Wire, config: &str) -> Site {
+    pub(crate) fn start_in_words(wire: &Wire, config: &str) -> Site {
         Site::run(wire, config, &["--quiet"], start).until_through(wire)
     }
 
     /// The same, where nobody reads what the program complains of.
     #[track_caller]
-    pub fn start_unheard(wire: &Wire, config: &str) -> Site {
+    pub(crate) fn start_unheard(wire: &Wire, config: &str) -> Site {
         Site::begin(wire, config, &[], start_unheard).until_through(wire)
     }
 
     /// The same as [`start`](Self::start) without waiting.
-    pub fn start_unseen(wire: &Wire, config: &str) -> Site {
+    pub(crate) fn start_unseen(wire: &Wire, config: &str) -> Site {
         Site::begin(wire, config, &[], start)
     }
 
@@ -115,16 +115,16 @@ impl Site {
         Site { running, folder }
     }
 
-    pub fn file(&self) -> PathBuf {
+    pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("site.toml")
     }
 
-    pub fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
 
     /// What all its threads have used of the processors.
-    pub fn processor_time(&self) -> Duration {
+    pub(crate) fn processor_time(&self) -> Duration {
         let file = format!("/proc/{}/stat", self.running.id());
         let text = std::fs::read_to_string(file).unwrap();
         // Behind the name, which may have spaces: user and system time in hundredths.
@@ -137,28 +137,28 @@ impl Site {
         Duration::from_millis(ticks * 10)
     }
 
-    pub fn signal(&mut self, name: &str) {
+    pub(crate) fn signal(&mut self, name: &str) {
         self.running.signal(name);
     }
 
     /// Stops all its threads until it is sent CONT.
-    pub fn pause(&mut self) {
+    pub(crate) fn pause(&mut self) {
         self.running.pause();
     }
 
     /// Stops it, and gives what it reports.
     #[track_caller]
-    pub fn stop(self) -> Value {
+    pub(crate) fn stop(self) -> Value {
         let finished = self.end();
         serde_json::from_str(&finished.success()).unwrap()
     }
 
     /// Waits until it ends by itself.
-    pub fn finish(self) -> Finished {
+    pub(crate) fn finish(self) -> Finished {
         self.running.finish()
     }
 
-    pub fn end(mut self) -> Finished {
+    pub(crate) fn end(mut self) -> Finished {
         self.running.signal("INT");
         self.running.finish()
     }
@@ -166,12 +166,12 @@ impl Site {
 
 /// The link of this name in a report.
 #[track_caller]
-pub fn link<'a>(report: &'a Value, name: &str) -> &'a Value {
+pub(crate) fn link<'a>(report: &'a Value, name: &str) -> &'a Value {
     named(&report["links"], name)
 }
 
 /// The sum over all classes without a parent.
-pub fn total(link: &Value, count: &str) -> Value {
+pub(crate) fn total(link: &Value, count: &str) -> Value {
     let classes = link["classes"].as_array().unwrap().iter();
     let top = classes.filter(|class| class["parent"].is_null());
     top.map(|class| class[count].as_u64().unwrap())
@@ -181,7 +181,7 @@ pub fn total(link: &Value, count: &str) -> Value {
 
 /// The class of this name in a link's report.
 #[track_caller]
-pub fn class<'a>(report: &'a Value, link_name: &str, name: &str) -> &'a Value {
+pub(crate) fn class<'a>(report: &'a Value, link_name: &str, name: &str) -> &'a Value {
     named(&link(report, link_name)["classes"], name)
 }
 

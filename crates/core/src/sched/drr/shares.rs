@@ -20,7 +20,7 @@ pub(super) struct Shares {
 
 impl Shares {
     /// The share of one entity more.
-    pub fn enter(&mut self, share: Ratio) -> Number {
+    pub(super) fn enter(&mut self, share: Ratio) -> Number {
         let (table, free) = (&mut self.table, &mut self.free);
         let entry = self.known.entry((share.charge, share.weight));
         let (number, count) = entry.or_insert_with(|| match free.pop() {
@@ -39,7 +39,7 @@ impl Shares {
     }
 
     /// One entity less has this share.
-    pub fn leave(&mut self, number: Number) {
+    pub(super) fn leave(&mut self, number: Number) {
         let Ratio { charge, weight } = self.get(number);
         if let Some((number, count)) = self.known.get_mut(&(charge, weight)) {
             *count -= 1;
@@ -51,7 +51,7 @@ impl Shares {
     }
 
     /// The share with this number.
-    pub fn get(&self, [low, middle, high]: Number) -> Ratio {
+    pub(super) fn get(&self, [low, middle, high]: Number) -> Ratio {
         let number = u32::from_le_bytes([low, middle, high, 0]);
         self.table[number as usize]
     }

@@ -26,7 +26,7 @@ pub(super) struct Queue {
 
 impl Queue {
     #[inline]
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.first == self.end
     }
 }
@@ -52,7 +52,7 @@ impl Default for Places {
 impl Places {
     /// The first place of a queue.
     #[inline]
-    pub fn first(&self, queue: &Queue) -> Option<EntityId> {
+    pub(super) fn first(&self, queue: &Queue) -> Option<EntityId> {
         match queue.is_empty() {
             true => None,
             false => Some(self.at(queue.first)),
@@ -66,7 +66,7 @@ impl Places {
 
     /// Adds a place at the end of a queue. O(1) amortised.
     #[inline]
-    pub fn push(&mut self, queue: &mut Queue, entity: EntityId) {
+    pub(super) fn push(&mut self, queue: &mut Queue, entity: EntityId) {
         if queue.end.is_multiple_of(CHUNK) {
             self.extend(queue);
         }
@@ -101,7 +101,7 @@ impl Places {
 
     /// Takes out the first place of a queue that is not empty. O(1).
     #[inline]
-    pub fn pop(&mut self, queue: &mut Queue) {
+    pub(super) fn pop(&mut self, queue: &mut Queue) {
         let place = queue.first;
         queue.first = place + 1;
         if queue.first.is_multiple_of(CHUNK) || queue.first == queue.end {
@@ -130,7 +130,7 @@ impl Places {
 
     /// Takes up to `count` places of an entity out of a queue, the first ones, and tells how many.
     /// O(places of the queue).
-    pub fn take_out(&mut self, queue: &mut Queue, entity: EntityId, count: u32) -> u32 {
+    pub(super) fn take_out(&mut self, queue: &mut Queue, entity: EntityId, count: u32) -> u32 {
         let mut old = core::mem::take(queue);
         let mut taken = 0;
         while let Some(other) = self.first(&old) {
@@ -145,7 +145,7 @@ impl Places {
     }
 
     /// The places of a queue, from first to last.
-    pub fn iter(&self, queue: &Queue) -> impl Iterator<Item = EntityId> {
+    pub(super) fn iter(&self, queue: &Queue) -> impl Iterator<Item = EntityId> {
         let mut left = *queue;
         core::iter::from_fn(move || {
             let entity = self.first(&left)?;
@@ -159,12 +159,15 @@ impl Places {
 
     /// Places that there is room for.
     #[cfg(test)]
-    pub fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         self.chunks.len() * (CHUNK - 1)
     }
 
     /// Checks that each chunk is in one queue, or free.
-    pub fn check<'a>(&self, queues: impl Iterator<Item = &'a Queue>) -> Result<(), Violation> {
+    pub(super) fn check<'a>(
+        &self,
+        queues: impl Iterator<Item = &'a Queue>,
+    ) -> Result<(), Violation> {
         let mut used = 0;
         let mut walk = |mut chunk: u32, last: u32| -> Result<(), Violation> {
             while let Some(Chunk([next, ..])) = self.chunks.get(chunk as usize) {

@@ -60,7 +60,7 @@ pub(super) struct Fluid {
 }
 
 impl Fluid {
-    pub fn starting_at(now: VirtualTime) -> Self {
+    pub(super) fn starting_at(now: VirtualTime) -> Self {
         Fluid {
             time: u128::from(now.units()) << FINER,
             ..Fluid::default()
@@ -69,7 +69,7 @@ impl Fluid {
 
     /// V.
     #[inline]
-    pub fn now(&self) -> VirtualTime {
+    pub(super) fn now(&self) -> VirtualTime {
         VirtualTime::new((self.time >> FINER) as u64)
     }
 
@@ -84,7 +84,7 @@ impl Fluid {
         self.units().saturating_add_signed(ahead.into())
     }
 
-    pub fn add(&mut self, id: EntityId) {
+    pub(super) fn add(&mut self, id: EntityId) {
         if self.flows.len() <= id.index() {
             self.flows.resize(id.index() + 1, Flow::default());
         }
@@ -93,25 +93,25 @@ impl Fluid {
 
     /// When the last packet of `id` finishes, or V if it did. The flow has sent all its
     /// packets, so that this is near.
-    pub fn finish(&self, id: EntityId) -> VirtualTime {
+    pub(super) fn finish(&self, id: EntityId) -> VirtualTime {
         let finish = self.flows[id.index()].finish;
         VirtualTime::new(finish.max(self.units()) as u64)
     }
 
     /// Whether `id` is backlogged here.
     #[inline]
-    pub fn is_backlogged(&self, id: EntityId) -> bool {
+    pub(super) fn is_backlogged(&self, id: EntityId) -> bool {
         self.flows[id.index()].weight != 0
     }
 
     /// Whether anybody is.
-    pub fn is_busy(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         self.weight_sum != 0
     }
 
     /// A packet that takes `span` at the weight of its flow.
     #[inline]
-    pub fn arrived(&mut self, id: EntityId, span: u64, weight: u64) {
+    pub(super) fn arrived(&mut self, id: EntityId, span: u64, weight: u64) {
         let now = self.units();
         let flow = &mut self.flows[id.index()];
         if flow.weight != 0 {
@@ -125,7 +125,7 @@ impl Fluid {
     }
 
     /// The last packet of `id` finishes at `finish`.
-    pub fn set_finish(&mut self, id: EntityId, finish: VirtualTime) {
+    pub(super) fn set_finish(&mut self, id: EntityId, finish: VirtualTime) {
         let finish = self.wide(finish);
         self.set_wide_finish(id, finish);
     }
@@ -146,7 +146,7 @@ impl Fluid {
 
     /// From now on `id` has another weight; what is left of its packets takes
     /// accordingly longer or shorter.
-    pub fn change(&mut self, id: EntityId, old_inverse: u64, inverse: u64, weight: u64) {
+    pub(super) fn change(&mut self, id: EntityId, old_inverse: u64, inverse: u64, weight: u64) {
         let now = self.units();
         let flow = &mut self.flows[id.index()];
         if flow.weight == 0 {
@@ -160,7 +160,7 @@ impl Fluid {
     }
 
     /// `id` has nothing left.
-    pub fn leave(&mut self, id: EntityId) {
+    pub(super) fn leave(&mut self, id: EntityId) {
         let weight = core::mem::take(&mut self.flows[id.index()].weight);
         self.set_weight_sum(self.weight_sum - weight);
     }
@@ -168,7 +168,7 @@ impl Fluid {
     /// The link has nothing left, so neither has the fluid server: V goes on to the last
     /// finish time, which only rounding kept it from.
     #[inline(never)]
-    pub fn end_busy_period(&mut self) {
+    pub(super) fn end_busy_period(&mut self) {
         while let Some(look) = self.looks.pop() {
             if let Some(id) = look.link.get()
                 && self.flows[id.index()].weight != 0
@@ -182,7 +182,7 @@ impl Fluid {
 
     /// The link took `work`, and so did the fluid server.
     #[inline]
-    pub fn served(&mut self, work: Charge) {
+    pub(super) fn served(&mut self, work: Charge) {
         // In 2^-FRACTION bytes.
         let mut left = u128::from(work.get()) << FRACTION;
         while self.weight_sum != 0 {
@@ -200,7 +200,7 @@ impl Fluid {
 
     /// V is at least `time` from now on.
     #[inline(never)]
-    pub fn jump_to(&mut self, time: VirtualTime) {
+    pub(super) fn jump_to(&mut self, time: VirtualTime) {
         let time = self.wide(time) << FINER;
         while let Some(at) = self.first_look(time) {
             self.time = at;
@@ -286,7 +286,7 @@ impl Fluid {
         self.inverse_sum = u64::MAX.checked_div(sum).unwrap_or(0);
     }
 
-    pub fn check(&self) -> Result<(), Violation> {
+    pub(super) fn check(&self) -> Result<(), Violation> {
         ensure_invariant!(
             self.looks.is_sorted(),
             "gps: {:?} is not sorted",

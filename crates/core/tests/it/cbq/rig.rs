@@ -7,42 +7,42 @@ use fairlane_core::tree::{ClassId, LeafConfig, Payload};
 use fairlane_core::{Length, Nanos, Rate, SchedulerLimits};
 use std::collections::BTreeMap;
 
-pub const ROOT: ClassId = ClassId::ROOT;
-pub const MBIT: u64 = 1_000_000;
+pub(super) const ROOT: ClassId = ClassId::ROOT;
+pub(super) const MBIT: u64 = 1_000_000;
 
-pub fn rate(bps: u64) -> Rate {
+pub(super) fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
 }
 
-pub fn length(bytes: u32) -> Length {
+pub(super) fn length(bytes: u32) -> Length {
     Length::new(bytes).unwrap()
 }
 
 /// A class of so many Mbit/s with packets of at most 1500 bytes.
-pub fn class(mbit: u64) -> CbqClass {
+pub(super) fn class(mbit: u64) -> CbqClass {
     CbqClass::new(rate(mbit * MBIT), length(1500))
 }
 
-pub fn bounded(mbit: u64) -> CbqClass {
+pub(super) fn bounded(mbit: u64) -> CbqClass {
     CbqClass {
         borrow: false,
         ..class(mbit)
     }
 }
 
-pub fn cbq<P: Payload>(mbit: u64) -> Cbq<P> {
+pub(super) fn cbq<P: Payload>(mbit: u64) -> Cbq<P> {
     Cbq::new(rate(mbit * MBIT), SchedulerLimits::default())
 }
 
-pub fn leaf<P: Payload>(cbq: &mut Cbq<P>, parent: ClassId, config: CbqClass) -> ClassId {
+pub(super) fn leaf<P: Payload>(cbq: &mut Cbq<P>, parent: ClassId, config: CbqClass) -> ClassId {
     cbq.add_leaf(parent, config, LeafConfig::default()).unwrap()
 }
 
 /// Time of a packet of 1000 bytes on 8 Mbit/s.
-pub const MS: Nanos = Nanos::from_millis(1);
+pub(super) const MS: Nanos = Nanos::from_millis(1);
 
 /// A link of 8 Mbit/s and packets of 1000 bytes: a millisecond each.
-pub struct Run {
+pub(super) struct Run {
     pub cbq: Cbq<u32>,
     pub now: Nanos,
     /// When the link will have sent what it has.
@@ -50,7 +50,7 @@ pub struct Run {
 }
 
 impl Run {
-    pub fn new() -> Run {
+    pub(super) fn new() -> Run {
         Run {
             cbq: cbq(8),
             now: Nanos::ZERO,
@@ -58,7 +58,7 @@ impl Run {
         }
     }
 
-    pub fn fill(&mut self, class: ClassId, packets: u32) {
+    pub(super) fn fill(&mut self, class: ClassId, packets: u32) {
         for n in 0..packets {
             self.cbq.enqueue(class, length(1000), n, self.now).unwrap();
         }
@@ -66,7 +66,7 @@ impl Run {
 
     /// Sends until `until` whatever may be sent; a class that is in `busy` gets another
     /// packet for each. Packets by class.
-    pub fn send(&mut self, until: Nanos, busy: &[ClassId]) -> BTreeMap<ClassId, u32> {
+    pub(super) fn send(&mut self, until: Nanos, busy: &[ClassId]) -> BTreeMap<ClassId, u32> {
         let mut sent = BTreeMap::new();
         loop {
             self.now = self.now.max(self.free);
@@ -92,7 +92,7 @@ impl Run {
     }
 }
 
-pub fn red(ecn: bool) -> AqmConfig {
+pub(super) fn red(ecn: bool) -> AqmConfig {
     let parameters = RedParameters {
         min: 2,
         max: 4,
@@ -103,7 +103,7 @@ pub fn red(ecn: bool) -> AqmConfig {
     AqmConfig::Red(RedConfig::new(parameters).unwrap())
 }
 
-pub fn codel(ecn: bool) -> AqmConfig {
+pub(super) fn codel(ecn: bool) -> AqmConfig {
     let parameters = CodelParameters {
         ecn,
         ..CodelParameters::default()

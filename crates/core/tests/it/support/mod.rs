@@ -1,9 +1,9 @@
 //! What the tests share: short names, a source of numbers that is the same in every
 //! run, flows that are never idle, and the measure of Eq. 7.
 
-pub mod model;
+pub(crate) mod model;
 pub(crate) mod rounded;
-pub mod tree;
+pub(crate) mod tree;
 
 use std::env;
 
@@ -12,12 +12,12 @@ use fairlane_core::{FlowConfig, FlowId, Length, Packet, PacketScheduler, Schedul
 use proptest::prelude::ProptestConfig;
 
 /// Whether tests that are long by nature take their whole form.
-pub fn long_tests() -> bool {
+pub(crate) fn long_tests() -> bool {
     env::var_os("FAIRLANE_LONG_TESTS").is_some()
 }
 
 /// PROPTEST_CASES, or a few cases, or as many as others have where tests are to be long.
-pub fn some_cases(few: u32) -> ProptestConfig {
+pub(crate) fn some_cases(few: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     match env::var_os("PROPTEST_CASES").is_some() || long_tests() {
         true => default,
@@ -28,25 +28,27 @@ pub fn some_cases(few: u32) -> ProptestConfig {
     }
 }
 
-pub fn length(bytes: u32) -> Length {
+pub(crate) fn length(bytes: u32) -> Length {
     Length::new(bytes).unwrap()
 }
 
-pub fn weight(weight: u32) -> Weight {
+pub(crate) fn weight(weight: u32) -> Weight {
     Weight::new(weight).unwrap()
 }
 
 /// A flow of this weight with packets up to `max_length`.
-pub fn config(of_weight: u32, max_length: u32) -> FlowConfig {
+pub(crate) fn config(of_weight: u32, max_length: u32) -> FlowConfig {
     FlowConfig::new(weight(of_weight), length(max_length))
 }
 
-pub fn scheduler<A: Scheduler, P>(algorithm: A) -> PacketScheduler<A, P> {
+pub(crate) fn scheduler<A: Scheduler, P>(algorithm: A) -> PacketScheduler<A, P> {
     PacketScheduler::new(algorithm, SchedulerLimits::default())
 }
 
 /// The next packet, which must be there.
-pub fn next<A: Scheduler, P: std::fmt::Debug>(link: &mut PacketScheduler<A, P>) -> Packet<P> {
+pub(crate) fn next<A: Scheduler, P: std::fmt::Debug>(
+    link: &mut PacketScheduler<A, P>,
+) -> Packet<P> {
     let Some(packet) = link.dequeue() else {
         panic!("{}: {} packets wait", A::NAME, link.len());
     };
@@ -54,7 +56,7 @@ pub fn next<A: Scheduler, P: std::fmt::Debug>(link: &mut PacketScheduler<A, P>) 
 }
 
 /// All that is left, as (flow, bytes) in order of departure.
-pub fn drain<A: Scheduler, P: std::fmt::Debug>(
+pub(crate) fn drain<A: Scheduler, P: std::fmt::Debug>(
     link: &mut PacketScheduler<A, P>,
 ) -> Vec<(FlowId, u32)> {
     let mut departures = Vec::new();
@@ -66,7 +68,7 @@ pub fn drain<A: Scheduler, P: std::fmt::Debug>(
     departures
 }
 
-pub fn check<A: Scheduler, P>(link: &PacketScheduler<A, P>) {
+pub(crate) fn check<A: Scheduler, P>(link: &PacketScheduler<A, P>) {
     if let Err(violation) = link.invariants() {
         panic!("{}: {violation}", A::NAME);
     }
@@ -89,10 +91,10 @@ macro_rules! for_every_algorithm {
 }
 
 /// Steele, Lea, Flood: SplitMix64. The same numbers in every run.
-pub struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    pub fn number(&mut self) -> u64 {
+    pub(crate) fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -101,25 +103,25 @@ impl Random {
     }
 
     /// 0 to `count` - 1.
-    pub fn below(&mut self, count: u32) -> u32 {
+    pub(crate) fn below(&mut self, count: u32) -> u32 {
         (self.number() % u64::from(count)) as u32
     }
 
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u32) as usize]
     }
 }
 
 /// A flow of a test: its weight, its longest packet, the lengths that it sends.
 #[derive(Clone, Debug)]
-pub struct Offer {
+pub(crate) struct Offer {
     pub weight: u32,
     pub max_length: u32,
     pub lengths: Vec<u32>,
 }
 
 impl Offer {
-    pub fn of(weight: u32, length: u32) -> Offer {
+    pub(crate) fn of(weight: u32, length: u32) -> Offer {
         Offer {
             weight,
             max_length: length,
@@ -128,7 +130,7 @@ impl Offer {
     }
 
     /// Short and long packets and some in between.
-    pub fn mixed(weight: u32, max_length: u32) -> Offer {
+    pub(crate) fn mixed(weight: u32, max_length: u32) -> Offer {
         let lengths = [1, 2, 3, 10, 29, 67, 90, 100].map(|percent| max_length * percent / 100);
         Offer {
             weight,
@@ -139,19 +141,23 @@ impl Offer {
 }
 
 /// Flows that are never idle: numbers 0 and up, in the order of their offers.
-pub struct Backlogged<A: Scheduler> {
+pub(crate) struct Backlogged<A: Scheduler> {
     pub link: PacketScheduler<A, ()>,
     pub offers: Vec<Offer>,
     random: Random,
 }
 
 impl<A: Scheduler> Backlogged<A> {
-    pub fn new(algorithm: A, offers: Vec<Offer>) -> Self {
+    pub(crate) fn new(algorithm: A, offers: Vec<Offer>) -> Self {
         Self::holding(algorithm, offers, |_| 2)
     }
 
     /// Flows that hold so many packets each.
-    pub fn holding(algorithm: A, offers: Vec<Offer>, packets: impl Fn(&Offer) -> u32) -> Self {
+    pub(crate) fn holding(
+        algorithm: A,
+        offers: Vec<Offer>,
+        packets: impl Fn(&Offer) -> u32,
+    ) -> Self {
         let mut link = scheduler(algorithm);
         for offer in &offers {
             link.add_flow(config(offer.weight, offer.max_length))
@@ -177,13 +183,13 @@ impl<A: Scheduler> Backlogged<A> {
     }
 
     /// Who would be served next.
-    pub fn next_flow(&mut self) -> usize {
+    pub(crate) fn next_flow(&mut self) -> usize {
         let packet = self.link.peek().expect("all flows are backlogged");
         packet.owner.number() as usize
     }
 
     /// Serves one packet, in whose place another comes: its flow and bytes.
-    pub fn serve(&mut self) -> (usize, u32) {
+    pub(crate) fn serve(&mut self) -> (usize, u32) {
         let packet = next(&mut self.link);
         let flow = packet.owner.number() as usize;
         self.refill(flow);
@@ -192,7 +198,7 @@ impl<A: Scheduler> Backlogged<A> {
 }
 
 /// Bits of fraction of QFQ's virtual time, in which the bounds are computed exactly.
-pub const FRACTION: u32 = 40;
+pub(crate) const FRACTION: u32 = 40;
 
 fn ceil_log2(x: u128) -> u32 {
     u128::BITS - (x - 1).leading_zeros()
@@ -201,7 +207,7 @@ fn ceil_log2(x: u128) -> u32 {
 /// sigma_i of a flow, in bytes per unit of weight with [`FRACTION`] bits of fraction:
 /// Eq. 4 with the inverse weight as it is used, rounded up, and not finer than a 32nd
 /// of L / (sum of weights), which the 64 buckets of a group ask for.
-pub fn slot(offer: &Offer, weight_sum: u64, longest: u32) -> u128 {
+pub(crate) fn slot(offer: &Offer, weight_sum: u64, longest: u32) -> u128 {
     let inverse_weight = (1u128 << FRACTION).div_ceil(offer.weight.into());
     let own = ceil_log2(u128::from(offer.max_length) * inverse_weight);
     let lag = (u128::from(longest) << FRACTION) / u128::from(weight_sum) + 1;
@@ -215,7 +221,7 @@ pub fn slot(offer: &Offer, weight_sum: u64, longest: u32) -> u128 {
 /// It is enough to look at intervals from the end of one of the flow's packets (or
 /// the start of its backlog) to the start of another: within its own packets the
 /// difference only falls.
-pub struct Wfi {
+pub(crate) struct Wfi {
     offers: Vec<Offer>,
     weight_sum: i128,
     longest: u32,
@@ -227,7 +233,7 @@ pub struct Wfi {
 }
 
 impl Wfi {
-    pub fn new(offers: &[Offer]) -> Self {
+    pub(crate) fn new(offers: &[Offer]) -> Self {
         let count = offers.len();
         Wfi {
             weight_sum: offers.iter().map(|offer| i128::from(offer.weight)).sum(),
@@ -245,23 +251,23 @@ impl Wfi {
     }
 
     /// The flow was idle until now.
-    pub fn backlogged(&mut self, flow: usize) {
+    pub(crate) fn backlogged(&mut self, flow: usize) {
         self.ahead[flow] = self.difference(flow);
     }
 
     /// Measures the flow from here on.
-    pub fn forget(&mut self, flow: usize) {
+    pub(crate) fn forget(&mut self, flow: usize) {
         self.worst[flow] = 0;
         self.backlogged(flow);
     }
 
     /// A packet of the flow is about to leave, or the run to end.
-    pub fn look(&mut self, flow: usize) {
+    pub(crate) fn look(&mut self, flow: usize) {
         let behind = self.ahead[flow] - self.difference(flow);
         self.worst[flow] = self.worst[flow].max(behind);
     }
 
-    pub fn serve(&mut self, flow: usize, bytes: u32) {
+    pub(crate) fn serve(&mut self, flow: usize, bytes: u32) {
         self.look(flow);
         self.work += i128::from(bytes);
         self.served[flow] += i128::from(bytes);
@@ -269,17 +275,17 @@ impl Wfi {
     }
 
     /// B-WFI of the flow so far, in bytes.
-    pub fn service(&self, flow: usize) -> f64 {
+    pub(crate) fn service(&self, flow: usize) -> f64 {
         self.worst[flow] as f64 / self.weight_sum as f64
     }
 
     /// What the link did in all, in bytes.
-    pub fn work(&self) -> u64 {
+    pub(crate) fn work(&self) -> u64 {
         self.work as u64
     }
 
     /// [`of_bound`](Self::of_bound) of the flow for which it is largest, to the end of the run.
-    pub fn worst(&mut self, slots: u32, packets: u32) -> f64 {
+    pub(crate) fn worst(&mut self, slots: u32, packets: u32) -> f64 {
         let flows = 0..self.offers.len();
         flows.clone().for_each(|flow| self.look(flow));
         flows
@@ -294,7 +300,7 @@ impl Wfi {
     /// inverse weight is rounded up to 2^-40, so that the flow is charged for its
     /// service up to phi 2^-40 times too much. V advances by the inverse of the sum,
     /// rounded down to 2^-64, for each byte, and is then read rounded down to 2^-40.
-    pub fn of_bound(&self, flow: usize, slots: u32, packets: u32) -> f64 {
+    pub(crate) fn of_bound(&self, flow: usize, slots: u32, packets: u32) -> f64 {
         let offer = &self.offers[flow];
         let (weight, sum) = (i128::from(offer.weight), self.weight_sum);
         let sigma = slot(offer, sum as u64, self.longest) as i128;
@@ -304,13 +310,13 @@ impl Wfi {
     }
 
     /// B-WFI of the flow over the least there is, `(2 - 2 phi) L^k + phi L`.
-    pub fn of_least_bound(&self, flow: usize) -> f64 {
+    pub(crate) fn of_least_bound(&self, flow: usize) -> f64 {
         self.of_bound_from_finish(flow, 0)
     }
 
     /// B-WFI of the flow over `(2 - 2 phi) L^k + phi (slots sigma_i + L)`, for finish times
     /// that are rounded by themselves.
-    pub fn of_bound_from_finish(&self, flow: usize, slots: u32) -> f64 {
+    pub(crate) fn of_bound_from_finish(&self, flow: usize, slots: u32) -> f64 {
         let offer = &self.offers[flow];
         let (weight, sum) = (i128::from(offer.weight), self.weight_sum);
         let sigma = slot(offer, sum as u64, self.longest) as i128;

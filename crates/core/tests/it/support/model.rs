@@ -43,14 +43,14 @@ macro_rules! algorithms {
 pub(crate) use algorithms;
 
 /// So much virtual time before it wraps: 2^`shift` units, and a little more.
-pub fn before_the_wrap(shift: u32, more: u16) -> VirtualTime {
+pub(crate) fn before_the_wrap(shift: u32, more: u16) -> VirtualTime {
     VirtualTime::new((u64::from(more) << 24 | 1 << shift).wrapping_neg())
 }
 
 /// What happens to the scheduler. A flow is one of those that exist, counted on from the
 /// first again after the last.
 #[derive(Clone, Debug)]
-pub enum Operation {
+pub(crate) enum Operation {
     Add(Config),
     Remove(usize),
     Change(usize, Config),
@@ -74,7 +74,7 @@ pub enum Operation {
 
 /// How a flow is configured, in plain numbers within their ranges.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub(crate) struct Config {
     pub weight: u32,
     pub max_length: u32,
     /// Packets and bytes.
@@ -400,7 +400,7 @@ impl<A: Scheduler + Debug> Pair<A> {
 }
 
 /// Drives `algorithm` and the model through `operations`, and panics where they differ.
-pub fn drive<A: Scheduler + Debug>(algorithm: A, operations: &[Operation]) {
+pub(crate) fn drive<A: Scheduler + Debug>(algorithm: A, operations: &[Operation]) {
     let mut pair = Pair::new(algorithm);
     for operation in operations {
         pair.apply(operation);

@@ -18,7 +18,7 @@ use proptest::prelude::*;
 
 /// What the packets of the model carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag {
+pub(crate) struct Tag {
     pub number: u64,
     pub capable: bool,
     pub marked: u64,
@@ -35,7 +35,7 @@ impl Payload for Tag {
 
 /// A class in plain numbers, each cut to its range where it is used.
 #[derive(Clone, Copy, Debug)]
-pub struct Plain {
+pub(crate) struct Plain {
     pub weight: u32,
     pub level: u32,
     /// Rate and burst.
@@ -156,7 +156,7 @@ impl Plain {
 /// What happens to the tree. A class is one of those that exist, counted on from the first
 /// again after the last.
 #[derive(Clone, Debug)]
-pub enum Operation {
+pub(crate) enum Operation {
     AddInner(usize, Plain),
     AddLeaf(usize, Plain),
     AddFlows(usize, Plain),
@@ -232,7 +232,7 @@ fn plain() -> impl Strategy<Value = Plain> {
         )
 }
 
-pub fn operation() -> impl Strategy<Value = Operation> {
+pub(crate) fn operation() -> impl Strategy<Value = Operation> {
     let len = || prop_oneof![4 => 1u32..=1_500, 1 => Just(64u32), 1 => 1u32..=65_535];
     let flow = || prop_oneof![0u64..6, any::<u64>()];
     prop_oneof![
@@ -361,7 +361,7 @@ fn one(len: Length) -> Count {
 }
 
 /// The tree, and the model of what it should hold.
-pub struct Pair {
+pub(crate) struct Pair {
     real: Tree<Tag>,
     classes: BTreeMap<ClassId, Class>,
     ids: Vec<ClassId>,
@@ -372,7 +372,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn new(root: Plain, limits: SchedulerLimits) -> Pair {
+    pub(crate) fn new(root: Plain, limits: SchedulerLimits) -> Pair {
         let real = Tree::new(root.algorithm(), root.cap(), limits);
         let class = |plain: Plain, body| Class {
             parent: None,
@@ -750,7 +750,7 @@ impl Pair {
         Some(answer)
     }
 
-    pub fn apply(&mut self, operation: &Operation) {
+    pub(crate) fn apply(&mut self, operation: &Operation) {
         let now = Nanos(self.now);
         match *operation {
             Operation::AddInner(at, plain) => {
@@ -966,7 +966,7 @@ impl Pair {
         }
     }
 
-    pub fn check(&self) {
+    pub(crate) fn check(&self) {
         if let Err(violation) = self.real.invariants() {
             panic!("{violation}");
         }
@@ -992,7 +992,7 @@ impl Pair {
     }
 
     /// Sends all that is left, and waits where caps say so.
-    pub fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         let mut steps = 0u64;
         loop {
             match self.dequeue() {
@@ -1029,7 +1029,7 @@ fn queued(class: &Class) -> Count {
 }
 
 /// Runs operations on a tree of this root.
-pub fn run(root: Plain, limits: SchedulerLimits, operations: &[Operation]) {
+pub(crate) fn run(root: Plain, limits: SchedulerLimits, operations: &[Operation]) {
     let mut pair = Pair::new(root, limits);
     for operation in operations {
         pair.apply(operation);
@@ -1038,7 +1038,7 @@ pub fn run(root: Plain, limits: SchedulerLimits, operations: &[Operation]) {
 }
 
 /// A root, limits of the tree, operations.
-pub fn runs() -> impl Strategy<Value = (Plain, SchedulerLimits, Vec<Operation>)> {
+pub(crate) fn runs() -> impl Strategy<Value = (Plain, SchedulerLimits, Vec<Operation>)> {
     let limits = prop_oneof![
         3 => Just(SchedulerLimits::default()),
         1 => (1u32..40, 1u64..40_000).prop_map(|(packets, bytes)| SchedulerLimits {

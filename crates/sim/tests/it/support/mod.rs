@@ -5,16 +5,16 @@ use std::env;
 
 use fairlane_core::{FlowConfig, Length, Rate, Weight};
 
-pub fn length(bytes: u32) -> Length {
+pub(crate) fn length(bytes: u32) -> Length {
     Length::new(bytes).unwrap()
 }
 
-pub fn rate(bps: u64) -> Rate {
+pub(crate) fn rate(bps: u64) -> Rate {
     Rate::from_bps(bps).unwrap()
 }
 
 /// A flow of this weight with packets up to `max_length`.
-pub fn config(weight: u32, max_length: u32) -> FlowConfig {
+pub(crate) fn config(weight: u32, max_length: u32) -> FlowConfig {
     FlowConfig::new(Weight::new(weight).unwrap(), length(max_length))
 }
 
@@ -28,7 +28,7 @@ fn number(name: &str) -> Option<u64> {
 
 /// Runs a test's cases: those of seeds 0, 1, 2, .. below `cases`, or FAIRLANE_CASES, or that of
 /// FAIRLANE_SEED alone. If one panics, says how to run it again.
-pub fn for_each_seed(file: &str, test: &str, cases: u64, mut run: impl FnMut(u64)) {
+pub(crate) fn for_each_seed(file: &str, test: &str, cases: u64, mut run: impl FnMut(u64)) {
     let cases = number("FAIRLANE_CASES").unwrap_or(cases);
     let seeds = number("FAIRLANE_SEED").map_or(0..cases, |seed| seed..seed + 1);
     for seed in seeds {
