@@ -172,9 +172,9 @@ impl<L> Running<L> {
 
 /// What happens at a time; in this order at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum Event {
     /// A span of sending begins.
-    Begin,
+    Span,
     /// A packet of a source in a closed loop was acknowledged, and had been marked perhaps.
     Acknowledged(u64, bool),
     /// A source in a closed loop looks whether its packets are acknowledged.
@@ -234,7 +234,7 @@ pub struct Simulation<Q, O, L = FlowId> {
     seed: u64,
     /// None: a flow that has not come, or is gone.
     sources: Vec<Option<Running<L>>>,
-    events: BinaryHeap<Reverse<(Picos, usize, Kind)>>,
+    events: BinaryHeap<Reverse<(Picos, usize, Event)>>,
     /// Packets that were sent.
     sent: u64,
     flows: Vec<FlowPlan>,
@@ -295,7 +295,7 @@ impl<A: Scheduler, O: Observer> Simulation<PacketScheduler<A, FlowPacket>, O> {
                 let own = (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 let running = Running::new(source, self.seed.wrapping_add(own));
                 self.sources[index] = running.ok();
-                self.begin(index);
+                self.begin_span(index);
             }
             (Life::Changed, Some(flow)) => self.server.change_flow(at, flow, config)?,
             (Life::Removed, Some(flow)) => {
@@ -394,16 +394,16 @@ where
     /// Lets everything happen that is due before `until`.
     fn work_until(&mut self, until: Picos) {
         loop {
-            let event = self.events.peek().map(|Reverse((at, ..))| *at);
-            let event = event.filter(|&at| at < until);
+            let next = self.events.peek().map(|Reverse((at, ..))| *at);
+            let next = next.filter(|&at| at < until);
             // At one instant sources come first.
-            if self.work_before(event.unwrap_or(until)) {
+            if self.work_before(next.unwrap_or(until)) {
                 continue;
             }
-            let Some(at) = event else { break };
-            if let Some(Reverse((_, index, kind))) = self.events.pop() {
+            let Some(at) = next else { break };
+            if let Some(Reverse((_, index, event))) = self.events.pop() {
                 self.server.advance(at);
-                self.happen(index, kind);
+                self.happen(index, event);
             }
         }
     }
@@ -434,24 +434,24 @@ where
         let running = self.sources[tag.source].as_ref();
         if let Some(tcp) = running.and_then(|running| running.tcp.as_ref()) {
             let at = sent + tcp.rtt();
-            let kind = Kind::Acknowledged(tag.number, marked);
-            self.events.push(Reverse((at, tag.source, kind)));
+            let event = Event::Acknowledged(tag.number, marked);
+            self.events.push(Reverse((at, tag.source, event)));
         }
     }
 
-    fn happen(&mut self, index: usize, kind: Kind) {
+    fn happen(&mut self, index: usize, event: Event) {
         let clock = self.clock();
         let Some(running) = &mut self.sources[index] else {
             return;
         };
-        match kind {
-            Kind::Begin => return self.begin(index),
-            Kind::Acknowledged(number, marked) => {
+        match event {
+            Event::Span => return self.begin_span(index),
+            Event::Acknowledged(number, marked) => {
                 if let Some(tcp) = &mut running.tcp {
                     tcp.acknowledged(number, marked, clock);
                 }
             }
-            Kind::Timeout => {
+            Event::Timeout => {
                 running.waits = false;
                 if let Some(tcp) = &mut running.tcp
                     && tcp.deadline().is_some_and(|deadline| deadline <= clock)
@@ -459,9 +459,9 @@ where
                     tcp.give_up(clock);
                 }
             }
-            Kind::Look => return self.look(index),
-            Kind::Retry => running.retries = false,
-            Kind::Packet(len) => {
+            Event::Look => return self.look(index),
+            Event::Retry => running.retries = false,
+            Event::Packet(len) => {
                 self.arrive(index, len);
             }
         }
@@ -469,7 +469,7 @@ where
     }
 
     /// The next span of a source begins.
-    fn begin(&mut self, index: usize) {
+    fn begin_span(&mut self, index: usize) {
         let clock = self.clock();
         let Some(running) = &mut self.sources[index] else {
             return;
@@ -514,7 +514,7 @@ where
         let running = self.sources[index].as_ref();
         if let Some(span) = running.and_then(|running| running.later.last()) {
             let at = span.start.max(self.clock());
-            self.events.push(Reverse((at, index, Kind::Begin)));
+            self.events.push(Reverse((at, index, Event::Span)));
         }
     }
 
@@ -529,7 +529,7 @@ where
         {
             running.watches = true;
             let at = running.moved + patience;
-            self.events.push(Reverse((at, index, Kind::Look)));
+            self.events.push(Reverse((at, index, Event::Look)));
         }
     }
 
@@ -546,7 +546,7 @@ where
             if let Some((time, len)) = running.source.next_packet() {
                 let at = running.span.start + time;
                 if at < running.span.end {
-                    self.events.push(Reverse((at, index, Kind::Packet(len))));
+                    self.events.push(Reverse((at, index, Event::Packet(len))));
                 }
             }
             return;
@@ -581,7 +581,7 @@ where
         {
             running.waits = true;
             let at = deadline.max(clock);
-            self.events.push(Reverse((at, index, Kind::Timeout)));
+            self.events.push(Reverse((at, index, Event::Timeout)));
         }
     }
 
@@ -596,7 +596,7 @@ where
             running.retries = true;
             let picos = u128::from(len.get()) * 8 * u128::from(PICOS_PER_SECOND);
             let at = clock + Picos(picos / u128::from(rate.bps()));
-            self.events.push(Reverse((at, index, Kind::Retry)));
+            self.events.push(Reverse((at, index, Event::Retry)));
         }
     }
 
