@@ -65,53 +65,41 @@ pub trait Flows<P>: Queue<FlowId, P> {
     fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError>;
 }
 
-impl<A: Scheduler, P> Queue<FlowId, P> for PacketScheduler<A, P> {
-    fn enqueue(
-        &mut self,
-        to: FlowId,
-        len: Length,
-        packet: P,
-        _: Nanos,
-        _: impl FnMut(Length, P),
-    ) -> Result<(), Rejection> {
-        PacketScheduler::enqueue(self, to, len, packet).map_err(|rejected| rejected.reason)
-    }
+/// Each flow has its share of the link; `$more` is what only this scheduler can tell.
+macro_rules! of_flows {
+    ($scheduler:ident[$($algorithm:ident)?] $($more:item)?) => {
+        impl<$($algorithm: Scheduler,)? P> Queue<FlowId, P> for $scheduler<$($algorithm,)? P> {
+            fn enqueue(
+                &mut self,
+                to: FlowId,
+                len: Length,
+                packet: P,
+                _: Nanos,
+                _: impl FnMut(Length, P),
+            ) -> Result<(), Rejection> {
+                $scheduler::enqueue(self, to, len, packet).map_err(|rejected| rejected.reason)
+            }
 
-    fn dequeue(&mut self, _: Nanos, _: impl FnMut(Length, P)) -> Next<P> {
-        Dequeue::from(PacketScheduler::dequeue(self)).into()
-    }
+            fn dequeue(&mut self, _: Nanos, _: impl FnMut(Length, P)) -> Next<P> {
+                Dequeue::from($scheduler::dequeue(self)).into()
+            }
 
+            $($more)?
+        }
+
+        impl<$($algorithm: Scheduler,)? P> Flows<P> for $scheduler<$($algorithm,)? P> {
+            fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+                $scheduler::add_flow(self, config)
+            }
+        }
+    };
+}
+
+of_flows!(AnyScheduler[]);
+of_flows! {
+    PacketScheduler[A]
     fn head(&mut self) -> Option<Length> {
         self.peek().map(|head| head.len)
-    }
-}
-
-impl<A: Scheduler, P> Flows<P> for PacketScheduler<A, P> {
-    fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
-        PacketScheduler::add_flow(self, config)
-    }
-}
-
-impl<P> Queue<FlowId, P> for AnyScheduler<P> {
-    fn enqueue(
-        &mut self,
-        to: FlowId,
-        len: Length,
-        packet: P,
-        _: Nanos,
-        _: impl FnMut(Length, P),
-    ) -> Result<(), Rejection> {
-        AnyScheduler::enqueue(self, to, len, packet).map_err(|rejected| rejected.reason)
-    }
-
-    fn dequeue(&mut self, _: Nanos, _: impl FnMut(Length, P)) -> Next<P> {
-        Dequeue::from(AnyScheduler::dequeue(self)).into()
-    }
-}
-
-impl<P> Flows<P> for AnyScheduler<P> {
-    fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
-        AnyScheduler::add_flow(self, config)
     }
 }
 

@@ -158,3 +158,23 @@ impl Sub for Work {
         Work(self.0.saturating_sub(less.0))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nanoseconds_are_rounded_down_and_end_at_the_last_that_can_be_told() {
+        let most = u128::from(u64::MAX) * 1_000;
+        for bits in 0..80 {
+            for picos in [(1u128 << bits) - 1, 1 << bits, (1 << bits) + 999] {
+                let expected = u64::try_from(picos / 1_000).unwrap_or(u64::MAX);
+                assert_eq!(Picos(picos).to_nanos(), Nanos(expected), "{picos}");
+            }
+        }
+        assert_eq!(Picos(most - 1).to_nanos(), Nanos(u64::MAX - 1));
+        for picos in [most, most + 999, most + 1_000, u128::MAX] {
+            assert_eq!(Picos(picos).to_nanos(), Nanos::MAX);
+        }
+    }
+}
