@@ -4,10 +4,6 @@
 #![warn(unreachable_pub)]
 // They panic where nobody reads: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
-#![allow(
-    missing_docs,
-    reason = "what a program is made of: --help has the words"
-)]
 
 pub mod algorithm;
 pub mod arguments;
