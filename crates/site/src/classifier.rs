@@ -13,8 +13,8 @@ use crate::early::words;
 use crate::frame::Received;
 use crate::meter::Meter;
 
-/// Classifies the frames of one link, and measures how long they stay. Made off the forwarding thread
-/// and exchanged whole.
+/// Classifies the frames of one link, and measures how long they stay. Made off the forwarding
+/// thread and exchanged whole.
 pub(crate) struct FrameClassifier {
     pub(crate) filters: LinkClassifier,
     /// By the number of the class.

@@ -248,8 +248,8 @@ impl Daemon {
     }
 
     /// Forwards, on a thread of its own, until it is stopped, its time is over, or an interface
-    /// fails. `report` hears of the state from time to time, on this thread; while it takes its time,
-    /// frames pass, and nothing else happens.
+    /// fails. `report` hears of the state from time to time, on this thread; while it takes its
+    /// time, frames pass, and nothing else happens.
     pub fn run(self, report: impl FnMut(&Arc<Report>)) -> Outcome {
         let Daemon {
             mut control,

@@ -16,8 +16,8 @@ use crate::early::Guard;
 use crate::order::Order;
 use crate::stop::Stop;
 
-/// The priority before all others, as `nice` counts: a guarantee of 20 ms is worth nothing in a thread
-/// that waits for as long behind a dozen processes that never sleep.
+/// The priority before all others, as `nice` counts: a guarantee of 20 ms is worth nothing in a
+/// thread that waits for as long behind a dozen processes that never sleep.
 const FIRST: i32 = -20;
 
 /// How long an idle bridge may not look for orders.

@@ -2,8 +2,8 @@
 //! configuration.
 //!
 //! A [`Daemon`] opens what the configuration names, forwards until it is [stopped](Handle::stop),
-//! and tells its state as a [`Report`] from time to time: of each class rate, share, delay of late and
-//! in all, what was dropped and why, and beside each what the class is guaranteed. Another
+//! and tells its state as a [`Report`] from time to time: of each class rate, share, delay of late
+//! and in all, what was dropped and why, and beside each what the class is guaranteed. Another
 //! configuration [takes over](Handle::reload) while frames pass. What else happens is told by
 //! [`Notice`]s.
 //!
@@ -30,8 +30,8 @@
 //! # }
 //! ```
 //!
-//! The thread that forwards reads no file, tells nothing and waits for no lock: what changes is made
-//! elsewhere and exchanged between two rounds (`order`).
+//! The thread that forwards reads no file, tells nothing and waits for no lock: what changes is
+//! made elsewhere and exchanged between two rounds (`order`).
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 

@@ -97,9 +97,9 @@ fn notes(report: &Report) -> String {
 fn overloaded(report: &Report, interface: &InterfaceReport) -> String {
     let mut text = format!(
         "\noverloaded: more arrives at {} than this machine takes in: {} frames were lost before \
-         they could be classified and {} were dropped early, being of classes beyond their share, {} \
-         and {} of them in the last {:.1} s; use backend = \"xdp\", leave Fairlane a core of its \
-         own, or have who floods stopped before it gets here",
+         they could be classified and {} were dropped early, being of classes beyond their share, \
+         {} and {} of them in the last {:.1} s; use backend = \"xdp\", leave Fairlane a core of \
+         its own, or have who floods stopped before it gets here",
         interface.name,
         interface.lost,
         interface.early,
