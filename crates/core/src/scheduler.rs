@@ -283,6 +283,13 @@ pub trait Scheduler {
         let _ = (entities, id, packets);
     }
 
+    /// The first packet of the selected entity `id`, which has others, was discarded unserved.
+    /// The same algorithms need it, at what [`discarded`](Self::discarded) costs or less.
+    #[inline]
+    fn dropped_first(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) {
+        self.discarded(entities, id, 1);
+    }
+
     /// Who is next? Pure until the next statement. O(1).
     ///
     /// [`Link::NONE`] where no entity is active; its index is beyond any owner's table, so that

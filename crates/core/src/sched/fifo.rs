@@ -108,6 +108,11 @@ impl Scheduler for Fifo {
         });
     }
 
+    /// Its place is the first one, which need not be looked for.
+    fn dropped_first(&mut self, entities: &mut [impl Holds<FifoEntity>], id: EntityId) {
+        self.idle(entities, id);
+    }
+
     #[inline]
     fn select(&self, _: &[impl Holds<FifoEntity>]) -> Link {
         let first = self.places.get(self.served);

@@ -6,40 +6,13 @@
 //! allowance, within which nothing changes but how much was sent.
 
 use crate::queue::PacketSlab;
-use crate::sched::{
-    Algorithm, Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus, algorithms,
-};
+use crate::sched::{Algorithm, algorithms};
 use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Length};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::child::{Child, Kind};
-
-/// What the tree needs to know of an algorithm beside the contract.
-pub(super) trait Orders: Scheduler + Default {
-    /// The first packet of the selected entity, which has others, was dropped.
-    fn dropped_first(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) {
-        self.discarded(entities, id, 1);
-    }
-}
-
-impl Orders for Fifo {
-    /// Its place is the first one, which need not be looked for.
-    fn dropped_first(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) {
-        self.idle(entities, id);
-    }
-}
-
-impl Orders for Drr {}
-impl Orders for Wf2q {}
-impl Orders for Sfq {}
-impl Orders for Wf2qPlus {}
-impl Orders for Qfq {}
-impl Orders for SKps {}
-impl Orders for Gfq {}
-impl Orders for Priority {}
-impl<A: Scheduler + Default> Orders for Plus<A> {}
 
 /// Who is next in a node, and what that child is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +101,7 @@ pub(super) struct Ordered<A: Scheduler> {
     algorithm: A,
 }
 
-impl<A: Orders> Ordered<A> {
+impl<A: Scheduler> Ordered<A> {
     fn new(name: Algorithm, algorithm: A) -> Box<Self> {
         Box::new(Ordered {
             lines: Vec::new(),

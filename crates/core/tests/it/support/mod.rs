@@ -77,16 +77,9 @@ pub(crate) fn check<A: Scheduler, P>(link: &PacketScheduler<A, P>) {
 /// Runs a generic test on each algorithm.
 macro_rules! for_every_algorithm {
     ($test:ident) => {
-        $test(fairlane_core::sched::Fifo::new());
-        $test(fairlane_core::sched::Drr::new());
-        $test(fairlane_core::sched::Gfq::new());
-        $test(fairlane_core::sched::Qfq::new());
-        $test(fairlane_core::sched::Priority::new());
-        $test(fairlane_core::sched::Sfq::new());
-        $test(fairlane_core::sched::Wf2q::new());
-        $test(fairlane_core::sched::Wf2qPlus::new());
-        $test(fairlane_core::sched::SKps::new());
-        $test(fairlane_core::sched::Plus::<fairlane_core::sched::Qfq>::default());
+        for algorithm in fairlane_core::sched::Algorithm::ALL {
+            fairlane_core::with_algorithm!(algorithm, new => $test(new()));
+        }
     };
 }
 
