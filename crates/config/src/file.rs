@@ -91,8 +91,8 @@ pub(crate) struct Link {
     /// bytes where the interface is not there.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub longest: Option<Text>,
-    /// Who is next among the classes without a parent: "fifo", "drr", "wf2q", "wf2q+", "qfq"
-    /// (the default), "qfq+", "wf2q++", "s-kps", "s-kps+", "gfq", "gfq+", "drr+", "priority" or
+    /// Who is next among the classes without a parent: "fifo", "drr", "wf2q", "wf2q+", "scfq",
+    /// "qfq" (the default), "qfq+", "wf2q++", "s-kps", "s-kps+", "gfq", "gfq+", "drr+", "priority" or
     /// "sfq"; or "cbq" for class-based queueing in the whole link.
     #[cfg_attr(test, schemars(extend("enum" = schema::of_link())))]
     pub algorithm: Option<Text>,

@@ -76,7 +76,7 @@ mod timestamps;
 
 pub use flows::{Dispatched, Guarantees, with_arbiter};
 pub use hierarchy::{Service, transmit_time};
-pub use rounds::{Round, drr, drr_in_proportion};
+pub use rounds::{Round, drr, drr_in_proportion, scfq};
 pub use siblings::{Head, Siblings};
 pub use timestamps::{
     Aggregate, Errors, Finish, Slot, gfq, gfq_plus, qfq, qfq_equal_packets, qfq_plus, qfq_rounding,

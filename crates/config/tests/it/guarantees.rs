@@ -32,8 +32,8 @@ impl Random {
 
 const LONGEST: u64 = 1500;
 const MBIT: u64 = 8000;
-const ALGORITHMS: [&str; 10] = [
-    "drr", "wf2q+", "qfq", "qfq+", "s-kps", "gfq", "wf2q++", "s-kps+", "gfq+", "priority",
+const ALGORITHMS: [&str; 11] = [
+    "drr", "wf2q+", "scfq", "qfq", "qfq+", "s-kps", "gfq", "wf2q++", "s-kps+", "gfq+", "priority",
 ];
 
 /// A link whose classes have children with a probability that falls with depth.

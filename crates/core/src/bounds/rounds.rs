@@ -1,9 +1,9 @@
-//! Algorithms that serve flows in turns.
+//! Algorithms under which a flow may wait for a packet of every other.
 
 use super::{Terms, Transmit, Wfi};
 use crate::units::{Length, Weight};
 
-/// The flows of a DRR scheduler: quanta are weights times a unit.
+/// The flows of a scheduler, and their quanta under DRR: weights times a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
     /// Of the flow that decides the unit.
@@ -77,15 +77,39 @@ fn covers(reference: (Weight, Length), flow: (Weight, Length)) -> bool {
 /// `(B / q_k + 1) (F - q_k)` and one packet of each other flow. An interval that ends just
 /// before the packet may lack up to L_k more of the flow's own service, for B-WFI.
 pub fn drr(round: &Round, weight: Weight, length: Length, transmit: Transmit) -> Option<Wfi> {
-    let others = round.length_sum.checked_sub(length.get().into())?;
-    let covered = covers(round.reference, (weight, length));
-    if u64::from(weight.get()) > round.weight_sum || !covered || length > round.longest {
+    if !covers(round.reference, (weight, length)) {
         return None;
     }
+    let wfi = scfq(round, weight, length, transmit)?;
     let [weight, weights] = [f64::from(weight.get()), round.weight_sum as f64];
-    let (share, quanta) = (weight / weights, (weights - weight) * round.unit());
+    Some(wfi + Wfi::of(weight / weights, (weights - weight) * round.unit()))
+}
+
+/// SCFQ, for one of the round's flows, of `weight` and with packets up to `length` (L_k); `None`
+/// if it cannot be one of them.
+///
+/// ```text
+/// T-WFI R = (sum of the other flows' longest packets) + Q
+/// B-WFI   = phi T-WFI R + (1 - phi) L_k
+/// ```
+///
+/// Golestani's delay bound, with the flow's fair completion time in place of its arrivals. Weights
+/// are phi_k of a sum of 1 here. Say that at a time when v is v1 a packet has B bytes of its flow in
+/// front, its own included. The tag that the flow goes on from is no later than v1, as v has been
+/// either there or where the flow became backlogged; so the packet's tag F is at most
+/// `v1 + B / phi_k`. Until it is sent, each other flow j sends packets whose tags lie between v1,
+/// as tags leave in order, and F: no more than `phi_j (F - v1)` and the part of the first that
+/// lies before v1, less than L_j. That adds up to `(1 - phi_k) B / phi_k` and one packet of each
+/// other flow, besides B. An interval that ends just before the packet may lack up to L_k more of
+/// the flow's own service, for B-WFI.
+pub fn scfq(round: &Round, weight: Weight, length: Length, transmit: Transmit) -> Option<Wfi> {
+    let others = round.length_sum.checked_sub(length.get().into())?;
+    if u64::from(weight.get()) > round.weight_sum || length > round.longest {
+        return None;
+    }
+    let share = f64::from(weight.get()) / round.weight_sum as f64;
     let queued = transmit.work(round.longest).bytes();
-    let wfi = Wfi::of(share, quanta + others as f64 + queued);
+    let wfi = Wfi::of(share, others as f64 + queued);
     Some(wfi.with_service((1.0 - share) * f64::from(length.get())))
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     Aggregate, Errors, Finish, Round, Slot, Terms, Transmit, Wfi, Work, drr, gfq, gfq_plus, qfq,
-    qfq_plus, s_kps, s_kps_plus, sched, wf2q, wf2q_plus, wf2q_plus_plus,
+    qfq_plus, s_kps, s_kps_plus, scfq, sched, wf2q, wf2q_plus, wf2q_plus_plus,
 };
 use crate::sched::Algorithm;
 use crate::units::{Length, Weight};
@@ -97,6 +97,8 @@ impl Siblings {
     /// * DRR: a turn leaves less than L_k of the deficit, where it left less than the next packet
     ///   is long: as if one packet more of the flow were in front. T-WFI R has
     ///   (1 / phi - 1) L_k more.
+    /// * SCFQ: the tag comes up to L_k / phi after the exact one, as if there were so much more in
+    ///   front: T-WFI R has (1 / phi - 1) L_k more, too.
     /// * Over aggregates the same holds of the DRR inside, (1 - 1 / m_k) L_k / phi: L_k / phi more.
     pub fn bound(
         &self,
@@ -116,12 +118,13 @@ impl Siblings {
             Some(self.aggregated(terms, most, bound)? + Wfi::of(terms.share(), more.0))
         };
         match (self.algorithm, head) {
-            (Algorithm::Drr, _) => {
-                let more = more.0 * (1.0 - terms.share());
-                Some(
-                    drr(self.round.as_ref()?, weight, length, transmit)?
-                        + Wfi::of(terms.share(), more),
-                )
+            (Algorithm::Drr | Algorithm::Scfq, _) => {
+                let bound = match self.algorithm {
+                    Algorithm::Drr => drr,
+                    _ => scfq,
+                };
+                let wfi = bound(self.round.as_ref()?, weight, length, transmit)?;
+                Some(wfi + Wfi::of(terms.share(), more.0 * (1.0 - terms.share())))
             }
             (Algorithm::Wf2q, Head::Known) => Some(wf2q(&terms)),
             (Algorithm::Wf2qPlus, Head::Known) => Some(wf2q_plus(&terms)),

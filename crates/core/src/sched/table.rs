@@ -21,6 +21,8 @@ macro_rules! algorithms {
                 "WF2Q: as fair as a packet scheduler can be, by the fluid server's virtual time";
             Wf2qPlus: $crate::sched::Wf2qPlus = $crate::sched::Wf2qPlus::new(),
                 "WF2Q+: as fair by a simpler virtual time, at O(log N)";
+            Scfq: $crate::sched::Scfq = $crate::sched::Scfq::new(),
+                "Self-clocked fair queueing: fair within a packet of each other flow, at O(log N)";
             Qfq: $crate::sched::Qfq = $crate::sched::Qfq::new(),
                 "Quick fair queueing: fair within a few packets, at O(1)";
             QfqPlus(most: NonZeroU32): $crate::sched::Plus<$crate::sched::Qfq>

@@ -21,6 +21,7 @@ mod nodes;
 mod operations;
 mod priority;
 mod scales;
+mod scfq;
 mod shares;
 mod tree_caps;
 mod tree_failures;

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use crate::support::{Random, length, weight};
-use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus};
+use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Scfq, Sfq, Wf2q, Wf2qPlus};
 use fairlane_core::scheduler::{EntityId, Scheduler, Share};
 use fairlane_core::{Charge, Length};
 
@@ -202,10 +202,10 @@ fn a_hierarchy_of_any_two_loses_nothing() {
     for_all_pairs!(loses_nothing:
         [
             Drr::new(), Qfq::new(), Plus::<Qfq>::default(), Wf2qPlus::new(), Gfq::new(),
-            SKps::new(), Priority::new(), Wf2q::new(), Fifo::new(), Sfq::new()
+            SKps::new(), Scfq::new(), Priority::new(), Wf2q::new(), Fifo::new(), Sfq::new()
         ] over [
             Fifo::new(), Drr::new(), Qfq::new(), Plus::<Qfq>::default(), Wf2qPlus::new(),
-            Gfq::new(), SKps::new(), Priority::new(), Sfq::new(), Wf2q::new()
+            Gfq::new(), SKps::new(), Scfq::new(), Priority::new(), Sfq::new(), Wf2q::new()
         ]
     );
 }
@@ -215,10 +215,10 @@ fn a_hierarchy_of_any_two_fair_ones_is_fair_at_both_levels() {
     for_all_pairs!(shares_alike:
         [
             Drr::new(), Qfq::new(), Plus::<Qfq>::default(), Wf2qPlus::new(), Gfq::new(),
-            SKps::new(), Wf2q::new()
+            SKps::new(), Scfq::new(), Wf2q::new()
         ] over [
             Drr::new(), Qfq::new(), Plus::<Qfq>::default(), Wf2qPlus::new(), Gfq::new(),
-            SKps::new(), Wf2q::new()
+            SKps::new(), Scfq::new(), Wf2q::new()
         ]
     );
 }

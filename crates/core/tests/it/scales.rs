@@ -12,7 +12,7 @@
 use crate::support::{config, length, next, scheduler, weight};
 use fairlane_core::bounds::{Head, Siblings, Transmit, Wfi};
 use fairlane_core::sched::Algorithm;
-use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Sfq, Wf2q, Wf2qPlus};
+use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Scfq, Sfq, Wf2q, Wf2qPlus};
 use fairlane_core::{FlowId, PacketScheduler, Scheduler};
 use proptest::prelude::*;
 
@@ -35,6 +35,7 @@ macro_rules! for_every_rounding_algorithm {
         $test(Qfq::new(), $($arguments)*);
         $test(Gfq::new(), $($arguments)*);
         $test(SKps::new(), $($arguments)*);
+        $test(Scfq::new(), $($arguments)*);
         $test(Plus::<Wf2qPlus>::default(), $($arguments)*);
         $test(Plus::<Qfq>::default(), $($arguments)*);
         $test(Plus::<Gfq>::default(), $($arguments)*);

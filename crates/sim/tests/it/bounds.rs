@@ -70,15 +70,10 @@ bounded! {
     wf2q_plus_plus: sched::Plus::<sched::Wf2qPlus>::default(), Around::late_in_aggregates, |around, flow| {
         around.aggregated(flow, bounds::wf2q_plus_plus)
     };
-    drr: sched::Drr::new(), Around::late_in_rounds, |around, flow| {
-        let all = around.flows.iter().chain(&around.others);
-        let round = Round::of(all.map(|flow| (flow.weight, flow.max_length)))?;
-        let wfi = bounds::drr(&round, flow.weight, flow.max_length, around.transmit)?;
-        // Its share is that among the flows that are there, not among all of the round.
-        let share = around.terms(flow).share();
-        let unfinished = (1.0 - share) * f64::from(flow.max_length.get());
-        let service = bounds::Work::new(share * wfi.delay.bytes() + unfinished)?;
-        Some(bounds::Wfi { service, ..wfi })
+    drr: sched::Drr::new(), Around::late_in_rounds, |around, flow| around.in_round(flow, bounds::drr);
+    scfq: sched::Scfq::new(), Around::late, |around, flow| {
+        let terms = around.terms(flow);
+        Some(around.in_round(flow, bounds::scfq)? + bounds::qfq_rounding(&terms, around.work))
     };
 }
 
@@ -122,6 +117,22 @@ struct Around {
 }
 
 impl Around {
+    /// By a bound over a round of all flows that there ever were.
+    fn in_round(
+        &self,
+        flow: &FlowConfig,
+        bound: fn(&Round, Weight, Length, Transmit) -> Option<bounds::Wfi>,
+    ) -> Option<bounds::Wfi> {
+        let all = self.flows.iter().chain(&self.others);
+        let round = Round::of(all.map(|flow| (flow.weight, flow.max_length)))?;
+        let wfi = bound(&round, flow.weight, flow.max_length, self.transmit)?;
+        // Its share is that among the flows that are there, not among all of the round.
+        let share = self.terms(flow).share();
+        let unfinished = (1.0 - share) * f64::from(flow.max_length.get());
+        let service = bounds::Work::new(share * wfi.delay.bytes() + unfinished)?;
+        Some(bounds::Wfi { service, ..wfi })
+    }
+
     fn terms(&self, flow: &FlowConfig) -> Terms {
         Terms::new(
             flow.weight,

@@ -55,7 +55,7 @@ fn a_capped_class_is_within_a_thousandth_of_its_cap_over_a_second_at_any_rate() 
 fn what_a_bound_is_for_keeps_to_it_under_every_algorithm() {
     let folder = Folder::new();
     for algorithm in [
-        "wf2q+", "qfq", "qfq+", "wf2q++", "s-kps", "s-kps+", "gfq", "gfq+", "drr",
+        "wf2q+", "qfq", "qfq+", "wf2q++", "s-kps", "s-kps+", "gfq", "gfq+", "drr", "scfq",
     ] {
         for seed in ["1", "2", "3"] {
             let scenario = [

@@ -37,6 +37,8 @@ macro_rules! algorithms {
                 Sfq::with(members, start.units(), core::num::NonZeroU64::new(100_000))
             };
             sfq_plus: |_, members| Plus::<Sfq>::new(members);
+            scfq: |start, _| Scfq::starting_at(start);
+            scfq_plus: |start, members| Plus::over(Scfq::starting_at(start), members);
         }
     };
 }

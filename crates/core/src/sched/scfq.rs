@@ -1,0 +1,274 @@
+//! SCFQ: self-clocked fair queueing.
+//!
+//! S. J. Golestani, *A Self-Clocked Fair Queueing Scheme for Broadband Applications*,
+//! INFOCOM 1994.
+//!
+//! A packet of length L that arrives at time a for an entity of weight phi gets the tag
+//!
+//! ```text
+//! F = max(F of the entity's packet before, v(a)) + L / phi
+//! ```
+//!
+//! and the packet with the smallest tag is next. What is v needs no fluid server beside the
+//! link: it is the tag of the packet in service. So a packet costs one step in a heap and
+//! nothing else, and shares are exact in the long run; but whoever becomes backlogged may
+//! wait for a packet of every other entity ([`bounds::scfq`](crate::bounds::scfq)), where WF2Q+
+//! makes it wait for one.
+//!
+//! Tags of queued packets are never behind v, as they leave in their order. So an entity that
+//! has packets goes on from its last tag, one that had none starts at v, whatever tag it had
+//! last: an inactive entity has nothing to remember, and v starts afresh with no busy period.
+
+use super::Standing;
+use super::clock::{FRACTION, span};
+use super::heap::{Heap, Keyed};
+use crate::ensure_invariant;
+use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, VirtualTime, Weight};
+
+/// State of one entity.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ScfqEntity {
+    /// While active, the tag that its head's length is added to.
+    start: VirtualTime,
+    /// 2^[`FRACTION`] / weight, rounded up, as it was at its present place.
+    inverse_weight: u64,
+    /// The weight from its next place on; none if there is no such entity.
+    weight: Option<Weight>,
+    state: Standing,
+    /// `inverse_weight` is not that of `weight`.
+    changed: bool,
+}
+
+const _: () = assert!(size_of::<ScfqEntity>() <= 24);
+
+impl ScfqEntity {
+    /// Its place with this head, at the weight that it has by now.
+    #[inline]
+    fn place(&mut self, id: EntityId, head: Charge) -> Place {
+        if core::mem::take(&mut self.changed) {
+            let weight = self.weight.unwrap_or(Weight::ONE);
+            self.inverse_weight = (1u64 << FRACTION).div_ceil(weight.get().into());
+        }
+        Place {
+            finish: self.start.advanced(span(head, self.inverse_weight)),
+            link: Link::to(id),
+        }
+    }
+}
+
+/// An active entity, by the tag of its head.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    finish: VirtualTime,
+    link: Link,
+}
+
+impl Place {
+    const NOBODY: Place = Place {
+        finish: VirtualTime::new(0),
+        link: Link::NONE,
+    };
+}
+
+impl Keyed for Place {
+    #[inline]
+    fn key(&self) -> VirtualTime {
+        self.finish
+    }
+}
+
+/// Self-clocked fair queueing.
+#[derive(Clone, Debug)]
+pub struct Scfq {
+    /// v: the tag of what was sent last.
+    now: VirtualTime,
+    /// The selected one, with the smallest tag unless it is on hold.
+    first: Place,
+    /// All others.
+    others: Heap<Place>,
+    held: bool,
+}
+
+impl Default for Scfq {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Scfq {
+    /// A scheduler whose virtual time starts at 0.
+    pub fn new() -> Self {
+        Self::starting_at(VirtualTime::new(0))
+    }
+
+    /// A scheduler whose virtual time starts at `now`: at any point, also shortly before it
+    /// wraps.
+    pub fn starting_at(now: VirtualTime) -> Self {
+        Scfq {
+            now,
+            first: Place::NOBODY,
+            others: Heap::default(),
+            held: false,
+        }
+    }
+
+    /// v, the tag of what was sent last.
+    #[inline]
+    pub fn virtual_time(&self) -> VirtualTime {
+        self.now
+    }
+
+    /// The selected entity has no place any more.
+    fn leave(&mut self, entity: &mut ScfqEntity) {
+        self.held = false;
+        self.first = self.others.pop().unwrap_or(Place::NOBODY);
+        match entity.state {
+            Standing::Leaving => *entity = ScfqEntity::default(),
+            _ => entity.state = Standing::Inactive,
+        }
+    }
+}
+
+/// O(1) but for what the heap costs: `backlogged`, `reschedule` and `idle` are O(log N) in the
+/// number N of active entities.
+impl Scheduler for Scfq {
+    type Entity = ScfqEntity;
+    const NAME: &'static str = "scfq";
+
+    fn add(&mut self, entities: &mut [impl Holds<ScfqEntity>], id: EntityId, share: Share) {
+        *entities.entity_mut(id) = ScfqEntity {
+            weight: Some(share.weight()),
+            changed: true,
+            ..ScfqEntity::default()
+        };
+    }
+
+    fn remove(&mut self, entities: &mut [impl Holds<ScfqEntity>], id: EntityId) -> Removal {
+        let entity = entities.entity_mut(id);
+        if entity.state != Standing::Inactive {
+            entity.state = Standing::Leaving;
+            return Removal::WhenSelected;
+        }
+        *entity = ScfqEntity::default();
+        Removal::Done
+    }
+
+    fn change(&mut self, entities: &mut [impl Holds<ScfqEntity>], id: EntityId, share: Share) {
+        let entity = entities.entity_mut(id);
+        entity.weight = Some(share.weight());
+        entity.changed = true;
+    }
+
+    fn weight(&self, entities: &[impl Holds<ScfqEntity>], id: EntityId) -> Weight {
+        entities.entity(id).weight.unwrap_or(Weight::ONE)
+    }
+
+    fn is_active(&self, entities: &[impl Holds<ScfqEntity>], id: EntityId) -> bool {
+        entities.entity(id).state != Standing::Inactive
+    }
+
+    #[inline]
+    fn backlogged(&mut self, entities: &mut [impl Holds<ScfqEntity>], id: EntityId, head: Charge) {
+        let entity = entities.entity_mut(id);
+        if entity.state != Standing::Inactive {
+            return;
+        }
+        entity.state = Standing::Active;
+        entity.start = self.now;
+        let mut place = entity.place(id, head);
+        if self.first.link == Link::NONE {
+            self.first = place;
+            return;
+        }
+        if !self.held && self.first.finish.is_after(place.finish) {
+            core::mem::swap(&mut self.first, &mut place);
+        }
+        self.others.push(place);
+    }
+
+    #[inline]
+    fn select(&self, _: &[impl Holds<ScfqEntity>]) -> Link {
+        self.first.link
+    }
+
+    #[inline]
+    fn hold(&mut self, _: &mut [impl Holds<ScfqEntity>], _: EntityId) {
+        self.held = true;
+    }
+
+    /// Work does not move v: the tag of what is sent does.
+    #[inline]
+    fn served(&mut self, _: Charge) {}
+
+    #[inline]
+    fn reschedule(
+        &mut self,
+        entities: &mut [impl Holds<ScfqEntity>],
+        id: EntityId,
+        charged: Charge,
+        next: Option<Charge>,
+    ) {
+        let entity = entities.entity_mut(id);
+        entity.start = entity.start.advanced(span(charged, entity.inverse_weight));
+        self.now = self.now.later(entity.start);
+        let Some(head) = next else {
+            return self.leave(entity);
+        };
+        self.held = false;
+        let place = entity.place(id, head);
+        self.first = match self.others.first() {
+            Some(&other) if !other.finish.is_after(place.finish) => {
+                self.others.replace_first(place);
+                other
+            }
+            _ => place,
+        };
+    }
+
+    fn idle(&mut self, entities: &mut [impl Holds<ScfqEntity>], id: EntityId) {
+        let entity = entities.entity_mut(id);
+        if entity.state != Standing::Inactive {
+            self.leave(entity);
+        }
+    }
+
+    fn invariants(&self, entities: &[impl Holds<ScfqEntity>]) -> Result<(), Violation> {
+        let mut listed = alloc::vec![false; entities.len()];
+        let first = (self.first.link != Link::NONE).then_some(&self.first);
+        ensure_invariant!(
+            self.others.is_sorted() && (first.is_some() || self.others.len() == 0),
+            "scfq: the heap is out of order, or nobody is selected"
+        );
+        for place in first.into_iter().chain(self.others.entries()) {
+            let id = place.link.get().filter(|id| id.index() < entities.len());
+            let Some(id) = id else {
+                return Err(Violation("scfq: a place is nobody's".into()));
+            };
+            ensure_invariant!(
+                !core::mem::replace(&mut listed[id.index()], true),
+                "scfq: {id:?} has two places"
+            );
+            ensure_invariant!(
+                self.held || !self.first.finish.is_after(place.finish),
+                "scfq: {id:?} has a smaller tag than the selected one"
+            );
+            let start = entities.entity(id).start;
+            ensure_invariant!(
+                !start.is_after(self.now) && !start.is_after(place.finish),
+                "scfq: {id:?} goes on from {start:?}, v is {:?}, its tag {:?}",
+                self.now,
+                place.finish
+            );
+        }
+        for id in (0..entities.len()).filter_map(EntityId::new) {
+            let state = entities.entity(id).state;
+            ensure_invariant!(
+                listed[id.index()] == (state != Standing::Inactive),
+                "scfq: {id:?} is {state:?} and has a place: {}",
+                listed[id.index()]
+            );
+        }
+        Ok(())
+    }
+}
