@@ -39,8 +39,11 @@
 //! [`hold`](Scheduler::hold) while it does, and makes the second once for all that its
 //! members sent.
 
-use crate::units::{Charge, Length, MAX_LENGTH, Weight};
+use crate::units::{Charge, Length, MAX_CHARGE, MAX_LENGTH, Weight};
 use core::fmt;
+
+/// Largest [`allowance`](Scheduler::allowance): one packet more is still a [`Charge`].
+pub const MAX_ALLOWANCE: u32 = MAX_CHARGE - MAX_LENGTH;
 
 /// Most entities an algorithm can order at a time.
 pub const MAX_ENTITIES: usize = 1 << 24;
@@ -319,23 +322,31 @@ pub trait Scheduler {
         next: Option<Charge>,
     );
 
-    /// Bytes that the selected entity `id` may send while it stays the selected one and nothing changes
-    /// but what was sent: whoever keeps to them says [`used`](Self::used) once for all, before any
-    /// other statement, in place of [`served`](Self::served) and [`reschedule`](Self::reschedule) for
-    /// each packet. Behind every packet there is one more, charged for `next`, or for at most that
-    /// where lengths vary (`varies`).
-    ///
-    /// At most [`MAX_CHARGE`](crate::units::MAX_CHARGE); 0 where the algorithm must hear of each
-    /// packet. O(1).
+    /// The same as [`served`](Self::served) and [`reschedule`](Self::reschedule), where those are
+    /// short: whether they were, or else nothing was done and both are still to be said. For
+    /// whoever chooses the algorithm at run time: what calls nobody needs to save no registers. O(1).
     #[inline]
-    fn allowance(
-        &self,
-        entities: &[impl Holds<Self::Entity>],
+    fn advance(
+        &mut self,
+        entities: &mut [impl Holds<Self::Entity>],
         id: EntityId,
-        next: Charge,
-        varies: bool,
-    ) -> u32 {
-        let _ = (entities, id, next, varies);
+        charged: Charge,
+        next: Option<Charge>,
+    ) -> bool {
+        let _ = (entities, id, charged, next);
+        false
+    }
+
+    /// Bytes that the selected entity `id` may send while it stays the selected one and nothing
+    /// changes but what was sent. Whoever keeps to them says neither [`served`](Self::served) nor
+    /// [`reschedule`](Self::reschedule) for each packet: what was sent is added to what it is
+    /// charged for next, or told by [`used`](Self::used) before any other statement. Behind every
+    /// packet there is one more, charged for `next` at most.
+    ///
+    /// At most [`MAX_ALLOWANCE`]; 0 where the algorithm must hear of each packet. O(1).
+    #[inline]
+    fn allowance(&self, entities: &[impl Holds<Self::Entity>], id: EntityId, next: Charge) -> u32 {
+        let _ = (entities, id, next);
         0
     }
 

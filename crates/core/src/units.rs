@@ -73,6 +73,13 @@ impl Charge {
         NonZeroU32::new(bytes).map(Charge)
     }
 
+    /// This and `bytes` more, of which the sum is known to be no more than [`MAX_CHARGE`].
+    #[inline]
+    pub(crate) fn plus(self, bytes: u32) -> Charge {
+        debug_assert!(self.get() + bytes <= MAX_CHARGE, "a charge of {bytes} more");
+        Charge::in_range(self.get() + bytes).unwrap_or(self)
+    }
+
     /// The bytes charged for.
     #[inline]
     pub const fn get(self) -> u32 {

@@ -41,7 +41,9 @@ use self::shares::{Number, Shares};
 use super::Standing;
 use super::ring::{Linked, Ring};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::scheduler::{
+    Entities, EntityId, Holds, Link, MAX_ALLOWANCE, Removal, Scheduler, Share, Violation,
+};
 use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, Weight};
 use alloc::collections::BTreeMap;
 use core::cmp::Ordering;
@@ -273,22 +275,27 @@ impl Drr {
         self.active.push_last(entities, id);
     }
 
-    /// The turn of `id` ended with this deficit and a packet of `next` bytes, and its quantum
-    /// may be of another unit.
+    /// The same as [`reschedule`](Scheduler::reschedule) does, where the quantum of `id` may be of
+    /// another unit.
     #[cold]
     #[inline(never)]
-    fn unsettled_turn(
+    fn reschedule_unsettled(
         &mut self,
         entities: &mut [impl Holds<DrrEntity>],
         id: EntityId,
-        deficit: i64,
-        next: i64,
+        charged: Charge,
+        next: Charge,
     ) {
         let entity = entities.entity_mut(id);
+        entity.deficit -= bytes(charged);
+        if entity.deficit >= bytes(next) {
+            return;
+        }
+        self.active.turn(id, entity.next);
         entity.quantum = self.quantum(entity.share);
-        entity.deficit = deficit + entity.quantum;
+        entity.deficit += entity.quantum;
         if self.outdated().is_some() {
-            entity.deficit = entity.deficit.max(next);
+            entity.deficit = entity.deficit.max(bytes(next));
         }
         if self.active.head == self.first {
             // Everybody has had a turn since the last change of U.
@@ -377,34 +384,39 @@ impl Scheduler for Drr {
         charged: Charge,
         next: Option<Charge>,
     ) {
-        let Some(next) = next else {
-            return self.idle(entities, id);
+        match next {
+            None => self.idle(entities, id),
+            Some(_) if self.advance(entities, id, charged, next) => {}
+            Some(next) => self.reschedule_unsettled(entities, id, charged, next),
+        }
+    }
+
+    #[inline(always)]
+    fn advance(
+        &mut self,
+        entities: &mut [impl Holds<DrrEntity>],
+        id: EntityId,
+        charged: Charge,
+        next: Option<Charge>,
+    ) -> bool {
+        let Some(next) = next.filter(|_| !self.unsettled) else {
+            return false;
         };
         let entity = entities.entity_mut(id);
-        let deficit = entity.deficit - bytes(charged);
-        let next = bytes(next);
-        if deficit < next {
+        let mut deficit = entity.deficit - bytes(charged);
+        if deficit < bytes(next) {
+            deficit += entity.quantum;
             self.active.turn(id, entity.next);
-            if self.unsettled {
-                return self.unsettled_turn(entities, id, deficit, next);
-            }
-            entity.deficit = deficit + entity.quantum;
-            return;
         }
         entity.deficit = deficit;
+        true
     }
 
     /// While its deficit covers what is next.
     #[inline]
-    fn allowance(
-        &self,
-        entities: &[impl Holds<DrrEntity>],
-        id: EntityId,
-        next: Charge,
-        _: bool,
-    ) -> u32 {
+    fn allowance(&self, entities: &[impl Holds<DrrEntity>], id: EntityId, next: Charge) -> u32 {
         let beyond = (entities.entity(id).deficit - bytes(next)) >> FRACTION;
-        beyond.clamp(0, MAX_CHARGE.into()) as u32
+        beyond.clamp(0, MAX_ALLOWANCE.into()) as u32
     }
 
     #[inline]

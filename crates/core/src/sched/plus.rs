@@ -81,7 +81,7 @@ pub struct PlusEntity {
     state: Standing,
     /// It will move to another aggregate.
     moving: bool,
-    /// It waits in an aggregate that takes no other, and will not move: it needs no turns.
+    /// It waits in an aggregate that has no other, and will not move: it needs no turns.
     alone: bool,
 }
 
@@ -252,7 +252,9 @@ impl<A: Scheduler> Plus<A> {
     /// SCHED+ over an algorithm without entities, with at most `members` flows in an
     /// aggregate (M).
     pub fn over(mut algorithm: A, members: NonZeroU32) -> Self {
-        algorithm.expect_holds();
+        if members.get() > 1 {
+            algorithm.expect_holds();
+        }
         Plus {
             circle: Ring::default(),
             slack: -1,
@@ -299,12 +301,23 @@ impl<A: Scheduler> Plus<A> {
     }
 
     /// An aggregate with one more flow, this one, of this share.
-    fn join(&mut self, flow: EntityId, share: Share) -> EntityId {
+    fn join(
+        &mut self,
+        entities: &mut [impl Holds<PlusEntity>],
+        flow: EntityId,
+        share: Share,
+    ) -> EntityId {
         self.catch_up();
         let room = self.room(share);
         let family = self.families.entry(kind(share)).or_default();
         if let Some(id) = family.open.get() {
             let aggregate = &mut self.aggregates[id.index()];
+            if aggregate.members == 1
+                && let Some(first) = aggregate.circle.head.get()
+            {
+                // It takes turns from now on.
+                entities.entity_mut(first).alone = false;
+            }
             aggregate.members += 1;
             if aggregate.members == room {
                 self.close(id);
@@ -445,14 +458,13 @@ impl<A: Scheduler> Plus<A> {
     #[inline(never)]
     fn insert(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, head: Charge) {
         self.settle();
-        let alone = self.is_solo();
         let entity = entities.entity_mut(id);
         let Some(home) = entity.aggregate.get() else {
             return;
         };
         let aggregate = &mut self.aggregates[home.index()];
         entity.deficit = aggregate.quantum().max(head.get() as i32);
-        entity.alone = alone;
+        entity.alone = aggregate.members == 1;
         let circle = match self.serving == Link::to(home) {
             true => &mut self.circle,
             false => &mut aggregate.circle,
@@ -546,19 +558,45 @@ impl<A: Scheduler> Plus<A> {
         self.begin_service();
     }
 
-    /// The flow `id`, alone in its aggregate, sent a packet, which is a budget, and has another.
+    /// The flow of an aggregate that has no other sent a packet, which is a budget, and has another:
+    /// which aggregate is next.
     #[inline(always)]
-    fn reschedule_alone(&mut self, id: EntityId, charged: Charge) {
+    fn reschedule_alone(&mut self, home: EntityId, charged: Charge) -> Link {
         let aggregates = self.aggregates.as_mut_slice();
-        let Some(aggregate) = aggregates.get(id.index()) else {
-            return;
+        let Some(aggregate) = aggregates.get(home.index()) else {
+            return Link::NONE;
         };
         let next = aggregate.next_budget;
         self.algorithm.served(charged);
         self.algorithm
-            .reschedule(aggregates, id, charged, Some(next));
-        self.algorithm.arrived(aggregates, id, next);
-        self.circle.head = self.algorithm.select(aggregates);
+            .reschedule(aggregates, home, charged, Some(next));
+        self.algorithm.arrived(aggregates, home, next);
+        self.algorithm.select(aggregates)
+    }
+
+    /// The same where the algorithm has little to do; else `None`, and nothing was done.
+    #[inline(always)]
+    fn advance_alone(&mut self, home: EntityId, charged: Charge) -> Option<Link> {
+        let aggregates = self.aggregates.as_mut_slice();
+        let next = aggregates.get(home.index())?.next_budget;
+        if !self
+            .algorithm
+            .advance(aggregates, home, charged, Some(next))
+        {
+            return None;
+        }
+        self.algorithm.arrived(aggregates, home, next);
+        Some(self.algorithm.select(aggregates))
+    }
+
+    /// The service of a flow that is alone in its aggregate ended.
+    #[inline(always)]
+    fn serve_next(&mut self, selected: Link) {
+        if self.is_solo() {
+            self.circle.head = selected;
+        } else if selected != self.serving {
+            self.serve(selected);
+        }
     }
 
     /// The circle is empty: the next aggregate, please.
@@ -625,7 +663,9 @@ impl<A: Scheduler> Plus<A> {
             *entity = PlusEntity::default();
             return;
         };
-        entity.aggregate = Link::to(self.join(id, share));
+        let home = self.join(entities, id, share);
+        let entity = entities.entity_mut(id);
+        entity.aggregate = Link::to(home);
         if let Some(next) = next {
             entity.state = Standing::Active;
             self.insert(entities, id, next);
@@ -654,7 +694,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     /// O(log k) in the number of kinds of flows.
     fn add(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = PlusEntity {
-            aggregate: Link::to(self.join(id, share)),
+            aggregate: Link::to(self.join(entities, id, share)),
             ..PlusEntity::default()
         };
     }
@@ -689,7 +729,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
             }
         } else if !same {
             self.quit(home);
-            entities.entity_mut(id).aggregate = Link::to(self.join(id, share));
+            entities.entity_mut(id).aggregate = Link::to(self.join(entities, id, share));
         }
     }
 
@@ -745,7 +785,16 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         };
         let entity = entities.entity_mut(id);
         if entity.alone {
-            return self.reschedule_alone(id, charged);
+            if self.is_solo() {
+                self.circle.head = self.reschedule_alone(id, charged);
+                return;
+            }
+            let home = EntityId::in_use(entity.aggregate.index() as u32);
+            let selected = self.reschedule_alone(home, charged);
+            if selected != self.serving {
+                self.serve(selected);
+            }
+            return;
         }
         let mut deficit = entity.deficit - bytes;
         if deficit < next.get() as i32 {
@@ -763,64 +812,73 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         }
     }
 
-    /// While the budget and the deficit last; of the only backlogged flow of an aggregate whose
-    /// budget is one packet, what the aggregate may send.
-    #[inline]
-    fn allowance(
-        &self,
-        entities: &[impl Holds<PlusEntity>],
+    #[inline(always)]
+    fn advance(
+        &mut self,
+        entities: &mut [impl Holds<PlusEntity>],
         id: EntityId,
-        next: Charge,
-        varies: bool,
-    ) -> u32 {
-        let entity = entities.entity(id);
-        let mut home = Link::to(id);
-        if !entity.alone {
-            if varies {
-                return 0;
-            }
-            let beyond = entity.deficit - next.get() as i32;
-            if self.slack != 0 {
-                return beyond.clamp(0, self.slack.max(0)) as u32;
-            }
-            // Each packet is a service then, and its deficit goes round a quantum.
-            if entity.next != home
-                || next.get() as i32 != self.quantum
-                || !(0..self.quantum).contains(&beyond)
-            {
-                return 0;
-            }
-            home = self.serving;
+        charged: Charge,
+        next: Option<Charge>,
+    ) -> bool {
+        let Some(next) = next else {
+            return false;
+        };
+        let entity = entities.entity_mut(id);
+        if entity.alone {
+            let home = EntityId::in_use(entity.aggregate.index() as u32);
+            let Some(selected) = self.advance_alone(home, charged) else {
+                return false;
+            };
+            self.serve_next(selected);
+            return true;
         }
-        let aggregates = self.aggregates.as_slice();
-        match aggregates.get(home.index()) {
-            Some(aggregate)
-                if aggregate.next_budget == aggregate.share.max_charge()
-                    && aggregate.budget == aggregate.quantum() =>
-            {
+        let bytes = charged.get() as i32;
+        let mut deficit = entity.deficit - bytes;
+        let ends = deficit < next.get() as i32;
+        if ends {
+            deficit += self.quantum;
+        }
+        let slack = self.slack - bytes;
+        // Whether it moves, or the budget is spent.
+        if (deficit | slack) < 0 {
+            return false;
+        }
+        if ends {
+            self.circle.turn(id, entity.next);
+        }
+        entity.deficit = deficit;
+        self.slack = slack;
+        true
+    }
+
+    /// While the budget and the deficit last; of a flow alone in its aggregate, what that may send.
+    #[inline]
+    fn allowance(&self, entities: &[impl Holds<PlusEntity>], id: EntityId, next: Charge) -> u32 {
+        let entity = entities.entity(id);
+        if !entity.alone {
+            let beyond = entity.deficit - next.get() as i32;
+            return beyond.min(self.slack).max(0) as u32;
+        }
+        let home = entity.aggregate;
+        match self.aggregates.get(home.index()) {
+            Some(aggregate) => {
                 let home = EntityId::in_use(home.index() as u32);
-                (self.algorithm).allowance(aggregates, home, aggregate.next_budget, false)
+                let budget = aggregate.next_budget;
+                (self.algorithm).allowance(self.aggregates.as_slice(), home, budget)
             }
-            _ => 0,
+            None => 0,
         }
     }
 
     #[inline]
     fn used(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, work: Charge) {
         let entity = entities.entity_mut(id);
-        let bytes = work.get() as i32;
-        let mut home = id;
-        if !entity.alone {
-            if self.slack != 0 {
-                entity.deficit -= bytes;
-                self.slack -= bytes;
-                return;
-            }
-            let beyond = entity.deficit - self.quantum - bytes;
-            entity.deficit = self.quantum + beyond.rem_euclid(self.quantum.max(1));
-            home = EntityId::in_use(self.serving.index() as u32);
+        if entity.alone {
+            let home = EntityId::in_use(entity.aggregate.index() as u32);
+            return (self.algorithm).used(self.aggregates.as_mut_slice(), home, work);
         }
-        (self.algorithm).used(self.aggregates.as_mut_slice(), home, work);
+        entity.deficit -= work.get() as i32;
+        self.slack -= work.get() as i32;
     }
 
     fn idle(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId) {

@@ -38,8 +38,10 @@ mod invariants;
 use super::Standing;
 use super::clock::span;
 use super::groups::{GroupedEntity, Members, SLOTS, Slots};
-use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
-use crate::units::{Charge, MAX_CHARGE, VirtualTime, Weight};
+use crate::scheduler::{
+    Entities, EntityId, Holds, Link, MAX_ALLOWANCE, Removal, Scheduler, Share, Violation,
+};
+use crate::units::{Charge, VirtualTime, Weight};
 
 /// Buckets of all groups: group i's are those from `SLOTS` i on.
 const BUCKETS: usize = 64 * SLOTS as usize;
@@ -139,7 +141,8 @@ impl Qfq {
 
     /// Puts an entity on top of the bucket of a slot, or with [`holds`](Self::holds) at its end.
     /// `beside` is any bucket of the same group.
-    #[inline]
+    // A call would have whoever chooses the algorithm at run time save its registers.
+    #[inline(always)]
     fn push(
         &mut self,
         entities: &mut [impl Holds<GroupedEntity>],
@@ -554,15 +557,43 @@ impl Scheduler for Qfq {
         self.push(entities, id, first, slot);
     }
 
+    #[inline(always)]
+    fn advance(
+        &mut self,
+        entities: &mut [impl Holds<GroupedEntity>],
+        id: EntityId,
+        charged: Charge,
+        next: Option<Charge>,
+    ) -> bool {
+        let entity = entities.entity_mut(id);
+        if next.is_none()
+            || self.ir | self.ib != 0
+            || self.members.is_misplaced(entity)
+            || self.selected != Link::to(id)
+        {
+            return false;
+        }
+        let finish = entity.start.advanced(span(charged, entity.inverse_weight));
+        let slot = finish.units().wrapping_shr(u32::from(entity.group as u8));
+        let rest = entity.next;
+        let stays = slot == self.first_slot;
+        if rest == Link::NONE && !stays {
+            return false;
+        }
+        entity.start = finish;
+        self.members.clock.served(charged);
+        if !stays {
+            let first = self.first;
+            self.selected = rest;
+            self.buckets[first as usize % BUCKETS] = rest;
+            self.push(entities, id, first, slot);
+        }
+        true
+    }
+
     /// While S is in its slot, and V reaches no slot at which a group waits to become eligible.
     #[inline]
-    fn allowance(
-        &self,
-        entities: &[impl Holds<GroupedEntity>],
-        id: EntityId,
-        _: Charge,
-        _: bool,
-    ) -> u32 {
+    fn allowance(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId, _: Charge) -> u32 {
         let entity = entities.entity(id);
         if self.members.is_misplaced(entity) {
             return 0;
@@ -575,7 +606,7 @@ impl Scheduler for Qfq {
             0 => in_slot,
             _ => in_slot.min(self.members.clock.work_within(ineligible.trailing_zeros())),
         };
-        in_place.min(MAX_CHARGE.into()) as u32
+        in_place.min(MAX_ALLOWANCE.into()) as u32
     }
 
     #[inline]

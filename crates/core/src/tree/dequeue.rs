@@ -43,10 +43,7 @@ impl<P: Payload> Tree<P> {
             let node = &mut self.nodes[at as usize];
             if let Some(sent) = node.order.take(slot, &mut self.slab) {
                 self.room_bytes += i64::from(sent.len.get());
-                if sent.next.is_none() || !node.order.draw(sent.len) {
-                    let (charged, selected) = (sent.len.into(), &mut node.selected);
-                    node.order.charge(slot, charged, sent.next, selected);
-                }
+                node.charge(slot, sent.len, sent.next);
                 self.charge_above(at, sent.len, now);
                 return Dequeue::Packet(Packet {
                     owner: ClassId::new(sent.class),
@@ -66,40 +63,41 @@ impl<P: Payload> Tree<P> {
     /// path goes to its next place, or out of the order where it has nothing more or its cap holds it.
     #[inline(always)]
     fn charge_above(&mut self, mut at: u32, len: Length, now: Nanos) {
-        while let Some(node) = self.nodes.get(at as usize) {
-            let (parent, slot) = (node.parent, node.slot);
-            let mut next = node.selected.is_somebody().then_some(node.longest);
+        let nodes = self.nodes.as_mut_slice();
+        while let Some(node) = nodes.get(at as usize) {
             if node.cap != NONE {
-                next = self.charge_cap(at, node.cap, len, next, now);
+                return self.charge_above_capped(at, len, now);
             }
+            let (parent, slot) = (node.parent, node.slot);
+            let next = node.selected.is_somebody().then_some(node.longest);
             // The root's parent is no node.
-            let Some(above) = self.nodes.get_mut(parent as usize) else {
+            let Some(above) = nodes.get_mut(parent as usize) else {
                 return;
             };
-            if next.is_none() || !above.order.draw(len) {
-                (above.order).charge(slot, len.into(), next, &mut above.selected);
-            }
+            above.charge(slot, len, next);
             at = parent;
         }
     }
 
-    /// Charges the cap of a class with others below it; what its parent is told of next.
+    /// The same from a node with a cap on.
     #[cold]
     #[inline(never)]
-    fn charge_cap(
-        &mut self,
-        at: u32,
-        cap: u32,
-        len: Length,
-        next: Option<Charge>,
-        now: Nanos,
-    ) -> Option<Charge> {
-        self.caps.charge(cap, len, now);
-        if next.is_some() && self.caps.hold(cap, now) {
-            self.count_held_node(at);
-            return None;
+    fn charge_above_capped(&mut self, mut at: u32, len: Length, now: Nanos) {
+        while let Some(node) = self.nodes.get(at as usize) {
+            let (parent, slot, cap) = (node.parent, node.slot, node.cap);
+            let mut next = node.selected.is_somebody().then_some(node.longest);
+            if cap != NONE {
+                self.caps.charge(cap, len, now);
+                if next.is_some() && self.caps.hold(cap, now) {
+                    self.count_held_node(at);
+                    next = None;
+                }
+            }
+            if let Some(above) = self.nodes.get_mut(parent as usize) {
+                above.charge(slot, len, next);
+            }
+            at = parent;
         }
-        next
     }
 
     /// Takes the packet at the head of a flow, or of a leaf with queue management or a cap: it

@@ -144,6 +144,17 @@ struct Node {
 
 const _: () = assert!(size_of::<Node>() == 64);
 
+impl Node {
+    /// The selected child sent a packet, and has `next` to send or nothing: who is next then. Within
+    /// its allowance it stays that.
+    #[inline(always)]
+    fn charge(&mut self, slot: u32, len: Length, next: Option<Charge>) {
+        if next.is_none() || !self.order.draw(len) {
+            (self.order).charge(slot, len.into(), next, &mut self.selected);
+        }
+    }
+}
+
 /// What a class is, beside what its packets touch.
 #[derive(Clone, Debug)]
 struct Class {

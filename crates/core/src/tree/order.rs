@@ -58,11 +58,10 @@ struct Allowance {
 }
 
 impl Allowance {
-    /// What was sent within it, which ends.
+    /// Bytes that were sent within it.
     #[inline]
-    fn end(&mut self) -> Option<Charge> {
-        let Allowance { granted, left } = core::mem::take(self);
-        Charge::in_range(granted - left)
+    fn used(&self) -> u32 {
+        self.granted - self.left
     }
 }
 
@@ -195,7 +194,8 @@ impl<A: Scheduler> Ordered<A> {
         }
     }
 
-    /// Charges the selected child: who is next then, and what that one may send.
+    /// Charges the selected child, also for what it sent within its allowance: who is next then,
+    /// and what that one may send.
     // By itself: what one algorithm needs takes no registers from the others.
     #[inline(never)]
     fn charge(
@@ -207,31 +207,50 @@ impl<A: Scheduler> Ordered<A> {
         allowance: &mut Allowance,
     ) {
         let id = EntityId::in_use(slot);
+        let charged = charged.plus(allowance.used());
         let lines = self.lines.as_mut_slice();
-        if allowance.granted != 0
-            && let Some(used) = allowance.end()
-        {
-            self.algorithm.used(lines, id, used);
+        if !self.algorithm.advance(lines, id, charged, next) {
+            return self.reschedule(id, charged, next, selected, allowance);
         }
+        self.look(selected, allowance);
+    }
+
+    /// The same where the algorithm has more to do. Apart, and the last that is done then.
+    #[inline(never)]
+    fn reschedule(
+        &mut self,
+        id: EntityId,
+        charged: Charge,
+        next: Option<Charge>,
+        selected: &mut Selected,
+        allowance: &mut Allowance,
+    ) {
         self.algorithm.served(charged);
-        self.algorithm.reschedule(lines, id, charged, next);
+        (self.algorithm).reschedule(self.lines.as_mut_slice(), id, charged, next);
+        self.look(selected, allowance);
+    }
+
+    /// Who is next, and what that one may send.
+    #[inline(always)]
+    fn look(&self, selected: &mut Selected, allowance: &mut Allowance) {
+        let lines = self.lines.as_slice();
         let link = self.algorithm.select(lines);
         let Some(line) = lines.get(link.index()) else {
             *selected = Selected::NOBODY;
+            *allowance = Allowance::default();
             return;
         };
-        let id = EntityId::in_use(link.index() as u32);
-        let is_inner = line.child.kind == Kind::Inner;
         selected.slot = link.index() as u32;
-        selected.below = match is_inner {
-            true => line.child.side,
-            false => Selected::LEAF,
+        selected.below = match line.child.kind {
+            Kind::Inner => line.child.side,
+            _ => Selected::LEAF,
         };
-        if let Some(longest) = Charge::in_range(line.child.longest()) {
-            let granted = self.algorithm.allowance(lines, id, longest, !is_inner);
-            let left = granted;
-            *allowance = Allowance { granted, left };
-        }
+        let granted = Charge::in_range(line.child.longest()).map_or(0, |longest| {
+            let id = EntityId::in_use(link.index() as u32);
+            self.algorithm.allowance(lines, id, longest)
+        });
+        let left = granted;
+        *allowance = Allowance { granted, left };
     }
 
     fn idle(&mut self, slot: u32) {
@@ -337,7 +356,8 @@ impl Order {
     #[cold]
     #[inline(never)]
     fn tell(&mut self) {
-        if let Some(used) = self.allowance.end() {
+        let used = core::mem::take(&mut self.allowance).used();
+        if let Some(used) = Charge::in_range(used) {
             of_any!(&mut self.any, ordered => ordered.used(used));
         }
     }

@@ -24,6 +24,8 @@ struct Rig<A: Scheduler> {
     entities: Vec<A::Entity>,
     allowance: u32,
     used: u32,
+    /// It makes two statements in one where it can.
+    advances: bool,
 }
 
 fn id(index: usize) -> EntityId {
@@ -46,6 +48,7 @@ impl<A: Scheduler + Debug> Rig<A> {
             entities,
             allowance: 0,
             used: 0,
+            advances: false,
         }
     }
 
@@ -61,7 +64,7 @@ impl<A: Scheduler + Debug> Rig<A> {
     }
 
     /// Whether it was within the allowance.
-    fn send(&mut self, bytes: u32, next: Option<u32>, varies: bool) -> bool {
+    fn send(&mut self, bytes: u32, next: Option<u32>) -> bool {
         let Some(id) = self.selected() else {
             return false;
         };
@@ -69,13 +72,17 @@ impl<A: Scheduler + Debug> Rig<A> {
             self.used += bytes;
             return true;
         }
-        self.tell();
-        let all = &mut self.entities;
-        self.algorithm.served(charge(bytes));
-        (self.algorithm).reschedule(all, id, charge(bytes), next.map(charge));
+        // What was sent before is charged for with what is sent now.
+        let charged = charge(bytes + std::mem::take(&mut self.used));
+        let (all, next) = (&mut self.entities, next.map(charge));
+        if !(self.advances && self.algorithm.advance(all, id, charged, next)) {
+            self.algorithm.served(charged);
+            self.algorithm.reschedule(all, id, charged, next);
+        }
+        self.allowance = 0;
         if let Some(id) = self.selected() {
             let next = charge(LONGEST);
-            self.allowance = (self.algorithm).allowance(&self.entities, id, next, varies);
+            self.allowance = (self.algorithm).allowance(&self.entities, id, next);
         }
         false
     }
@@ -114,6 +121,7 @@ fn compare<A: Scheduler + Debug + Clone>(
         each.make(&Step::Backlogged(index));
     }
     let mut at_once = each.clone();
+    at_once.advances = true;
     let mut within = 0;
     for step in steps {
         if let Step::Send(bytes, next) = *step {
@@ -121,11 +129,11 @@ fn compare<A: Scheduler + Debug + Clone>(
                 true => next,
                 false => next.map(|_| LONGEST),
             };
-            each.send(bytes, next, varies);
+            each.send(bytes, next);
             // It tells each packet.
             each.tell();
             each.allowance = 0;
-            within += u32::from(at_once.send(bytes, next, varies));
+            within += u32::from(at_once.send(bytes, next));
         } else {
             each.make(step);
             at_once.make(step);

@@ -35,10 +35,14 @@ impl<A: Scheduler> Plus<A> {
                     entity.moving
                 );
                 ensure_invariant!(
-                    entity.alone == (self.is_solo() && !entity.moving),
-                    "plus: {id:?} is alone: {}, moving: {}",
+                    match entity.alone {
+                        true => aggregate.members == 1 && !entity.moving,
+                        false => !self.is_solo() || entity.moving,
+                    },
+                    "plus: {id:?} is alone: {}, moving: {}, one of {}",
                     entity.alone,
-                    entity.moving
+                    entity.moving,
+                    aggregate.members
                 );
                 (at, before) = (entity.next, at);
             }
