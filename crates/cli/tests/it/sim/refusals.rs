@@ -188,12 +188,21 @@ fn bad_traffic_of_a_source_is_named() {
             8,
             &["rate '5'", "unit"],
         ),
+    ] {
+        refuses_source(&format!("{first}\n{second}"), line, column, words);
+    }
+}
+
+#[test]
+fn a_bad_number_of_a_source_is_named() {
+    let backlogged = "traffic = \"backlogged\"";
+    for (first, second, line, column, words) in [
         (
             "class = \"voice\"\nwindow = 0",
             backlogged,
             2,
             10,
-            &["window 0", "1 and 1000000"],
+            &["window 0", "1 and 1000000"][..],
         ),
         (
             "class = \"voice\"\nlength = 1523",

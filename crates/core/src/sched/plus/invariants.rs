@@ -11,7 +11,6 @@ impl<A: Scheduler> Plus<A> {
         entities: &[impl Holds<PlusEntity>],
     ) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; entities.len()];
-        let mut members = alloc::vec![0u32; self.aggregates.len()];
         for (index, aggregate) in self.aggregates.iter().enumerate() {
             let home = Link::to(EntityId::in_use(index as u32));
             let circle = match home == self.serving && !self.is_solo() {
@@ -64,6 +63,17 @@ impl<A: Scheduler> Plus<A> {
                 aggregate.budget
             );
         }
+        self.check_flows(entities, &listed)?;
+        self.check_service()
+    }
+
+    /// Each flow, of which it is known whether a circle has it.
+    fn check_flows(
+        &self,
+        entities: &[impl Holds<PlusEntity>],
+        listed: &[bool],
+    ) -> Result<(), Violation> {
+        let mut members = alloc::vec![0u32; self.aggregates.len()];
         for id in (0..entities.len()).filter_map(EntityId::new) {
             let entity = entities.entity(id);
             ensure_invariant!(
@@ -101,7 +111,7 @@ impl<A: Scheduler> Plus<A> {
                 aggregate.members
             );
         }
-        self.check_service()
+        Ok(())
     }
 
     fn check_service(&self) -> Result<(), Violation> {

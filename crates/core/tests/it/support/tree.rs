@@ -353,6 +353,15 @@ fn plus(count: &mut Count, other: Count) {
     count.bytes += other.bytes;
 }
 
+/// Whether a queue with these limits has no room for another packet.
+fn is_full(queue: Option<&VecDeque<(Length, Tag)>>, limits: Limits, len: Length) -> bool {
+    let most = |limit: u32| u64::from(limit.min(i32::MAX as u32));
+    let lengths = queue.into_iter().flatten().map(|(len, _)| len);
+    let bytes: u64 = lengths.map(|len| u64::from(len.get())).sum();
+    let packets = queue.map_or(0, |queue| queue.len() as u64);
+    packets >= most(limits.packets) || bytes + u64::from(len.get()) > most(limits.bytes)
+}
+
 fn one(len: Length) -> Count {
     Count {
         packets: 1,
@@ -537,16 +546,7 @@ impl Pair {
         let longest = self.longest(id);
         let leaf = class.plain.leaf();
         let beyond = (self.beyond(id, Some(len)), self.most_beyond());
-        let full = |queue: Option<&VecDeque<(Length, Tag)>>| {
-            let bytes: u64 = queue
-                .into_iter()
-                .flatten()
-                .map(|(len, _)| u64::from(len.get()))
-                .sum();
-            let packets = queue.map_or(0, |queue| queue.len() as u64);
-            packets >= u64::from(leaf.limits.packets.min(i32::MAX as u32))
-                || bytes + u64::from(len.get()) > u64::from(leaf.limits.bytes.min(i32::MAX as u32))
-        };
+        let full = |queue| is_full(queue, leaf.limits, len);
         let (queue_full, no_queue) = match &class.body {
             Body::Inner(_) => (false, true),
             Body::Leaf(queue) => (full(Some(queue)), false),
@@ -761,26 +761,7 @@ impl Pair {
             Operation::Change(at, plain) => self.change(self.pick(at), plain),
             Operation::ChangeQueue(at, plain) => self.change_queue(self.pick(at), plain),
             Operation::Remove(at) => self.remove(self.pick(at)),
-            Operation::Flush(at) => {
-                let id = self.pick(at);
-                let mut gone = Vec::new();
-                self.real
-                    .flush(id, now, |discarded| gone.push(discarded))
-                    .unwrap();
-                for Discarded {
-                    class,
-                    len,
-                    payload,
-                    ..
-                } in gone
-                {
-                    assert!(self.path(class).contains(&id));
-                    plus(&mut self.take(class, len, payload).discarded, one(len));
-                }
-                for (&other, class) in &self.classes {
-                    assert!(queued(class).packets == 0 || !self.path(other).contains(&id));
-                }
-            }
+            Operation::Flush(at) => self.flush(self.pick(at)),
             Operation::Enqueue {
                 class,
                 flow,
@@ -839,6 +820,27 @@ impl Pair {
             }
         }
         self.check();
+    }
+
+    fn flush(&mut self, id: ClassId) {
+        let now = Nanos(self.now);
+        let mut gone = Vec::new();
+        self.real
+            .flush(id, now, |discarded| gone.push(discarded))
+            .unwrap();
+        for Discarded {
+            class,
+            len,
+            payload,
+            ..
+        } in gone
+        {
+            assert!(self.path(class).contains(&id));
+            plus(&mut self.take(class, len, payload).discarded, one(len));
+        }
+        for (&other, class) in &self.classes {
+            assert!(queued(class).packets == 0 || !self.path(other).contains(&id));
+        }
     }
 
     fn change(&mut self, id: ClassId, plain: Plain) {
