@@ -4,8 +4,8 @@ use fairlane_classify::{DigestKey, LinkClassifier};
 use fairlane_core::scheduler::Violation;
 use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass, CbqError};
 use fairlane_core::tree::{
-    self, ClassConfig, ClassId, ClassQueue, ClassStats, Discarded, FlowsConfig, LeafConfig,
-    Payload, Tree, TreeError,
+    ClassConfig, ClassId, ClassQueue, ClassStats, Discarded, FlowsConfig, LeafConfig, Payload,
+    Tree, TreeError,
 };
 use fairlane_core::{Dequeue, Rejected};
 use fairlane_core::{Length, Nanos, Rate, Weight};
@@ -119,7 +119,7 @@ impl Link {
         ClassConfig {
             weight: Weight::new(class.weight.get() * class.scale).unwrap_or(class.weight),
             level: class.level,
-            cap: class.cap.map(cap),
+            cap: class.cap,
             max_length: self.longest,
         }
     }
@@ -141,17 +141,10 @@ impl Link {
             keeps_place: usual.keeps_place.min(flows.forget_after),
             forget_after: flows.forget_after,
             weight: Weight::ONE,
-            cap: flows.cap.map(cap),
+            cap: flows.cap,
             room: flows.room,
             leaf: self.leaf(&flows.queue, flows.cap),
         }
-    }
-}
-
-fn cap(cap: Cap) -> tree::Cap {
-    tree::Cap {
-        rate: cap.rate,
-        burst: cap.burst,
     }
 }
 

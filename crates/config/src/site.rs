@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use fairlane_classify::{Origin, Per, Rule};
 use fairlane_core::aqm::AqmConfig;
 use fairlane_core::room::Room;
+pub use fairlane_core::tree::Cap;
 use fairlane_core::{Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 
 use fairlane_core::sched::Algorithm;
@@ -278,15 +279,6 @@ pub struct Class {
     pub cbq_burst: u32,
     /// What it holds.
     pub kind: ClassKind,
-}
-
-/// A ceiling.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cap {
-    /// Bits per second.
-    pub rate: Rate,
-    /// Bytes that may leave at once: at least the longest packet.
-    pub burst: u32,
 }
 
 /// What a class holds.
