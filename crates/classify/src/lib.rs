@@ -40,6 +40,7 @@
 //! class. The crate is `no_std` with `alloc` and forbids `unsafe`.
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 extern crate alloc;
 

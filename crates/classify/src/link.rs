@@ -72,6 +72,7 @@ impl LinkClassifier {
     /// Where a packet goes: to the class of the first filter that it matches; to the default
     /// class if it matches none, or cannot be read, which is counted. Its flow is 0 in a class
     /// without flows, and if it cannot be read.
+    #[inline]
     pub fn classify(&mut self, bytes: &[u8], layer: Layer, origin: &Origin) -> ClassFlow {
         let Ok(headers) = parse(bytes, layer) else {
             self.malformed += 1;

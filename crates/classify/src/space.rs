@@ -33,6 +33,8 @@ const NONE: u32 = u32::MAX;
 const CROWD: u32 = 8;
 /// Tables after which it doubles.
 const PATIENCE: usize = 4;
+/// Rules that are compared one after the other sooner than their bits are hashed.
+const FEW: usize = 4;
 /// Keys that may meet in a slot.
 const MEETING: usize = 6;
 /// Hashes that are tried, every fourth time in twice the slots, until no more meet.
@@ -123,8 +125,7 @@ impl<const N: usize> Space<N> {
             if table.best >= found {
                 break;
             }
-            let hash = table.hash.of(key, &table.mask);
-            for entry in table.slot(hash) {
+            for entry in table.entries_for(key) {
                 if entry.rank >= found {
                     break;
                 }
@@ -148,8 +149,7 @@ impl<const N: usize> Space<N> {
             if asks_more {
                 continue;
             }
-            let hash = table.hash.of(&pattern.value, &table.mask);
-            let slot = table.slot(hash).iter();
+            let slot = table.entries_for(&pattern.value).iter();
             let mut before = slot.take_while(|entry| entry.rank < found);
             if let Some(entry) = before.find(|entry| entry.pattern.covers(pattern)) {
                 found = entry.rank;
@@ -182,6 +182,9 @@ impl<const N: usize> Table<N> {
             rank,
         };
         let entries: Vec<_> = ranks.iter().map(entry).collect();
+        if entries.len() <= FEW {
+            return Table::with(mask, Hash::nth(0), 0, entries);
+        }
         // Half the slots are empty even if no two rules have the same bits.
         let bits = (2 * entries.len()).next_power_of_two().ilog2().max(1);
         let mut choice = 0;
@@ -197,7 +200,10 @@ impl<const N: usize> Table<N> {
 
     fn with(mask: [u64; N], hash: Hash<N>, bits: u32, mut entries: Vec<Entry<N>>) -> Self {
         let shift = u64::BITS - bits;
-        let slot = |entry: &Entry<N>| hash.of(&entry.pattern.value, &mask) >> shift;
+        let slot = |entry: &Entry<N>| match bits {
+            0 => 0,
+            _ => hash.of(&entry.pattern.value, &mask) >> shift,
+        };
         entries.sort_by_cached_key(|entry| (slot(entry), entry.rank));
         let mut starts = vec![0u32; (1 << bits) + 1];
         for entry in &entries {
@@ -216,9 +222,13 @@ impl<const N: usize> Table<N> {
         }
     }
 
+    /// All that can match a key, by rank.
     #[inline]
-    fn slot(&self, hash: u64) -> &[Entry<N>] {
-        let slot = (hash >> self.shift) as usize;
+    fn entries_for(&self, key: &Key<N>) -> &[Entry<N>] {
+        if self.entries.len() <= FEW {
+            return &self.entries;
+        }
+        let slot = (self.hash.of(key, &self.mask) >> self.shift) as usize;
         &self.entries[self.starts[slot] as usize..self.starts[slot + 1] as usize]
     }
 

@@ -275,6 +275,7 @@ impl<P: Payload> Discipline<P> {
 }
 
 impl<P: Payload> ClassQueue<P> for Discipline<P> {
+    #[inline]
     fn enqueue(
         &mut self,
         class: ClassId,
@@ -287,6 +288,7 @@ impl<P: Payload> ClassQueue<P> for Discipline<P> {
         of_any!(self, queue => ClassQueue::enqueue(queue, class, flow, len, payload, now, discard))
     }
 
+    #[inline]
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId> {
         of_any!(self, queue => ClassQueue::dequeue(queue, now, discard))
     }

@@ -31,7 +31,7 @@
 //! let mut served = [0i32; 2];
 //! for _ in 0..40 {
 //!     let packet = link.dequeue().expect("forty of eighty packets are left");
-//!     served[usize::from(packet.flow == light)] += 1;
+//!     served[usize::from(packet.owner == light)] += 1;
 //! }
 //! assert!((served[0] - 30).abs() <= 1 && served[0] + served[1] == 40);
 //! ```

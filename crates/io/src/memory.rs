@@ -121,6 +121,9 @@ impl<T: ByteLen, R> Backend for MemoryBackend<T, R> {
     fn receive(&mut self, into: &mut Vec<R>, max: usize) -> io::Result<usize> {
         let mut queue = lock(&self.incoming);
         let count = queue.packets.len().min(max);
+        if count == 0 {
+            return Ok(0);
+        }
         let DeviceQueue { packets, bytes } = &mut *queue;
         into.extend(packets.drain(..count).map(|(packet, length)| {
             *bytes -= length as u64;

@@ -156,7 +156,10 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
     pub fn step(&mut self, now: Nanos) -> io::Result<Step> {
         self.now = now;
         self.take_in_registered();
-        let drained = self.drain();
+        let drained = match self.clients.len() {
+            0 => Drained::default(),
+            _ => self.drain(),
+        };
         let left = self.shaper.step(now)?;
         if Q::DISCARDS {
             self.tell_discarded();
@@ -177,6 +180,13 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
 
     #[inline]
     fn take_in_registered(&mut self) {
+        if self.registrations.are_pending() {
+            self.take_in_arrivals();
+        }
+    }
+
+    #[cold]
+    fn take_in_arrivals(&mut self) {
         for Arrival {
             mut client,
             config,

@@ -131,7 +131,8 @@ pub enum Lane<Q: Queue, D: Backend> {
 enum Way<Q: Queue, D: Backend> {
     /// Received frames are of this flow.
     Shaped(Box<Arbiter<Q, Straight<D>>>, FlowId),
-    Open(Straight<D>),
+    /// Whether the device has not taken all of the frames so far.
+    Open(Straight<D>, bool),
 }
 
 impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
@@ -141,14 +142,14 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
                 let flow = arbiter.open_flow(frames)?;
                 Way::Shaped(arbiter, flow)
             }
-            Lane::Open(device) => Way::Open(Straight::to(device)),
+            Lane::Open(device) => Way::Open(Straight::to(device), false),
         })
     }
 
     fn device(&self) -> &D {
         match self {
             Way::Shaped(arbiter, _) => arbiter.backend(),
-            Way::Open(out) => out.backend(),
+            Way::Open(out, _) => out.backend(),
         }
     }
 
@@ -156,17 +157,14 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
     fn device_mut(&mut self) -> &mut D {
         match self {
             Way::Shaped(arbiter, _) => arbiter.backend_mut(),
-            Way::Open(out) => out.backend_mut(),
+            Way::Open(out, _) => out.backend_mut(),
         }
     }
 
     /// Whether its device has not taken all frames of an open lane.
     #[inline]
     fn is_held_up(&self) -> bool {
-        match self {
-            Way::Shaped(..) => false,
-            Way::Open(out) => out.is_waiting(),
-        }
+        matches!(self, Way::Open(_, true))
     }
 
     /// Most batches of frames that it takes in a round.
@@ -175,7 +173,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         match self {
             Way::Shaped(..) => MOST_TAKEN_IN / BATCH,
             // A device without a queue before it holds up who sends to it.
-            Way::Open(out) => usize::from(!out.is_waiting()),
+            Way::Open(_, held_up) => usize::from(!held_up),
         }
     }
 
@@ -184,15 +182,21 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
     fn step(&mut self, now: Nanos) -> io::Result<Step> {
         match self {
             Way::Shaped(arbiter, _) => arbiter.step(now),
-            Way::Open(out) => Ok(Step {
-                drained: 0,
-                released: 0,
-                transmitted: out.send()?,
-                next: match out.is_waiting() {
-                    false => Next::WhenPushed,
-                    true => Next::WhenBackendTakesMore,
-                },
-            }),
+            Way::Open(out, held_up) => {
+                let transmitted = out.send()?;
+                let was_held_up = std::mem::replace(held_up, out.is_waiting());
+                Ok(Step {
+                    drained: 0,
+                    released: 0,
+                    transmitted,
+                    next: match (*held_up, was_held_up) {
+                        (true, _) => Next::WhenBackendTakesMore,
+                        // The other device may have frames of its own that no descriptor tells of.
+                        (false, true) => Next::Now,
+                        (false, false) => Next::WhenPushed,
+                    },
+                })
+            }
         }
     }
 }
@@ -244,7 +248,6 @@ where
     /// What a device says when it is unusable. Queued packets stay where they are.
     pub fn round(&mut self, now: Nanos) -> io::Result<Step> {
         self.changed = false;
-        let held_up = Side::BOTH.map(|side| self.ways[side.index()].is_held_up());
         let mut round = Step {
             drained: 0,
             released: 0,
@@ -263,11 +266,7 @@ where
             round.drained += step.drained;
             round.released += step.released;
             round.transmitted += step.transmitted;
-            round.next = sooner(round.next, step.next);
-            // A device may have frames of its own that no descriptor tells of.
-            if held_up[side.index()] && !way.is_held_up() {
-                round.next = Next::Now;
-            }
+            round.next = round.next.min(step.next);
         }
         Ok(round)
     }
@@ -306,7 +305,7 @@ where
             let bytes = frame.byte_len();
             stats.received.add(bytes);
             let (arbiter, flow) = match way {
-                Way::Open(out) => {
+                Way::Open(out, _) => {
                     out.push(frame);
                     continue;
                 }
@@ -332,7 +331,7 @@ where
     pub fn arbiter(&self, leaves_by: Side) -> Option<&Arbiter<Q, Straight<D>>> {
         match &self.ways[leaves_by.index()] {
             Way::Shaped(arbiter, _) => Some(arbiter),
-            Way::Open(_) => None,
+            Way::Open(..) => None,
         }
     }
 
@@ -342,7 +341,7 @@ where
         self.changed = true;
         match &mut self.ways[leaves_by.index()] {
             Way::Shaped(arbiter, _) => Some(arbiter),
-            Way::Open(_) => None,
+            Way::Open(..) => None,
         }
     }
 
@@ -398,7 +397,7 @@ where
     fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
         let has_clients = |way: &Way<Q, D>| match way {
             Way::Shaped(arbiter, _) => arbiter.may_be_pushed(),
-            Way::Open(_) => false,
+            Way::Open(..) => false,
         };
         let longest = match self.ways.iter().any(has_clients) {
             true => longest.min(CLIENT_NAP.into()),
@@ -410,20 +409,6 @@ where
 
     fn is_hurried(&self) -> bool {
         self.changed
-    }
-}
-
-/// Of two directions, what comes first. A full device is looked at again after a nap, so that it
-/// only counts where neither direction has a time of its own: naps are shorter than those.
-fn sooner(one: Next, other: Next) -> Next {
-    match (one, other) {
-        (Next::Now, _) | (_, Next::Now) => Next::Now,
-        (Next::WhenBackendTakesMore, _) | (_, Next::WhenBackendTakesMore) => {
-            Next::WhenBackendTakesMore
-        }
-        (Next::At(one), Next::At(other)) => Next::At(one.min(other)),
-        (Next::At(time), _) | (_, Next::At(time)) => Next::At(time),
-        (Next::WhenPushed, Next::WhenPushed) => Next::WhenPushed,
     }
 }
 
@@ -446,8 +431,8 @@ mod tests {
             (Next::WhenBackendTakesMore, Next::Now, Next::Now),
             (Next::WhenPushed, Next::Now, Next::Now),
         ] {
-            assert_eq!(sooner(one, other), first);
-            assert_eq!(sooner(other, one), first);
+            assert_eq!(one.min(other), first);
+            assert_eq!(other.min(one), first);
         }
     }
 }

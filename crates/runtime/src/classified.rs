@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use fairlane_core::scheduler::Violation;
 use fairlane_core::tree::{self, ClassFlow, ClassId, ClassQueue, Payload};
 use fairlane_core::{
-    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, Rejected,
+    ChangeError, Count, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, Rejected,
     Rejection, TotalStats,
 };
 
@@ -51,23 +51,101 @@ impl<P: Payload> Payload for FromPort<P> {
 pub struct Classified<P, C, K> {
     classes: C,
     classify: K,
-    /// By number; `None` is free.
-    ports: Vec<Option<Port>>,
-    free: Vec<FlowId>,
-    total: TotalStats,
+    ports: Ports,
     /// Packets that came while nothing may change the order, and whether that is so.
     held: VecDeque<(Length, FromPort<P>)>,
     holding: bool,
 }
 
+/// The ports, and what became of their packets.
+#[derive(Debug, Default)]
+struct Ports {
+    /// By number; `None` is free.
+    ports: Vec<Option<Port>>,
+    free: Vec<FlowId>,
+    /// What became of those of ports that were removed, or never were.
+    gone: TotalStats,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Port {
     max_length: Length,
+    /// What is queued is the difference of the others.
     stats: FlowStats,
+}
+
+/// The same, with what is queued.
+fn with_queued(stats: FlowStats) -> FlowStats {
+    FlowStats {
+        queued: stats.accepted.minus(stats.sent).minus(stats.discarded),
+        ..stats
+    }
 }
 
 /// Most ports: their numbers are those of flows.
 const MOST_PORTS: usize = fairlane_core::scheduler::MAX_ENTITIES;
+
+impl Ports {
+    fn add(&mut self, max_length: Length) -> Result<FlowId, ChangeError> {
+        let port = Some(Port {
+            max_length,
+            stats: FlowStats::default(),
+        });
+        if let Some(flow) = self.free.pop() {
+            self.ports[flow.number() as usize] = port;
+            return Ok(flow);
+        }
+        if self.ports.len() >= MOST_PORTS {
+            return Err(ChangeError::TooManyFlows);
+        }
+        self.ports.push(port);
+        Ok(FlowId::new(self.ports.len() as u32 - 1))
+    }
+
+    fn remove(&mut self, flow: FlowId) -> Result<(), ChangeError> {
+        let port = self.ports.get_mut(flow.number() as usize);
+        let port = port.and_then(Option::take);
+        self.gone = sum(self.gone, port.ok_or(ChangeError::UnknownFlow)?.stats);
+        self.free.push(flow);
+        Ok(())
+    }
+
+    #[inline]
+    fn get(&self, flow: FlowId) -> Option<&Port> {
+        self.ports.get(flow.number() as usize)?.as_ref()
+    }
+
+    #[inline]
+    fn get_mut(&mut self, flow: FlowId) -> Option<&mut Port> {
+        self.ports.get_mut(flow.number() as usize)?.as_mut()
+    }
+
+    /// The counts of a port.
+    #[inline]
+    fn of(&mut self, flow: FlowId) -> &mut FlowStats {
+        match self.ports.get_mut(flow.number() as usize) {
+            Some(Some(port)) => &mut port.stats,
+            _ => &mut self.gone,
+        }
+    }
+
+    /// O(ports).
+    fn total(&self) -> TotalStats {
+        let ports = self.ports.iter().flatten();
+        with_queued(ports.map(|port| port.stats).fold(self.gone, sum))
+    }
+}
+
+/// Without what is queued.
+fn sum(one: FlowStats, other: FlowStats) -> FlowStats {
+    FlowStats {
+        accepted: one.accepted.plus(other.accepted),
+        sent: one.sent.plus(other.sent),
+        queued: Count::default(),
+        dropped: one.dropped.plus(other.dropped),
+        discarded: one.discarded.plus(other.discarded),
+    }
+}
 
 impl<P, C, K> Classified<P, C, K> {
     /// A queue without ports. `classes` is empty.
@@ -75,9 +153,7 @@ impl<P, C, K> Classified<P, C, K> {
         Classified {
             classes,
             classify,
-            ports: Vec::new(),
-            free: Vec::new(),
-            total: TotalStats::default(),
+            ports: Ports::default(),
             held: VecDeque::new(),
             holding: false,
         }
@@ -96,28 +172,6 @@ impl<P, C, K> Classified<P, C, K> {
     /// Who says where packets go, to change: those that come from now on go by it.
     pub fn classifier_mut(&mut self) -> &mut K {
         &mut self.classify
-    }
-
-    fn port(&self, flow: FlowId) -> Option<&Port> {
-        self.ports.get(flow.number() as usize)?.as_ref()
-    }
-}
-
-/// What a port and the total count, both the same.
-fn both<'a>(
-    ports: &'a mut [Option<Port>],
-    total: &'a mut TotalStats,
-    port: FlowId,
-) -> impl Iterator<Item = &'a mut FlowStats> {
-    let port = ports.get_mut(port.number() as usize);
-    let port = port.and_then(Option::as_mut).map(|port| &mut port.stats);
-    port.into_iter().chain([total])
-}
-
-fn discard(ports: &mut [Option<Port>], total: &mut TotalStats, port: FlowId, len: Length) {
-    for stats in both(ports, total, port) {
-        stats.queued.subtract(len);
-        stats.discarded.add(len);
     }
 }
 
@@ -170,13 +224,13 @@ where
     fn place(&mut self, to: ClassFlow, len: Length, packet: FromPort<P>, now: Nanos) {
         let port = packet.port;
         let ClassFlow { class, flow } = to;
-        let (ports, total) = (&mut self.ports, &mut self.total);
+        let ports = &mut self.ports;
         let gives_way = |gone: tree::Discarded<FromPort<P>>| {
-            discard(ports, total, gone.payload.port, gone.len);
+            ports.of(gone.payload.port).discarded.add(gone.len);
         };
         let placed = (self.classes).enqueue(class, flow, len, packet, now, gives_way);
         if placed.is_err() {
-            discard(&mut self.ports, &mut self.total, port, len);
+            self.ports.of(port).discarded.add(len);
         }
     }
 }
@@ -196,35 +250,18 @@ where
     const DISCARDS: bool = true;
 
     fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
-        let port = Port {
-            max_length: config.max_length,
-            stats: FlowStats::default(),
-        };
-        if let Some(flow) = self.free.pop() {
-            self.ports[flow.number() as usize] = Some(port);
-            return Ok(flow);
-        }
-        if self.ports.len() >= MOST_PORTS {
-            return Err(ChangeError::TooManyFlows);
-        }
-        self.ports.push(Some(port));
-        Ok(FlowId::new(self.ports.len() as u32 - 1))
+        self.ports.add(config.max_length)
     }
 
     /// Of the configuration, the longest packet counts. What is queued stays.
     fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
-        let port = self.ports.get_mut(flow.number() as usize);
-        let port = port.and_then(Option::as_mut);
+        let port = self.ports.get_mut(flow);
         port.ok_or(ChangeError::UnknownFlow)?.max_length = config.max_length;
         Ok(())
     }
 
     fn remove_flow(&mut self, flow: FlowId) -> Result<(), ChangeError> {
-        let port = self.ports.get_mut(flow.number() as usize);
-        port.and_then(Option::take)
-            .ok_or(ChangeError::UnknownFlow)?;
-        self.free.push(flow);
-        Ok(())
+        self.ports.remove(flow)
     }
 
     #[inline]
@@ -240,91 +277,60 @@ where
             classes,
             classify,
             ports,
-            total,
             ..
         } = self;
-        let port = ports.get(flow.number() as usize).and_then(Option::as_ref);
-        let reason = match port {
-            None => Rejection::Unknown,
+        let reason = match ports.get(flow) {
+            None => Some(Rejection::Unknown),
             Some(&Port {
                 max_length: max, ..
-            }) if len > max => Rejection::TooLong { max },
-            Some(_) if self.holding => {
-                let packet = FromPort {
-                    port: flow,
-                    payload,
-                };
-                self.held.push_back((len, packet));
-                for stats in both(&mut self.ports, &mut self.total, flow) {
-                    stats.accepted.add(len);
-                    stats.queued.add(len);
-                }
-                return Ok(());
-            }
-            Some(_) => {
-                let ClassFlow {
-                    class,
-                    flow: digest,
-                } = classify.classify(&payload, len, now);
-                let packet = FromPort {
-                    port: flow,
-                    payload,
-                };
-                let gives_way = |gone: tree::Discarded<FromPort<P>>| {
-                    let FromPort { port, payload } = gone.payload;
-                    classify.refused(gone.class, &payload);
-                    discard(ports, total, port, gone.len);
-                    on_discard(Packet {
-                        owner: port,
-                        len: gone.len,
-                        payload,
-                    });
-                };
-                match classes.enqueue(class, digest, len, packet, now, gives_way) {
-                    Ok(()) => {
-                        for stats in both(ports, total, flow) {
-                            stats.accepted.add(len);
-                            stats.queued.add(len);
-                        }
-                        return Ok(());
-                    }
-                    Err(rejected) => {
-                        if is_want_of_room(rejected.reason) {
-                            classify.refused(class, &rejected.payload.payload);
-                        }
-                        for stats in both(ports, total, flow) {
-                            stats.dropped.add(len);
-                        }
-                        return Err(Rejected {
-                            payload: rejected.payload.payload,
-                            reason: rejected.reason,
-                        });
-                    }
-                }
-            }
+            }) => (len > max).then_some(Rejection::TooLong { max }),
         };
-        for stats in both(ports, total, flow) {
-            stats.dropped.add(len);
+        if let Some(reason) = reason {
+            ports.of(flow).dropped.add(len);
+            return Err(Rejected { payload, reason });
         }
+        if self.holding {
+            ports.of(flow).accepted.add(len);
+            let port = flow;
+            self.held.push_back((len, FromPort { port, payload }));
+            return Ok(());
+        }
+        let to = classify.classify(&payload, len, now);
+        let packet = FromPort {
+            port: flow,
+            payload,
+        };
+        let gives_way = |gone: tree::Discarded<FromPort<P>>| {
+            let FromPort { port, payload } = gone.payload;
+            classify.refused(gone.class, &payload);
+            ports.of(port).discarded.add(gone.len);
+            on_discard(Packet {
+                owner: port,
+                len: gone.len,
+                payload,
+            });
+        };
+        let Err(rejected) = classes.enqueue(to.class, to.flow, len, packet, now, gives_way) else {
+            ports.of(flow).accepted.add(len);
+            return Ok(());
+        };
+        let (payload, reason) = (rejected.payload.payload, rejected.reason);
+        if is_want_of_room(reason) {
+            classify.refused(to.class, &payload);
+        }
+        ports.of(flow).dropped.add(len);
         Err(Rejected { payload, reason })
     }
 
     #[inline]
     fn dequeue(&mut self, now: Nanos, mut on_discard: impl FnMut(Packet<P>)) -> Dequeue<P> {
-        let Classified {
-            classes,
-            classify,
-            ports,
-            total,
-            holding,
-            ..
-        } = self;
-        if *holding {
+        if self.holding {
             return Dequeue::NotBefore(now);
         }
-        let next = classes.dequeue(now, |gone| {
+        let ports = &mut self.ports;
+        let next = self.classes.dequeue(now, |gone| {
             let FromPort { port, payload } = gone.payload;
-            discard(ports, total, port, gone.len);
+            ports.of(port).discarded.add(gone.len);
             on_discard(Packet {
                 owner: port,
                 len: gone.len,
@@ -334,11 +340,9 @@ where
         match next {
             Dequeue::Packet(packet) => {
                 let FromPort { port, payload } = packet.payload;
-                for stats in both(ports, total, port) {
-                    stats.queued.subtract(packet.len);
-                    stats.sent.add(packet.len);
-                }
-                classify.leaves(packet.owner, &payload, packet.len, now);
+                ports.of(port).sent.add(packet.len);
+                self.classify
+                    .leaves(packet.owner, &payload, packet.len, now);
                 Dequeue::Packet(Packet {
                     owner: port,
                     len: packet.len,
@@ -356,11 +360,11 @@ where
     }
 
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats> {
-        self.port(flow).map(|port| port.stats)
+        self.ports.get(flow).map(|port| with_queued(port.stats))
     }
 
     fn total_stats(&self) -> TotalStats {
-        self.total
+        self.ports.total()
     }
 
     #[inline]
@@ -374,25 +378,15 @@ where
 
     fn invariants(&self) -> Result<(), Violation> {
         self.classes.invariants()?;
-        let ports = self.ports.iter().flatten();
-        let queued: u64 = ports.map(|port| port.stats.queued.packets).sum();
+        let total = self.ports.total();
         let (classes, held) = (self.classes.len(), self.held.len());
-        if queued != self.total.queued.packets || queued != u64::from(classes) + held as u64 {
+        if total.queued.packets != u64::from(classes) + held as u64 {
             return Err(Violation(format!(
-                "the ports hold {queued} packets, all of them {:?}, the classes {classes}, and \
-                 {held} are held",
-                self.total.queued
+                "the ports count {total:?}, the classes hold {classes} packets, and {held} are held"
             )));
         }
-        for stats in self.ports.iter().flatten().map(|port| port.stats) {
-            let FlowStats {
-                accepted,
-                sent,
-                queued,
-                discarded,
-                ..
-            } = stats;
-            if accepted.packets != sent.packets + discarded.packets + queued.packets {
+        for Port { stats, .. } in self.ports.ports.iter().flatten() {
+            if stats.accepted.packets < stats.sent.packets + stats.discarded.packets {
                 return Err(Violation(format!("a port counts {stats:?}")));
             }
         }

@@ -28,15 +28,16 @@ impl Step {
     }
 }
 
-/// When there is more to do; somebody may push, or a frame arrive, earlier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// When there is more to do, the soonest first; somebody may push, or a frame arrive, earlier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Next {
     /// At once: a limit of this step was reached.
     Now,
+    /// Soon: the backend is full and holds up the link. It is looked at again after a nap, which is
+    /// shorter than most times of others.
+    WhenBackendTakesMore,
     /// When the link will be idle, or when the algorithm lets a packet leave.
     At(Nanos),
-    /// Soon: the backend is full and holds up the link.
-    WhenBackendTakesMore,
     /// When a client pushes.
     WhenPushed,
 }

@@ -40,6 +40,7 @@
 //! from there on every length counts what the link carries. A flow's `max_length`
 //! is the client's, without overhead.
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
 mod arbiter;
 mod async_client;

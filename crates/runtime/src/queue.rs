@@ -75,7 +75,8 @@ pub trait Queue {
     /// Whether nothing waits.
     fn is_empty(&self) -> bool;
 
-    /// Once a step: what may be done at leisure, a bounded amount of it.
+    /// What may be done at leisure, a bounded amount of it: in each step that has no packet to
+    /// release, and in some of the others.
     #[inline]
     fn tidy(&mut self, now: Nanos) {
         let _ = now;

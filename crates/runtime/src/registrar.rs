@@ -96,12 +96,15 @@ impl<P> Registrations<P> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those who came since the last call; empty without a lock if nobody did.
+    /// Whether [`arrivals`](Self::arrivals) are worth a lock.
     #[inline]
+    pub(crate) fn are_pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed)
+    }
+
+    /// Those who came since the last call.
     pub(crate) fn arrivals(&self) -> Vec<Arrival<P>> {
-        if !self.pending.load(Ordering::Relaxed) || !self.pending.swap(false, Ordering::Acquire) {
-            return Vec::new();
-        }
+        self.pending.store(false, Ordering::Relaxed);
         std::mem::take(&mut self.lock().arrivals)
     }
 

@@ -14,6 +14,9 @@ use crate::link::{Link, Pacer};
 use crate::queue::Queue;
 use crate::release::{Release, Straight};
 
+/// Steps with packets to release after which the queue is tidied all the same.
+const PATIENCE: u32 = 16;
+
 /// A queue, the pace of a link, and a way out.
 ///
 /// Packets that are [admitted](Self::admit) wait in the queue, and leave in its order as fast as the
@@ -24,6 +27,8 @@ pub struct Shaper<Q: Queue, R> {
     release: R,
     /// Most packets released in one step.
     limit: usize,
+    /// Steps since the queue was last tidied.
+    untidied: u32,
     /// The flow of each packet that the queue has discarded and nobody was told of.
     discarded: Vec<FlowId>,
 }
@@ -47,6 +52,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
             pacer: Pacer::new(link, now),
             release,
             limit: limit.max(1),
+            untidied: 0,
             discarded: Vec::new(),
         }
     }
@@ -129,6 +135,10 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
             if released >= self.limit || !window.may_release() {
                 break None;
             }
+            // Cheaper than to ask who is next.
+            if self.queue.is_empty() {
+                break Some(Next::WhenPushed);
+            }
             let discarded = &mut self.discarded;
             let gone = |packet: Packet<Q::Payload>| discarded.push(packet.owner);
             match self.queue.dequeue(now, gone) {
@@ -142,7 +152,9 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
             }
         };
         self.pacer.close(window);
-        if Q::DISCARDS {
+        self.untidied += 1;
+        if released == 0 || self.untidied == PATIENCE {
+            self.untidied = 0;
             self.queue.tidy(now);
         }
         let next = match stop {

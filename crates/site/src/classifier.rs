@@ -70,6 +70,7 @@ impl FrameClassifier {
     }
 
     /// Where a frame goes by the filters.
+    #[inline]
     pub(crate) fn by_filters(&mut self, received: &Received) -> ClassFlow {
         let bytes = received.frame.bytes();
         (self.filters).classify(bytes, Layer::Ethernet, &received.origin)

@@ -337,7 +337,7 @@ impl Lanes<'_> {
     }
 }
 
-fn maker(near: Role) -> Make {
+pub(crate) fn maker(near: Role) -> Make {
     match near {
         Role::Tap => |frame, side, came| received(Role::Tap, frame, side, came),
         _ => |frame, side, came| received(Role::Inside, frame, side, came),

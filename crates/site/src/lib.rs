@@ -43,6 +43,8 @@ mod early;
 mod error;
 mod forward;
 mod frame;
+#[doc(hidden)]
+pub mod measured;
 mod meter;
 mod notice;
 mod order;

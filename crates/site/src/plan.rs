@@ -9,14 +9,13 @@ use fairlane_config::class_report::ClassTerms;
 use fairlane_config::{Discipline, Link, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Nanos};
-use fairlane_io::EarlyDrop;
+use fairlane_io::{Backend, EarlyDrop};
 use fairlane_runtime::bridge::Side;
 use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, FromPort, Straight};
 
 use crate::classifier::{FrameClassifier, random_key};
-use crate::device::AnyDevice;
 use crate::early::{Early, Port};
-use crate::frame::Received;
+use crate::frame::{Frame, Received};
 use crate::meter::{Delays, Meter};
 use crate::order::{Adding, Gone, Taking};
 
@@ -172,14 +171,14 @@ fn tables(
 impl Plan {
     /// The arbiter of a link that is idle from `now`, where at most so many processes attach. Its
     /// frames arrive at `port`.
-    pub(crate) fn start(
+    pub(crate) fn start<D: Backend<Tx = Frame>>(
         link: &Link,
         side: Side,
-        device: AnyDevice,
+        device: D,
         processes: usize,
         port: Option<Arc<Port>>,
         now: Nanos,
-    ) -> (Plan, Arbiter<Shaped, Straight<AnyDevice>>) {
+    ) -> (Plan, Arbiter<Shaped, Straight<D>>) {
         let (discipline, ids) = link.discipline();
         let key = random_key();
         let filters = link.classifier(&ids, key);

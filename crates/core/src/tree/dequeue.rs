@@ -4,7 +4,7 @@ use crate::aqm::{Backlog, Verdict};
 use crate::units::{Charge, Length, Nanos};
 
 use super::cap::NONE;
-use super::child::{Kind, flag};
+use super::child::{Child, Kind, flag};
 use super::{ClassId, Discarded, Payload, ROOT, Reason, Tree};
 use crate::packet::{Dequeue, Packet};
 
@@ -126,7 +126,7 @@ impl<P: Payload> Tree<P> {
         let class = ClassId::new(class);
         let mut next = child.packets.front_length(&self.slab).map(Charge::from);
         if child.has(flag::AQM | flag::CAP) {
-            match self.departure(at, slot, len, came, &mut payload, now) {
+            match self.departure(at, slot, &child, (len, came), &mut payload, now) {
                 Departure::Sent(head) => next = head,
                 Departure::Dropped => {
                     return Some(Err(Discarded {
@@ -161,16 +161,15 @@ impl<P: Payload> Tree<P> {
         &mut self,
         at: u32,
         slot: u32,
-        len: Length,
-        came: Nanos,
+        child: &Child,
+        (len, came): (Length, Nanos),
         payload: &mut P,
         now: Nanos,
     ) -> Departure {
-        let child = *self.nodes[at as usize].order.child(slot);
-        let extra = self.extra_of(&child);
+        let extra = self.extra_of(child);
         let mut verdict = Verdict::Pass;
         let mut cap = NONE;
-        let queued = child.queued(self.limits_of(at, &child));
+        let queued = child.queued(self.limits_of(at, child));
         if let Some(extra) = self.extras.get_mut(extra as usize) {
             cap = extra.cap;
             let left = Backlog {
@@ -185,10 +184,10 @@ impl<P: Payload> Tree<P> {
         match verdict {
             Verdict::Pass => {}
             Verdict::Mark if payload.mark() => {
-                self.count(at, &child, |losses| losses.marked += 1);
+                self.count(at, child, |losses| losses.marked += 1);
             }
             Verdict::Mark | Verdict::Drop => {
-                self.count(at, &child, |losses| losses.discarded.add(len));
+                self.count(at, child, |losses| losses.discarded.add(len));
                 // One that has nothing left is passed over.
                 if !child.packets.is_empty() {
                     self.nodes[at as usize].order.dropped_first(slot);
@@ -203,7 +202,7 @@ impl<P: Payload> Tree<P> {
             self.caps.charge(cap, len, now);
             if next.is_some() && self.caps.hold(cap, now) {
                 next = None;
-                self.count(at, &child, |losses| losses.throttled += 1);
+                self.count(at, child, |losses| losses.throttled += 1);
             }
         }
         Departure::Sent(next)

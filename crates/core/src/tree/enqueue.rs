@@ -38,20 +38,23 @@ impl<P: Payload> Tree<P> {
         class: ClassId,
         flow: u64,
         len: Length,
-        payload: P,
+        mut payload: P,
         now: Nanos,
         mut discard: impl FnMut(Discarded<P>),
     ) -> Result<(), Rejected<P>> {
         let place = self.places.get(class.index());
         let Place { node: at, slot } = *place.unwrap_or(&Place::NOWHERE);
         let bytes = i64::from(len.get());
-        let mut packet = (now, payload);
         // No table is as long as the index for none.
         if let Some(node) = self.nodes.get_mut(at as usize)
             && self.room_bytes >= bytes
+            && let Some(child) = node.order.plain_leaf(slot, len)
         {
-            match node.order.accept(slot, len, packet, &mut self.slab) {
-                Ok(first) => {
+            match self.slab.insert_free(len, (now, payload)) {
+                Ok(stored) => {
+                    child.take_room(len);
+                    child.count_accepted(len);
+                    let first = child.packets.append(&mut self.slab, stored);
                     self.room_bytes -= bytes;
                     self.accepted_bytes += bytes as u64;
                     if first {
@@ -62,10 +65,10 @@ impl<P: Payload> Tree<P> {
                     }
                     return Ok(());
                 }
-                Err(refused) => packet = refused,
+                Err((_, refused)) => payload = refused,
             }
         }
-        self.offer_special(class, flow, len, packet.1, now, &mut discard)
+        self.offer_special(class, flow, len, payload, now, &mut discard)
     }
 
     /// A plain leaf got its first packet. Apart, and the last that is done for it, so that a packet

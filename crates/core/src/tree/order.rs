@@ -457,27 +457,11 @@ impl Order {
         })
     }
 
-    /// Accepts a packet into a plain leaf with room for it, one without flags; else, or if the
-    /// slab has no free slot, hands it back. Whether it is the first of its queue, which makes the leaf
-    /// backlogged.
+    /// The record of a plain leaf with room for a packet: one without flags.
     #[inline(always)]
-    pub(super) fn accept<P>(
-        &mut self,
-        slot: u32,
-        len: Length,
-        payload: P,
-        slab: &mut PacketSlab<P>,
-    ) -> Result<bool, P> {
-        let Some(child) = self.record(slot) else {
-            return Err(payload);
-        };
-        if child.flags != 0 || !child.has_room(len) {
-            return Err(payload);
-        }
-        let stored = slab.insert_free(len, payload)?;
-        child.take_room(len);
-        child.count_accepted(len);
-        Ok(child.packets.append(slab, stored))
+    pub(super) fn plain_leaf(&mut self, slot: u32, len: Length) -> Option<&mut Child> {
+        let child = self.record(slot)?;
+        (child.flags == 0 && child.has_room(len)).then_some(child)
     }
 
     /// Takes the first packet of the selected child, if that is a plain leaf with packets.
