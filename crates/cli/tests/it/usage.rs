@@ -43,7 +43,7 @@ fn an_unknown_algorithm_is_named_with_those_there_are() {
         &[
             "--alg",
             "'wfq'",
-            "fifo, drr, wf2q, wf2q+, qfq, qfq+, s-kps, gfq",
+            "fifo, drr, wf2q, wf2q+, scfq, qfq, qfq+, s-kps, gfq",
         ],
     );
     // The environment alone schedules nothing.

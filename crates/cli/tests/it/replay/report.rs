@@ -142,7 +142,13 @@ fn check_report(folder: &Folder, arguments: &str, alg: &str) {
         );
         let off = (service - exact_service).abs();
         assert!(off < 1e-3, "{alg}: {exact_service}, {flow}");
-        most_lag = time.min(service).max(most_lag);
+        // SCFQ is late for newcomers only, and here all flows come at once.
+        let lag = if alg == "scfq" {
+            service
+        } else {
+            time.min(service)
+        };
+        most_lag = lag.max(most_lag);
         let mut delays: Vec<u64> = mine.iter().map(|row| row[1] - row[4]).collect();
         delays.sort();
         let delay = |name: &str| flow["delay_ns"][name].as_f64().unwrap();
