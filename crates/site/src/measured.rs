@@ -57,8 +57,8 @@ fn through(
             right.transmit(&mut batch).map(drop)
         });
     };
-    let links = site.links.iter();
-    let link = links.filter(|link| link.to == Role::Outside).last();
+    let mut links = site.links.iter();
+    let link = links.rfind(|link| link.to == Role::Outside);
     let link = link.expect("a link outside");
     let (_, arbiter) = Plan::start(link, Side::Right, right, 0, None, Nanos::ZERO);
     let frames = FlowConfig::new(Weight::ONE, Length::MAX);
