@@ -36,35 +36,29 @@ pub struct Leaf {
 
 /// The leaves, by agency. Class-2 was the root's default class, which nobody uses here.
 pub const LEAVES: [Leaf; 4] = [
-    Leaf {
-        name: "class-0",
-        agency: 0,
-        percent: 40,
-        interactive: false,
-        idle: (4, 8),
-    },
-    Leaf {
-        name: "class-1",
-        agency: 0,
-        percent: 20,
-        interactive: true,
-        idle: (10, 14),
-    },
-    Leaf {
-        name: "class-3",
-        agency: 1,
-        percent: 30,
-        interactive: false,
-        idle: (16, 20),
-    },
-    Leaf {
-        name: "class-4",
-        agency: 1,
-        percent: 10,
-        interactive: true,
-        idle: (22, 26),
-    },
+    Leaf::new("class-0", 0, 40, false, (4, 8)),
+    Leaf::new("class-1", 0, 20, true, (10, 14)),
+    Leaf::new("class-3", 1, 30, false, (16, 20)),
+    Leaf::new("class-4", 1, 10, true, (22, 26)),
 ];
+
+impl Leaf {
+    const fn new(
+        name: &'static str,
+        agency: usize,
+        percent: u32,
+        interactive: bool,
+        idle: (u64, u64),
+    ) -> Leaf {
+        Leaf {
+            name,
+            agency,
+            percent,
+            interactive,
+            idle,
+        }
+    }
+}
 
 /// Names of the agencies.
 pub const AGENCIES: [&str; 2] = ["X", "Y"];

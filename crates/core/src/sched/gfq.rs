@@ -48,7 +48,7 @@
 
 use super::Standing;
 use super::clock::span;
-use super::groups::{GroupedEntity, Members, SLOTS, Slots, check_bucket};
+use super::groups::{GroupedEntity, Members, SLOTS, Slots, check_bucket, statements_of_members};
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, VirtualTime, Weight};
@@ -359,30 +359,7 @@ impl Scheduler for Gfq {
     type Entity = GroupedEntity;
     const NAME: &'static str = "gfq";
 
-    fn add(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
-        *entities.entity_mut(id) = self.members.add(share, self.is_idle());
-    }
-
-    fn remove(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) -> Removal {
-        self.changes += 1;
-        let idle = self.is_idle();
-        self.members.remove(entities.entity_mut(id), id, idle)
-    }
-
-    fn change(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
-        self.changes += 1;
-        let idle = self.is_idle();
-        self.members
-            .change(entities.entity_mut(id), id, share, idle);
-    }
-
-    fn weight(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> Weight {
-        self.members.weight(entities.entity(id), id)
-    }
-
-    fn is_active(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> bool {
-        entities.entity(id).state != Standing::Inactive
-    }
+    statements_of_members!(|gfq| gfq.changes += 1);
 
     #[inline]
     fn backlogged(

@@ -26,6 +26,50 @@ use crate::units::{MAX_LENGTH, VirtualTime, Weight};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
+/// What all algorithms over groups say of their `members` in the same words, as parts of a
+/// [`Scheduler`](crate::Scheduler); `$changed` is done where an entity goes or gets another share.
+macro_rules! statements_of_members {
+    ($(|$algorithm:ident| $changed:expr)?) => {
+        fn add(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
+            *entities.entity_mut(id) = self.members.add(share, self.is_idle());
+        }
+
+        fn remove(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) -> Removal {
+            $(
+                let $algorithm = &mut *self;
+                $changed;
+            )?
+            let idle = self.is_idle();
+            self.members.remove(entities.entity_mut(id), id, idle)
+        }
+
+        fn change(
+            &mut self,
+            entities: &mut [impl Holds<GroupedEntity>],
+            id: EntityId,
+            share: Share,
+        ) {
+            $(
+                let $algorithm = &mut *self;
+                $changed;
+            )?
+            let idle = self.is_idle();
+            let entity = entities.entity_mut(id);
+            self.members.change(entity, id, share, idle);
+        }
+
+        fn weight(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> Weight {
+            self.members.weight(entities.entity(id), id)
+        }
+
+        fn is_active(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> bool {
+            entities.entity(id).state != Standing::Inactive
+        }
+    };
+}
+
+pub(super) use statements_of_members;
+
 /// Buckets of a group.
 pub(super) const SLOTS: u32 = 64;
 /// A group's slot is at least 2^-5 of the longest packet's virtual time.

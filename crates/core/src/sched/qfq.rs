@@ -37,7 +37,7 @@ mod invariants;
 
 use super::Standing;
 use super::clock::span;
-use super::groups::{GroupedEntity, Members, SLOTS, Slots};
+use super::groups::{GroupedEntity, Members, SLOTS, Slots, statements_of_members};
 use crate::scheduler::{
     Entities, EntityId, Holds, Link, MAX_ALLOWANCE, Removal, Scheduler, Share, Violation,
 };
@@ -465,28 +465,7 @@ impl Scheduler for Qfq {
     type Entity = GroupedEntity;
     const NAME: &'static str = "qfq";
 
-    fn add(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
-        *entities.entity_mut(id) = self.members.add(share, self.is_idle());
-    }
-
-    fn remove(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) -> Removal {
-        let idle = self.is_idle();
-        self.members.remove(entities.entity_mut(id), id, idle)
-    }
-
-    fn change(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
-        let idle = self.is_idle();
-        self.members
-            .change(entities.entity_mut(id), id, share, idle);
-    }
-
-    fn weight(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> Weight {
-        self.members.weight(entities.entity(id), id)
-    }
-
-    fn is_active(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> bool {
-        entities.entity(id).state != Standing::Inactive
-    }
+    statements_of_members!();
 
     #[inline]
     fn backlogged(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, _: Charge) {
