@@ -18,8 +18,9 @@ use tempfile::TempPath;
 /// Bytes that a pipe holds.
 const PIPE: usize = 65_536;
 
-/// How long after TERM a run is there at most, on a machine that has nobody else to run.
-const SOON: Duration = Duration::from_secs(1);
+/// How long after TERM a run is there at most, on a machine that has nobody else to run: a second,
+/// most of which it waits for an output that nobody takes, and what the test needs to hear of it.
+const SOON: Duration = Duration::from_millis(1_500);
 
 fn config() -> String {
     up("packet", "50mbit")
