@@ -10,7 +10,7 @@
 //! whatever you have, an index or a buffer.
 //!
 //! ```
-//! use fairlane::{FlowConfig, Length, Nanos, PacketScheduler, Weight, sched::Qfq};
+//! use fairlane::{FlowConfig, Length, PacketScheduler, Weight, sched::Qfq};
 //!
 //! let mut link = PacketScheduler::new(Qfq::new(), Default::default());
 //! // The longest packet of a flow, as it is: shares are exact to within a few of these.
@@ -23,7 +23,7 @@
 //! link.enqueue(voice, Length::new(160).unwrap(), vec![0u8; 160]).unwrap();
 //!
 //! while let Some(packet) = link.dequeue() {
-//!     println!("{} bytes of flow {}", packet.len, packet.flow.number());
+//!     println!("{} bytes of flow {}", packet.len, packet.owner.number());
 //! }
 //! # Ok::<(), fairlane::ChangeError>(())
 //! ```
