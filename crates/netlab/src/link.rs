@@ -266,15 +266,17 @@ impl Link {
             })
     }
 
-    /// Makes it slow: it sends `bytes_per_second`, in bursts of at most 2,000 bytes, and up to
-    /// `queue` bytes wait before it. What finds no room there is lost, and its sender is told.
+    /// Makes it slow: it sends `bytes_per_second`, in bursts of at most two milliseconds' worth or
+    /// 2,000 bytes, and up to `queue` bytes wait before it. What finds no room there is lost, and its sender is told.
     ///
     /// # Errors
     ///
     /// If that has been done already, if the MTU is over 2,000, if the link has been deleted, or
     /// if the kernel has no token bucket filter (tbf).
     pub fn limit_rate(&self, bytes_per_second: u32, queue: u32) -> Result<(), LabError> {
-        let message = shape::token_bucket(self.index, bytes_per_second, 2_000, queue);
+        // A timer that is late by more than a burst takes its part of the rate with it.
+        let burst = (bytes_per_second / 500).max(2_000);
+        let message = shape::token_bucket(self.index, bytes_per_second, burst, queue);
         self.ask(NEW_QUEUE_DISCIPLINE, CREATE, &message, || {
             format!("limit {} to {bytes_per_second} bytes a second", self.name)
         })
