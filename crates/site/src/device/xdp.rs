@@ -36,9 +36,9 @@ const TX_RING: u32 = 256;
 const IN_RINGS: u32 = 2 * (RX_RING + TX_RING);
 /// Most frames that may wait: were there more, they would leave none to receive with, or to send
 /// a process's frame in.
-const MOST_WAITING: u32 = fairlane_config::XDP_MOST_WAITING;
+const MOST_WAITING: u32 = MOST_SHARED - IN_RINGS;
 
-const _: () = assert!(MOST_WAITING == MOST_SHARED - IN_RINGS);
+const _: () = assert!(MOST_WAITING == fairlane_config::XDP_MOST_WAITING);
 
 /// Memory for the frames of a site, if AF_XDP serves its interfaces.
 pub(super) fn umem(interfaces: &Interfaces, needs: Needs) -> Result<Umem> {
