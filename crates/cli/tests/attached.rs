@@ -180,8 +180,11 @@ destination-port = 5004
     assert_eq!(report["interfaces"][0]["lost"], 0);
     assert_eq!(lost(voice), 0, "{voice:#}");
     assert_eq!(count(voice, "sent_packets"), sent, "{voice:#}");
-    // However little of the processors each got: the link was full.
-    assert!(lost(rest) > 1_000, "no flood: {rest:#}");
+    // However little of the processors each got: they pushed more than twice what the link carries.
+    assert!(
+        lost(rest) > count(rest, "sent_packets"),
+        "no flood: {rest:#}"
+    );
     // Most packets: the machine's host, and others who go before all, make some wait for longer. Behind
     // these processes, as one of them, half took twice as long as the bound.
     let usual = voice["delay_us"]["p50"].as_f64().unwrap();
