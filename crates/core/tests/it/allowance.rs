@@ -1,6 +1,6 @@
 //! What an entity sends within its allowance, told in one statement.
 
-use crate::support::{length, weight};
+use crate::support::{length, times, weight};
 use fairlane_core::scheduler::{EntityId, Scheduler, Share};
 use fairlane_core::{Charge, sched};
 use proptest::prelude::*;
@@ -176,7 +176,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(32))]
+    #![proptest_config(ProptestConfig::with_cases(times(12, 32)))]
 
     #[test]
     fn packets_within_an_allowance_told_at_once_are_as_packets_told_one_by_one(

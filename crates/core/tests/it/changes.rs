@@ -3,8 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::support::{
-    Backlogged, Offer, Random, Wfi, check, config, drain, length, long_tests, next, scheduler,
-    weight,
+    Backlogged, Offer, Random, Wfi, check, config, drain, length, next, scheduler, times, weight,
 };
 use fairlane_core::sched::{Drr, Qfq, SKps};
 use fairlane_core::scheduler::MAX_ENTITIES;
@@ -408,7 +407,7 @@ fn hundreds_of_flows_come_and_go_while_tens_change_weight() {
             })
             .collect();
         let mut waiting = vec![VecDeque::new(); 1000];
-        for step in 0..if long_tests() { 20_000 } else { 5_000u32 } {
+        for step in 0..times(2_500, 20_000) {
             let (flow, longest) = random.pick(&flows);
             let queue = &mut waiting[flow.number() as usize];
             match random.below(100) {

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::support::{
-    Backlogged, FRACTION, Offer, Random, Wfi, check, config, drain, length, next, scheduler, weight,
+    Backlogged, FRACTION, Offer, Random, Wfi, check, config, drain, length, next, scheduler, times,
+    weight,
 };
 use fairlane_core::sched::{Wf2q, Wf2qPlus};
 use fairlane_core::scheduler::{EntityId, Removal, Scheduler};
@@ -281,7 +282,7 @@ fn drive(start: VirtualTime, weights: &[u32], lengths: &[u32], busy: u32, seed: 
         longest: BTreeMap::new(),
         free: Vec::new(),
     };
-    for _ in 0..20_000 {
+    for _ in 0..times(5_000, 20_000) {
         let choice = both.random.below(40);
         match (choice, both.some()) {
             (0, _) if both.shares.len() < 40 => both.add(),
@@ -613,7 +614,7 @@ fn beside_gps(weights: &[u32], lengths: &[u32], one_in: u32, seed: u64) {
     for &weight in weights {
         link.add_flow(config(weight, longest)).unwrap();
     }
-    for n in 0..20_000 {
+    for n in 0..times(5_000, 20_000) {
         for flow in 0..weights.len() {
             if random.below(one_in) == 0 {
                 let bytes = random.pick(lengths);

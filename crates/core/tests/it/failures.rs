@@ -7,7 +7,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::rc::Rc;
 
 use crate::support::{
-    Backlogged, FRACTION, Offer, check, config, drain, length, next, scheduler, weight,
+    Backlogged, FRACTION, Offer, check, config, drain, length, next, scheduler, times, weight,
 };
 use fairlane_core::bounds::Work;
 use fairlane_core::sched::{Fifo, Gfq, Plus, Qfq, SKps, Sfq, Wf2qPlus};
@@ -106,7 +106,7 @@ fn every_weight_and_length_has_a_group() {
             for longest in lengths {
                 let offer = Offer::mixed(weight, longest);
                 let mut alone = Backlogged::new(algorithm.clone(), vec![offer.clone()]);
-                for _ in 0..50 {
+                for _ in 0..times(10, 50) {
                     alone.serve();
                     check(&alone.link);
                 }
@@ -114,7 +114,7 @@ fn every_weight_and_length_has_a_group() {
             }
         }
         let mut together = Backlogged::new(algorithm, together);
-        for _ in 0..5000 {
+        for _ in 0..times(1_000, 5_000) {
             together.serve();
         }
         check(&together.link);

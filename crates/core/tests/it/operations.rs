@@ -77,7 +77,7 @@ fn members() -> impl Strategy<Value = NonZeroU32> {
 fn cases() -> ProptestConfig {
     ProptestConfig {
         failure_persistence: None,
-        ..some_cases(48)
+        ..some_cases(24)
     }
 }
 

@@ -9,7 +9,7 @@
 //! of the QFQ report): a factor between two of these moves some flows to slots up to twice as
 //! long or half, and what they are guaranteed with them.
 
-use crate::support::{config, length, next, scheduler, weight};
+use crate::support::{config, length, next, scheduler, some_cases, weight};
 use fairlane_core::bounds::{Head, Siblings, Transmit, Wfi};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Scfq, Sfq, Wf2q, Wf2qPlus};
@@ -235,6 +235,8 @@ fn flows() -> impl Strategy<Value = Vec<(u32, u32)>> {
 }
 
 proptest! {
+    #![proptest_config(some_cases(64))]
+
     #[test]
     fn the_order_is_the_same_at_every_scale(case in any_case()) {
         for_every_exact_algorithm!(same_order(&case));

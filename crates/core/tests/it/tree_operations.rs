@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use crate::support::{some_cases, tree};
 
 proptest! {
-    #![proptest_config(some_cases(64))]
+    #![proptest_config(some_cases(32))]
 
     #[test]
     fn a_tree_sends_what_it_accepted_as_its_caps_allow((root, limits, operations) in tree::runs()) {

@@ -12,7 +12,7 @@ use fairlane_core::{FlowConfig, FlowId, Length, Packet, PacketScheduler, Schedul
 use proptest::prelude::ProptestConfig;
 
 /// Whether tests that are long by nature take their whole form.
-pub(crate) fn long_tests() -> bool {
+fn long_tests() -> bool {
     env::var_os("FAIRLANE_LONG_TESTS").is_some()
 }
 
@@ -26,6 +26,11 @@ pub(crate) fn some_cases(few: u32) -> ProptestConfig {
             ..default
         },
     }
+}
+
+/// How often a test does what it does: `few` times, or `many` where tests are to be long.
+pub(crate) fn times(few: u32, many: u32) -> u32 {
+    if long_tests() { many } else { few }
 }
 
 pub(crate) fn length(bytes: u32) -> Length {
