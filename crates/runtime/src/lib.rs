@@ -74,7 +74,7 @@ pub use driver::pin_to_core;
 pub use driver::{Idling, Next, Step, Steps, drive};
 pub use fairlane_mailbox::bell::Woken;
 pub use inbox::Source;
-pub use link::{Link, Pacer, Window};
+pub use link::{Link, Pacer};
 pub use queue::Queue;
 pub use registrar::{RegisterError, Registrar, Remote};
 pub use release::{

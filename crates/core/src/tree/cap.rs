@@ -1,15 +1,15 @@
 //! Caps without timers: when exactly a class may send again.
 //!
-//! A cap is a token bucket, kept as the time at which the bucket will be full: each packet
-//! puts that off by the time it takes at the cap's rate. What a division leaves is
-//! carried to the next packet, so that the rate holds to the bit over any time, from 1
-//! kbit/s to 1 Tbit/s. A class may send from `full - slack` on, where the slack is the time in
-//! which what the burst has beyond one longest packet flows in.
+//! A cap is a token bucket, kept as the time at which the bucket will be full, which is when a
+//! leaky bucket of what was sent is empty: each packet puts that off by the time it takes at the
+//! cap's rate. A class may send from `full - slack` on, where the slack is the time in which what
+//! the burst has beyond one longest packet flows in.
 //!
 //! All classes that have something to send and may not lie in one heap by that
 //! time, each once. So the next release of all is known at O(1), and holding and releasing
 //! cost O(log n) in the number held.
 
+use crate::leaky_bucket::LeakyBucket;
 use crate::units::{Length, Nanos};
 use alloc::vec::Vec;
 
@@ -19,7 +19,7 @@ use super::config::Cap;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Billionths of a bit in a byte: a rate of R bit/s moves R of them in a nanosecond.
-const SCALE: u64 = 8 * 1_000_000_000;
+const SCALE: u128 = 8 * 1_000_000_000;
 
 /// Children of a heap entry.
 const ARITY: usize = 4;
@@ -27,13 +27,10 @@ const ARITY: usize = 4;
 /// The cap of one class.
 #[derive(Clone, Debug)]
 struct Shaper {
-    rate: u64,
-    /// Nanoseconds before `full_at` from which the class may send.
-    slack: u64,
-    /// When the bucket will be full.
-    full_at: u64,
-    /// Fraction of a nanosecond in `full_at`, in 1 / rate: 0 to rate - 1.
-    remainder: u64,
+    /// What was sent; the cap's tokens are full when it is empty.
+    sent: LeakyBucket,
+    /// How much before that the class may send.
+    slack: Nanos,
     /// Where it is in the heap.
     heap_at: u32,
     /// The class: node and slot.
@@ -51,20 +48,18 @@ pub(super) struct Caps {
 
 /// Time in which what a burst has beyond one longest packet flows in: rounded down, since a
 /// class must not send before.
-fn slack(cap: Cap, longest: Length) -> u64 {
+fn slack(cap: Cap, longest: Length) -> Nanos {
     let beyond = cap.burst.saturating_sub(longest.get());
-    let span = u128::from(beyond) * u128::from(SCALE) / u128::from(cap.rate.bps());
-    u64::try_from(span).unwrap_or(u64::MAX)
+    let span = u128::from(beyond) * SCALE / u128::from(cap.rate.bps());
+    Nanos(u64::try_from(span).unwrap_or(u64::MAX))
 }
 
 impl Caps {
     /// A cap with a full bucket for the class at `owner`, node and slot.
     pub(super) fn add(&mut self, cap: Cap, longest: Length, owner: (u32, u32)) -> u32 {
         let shaper = Shaper {
-            rate: cap.rate.bps(),
+            sent: LeakyBucket::new(cap.rate, Nanos::ZERO),
             slack: slack(cap, longest),
-            full_at: 0,
-            remainder: 0,
             heap_at: NONE,
             owner,
         };
@@ -83,17 +78,7 @@ impl Caps {
     /// Another cap for the same class, which keeps what it owes in bytes.
     pub(super) fn change(&mut self, at: u32, cap: Cap, longest: Length, now: Nanos) {
         let shaper = &mut self.shapers[at as usize];
-        let owed = u128::from(shaper.full_at.saturating_sub(now.0)) * u128::from(shaper.rate)
-            + u128::from(shaper.remainder);
-        let rate = cap.rate.bps();
-        if shaper.full_at >= now.0 {
-            let span = u64::try_from(owed / u128::from(rate)).unwrap_or(u64::MAX);
-            shaper.full_at = now.0.saturating_add(span);
-            shaper.remainder = (owed % u128::from(rate)) as u64;
-        } else {
-            shaper.remainder = 0;
-        }
-        shaper.rate = rate;
+        shaper.sent.change_rate_of_all(cap.rate, now);
         shaper.slack = slack(cap, longest);
         if shaper.heap_at != NONE {
             let hole = shaper.heap_at as usize;
@@ -115,36 +100,26 @@ impl Caps {
     /// The class sent a packet. O(1).
     #[inline]
     pub(super) fn charge(&mut self, at: u32, len: Length, now: Nanos) {
-        let shaper = &mut self.shapers[at as usize];
+        let sent = &mut self.shapers[at as usize].sent;
         // Whole nanoseconds: a class that waited for a full bucket is told a part of one late,
         // which must not cost it anything.
-        if shaper
-            .full_at
-            .saturating_add(u64::from(shaper.remainder > 0))
-            < now.0
-        {
-            shaper.full_at = now.0;
-            shaper.remainder = 0;
+        if sent.empty_by() < now {
+            sent.restart(now);
         }
-        let work = u64::from(len.get()) * SCALE + shaper.remainder;
-        shaper.full_at = shaper.full_at.saturating_add(work / shaper.rate);
-        shaper.remainder = work % shaper.rate;
+        sent.charge(len);
     }
 
     /// From when on the class may send.
     #[inline]
     pub(super) fn release_at(&self, at: u32) -> Nanos {
         let shaper = &self.shapers[at as usize];
-        let full = shaper
-            .full_at
-            .saturating_add(u64::from(shaper.remainder > 0));
-        Nanos(full.saturating_sub(shaper.slack))
+        shaper.sent.empty_by() - shaper.slack
     }
 
     /// Whether the class owes nothing, as if it had never sent.
     pub(super) fn is_full(&self, at: u32, now: Nanos) -> bool {
         let shaper = &self.shapers[at as usize];
-        shaper.full_at < now.0 && shaper.heap_at == NONE
+        shaper.sent.empty_at() < now && shaper.heap_at == NONE
     }
 
     /// Whether the class waits in the heap.

@@ -1,0 +1,232 @@
+//! One exact leaky bucket, for whatever keeps to a rate: a link, or the cap of a class.
+
+use crate::units::{Length, Nanos, Rate};
+
+/// A leaky bucket: when will what was charged have flowed out at its rate?
+///
+/// Times are exact: what a division leaves is carried to the next packet, so that the rate holds
+/// to the bit over any time, from 1 kbit/s to 1 Tbit/s.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeakyBucket {
+    rate: Rate,
+    /// Rounded down.
+    empty_at: Nanos,
+    /// What was rounded off, in 1 / rate of a nanosecond: 0 to rate - 1.
+    remainder: u64,
+}
+
+impl LeakyBucket {
+    /// A bucket that is empty from `at` on.
+    pub const fn new(rate: Rate, at: Nanos) -> Self {
+        LeakyBucket {
+            rate,
+            empty_at: at,
+            remainder: 0,
+        }
+    }
+
+    /// What flows out.
+    #[inline]
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// The nanosecond in which the bucket will be empty, or has been since.
+    #[inline]
+    pub const fn empty_at(&self) -> Nanos {
+        self.empty_at
+    }
+
+    /// The first whole nanosecond at which nothing is left in it.
+    #[inline]
+    pub const fn empty_by(&self) -> Nanos {
+        Nanos(self.empty_at.0.saturating_add((self.remainder > 0) as u64))
+    }
+
+    /// A bucket that was empty before is empty up to `at`: the time between is nobody's.
+    #[inline]
+    pub const fn restart(&mut self, at: Nanos) {
+        self.empty_at = at;
+        self.remainder = 0;
+    }
+
+    /// A packet is poured in: it flows out when all before it has.
+    #[inline]
+    pub fn charge(&mut self, len: Length) {
+        self.close(Window {
+            charged: scaled(len) + self.remainder,
+            limit: 0,
+        });
+    }
+
+    /// Another rate for what is charged from here on; what was charged flows out at the former one.
+    pub fn change_rate(&mut self, rate: Rate) {
+        let fraction = u128::from(self.remainder) * u128::from(rate.bps());
+        // Below the new rate, as the remainder is below the old one.
+        self.remainder = (fraction / u128::from(self.rate.bps())) as u64;
+        self.rate = rate;
+    }
+
+    /// Another rate for what is left in the bucket at `now`, too.
+    pub fn change_rate_of_all(&mut self, rate: Rate, now: Nanos) {
+        if self.empty_at >= now {
+            let time = u128::from((self.empty_at - now).0);
+            let left = time * u128::from(self.rate.bps()) + u128::from(self.remainder);
+            let bps = u128::from(rate.bps());
+            let (span, remainder) = (left / bps, left % bps);
+            self.empty_at = now + Nanos(u64::try_from(span).unwrap_or(u64::MAX));
+            self.remainder = remainder as u64;
+        } else {
+            self.remainder = 0;
+        }
+        self.rate = rate;
+    }
+
+    /// What may be charged at `now`, packet by packet without a division: while the bucket is empty
+    /// by `now`. To be closed again.
+    #[inline]
+    pub fn open(&self, now: Nanos) -> Window {
+        let limit = match now.0.checked_sub(self.empty_at.0) {
+            // It is, while what was charged from `empty_at` on takes less than this:
+            // empty_at + (charged + remainder) / rate, rounded down, <= now.
+            Some(span) => span.saturating_add(1).saturating_mul(self.rate.bps()),
+            None => 0,
+        };
+        Window {
+            charged: self.remainder,
+            limit,
+        }
+    }
+
+    /// What was charged while the window was open flows out.
+    #[inline]
+    pub fn close(&mut self, window: Window) {
+        let rate = self.rate.bps();
+        self.empty_at = self.empty_at + Nanos(window.charged / rate);
+        self.remainder = window.charged % rate;
+    }
+}
+
+/// What a [`LeakyBucket`] lets pass at one time.
+#[derive(Debug)]
+#[must_use = "a window that is not closed charges nothing"]
+pub struct Window {
+    /// In billionths of a bit: what was charged, and the remainder from before.
+    charged: u64,
+    limit: u64,
+}
+
+impl Window {
+    /// Whether a packet may be released.
+    #[inline]
+    pub fn may_release(&self) -> bool {
+        self.charged < self.limit
+    }
+
+    /// A packet is poured in. At most some 30,000 packets of the longest length fit the numbers of
+    /// one window.
+    #[inline]
+    pub fn charge(&mut self, len: Length) {
+        self.charged = self.charged.saturating_add(scaled(len));
+    }
+}
+
+/// A length in billionths of a bit: what a link of rate R carries in R of them is a nanosecond.
+/// Below 2^50.
+#[inline]
+fn scaled(len: Length) -> u64 {
+    u64::from(len.get()) * 8 * 1_000_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bucket(bps: u64) -> LeakyBucket {
+        LeakyBucket::new(Rate::from_bps(bps).unwrap(), Nanos::ZERO)
+    }
+
+    fn length(bytes: u32) -> Length {
+        Length::new(bytes).unwrap()
+    }
+
+    #[test]
+    fn the_rate_holds_to_the_nanosecond_at_any_rate() {
+        for bps in [
+            1_000,
+            7_777,
+            64_000,
+            100_000_000,
+            69_000_000_000,
+            999_999_999_989,
+            1_000_000_000_000,
+        ] {
+            let mut bucket = bucket(bps);
+            let mut bits = 0u128;
+            for n in 0..10_000u32 {
+                let len = length(1 + n * 7 % 65_535);
+                bucket.charge(len);
+                bits += u128::from(len.get()) * 8;
+            }
+            let exact = bits * 1_000_000_000 / u128::from(bps);
+            assert_eq!(u128::from(bucket.empty_at().0), exact, "{bps} bit/s");
+            let up = (bits * 1_000_000_000).div_ceil(u128::from(bps));
+            assert_eq!(u128::from(bucket.empty_by().0), up, "{bps} bit/s");
+        }
+    }
+
+    #[test]
+    fn a_window_lets_pass_what_packet_by_packet_may() {
+        for bps in [1_000, 64_000, 7_777_777, 1_000_000_000, 1_000_000_000_000] {
+            let (mut one, mut many) = (bucket(bps), bucket(bps));
+            let mut number = 0;
+            for now in (0..400_u64).map(|n| Nanos(n * n * 1_009)) {
+                let (mut passed, mut let_pass) = (0, 0);
+                let mut window = many.open(now);
+                while window.may_release() && let_pass < 50 {
+                    window.charge(length(1 + (number + let_pass) * 7 % 65_535));
+                    let_pass += 1;
+                }
+                many.close(window);
+                while one.empty_at() <= now && passed < 50 {
+                    one.charge(length(1 + (number + passed) * 7 % 65_535));
+                    passed += 1;
+                }
+                assert_eq!(passed, let_pass, "{bps} bit/s at {now:?}");
+                assert_eq!(one, many);
+                number += passed;
+            }
+            assert!(number > 0);
+        }
+    }
+
+    #[test]
+    fn another_rate_leaves_what_was_charged_as_it_was() {
+        // A byte is 8/3 of a second; then of a third of that.
+        let mut bucket = bucket(3_000);
+        bucket.charge(length(1_000));
+        assert_eq!(bucket.empty_at(), Nanos(2_666_666_666));
+        bucket.change_rate(Rate::from_bps(9_000).unwrap());
+        assert_eq!(bucket.empty_at(), Nanos(2_666_666_666));
+        for _ in 0..3 {
+            bucket.charge(length(1_000));
+        }
+        let kept = Nanos(5_333_333_333);
+        assert_eq!(bucket.empty_at(), kept, "2/3 of a nanosecond is kept");
+    }
+
+    #[test]
+    fn another_rate_of_all_keeps_what_is_left_in_bytes() {
+        let mut bucket = bucket(8_000);
+        bucket.charge(length(1_000));
+        let now = Nanos::from_millis(250);
+        bucket.change_rate_of_all(Rate::from_bps(3_000).unwrap(), now);
+        // 750 bytes are left: 6000 bits, 2 seconds.
+        assert_eq!(bucket.empty_at(), Nanos::from_millis(2_250));
+        // One that has been empty for long stays as it is.
+        let later = Nanos::from_millis(5_000);
+        bucket.change_rate_of_all(Rate::from_bps(8_000).unwrap(), later);
+        assert_eq!(bucket.empty_at(), Nanos::from_millis(2_250));
+        assert_eq!(bucket.rate().bps(), 8_000);
+    }
+}
