@@ -36,8 +36,8 @@ impl Steps {
 
 impl Link {
     /// How `running` becomes this link while it runs, or `None` where its queues are made anew:
-    /// where the longest packet, what may wait in all (or the room that is kept of it meanwhile), or the
-    /// algorithm among the classes without
+    /// where the longest packet, what may wait in all (or the room that is kept of it meanwhile),
+    /// or the algorithm among the classes without
     /// a parent is another one, and where anything changes in CBQ. Names may change, and filters.
     /// O(classes and filters).
     pub fn steps_from(&self, running: &Link) -> Option<Steps> {
@@ -53,8 +53,8 @@ impl Link {
         (!moved && self.has_room_for(&steps, running)).then_some(steps)
     }
 
-    /// Whether what is kept for classes fits into the link after each of the steps, in whatever order
-    /// they come.
+    /// Whether what is kept for classes fits into the link after each of the steps, in whatever
+    /// order they come.
     fn has_room_for(&self, steps: &Steps, running: &Link) -> bool {
         let (mut packets, mut bytes) = running.kept();
         for &place in steps.added.iter().chain(&steps.changed) {
@@ -227,8 +227,8 @@ impl<'a> Matching<'a> {
         let (old, new) = (&self.old, &self.new);
         let (before, after) = (old.class(was), new.class(is));
         same_kind(before, after)
-            && (before.rate, before.share, before.level, before.cap)
-                == (after.rate, after.share, after.level, after.cap)
+            && (before.rate, before.share, before.level, before.ceiling)
+                == (after.rate, after.share, after.level, after.ceiling)
             && old.is_default(was) == new.is_default(is)
             && old.leads_to(was).eq(new.leads_to(is))
             && old.names_below(was).eq(new.names_below(is))
@@ -251,7 +251,7 @@ fn same_kind(old: &Class, new: &Class) -> bool {
 fn same_queue(old: &Link, before: &Class, new: &Link, after: &Class) -> bool {
     match (&before.kind, &after.kind) {
         (ClassKind::Leaf(was), ClassKind::Leaf(is)) => {
-            old.leaf(was, before.cap) == new.leaf(is, after.cap)
+            old.leaf(was, before.ceiling) == new.leaf(is, after.ceiling)
         }
         (ClassKind::Flows(was), ClassKind::Flows(is)) => old.flows(was) == new.flows(is),
         _ => true,

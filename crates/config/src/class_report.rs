@@ -115,7 +115,7 @@ impl ClassTerms {
             .or(guarantee.delay.and_then(Result::err));
         let no_bound = reason.as_ref().map(NoGuarantee::to_string);
         let delay = guarantee.delay.and_then(Result::ok);
-        let ceil_bps = class.cap.map(|cap| cap.rate.bps());
+        let ceil_bps = class.ceiling.map(|ceiling| ceiling.rate.bps());
         ClassTerms {
             name: Arc::from(&*class.name),
             number: class.number,
@@ -128,7 +128,7 @@ impl ClassTerms {
             rate_bps: class.rate.map(Rate::bps),
             ceil_bps,
             cap_bps: ceil_bps,
-            burst: class.cap.map(|cap| cap.burst),
+            burst: class.ceiling.map(|ceiling| ceiling.burst),
             guaranteed_bps: guarantee.rate.ok(),
             guaranteed_burst: guarantee.burst,
             delay_ns: delay.map(|delay| delay.0),
@@ -151,7 +151,7 @@ impl FlowTerms {
         FlowTerms {
             per: flows.per.to_string(),
             most: flows.most,
-            ceil_bps: flows.cap.map(|cap| cap.rate.bps()),
+            ceil_bps: flows.ceiling.map(|ceiling| ceiling.rate.bps()),
             guaranteed_bps: guarantee.each.and_then(|each| each.rate.ok()),
             guaranteed_burst: guarantee.each.and_then(|each| each.burst),
             with_room: flows.roomy(),
@@ -200,7 +200,7 @@ pub struct ClassReport {
     /// Its part of the frames that were lost before they were classified: an estimate, by what was
     /// received of it while they were lost.
     pub lost_estimate: u64,
-    /// Times that its cap held it back.
+    /// Times that its ceiling held it back.
     pub throttled: u64,
     /// Flows that it has queues for.
     pub flows: u64,

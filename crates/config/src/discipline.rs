@@ -10,7 +10,7 @@ use fairlane_core::tree::{
 use fairlane_core::{Dequeue, Rejected};
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
-use crate::site::{Cap, Class, ClassKind, Flows, Link, LinkAlgorithm, Queue};
+use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm, Queue};
 
 /// The queues of a link, in the order of its algorithm.
 #[derive(Clone, Debug)]
@@ -84,7 +84,9 @@ impl Link {
         let config = self.class_config(class);
         match &class.kind {
             ClassKind::Inner(algorithm) => tree.add_inner(parent, config, *algorithm),
-            ClassKind::Leaf(queue) => tree.add_leaf(parent, config, self.leaf(queue, class.cap)),
+            ClassKind::Leaf(queue) => {
+                tree.add_leaf(parent, config, self.leaf(queue, class.ceiling))
+            }
             ClassKind::Flows(flows) => tree.add_flows(parent, config, self.flows(flows)),
         }
     }
@@ -119,17 +121,17 @@ impl Link {
         ClassConfig {
             weight: Weight::new(class.weight.get() * class.scale).unwrap_or(class.weight),
             level: class.level,
-            cap: class.cap,
+            ceiling: class.ceiling,
             max_length: self.longest,
         }
     }
 
-    pub(crate) fn leaf(&self, queue: &Queue, cap: Option<Cap>) -> LeafConfig {
+    pub(crate) fn leaf(&self, queue: &Queue, ceiling: Option<Ceiling>) -> LeafConfig {
         LeafConfig {
             limits: queue.limits,
             room: queue.room,
             aqm: queue.aqm,
-            rate: cap.map_or(self.rate, |cap| cap.rate.min(self.rate)),
+            rate: ceiling.map_or(self.rate, |ceiling| ceiling.rate.min(self.rate)),
         }
     }
 
@@ -141,9 +143,9 @@ impl Link {
             keeps_place: usual.keeps_place.min(flows.forget_after),
             forget_after: flows.forget_after,
             weight: Weight::ONE,
-            cap: flows.cap,
+            ceiling: flows.ceiling,
             room: flows.room,
-            leaf: self.leaf(&flows.queue, flows.cap),
+            leaf: self.leaf(&flows.queue, flows.ceiling),
         }
     }
 }
@@ -179,10 +181,10 @@ impl<P: Payload> Discipline<P> {
         }
     }
 
-    /// Makes of a class what is at this place of `link`: the same kind with other parameters. A leaf
-    /// that is within its room keeps it until it was empty. A class of flows has only begun to be
-    /// another one: [`go_on_changing`](Self::go_on_changing) is to follow. O(1), and O(flows) where
-    /// the limits of flows change.
+    /// Makes of a class what is at this place of `link`: the same kind with other parameters. A
+    /// leaf that is within its room keeps it until it was empty. A class of flows has only begun to
+    /// be another one: [`go_on_changing`](Self::go_on_changing) is to follow. O(1), and O(flows)
+    /// where the limits of flows change.
     ///
     /// # Errors
     ///
@@ -205,16 +207,16 @@ impl<P: Payload> Discipline<P> {
         match &class.kind {
             ClassKind::Inner(_) => {}
             ClassKind::Leaf(queue) => {
-                tree.change_leaf_when_empty(id, link.leaf(queue, class.cap), now)?;
+                tree.change_leaf_when_empty(id, link.leaf(queue, class.ceiling), now)?;
             }
             ClassKind::Flows(flows) => tree.begin_change_of_flows(id, link.flows(flows), now)?,
         }
         Ok(())
     }
 
-    /// Goes on with what [`change`](Self::change) began, looking at no more than `left` flows, which
-    /// are taken off it. Returns whether there is nothing more to do, as of a class that has no
-    /// flows. O(`left`).
+    /// Goes on with what [`change`](Self::change) began, looking at no more than `left` flows,
+    /// which are taken off it. Returns whether there is nothing more to do, as of a class that has
+    /// no flows. O(`left`).
     pub fn go_on_changing(&mut self, id: ClassId, left: &mut usize, now: Nanos) -> bool {
         match self {
             Discipline::Tree(tree) => tree.go_on_changing(id, left, now),
@@ -301,8 +303,8 @@ impl<P: Payload> ClassQueue<P> for Discipline<P> {
         of_any!(self, queue => ClassQueue::len(queue))
     }
 
-    fn tidy(&mut self, now: Nanos) {
-        of_any!(self, queue => ClassQueue::tidy(queue, now));
+    fn expire_idle(&mut self, now: Nanos) {
+        of_any!(self, queue => ClassQueue::expire_idle(queue, now));
     }
 
     fn invariants(&self) -> Result<(), Violation> {

@@ -8,7 +8,7 @@ use fairlane_core::sched::Algorithm;
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use crate::read::grant;
-use crate::site::{Cap, Class, ClassKind, Flows, Link, LinkAlgorithm};
+use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm};
 
 /// What a class is guaranteed, whatever the others send.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,8 +24,9 @@ pub struct Guarantee {
     pub each: Option<Each>,
     /// What it is served, in more than the rate alone.
     pub service: Result<Service, NoGuarantee>,
-    /// Bytes that it may send at once, beside its rate, and lose nothing: what the room that is kept
-    /// for it is enough for. `None` where it is not enough for anything, or nothing is guaranteed.
+    /// Bytes that it may send at once, beside its rate, and lose nothing: what the room that is
+    /// kept for it is enough for. `None` where it is not enough for anything, or nothing is
+    /// guaranteed.
     pub burst: Option<u64>,
     /// The algorithms whose bounds these are, from the root down.
     pub path: Vec<Algorithm>,
@@ -60,7 +61,7 @@ pub enum NoGuarantee {
     /// Strict priority above it.
     #[error("priority: the classes above and beside it may take everything")]
     Behind,
-    /// Its own cap, or its parent's.
+    /// Its own ceiling, or its parent's.
     #[error("its burst has no room beside one packet")]
     Burst,
     /// The link's algorithm.
@@ -85,7 +86,7 @@ fn order(algorithm: Algorithm, children: impl Iterator<Item = (Weight, Length, u
     }
 }
 
-/// What the caps of several classes add up to.
+/// What the ceilings of several classes add up to.
 #[derive(Clone, Copy, Default)]
 struct Taken {
     bps: u64,
@@ -95,22 +96,22 @@ struct Taken {
 }
 
 impl Taken {
-    fn add(&mut self, cap: Option<Cap>) {
-        match cap {
-            Some(cap) => {
-                self.bps += cap.rate.bps();
-                self.burst += u64::from(cap.burst);
+    fn add(&mut self, ceiling: Option<Ceiling>) {
+        match ceiling {
+            Some(ceiling) => {
+                self.bps += ceiling.rate.bps();
+                self.burst += u64::from(ceiling.burst);
             }
             None => self.open += 1,
         }
     }
 
     /// Without one of them.
-    fn without(self, cap: Option<Cap>) -> Taken {
-        match cap {
-            Some(cap) => Taken {
-                bps: self.bps - cap.rate.bps(),
-                burst: self.burst - u64::from(cap.burst),
+    fn without(self, ceiling: Option<Ceiling>) -> Taken {
+        match ceiling {
+            Some(ceiling) => Taken {
+                bps: self.bps - ceiling.rate.bps(),
+                burst: self.burst - u64::from(ceiling.burst),
                 ..self
             },
             None => Taken {
@@ -124,14 +125,14 @@ impl Taken {
 /// What is served to a class, and how its own packets wait for it.
 #[derive(Clone, Copy)]
 struct Served {
-    /// Without its own cap.
+    /// Without its own ceiling.
     free: Service,
     /// Of a class that is one of several by weight: its parent's service, its share and
     /// indexes, which say more of the first packet.
     within: Option<(Service, f64, Wfi)>,
-    /// With its own cap.
+    /// With its own ceiling.
     service: Result<Service, NoGuarantee>,
-    /// How long the cap holds it.
+    /// How long the ceiling holds it.
     held: Nanos,
 }
 
@@ -145,14 +146,14 @@ impl Served {
         }
     }
 
-    fn capped(self, cap: Option<Cap>, longest: Length) -> Served {
-        let Some(cap) = cap else {
+    fn capped(self, ceiling: Option<Ceiling>, longest: Length) -> Served {
+        let Some(ceiling) = ceiling else {
             return self;
         };
-        let service = self.free.capped(cap.rate, cap.burst, longest);
+        let service = self.free.capped(ceiling.rate, ceiling.burst, longest);
         Served {
             service: service.ok_or(NoGuarantee::Burst),
-            held: Service::hold(cap.rate, longest),
+            held: Service::hold(ceiling.rate, longest),
             ..self
         }
     }
@@ -190,8 +191,8 @@ impl Link {
     }
 }
 
-/// The same, and lets `meet` see each class with the service that it has without its cap, and
-/// make the cap's burst longer: from the root down. Classes beside it under strict priority
+/// The same, and lets `meet` see each class with the service that it has without its ceiling, and
+/// make the ceiling's burst longer: from the root down. Classes beside it under strict priority
 /// learn of that in another walk.
 pub(crate) fn walk(
     algorithm: LinkAlgorithm,
@@ -217,7 +218,7 @@ pub(crate) fn walk(
         by_level.sort_by_key(|&child| std::cmp::Reverse(classes[child].level));
         let mut so_far = Taken::default();
         for child in by_level {
-            so_far.add(classes[child].cap);
+            so_far.add(classes[child].ceiling);
             taken.insert((*parent, classes[child].level), so_far);
         }
     }
@@ -250,7 +251,7 @@ pub(crate) fn walk(
             meet(at, &mut classes[at], free.free);
         }
         let class = &classes[at];
-        let has = free.map(|free| free.capped(class.cap, longest));
+        let has = free.map(|free| free.capped(class.ceiling, longest));
         let mut path = parent.map_or_else(Vec::new, |parent| guarantees[parent].path.clone());
         path.push(*algorithm);
         guarantees.push(match &class.kind {
@@ -297,7 +298,7 @@ fn head(kind: &ClassKind) -> Head {
     }
 }
 
-/// A class's part of what its parent has, before its own cap.
+/// A class's part of what its parent has, before its own ceiling.
 fn share(
     order: &Order,
     above: Service,
@@ -311,7 +312,7 @@ fn share(
             within(siblings, above, class.weight, head(&class.kind), longest)
         }
         Order::Levels => {
-            let others = taken.without(class.cap);
+            let others = taken.without(class.ceiling);
             let service = match others.open {
                 0 => above.behind(others.bps, others.burst),
                 _ => None,
@@ -355,7 +356,7 @@ fn each(
         Order::Shares(siblings) => {
             let head = head(&ClassKind::Leaf(flows.queue));
             let free = within(siblings, has.service?, Weight::ONE, head, longest)?;
-            Ok(free.capped(flows.cap, longest))
+            Ok(free.capped(flows.ceiling, longest))
         }
     });
     path.push(flows.algorithm);

@@ -27,7 +27,7 @@ pub use parse::parse;
 pub use read::XDP_MOST_WAITING;
 pub use schema::schema;
 pub use site::{
-    Attach, Backend, Cap, Class, ClassKind, Flows, Interfaces, Link, LinkAlgorithm, LongestBy,
+    Attach, Backend, Ceiling, Class, ClassKind, Flows, Interfaces, Link, LinkAlgorithm, LongestBy,
     MtuOf, Near, Queue, Role, Site, Tables,
 };
 pub use text::{MAX_FILE, read as read_text};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use fairlane_classify::{Origin, Per, Rule};
 use fairlane_core::aqm::AqmConfig;
 use fairlane_core::room::Room;
-pub use fairlane_core::tree::Cap;
+pub use fairlane_core::tree::Ceiling;
 use fairlane_core::{Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 
 use fairlane_core::sched::Algorithm;
@@ -262,7 +262,7 @@ pub struct Class {
     /// What the file promises it, which its guarantee is no less than.
     pub rate: Option<Rate>,
     /// What it never exceeds.
-    pub cap: Option<Cap>,
+    pub ceiling: Option<Ceiling>,
     /// Its weight among its siblings, made of their rates and weights.
     pub weight: Weight,
     /// What its weight and those of its siblings are multiplied by in the queues, a power of two:
@@ -315,7 +315,7 @@ pub struct Flows {
     /// How long an idle one is remembered.
     pub forget_after: Nanos,
     /// What none exceeds.
-    pub cap: Option<Cap>,
+    pub ceiling: Option<Ceiling>,
     /// What is kept for all of them together: for as many as it holds the room of one.
     pub room: Room,
     /// Each one's queue.

@@ -1,4 +1,4 @@
-//! One exact leaky bucket, for whatever keeps to a rate: a link, or the cap of a class.
+//! One exact leaky bucket, for whatever keeps to a rate: a link, or the ceiling of a class.
 
 use crate::units::{Length, Nanos, Rate};
 

@@ -15,7 +15,7 @@ pub struct Packet<P, O = FlowId> {
     pub payload: P,
 }
 
-/// The answer of a queue that may wait for a time: of a tree with caps, of whatever an arbiter
+/// The answer of a queue that may wait for a time: of a tree with ceilings, of whatever an arbiter
 /// releases from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dequeue<P, O = FlowId> {

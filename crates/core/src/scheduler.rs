@@ -54,7 +54,7 @@ pub struct EntityId(u32);
 
 impl EntityId {
     /// The entity at `index`, or `None` from [`MAX_ENTITIES`] on. No valid index
-    /// equals [`Link::NONE`]'s value.
+    /// equals [`MaybeEntity::NONE`]'s value.
     #[inline]
     pub const fn new(index: usize) -> Option<EntityId> {
         if index < MAX_ENTITIES {
@@ -77,27 +77,27 @@ impl EntityId {
     }
 }
 
-/// A link to an entity, or to none, in the four bytes of an index.
+/// An entity or none, in the four bytes of an index.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Link(u32);
+pub struct MaybeEntity(u32);
 
-impl Link {
+impl MaybeEntity {
     /// No entity: the first index that cannot be one.
-    pub const NONE: Link = Link(MAX_ENTITIES as u32);
+    pub const NONE: MaybeEntity = MaybeEntity(MAX_ENTITIES as u32);
 
-    /// A link to `id`.
+    /// The entity `id`.
     #[inline]
-    pub const fn to(id: EntityId) -> Link {
-        Link(id.0)
+    pub const fn of(id: EntityId) -> MaybeEntity {
+        MaybeEntity(id.0)
     }
 
-    /// The index linked to; [`MAX_ENTITIES`] for none.
+    /// The index of the entity; [`MAX_ENTITIES`] for none.
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 
-    /// The entity linked to.
+    /// The entity, if there is one.
     #[inline]
     pub const fn get(self) -> Option<EntityId> {
         if self.0 == Self::NONE.0 {
@@ -108,13 +108,13 @@ impl Link {
     }
 }
 
-impl Default for Link {
+impl Default for MaybeEntity {
     fn default() -> Self {
         Self::NONE
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for MaybeEntity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.get().fmt(f)
     }
@@ -295,9 +295,9 @@ pub trait Scheduler {
 
     /// Who is next? Pure until the next statement. O(1).
     ///
-    /// [`Link::NONE`] where no entity is active; its index is beyond any owner's table, so that
-    /// the table's own bound tells.
-    fn select(&self, entities: &[impl Holds<Self::Entity>]) -> Link;
+    /// [`MaybeEntity::NONE`] where no entity is active; its index is beyond any owner's table, so
+    /// that the table's own bound tells.
+    fn select(&self, entities: &[impl Holds<Self::Entity>]) -> MaybeEntity;
 
     /// The entities are aggregates, and will be on hold at times. Said before the first is
     /// added, by an owner that knows; for algorithms that order equals otherwise then.
@@ -324,7 +324,8 @@ pub trait Scheduler {
 
     /// The same as [`served`](Self::served) and [`reschedule`](Self::reschedule), where those are
     /// short: whether they were, or else nothing was done and both are still to be said. For
-    /// whoever chooses the algorithm at run time: what calls nobody needs to save no registers. O(1).
+    /// whoever chooses the algorithm at run time: what calls nobody needs to save no registers.
+    /// O(1).
     #[inline]
     fn advance(
         &mut self,

@@ -372,8 +372,8 @@ where
         self.classes.is_empty() && self.held.is_empty()
     }
 
-    fn tidy(&mut self, now: Nanos) {
-        self.classes.tidy(now);
+    fn expire_idle(&mut self, now: Nanos) {
+        self.classes.expire_idle(now);
     }
 
     fn invariants(&self) -> Result<(), Violation> {

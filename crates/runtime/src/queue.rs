@@ -78,7 +78,7 @@ pub trait Queue {
     /// What may be done at leisure, a bounded amount of it: in each step that has no packet to
     /// release, and in some of the others.
     #[inline]
-    fn tidy(&mut self, now: Nanos) {
+    fn expire_idle(&mut self, now: Nanos) {
         let _ = now;
     }
 

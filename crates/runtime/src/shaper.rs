@@ -14,20 +14,20 @@ use crate::link::{Link, Pacer};
 use crate::queue::Queue;
 use crate::release::{Release, Straight};
 
-/// Steps with packets to release after which the queue is tidied all the same.
+/// Steps with packets to release after which idle flows expire all the same.
 const PATIENCE: u32 = 16;
 
 /// A queue, the pace of a link, and a way out.
 ///
-/// Packets that are [admitted](Self::admit) wait in the queue, and leave in its order as fast as the
-/// link carries them. An [`Arbiter`](crate::Arbiter) is this with mailboxes before it.
+/// Packets that are [admitted](Self::admit) wait in the queue, and leave in its order as fast as
+/// the link carries them. An [`Arbiter`](crate::Arbiter) is this with mailboxes before it.
 pub struct Shaper<Q: Queue, R> {
     queue: Q,
     pacer: Pacer,
     release: R,
     /// Most packets released in one step.
     limit: usize,
-    /// Steps since the queue was last tidied.
+    /// Steps since idle flows last expired.
     untidied: u32,
     /// The flow of each packet that the queue has discarded and nobody was told of.
     discarded: Vec<FlowId>,
@@ -64,8 +64,9 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
         Ok(flow)
     }
 
-    /// Queues a packet of `len` bytes, without the link's overhead, that the calling thread has: one
-    /// it received, say. It takes part in the next step. O(1), or what the queue's `enqueue` costs.
+    /// Queues a packet of `len` bytes, without the link's overhead, that the calling thread has:
+    /// one it received, say. It takes part in the next step. O(1), or what the queue's `enqueue`
+    /// costs.
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
         self.untidied += 1;
         if released == 0 || self.untidied == PATIENCE {
             self.untidied = 0;
-            self.queue.tidy(now);
+            self.queue.expire_idle(now);
         }
         let next = match stop {
             Some(next) => {

@@ -3,7 +3,7 @@
 use fairlane_core::aqm::{AqmConfig, CodelConfig};
 use fairlane_core::room::Room;
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{Cap, ClassConfig, ClassFlow, ClassId, LeafConfig, Payload, Tree};
+use fairlane_core::tree::{Ceiling, ClassConfig, ClassFlow, ClassId, LeafConfig, Payload, Tree};
 use fairlane_core::{
     FlowConfig, FlowId, Length, Limits, Nanos, Rate, Rejection, SchedulerLimits, Weight,
 };
@@ -49,12 +49,12 @@ impl Classify<Packet> for Word {
 
 type Classes = Classified<Packet, Tree<FromPort<Packet>>, Word>;
 
-/// Leaves with these weights, queue management and caps.
-fn classes(leaves: &[(u32, AqmConfig, Option<Cap>)]) -> (Tree<FromPort<Packet>>, Word) {
+/// Leaves with these weights, queue management and ceilings.
+fn classes(leaves: &[(u32, AqmConfig, Option<Ceiling>)]) -> (Tree<FromPort<Packet>>, Word) {
     let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
-    let ids = leaves.iter().map(|&(weight, aqm, cap)| {
+    let ids = leaves.iter().map(|&(weight, aqm, ceiling)| {
         let config = ClassConfig {
-            cap,
+            ceiling,
             ..ClassConfig::new(Weight::new(weight).unwrap(), length(1_000))
         };
         let limits = Limits {
@@ -73,7 +73,7 @@ fn classes(leaves: &[(u32, AqmConfig, Option<Cap>)]) -> (Tree<FromPort<Packet>>,
     (tree, Word { ids, left })
 }
 
-const PLAIN: (u32, AqmConfig, Option<Cap>) = (1, AqmConfig::TailDrop, None);
+const PLAIN: (u32, AqmConfig, Option<Ceiling>) = (1, AqmConfig::TailDrop, None);
 
 fn length(bytes: u32) -> Length {
     Length::new(bytes).unwrap()
@@ -85,7 +85,7 @@ fn ms(ms: u64) -> Nanos {
 
 /// A byte a microsecond.
 fn arbiter(
-    leaves: &[(u32, AqmConfig, Option<Cap>)],
+    leaves: &[(u32, AqmConfig, Option<Ceiling>)],
 ) -> (
     Arbiter<Classes, Straight<MemoryBackend<Packet>>>,
     MemoryBackend<Packet>,
@@ -201,12 +201,12 @@ fn drops_at_either_end_of_a_queue_are_told_to_the_client_they_concern() {
 }
 
 #[test]
-fn a_cap_says_when_the_next_step_is_due() {
-    let cap = Cap {
+fn a_ceiling_says_when_the_next_step_is_due() {
+    let ceiling = Ceiling {
         rate: Rate::from_bps(800_000).unwrap(),
         burst: 1_000,
     };
-    let (mut arbiter, _far) = arbiter(&[(1, AqmConfig::TailDrop, Some(cap))]);
+    let (mut arbiter, _far) = arbiter(&[(1, AqmConfig::TailDrop, Some(ceiling))]);
     let own = arbiter.open_flow(of_any_length()).unwrap();
     for (len, packet) in packets(0, 3) {
         arbiter.admit(own, len, packet, Nanos::ZERO).unwrap();

@@ -50,7 +50,7 @@ pub trait Queue<L: Label, P> {
     }
 
     /// What may be done at leisure, a bounded amount of it.
-    fn tidy(&mut self, now: Nanos) {
+    fn expire_idle(&mut self, now: Nanos) {
         let _ = now;
     }
 }
@@ -121,8 +121,8 @@ impl<Q: ClassQueue<P>, P> Queue<ClassFlow, P> for Q {
         ClassQueue::dequeue(self, now, |gone| discard(gone.len, gone.payload)).into()
     }
 
-    fn tidy(&mut self, now: Nanos) {
-        ClassQueue::tidy(self, now);
+    fn expire_idle(&mut self, now: Nanos) {
+        ClassQueue::expire_idle(self, now);
     }
 }
 

@@ -269,8 +269,8 @@ where
     }
 
     /// Lets the queue do what it may do at leisure, now and then.
-    pub fn tidy(&mut self) {
-        self.queue.tidy(self.clock.to_nanos());
+    pub fn expire_idle(&mut self) {
+        self.queue.expire_idle(self.clock.to_nanos());
     }
 
     /// Lets everything happen that is still due, and tells the observer that the run is

@@ -367,8 +367,8 @@ where
     }
 
     /// Lets the queue do what it may do at leisure, now and then.
-    pub fn tidy(&mut self) {
-        self.server.tidy();
+    pub fn expire_idle(&mut self) {
+        self.server.expire_idle();
     }
 
     /// Who watches.

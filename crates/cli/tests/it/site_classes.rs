@@ -106,8 +106,8 @@ fn beside_noise<T>(work: impl FnOnce() -> T) -> (T, Duration) {
 const WIRE_BYTES: f64 = 1_000.0 + 42.0 + 24.0;
 
 #[test]
-fn shares_follow_the_file_and_a_cap_holds() {
-    let Some(wire) = wire("shares and a cap", 1) else {
+fn shares_follow_the_file_and_a_ceiling_holds() {
+    let Some(wire) = wire("shares and a ceiling", 1) else {
         return;
     };
     for backend in site::BACKENDS {
@@ -166,7 +166,10 @@ destination-port = 1003
         let [capped, three, one] = rates;
         // Not more, but for what a receiver that was late found waiting. Less is what other
         // programs had the daemon's core for, longer than a burst.
-        for (what, rate, wanted) in [("link", capped + three + one, 10e6), ("cap", capped, 2e6)] {
+        for (what, rate, wanted) in [
+            ("link", capped + three + one, 10e6),
+            ("ceiling", capped, 2e6),
+        ] {
             let part = rate / wanted;
             assert!(
                 limits.contains(&part),
@@ -284,7 +287,8 @@ destination-port = 5004
         voice["sent_packets"].as_u64().unwrap() > sent / 2,
         "{voice:#}"
     );
-    // However little the flood's sender ran, the link was full; and all room was, where it ran enough.
+    // However little the flood's sender ran, the link was full; and all room was, where it ran
+    // enough.
     let waits = flood["delay_us"]["p50"].as_f64().unwrap();
     let least = pressure.least(1.0, 0.0) * 2_000.0;
     assert!(

@@ -1,5 +1,5 @@
-//! Classes with real traffic through `fairlane run CONFIG`: caps hold, and a small class of its own
-//! is not delayed beyond what `fairlane check` promises.
+//! Classes with real traffic through `fairlane run CONFIG`: ceilings hold, and a small class of its
+//! own is not delayed beyond what `fairlane check` promises.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,15 +18,15 @@ fn tcp_wire(test: &str, senders: u8) -> Option<Wire> {
 }
 
 #[test]
-fn no_capped_class_has_more_than_its_cap() {
-    let Some(wire) = tcp_wire("caps of TCP flows", 1) else {
+fn no_capped_class_has_more_than_its_ceiling() {
+    let Some(wire) = tcp_wire("ceilings of TCP flows", 1) else {
         return;
     };
-    let caps = [2.0, 10.0, 40.0];
+    let ceilings = [2.0, 10.0, 40.0];
     let mut links = String::from(
         "\n[[link]]\nname = \"up\"\nrate = \"100mbit\"\noverhead = \"ethernet\"\nalgorithm = \"qfq+\"\n",
     );
-    for (number, mbit) in caps.iter().enumerate() {
+    for (number, mbit) in ceilings.iter().enumerate() {
         links += &format!(
             r#"
 [[link.class]]
@@ -48,9 +48,9 @@ destination-port = {}
     links += "\n[[link.class]]\nname = \"default\"\n";
     for backend in BACKENDS {
         let site = Site::start(&wire, &(interfaces(backend) + &links));
-        for (port, cap) in (5_200..).zip(caps) {
-            // More than the cap is always wrong. Less is other programs' doing, which had the
-            // daemon's core for longer than the cap's burst lasts, or the sender's.
+        for (port, ceiling) in (5_200..).zip(ceilings) {
+            // More than the ceiling is always wrong. Less is other programs' doing, which had the
+            // daemon's core for longer than the ceiling's burst lasts, or the sender's.
             let (all, measured) = if long_tests() { (5, 2_500) } else { (4, 1_500) };
             let pressure = Pressure::begin();
             let before = frames(wire.receiver());
@@ -65,16 +65,16 @@ destination-port = {}
             let mbit = link_mbit(wire.receiver(), Duration::from_millis(measured));
             flow.finish().unwrap();
             let limits = pressure.least(0.99, FILLED)..1.01;
-            let part = mbit / cap;
+            let part = mbit / ceiling;
             assert!(
                 limits.contains(&part),
-                "{backend}: {mbit} Mbit/s of {cap}, not in {limits:?}"
+                "{backend}: {mbit} Mbit/s of {ceiling}, not in {limits:?}"
             );
         }
         let report = site.stop();
-        for number in 0..caps.len() {
+        for number in 0..ceilings.len() {
             let class = site::class(&report, "up", &format!("class-{number}"));
-            // It was its cap that held it, and not something else.
+            // It was its ceiling that held it, and not something else.
             assert!(class["throttled"].as_u64() > Some(100), "{class:#}");
         }
     }

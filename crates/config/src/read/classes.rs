@@ -15,7 +15,7 @@ use super::queue::{self, DEFAULT_ALGORITHM};
 use super::rooms::Rooms;
 use crate::diagnostic::Report;
 use crate::file;
-use crate::site::{Cap, Class, ClassKind, Flows, LinkAlgorithm};
+use crate::site::{Ceiling, Class, ClassKind, Flows, LinkAlgorithm};
 use crate::units::Time;
 use crate::written::{At, Text};
 
@@ -172,7 +172,7 @@ fn made(
         number: classes.len(),
         parent: None,
         rate,
-        cap: None,
+        ceiling: None,
         weight: Weight::ONE,
         scale: 1,
         share: 1,
@@ -207,9 +207,9 @@ fn class(
         .as_ref()
         .and_then(|rate| rate.read("rate", report));
     let in_cbq = link == LinkAlgorithm::Cbq;
-    let cap = match in_cbq {
+    let ceiling = match in_cbq {
         true => None,
-        false => cap(&written.ceil, &written.burst, longest, report),
+        false => ceiling(&written.ceil, &written.burst, longest, report),
     };
     let cbq_burst = match &written.burst {
         Some(burst) if in_cbq => cbq_burst(burst, longest, report),
@@ -221,8 +221,8 @@ fn class(
             format!("class '{name}': in cbq every class has a rate"),
         );
     }
-    if let (Some(rate), Some(cap), Some(ceil)) = (rate, cap, &written.ceil)
-        && cap.rate < rate
+    if let (Some(rate), Some(ceiling), Some(ceil)) = (rate, ceiling, &written.ceil)
+        && ceiling.rate < rate
     {
         report.error(
             &ceil.span(),
@@ -258,7 +258,7 @@ fn class(
         number: at,
         parent,
         rate,
-        cap,
+        ceiling,
         weight: Weight::ONE,
         scale: 1,
         share: weight?,
@@ -377,7 +377,7 @@ fn flows(
         Some(forget) => forget.read("forget", report).map(|time: Time| time.0),
         None => Some(FORGET),
     };
-    let cap = given.and_then(|flows| cap(&flows.ceil, &flows.burst, longest, report));
+    let ceiling = given.and_then(|flows| ceiling(&flows.ceil, &flows.burst, longest, report));
     if let (Some(ceil), Some(algorithm)) = (given.and_then(|flows| flows.ceil.as_ref()), algorithm)
         && algorithm.follows_packets()
     {
@@ -394,19 +394,19 @@ fn flows(
         algorithm: algorithm?,
         most: most?,
         forget_after: forget?,
-        cap,
+        ceiling,
         room: Room::NONE,
         queue: queue?,
     }))
 }
 
 /// The ceiling, if it is one.
-fn cap(
+fn ceiling(
     ceil: &Option<Text>,
     burst: &Option<Text>,
     longest: Length,
     report: &mut Report,
-) -> Option<Cap> {
+) -> Option<Ceiling> {
     let Some(ceil) = ceil else {
         if let Some(burst) = burst {
             report.error(
@@ -433,7 +433,7 @@ fn cap(
         Some(burst) => queue::at_least(burst, "burst", longest, u32::MAX.into(), report),
         None => rate.map(|rate| default_burst(rate, longest)),
     };
-    Some(Cap {
+    Some(Ceiling {
         rate: rate?,
         burst: burst? as u32,
     })

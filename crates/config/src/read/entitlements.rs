@@ -24,15 +24,16 @@ pub(super) fn bursts(
     report: &mut Report,
 ) {
     walk(algorithm, link, longest, classes, |at, class, service| {
-        if let (Some(cap), Some(None)) = (&mut class.cap, places.get(at).map(|place| &place.burst))
+        if let (Some(ceiling), Some(None)) =
+            (&mut class.ceiling, places.get(at).map(|place| &place.burst))
         {
-            cap.burst = cap.burst.max(service.burst_for(cap.rate, longest));
+            ceiling.burst = ceiling.burst.max(service.burst_for(ceiling.rate, longest));
         }
     });
     let mut needed = vec![0; classes.len()];
     let guarantees = walk(algorithm, link, longest, classes, |at, class, service| {
-        if let Some(cap) = class.cap {
-            needed[at] = service.burst_for(class.rate.unwrap_or(cap.rate), longest);
+        if let Some(ceiling) = class.ceiling {
+            needed[at] = service.burst_for(class.rate.unwrap_or(ceiling.rate), longest);
         }
     });
     for (at, guarantee) in guarantees.iter().enumerate() {
@@ -48,10 +49,10 @@ pub(super) fn bursts(
         if gets >= rate.bps() - rate.bps() / 1000 {
             continue;
         }
-        let why = match classes[at].cap {
-            Some(cap) if cap.burst < needed[at] => format!(
+        let why = match classes[at].ceiling {
+            Some(ceiling) if ceiling.burst < needed[at] => format!(
                 "its burst of {} is too short to wait for others, {} would do",
-                Size(cap.burst.into()),
+                Size(ceiling.burst.into()),
                 Size(needed[at].into())
             ),
             _ => "weights are whole numbers up to 1000000, or a class above it has less".to_owned(),
@@ -107,8 +108,10 @@ impl Entitlements<'_> {
                 }
             };
             for (&child, gets) in children.iter().zip(gets) {
-                let cap = classes[child].cap.map_or(u64::MAX, |cap| cap.rate.bps());
-                entitled[child + 1] = gets.min(cap);
+                let ceiling = classes[child]
+                    .ceiling
+                    .map_or(u64::MAX, |ceiling| ceiling.rate.bps());
+                entitled[child + 1] = gets.min(ceiling);
             }
         }
     }
@@ -181,7 +184,11 @@ impl Entitlements<'_> {
     ) -> Vec<u64> {
         let mut by_level: Vec<_> = children.to_vec();
         by_level.sort_by_key(|&child| std::cmp::Reverse(classes[child].level));
-        let ceiling = |child: usize| classes[child].cap.map_or(has, |cap| cap.rate.bps());
+        let ceiling = |child: usize| {
+            classes[child]
+                .ceiling
+                .map_or(has, |ceiling| ceiling.rate.bps())
+        };
         let mut taken_above = 0u64;
         let mut gets = HashMap::new();
         for level in by_level.chunk_by(|&a, &b| classes[a].level == classes[b].level) {

@@ -245,8 +245,8 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
     worst
 }
 
-/// Those who always have packets, also when one has just left, got what they are guaranteed, but for
-/// a start.
+/// Those who always have packets, also when one has just left, got what they are guaranteed, but
+/// for a start.
 fn check_rates(
     link: &Link,
     guarantees: &[Guarantee],
@@ -281,7 +281,7 @@ fn no_packet_that_finds_its_class_empty_waits_longer_than_its_bound() {
     for seed in 0..cases {
         let mut random = Random(seed);
         let text = random_tree(&mut random);
-        // Rates below what caps and levels leave are refused; these trees are left out.
+        // Rates below what ceilings and levels leave are refused; these trees are left out.
         let Ok(site) = Site::parse(&text, "tree.toml") else {
             continue;
         };

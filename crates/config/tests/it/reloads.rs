@@ -1,5 +1,6 @@
-//! A link becomes another one, and another, in the steps of a file read again; who keeps to its rate
-//! and burst throughout loses nothing, though flooders fill the link and everything else changes.
+//! A link becomes another one, and another, in the steps of a file read again; who keeps to its
+//! rate and burst throughout loses nothing, though flooders fill the link and everything else
+//! changes.
 
 use std::fmt::Write;
 
@@ -134,7 +135,7 @@ impl Running<'_> {
                     self.offer_ours(bytes);
                 }
             }
-            self.queues.tidy(self.time());
+            self.queues.expire_idle(self.time());
             self.flood(6);
             let before = self.now;
             match self

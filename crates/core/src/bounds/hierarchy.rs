@@ -37,10 +37,10 @@ use crate::units::{Length, Nanos, Rate};
 /// precisely, that `B / phi` and T of the node's work go by until it is handed out
 /// ([`delay_below`](Service::delay_below)).
 ///
-/// # Caps
+/// # Ceilings
 ///
-/// A class with a cap of rate c and burst b, packets up to L_k, and a service of r and s
-/// without the cap, has what [`capped`](Service::capped) returns:
+/// A class with a ceiling of rate c and burst b, packets up to L_k, and a service of r and s
+/// without the ceiling, has what [`capped`](Service::capped) returns:
 ///
 /// ```text
 /// rate = min(c, r min(1, (b - L_k) / s))      lag = s + L_k
@@ -63,14 +63,14 @@ use crate::units::{Length, Nanos, Rate};
 /// A hold ends at a whole nanosecond, when up to c times 1 ns more of the debt is gone.
 ///
 /// A packet that finds its class empty is held until the debt is down to b - L_k, and then
-/// waits as it would without the cap, since nothing more is charged until it is handed out:
-/// `L_k / c` ([`hold`](Service::hold)) on top of the delay without the cap.
+/// waits as it would without the ceiling, since nothing more is charged until it is handed out:
+/// `L_k / c` ([`hold`](Service::hold)) on top of the delay without the ceiling.
 ///
 /// # Strict priority
 ///
 /// A class waits for all that goes before it in the same node, and for what takes turns with
-/// it. Where each of these has a cap, they take `b_j + c_j T` at most, so that `r - sum c_j` and
-/// `s + sum b_j` remain ([`behind`](Service::behind)). Without a cap there is no bound.
+/// it. Where each of these has a ceiling, they take `b_j + c_j T` at most, so that `r - sum c_j`
+/// and `s + sum b_j` remain ([`behind`](Service::behind)). Without a ceiling there is no bound.
 ///
 /// # Arithmetic
 ///
@@ -100,36 +100,36 @@ impl Service {
         }
     }
 
-    /// The same under a cap of `rate` and `burst` bytes, for packets up to `longest`; `None`
+    /// The same under a ceiling of `rate` and `burst` bytes, for packets up to `longest`; `None`
     /// where the burst is one packet, which short packets may use for nothing.
     pub fn capped(self, rate: Rate, burst: u32, longest: Length) -> Option<Service> {
-        let cap = rate.bps() as f64 / 8.0;
-        let tick = cap / 1e9;
+        let ceiling = rate.bps() as f64 / 8.0;
+        let tick = ceiling / 1e9;
         let room = f64::from(burst) - f64::from(longest.get()) - tick;
         let part = (room / self.lag).min(1.0);
         (part > 0.0).then(|| Service {
-            rate: cap.min(self.rate * part),
+            rate: ceiling.min(self.rate * part),
             lag: self.lag + f64::from(longest.get()) + tick,
         })
     }
 
-    /// How long a class is held at most under a cap of `rate`, if it sends nothing meanwhile.
+    /// How long a class is held at most under a ceiling of `rate`, if it sends nothing meanwhile.
     pub fn hold(rate: Rate, longest: Length) -> Nanos {
         Work(longest.get().into()).time(rate) + Nanos(1)
     }
 
-    /// The least burst, in bytes, with which a cap of `rate` takes away nothing but what is
+    /// The least burst, in bytes, with which a ceiling of `rate` takes away nothing but what is
     /// beyond it.
     pub fn burst_for(self, rate: Rate, longest: Length) -> u32 {
-        let cap = rate.bps() as f64 / 8.0;
-        let room = self.lag * (cap / self.rate).min(1.0) + cap / 1e9;
+        let ceiling = rate.bps() as f64 / 8.0;
+        let room = self.lag * (ceiling / self.rate).min(1.0) + ceiling / 1e9;
         // A byte for what is cut off here, one for what is lost to rounding above.
         ((room + f64::from(longest.get())) as u32).saturating_add(2)
     }
 
-    /// A child of a node with strict priority, behind or beside others whose caps add up to `bps`
-    /// bits per second and `burst` bytes, of which each has its longest packet at least; `None`
-    /// if they may take everything.
+    /// A child of a node with strict priority, behind or beside others whose ceilings add up to
+    /// `bps` bits per second and `burst` bytes, of which each has its longest packet at least;
+    /// `None` if they may take everything.
     pub fn behind(self, bps: u64, burst: u64) -> Option<Service> {
         let rate = self.rate - bps as f64 / 8.0;
         (rate > 0.0).then_some(Service {
@@ -255,20 +255,20 @@ mod tests {
     }
 
     #[test]
-    fn a_cap_costs_a_packet_and_what_its_burst_does_not_cover() {
+    fn a_ceiling_costs_a_packet_and_what_its_burst_does_not_cover() {
         let service = Service {
             rate: 1_000_000.0,
             lag: 5000.0,
         };
         let long = length(1000);
-        // Room for all of the lag: the cap's rate and a packet more.
+        // Room for all of the lag: the ceiling's rate and a packet more.
         let capped = service.capped(mbit(4), 6001, long).unwrap();
         assert_eq!(capped.bps(), 4_000_000);
         assert!((capped.lag - 6000.0).abs() < 1e-3);
         // A fifth of it: credit is lost while it waits.
         let short = service.capped(mbit(4), 2000, long).unwrap();
         assert!(short.bps().abs_diff(1_600_000) < 10, "{}", short.bps());
-        // Enough for a cap that is lower still.
+        // Enough for a ceiling that is lower still.
         let low = service.capped(mbit(1), 2000, long).unwrap();
         assert_eq!(low.bps(), 1_000_000);
         assert_eq!(service.capped(mbit(1), 1000, long), None);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_level_has_what_the_caps_above_leave() {
+    fn a_lower_level_has_what_the_ceilings_above_leave() {
         let link = Service::of_link(mbit(8), length(1000));
         let low = link.behind(2_000_000 + 1_000_000, 3000 + 1500).unwrap();
         assert_eq!(low.bps(), 5_000_000);

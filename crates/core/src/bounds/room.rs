@@ -19,14 +19,14 @@ impl Service {
     /// B = burst + lag          bytes, and          B / shortest          packets
     /// ```
     ///
-    /// and since nobody within his own [room](crate::room) gives way, with so much room of its own it
-    /// *loses nothing, whatever the others send*.
+    /// and since nobody within his own [room](crate::room) gives way, with so much room of its own
+    /// it *loses nothing, whatever the others send*.
     ///
     /// # Its proof
     ///
-    /// Take any time t at which it holds something, and let t0 be when it last began to: just before,
-    /// it held nothing. Let A' be what has come since and W' what was handed out, each packet
-    /// counted for `shortest` at least, so that W' >= W. What it holds counts for
+    /// Take any time t at which it holds something, and let t0 be when it last began to: just
+    /// before, it held nothing. Let A' be what has come since and W' what was handed out, each
+    /// packet counted for `shortest` at least, so that W' >= W. What it holds counts for
     ///
     /// ```text
     /// A' - W' <= burst + rate (t - t0) - W(t0, t) <= burst + min(rate (t - t0), lag)
@@ -42,21 +42,21 @@ impl Service {
     ///
     /// * *Down the tree*: the lag of a class is its own and what those above it may be behind
     ///   ([`child`](Service::child)); classes with others below them hold nothing themselves.
-    /// * *Flows*: the theorem holds of a class of flows in all, in whatever order its packets leave,
-    ///   and with the service of a flow of each that has room
-    ///   ([`FlowsConfig::room`](crate::tree::FlowsConfig::room)) and is never silent for so long that
-    ///   a new one may take its place
+    /// * *Flows*: the theorem holds of a class of flows in all, in whatever order its packets
+    ///   leave, and with the service of a flow of each that has room
+    ///   ([`FlowsConfig::room`](crate::tree::FlowsConfig::room)) and is never silent for so long
+    ///   that a new one may take its place
     ///   ([`FlowsConfig::keeps_place`](crate::tree::FlowsConfig::keeps_place)): of as many as
     ///   [`FlowsConfig::roomy`](crate::tree::FlowsConfig::roomy) at a time. One without room is
-    ///   promised a flow's service, and no place to wait for it. Where flows have ceilings, those must be kept
-    ///   to as well: a flow that is held by its own holds up the class.
-    /// * *Caps*: a class that is held by its ceiling has a longer lag ([`capped`](Service::capped)),
-    ///   and no more than the ceiling for a rate.
-    /// * *Strict priority*: as [`behind`](Service::behind) has it; without a service there is no room
-    ///   that would do.
+    ///   promised a flow's service, and no place to wait for it. Where flows have ceilings, those
+    ///   must be kept to as well: a flow that is held by its own holds up the class.
+    /// * *Ceilings*: a class that is held by its ceiling has a longer lag
+    ///   ([`capped`](Service::capped)), and no more than the ceiling for a rate.
+    /// * *Strict priority*: as [`behind`](Service::behind) has it; without a service there is no
+    ///   room that would do.
     /// * *A transmit queue of Q* costs no room: what it took has left the tree, and while the
-    ///   class has something to send, what was handed out and has not been sent is Q all the time, but
-    ///   for a packet, which the link's lag has. How late a program wakes up does: what comes
+    ///   class has something to send, what was handed out and has not been sent is Q all the time,
+    ///   but for a packet, which the link's lag has. How late a program wakes up does: what comes
     ///   meanwhile must find room in the burst.
     /// * *Queue management* drops by design: RED and CoDel of who stays within his bounds, too.
     /// * *CBQ* has no bound, so there is no room that would do: what is kept there is a courtesy.

@@ -20,9 +20,9 @@
 //! The reference has a quantum of one longest packet, and nobody a smaller one than his own
 //! longest packet. Q^k is a quotient of integers, which does not change when all weights are
 //! multiplied by one number; cut off below 2^-20 bytes, it does not either. So neither
-//! the order nor the bound ([`bounds::drr`](crate::bounds::drr)) knows the scale of the weights, and a
-//! share is right to 10^-6. Fairness is coarse all the same: an entity may wait for a quantum of every
-//! other one, O(N) (Eq. 15 of the QFQ+ paper).
+//! the order nor the bound ([`bounds::drr`](crate::bounds::drr)) knows the scale of the weights,
+//! and a share is right to 10^-6. Fairness is coarse all the same: an entity may wait for a quantum
+//! of every other one, O(N) (Eq. 15 of the QFQ+ paper).
 //!
 //! # When the reference changes
 //!
@@ -42,7 +42,7 @@ use super::Standing;
 use super::ring::{Linked, Ring};
 use crate::ensure_invariant;
 use crate::scheduler::{
-    Entities, EntityId, Holds, Link, MAX_ALLOWANCE, Removal, Scheduler, Share, Violation,
+    Entities, EntityId, Holds, MAX_ALLOWANCE, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
 use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, Weight};
 use alloc::collections::BTreeMap;
@@ -64,7 +64,7 @@ pub struct DrrEntity {
     deficit: i64,
     /// While active, what each turn adds; while not, 0 of one that was not added.
     quantum: i64,
-    next: Link,
+    next: MaybeEntity,
     /// Weight and longest packet, in [`Drr::shares`].
     share: Number,
     state: Standing,
@@ -72,7 +72,7 @@ pub struct DrrEntity {
 
 impl Linked for DrrEntity {
     #[inline]
-    fn next(&mut self) -> &mut Link {
+    fn next(&mut self) -> &mut MaybeEntity {
         &mut self.next
     }
 }
@@ -174,7 +174,7 @@ pub struct Drr {
     /// those that are active may be of another unit.
     unsettled: bool,
     /// Whose turn begins a round.
-    first: Link,
+    first: MaybeEntity,
     /// The ratios of all that are there, and how many have each.
     ratios: BTreeMap<Ratio, u32>,
     shares: Shares,
@@ -191,7 +191,7 @@ impl Default for Drr {
                 weight: 1,
             }),
             unsettled: false,
-            first: Link::NONE,
+            first: MaybeEntity::NONE,
             ratios: BTreeMap::new(),
             shares: Shares::default(),
         }
@@ -221,7 +221,7 @@ impl Drr {
 
     /// Those who are there have changed.
     fn compare(&mut self) {
-        if self.active.head == Link::NONE {
+        if self.active.head == MaybeEntity::NONE {
             self.update();
         } else {
             self.unsettled |= self.outdated().is_some();
@@ -265,8 +265,8 @@ impl Drr {
 
     #[inline(never)]
     fn insert(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, head: Charge) {
-        if self.active.head == Link::NONE {
-            self.first = Link::to(id);
+        if self.active.head == MaybeEntity::NONE {
+            self.first = MaybeEntity::of(id);
         }
         let entity = entities.entity_mut(id);
         entity.state = Standing::Active;
@@ -365,7 +365,7 @@ impl Scheduler for Drr {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<DrrEntity>]) -> Link {
+    fn select(&self, _: &[impl Holds<DrrEntity>]) -> MaybeEntity {
         self.active.head
     }
 
@@ -441,14 +441,14 @@ impl Scheduler for Drr {
         }
         entity.state = Standing::Inactive;
         self.active.pop_head(entities, id);
-        if self.first == Link::to(id) {
+        if self.first == MaybeEntity::of(id) {
             // Those behind it have this round before them.
             self.first = self.active.head;
             self.unsettled |= self.update();
         } else if self.active.head == self.first {
             self.unsettled = self.update();
         }
-        self.unsettled &= self.active.head != Link::NONE;
+        self.unsettled &= self.active.head != MaybeEntity::NONE;
     }
 
     fn invariants(&self, entities: &[impl Holds<DrrEntity>]) -> Result<(), Violation> {
@@ -465,7 +465,7 @@ impl Scheduler for Drr {
                 if listed[id.index()] { "" } else { "not " }
             );
             ensure_invariant!(
-                active || (entity.deficit == 0 && entity.next == Link::NONE),
+                active || (entity.deficit == 0 && entity.next == MaybeEntity::NONE),
                 "drr: inactive {id:?} keeps a deficit or a link"
             );
             let there = entity.is_known() && entity.state != Standing::Leaving;
@@ -485,9 +485,9 @@ impl Scheduler for Drr {
                 self.unit
             );
         }
-        let in_round = |link: Link| link.get().is_some_and(|id| listed[id.index()]);
+        let in_round = |link: MaybeEntity| link.get().is_some_and(|id| listed[id.index()]);
         ensure_invariant!(
-            in_round(self.first) || (self.active.head == Link::NONE && !self.unsettled),
+            in_round(self.first) || (self.active.head == MaybeEntity::NONE && !self.unsettled),
             "drr: a round begins with {:?}, who has no turn",
             self.first
         );
@@ -532,7 +532,7 @@ mod tests {
     fn turn(drr: &mut Drr, entities: &mut [DrrEntity]) -> (usize, u32) {
         let id = drr.select(entities).get().unwrap();
         let mut packets = 0;
-        while drr.active.head == Link::to(id) {
+        while drr.active.head == MaybeEntity::of(id) {
             packets += 1;
             drr.reschedule(entities, id, charge(100), Some(charge(100)));
             drr.invariants(entities).unwrap();
@@ -660,7 +660,7 @@ mod tests {
         }
         drr.reschedule(&mut entities, id(2), charge(800), Some(charge(850)));
         assert_eq!(entities[2].deficit, 850 << FRACTION);
-        assert_eq!(drr.select(&entities), Link::to(id(0)));
+        assert_eq!(drr.select(&entities), MaybeEntity::of(id(0)));
         drr.reschedule(&mut entities, id(0), charge(100), Some(charge(100)));
         assert_eq!(
             entities[0].deficit,

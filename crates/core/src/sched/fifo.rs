@@ -6,7 +6,9 @@
 //! all), unlike in the other algorithms.
 
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::scheduler::{
+    Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
+};
 use crate::units::{Charge, Weight};
 use alloc::vec::Vec;
 
@@ -114,9 +116,9 @@ impl Scheduler for Fifo {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<FifoEntity>]) -> Link {
+    fn select(&self, _: &[impl Holds<FifoEntity>]) -> MaybeEntity {
         let first = self.places.get(self.served);
-        first.map_or(Link::NONE, |&id| Link::to(id))
+        first.map_or(MaybeEntity::NONE, |&id| MaybeEntity::of(id))
     }
 
     #[inline]

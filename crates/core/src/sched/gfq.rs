@@ -50,7 +50,9 @@ use super::Standing;
 use super::clock::span;
 use super::groups::{GroupedEntity, Members, SLOTS, Slots, check_bucket, statements_of_members};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::scheduler::{
+    Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
+};
 use crate::units::{Charge, VirtualTime, Weight};
 
 /// Stacks of a group: early and late of bucket b are 2 b and 2 b + 1.
@@ -69,27 +71,27 @@ fn stack_of(start: VirtualTime, span: u64, i: u32) -> u8 {
 #[derive(Clone, Debug)]
 struct Group {
     slots: Slots,
-    stacks: [Link; STACKS],
+    stacks: [MaybeEntity; STACKS],
 }
 
 impl Group {
     const EMPTY: Group = Group {
         slots: Slots::EMPTY,
-        stacks: [Link::NONE; STACKS],
+        stacks: [MaybeEntity::NONE; STACKS],
     };
 
     /// The first stack of the first bucket that holds somebody.
     #[inline]
     fn first_stack(&self) -> u8 {
         let early = 2 * self.slots.first_bucket();
-        (early + usize::from(self.stacks[early] == Link::NONE)) as u8
+        (early + usize::from(self.stacks[early] == MaybeEntity::NONE)) as u8
     }
 
     #[inline]
     fn push(&mut self, entity: &mut GroupedEntity, id: EntityId, stack: u8) {
         let top = &mut self.stacks[usize::from(stack) % STACKS];
         entity.next = *top;
-        *top = Link::to(id);
+        *top = MaybeEntity::of(id);
         self.slots.occupied |= 1 << (stack / 2);
     }
 }
@@ -102,7 +104,7 @@ pub struct Gfq {
     eligible: u64,
     ineligible: u64,
     /// Who is next, on top of stack `stack` in the first bucket of group `group`.
-    selected: Link,
+    selected: MaybeEntity,
     group: u8,
     stack: u8,
     /// The selected one is on hold, so that nobody comes before it.
@@ -135,7 +137,7 @@ impl Gfq {
             members: Members::starting_at(now),
             eligible: 0,
             ineligible: 0,
-            selected: Link::NONE,
+            selected: MaybeEntity::NONE,
             group: 0,
             stack: 0,
             held: false,
@@ -215,7 +217,7 @@ impl Gfq {
     #[inline(never)]
     fn jump(&mut self) {
         if self.ineligible == 0 {
-            self.selected = Link::NONE;
+            self.selected = MaybeEntity::NONE;
             return;
         }
         let before = self.virtual_time();
@@ -275,7 +277,7 @@ impl Gfq {
         match self.selected.get() {
             Some(top) if (i as u8, stack) == (self.group, self.stack) => {
                 let below = &mut entities.entity_mut(top).next;
-                entities.entity_mut(id).next = core::mem::replace(below, Link::to(id));
+                entities.entity_mut(id).next = core::mem::replace(below, MaybeEntity::of(id));
             }
             _ => {
                 group.push(entity, id, stack);
@@ -295,7 +297,8 @@ impl Gfq {
         let i = u32::from(self.group);
         let group = &mut self.groups[(i % 64) as usize];
         let early = 2 * group.slots.first_bucket();
-        let empty = group.stacks[early] == Link::NONE && group.stacks[early + 1] == Link::NONE;
+        let empty = group.stacks[early] == MaybeEntity::NONE
+            && group.stacks[early + 1] == MaybeEntity::NONE;
         if empty && !group.slots.skip_first(i) {
             self.eligible &= !(1 << i);
         } else {
@@ -322,10 +325,10 @@ impl Gfq {
         let rest = core::mem::take(&mut entities.entity_mut(id).next);
         let group = &mut self.groups[usize::from(self.group) % 64];
         group.stacks[usize::from(self.stack) % STACKS] = rest;
-        if rest == Link::NONE {
+        if rest == MaybeEntity::NONE {
             self.move_on();
         }
-        self.selected = Link::NONE;
+        self.selected = MaybeEntity::NONE;
         let idle = self.is_idle();
         let entity = entities.entity_mut(id);
         self.members.adopt_pending(entity, id, idle);
@@ -378,7 +381,7 @@ impl Scheduler for Gfq {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<GroupedEntity>]) -> Link {
+    fn select(&self, _: &[impl Holds<GroupedEntity>]) -> MaybeEntity {
         self.selected
     }
 
@@ -422,7 +425,7 @@ impl Scheduler for Gfq {
             let group = &mut self.groups[(i % 64) as usize];
             group.stacks[usize::from(self.stack) % STACKS] = rest;
             group.push(entity, id, stack);
-            if rest == Link::NONE || stack ^ self.stack == 1 {
+            if rest == MaybeEntity::NONE || stack ^ self.stack == 1 {
                 return self.move_on_and_choose();
             }
         }
@@ -444,7 +447,7 @@ impl Scheduler for Gfq {
             for (&top, stack) in group.stacks.iter().zip(0u32..) {
                 let bucket = stack / 2;
                 ensure_invariant!(
-                    top == Link::NONE || group.slots.occupied >> bucket & 1 == 1,
+                    top == MaybeEntity::NONE || group.slots.occupied >> bucket & 1 == 1,
                     "gfq: group {i} has {top:?} in bucket {bucket}, which is not in use"
                 );
                 let slots = bucket.wrapping_sub(group.slots.first_bucket() as u32) % SLOTS;
@@ -469,7 +472,7 @@ impl Gfq {
             for bucket in 0..SLOTS as usize {
                 let pair = &group.stacks[2 * bucket..][..2];
                 ensure_invariant!(
-                    group.slots.occupied >> bucket & 1 == 0 || pair != [Link::NONE; 2],
+                    group.slots.occupied >> bucket & 1 == 0 || pair != [MaybeEntity::NONE; 2],
                     "gfq: bucket {bucket} of group {i} is in use and empty"
                 );
             }
@@ -630,7 +633,7 @@ mod tests {
                     gfq.served(charge(work));
                     let (which, bytes) = (below(count as u32) as usize, 1 + below(1500));
                     come(&mut gfq, &mut entities, &mut announced, which, bytes);
-                    assert_eq!(gfq.select(&entities), Link::to(id));
+                    assert_eq!(gfq.select(&entities), MaybeEntity::of(id));
                     gfq.invariants(&entities).unwrap();
                 }
                 let next = (below(3) > 0).then(|| 1 + below(1500));
@@ -664,7 +667,7 @@ mod tests {
             let id = gfq.select(&entities).get().unwrap();
             gfq.hold(&mut entities, id);
             gfq.change(&mut entities, id, share(weight));
-            assert_eq!(gfq.select(&entities), Link::to(id));
+            assert_eq!(gfq.select(&entities), MaybeEntity::of(id));
             gfq.served(charge(1000));
             gfq.reschedule(&mut entities, id, charge(1000), Some(charge(1000)));
             gfq.invariants(&entities).unwrap();

@@ -21,7 +21,7 @@
 use super::Standing;
 use super::clock::{FRACTION, Terms, VirtualClock, ceil_log2, weight_of};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Share, Violation};
+use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Removal, Share, Violation};
 use crate::units::{MAX_LENGTH, VirtualTime, Weight};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -92,7 +92,7 @@ pub struct GroupedEntity {
     /// 2^[`FRACTION`] / weight, rounded up; 0 if there is no such entity.
     pub(super) inverse_weight: u64,
     /// Next in the bucket.
-    pub(super) next: Link,
+    pub(super) next: MaybeEntity,
     /// Group whose bucket it is in, while active; negative while a change of its
     /// share is pending.
     pub(super) group: i8,
@@ -406,7 +406,7 @@ impl Members {
 /// `start` on, and is in no other bucket.
 pub(super) fn check_bucket(
     entities: &[impl Holds<GroupedEntity>],
-    top: Link,
+    top: MaybeEntity,
     i: u32,
     start: VirtualTime,
     listed: &mut [bool],

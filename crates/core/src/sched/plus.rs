@@ -43,7 +43,9 @@ mod invariants;
 
 use super::Standing;
 use super::ring::{Linked, Ring};
-use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::scheduler::{
+    Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
+};
 use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, MAX_LENGTH, Weight};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -76,8 +78,8 @@ pub struct PlusEntity {
     /// [`MOVING`] if it will move.
     deficit: i32,
     /// Next in the circle of its aggregate.
-    next: Link,
-    aggregate: Link,
+    next: MaybeEntity,
+    aggregate: MaybeEntity,
     state: Standing,
     /// It will move to another aggregate.
     moving: bool,
@@ -89,7 +91,7 @@ const _: () = assert!(size_of::<PlusEntity>() <= 16);
 
 impl Linked for PlusEntity {
     #[inline]
-    fn next(&mut self) -> &mut Link {
+    fn next(&mut self) -> &mut MaybeEntity {
         &mut self.next
     }
 }
@@ -134,8 +136,8 @@ struct Aggregate<S> {
     /// What each of its flows is entitled to.
     share: Share,
     /// Neighbours among the aggregates of its kind that can take another flow.
-    open_before: Link,
-    open_after: Link,
+    open_before: MaybeEntity,
+    open_after: MaybeEntity,
 }
 
 const _: () = assert!(size_of::<Aggregate<[u64; 3]>>() == 64);
@@ -159,8 +161,8 @@ impl<S> Aggregate<S> {
             next_budget: share.max_charge(),
             members: 0,
             share,
-            open_before: Link::NONE,
-            open_after: Link::NONE,
+            open_before: MaybeEntity::NONE,
+            open_after: MaybeEntity::NONE,
         }
     }
 
@@ -186,7 +188,7 @@ impl<S> Holds<S> for Aggregate<S> {
 struct Family {
     aggregates: u32,
     /// The first that can take another flow.
-    open: Link,
+    open: MaybeEntity,
 }
 
 /// SCHED+ over the algorithm `A`.
@@ -202,7 +204,7 @@ pub struct Plus<A: Scheduler> {
     /// L^k of the aggregate in service.
     quantum: i32,
     /// The aggregate in service: the selected one as long as it has sent nothing.
-    serving: Link,
+    serving: MaybeEntity,
     /// Work of the service that the algorithm was told about.
     told: i32,
     algorithm: A,
@@ -259,7 +261,7 @@ impl<A: Scheduler> Plus<A> {
             circle: Ring::default(),
             slack: -1,
             quantum: 0,
-            serving: Link::NONE,
+            serving: MaybeEntity::NONE,
             told: 0,
             algorithm,
             aggregates: Vec::new(),
@@ -390,9 +392,9 @@ impl<A: Scheduler> Plus<A> {
     fn open(&mut self, id: EntityId) {
         let share = self.aggregates[id.index()].share;
         let family = self.families.entry(kind(share)).or_default();
-        let first = core::mem::replace(&mut family.open, Link::to(id));
+        let first = core::mem::replace(&mut family.open, MaybeEntity::of(id));
         if let Some(first) = first.get() {
-            self.aggregates[first.index()].open_before = Link::to(id);
+            self.aggregates[first.index()].open_before = MaybeEntity::of(id);
         }
         self.aggregates[id.index()].open_after = first;
     }
@@ -465,11 +467,11 @@ impl<A: Scheduler> Plus<A> {
         let aggregate = &mut self.aggregates[home.index()];
         entity.deficit = aggregate.quantum().max(head.get() as i32);
         entity.alone = aggregate.members == 1;
-        let circle = match self.serving == Link::to(home) {
+        let circle = match self.serving == MaybeEntity::of(home) {
             true => &mut self.circle,
             false => &mut aggregate.circle,
         };
-        let was_empty = circle.head == Link::NONE;
+        let was_empty = circle.head == MaybeEntity::NONE;
         circle.push_last(entities, id);
         if !was_empty {
             return;
@@ -488,7 +490,7 @@ impl<A: Scheduler> Plus<A> {
             .backlogged(self.aggregates.as_mut_slice(), home, budget);
         self.algorithm
             .arrived(self.aggregates.as_mut_slice(), home, budget);
-        if self.serving == Link::NONE {
+        if self.serving == MaybeEntity::NONE {
             self.begin_service();
         }
     }
@@ -503,7 +505,7 @@ impl<A: Scheduler> Plus<A> {
 
     /// This aggregate is in service, or none.
     #[inline]
-    fn serve(&mut self, selected: Link) {
+    fn serve(&mut self, selected: MaybeEntity) {
         self.serving = selected;
         let Some(aggregate) = self.aggregates.get(selected.index()) else {
             return self.rest();
@@ -526,7 +528,7 @@ impl<A: Scheduler> Plus<A> {
         if let Some(aggregate) = self.aggregates.get_mut(self.serving.index()) {
             aggregate.circle = self.circle;
         }
-        self.serving = Link::NONE;
+        self.serving = MaybeEntity::NONE;
     }
 
     /// The budget is spent, and flows are left: the next aggregate, please.
@@ -558,13 +560,13 @@ impl<A: Scheduler> Plus<A> {
         self.begin_service();
     }
 
-    /// The flow of an aggregate that has no other sent a packet, which is a budget, and has another:
-    /// which aggregate is next.
+    /// The flow of an aggregate that has no other sent a packet, which is a budget, and has
+    /// another: which aggregate is next.
     #[inline(always)]
-    fn reschedule_alone(&mut self, home: EntityId, charged: Charge) -> Link {
+    fn reschedule_alone(&mut self, home: EntityId, charged: Charge) -> MaybeEntity {
         let aggregates = self.aggregates.as_mut_slice();
         let Some(aggregate) = aggregates.get(home.index()) else {
-            return Link::NONE;
+            return MaybeEntity::NONE;
         };
         let next = aggregate.next_budget;
         self.algorithm.served(charged);
@@ -576,7 +578,7 @@ impl<A: Scheduler> Plus<A> {
 
     /// The same where the algorithm has little to do; else `None`, and nothing was done.
     #[inline(always)]
-    fn advance_alone(&mut self, home: EntityId, charged: Charge) -> Option<Link> {
+    fn advance_alone(&mut self, home: EntityId, charged: Charge) -> Option<MaybeEntity> {
         let aggregates = self.aggregates.as_mut_slice();
         let next = aggregates.get(home.index())?.next_budget;
         if !self
@@ -591,7 +593,7 @@ impl<A: Scheduler> Plus<A> {
 
     /// The service of a flow that is alone in its aggregate ended.
     #[inline(always)]
-    fn serve_next(&mut self, selected: Link) {
+    fn serve_next(&mut self, selected: MaybeEntity) {
         if self.is_solo() {
             self.circle.head = selected;
         } else if selected != self.serving {
@@ -649,7 +651,7 @@ impl<A: Scheduler> Plus<A> {
             // than the longest entity explains.
             self.slack = self.slack.max(-self.quantum);
         }
-        if self.circle.head == Link::NONE {
+        if self.circle.head == MaybeEntity::NONE {
             self.end_backlog();
         } else if self.slack < 0 {
             self.end_service();
@@ -665,7 +667,7 @@ impl<A: Scheduler> Plus<A> {
         };
         let home = self.join(entities, id, share);
         let entity = entities.entity_mut(id);
-        entity.aggregate = Link::to(home);
+        entity.aggregate = MaybeEntity::of(home);
         if let Some(next) = next {
             entity.state = Standing::Active;
             self.insert(entities, id, next);
@@ -694,7 +696,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     /// O(log k) in the number of kinds of flows.
     fn add(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = PlusEntity {
-            aggregate: Link::to(self.join(entities, id, share)),
+            aggregate: MaybeEntity::of(self.join(entities, id, share)),
             ..PlusEntity::default()
         };
     }
@@ -729,7 +731,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
             }
         } else if !same {
             self.quit(home);
-            entities.entity_mut(id).aggregate = Link::to(self.join(entities, id, share));
+            entities.entity_mut(id).aggregate = MaybeEntity::of(self.join(entities, id, share));
         }
     }
 
@@ -759,7 +761,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<PlusEntity>]) -> Link {
+    fn select(&self, _: &[impl Holds<PlusEntity>]) -> MaybeEntity {
         self.circle.head
     }
 

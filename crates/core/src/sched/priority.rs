@@ -17,7 +17,9 @@
 use super::Standing;
 use super::ring::{Linked, Ring};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::scheduler::{
+    Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
+};
 use crate::units::{Charge, Weight};
 use alloc::vec::Vec;
 
@@ -28,7 +30,7 @@ pub struct PriorityEntity {
     level: u32,
     /// Level from its next place on.
     next_level: u32,
-    next: Link,
+    next: MaybeEntity,
     state: Standing,
 }
 
@@ -36,7 +38,7 @@ const _: () = assert!(size_of::<PriorityEntity>() <= 24);
 
 impl Linked for PriorityEntity {
     #[inline]
-    fn next(&mut self) -> &mut Link {
+    fn next(&mut self) -> &mut MaybeEntity {
         &mut self.next
     }
 }
@@ -125,7 +127,7 @@ impl Priority {
         self.backlogged.clear();
         self.backlogged.resize(self.levels.len().div_ceil(64), 0);
         for (at, level) in self.levels.iter().enumerate() {
-            let active = level.active.head != Link::NONE;
+            let active = level.active.head != MaybeEntity::NONE;
             self.backlogged[at / 64] |= u64::from(active) << (at % 64);
         }
     }
@@ -169,7 +171,7 @@ impl Priority {
         let at = self.first;
         let circle = &mut self.levels[at].active;
         circle.pop_head(entities, id);
-        if circle.head == Link::NONE {
+        if circle.head == MaybeEntity::NONE {
             self.backlogged[at / 64] &= !(1 << (at % 64));
         }
         let entity = entities.entity_mut(id);
@@ -252,10 +254,10 @@ impl Scheduler for Priority {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<PriorityEntity>]) -> Link {
+    fn select(&self, _: &[impl Holds<PriorityEntity>]) -> MaybeEntity {
         self.levels
             .get(self.first)
-            .map_or(Link::NONE, |level| level.active.head)
+            .map_or(MaybeEntity::NONE, |level| level.active.head)
     }
 
     #[inline]
@@ -307,7 +309,7 @@ impl Scheduler for Priority {
         let mut bits = 0;
         for (at, level) in self.levels.iter().enumerate() {
             level.active.check(entities, &mut listed).map_err(named)?;
-            let active = level.active.head != Link::NONE;
+            let active = level.active.head != MaybeEntity::NONE;
             ensure_invariant!(
                 self.backlogged[at / 64] >> (at % 64) & 1 == u64::from(active),
                 "priority: level {} has the wrong bit",

@@ -39,7 +39,7 @@ use super::Standing;
 use super::clock::span;
 use super::groups::{GroupedEntity, Members, SLOTS, Slots, statements_of_members};
 use crate::scheduler::{
-    Entities, EntityId, Holds, Link, MAX_ALLOWANCE, Removal, Scheduler, Share, Violation,
+    Entities, EntityId, Holds, MAX_ALLOWANCE, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
 use crate::units::{Charge, VirtualTime, Weight};
 
@@ -58,15 +58,15 @@ pub struct Qfq {
     ib: u64,
     /// The selected entity, on top of the first bucket of the lowest group in ER; where that is
     /// among all, and its slot. No entity is ever in group 0, which stands for an empty ER.
-    selected: Link,
+    selected: MaybeEntity,
     first: u32,
     first_slot: u64,
     /// The selected entity may be on hold.
     holds: bool,
     groups: [Slots; 64],
-    buckets: [Link; BUCKETS],
+    buckets: [MaybeEntity; BUCKETS],
     /// The last of each bucket in use.
-    lasts: [Link; BUCKETS],
+    lasts: [MaybeEntity; BUCKETS],
 }
 
 impl Default for Qfq {
@@ -96,13 +96,13 @@ impl Qfq {
             ir: 0,
             eb: 0,
             ib: 0,
-            selected: Link::NONE,
+            selected: MaybeEntity::NONE,
             first: 0,
             first_slot: 0,
             holds: false,
             groups: [Slots::EMPTY; 64],
-            buckets: [Link::NONE; BUCKETS],
-            lasts: [Link::NONE; BUCKETS],
+            buckets: [MaybeEntity::NONE; BUCKETS],
+            lasts: [MaybeEntity::NONE; BUCKETS],
         }
     }
 
@@ -153,19 +153,19 @@ impl Qfq {
         let slot = (slot % u64::from(SLOTS)) as u32;
         let bucket = (beside & !(SLOTS - 1) | slot) as usize % BUCKETS;
         let top = self.buckets[bucket];
-        if top == Link::NONE {
-            self.lasts[bucket] = Link::to(id);
+        if top == MaybeEntity::NONE {
+            self.lasts[bucket] = MaybeEntity::of(id);
             self.groups[bucket / SLOTS as usize].occupied |= 1 << slot;
         } else if self.holds {
-            let last = core::mem::replace(&mut self.lasts[bucket], Link::to(id));
-            entities.entity_mut(id).next = Link::NONE;
+            let last = core::mem::replace(&mut self.lasts[bucket], MaybeEntity::of(id));
+            entities.entity_mut(id).next = MaybeEntity::NONE;
             // Where a bucket has a top it has a last.
             let last = EntityId::in_use(last.index() as u32);
-            entities.entity_mut(last).next = Link::to(id);
+            entities.entity_mut(last).next = MaybeEntity::of(id);
             return;
         }
         entities.entity_mut(id).next = top;
-        self.buckets[bucket] = Link::to(id);
+        self.buckets[bucket] = MaybeEntity::of(id);
     }
 
     #[inline]
@@ -369,7 +369,7 @@ impl Qfq {
         }
         let rest = entities.entity(id).next;
         let first = self.first_bucket(i);
-        if rest == Link::NONE {
+        if rest == MaybeEntity::NONE {
             return self.move_last(entities, id, first, slot);
         }
         self.buckets[first as usize % BUCKETS] = rest;
@@ -401,9 +401,9 @@ impl Qfq {
         group.occupied = 1 << place;
         let start = group.start(i);
         let bucket = first & !(SLOTS - 1) | place;
-        self.buckets[first as usize % BUCKETS] = Link::NONE;
-        self.buckets[bucket as usize % BUCKETS] = Link::to(id);
-        self.lasts[bucket as usize % BUCKETS] = Link::to(id);
+        self.buckets[first as usize % BUCKETS] = MaybeEntity::NONE;
+        self.buckets[bucket as usize % BUCKETS] = MaybeEntity::of(id);
+        self.lasts[bucket as usize % BUCKETS] = MaybeEntity::of(id);
         (self.first, self.first_slot) = (bucket, slot);
         self.members.clock.jump_to(start);
     }
@@ -417,7 +417,7 @@ impl Qfq {
         first: u32,
         slot: u64,
     ) {
-        self.buckets[first as usize % BUCKETS] = Link::NONE;
+        self.buckets[first as usize % BUCKETS] = MaybeEntity::NONE;
         self.push(entities, id, first, slot);
         self.move_on(first / SLOTS);
     }
@@ -434,7 +434,7 @@ impl Qfq {
         let first = &mut self.buckets[bucket as usize % BUCKETS];
         debug_assert_eq!(first.get(), Some(id), "it is the selected one");
         *first = rest;
-        if rest == Link::NONE {
+        if rest == MaybeEntity::NONE {
             self.move_on(i);
         } else {
             self.look();
@@ -477,7 +477,7 @@ impl Scheduler for Qfq {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<GroupedEntity>]) -> Link {
+    fn select(&self, _: &[impl Holds<GroupedEntity>]) -> MaybeEntity {
         self.selected
     }
 
@@ -521,14 +521,14 @@ impl Scheduler for Qfq {
         let i = u32::from(entity.group as u8);
         let slot = entity.start.units().wrapping_shr(i);
         let rest = entity.next;
-        if self.selected != Link::to(id) {
+        if self.selected != MaybeEntity::of(id) {
             return self.move_overtaken(entities, id, i, slot);
         }
         if slot == self.first_slot {
             return;
         }
         let first = self.first;
-        if rest == Link::NONE {
+        if rest == MaybeEntity::NONE {
             return self.move_last(entities, id, first, slot);
         }
         self.selected = rest;
@@ -548,7 +548,7 @@ impl Scheduler for Qfq {
         if next.is_none()
             || self.ir | self.ib != 0
             || self.members.is_misplaced(entity)
-            || self.selected != Link::to(id)
+            || self.selected != MaybeEntity::of(id)
         {
             return false;
         }
@@ -556,7 +556,7 @@ impl Scheduler for Qfq {
         let slot = finish.units().wrapping_shr(u32::from(entity.group as u8));
         let rest = entity.next;
         let stays = slot == self.first_slot;
-        if rest == Link::NONE && !stays {
+        if rest == MaybeEntity::NONE && !stays {
             return false;
         }
         entity.start = finish;

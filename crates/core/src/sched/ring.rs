@@ -1,38 +1,38 @@
 //! A circle of entities that take turns, linked through their own states.
 
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Holds, Link, Violation};
+use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Violation};
 
 /// A state that can be linked into a [`Ring`].
 pub(super) trait Linked {
-    fn next(&mut self) -> &mut Link;
+    fn next(&mut self) -> &mut MaybeEntity;
 }
 
 /// The circle. Whose turn it is leaves it, others join it before that one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ring {
     /// Whose turn it is.
-    pub head: Link,
+    pub head: MaybeEntity,
     /// The one before `head`. A turn ends by moving on, which writes no link.
-    pub last: Link,
+    pub last: MaybeEntity,
 }
 
 impl Ring {
     /// Adds an entity, whose turn comes after all others'.
     #[inline]
     pub(super) fn push_last<S: Linked>(&mut self, entities: &mut [impl Holds<S>], id: EntityId) {
-        let link = Link::to(id);
+        let entity = MaybeEntity::of(id);
         match self.last.get() {
             Some(last) => {
                 *entities.entity_mut(id).next() = self.head;
-                *entities.entity_mut(last).next() = link;
+                *entities.entity_mut(last).next() = entity;
             }
             None => {
-                *entities.entity_mut(id).next() = link;
-                self.head = link;
+                *entities.entity_mut(id).next() = entity;
+                self.head = entity;
             }
         }
-        self.last = link;
+        self.last = entity;
     }
 
     /// Takes out `id`, whose turn it is.
@@ -40,7 +40,7 @@ impl Ring {
     pub(super) fn pop_head<S: Linked>(&mut self, entities: &mut [impl Holds<S>], id: EntityId) {
         debug_assert_eq!(self.head.get(), Some(id), "only the selected is taken out");
         let next = core::mem::take(entities.entity_mut(id).next());
-        if next == Link::to(id) {
+        if next == MaybeEntity::of(id) {
             *self = Ring::default();
         } else if let Some(last) = self.last.get() {
             *entities.entity_mut(last).next() = next;
@@ -50,8 +50,8 @@ impl Ring {
 
     /// Ends the turn of `id`, which stays; `next` is its link.
     #[inline]
-    pub(super) fn turn(&mut self, id: EntityId, next: Link) {
-        self.last = Link::to(id);
+    pub(super) fn turn(&mut self, id: EntityId, next: MaybeEntity) {
+        self.last = MaybeEntity::of(id);
         self.head = next;
     }
 

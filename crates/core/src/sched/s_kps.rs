@@ -64,7 +64,9 @@ mod invariants;
 use super::Standing;
 use super::clock::span;
 use super::groups::{GroupedEntity, Members, SLOTS, statements_of_members};
-use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::scheduler::{
+    Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
+};
 use crate::units::{Charge, VirtualTime, Weight};
 
 /// Number of the slot of group `i` that `time` lies in: slot n begins at
@@ -356,7 +358,7 @@ pub struct SKps {
     /// The selected entity is on hold.
     held: bool,
     wheels: Wheels,
-    lists: [Link; LISTS],
+    lists: [MaybeEntity; LISTS],
 }
 
 impl Default for SKps {
@@ -380,7 +382,7 @@ impl SKps {
             first: NOBODY,
             held: false,
             wheels: Wheels::starting_at(now),
-            lists: [Link::NONE; LISTS],
+            lists: [MaybeEntity::NONE; LISTS],
         }
     }
 
@@ -428,9 +430,9 @@ impl SKps {
     /// The selected entity, with `rest` below it, went to slot `slot` of group `i`, and one
     /// of the two lists was or became empty.
     #[inline(never)]
-    fn move_on(&mut self, rest: Link, slot: u64, i: u32) {
+    fn move_on(&mut self, rest: MaybeEntity, slot: u64, i: u32) {
         self.wheels.occupy(slot, i);
-        if rest == Link::NONE {
+        if rest == MaybeEntity::NONE {
             self.vacate_first();
         }
         self.settle();
@@ -494,12 +496,12 @@ impl SKps {
             && list == self.first
         {
             let below = &mut entities.entity_mut(held).next;
-            let rest = core::mem::replace(below, Link::to(id));
+            let rest = core::mem::replace(below, MaybeEntity::of(id));
             entities.entity_mut(id).next = rest;
             return;
         }
         entity.next = *top;
-        *top = Link::to(id);
+        *top = MaybeEntity::of(id);
         self.wheels.occupy(slot, i);
         if !self.held {
             self.settle();
@@ -516,7 +518,7 @@ impl SKps {
         debug_assert_eq!(top.get(), Some(id), "it is the selected one");
         let rest = core::mem::take(&mut entity.next);
         *top = rest;
-        if rest == Link::NONE {
+        if rest == MaybeEntity::NONE {
             self.vacate_first();
         }
         let idle = self.is_idle();
@@ -561,7 +563,7 @@ impl Scheduler for SKps {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<GroupedEntity>]) -> Link {
+    fn select(&self, _: &[impl Holds<GroupedEntity>]) -> MaybeEntity {
         self.lists[self.first % LISTS]
     }
 
@@ -599,9 +601,9 @@ impl Scheduler for SKps {
         if to != self.first {
             let rest = entity.next;
             self.lists[self.first % LISTS] = rest;
-            let below = core::mem::replace(&mut self.lists[to % LISTS], Link::to(id));
+            let below = core::mem::replace(&mut self.lists[to % LISTS], MaybeEntity::of(id));
             entity.next = below;
-            if below == Link::NONE || rest == Link::NONE {
+            if below == MaybeEntity::NONE || rest == MaybeEntity::NONE {
                 return self.move_on(rest, slot, i);
             }
         }

@@ -23,7 +23,9 @@ use super::Standing;
 use super::clock::{FRACTION, span};
 use super::heap::{Heap, Keyed};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::scheduler::{
+    Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
+};
 use crate::units::{Charge, VirtualTime, Weight};
 
 /// State of one entity.
@@ -52,7 +54,7 @@ impl ScfqEntity {
         }
         Place {
             finish: self.start.advanced(span(head, self.inverse_weight)),
-            link: Link::to(id),
+            entity: MaybeEntity::of(id),
         }
     }
 }
@@ -61,13 +63,13 @@ impl ScfqEntity {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     finish: VirtualTime,
-    link: Link,
+    entity: MaybeEntity,
 }
 
 impl Place {
     const NOBODY: Place = Place {
         finish: VirtualTime::new(0),
-        link: Link::NONE,
+        entity: MaybeEntity::NONE,
     };
 }
 
@@ -177,7 +179,7 @@ impl Scheduler for Scfq {
         entity.state = Standing::Active;
         entity.start = self.now;
         let mut place = entity.place(id, head);
-        if self.first.link == Link::NONE {
+        if self.first.entity == MaybeEntity::NONE {
             self.first = place;
             return;
         }
@@ -188,8 +190,8 @@ impl Scheduler for Scfq {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<ScfqEntity>]) -> Link {
-        self.first.link
+    fn select(&self, _: &[impl Holds<ScfqEntity>]) -> MaybeEntity {
+        self.first.entity
     }
 
     #[inline]
@@ -235,13 +237,13 @@ impl Scheduler for Scfq {
 
     fn invariants(&self, entities: &[impl Holds<ScfqEntity>]) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; entities.len()];
-        let first = (self.first.link != Link::NONE).then_some(&self.first);
+        let first = (self.first.entity != MaybeEntity::NONE).then_some(&self.first);
         ensure_invariant!(
             self.others.is_sorted() && (first.is_some() || self.others.len() == 0),
             "scfq: the heap is out of order, or nobody is selected"
         );
         for place in first.into_iter().chain(self.others.entries()) {
-            let id = place.link.get().filter(|id| id.index() < entities.len());
+            let id = place.entity.get().filter(|id| id.index() < entities.len());
             let Some(id) = id else {
                 return Err(Violation("scfq: a place is nobody's".into()));
             };

@@ -7,7 +7,7 @@
 use super::clock::FRACTION;
 use super::heap::{Heap, Keyed};
 use crate::ensure_invariant;
-use crate::scheduler::{EntityId, Link, Violation};
+use crate::scheduler::{EntityId, MaybeEntity, Violation};
 use crate::units::{MAX_LENGTH, VirtualTime};
 
 /// How far before V an entity on hold finishes, by its place: further than any other.
@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub start: VirtualTime,
     /// F.
     pub finish: VirtualTime,
-    pub link: Link,
+    pub entity: MaybeEntity,
 }
 
 impl Keyed for Place {
@@ -40,7 +40,7 @@ impl Keyed for Place {
 struct Eligible {
     /// F.
     finish: VirtualTime,
-    link: Link,
+    entity: MaybeEntity,
 }
 
 impl Keyed for Eligible {
@@ -55,7 +55,7 @@ impl From<Place> for Eligible {
     fn from(place: Place) -> Eligible {
         Eligible {
             finish: place.finish,
-            link: place.link,
+            entity: place.entity,
         }
     }
 }
@@ -71,8 +71,10 @@ pub(super) struct Seff {
 impl Seff {
     /// The eligible entity with the smallest F.
     #[inline]
-    pub(super) fn first(&self) -> Link {
-        self.eligible.first().map_or(Link::NONE, |first| first.link)
+    pub(super) fn first(&self) -> MaybeEntity {
+        self.eligible
+            .first()
+            .map_or(MaybeEntity::NONE, |first| first.entity)
     }
 
     /// The first entity stays the first until it is replaced or removed, whoever comes.
@@ -167,7 +169,7 @@ impl Seff {
         );
         let held = self.is_held(now);
         for (n, place) in eligible.iter().enumerate() {
-            let start = place.link.get().map_or(Ok(now), &mut start)?;
+            let start = place.entity.get().map_or(Ok(now), &mut start)?;
             let span = place.finish.distance_from(start);
             ensure_invariant!(
                 !start.is_after(now) && ((held && n == 0) || span.abs() < 32 * FURTHEST),
@@ -175,7 +177,7 @@ impl Seff {
             );
         }
         for place in ineligible {
-            let start = place.link.get().map_or(Ok(now), &mut start)?;
+            let start = place.entity.get().map_or(Ok(now), &mut start)?;
             let span = place.finish.distance_from(start);
             ensure_invariant!(
                 held || (place.start == start

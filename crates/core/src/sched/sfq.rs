@@ -33,7 +33,7 @@ use super::Drr;
 use super::drr::DrrEntity;
 use crate::ensure_invariant;
 use crate::scheduler::{
-    Entities, EntityId, Holds, Link, MAX_ENTITIES, Removal, Scheduler, Share, Violation,
+    Entities, EntityId, Holds, MAX_ENTITIES, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
 use crate::units::{Charge, Length, Weight};
 use alloc::vec::Vec;
@@ -81,7 +81,7 @@ pub struct Sfq {
     buckets: Vec<Bucket>,
     places: Places,
     /// Who is first in the bucket whose turn it is.
-    selected: Link,
+    selected: MaybeEntity,
     /// The key of the hash.
     key: u64,
     /// Bytes of service from one key to the next; as many as there are for one key for ever.
@@ -136,7 +136,7 @@ impl Sfq {
             drr,
             buckets: all,
             places: Places::default(),
-            selected: Link::NONE,
+            selected: MaybeEntity::NONE,
             key: next_key(seed),
             period,
             left: period,
@@ -162,9 +162,9 @@ impl Sfq {
     fn settle(&mut self) {
         let turn = self.drr.select(self.buckets.as_slice());
         self.selected = match self.buckets.get(turn.index()) {
-            None => Link::NONE,
+            None => MaybeEntity::NONE,
             Some(bucket) => match self.places.first(&bucket.queue) {
-                Some(first) => Link::to(first),
+                Some(first) => MaybeEntity::of(first),
                 None => return self.pass_over(),
             },
         };
@@ -258,7 +258,7 @@ impl Scheduler for Sfq {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<SfqEntity>]) -> Link {
+    fn select(&self, _: &[impl Holds<SfqEntity>]) -> MaybeEntity {
         self.selected
     }
 
@@ -282,7 +282,7 @@ impl Scheduler for Sfq {
         charged: Charge,
         next: Option<Charge>,
     ) {
-        debug_assert_eq!(self.selected, Link::to(id), "it is the selected one");
+        debug_assert_eq!(self.selected, MaybeEntity::of(id), "it is the selected one");
         let turn = self.drr.select(self.buckets.as_slice());
         let Some(Bucket { queue, .. }) = self.buckets.get_mut(turn.index()) else {
             return;
@@ -334,8 +334,8 @@ impl Scheduler for Sfq {
             .get()
             .and_then(|turn| self.places.first(&buckets[turn.index()].queue));
         ensure_invariant!(
-            first.map_or(Link::NONE, Link::to) == self.selected
-                && (turn == Link::NONE) == first.is_none(),
+            first.map_or(MaybeEntity::NONE, MaybeEntity::of) == self.selected
+                && (turn == MaybeEntity::NONE) == first.is_none(),
             "sfq: it is the turn of bucket {turn:?}, whose first is {first:?}, not {:?}",
             self.selected
         );

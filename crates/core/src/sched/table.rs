@@ -61,8 +61,8 @@ macro_rules! define {
         /// Those over aggregates (SCHED+) have M, the most entities in one of them.
         ///
         /// In a class tree, FIFO, SFQ and WF2Q follow every packet. They order only leaves without
-        /// caps of their own, WF2Q none that drops at dequeue, and each packet that is dropped there
-        /// under SFQ costs a look at all packets queued.
+        /// ceilings of their own, WF2Q none that drops at dequeue, and each packet that is dropped
+        /// there under SFQ costs a look at all packets queued.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Algorithm {
             $(
@@ -97,8 +97,8 @@ macro_rules! define {
                 }
             }
 
-            /// Whether it needs to know of every packet of its entities, so that in a tree these are
-            /// leaves without caps.
+            /// Whether it needs to know of every packet of its entities, so that in a tree these
+            /// are leaves without ceilings.
             pub const fn follows_packets(self) -> bool {
                 match self {
                     $(Algorithm::$variant { .. } => <$type as Scheduler>::FOLLOWS_PACKETS,)*
@@ -126,7 +126,8 @@ macro_rules! define_with {
         $($variant:ident$(($most:ident: $kind:ty))?: $type:ty = $make:expr, $about:literal;)*
     ) => {
         /// Evaluates an expression with `$new` as what makes the algorithm named by a value of
-        /// [`Algorithm`](crate::sched::Algorithm): each gets code of its own, without indirect calls.
+        /// [`Algorithm`](crate::sched::Algorithm): each gets code of its own, without indirect
+        /// calls.
         #[macro_export]
         macro_rules! with_algorithm {
             ($d algorithm:expr, $d new:ident => $d body:expr) => {

@@ -58,7 +58,9 @@ mod invariants;
 use super::Standing;
 use super::clock::{Terms, span, weight_of};
 use super::seff::{Place, Seff};
-use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::scheduler::{
+    Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
+};
 use crate::units::{Charge, VirtualTime, Weight};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -164,7 +166,7 @@ impl Wf2q {
         Place {
             start: entity.start,
             finish: entity.start.advanced(span(head, entity.inverse_weight)),
-            link: Link::to(id),
+            entity: MaybeEntity::of(id),
         }
     }
 
@@ -173,7 +175,7 @@ impl Wf2q {
     fn insert(&mut self, entity: &mut Wf2qEntity, id: EntityId, head: Charge) {
         entity.state = Standing::Active;
         entity.start = self.fluid.finish(id);
-        if self.order.first() == Link::NONE {
+        if self.order.first() == MaybeEntity::NONE {
             self.fluid.jump_to(entity.start);
         }
         self.order
@@ -207,7 +209,7 @@ impl Wf2q {
         } else {
             entity.state = Standing::Inactive;
         }
-        if self.order.first() == Link::NONE {
+        if self.order.first() == MaybeEntity::NONE {
             self.fluid.end_busy_period();
         }
     }
@@ -347,7 +349,7 @@ impl Scheduler for Wf2q {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<Wf2qEntity>]) -> Link {
+    fn select(&self, _: &[impl Holds<Wf2qEntity>]) -> MaybeEntity {
         self.order.first()
     }
 

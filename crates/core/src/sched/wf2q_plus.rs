@@ -37,7 +37,9 @@ mod invariants;
 use super::Standing;
 use super::clock::{Terms, VirtualClock, span, weight_of};
 use super::seff::{Place, Seff};
-use crate::scheduler::{Entities, EntityId, Holds, Link, Removal, Scheduler, Share, Violation};
+use crate::scheduler::{
+    Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
+};
 use crate::units::{Charge, VirtualTime, Weight};
 use alloc::collections::BTreeMap;
 
@@ -121,13 +123,13 @@ impl Wf2qPlus {
             false => now,
         };
         entity.start = start;
-        if self.order.first() == Link::NONE {
+        if self.order.first() == MaybeEntity::NONE {
             self.clock.jump_to(start);
         }
         let place = Place {
             start,
             finish: start.advanced(span(head, entity.inverse_weight)),
-            link: Link::to(id),
+            entity: MaybeEntity::of(id),
         };
         self.order.insert(self.clock.now(), place);
     }
@@ -171,7 +173,7 @@ impl Wf2qPlus {
         let place = Place {
             start,
             finish: start.advanced(span(next, entity.inverse_weight)),
-            link: Link::to(id),
+            entity: MaybeEntity::of(id),
         };
         let now = self.jump(Some(start));
         self.order.replace_first(now, place);
@@ -253,7 +255,7 @@ impl Scheduler for Wf2qPlus {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<Wf2qPlusEntity>]) -> Link {
+    fn select(&self, _: &[impl Holds<Wf2qPlusEntity>]) -> MaybeEntity {
         self.order.first()
     }
 

@@ -2,13 +2,13 @@
 
 use crate::units::{Charge, Nanos};
 
-use super::cap::NONE;
+use super::ceiling::NONE;
 use super::child::Kind;
 use super::order::Selected;
 use super::{Payload, ROOT, Tree};
 
 impl<P: Payload> Tree<P> {
-    /// A child that had nothing to send has by now, and no cap of its own holds it. It gets its
+    /// A child that had nothing to send has by now, and no ceiling of its own holds it. It gets its
     /// place, and so does each class above for which it is the first.
     pub(super) fn activate(
         &mut self,
@@ -33,7 +33,7 @@ impl<P: Payload> Tree<P> {
                 return;
             }
             let (slot, longest, parent) = (node.slot, node.longest, node.parent);
-            if node.cap != NONE && self.holds_node(at, now) {
+            if node.ceiling != NONE && self.holds_node(at, now) {
                 return;
             }
             at = parent;
@@ -44,29 +44,30 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    /// A child with a cap of its own got its first packet: whether the cap holds it.
+    /// A child with a ceiling of its own got its first packet: whether the ceiling holds it.
     #[inline(never)]
     pub(super) fn holds_queue(&mut self, at: u32, slot: u32, now: Nanos) -> bool {
         let child = *self.nodes[at as usize].order.child(slot);
         let extra = self.extra_of(&child);
-        match self.extras.get(extra as usize).map(|extra| extra.cap) {
+        match self.extras.get(extra as usize).map(|extra| extra.ceiling) {
             None | Some(NONE) => false,
-            Some(cap) if self.caps.is_held(cap) => true,
-            // It was flushed, and its cap changed: it sends once from the place it has.
+            Some(ceiling) if self.ceilings.is_held(ceiling) => true,
+            // It was flushed, and its ceiling changed: it sends once from the place it has.
             Some(_) if self.nodes[at as usize].order.is_active(slot) => false,
-            Some(cap) => {
-                let held = self.caps.hold(cap, now);
+            Some(ceiling) => {
+                let held = self.ceilings.hold(ceiling, now);
                 self.count(at, &child, |losses| losses.throttled += u64::from(held));
                 held
             }
         }
     }
 
-    /// A class with others below it and a cap has something to send: whether the cap holds it.
+    /// A class with others below it and a ceiling has something to send: whether the ceiling holds
+    /// it.
     #[inline(never)]
     fn holds_node(&mut self, at: u32, now: Nanos) -> bool {
         let node = &self.nodes[at as usize];
-        if self.caps.is_held(node.cap) {
+        if self.ceilings.is_held(node.ceiling) {
             return true;
         }
         if let Some(parent) = self.nodes.get(node.parent as usize)
@@ -74,14 +75,14 @@ impl<P: Payload> Tree<P> {
         {
             return false;
         }
-        let held = self.caps.hold(node.cap, now);
+        let held = self.ceilings.hold(node.ceiling, now);
         if held {
             self.count_held_node(at);
         }
         held
     }
 
-    /// A cap holds a class with others below it from now on.
+    /// A ceiling holds a class with others below it from now on.
     #[inline(never)]
     pub(super) fn count_held_node(&mut self, at: u32) {
         self.root_held |= at == ROOT;
@@ -91,16 +92,16 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    /// Lets everybody go on whose cap no longer holds them. O(log n) for each.
+    /// Lets everybody go on whose ceiling no longer holds them. O(log n) for each.
     #[cold]
     #[inline(never)]
     pub(super) fn release(&mut self, now: Nanos) {
-        while let Some(owner) = self.caps.release(now) {
+        while let Some(owner) = self.ceilings.release(now) {
             self.resume(owner, now);
         }
     }
 
-    /// A child that no cap of its own holds any more has its place again, if it has something
+    /// A child that no ceiling of its own holds any more has its place again, if it has something
     /// to send.
     pub(super) fn resume(&mut self, (at, slot): (u32, u32), now: Nanos) {
         if at == NONE {

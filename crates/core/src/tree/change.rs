@@ -8,11 +8,11 @@ use crate::scheduler::Share;
 use crate::units::{Length, Nanos};
 use alloc::vec::Vec;
 
-use super::cap::NONE;
+use super::ceiling::NONE;
 use super::child::{Kind, flag};
 use super::table::{check_fit, clamped, flags, share};
 use super::{
-    Body, Cap, Class, ClassConfig, ClassId, ClassStats, Discarded, LeafConfig, Payload, Place,
+    Body, Ceiling, Class, ClassConfig, ClassId, ClassStats, Discarded, LeafConfig, Payload, Place,
     Reason, Tree, TreeError,
 };
 
@@ -26,13 +26,13 @@ struct Touches {
 }
 
 impl<P: Payload> Tree<P> {
-    /// Gives a class another weight, level, cap or longest packet, backlogged or not; of the
-    /// root, only the cap and the longest packet matter.
+    /// Gives a class another weight, level, ceiling or longest packet, backlogged or not; of the
+    /// root, only the ceiling and the longest packet matter.
     ///
-    /// The new share counts from the class's next place, and so does a cap that would hold it
-    /// already: one packet may still leave from the present place. What it owes its cap it
-    /// goes on owing, in bytes. O(1), and O(classes, flows and packets below) where the longest packet
-    /// changes.
+    /// The new share counts from the class's next place, and so does a ceiling that would hold it
+    /// already: one packet may still leave from the present place. What it owes its ceiling it
+    /// goes on owing, in bytes. O(1), and O(classes, flows and packets below) where the longest
+    /// packet changes.
     pub fn change(
         &mut self,
         id: ClassId,
@@ -47,7 +47,7 @@ impl<P: Payload> Tree<P> {
                 Body::Leaf { config, .. } => Some(&config.aqm),
                 _ => None,
             };
-            check_fit(node.order.algorithm(), config.cap, aqm)?;
+            check_fit(node.order.algorithm(), config.ceiling, aqm)?;
             share(node.order.algorithm(), &config, longest)?;
         }
         if longest < old {
@@ -107,9 +107,9 @@ impl<P: Payload> Tree<P> {
             let wanted = "a leaf";
             return Err(TreeError::OtherKind { class: id, wanted });
         };
-        let (parent, cap) = (class.parent, class.config.cap);
+        let (parent, ceiling) = (class.parent, class.config.ceiling);
         let node = &self.nodes[parent as usize];
-        check_fit(node.order.algorithm(), cap, Some(&leaf.aqm))?;
+        check_fit(node.order.algorithm(), ceiling, Some(&leaf.aqm))?;
         let leaf = keep(self, id, leaf)?;
         if let Some(Class {
             body: Body::Leaf { config, .. },
@@ -146,10 +146,10 @@ impl<P: Payload> Tree<P> {
         }
         if let Body::Inner { node, .. } | Body::Flows { node } = body {
             let owner = (parent, slot);
-            let cap = self.nodes[node as usize].cap;
-            let cap = self.change_cap(cap, config.cap, longest, owner, now);
+            let ceiling = self.nodes[node as usize].ceiling;
+            let ceiling = self.change_ceiling(ceiling, config.ceiling, longest, owner, now);
             let node = &mut self.nodes[node as usize];
-            (node.cap, node.longest) = (cap, longest.into());
+            (node.ceiling, node.longest) = (ceiling, longest.into());
         }
         if let Some(node) = self.nodes.get(parent as usize)
             && let Ok(share) = share(node.order.algorithm(), &config, longest)
@@ -158,7 +158,7 @@ impl<P: Payload> Tree<P> {
         }
         match body {
             Body::Leaf { config: leaf, .. } => {
-                self.apply_to_queue(parent, slot, config.cap, &leaf, touches.management, now);
+                self.apply_to_queue(parent, slot, config.ceiling, &leaf, touches.management, now);
             }
             Body::Flows { node } if touches.flows => self.apply_to_flows(node, touches, now),
             _ => {}
@@ -174,7 +174,14 @@ impl<P: Payload> Tree<P> {
         for slot in 0..slots {
             if self.nodes[at as usize].order.child(slot).kind == Kind::Flow {
                 self.apply_to_child(at, slot, share, longest);
-                self.apply_to_queue(at, slot, config.cap, &config.leaf, touches.management, now);
+                self.apply_to_queue(
+                    at,
+                    slot,
+                    config.ceiling,
+                    &config.leaf,
+                    touches.management,
+                    now,
+                );
             }
         }
     }
@@ -188,29 +195,29 @@ impl<P: Payload> Tree<P> {
         node.selected = node.order.selected();
     }
 
-    /// Cap and queue management of a leaf or flow.
+    /// Ceiling and queue management of a leaf or flow.
     pub(super) fn apply_to_queue(
         &mut self,
         at: u32,
         slot: u32,
-        cap: Option<Cap>,
+        ceiling: Option<Ceiling>,
         leaf: &LeafConfig,
         other_management: bool,
         now: Nanos,
     ) {
         let child = *self.nodes[at as usize].order.child(slot);
         let longest = Length::new(child.longest()).unwrap_or(Length::MAX);
-        let flags = flags(cap, &leaf.aqm);
+        let flags = flags(ceiling, &leaf.aqm);
         let mut extra = self.extra_of(&child);
         if extra == NONE {
-            extra = self.add_extra(cap, longest, leaf, (at, slot));
+            extra = self.add_extra(ceiling, longest, leaf, (at, slot));
         } else {
             if other_management {
                 self.extras[extra as usize].aqm = self.management(leaf);
             }
-            let present = self.extras[extra as usize].cap;
-            let changed = self.change_cap(present, cap, longest, (at, slot), now);
-            self.extras[extra as usize].cap = changed;
+            let present = self.extras[extra as usize].ceiling;
+            let changed = self.change_ceiling(present, ceiling, longest, (at, slot), now);
+            self.extras[extra as usize].ceiling = changed;
             if flags == 0 {
                 self.drop_extra(extra);
                 extra = NONE;
@@ -234,24 +241,24 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    /// The cap of a class, in place of `present`, which may hold it.
-    fn change_cap(
+    /// The ceiling of a class, in place of `present`, which may hold it.
+    fn change_ceiling(
         &mut self,
         present: u32,
-        cap: Option<Cap>,
+        ceiling: Option<Ceiling>,
         longest: Length,
         owner: (u32, u32),
         now: Nanos,
     ) -> u32 {
-        match cap {
-            Some(cap) if present != NONE => {
-                self.caps.change(present, cap, longest, now);
+        match ceiling {
+            Some(ceiling) if present != NONE => {
+                self.ceilings.change(present, ceiling, longest, now);
                 return present;
             }
-            Some(cap) => return self.caps.add(cap, longest, owner),
+            Some(ceiling) => return self.ceilings.add(ceiling, longest, owner),
             None => {}
         }
-        if present != NONE && self.caps.remove(present) {
+        if present != NONE && self.ceilings.remove(present) {
             self.resume(owner, now);
         }
         NONE

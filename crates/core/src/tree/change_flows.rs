@@ -5,15 +5,15 @@
 //! ([`room`](crate::room)):
 //!
 //! 1. From the beginning, bounds are raised as if each flow had the lesser of the room that it had
-//!    and that it will have ([`Flows::lower`]). A first round over all flows gives each its room, raises
-//!    its bound to what that makes of it, takes room from as many as will have none, and sets share,
-//!    cap and queue management.
+//!    and that it will have ([`Flows::lower`]). A first round over all flows gives each its room,
+//!    raises its bound to what that makes of it, takes room from as many as will have none, and
+//!    sets share, ceiling and queue management.
 //! 2. A second round gives room to such as had none, if there is more of it.
 //!
 //! Until the first round is over the class keeps the larger of the rooms that it had and will have,
-//! and no more flows have room than the smaller number of them: that is enough for all that they have as
-//! their own, however far the round has come. A change of the limits alone comes to all flows at
-//! once, since what a flow holds is known by what its limits leave.
+//! and no more flows have room than the smaller number of them: that is enough for all that they
+//! have as their own, however far the round has come. A change of the limits alone comes to all
+//! flows at once, since what a flow holds is known by what its limits leave.
 
 use crate::packet::Count;
 use crate::room::Room;
@@ -34,7 +34,7 @@ pub(super) struct Changing {
     had: Room,
     /// How many such there will be.
     roomy: u32,
-    /// Shares, caps or queue management are others.
+    /// Shares, ceilings or queue management are others.
     queues: bool,
     /// Queue management is.
     management: bool,
@@ -113,7 +113,7 @@ impl<P: Payload> Tree<P> {
             room: flows.room,
             had: old.leaf.room,
             roomy: flows.roomy(),
-            queues: management || (flows.weight, flows.cap) != (old.weight, old.cap),
+            queues: management || (flows.weight, flows.ceiling) != (old.weight, old.ceiling),
             management,
             second_round: false,
             next: 0,
@@ -186,10 +186,13 @@ impl<P: Payload> Tree<P> {
         if changing.queues {
             let longest = Length::new(node.longest.get()).unwrap_or(Length::MAX);
             let FlowsConfig {
-                weight, cap, leaf, ..
+                weight,
+                ceiling,
+                leaf,
+                ..
             } = flows.config;
             self.apply_to_child(at, slot, Share::new(weight, longest), longest);
-            self.apply_to_queue(at, slot, cap, &leaf, changing.management, now);
+            self.apply_to_queue(at, slot, ceiling, &leaf, changing.management, now);
         }
     }
 

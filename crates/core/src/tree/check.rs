@@ -6,7 +6,7 @@ use crate::room::Room;
 use crate::scheduler::Violation;
 use alloc::vec::Vec;
 
-use super::cap::NONE;
+use super::ceiling::NONE;
 use super::child::{Child, Kind, flag};
 use super::displace::counted;
 use super::{Body, Class, ClassId, ClassStats, Node, Payload, ROOT, Tree};
@@ -64,9 +64,9 @@ impl<P: Payload> Tree<P> {
             self.queued()
         );
         ensure_invariant!(
-            held == self.caps.held() && self.caps.is_sound(),
+            held == self.ceilings.held() && self.ceilings.is_sound(),
             "{held} classes are held, and {} in the heap",
-            self.caps.held()
+            self.ceilings.held()
         );
         let stats = self.stats(ClassId::ROOT).unwrap_or_default();
         ensure_invariant!(
@@ -164,20 +164,20 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    fn cap_of(&self, child: &Child) -> u32 {
+    fn ceiling_of(&self, child: &Child) -> u32 {
         match child.kind {
-            Kind::Inner => self.nodes[child.side as usize].cap,
+            Kind::Inner => self.nodes[child.side as usize].ceiling,
             Kind::Leaf | Kind::Flow => {
                 let extra = self.extras.get(self.extra_of(child) as usize);
-                extra.map_or(NONE, |extra| extra.cap)
+                extra.map_or(NONE, |extra| extra.ceiling)
             }
             Kind::Free | Kind::Leaving => NONE,
         }
     }
 
     fn is_held(&self, child: &Child) -> bool {
-        let cap = self.cap_of(child);
-        cap != NONE && self.caps.is_held(cap)
+        let ceiling = self.ceiling_of(child);
+        ceiling != NONE && self.ceilings.is_held(ceiling)
     }
 
     /// What a child holds, which agrees with its place and its room.

@@ -23,7 +23,7 @@ pub(super) enum Kind {
 
 /// What few children have, as bits.
 pub(super) mod flag {
-    /// A cap of its own.
+    /// A ceiling of its own.
     pub(crate) const CAP: u8 = 1;
     /// Queue management.
     pub(crate) const AQM: u8 = 2;

@@ -1,4 +1,4 @@
-//! What a class is told to be: its number, its share, its cap, its queue.
+//! What a class is told to be: its number, its share, its ceiling, its queue.
 
 use crate::aqm::AqmConfig;
 use crate::packet::Count;
@@ -51,7 +51,7 @@ impl fmt::Display for ClassId {
 /// that is to reach its rate needs a burst of its longest packet and of what
 /// its rate brings while it waits for its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cap {
+pub struct Ceiling {
     /// What it may send in the long run (`ceil`).
     pub rate: Rate,
     /// Bytes that it may send at once after it was silent.
@@ -67,7 +67,7 @@ pub struct ClassConfig {
     /// strict priority: 0 to [`ClassConfig::MAX_LEVEL`].
     pub level: u32,
     /// The most it may send.
-    pub cap: Option<Cap>,
+    pub ceiling: Option<Ceiling>,
     /// Longest packet of the class and of all below it: longer ones are refused at
     /// enqueue. A class below a shorter one has that one's.
     pub max_length: Length,
@@ -77,14 +77,14 @@ impl ClassConfig {
     /// The highest level.
     pub const MAX_LEVEL: u32 = MAX_WEIGHT - 1;
 
-    /// A class of `weight`, of level 0, without a cap, with packets up to `max_length`: the
+    /// A class of `weight`, of level 0, without a ceiling, with packets up to `max_length`: the
     /// shorter, the finer is what its parent's algorithm rounds
     /// ([`FlowConfig::new`](crate::FlowConfig::new)).
     pub const fn new(weight: Weight, max_length: Length) -> Self {
         ClassConfig {
             weight,
             level: 0,
-            cap: None,
+            ceiling: None,
             max_length,
         }
     }
@@ -124,7 +124,7 @@ pub struct FlowsConfig {
     pub algorithm: Algorithm,
     /// Most flows at a time: 1 to [`MAX_ENTITIES`] - 1. Beyond, a new one takes the place of
     /// the one that is idle for longest. Where none is, or not for as long as `keeps_place`, or
-    /// that one owes its cap something, the packets of further flows share one more.
+    /// that one owes its ceiling something, the packets of further flows share one more.
     pub most: u32,
     /// How long a flow without packets keeps its place against new ones. So who is seldom silent
     /// for longer keeps it, and the room that goes with it, however many others come.
@@ -135,7 +135,7 @@ pub struct FlowsConfig {
     /// Weight of each flow.
     pub weight: Weight,
     /// The most that each flow may send.
-    pub cap: Option<Cap>,
+    pub ceiling: Option<Ceiling>,
     /// What is kept for all flows together. As many of them as it has `leaf.room` for have that
     /// as their own, from their first packet until they are forgotten; the flow that the rest
     /// share is one of them. Flows that come while all of it is given away have none: within the
@@ -155,7 +155,7 @@ impl FlowsConfig {
             keeps_place: Nanos::from_millis(1_000),
             forget_after: Nanos::from_millis(10_000),
             weight: Weight::ONE,
-            cap: None,
+            ceiling: None,
             room: Room::NONE,
             leaf: LeafConfig::default(),
         }

@@ -3,7 +3,7 @@
 use crate::aqm::{Backlog, Verdict};
 use crate::units::{Charge, Length, Nanos};
 
-use super::cap::NONE;
+use super::ceiling::NONE;
 use super::child::{Child, Kind, flag};
 use super::{ClassId, Discarded, Payload, ROOT, Reason, Tree};
 use crate::packet::{Dequeue, Packet};
@@ -24,7 +24,7 @@ impl<P: Payload> Tree<P> {
         now: Nanos,
         mut discard: impl FnMut(Discarded<P>),
     ) -> Dequeue<P, ClassId> {
-        if self.caps.first().is_some_and(|time| time <= now) {
+        if self.ceilings.first().is_some_and(|time| time <= now) {
             self.release(now);
         }
         loop {
@@ -60,12 +60,13 @@ impl<P: Payload> Tree<P> {
     }
 
     /// Charges for a packet all the way up from a node whose order knows of it: each class on the
-    /// path goes to its next place, or out of the order where it has nothing more or its cap holds it.
+    /// path goes to its next place, or out of the order where it has nothing more or its ceiling
+    /// holds it.
     #[inline(always)]
     fn charge_above(&mut self, mut at: u32, len: Length, now: Nanos) {
         let nodes = self.nodes.as_mut_slice();
         while let Some(node) = nodes.get(at as usize) {
-            if node.cap != NONE {
+            if node.ceiling != NONE {
                 return self.charge_above_capped(at, len, now);
             }
             let (parent, slot) = (node.parent, node.slot);
@@ -79,16 +80,16 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    /// The same from a node with a cap on.
+    /// The same from a node with a ceiling on.
     #[cold]
     #[inline(never)]
     fn charge_above_capped(&mut self, mut at: u32, len: Length, now: Nanos) {
         while let Some(node) = self.nodes.get(at as usize) {
-            let (parent, slot, cap) = (node.parent, node.slot, node.cap);
+            let (parent, slot, ceiling) = (node.parent, node.slot, node.ceiling);
             let mut next = node.selected.is_somebody().then_some(node.longest);
-            if cap != NONE {
-                self.caps.charge(cap, len, now);
-                if next.is_some() && self.caps.hold(cap, now) {
+            if ceiling != NONE {
+                self.ceilings.charge(ceiling, len, now);
+                if next.is_some() && self.ceilings.hold(ceiling, now) {
                     self.count_held_node(at);
                     next = None;
                 }
@@ -100,7 +101,7 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    /// Takes the packet at the head of a flow, or of a leaf with queue management or a cap: it
+    /// Takes the packet at the head of a flow, or of a leaf with queue management or a ceiling: it
     /// leaves, or is dropped. All is accounted for then. `None` where there is none.
     #[cold]
     #[inline(never)]
@@ -154,7 +155,7 @@ impl<P: Payload> Tree<P> {
         }))
     }
 
-    /// What becomes of the packet at the head of a queue with queue management or a cap, and
+    /// What becomes of the packet at the head of a queue with queue management or a ceiling, and
     /// what the order is told of next if it leaves.
     #[inline(never)]
     fn departure(
@@ -168,10 +169,10 @@ impl<P: Payload> Tree<P> {
     ) -> Departure {
         let extra = self.extra_of(child);
         let mut verdict = Verdict::Pass;
-        let mut cap = NONE;
+        let mut ceiling = NONE;
         let queued = child.queued(self.limits_of(at, child));
         if let Some(extra) = self.extras.get_mut(extra as usize) {
-            cap = extra.cap;
+            ceiling = extra.ceiling;
             let left = Backlog {
                 packets: queued.packets as u32,
                 bytes: queued.bytes,
@@ -198,9 +199,9 @@ impl<P: Payload> Tree<P> {
         }
         let head = child.packets.front_length(&self.slab);
         let mut next = head.map(|head| child.announced(head));
-        if cap != NONE {
-            self.caps.charge(cap, len, now);
-            if next.is_some() && self.caps.hold(cap, now) {
+        if ceiling != NONE {
+            self.ceilings.charge(ceiling, len, now);
+            if next.is_some() && self.ceilings.hold(ceiling, now) {
                 next = None;
                 self.count(at, child, |losses| losses.throttled += 1);
             }
@@ -224,8 +225,8 @@ impl<P: Payload> Tree<P> {
             return Some(Dequeue::Empty);
         }
         let first = match self.root_held {
-            true => Some(self.caps.release_at(self.nodes[ROOT as usize].cap)),
-            false => self.caps.first(),
+            true => Some(self.ceilings.release_at(self.nodes[ROOT as usize].ceiling)),
+            false => self.ceilings.first(),
         };
         debug_assert!(first.is_some(), "packets wait, and nobody is held");
         Some(first.map_or(Dequeue::Empty, Dequeue::NotBefore))

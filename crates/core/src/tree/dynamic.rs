@@ -4,12 +4,12 @@
 //! keeps its record, and with it the finish time that its algorithm remembers: coming back
 //! soon gives no credit. The idle ones are linked through what only flows
 //! with packets need, the longest idle first. That one is forgotten once its time has come,
-//! and before it where there is no room for a new flow; but not while it owes its cap something,
-//! so that no flow gets around its cap by being forgotten, and not soon after it had packets, so
-//! that who sends now and then keeps place and room among newcomers without end.
+//! and before it where there is no room for a new flow; but not while it owes its ceiling
+//! something, so that no flow gets around its ceiling by being forgotten, and not soon after it had
+//! packets, so that who sends now and then keeps place and room among newcomers without end.
 //!
 //! A flow costs one cache line and some ten bytes of table; its queue management and its
-//! cap lie in another table, where the class has any. Two digests that are equal share a
+//! ceiling lie in another table, where the class has any. Two digests that are equal share a
 //! flow, which harms nobody else.
 
 use hashbrown::HashTable;
@@ -19,7 +19,7 @@ use crate::room::{Beyond, Room};
 use crate::scheduler::Share;
 use crate::units::{Length, Nanos};
 
-use super::cap::NONE;
+use super::ceiling::NONE;
 use super::change_flows::Changing;
 use super::child::{Child, Kind, flag};
 use super::config::FlowsConfig;
@@ -29,9 +29,9 @@ use super::stats::ClassStats;
 use super::table::flags;
 use super::{ClassId, Payload, Tree};
 
-/// Flows that a packet of a new one, or a call of `tidy`, forgets at most.
+/// Flows that a packet of a new one, or a call of `expire_idle`, forgets at most.
 const FORGOTTEN_AT_ONCE: u32 = 2;
-const TIDIED_AT_ONCE: u32 = 64;
+const EXPIRED_AT_ONCE: u32 = 64;
 
 /// Factor by which tables of flows grow.
 const GROWTH: usize = 4;
@@ -315,7 +315,7 @@ impl<P: Payload> Tree<P> {
         let node = &mut self.nodes[at as usize];
         let config = node.flows.as_ref()?.config;
         let longest = Length::new(node.longest.get()).unwrap_or(Length::MAX);
-        let flags = flags(config.cap, &config.leaf.aqm) | flag;
+        let flags = flags(config.ceiling, &config.leaf.aqm) | flag;
         let child = Child::flow(digest, config.leaf.limits, longest, NONE, flags);
         let share = Share::new(config.weight, longest);
         if node.order.is_full() {
@@ -324,7 +324,7 @@ impl<P: Payload> Tree<P> {
         }
         let slot = node.order.add(child, share)?;
         node.selected = node.order.selected();
-        let extra = self.add_extra(config.cap, longest, &config.leaf, (at, slot));
+        let extra = self.add_extra(config.ceiling, longest, &config.leaf, (at, slot));
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
         child.side = extra;
@@ -356,14 +356,14 @@ impl<P: Payload> Tree<P> {
         most
     }
 
-    /// Whether a flow owes its cap something, which it would not if it were new.
+    /// Whether a flow owes its ceiling something, which it would not if it were new.
     fn owes(&self, flow: &Child, now: Nanos) -> bool {
         let extra = self.extras.get(flow.side as usize);
-        let cap = extra.map_or(NONE, |extra| extra.cap);
-        cap != NONE && !self.caps.is_full(cap, now)
+        let ceiling = extra.map_or(NONE, |extra| extra.ceiling);
+        ceiling != NONE && !self.ceilings.is_full(ceiling, now)
     }
 
-    /// Keeps an idle flow that owes its cap something for another while.
+    /// Keeps an idle flow that owes its ceiling something for another while.
     fn keep(&mut self, at: u32, slot: u32, now: Nanos) {
         let node = &mut self.nodes[at as usize];
         if let Some(flows) = &mut node.flows {
@@ -390,12 +390,12 @@ impl<P: Payload> Tree<P> {
     /// last call ended. Those that are in the way of new ones are forgotten without it. Looks at as
     /// many leaves that keep room until they were empty
     /// ([`change_leaf_when_empty`](Self::change_leaf_when_empty)).
-    pub fn tidy(&mut self, now: Nanos) {
+    pub fn expire_idle(&mut self, now: Nanos) {
         self.wane();
-        let mut left = TIDIED_AT_ONCE;
-        for _ in 0..self.nodes.len().min(TIDIED_AT_ONCE as usize) {
-            self.tidied = (self.tidied + 1) % self.nodes.len() as u32;
-            left -= self.forget_idle(self.tidied, now, left);
+        let mut left = EXPIRED_AT_ONCE;
+        for _ in 0..self.nodes.len().min(EXPIRED_AT_ONCE as usize) {
+            self.expired = (self.expired + 1) % self.nodes.len() as u32;
+            left -= self.forget_idle(self.expired, now, left);
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::aqm::{Backlog, Verdict};
 use crate::units::{Length, Nanos};
 
-use super::cap::NONE;
+use super::ceiling::NONE;
 use super::child::{Child, Kind, flag};
 use super::{ClassId, Discarded, Node, Payload, Place, Tree};
 use crate::packet::{Rejected, Rejection};
@@ -29,9 +29,9 @@ impl<P: Payload> Tree<P> {
     /// digest of its flow, which only classes of flows look at.
     ///
     /// When the tree is full, packets of whoever holds most beyond his own
-    /// [`room`](crate::room) give way, and go to `discard`; if that is the packet's own class, it is
-    /// refused, or in a class of flows the longest flow's give way. More than one goes only where
-    /// bytes are short.
+    /// [`room`](crate::room) give way, and go to `discard`; if that is the packet's own class, it
+    /// is refused, or in a class of flows the longest flow's give way. More than one goes only
+    /// where bytes are short.
     #[inline]
     pub fn offer(
         &mut self,
@@ -86,7 +86,7 @@ impl<P: Payload> Tree<P> {
         Ok(())
     }
 
-    /// Accepts a packet for a flow, for a leaf with queue management or a cap, beyond a leaf's
+    /// Accepts a packet for a flow, for a leaf with queue management or a ceiling, beyond a leaf's
     /// licence, into a full tree or into a slab that must grow; or says what is against it.
     #[inline(never)]
     fn offer_special(

@@ -35,8 +35,8 @@
 //! # Active or not
 //!
 //! A class has a place in its parent's order while it has a child that may be served and no
-//! cap holds it. It gets its place when the first such child comes, and loses it when a packet
-//! left and was the last, or its cap holds it from then on: both while it is the selected
+//! ceiling holds it. It gets its place when the first such child comes, and loses it when a packet
+//! left and was the last, or its ceiling holds it from then on: both while it is the selected
 //! one, as is the whole path to the packet. A class that loses its packets
 //! while it waits (a flush, a removal) keeps its place, and is passed over when its turn
 //! comes; so is one whose last packet queue management drops. Each such step pays for one
@@ -50,19 +50,19 @@
 //! DRR tolerates any that is no longer than the longest; the timestamps of the others are
 //! those of SCHED+ with M = 1, and so are the bounds.
 //!
-//! # Caps
+//! # Ceilings
 //!
-//! A class that sent what its [`Cap`] allows leaves its parent's order until the moment at
+//! A class that sent what its [`Ceiling`] allows leaves its parent's order until the moment at
 //! which it may send again, which is known exactly ([`Tree::dequeue`] answers with the
 //! first of these moments where nobody else may be served). Nothing polls and nothing is
-//! rounded to a tick: a class reaches its cap to the bit at any rate, unless it
+//! rounded to a tick: a class reaches its ceiling to the bit at any rate, unless it
 //! waits for others meanwhile for longer than its burst lasts.
 //!
 //! # Room
 //!
 //! A leaf, a class of flows and each flow in it may have [`room`](crate::room) of its own. When
-//! the tree holds its limit of packets or bytes, a packet of whoever holds most beyond his own gives
-//! way ([`Tree::offer`]); nobody within his own ever does.
+//! the tree holds its limit of packets or bytes, a packet of whoever holds most beyond his own
+//! gives way ([`Tree::offer`]); nobody within his own ever does.
 //!
 //! # Counts
 //!
@@ -71,8 +71,8 @@
 //! before a packet is handed to anybody.
 
 mod activity;
-mod cap;
 pub mod cbq;
+mod ceiling;
 mod change;
 mod change_flows;
 mod check;
@@ -88,7 +88,7 @@ mod stats;
 mod table;
 mod wane;
 
-pub use config::{Cap, ClassConfig, ClassId, FlowsConfig, LeafConfig, TreeError};
+pub use config::{Ceiling, ClassConfig, ClassId, FlowsConfig, LeafConfig, TreeError};
 pub use packet::{ClassFlow, ClassQueue, Discarded, Payload, Reason};
 pub use stats::ClassStats;
 
@@ -102,7 +102,7 @@ use crate::units::{Charge, Length, Nanos, Weight};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use cap::{Caps, NONE};
+use ceiling::{Ceilings, NONE};
 use dynamic::Flows;
 use order::{Order, Selected};
 use stats::Losses;
@@ -134,8 +134,8 @@ struct Node {
     slot: u32,
     /// What its parent is told of: the longest packet.
     longest: Charge,
-    /// Its cap.
-    cap: u32,
+    /// Its ceiling.
+    ceiling: u32,
     class: u32,
     /// The order is told of every packet.
     follows_packets: bool,
@@ -145,8 +145,8 @@ struct Node {
 const _: () = assert!(size_of::<Node>() == 64);
 
 impl Node {
-    /// The selected child sent a packet, and has `next` to send or nothing: who is next then. Within
-    /// its allowance it stays that.
+    /// The selected child sent a packet, and has `next` to send or nothing: who is next then.
+    /// Within its allowance it stays that.
     #[inline(always)]
     fn charge(&mut self, slot: u32, len: Length, next: Option<Charge>) {
         if next.is_none() || !self.order.draw(len) {
@@ -186,11 +186,11 @@ enum Body {
     Flows { node: u32 },
 }
 
-/// What few queues need: queue management, a cap.
+/// What few queues need: queue management, a ceiling.
 #[derive(Clone, Debug)]
 struct Extra {
     aqm: Aqm,
-    cap: u32,
+    ceiling: u32,
 }
 
 /// The packets of one link in the order of a tree of classes.
@@ -207,8 +207,8 @@ pub struct Tree<P> {
     places: Vec<Place>,
     nodes: Vec<Node>,
     slab: PacketSlab<(Nanos, P)>,
-    caps: Caps,
-    /// The cap of the root holds everything.
+    ceilings: Ceilings,
+    /// The ceiling of the root holds everything.
     root_held: bool,
     extras: Vec<Extra>,
     classes: Vec<Option<Class>>,
@@ -228,24 +228,24 @@ pub struct Tree<P> {
     waned: usize,
     /// Seed of the next queue management that draws numbers.
     seed: u64,
-    /// The node whose flows were looked at last by `tidy`.
-    tidied: u32,
+    /// The node whose flows were looked at last by `expire_idle`.
+    expired: u32,
 }
 
 /// The root's node.
 const ROOT: u32 = 0;
 
 impl<P: Payload> Tree<P> {
-    /// A tree of a root without children, whose `algorithm` will order those. `cap` holds
+    /// A tree of a root without children, whose `algorithm` will order those. `ceiling` holds
     /// all classes together; of the `limits`, those per flow are not used: each leaf has
     /// its own.
-    pub fn new(algorithm: Algorithm, cap: Option<Cap>, limits: SchedulerLimits) -> Self {
+    pub fn new(algorithm: Algorithm, ceiling: Option<Ceiling>, limits: SchedulerLimits) -> Self {
         let mut tree = Tree {
             room_bytes: limits.bytes.min(i64::MAX as u64) as i64,
             places: Vec::new(),
             nodes: Vec::new(),
             slab: PacketSlab::new(limits.packets),
-            caps: Caps::default(),
+            ceilings: Ceilings::default(),
             root_held: false,
             extras: Vec::new(),
             classes: Vec::new(),
@@ -260,14 +260,14 @@ impl<P: Payload> Tree<P> {
             waned: 0,
             limits,
             seed: 0,
-            tidied: 0,
+            expired: 0,
         };
         let config = ClassConfig {
-            cap,
+            ceiling,
             ..ClassConfig::new(Weight::ONE, Length::MAX)
         };
         tree.add_node(algorithm, Length::MAX, None, (NONE, NONE));
-        tree.nodes[ROOT as usize].cap = tree.add_cap(cap, Length::MAX, (NONE, NONE));
+        tree.nodes[ROOT as usize].ceiling = tree.add_ceiling(ceiling, Length::MAX, (NONE, NONE));
         let body = Body::Inner {
             node: ROOT,
             children: 0,

@@ -73,7 +73,7 @@ pub trait ClassQueue<P> {
     }
 
     /// Forgets flows that were idle for long, a bounded number of them.
-    fn tidy(&mut self, now: Nanos);
+    fn expire_idle(&mut self, now: Nanos);
 
     /// Checks that every count is the sum of its parts, and all else that must hold; for
     /// tests.
@@ -132,8 +132,8 @@ impl<P: Payload> ClassQueue<P> for Tree<P> {
         Tree::len(self)
     }
 
-    fn tidy(&mut self, now: Nanos) {
-        Tree::tidy(self, now);
+    fn expire_idle(&mut self, now: Nanos) {
+        Tree::expire_idle(self, now);
     }
 
     fn invariants(&self) -> Result<(), Violation> {

@@ -33,7 +33,7 @@ pub struct ClassStats {
     /// Packets that were sent to the common flow of those for which there was no room, accepted
     /// there or not.
     pub overflowed: u64,
-    /// How often a class had something to send and was held back by its cap.
+    /// How often a class had something to send and was held back by its ceiling.
     pub throttled: u64,
 }
 

@@ -8,14 +8,14 @@ use crate::scheduler::{MAX_ENTITIES, Share};
 use crate::units::{Length, Rate, Weight};
 use alloc::boxed::Box;
 
-use super::cap::NONE;
+use super::ceiling::NONE;
 use super::child::{Child, Kind, flag};
 use super::displace::licence_for;
 use super::dynamic::Flows;
 use super::order::{Order, Selected};
 use super::{
-    Body, Cap, Class, ClassConfig, ClassId, Extra, FlowsConfig, LeafConfig, Node, Payload, Place,
-    Tree, TreeError,
+    Body, Ceiling, Class, ClassConfig, ClassId, Extra, FlowsConfig, LeafConfig, Node, Payload,
+    Place, Tree, TreeError,
 };
 
 impl<P: Payload> Tree<P> {
@@ -35,7 +35,7 @@ impl<P: Payload> Tree<P> {
             self.drop_node(node);
             return Err(TreeError::TooManyClasses(parent));
         };
-        self.settle_node(node, class, slot, config.cap, longest);
+        self.settle_node(node, class, slot, config.ceiling, longest);
         Ok(class)
     }
 
@@ -48,7 +48,7 @@ impl<P: Payload> Tree<P> {
     ) -> Result<ClassId, TreeError> {
         let leaf = clamped(leaf);
         let (above, share, longest) = self.admit(parent, &config, Some(&leaf.aqm))?;
-        let flags = flags(config.cap, &leaf.aqm);
+        let flags = flags(config.ceiling, &leaf.aqm);
         let licence = licence_for(Count::default(), leaf.room, leaf.limits);
         let body = Body::Leaf {
             config: leaf,
@@ -66,7 +66,7 @@ impl<P: Payload> Tree<P> {
         let owner = (above, slot);
         self.nodes[above as usize].order.child_mut(slot).side = class.number();
         self.places[class.index()] = Place { node: above, slot };
-        let extra = self.add_extra(config.cap, longest, &leaf, owner);
+        let extra = self.add_extra(config.ceiling, longest, &leaf, owner);
         if let Some(Class {
             body: Body::Leaf { extra: at, .. },
             ..
@@ -101,7 +101,7 @@ impl<P: Payload> Tree<P> {
             self.keep_room(flows.room, Room::NONE)?;
             return Err(TreeError::TooManyClasses(parent));
         };
-        self.settle_node(node, class, slot, config.cap, longest);
+        self.settle_node(node, class, slot, config.ceiling, longest);
         self.places[class.index()] = Place { node, slot: NONE };
         Ok(class)
     }
@@ -121,7 +121,7 @@ impl<P: Payload> Tree<P> {
         let longest = config.max_length.min(above.longest);
         let algorithm = self.nodes[node as usize].order.algorithm();
         let share = share(algorithm, config, longest)?;
-        check_fit(algorithm, config.cap, aqm)?;
+        check_fit(algorithm, config.ceiling, aqm)?;
         Ok((node, share, longest))
     }
 
@@ -187,7 +187,7 @@ impl<P: Payload> Tree<P> {
             parent,
             slot,
             longest: longest.into(),
-            cap: NONE,
+            ceiling: NONE,
             class: 0,
             follows_packets: algorithm.follows_packets(),
             flows,
@@ -210,15 +210,15 @@ impl<P: Payload> Tree<P> {
         node: u32,
         class: ClassId,
         slot: u32,
-        cap: Option<Cap>,
+        ceiling: Option<Ceiling>,
         longest: Length,
     ) {
         let parent = self.nodes[node as usize].parent;
-        let cap = self.add_cap(cap, longest, (parent, slot));
+        let ceiling = self.add_ceiling(ceiling, longest, (parent, slot));
         let node = &mut self.nodes[node as usize];
         node.class = class.number();
         node.slot = slot;
-        node.cap = cap;
+        node.ceiling = ceiling;
     }
 
     /// A node is not in use any more. It holds no memory.
@@ -227,31 +227,36 @@ impl<P: Payload> Tree<P> {
         at.order = Order::new(Algorithm::Fifo);
         at.selected = Selected::NOBODY;
         at.flows = None;
-        let cap = core::mem::replace(&mut at.cap, NONE);
-        if cap != NONE {
-            self.caps.remove(cap);
+        let ceiling = core::mem::replace(&mut at.ceiling, NONE);
+        if ceiling != NONE {
+            self.ceilings.remove(ceiling);
         }
         self.free_nodes.push(node);
     }
 
-    pub(super) fn add_cap(&mut self, cap: Option<Cap>, longest: Length, owner: (u32, u32)) -> u32 {
-        cap.map_or(NONE, |cap| self.caps.add(cap, longest, owner))
+    pub(super) fn add_ceiling(
+        &mut self,
+        ceiling: Option<Ceiling>,
+        longest: Length,
+        owner: (u32, u32),
+    ) -> u32 {
+        ceiling.map_or(NONE, |ceiling| self.ceilings.add(ceiling, longest, owner))
     }
 
     /// An entry of what few queues need, if this one needs it.
     pub(super) fn add_extra(
         &mut self,
-        cap: Option<Cap>,
+        ceiling: Option<Ceiling>,
         longest: Length,
         leaf: &LeafConfig,
         owner: (u32, u32),
     ) -> u32 {
-        if flags(cap, &leaf.aqm) == 0 {
+        if flags(ceiling, &leaf.aqm) == 0 {
             return NONE;
         }
-        let cap = self.add_cap(cap, longest, owner);
+        let ceiling = self.add_ceiling(ceiling, longest, owner);
         let aqm = self.management(leaf);
-        let extra = Extra { aqm, cap };
+        let extra = Extra { aqm, ceiling };
         match self.free_extras.pop() {
             Some(at) => {
                 self.extras[at as usize] = extra;
@@ -270,15 +275,15 @@ impl<P: Payload> Tree<P> {
         Aqm::new(&leaf.aqm, leaf.rate, self.seed)
     }
 
-    /// Gives an entry back, and the cap in it.
+    /// Gives an entry back, and the ceiling in it.
     pub(super) fn drop_extra(&mut self, extra: u32) {
         let Some(at) = self.extras.get_mut(extra as usize) else {
             return;
         };
         at.aqm = Aqm::new(&AqmConfig::TailDrop, Rate::MAX, 0);
-        let cap = core::mem::replace(&mut at.cap, NONE);
-        if cap != NONE {
-            self.caps.remove(cap);
+        let ceiling = core::mem::replace(&mut at.ceiling, NONE);
+        if ceiling != NONE {
+            self.ceilings.remove(ceiling);
         }
         self.free_extras.push(extra);
     }
@@ -306,13 +311,13 @@ impl<P: Payload> Tree<P> {
 }
 
 /// What a queue has beside its packets, as bits.
-pub(super) fn flags(cap: Option<Cap>, aqm: &AqmConfig) -> u8 {
+pub(super) fn flags(ceiling: Option<Ceiling>, aqm: &AqmConfig) -> u8 {
     let managed = match aqm {
         AqmConfig::TailDrop => 0,
         AqmConfig::Red(_) => flag::AQM,
         AqmConfig::Codel(_) => flag::AQM | flag::LONGEST,
     };
-    managed | if cap.is_some() { flag::CAP } else { 0 }
+    managed | if ceiling.is_some() { flag::CAP } else { 0 }
 }
 
 pub(super) fn clamped(leaf: LeafConfig) -> LeafConfig {
@@ -341,17 +346,17 @@ pub(super) fn share(
     Ok(Share::new(weight, longest))
 }
 
-/// Whether the algorithm can order a leaf with such a cap and queue management, or a class
+/// Whether the algorithm can order a leaf with such a ceiling and queue management, or a class
 /// with children (`None`).
 pub(super) fn check_fit(
     algorithm: Algorithm,
-    cap: Option<Cap>,
+    ceiling: Option<Ceiling>,
     aqm: Option<&AqmConfig>,
 ) -> Result<(), TreeError> {
     let what = match aqm {
         _ if !algorithm.follows_packets() => return Ok(()),
         None => "a class with others or flows below it",
-        Some(_) if cap.is_some() => "a class with a cap of its own",
+        Some(_) if ceiling.is_some() => "a class with a ceiling of its own",
         Some(AqmConfig::Codel(_)) if algorithm == Algorithm::Wf2q => {
             "a queue that drops packets as they leave"
         }
@@ -366,5 +371,5 @@ pub(super) fn check_flows(flows: &FlowsConfig) -> Result<(), TreeError> {
     if flows.most == 0 || flows.most as usize >= MAX_ENTITIES {
         return Err(TreeError::Flows(flows.most));
     }
-    check_fit(flows.algorithm, flows.cap, Some(&flows.leaf.aqm))
+    check_fit(flows.algorithm, flows.ceiling, Some(&flows.leaf.aqm))
 }

@@ -1,9 +1,9 @@
 //! Leaves whose room becomes less while they hold packets.
 //!
 //! What a leaf holds within its room was promised a place, and so was what it may come to hold
-//! before it is empty: it may be behind by more, under the shares that it had, than under those that
-//! it has. From then on the new guarantee holds, as of one that was there from the beginning. So
-//! until it was empty once a leaf keeps the room that it had, and the limits; no longer than it
+//! before it is empty: it may be behind by more, under the shares that it had, than under those
+//! that it has. From then on the new guarantee holds, as of one that was there from the beginning.
+//! So until it was empty once a leaf keeps the room that it had, and the limits; no longer than it
 //! is within them, which flooders are not, nor than nobody else needs what it keeps.
 
 use alloc::vec::Vec;
@@ -14,7 +14,7 @@ use crate::room::Room;
 
 use super::{Body, Class, ClassId, LeafConfig, Payload, Tree, TreeError};
 
-/// Leaves that a call of `tidy` looks at.
+/// Leaves that a call of `expire_idle` looks at.
 const LOOKED_AT_ONCE: usize = 64;
 
 /// What a leaf is to have.

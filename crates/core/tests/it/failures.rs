@@ -11,7 +11,7 @@ use crate::support::{
 };
 use fairlane_core::bounds::Work;
 use fairlane_core::sched::{Fifo, Gfq, Plus, Qfq, SKps, Sfq, Wf2qPlus};
-use fairlane_core::scheduler::{EntityId, Holds, Link, MAX_ENTITIES, Removal, Share};
+use fairlane_core::scheduler::{EntityId, Holds, MAX_ENTITIES, MaybeEntity, Removal, Share};
 use fairlane_core::{
     FlowId, Length, Limits, Nanos, PacketScheduler, Rate, Rejected, Rejection, Scheduler,
     SchedulerLimits, VirtualTime,
@@ -356,10 +356,10 @@ fn advances_by_the_sum_of_weights<A: Scheduler + Clone>(algorithm: A, now: fn(&A
 #[test]
 fn no_number_of_a_flow_is_taken_for_none() {
     let last = EntityId::new(MAX_ENTITIES - 1).unwrap();
-    assert_eq!(Link::to(last).get(), Some(last));
-    assert_ne!(Link::to(last), Link::NONE);
-    assert_eq!(Link::NONE.get(), None);
-    assert_eq!(EntityId::new(Link::NONE.index()), None);
+    assert_eq!(MaybeEntity::of(last).get(), Some(last));
+    assert_ne!(MaybeEntity::of(last), MaybeEntity::NONE);
+    assert_eq!(MaybeEntity::NONE.get(), None);
+    assert_eq!(EntityId::new(MaybeEntity::NONE.index()), None);
     assert_eq!(EntityId::new(MAX_ENTITIES), None);
     assert_eq!(EntityId::new(u32::MAX as usize), None);
 

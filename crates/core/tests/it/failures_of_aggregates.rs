@@ -7,7 +7,7 @@ use crate::support::{FRACTION, Random, check, config, drain, length, next, sched
 use fairlane_core::sched::{
     AUTOMATIC_MEMBERS, Drr, Gfq, Plus, Qfq, SKps, Wf2q, Wf2qPlus, automatic_members,
 };
-use fairlane_core::scheduler::{EntityId, Holds, Link, Removal, Violation};
+use fairlane_core::scheduler::{EntityId, Holds, MaybeEntity, Removal, Violation};
 use fairlane_core::{
     ChangeError, Charge, FlowId, PacketScheduler, Scheduler, Share, VirtualTime, Weight,
 };
@@ -72,7 +72,7 @@ impl<A: Scheduler> Scheduler for Audited<A> {
     fn arrived(&mut self, all: &mut [impl Holds<A::Entity>], id: EntityId, of: Charge) {
         self.algorithm.arrived(all, id, of);
     }
-    fn select(&self, all: &[impl Holds<A::Entity>]) -> Link {
+    fn select(&self, all: &[impl Holds<A::Entity>]) -> MaybeEntity {
         self.algorithm.select(all)
     }
     fn hold(&mut self, all: &mut [impl Holds<A::Entity>], id: EntityId) {

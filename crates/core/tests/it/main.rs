@@ -23,7 +23,7 @@ mod priority;
 mod scales;
 mod scfq;
 mod shares;
-mod tree_caps;
+mod tree_ceilings;
 mod tree_failures;
 mod tree_flows;
 mod tree_operations;

@@ -6,7 +6,7 @@ use fairlane_core::aqm::{
 };
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{
-    Cap, ClassConfig, ClassId, ClassStats, FlowsConfig, LeafConfig, Payload, Reason, Tree,
+    Ceiling, ClassConfig, ClassId, ClassStats, FlowsConfig, LeafConfig, Payload, Reason, Tree,
     TreeError,
 };
 use fairlane_core::{Dequeue, Rejection};
@@ -582,7 +582,7 @@ fn numbers_and_places_of_removed_classes_are_used_again() {
 #[test]
 fn what_an_algorithm_cannot_order_is_refused_in_one_sentence() {
     let capped = ClassConfig {
-        cap: Some(Cap {
+        ceiling: Some(Ceiling {
             rate: Rate::MIN,
             burst: 1500,
         }),
@@ -604,7 +604,7 @@ fn what_an_algorithm_cannot_order_is_refused_in_one_sentence() {
             "{algorithm}"
         );
         let flows = FlowsConfig {
-            cap: capped.cap,
+            ceiling: capped.ceiling,
             ..FlowsConfig::new(algorithm)
         };
         if !follows {
@@ -621,7 +621,8 @@ fn what_an_algorithm_cannot_order_is_refused_in_one_sentence() {
     }
     let mut tree: Tree<u32> = tree(Algorithm::Fifo);
     let refused = tree.add_leaf(ClassId::ROOT, capped, LeafConfig::default());
-    let sentence = "fifo follows every packet, so it cannot order a class with a cap of its own";
+    let sentence =
+        "fifo follows every packet, so it cannot order a class with a ceiling of its own";
     assert_eq!(refused.unwrap_err().to_string(), sentence);
     let level = ClassConfig {
         level: 1_000_000,

@@ -4,7 +4,7 @@ use crate::support::{Random, length, weight};
 use fairlane_core::Dequeue;
 use fairlane_core::room::Room;
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{Cap, ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
+use fairlane_core::tree::{Ceiling, ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
 use fairlane_core::{Limits, Nanos, Rate, SchedulerLimits};
 use std::time::Instant;
 
@@ -35,7 +35,7 @@ fn take(tree: &mut Tree<u64>, now: u64) -> Option<u64> {
     match answer {
         Dequeue::Packet(packet) => Some(packet.payload),
         Dequeue::Empty => None,
-        Dequeue::NotBefore(time) => panic!("nobody has a cap: {time:?}"),
+        Dequeue::NotBefore(time) => panic!("nobody has a ceiling: {time:?}"),
     }
 }
 
@@ -81,18 +81,18 @@ fn an_idle_flow_is_forgotten_after_its_time_and_not_before() {
     for n in 0..5 {
         assert!(take(&mut tree, 100 * n).is_some());
     }
-    tree.tidy(Nanos(999));
+    tree.expire_idle(Nanos(999));
     assert_eq!(count(&tree, class), 5);
-    tree.tidy(Nanos(1_100));
+    tree.expire_idle(Nanos(1_100));
     assert_eq!(count(&tree, class), 3);
     // One that comes back begins again.
     put(&mut tree, class, 2, 1_150);
-    tree.tidy(Nanos(10_000));
+    tree.expire_idle(Nanos(10_000));
     assert_eq!(count(&tree, class), 1);
     assert_eq!(take(&mut tree, 10_000), Some(2));
-    tree.tidy(Nanos(10_999));
+    tree.expire_idle(Nanos(10_999));
     assert_eq!(count(&tree, class), 1);
-    // A new flow makes room for itself, without anybody to tidy up.
+    // A new flow makes room for itself, without anybody to expire anything.
     put(&mut tree, class, 9, 11_000);
     assert_eq!(count(&tree, class), 1);
     let stats = tree.stats(class).unwrap();
@@ -128,17 +128,17 @@ fn a_flow_in_place_of_another_costs_as_much_for_any_number_of_them() {
 }
 
 #[test]
-fn a_flow_that_owes_its_cap_something_is_not_forgotten_for_a_new_one() {
+fn a_flow_that_owes_its_ceiling_something_is_not_forgotten_for_a_new_one() {
     let config = FlowsConfig {
         most: 1,
-        cap: Some(Cap {
+        ceiling: Some(Ceiling {
             rate: Rate::from_bps(8_000).unwrap(),
             burst: 1500,
         }),
         ..FlowsConfig::new(Algorithm::Qfq)
     };
     let (mut tree, class) = flows(config);
-    // Two that take turns would be new each time, and their caps with them.
+    // Two that take turns would be new each time, and their ceilings with them.
     put(&mut tree, class, 1, 0);
     assert_eq!(take(&mut tree, 0), Some(1));
     put(&mut tree, class, 2, 0);
@@ -175,7 +175,7 @@ fn a_look_for_idle_flows_is_bounded() {
     let mut left = count(&tree, class);
     assert_eq!(left, 300);
     while left > 0 {
-        tree.tidy(Nanos(1));
+        tree.expire_idle(Nanos(1));
         let now = count(&tree, class);
         assert!(now < left && left - now <= 64, "{left} to {now}");
         left = now;
@@ -222,7 +222,7 @@ fn beyond_the_most_flows_the_longest_idle_one_goes() {
     assert_eq!((stats.flows, stats.overflowed), (4, 3));
     // The common flow is never forgotten, and is there when it is needed again.
     assert_eq!(take(&mut tree, 30), Some(5));
-    tree.tidy(Nanos(1 << 60));
+    tree.expire_idle(Nanos(1 << 60));
     assert_eq!(count(&tree, class), 1);
     for flow in 10..15 {
         put(&mut tree, class, flow, 1 << 60);
@@ -272,9 +272,9 @@ fn the_flow_that_makes_room_is_the_one_that_was_idle_for_longest() {
     }
     put(&mut tree, class, 3, 30);
     // The one that is left was idle since 20.
-    tree.tidy(Nanos(119));
+    tree.expire_idle(Nanos(119));
     assert_eq!(count(&tree, class), 2);
-    tree.tidy(Nanos(120));
+    tree.expire_idle(Nanos(120));
     assert_eq!(count(&tree, class), 1);
 }
 
@@ -399,7 +399,7 @@ fn thousands_of_flows_come_and_go() {
     assert_eq!(tree.len(), waiting);
     while let Dequeue::Packet(_) = tree.dequeue(Nanos(30_000), |_| {}) {}
     for _ in 0..5_000 / 64 + 1 {
-        tree.tidy(Nanos(100_000));
+        tree.expire_idle(Nanos(100_000));
     }
     assert_eq!(
         count(&tree, class),
@@ -412,8 +412,8 @@ fn thousands_of_flows_come_and_go() {
 #[test]
 fn a_change_of_a_class_comes_to_a_few_flows_at_a_time() {
     const FLOWS: u32 = 1_000;
-    let cap = |bps| {
-        Some(Cap {
+    let ceiling = |bps| {
+        Some(Ceiling {
             rate: Rate::from_bps(bps).unwrap(),
             burst: 30_000,
         })
@@ -430,7 +430,7 @@ fn a_change_of_a_class_comes_to_a_few_flows_at_a_time() {
     };
     let config = |flows: u32, each, rate| FlowsConfig {
         most: FLOWS,
-        cap: cap(rate),
+        ceiling: ceiling(rate),
         room: room(flows * each),
         leaf: LeafConfig {
             room: room(each),
@@ -444,7 +444,7 @@ fn a_change_of_a_class_comes_to_a_few_flows_at_a_time() {
     for flow in 0..u64::from(FLOWS) {
         put(&mut tree, class, flow, 0);
     }
-    // Other room for each, for fewer of them and for all, in turn; and other caps, or the same.
+    // Other room for each, for fewer of them and for all, in turn; and other ceilings, or the same.
     for (flows, each, rate) in [
         (FLOWS, 2, 8_000_000),
         (300, 6, 9_000_000),

@@ -8,7 +8,7 @@ proptest! {
     #![proptest_config(some_cases(32))]
 
     #[test]
-    fn a_tree_sends_what_it_accepted_as_its_caps_allow((root, limits, operations) in tree::runs()) {
+    fn a_tree_sends_what_it_accepted_as_its_ceilings_allow((root, limits, operations) in tree::runs()) {
         tree::run(root, limits, &operations);
     }
 }

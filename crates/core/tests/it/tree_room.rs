@@ -320,7 +320,7 @@ fn a_flow_has_room_once_another_is_forgotten() {
         outcome.is_ok()
     };
     assert!(put_at(&mut tree, 2, 900));
-    tree.tidy(Nanos(1_000));
+    tree.expire_idle(Nanos(1_000));
     assert_eq!(tree.stats(class).unwrap().flows, 1);
     while let Dequeue::Packet(_) = tree.dequeue(Nanos(1_000), |_| {}) {}
     for _ in 0..40 {
@@ -335,9 +335,9 @@ fn a_flow_has_room_once_another_is_forgotten() {
     tree.invariants().unwrap();
 }
 
-/// A packet a millisecond leaves, and three come of sources that nobody has seen before; of the flow
-/// that was there one comes from time to time, which is less than its share. What of that is lost,
-/// and how long a packet waits at most, in milliseconds.
+/// A packet a millisecond leaves, and three come of sources that nobody has seen before; of the
+/// flow that was there one comes from time to time, which is less than its share. What of that is
+/// lost, and how long a packet waits at most, in milliseconds.
 fn light_flow_among_newcomers(algorithm: Algorithm, most: u32, every: u64) -> (u64, u64) {
     const LIGHT: u64 = u64::MAX;
     let mut tree = link(algorithm, 400);
@@ -408,7 +408,7 @@ fn a_leaf_keeps_the_room_that_it_had_until_it_was_empty_once() {
     tree.invariants().unwrap();
     for n in 0..40 {
         let (_, gone) = put(&mut tree, flood, 0, 1500, n);
-        tree.tidy(Nanos::ZERO);
+        tree.expire_idle(Nanos::ZERO);
         assert!(gone.is_empty(), "packet {n}");
     }
     for n in 0..2 {
@@ -418,7 +418,7 @@ fn a_leaf_keeps_the_room_that_it_had_until_it_was_empty_once() {
     assert_eq!(tree.kept().packets, 14);
     // Who was empty has what he was given then.
     tree.flush(voice, Nanos::ZERO, |_| {}).unwrap();
-    tree.tidy(Nanos::ZERO);
+    tree.expire_idle(Nanos::ZERO);
     tree.invariants().unwrap();
     assert_eq!(tree.kept().packets, 6);
     // A flooder holds more than it had, so that less is its own at once.
@@ -440,7 +440,7 @@ fn room_that_is_kept_beyond_what_is_due_goes_when_somebody_needs_it() {
     // 18 are kept, of which 16 are due to nobody.
     let third = tree.add_leaf(ClassId::ROOT, class(1), leaf(18)).unwrap();
     assert_eq!(tree.kept().packets, 20);
-    tree.tidy(Nanos::ZERO);
+    tree.expire_idle(Nanos::ZERO);
     tree.invariants().unwrap();
     assert!(
         tree.change_leaf_when_empty(two, leaf(2), Nanos::ZERO)
@@ -462,7 +462,7 @@ fn room_that_is_kept_beyond_what_is_due_goes_when_somebody_needs_it() {
     tree.change_leaf_when_empty(two, leaf(1), Nanos::ZERO)
         .unwrap();
     tree.remove(two, |_| {}).unwrap();
-    tree.tidy(Nanos::ZERO);
+    tree.expire_idle(Nanos::ZERO);
     assert_eq!(tree.kept().packets, 1);
     tree.invariants().unwrap();
 }
@@ -481,7 +481,7 @@ fn a_flow_that_has_room_keeps_it_when_its_class_is_changed() {
     let serve_at = |tree: &mut Tree<u64>, seconds: u64| {
         let now = Nanos::from_millis(1_000 * seconds);
         while let Dequeue::Packet(_) = tree.dequeue(now, |_| {}) {}
-        tree.tidy(now);
+        tree.expire_idle(now);
     };
     // There is room for one. 1 has it, and is forgotten; then 2 has it, which is still there.
     for flow in [1, 2] {

@@ -6,7 +6,7 @@ use fairlane_core::Rejection;
 use fairlane_core::aqm::{AqmConfig, CodelConfig};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::cbq::{Cbq, CbqClass};
-use fairlane_core::tree::{Cap, ClassConfig, ClassId, ClassQueue, LeafConfig, Tree};
+use fairlane_core::tree::{Ceiling, ClassConfig, ClassId, ClassQueue, LeafConfig, Tree};
 use fairlane_core::{Length, Limits, SchedulerLimits, Weight};
 use fairlane_sim::{
     ClassFlow, ClassMeter, ClassPacket, ClassSource, Completion, Lengths, Now, Observer,
@@ -20,9 +20,9 @@ fn tree() -> Tree<ClassPacket> {
     Tree::new(Algorithm::Drr, None, SchedulerLimits::default())
 }
 
-fn leaf(tree: &mut Tree<ClassPacket>, cap: Option<Cap>, leaf: LeafConfig) -> ClassId {
+fn leaf(tree: &mut Tree<ClassPacket>, ceiling: Option<Ceiling>, leaf: LeafConfig) -> ClassId {
     let config = ClassConfig {
-        cap,
+        ceiling,
         ..ClassConfig::new(Weight::ONE, length(1000))
     };
     tree.add_leaf(ClassId::ROOT, config, leaf).unwrap()
@@ -89,11 +89,11 @@ fn packets_leave_when_the_link_has_sent_those_before() {
 #[test]
 fn a_queue_that_says_not_before_is_asked_at_that_time() {
     let mut tree = tree();
-    let cap = Cap {
+    let ceiling = Ceiling {
         rate: rate(1_000_000),
         burst: 1000,
     };
-    let class = leaf(&mut tree, Some(cap), LeafConfig::default());
+    let class = leaf(&mut tree, Some(ceiling), LeafConfig::default());
     let mut run = run(tree, Story::default());
     run.add_source(source(class, Traffic::Greedy(3))).unwrap();
     run.run_until(ms(81));

@@ -62,7 +62,7 @@ where
         };
         // The queue was asked.
         if dequeued || server.is_idle() {
-            server.tidy();
+            server.expire_idle();
         }
     }
     server.finish();

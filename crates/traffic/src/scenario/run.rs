@@ -84,7 +84,8 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Until the end, or as long as `go_on` says, which is told from time to time what part is done.
+    /// Until the end, or as long as `go_on` says, which is told from time to time what part is
+    /// done.
     pub fn run(&mut self, mut go_on: impl FnMut(f64) -> bool) {
         let step = step(&self.scenario.link);
         let mut measuring = false;
@@ -97,7 +98,7 @@ impl<'a> Run<'a> {
                 self.restart();
                 measuring = true;
             }
-            self.simulation.tidy();
+            self.simulation.expire_idle();
         }
         if !measuring {
             self.restart();

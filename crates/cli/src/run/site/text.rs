@@ -149,12 +149,12 @@ impl Shown for Report {
             for class in shown {
                 let row = row(class, Span::Recent);
                 lines += &format!(
-                    "\n  {}: {} Mbit/s, {}, cap {}, queued {}, drops {}, marks {}, \
+                    "\n  {}: {} Mbit/s, {}, ceiling {}, queued {}, drops {}, marks {}, \
                      delay p50 {} p99 {} max {} ms, bound {}",
                     class.terms.name,
                     row.rate,
                     row.share,
-                    row.cap,
+                    row.ceiling,
                     class.queued_packets,
                     drops(class),
                     class.marked,
@@ -185,7 +185,7 @@ enum Span {
 struct Row {
     rate: String,
     share: String,
-    cap: String,
+    ceiling: String,
     delays: [String; 3],
     bound: String,
 }
@@ -244,7 +244,7 @@ fn table_of(link: &LinkReport, span: Span, lines: usize) -> Table {
         "class",
         "Mbit/s",
         "share",
-        "cap",
+        "ceiling",
         "flows",
         "queued",
         "drops",
@@ -262,7 +262,7 @@ fn table_of(link: &LinkReport, span: Span, lines: usize) -> Table {
             format!("{}{}", "  ".repeat(class.terms.depth), class.terms.name),
             row.rate,
             row.share,
-            row.cap,
+            row.ceiling,
             class.flows.to_string(),
             class.queued_packets.to_string(),
             drops(class).to_string(),
@@ -296,11 +296,11 @@ fn row(class: &ClassReport, span: Span) -> Row {
         true => "!",
         false => "",
     };
-    let cap = class.terms.cap_bps.and_then(Rate::from_bps);
+    let ceiling = class.terms.cap_bps.and_then(Rate::from_bps);
     Row {
         rate: format!("{:.2}", bps / 1e6),
         share: format!("{:.2}%", 100.0 * share),
-        cap: cap.map_or("-".to_owned(), |cap| cap.to_string()),
+        ceiling: ceiling.map_or("-".to_owned(), |ceiling| ceiling.to_string()),
         delays: [
             millis(delay.map(|d| d.p50)),
             millis(delay.map(|d| d.p99)),

@@ -24,9 +24,9 @@ fn source(class: &str, keys: &str) -> String {
 }
 
 #[test]
-fn a_capped_class_is_within_a_thousandth_of_its_cap_over_a_second_at_any_rate() {
+fn a_capped_class_is_within_a_thousandth_of_its_ceiling_over_a_second_at_any_rate() {
     // At least a thousand packets a second, so that one is not more than that.
-    for (cap, bps, length, link, others) in [
+    for (ceiling, bps, length, link, others) in [
         ("64kbit", 64e3, 8, "10mbit", 64),
         ("1mbit", 1e6, 100, "10mbit", 64),
         ("33.3mbit", 33.3e6, 1_000, "100mbit", 1_500),
@@ -39,7 +39,7 @@ fn a_capped_class_is_within_a_thousandth_of_its_cap_over_a_second_at_any_rate() 
                 length.max(others),
                 link,
                 "wf2q+",
-                &format!("ceil = \"{cap}\""),
+                &format!("ceil = \"{ceiling}\""),
             ),
             &source("a", &format!("traffic = \"backlogged\"\nlength = {length}")),
             &source("b", &format!("traffic = \"backlogged\"\nlength = {others}")),

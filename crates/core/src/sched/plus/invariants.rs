@@ -3,7 +3,7 @@
 use super::super::Standing;
 use super::{Aggregate, Plus, PlusEntity, kind};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, EntityId, Holds, Link, Scheduler, Violation};
+use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Scheduler, Violation};
 
 impl<A: Scheduler> Plus<A> {
     pub(super) fn check_circles(
@@ -12,7 +12,7 @@ impl<A: Scheduler> Plus<A> {
     ) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; entities.len()];
         for (index, aggregate) in self.aggregates.iter().enumerate() {
-            let home = Link::to(EntityId::in_use(index as u32));
+            let home = MaybeEntity::of(EntityId::in_use(index as u32));
             let circle = match home == self.serving && !self.is_solo() {
                 true => self.circle,
                 false => aggregate.circle,
@@ -53,7 +53,7 @@ impl<A: Scheduler> Plus<A> {
                 aggregate.members > 0 && self.algorithm.is_active(self.aggregates.as_slice(), id)
             });
             ensure_invariant!(
-                active == (head != Link::NONE),
+                active == (head != MaybeEntity::NONE),
                 "plus: {home:?} is active: {active}, its circle starts at {head:?}"
             );
             let solo = aggregate.budget == aggregate.quantum() || !self.is_solo();
@@ -85,7 +85,7 @@ impl<A: Scheduler> Plus<A> {
             ensure_invariant!(
                 entity.state != Standing::Inactive
                     || (entity.deficit == 0
-                        && entity.next == Link::NONE
+                        && entity.next == MaybeEntity::NONE
                         && !entity.moving
                         && !entity.alone),
                 "plus: inactive {id:?} keeps something: {entity:?}"
@@ -127,13 +127,13 @@ impl<A: Scheduler> Plus<A> {
         }
         let serving = self.aggregates.get(self.serving.index());
         ensure_invariant!(
-            serving.is_some() == (self.circle.head != Link::NONE),
+            serving.is_some() == (self.circle.head != MaybeEntity::NONE),
             "plus: {:?} is in service, and {:?} its first flow",
             self.serving,
             self.circle.head
         );
         let Some(aggregate) = serving else {
-            let waits = |aggregate: &Aggregate<_>| aggregate.circle.head != Link::NONE;
+            let waits = |aggregate: &Aggregate<_>| aggregate.circle.head != MaybeEntity::NONE;
             ensure_invariant!(
                 self.slack < 0 && !self.aggregates.iter().any(waits),
                 "plus: nobody is in service while somebody waits"
@@ -165,7 +165,7 @@ impl<A: Scheduler> Plus<A> {
     pub(super) fn check_families(&self) -> Result<(), Violation> {
         for (kind_of_all, family) in &self.families {
             let mut open = 0;
-            let (mut at, mut before) = (family.open, Link::NONE);
+            let (mut at, mut before) = (family.open, MaybeEntity::NONE);
             while let Some(id) = at.get() {
                 let aggregate = &self.aggregates[id.index()];
                 ensure_invariant!(

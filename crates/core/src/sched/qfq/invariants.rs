@@ -3,7 +3,7 @@
 use super::super::groups::check_bucket;
 use super::{GroupedEntity, Qfq, SLOTS};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, Holds, Link, Violation};
+use crate::scheduler::{Entities, Holds, MaybeEntity, Violation};
 
 impl Qfq {
     pub(super) fn check_sets(&self) -> Result<(), Violation> {
@@ -97,7 +97,7 @@ impl Qfq {
             let (tops, lasts) = (&self.buckets[all.clone()], &self.lasts[all]);
             for ((bucket, &top), &last) in (0u32..).zip(tops).zip(lasts) {
                 ensure_invariant!(
-                    (top != Link::NONE) == (group.occupied >> bucket & 1 == 1),
+                    (top != MaybeEntity::NONE) == (group.occupied >> bucket & 1 == 1),
                     "qfq: group {i} bucket {bucket}: {top:?}, occupied {:x}",
                     group.occupied
                 );

@@ -3,7 +3,7 @@
 use super::super::groups::{GroupedEntity, SLOTS};
 use super::{LISTS, NOBODY, SKps, beginning, finish, list, slot_at};
 use crate::ensure_invariant;
-use crate::scheduler::{Entities, Holds, Link, Violation};
+use crate::scheduler::{Entities, Holds, MaybeEntity, Violation};
 use crate::units::VirtualTime;
 
 /// An occupied slot.
@@ -37,7 +37,7 @@ impl SKps {
                 let slot = slot_at(turned.advanced(1 << i), i).wrapping_sub(age);
                 let slot = (slot << i) >> i;
                 let top = self.lists[list(slot, i)];
-                if top == Link::NONE {
+                if top == MaybeEntity::NONE {
                     continue;
                 }
                 let (start, finish) = (beginning(slot, i), finish(slot, i));
@@ -95,7 +95,8 @@ impl SKps {
     fn check_first(&self, occupied: &[Slot]) -> Result<(), Violation> {
         let now = self.virtual_time();
         ensure_invariant!(
-            self.first < LISTS && (occupied.is_empty()) == (self.lists[self.first] == Link::NONE),
+            self.first < LISTS
+                && (occupied.is_empty()) == (self.lists[self.first] == MaybeEntity::NONE),
             "s-kps: {} slots are occupied, and list {} is selected",
             occupied.len(),
             self.first

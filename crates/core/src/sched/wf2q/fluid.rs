@@ -3,7 +3,7 @@
 use super::super::clock::FRACTION;
 use super::super::heap::{Heap, Keyed};
 use crate::ensure_invariant;
-use crate::scheduler::{EntityId, Link, Violation};
+use crate::scheduler::{EntityId, MaybeEntity, Violation};
 use crate::units::{Charge, VirtualTime};
 use alloc::vec::Vec;
 
@@ -29,7 +29,7 @@ struct Flow {
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: VirtualTime,
-    link: Link,
+    entity: MaybeEntity,
 }
 
 impl Keyed for Look {
@@ -170,7 +170,7 @@ impl Fluid {
     #[inline(never)]
     pub(super) fn end_busy_period(&mut self) {
         while let Some(look) = self.looks.pop() {
-            if let Some(id) = look.link.get()
+            if let Some(id) = look.entity.get()
                 && self.flows[id.index()].weight != 0
             {
                 let finish = self.flows[id.index()].finish;
@@ -230,14 +230,14 @@ impl Fluid {
         let Some(first) = self.looks.first_mut() else {
             return false;
         };
-        match self.flows.get_mut(first.link.index()) {
+        match self.flows.get_mut(first.entity.index()) {
             Some(flow) if flow.weight != 0 && flow.entry == first.at => {
                 if flow.finish << FINER <= at {
                     return false;
                 }
                 flow.entry = VirtualTime::new(flow.finish.min(horizon) as u64);
-                let (at, link) = (flow.entry, first.link);
-                self.looks.replace_first(Look { at, link });
+                let (at, entity) = (flow.entry, first.entity);
+                self.looks.replace_first(Look { at, entity });
             }
             _ => {
                 self.looks.pop();
@@ -249,7 +249,7 @@ impl Fluid {
     /// The first flow has nothing left.
     fn finish_first(&mut self) {
         if let Some(first) = self.looks.pop()
-            && let Some(id) = first.link.get()
+            && let Some(id) = first.entity.get()
         {
             self.leave(id);
         }
@@ -264,8 +264,8 @@ impl Fluid {
         if self.looks.len() >= 2 * self.flows.len() + 64 {
             return self.look_at_all_again();
         }
-        let link = Link::to(id);
-        self.looks.push(Look { at, link });
+        let entity = MaybeEntity::of(id);
+        self.looks.push(Look { at, entity });
     }
 
     /// Makes the entries anew, one for each flow: void ones are as many as these. O(flows),
@@ -275,8 +275,8 @@ impl Fluid {
         self.looks = Heap::default();
         for (index, flow) in self.flows.iter().enumerate() {
             if let Some(id) = EntityId::new(index).filter(|_| flow.weight != 0) {
-                let (at, link) = (flow.entry, Link::to(id));
-                self.looks.push(Look { at, link });
+                let (at, entity) = (flow.entry, MaybeEntity::of(id));
+                self.looks.push(Look { at, entity });
             }
         }
     }
@@ -303,7 +303,7 @@ impl Fluid {
             );
             let mut looks = self.looks.entries().iter();
             ensure_invariant!(
-                looks.any(|look| look.link.index() == n && look.at == flow.entry),
+                looks.any(|look| look.entity.index() == n && look.at == flow.entry),
                 "gps: nobody looks at flow {n}, {flow:?}"
             );
         }

@@ -567,7 +567,7 @@ impl<P: Payload> ClassQueue<P> for Cbq<P> {
     }
 
     /// CBQ has no dynamic flows.
-    fn tidy(&mut self, _now: Nanos) {}
+    fn expire_idle(&mut self, _now: Nanos) {}
 
     fn invariants(&self) -> Result<(), Violation> {
         Cbq::invariants(self)

@@ -1,4 +1,4 @@
-//! A model beside a class tree: plain queues, and caps in exact numbers.
+//! A model beside a class tree: plain queues, and ceilings in exact numbers.
 
 mod bucket;
 mod operations;
@@ -46,7 +46,7 @@ struct Class {
     parent: Option<ClassId>,
     plain: Plain,
     bucket: Option<Bucket>,
-    /// Its flows have caps.
+    /// Its flows have ceilings.
     capped_flows: bool,
     body: Body,
     accepted: Count,
@@ -91,11 +91,11 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(root: Plain, limits: SchedulerLimits) -> Pair {
-        let real = Tree::new(root.algorithm(), root.cap(), limits);
+        let real = Tree::new(root.algorithm(), root.ceiling(), limits);
         let class = |plain: Plain, body| Class {
             parent: None,
             plain,
-            bucket: plain.cap().map(|cap| Bucket::full(cap, 0)),
+            bucket: plain.ceiling().map(|ceiling| Bucket::full(ceiling, 0)),
             capped_flows: false,
             body,
             accepted: Count::default(),
@@ -158,7 +158,7 @@ impl Pair {
         count
     }
 
-    /// Whether somebody may send at a time, by the caps of classes; those of flows are not
+    /// Whether somebody may send at a time, by the ceilings of classes; those of flows are not
     /// modelled.
     fn somebody_may_send(&self, now: u64) -> bool {
         self.classes.iter().any(|(&id, class)| {
@@ -207,8 +207,10 @@ impl Pair {
         let class = Class {
             parent: Some(parent),
             plain,
-            bucket: plain.cap().map(|cap| Bucket::full(cap, self.now)),
-            capped_flows: plain.flows().cap.is_some(),
+            bucket: plain
+                .ceiling()
+                .map(|ceiling| Bucket::full(ceiling, self.now)),
+            capped_flows: plain.flows().ceiling.is_some(),
             body,
             ..self.empty()
         };
@@ -510,7 +512,7 @@ impl Pair {
                     self.now = time.0;
                 }
             }
-            Operation::Tidy => self.real.tidy(now),
+            Operation::ExpireIdle => self.real.expire_idle(now),
             Operation::Stray(number) => {
                 let id = ClassId::new(number);
                 if !self.classes.contains_key(&id) {
@@ -566,11 +568,11 @@ impl Pair {
                     }
                 }
                 let class = self.classes.get_mut(&id).unwrap();
-                Bucket::change(&mut class.bucket, plain.cap(), now);
+                Bucket::change(&mut class.bucket, plain.ceiling(), now);
                 class.plain = Plain {
                     weight: plain.weight,
                     level: plain.level,
-                    cap: plain.cap,
+                    ceiling: plain.ceiling,
                     max_length: plain.max_length,
                     ..class.plain
                 };
@@ -585,7 +587,7 @@ impl Pair {
                     .max();
                 assert_eq!(longest, Some(queued));
             }
-            Err(TreeError::Unfit { .. }) => assert!(plain.cap.is_some()),
+            Err(TreeError::Unfit { .. }) => assert!(plain.ceiling.is_some()),
             Err(other) => panic!("{other}"),
         }
         assert_eq!(self.real.stats(id), before, "a change changes no count");
@@ -598,7 +600,7 @@ impl Pair {
             algorithm: class.plain.algorithm,
             ..plain
         };
-        // A class of flows keeps its own weight and cap; those of its flows change.
+        // A class of flows keeps its own weight and ceiling; those of its flows change.
         let outcome = match class.body {
             Body::Leaf(_) => self.real.change_leaf(id, plain.leaf(), Nanos(self.now)),
             Body::Flows(_) => self.real.change_flows(id, plain.flows(), Nanos(self.now)),
@@ -612,7 +614,7 @@ impl Pair {
             Ok(()) => {
                 let class = self.classes.get_mut(&id).unwrap();
                 class.overflowed |= is_flows;
-                class.capped_flows = plain.flows().cap.is_some();
+                class.capped_flows = plain.flows().ceiling.is_some();
                 class.plain = Plain {
                     limits: plain.limits,
                     room: plain.room,
@@ -702,7 +704,7 @@ impl Pair {
         }
     }
 
-    /// Sends all that is left, and waits where caps say so.
+    /// Sends all that is left, and waits where ceilings say so.
     pub(crate) fn drain(&mut self) {
         let mut steps = 0u64;
         loop {
@@ -758,7 +760,7 @@ pub(crate) fn runs() -> impl Strategy<Value = (Plain, SchedulerLimits, Vec<Opera
     ];
     let root = plain().prop_map(|root| Plain {
         // Most roots have children of any kind.
-        cap: root.cap.filter(|_| root.weight % 4 == 0),
+        ceiling: root.ceiling.filter(|_| root.weight % 4 == 0),
         ..root
     });
     (root, limits, prop::collection::vec(operation(), 1..120))

@@ -5,7 +5,7 @@ use fairlane_core::aqm::{
 };
 use fairlane_core::room::Room;
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{Cap, ClassConfig, FlowsConfig, LeafConfig, Payload};
+use fairlane_core::tree::{Ceiling, ClassConfig, FlowsConfig, LeafConfig, Payload};
 use fairlane_core::{Length, Limits, Nanos, Rate, Weight};
 use proptest::prelude::*;
 
@@ -32,7 +32,7 @@ pub(crate) struct Plain {
     pub weight: u32,
     pub level: u32,
     /// Rate and burst.
-    pub cap: Option<(u64, u32)>,
+    pub ceiling: Option<(u64, u32)>,
     pub max_length: u32,
     /// Packets and bytes of a queue.
     pub limits: (u32, u32),
@@ -45,8 +45,8 @@ pub(crate) struct Plain {
 }
 
 impl Plain {
-    pub(super) fn cap(self) -> Option<Cap> {
-        self.cap.map(|(rate, burst)| Cap {
+    pub(super) fn ceiling(self) -> Option<Ceiling> {
+        self.ceiling.map(|(rate, burst)| Ceiling {
             rate: Rate::from_bps(rate).unwrap(),
             burst,
         })
@@ -56,7 +56,7 @@ impl Plain {
         ClassConfig {
             weight: Weight::new(self.weight).unwrap(),
             level: self.level,
-            cap: self.cap(),
+            ceiling: self.ceiling(),
             max_length: Length::new(self.max_length).unwrap(),
         }
     }
@@ -126,8 +126,8 @@ impl Plain {
             most: self.flows.0,
             forget_after: Nanos(self.flows.1),
             weight: Weight::new(self.weight).unwrap(),
-            // Each flow has the cap of the class, turned round to be another.
-            cap: self.cap().filter(|cap| cap.burst % 2 == 0),
+            // Each flow has the ceiling of the class, turned round to be another.
+            ceiling: self.ceiling().filter(|ceiling| ceiling.burst % 2 == 0),
             leaf,
             ..FlowsConfig::new(self.algorithm())
         }
@@ -162,7 +162,7 @@ pub(crate) enum Operation {
     Wait(u64),
     /// Time passes until somebody may send.
     WaitForNext,
-    Tidy,
+    ExpireIdle,
     /// Speaks of a class that may not exist.
     Stray(u32),
 }
@@ -175,7 +175,7 @@ pub(super) fn plain() -> impl Strategy<Value = Plain> {
         Just(1_000_000_000_000)
     ];
     let burst = prop_oneof![0u32..3_000, 1_500u32..100_000];
-    let cap = prop::option::weighted(0.3, (rate, burst));
+    let ceiling = prop::option::weighted(0.3, (rate, burst));
     let limits = prop_oneof![
         6 => Just((u32::MAX, u32::MAX)),
         2 => (0u32..6, 0u32..9_000),
@@ -188,7 +188,7 @@ pub(super) fn plain() -> impl Strategy<Value = Plain> {
     (
         prop_oneof![1u32..20, 1u32..=1_000_000],
         0u32..4,
-        cap,
+        ceiling,
         prop_oneof![4 => Just(1_500u32), 1 => Just(65_535), 1 => 1u32..3_000],
         limits,
         (0u8..9, room),
@@ -199,10 +199,10 @@ pub(super) fn plain() -> impl Strategy<Value = Plain> {
         ),
     )
         .prop_map(
-            |(weight, level, cap, max_length, limits, (aqm, room), algorithm, flows)| Plain {
+            |(weight, level, ceiling, max_length, limits, (aqm, room), algorithm, flows)| Plain {
                 weight,
                 level,
-                cap,
+                ceiling,
                 max_length,
                 limits,
                 room,
@@ -234,7 +234,7 @@ pub(crate) fn operation() -> impl Strategy<Value = Operation> {
         4 => prop_oneof![0u64..3_000, 0u64..3_000_000, 0u64..20_000_000_000]
             .prop_map(Operation::Wait),
         3 => Just(Operation::WaitForNext),
-        1 => Just(Operation::Tidy),
+        1 => Just(Operation::ExpireIdle),
         1 => prop_oneof![Just(u32::MAX), 0u32..60].prop_map(Operation::Stray),
     ]
 }

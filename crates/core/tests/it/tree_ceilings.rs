@@ -1,21 +1,21 @@
-//! Caps of classes: to the bit at any rate, and released on time.
+//! Ceilings of classes: to the bit at any rate, and released on time.
 
 use crate::support::{length, weight};
 use fairlane_core::Dequeue;
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{Cap, ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
+use fairlane_core::tree::{Ceiling, ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
 use fairlane_core::{Nanos, Rate, SchedulerLimits};
 
 const SECOND: u64 = 1_000_000_000;
 
-fn cap(bps: u64, burst: u32) -> Option<Cap> {
+fn ceiling(bps: u64, burst: u32) -> Option<Ceiling> {
     let rate = Rate::from_bps(bps).unwrap();
-    Some(Cap { rate, burst })
+    Some(Ceiling { rate, burst })
 }
 
-fn class(cap: Option<Cap>) -> ClassConfig {
+fn class(ceiling: Option<Ceiling>) -> ClassConfig {
     ClassConfig {
-        cap,
+        ceiling,
         ..ClassConfig::new(weight(1), length(1500))
     }
 }
@@ -44,7 +44,7 @@ fn departures(tree: &mut Tree<u32>, leaf: ClassId, len: u32, end: u64) -> Vec<u6
 }
 
 #[test]
-fn a_capped_class_sends_its_cap_and_no_more_at_any_rate() {
+fn a_capped_class_sends_its_ceiling_and_no_more_at_any_rate() {
     for bps in [
         1_000,
         64_000,
@@ -61,12 +61,12 @@ fn a_capped_class_sends_its_cap_and_no_more_at_any_rate() {
             let (len, burst) = (1250, 3000);
             let mut tree: Tree<u32> = Tree::new(
                 Algorithm::Qfq,
-                cap(bps, burst).filter(|_| depth == 0),
+                ceiling(bps, burst).filter(|_| depth == 0),
                 SchedulerLimits::default(),
             );
-            let middle = class(cap(bps, burst).filter(|_| depth == 1));
+            let middle = class(ceiling(bps, burst).filter(|_| depth == 1));
             let inner = tree.add_inner(ClassId::ROOT, middle, Algorithm::Drr);
-            let leaf = class(cap(bps, burst).filter(|_| depth == 2));
+            let leaf = class(ceiling(bps, burst).filter(|_| depth == 2));
             let leaf = tree.add_leaf(inner.unwrap(), leaf, LeafConfig::default());
             // A second, but no less than 400 packets and no more than 60,000.
             let packet = u64::from(len) * 8 * SECOND / bps;
@@ -101,13 +101,13 @@ fn a_capped_class_sends_its_cap_and_no_more_at_any_rate() {
 }
 
 #[test]
-fn a_cap_is_not_held_at_burst_over_interval_by_a_slow_clock() {
+fn a_ceiling_is_not_held_at_burst_over_interval_by_a_slow_clock() {
     // The program looks only every millisecond; bursts of two milliseconds make up for it.
     let bps = 100_000_000;
     let mut tree: Tree<u32> = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
     let leaf = tree.add_leaf(
         ClassId::ROOT,
-        class(cap(bps, 25_000)),
+        class(ceiling(bps, 25_000)),
         LeafConfig::default(),
     );
     let leaf = leaf.unwrap();
@@ -125,11 +125,11 @@ fn a_cap_is_not_held_at_burst_over_interval_by_a_slow_clock() {
 }
 
 #[test]
-fn a_scheduler_slower_than_its_link_keeps_the_weights_by_a_cap_below_it() {
-    // The link takes all at once, so that no queue builds; the root's cap makes one.
+fn a_scheduler_slower_than_its_link_keeps_the_weights_by_a_ceiling_below_it() {
+    // The link takes all at once, so that no queue builds; the root's ceiling makes one.
     let mut tree: Tree<u32> = Tree::new(
         Algorithm::Qfq,
-        cap(80_000_000, 3000),
+        ceiling(80_000_000, 3000),
         SchedulerLimits::default(),
     );
     let leaves = [1, 3].map(|of| {
@@ -164,17 +164,17 @@ fn siblings_have_what_a_capped_class_leaves() {
         if algorithm.follows_packets() {
             continue;
         }
-        // A link of 100 Mbit/s, by the root's cap; one class may have a tenth of it.
+        // A link of 100 Mbit/s, by the root's ceiling; one class may have a tenth of it.
         let mut tree: Tree<u32> = Tree::new(
             algorithm,
-            cap(100_000_000, 15_000),
+            ceiling(100_000_000, 15_000),
             SchedulerLimits::default(),
         );
         let capped = tree.add_leaf(
             ClassId::ROOT,
             ClassConfig {
                 level: 1,
-                ..class(cap(10_000_000, 6_000))
+                ..class(ceiling(10_000_000, 6_000))
             },
             LeafConfig::default(),
         );
@@ -207,10 +207,10 @@ fn siblings_have_what_a_capped_class_leaves() {
     }
 }
 
-/// A leaf with a cap of 1 Mbit/s that is held after its first packet until 8 ms.
+/// A leaf with a ceiling of 1 Mbit/s that is held after its first packet until 8 ms.
 fn held() -> (Tree<u32>, ClassId) {
     let mut tree: Tree<u32> = Tree::new(Algorithm::Drr, None, SchedulerLimits::default());
-    let config = class(cap(1_000_000, 1500));
+    let config = class(ceiling(1_000_000, 1500));
     let leaf = tree.add_leaf(ClassId::ROOT, config, LeafConfig::default());
     let leaf = leaf.unwrap();
     for n in 0..3 {
@@ -241,7 +241,7 @@ fn a_class_is_released_at_its_time_and_not_a_nanosecond_earlier() {
 }
 
 #[test]
-fn a_held_class_whose_cap_goes_is_free_at_once() {
+fn a_held_class_whose_ceiling_goes_is_free_at_once() {
     let (mut tree, leaf) = held();
     tree.change(leaf, class(None), Nanos(1)).unwrap();
     assert_eq!(answer(&mut tree, 1), Ok(1));
@@ -253,16 +253,16 @@ fn a_held_class_whose_cap_goes_is_free_at_once() {
 fn a_held_class_goes_on_owing_in_bytes_when_its_rate_changes() {
     let (mut tree, leaf) = held();
     // A quarter of the thousand bytes is paid by then; the rest takes a tenth of the time.
-    let config = class(cap(10_000_000, 1500));
+    let config = class(ceiling(10_000_000, 1500));
     tree.change(leaf, config, Nanos(2_000_000)).unwrap();
     assert_eq!(answer(&mut tree, 2_000_000), Err(Some(2_600_000)));
     assert_eq!(answer(&mut tree, 2_600_000), Ok(1));
     // And ten times the time, after a change to a tenth of the rate.
-    tree.change(leaf, class(cap(1_000_000, 1500)), Nanos(3_000_000))
+    tree.change(leaf, class(ceiling(1_000_000, 1500)), Nanos(3_000_000))
         .unwrap();
     assert_eq!(answer(&mut tree, 3_000_000), Err(Some(7_000_000)));
     // A longer burst is there at once.
-    tree.change(leaf, class(cap(1_000_000, 2500)), Nanos(3_000_000))
+    tree.change(leaf, class(ceiling(1_000_000, 2500)), Nanos(3_000_000))
         .unwrap();
     assert_eq!(answer(&mut tree, 3_000_000), Ok(2));
 }
@@ -275,10 +275,10 @@ fn a_held_class_can_be_removed_and_nobody_waits_for_it() {
         .unwrap();
     assert_eq!(gone, [1, 2]);
     assert_eq!(answer(&mut tree, 0), Err(None));
-    // The next one to have the number and the cap's place is not held.
+    // The next one to have the number and the ceiling's place is not held.
     let next = tree.add_leaf(
         ClassId::ROOT,
-        class(cap(1_000_000, 1500)),
+        class(ceiling(1_000_000, 1500)),
         LeafConfig::default(),
     );
     assert_eq!(next, Ok(leaf));
@@ -297,9 +297,9 @@ fn a_class_that_was_flushed_while_it_was_held_still_owes() {
 }
 
 #[test]
-fn a_class_that_has_a_place_sends_from_it_when_its_cap_would_hold_it_by_now() {
+fn a_class_that_has_a_place_sends_from_it_when_its_ceiling_would_hold_it_by_now() {
     let mut tree: Tree<u32> = Tree::new(Algorithm::Drr, None, SchedulerLimits::default());
-    let config = class(cap(1_000_000, 3_000));
+    let config = class(ceiling(1_000_000, 3_000));
     let leaf = tree.add_leaf(ClassId::ROOT, config, LeafConfig::default());
     let leaf = leaf.unwrap();
     for n in 0..2 {
@@ -334,7 +334,7 @@ fn all_whose_time_has_come_are_released_at_once_whoever_is_held_longer() {
     let rates = (1..=200u64).map(|n| n * 37 % 211 * 10_000 + 10_000);
     let leaves: Vec<(ClassId, u64)> = rates
         .map(|rate| {
-            let config = class(cap(rate, 1500));
+            let config = class(ceiling(rate, 1500));
             let leaf = tree.add_leaf(ClassId::ROOT, config, LeafConfig::default());
             (leaf.unwrap(), rate)
         })
@@ -360,10 +360,10 @@ fn all_whose_time_has_come_are_released_at_once_whoever_is_held_longer() {
 }
 
 #[test]
-fn a_flow_with_a_cap_of_its_own_is_held_alone() {
+fn a_flow_with_a_ceiling_of_its_own_is_held_alone() {
     let mut tree: Tree<u32> = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
     let flows = FlowsConfig {
-        cap: cap(8_000_000, 1500),
+        ceiling: ceiling(8_000_000, 1500),
         forget_after: Nanos(0),
         ..FlowsConfig::new(Algorithm::Drr)
     };
@@ -380,11 +380,11 @@ fn a_flow_with_a_cap_of_its_own_is_held_alone() {
     assert_eq!(answer(&mut tree, 1_500_000), Ok(11));
     // Idle and owing: neither forgotten, nor in anybody's way.
     assert_eq!(answer(&mut tree, 1_500_000), Err(None));
-    tree.tidy(Nanos(1_500_001));
+    tree.expire_idle(Nanos(1_500_001));
     tree.enqueue(flows, 1, length(1000), 2, Nanos(1_500_001))
         .unwrap();
     assert_eq!(answer(&mut tree, 1_500_001), Err(Some(2_500_000)));
     assert_eq!(answer(&mut tree, 2_500_000), Ok(2));
-    tree.tidy(Nanos(SECOND));
+    tree.expire_idle(Nanos(SECOND));
     assert_eq!(tree.stats(flows).unwrap().flows, 0);
 }

@@ -1,9 +1,9 @@
-//! Caps without timers: when exactly a class may send again.
+//! Ceilings without timers: when exactly a class may send again.
 //!
-//! A cap is a token bucket, kept as the time at which the bucket will be full, which is when a
+//! A ceiling is a token bucket, kept as the time at which the bucket will be full, which is when a
 //! leaky bucket of what was sent is empty: each packet puts that off by the time it takes at the
-//! cap's rate. A class may send from `full - slack` on, where the slack is the time in which what
-//! the burst has beyond one longest packet flows in.
+//! ceiling's rate. A class may send from `full - slack` on, where the slack is the time in which
+//! what the burst has beyond one longest packet flows in.
 //!
 //! All classes that have something to send and may not lie in one heap by that
 //! time, each once. So the next release of all is known at O(1), and holding and releasing
@@ -13,9 +13,9 @@ use crate::leaky_bucket::LeakyBucket;
 use crate::units::{Length, Nanos};
 use alloc::vec::Vec;
 
-use super::config::Cap;
+use super::config::Ceiling;
 
-/// No cap, and no place in the heap.
+/// No ceiling, and no place in the heap.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Billionths of a bit in a byte: a rate of R bit/s moves R of them in a nanosecond.
@@ -24,10 +24,10 @@ const SCALE: u128 = 8 * 1_000_000_000;
 /// Children of a heap entry.
 const ARITY: usize = 4;
 
-/// The cap of one class.
+/// The ceiling of one class.
 #[derive(Clone, Debug)]
 struct Shaper {
-    /// What was sent; the cap's tokens are full when it is empty.
+    /// What was sent; the ceiling's tokens are full when it is empty.
     sent: LeakyBucket,
     /// How much before that the class may send.
     slack: Nanos,
@@ -37,29 +37,29 @@ struct Shaper {
     owner: (u32, u32),
 }
 
-/// All caps of a tree, and who is held by one.
+/// All ceilings of a tree, and who is held by one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Caps {
+pub(super) struct Ceilings {
     shapers: Vec<Shaper>,
     free: Vec<u32>,
-    /// Release times and caps, the earliest first.
+    /// Release times and ceilings, the earliest first.
     heap: Vec<(Nanos, u32)>,
 }
 
 /// Time in which what a burst has beyond one longest packet flows in: rounded down, since a
 /// class must not send before.
-fn slack(cap: Cap, longest: Length) -> Nanos {
-    let beyond = cap.burst.saturating_sub(longest.get());
-    let span = u128::from(beyond) * SCALE / u128::from(cap.rate.bps());
+fn slack(ceiling: Ceiling, longest: Length) -> Nanos {
+    let beyond = ceiling.burst.saturating_sub(longest.get());
+    let span = u128::from(beyond) * SCALE / u128::from(ceiling.rate.bps());
     Nanos(u64::try_from(span).unwrap_or(u64::MAX))
 }
 
-impl Caps {
-    /// A cap with a full bucket for the class at `owner`, node and slot.
-    pub(super) fn add(&mut self, cap: Cap, longest: Length, owner: (u32, u32)) -> u32 {
+impl Ceilings {
+    /// A ceiling with a full bucket for the class at `owner`, node and slot.
+    pub(super) fn add(&mut self, ceiling: Ceiling, longest: Length, owner: (u32, u32)) -> u32 {
         let shaper = Shaper {
-            sent: LeakyBucket::new(cap.rate, Nanos::ZERO),
-            slack: slack(cap, longest),
+            sent: LeakyBucket::new(ceiling.rate, Nanos::ZERO),
+            slack: slack(ceiling, longest),
             heap_at: NONE,
             owner,
         };
@@ -75,11 +75,11 @@ impl Caps {
         }
     }
 
-    /// Another cap for the same class, which keeps what it owes in bytes.
-    pub(super) fn change(&mut self, at: u32, cap: Cap, longest: Length, now: Nanos) {
+    /// Another ceiling for the same class, which keeps what it owes in bytes.
+    pub(super) fn change(&mut self, at: u32, ceiling: Ceiling, longest: Length, now: Nanos) {
         let shaper = &mut self.shapers[at as usize];
-        shaper.sent.change_rate_of_all(cap.rate, now);
-        shaper.slack = slack(cap, longest);
+        shaper.sent.change_rate_of_all(ceiling.rate, now);
+        shaper.slack = slack(ceiling, longest);
         if shaper.heap_at != NONE {
             let hole = shaper.heap_at as usize;
             let entry = (self.release_at(at), at);
@@ -87,7 +87,7 @@ impl Caps {
         }
     }
 
-    /// The cap is no more; whether it held its class, which is free.
+    /// The ceiling is no more; whether it held its class, which is free.
     pub(super) fn remove(&mut self, at: u32) -> bool {
         let held = self.is_held(at);
         if held {
@@ -214,7 +214,7 @@ impl Caps {
         self.heap.len()
     }
 
-    /// Whether the heap is one, and every place in it is known to its cap.
+    /// Whether the heap is one, and every place in it is known to its ceiling.
     pub(super) fn is_sound(&self) -> bool {
         let entries = self.heap.iter().enumerate();
         let mut entries = entries.map(|(n, &(time, at))| {
