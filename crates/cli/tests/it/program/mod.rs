@@ -46,8 +46,9 @@ impl Pressure {
     }
 
     /// `strict` on a quiet machine, less by the part of the time that others had, down to `floor`.
+    /// It counts three times: sender, daemon and receiver wait one after the other.
     pub(crate) fn least(&self, strict: f64, floor: f64) -> f64 {
-        (strict - self.part()).max(floor)
+        (strict - 3.0 * self.part()).max(floor)
     }
 
     /// `strict` on a quiet machine, up to `more` beyond it on one that is never quiet.
