@@ -49,14 +49,22 @@ impl Actor {
     }
 
     fn spawn(command: &mut Command, role: &str, path: &Path) -> Self {
-        let child = command
+        command
             .args(["--exact", "processes::an_actor_plays_its_role"])
             .env(ROLE, role)
             .env(SOCKET, path)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn();
-        Actor(child.unwrap())
+            .stdout(Stdio::null());
+        loop {
+            match command.spawn() {
+                // Another test began a process while the program was being copied: that process
+                // holds the file open for writing until it is a program of its own.
+                Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                child => return Actor(child.unwrap()),
+            }
+        }
     }
 
     /// Lets it go on that [waits](wait_for_the_test).
