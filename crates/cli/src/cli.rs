@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, check, output, replay, run, sim};
+use crate::{bench, check, ctl, output, replay, run, sim};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Replay(replay::Options),
     /// Simulate traffic on a link of a site
     Sim(sim::Options),
+    /// Ask a running site for its state, and change it
+    Ctl(ctl::Options),
 }
 
 /// Reads the command line of the program.

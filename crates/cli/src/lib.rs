@@ -11,6 +11,7 @@ mod bench;
 mod check;
 mod classes;
 pub mod cli;
+mod ctl;
 mod figures;
 pub mod interrupt;
 mod machine;
@@ -37,6 +38,7 @@ pub fn main() -> ExitCode {
         cli::Command::Bench(options) => bench::run(&options),
         cli::Command::Replay(options) => replay::run(&options),
         cli::Command::Sim(options) => sim::run(&options),
+        cli::Command::Ctl(options) => ctl::run(&options),
     })
 }
 

@@ -228,8 +228,12 @@ pub struct Recent {
     pub share: f64,
     /// Null where nothing left.
     pub delay_us: Option<DelayReport>,
+    /// Times that its ceiling held it back.
+    pub throttled: u64,
     /// It was offered no more than it is promised, and packets took longer than the bound.
     pub beyond_bound: bool,
+    /// Times that this was so, since the start.
+    pub violations: u64,
 }
 
 impl ClassReport {

@@ -23,6 +23,8 @@ pub(crate) struct File {
     pub interfaces: Option<At<Interfaces>>,
     /// Processes of this machine that push frames through shared memory.
     pub attach: Option<At<Attach>>,
+    /// Where a running site is asked for its state, and changed.
+    pub control: Option<At<Control>>,
     /// The shaped directions, one each. A direction without one is forwarded as it comes.
     #[serde(default)]
     pub link: Vec<At<Link>>,
@@ -67,6 +69,29 @@ pub(crate) struct Attach {
     /// frame (9018 bytes where that is longer). By default as much as `processes` take.
     #[cfg_attr(test, schemars(extend("pattern" = schema::SIZE)))]
     pub memory: Option<Text>,
+}
+
+/// Where a running site is asked for its state, and changed: by `fairlane ctl`, or by anybody who
+/// speaks HTTP.
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(JsonSchema))]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[cfg_attr(test, schemars(rename = "control"))]
+pub(crate) struct Control {
+    /// Path of a Unix socket. Whoever may open it may change the site.
+    pub socket: Option<Text>,
+    /// Who may open the socket, as file modes are written: "0600" by default.
+    #[cfg_attr(test, schemars(extend("pattern" = "^0?[0-7]{3}$")))]
+    pub socket_mode: Option<Text>,
+    /// Address and port to serve HTTP at, as in "127.0.0.1:7172": of this machine's loopback
+    /// interface, since nothing is encrypted.
+    pub http: Option<Text>,
+    /// Path of a file with the token that a change over HTTP needs. Without one, nothing can be
+    /// changed over HTTP.
+    pub token: Option<Text>,
+    /// Path of a file with a token to read the state over HTTP with, if not everybody on this
+    /// machine may.
+    pub read_token: Option<Text>,
 }
 
 /// One shaped direction: all that leaves by one interface.

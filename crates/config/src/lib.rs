@@ -27,8 +27,8 @@ pub use parse::parse;
 pub use read::XDP_MOST_WAITING;
 pub use schema::schema;
 pub use site::{
-    Attach, Backend, Ceiling, Class, ClassKind, Flows, Interfaces, Link, LinkAlgorithm, LongestBy,
-    MtuOf, Near, Queue, Role, Site, Tables,
+    Attach, Backend, Ceiling, Class, ClassKind, Control, Flows, Interfaces, Link, LinkAlgorithm,
+    LongestBy, MtuOf, Near, Queue, Role, Site, Tables,
 };
 pub use text::{MAX_FILE, read as read_text};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};

@@ -1,6 +1,8 @@
 //! A site as it was found to be sound.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fairlane_classify::{Origin, Per, Rule};
 use fairlane_core::aqm::AqmConfig;
@@ -28,8 +30,12 @@ pub struct Site {
     pub interfaces: Option<Interfaces>,
     /// Where processes attach.
     pub attach: Option<Attach>,
+    /// Where it is asked for its state, and changed.
+    pub control: Option<Control>,
     /// The shaped directions, at least one; no two leave by the same interface.
     pub links: Vec<Link>,
+    /// The text that says all this; empty where it is a part of another file.
+    pub text: Arc<str>,
     /// What is allowed and hardly meant, such as a filter that never matches.
     pub warnings: Vec<Diagnostic>,
 }
@@ -65,7 +71,11 @@ impl Site {
         let site = tables.and_then(|tables| read::site(&tables.0, mtu, &mut report));
         let warnings = report.finish()?;
         let site = site.expect("what is not a site has been reported");
-        Ok(Site { warnings, ..site })
+        Ok(Site {
+            text: text.into(),
+            warnings,
+            ..site
+        })
     }
 
     /// What these tables say, without the warnings; or what is wrong with them is reported.
@@ -106,6 +116,21 @@ pub struct Attach {
     pub processes_per_user: usize,
     /// Most bytes of all their mailboxes together.
     pub memory: u64,
+}
+
+/// Where a running site is asked for its state, and changed: at least one of `socket` and `http`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// A Unix socket; whoever may open it may change the site.
+    pub socket: Option<PathBuf>,
+    /// The permissions of the socket.
+    pub mode: u32,
+    /// A loopback address where HTTP is served.
+    pub http: Option<SocketAddr>,
+    /// The file with the token that a change over HTTP needs.
+    pub token: Option<PathBuf>,
+    /// The file with the token that reading over HTTP needs, if it does.
+    pub read_token: Option<PathBuf>,
 }
 
 /// What is on the side that is not outside.

@@ -104,6 +104,8 @@ pub mod early;
 mod hold;
 #[cfg(target_os = "linux")]
 pub mod interface;
+#[cfg(target_os = "linux")]
+mod listener;
 pub mod memory;
 #[cfg(target_os = "linux")]
 pub mod packet;
@@ -136,6 +138,8 @@ pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
 pub use early::EarlyDrop;
 #[cfg(target_os = "linux")]
 pub use hold::Hold;
+#[cfg(target_os = "linux")]
+pub use listener::{BindError, Carries, Listener};
 pub use memory::MemoryBackend;
 #[cfg(target_os = "linux")]
 pub use packet::PacketBackend;

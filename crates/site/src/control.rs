@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
 
@@ -29,11 +29,22 @@ use crate::report::{InterfaceReport, LinkReport, OpenReport, Report};
 /// What the control thread waits for.
 pub(crate) enum Event {
     /// Another configuration is to take over.
-    Reload(Source),
+    Change(Request),
     /// It was read.
     Prepared(Box<Result<Prepared>>),
     /// The forwarding thread has ended.
     Ended(Box<Ended>),
+}
+
+/// A configuration that is to take over.
+pub(crate) struct Request {
+    pub(crate) source: Source,
+    /// What it was made from, if that must not have changed meanwhile.
+    pub(crate) base: Option<Arc<Site>>,
+    /// It is only asked whether it could.
+    pub(crate) dry: bool,
+    /// Who waits for what comes of it.
+    pub(crate) answer: Option<SyncSender<Result<Arc<Site>>>>,
 }
 
 /// What the forwarding thread leaves.
@@ -47,6 +58,8 @@ pub(crate) struct Ended {
 const LOOK: Duration = Duration::from_millis(1);
 /// The same while nothing was asked.
 const IDLE: Duration = Duration::from_millis(200);
+/// Least time between two states that are told, however much changes.
+const CHANGED: Nanos = Nanos::from_millis(100);
 
 /// What the forwarding thread was asked last.
 #[derive(Default)]
@@ -70,7 +83,6 @@ pub(crate) struct Control {
     pub(crate) attach: Option<Attach>,
     /// The longest time between two rounds that the forwarding thread had for an order.
     pub(crate) longest_step: Arc<AtomicU64>,
-    pub(crate) site: Site,
     /// What the devices were opened for.
     pub(crate) needs: Needs,
     /// On the left and on the right.
@@ -85,17 +97,28 @@ pub(crate) struct Control {
 #[derive(Default)]
 pub(crate) struct State {
     asked: Asked,
-    /// A configuration is being read; another is to be read then.
-    reading: bool,
-    again: Option<Source>,
-    /// The site that is being taken over, with its file, and its links that are not yet.
-    next: Option<(Site, Option<PathBuf>)>,
+    /// The configuration that is being read, or taken over then.
+    request: Option<Asker>,
+    /// Those that are to be read after it.
+    requests: VecDeque<Request>,
+    /// The site that is being taken over, and its links that are not yet.
+    next: Option<Arc<Site>>,
     waiting: VecDeque<Next>,
     reloads: u32,
     start: Nanos,
+    /// Something was taken over since the state was last told.
+    changed: bool,
     /// When the state was last told, and what.
     told: Nanos,
     report: Arc<Report>,
+}
+
+/// Who hears of what comes of a configuration.
+struct Asker {
+    /// The file that it is read from.
+    path: Option<PathBuf>,
+    dry: bool,
+    answer: Option<SyncSender<Result<Arc<Site>>>>,
 }
 
 impl Control {
@@ -135,8 +158,8 @@ impl Control {
         loop {
             let event = events.recv_timeout(self.patience());
             let ended = match event {
-                Ok(Event::Reload(source)) => {
-                    self.read(source);
+                Ok(Event::Change(request)) => {
+                    self.queue(request);
                     None
                 }
                 Ok(Event::Prepared(prepared)) => {
@@ -156,34 +179,52 @@ impl Control {
                 stop if stop.is_asked() => continue,
                 _ => self.ask(),
             }
-            if !self.state.reading
-                && self.state.next.is_none()
-                && let Some(source) = self.state.again.take()
-            {
-                self.read(source);
-            }
+            self.read_next();
         }
     }
 
     /// How long an event may be waited for.
     fn patience(&self) -> Duration {
         match self.state.asked {
-            Asked::Nothing => {
-                let due = (self.state.told + self.interval).since(self.clock.now());
-                Duration::from(due).clamp(LOOK, IDLE)
-            }
+            Asked::Nothing => Duration::from(self.due().since(self.clock.now())).clamp(LOOK, IDLE),
             _ => LOOK,
         }
     }
 
+    /// Notes a configuration. Of those that nobody waits for, only the last one counts.
+    fn queue(&mut self, request: Request) {
+        match self.state.requests.back_mut() {
+            Some(last) if last.answer.is_none() && request.answer.is_none() => *last = request,
+            _ => self.state.requests.push_back(request),
+        }
+        self.read_next();
+    }
+
     /// Reads a configuration on a thread of its own, which may take as long as it likes.
-    fn read(&mut self, source: Source) {
-        if self.state.reading || self.state.next.is_some() {
-            self.state.again = Some(source);
+    fn read_next(&mut self) {
+        if self.state.request.is_some() {
             return;
         }
+        let Some(request) = self.state.requests.pop_front() else {
+            return;
+        };
+        let Request {
+            source,
+            base,
+            dry,
+            answer,
+        } = request;
+        let asker = Asker {
+            path: source.path(),
+            dry,
+            answer,
+        };
+        let site = self.handle.site();
+        if base.is_some_and(|base| !Arc::ptr_eq(&base, &site)) {
+            return self.refuse(asker, Error::Outdated);
+        }
         let former = Former {
-            site: self.site.clone(),
+            site,
             needs: self.needs,
             links: self.plans.iter().map(Plan::running).collect(),
         };
@@ -195,8 +236,17 @@ impl Control {
             let _ = to_self.send(Event::Prepared(prepared));
         });
         match started.doing("starting a thread") {
-            Ok(_) => self.state.reading = true,
-            Err(error) => self.notify(Notice::ReloadRefused(error)),
+            Ok(_) => self.state.request = Some(asker),
+            Err(error) => self.refuse(asker, error),
+        }
+    }
+
+    /// Tells whoever waits for it, or everybody, that a configuration cannot take over.
+    fn refuse(&self, asker: Asker, error: Error) {
+        match asker.answer {
+            // Whoever does not wait any more needs no answer.
+            Some(answer) => drop(answer.send(Err(error))),
+            None => self.notify(Notice::ReloadRefused(error)),
         }
     }
 
@@ -205,17 +255,27 @@ impl Control {
     }
 
     fn prepared(&mut self, prepared: Result<Prepared>) {
-        self.state.reading = false;
+        let Some(asker) = self.state.request.take() else {
+            return;
+        };
         match prepared {
-            Ok(Prepared { path, site, links }) => {
-                for warning in &site.warnings {
-                    self.notify(Notice::Warning(warning.to_string()));
+            Ok(Prepared { site, .. }) if asker.dry => {
+                if let Some(answer) = asker.answer {
+                    let _ = answer.send(Ok(site));
                 }
-                self.state.next = Some((site, path));
+            }
+            Ok(Prepared { site, links }) => {
+                if asker.answer.is_none() {
+                    for warning in &site.warnings {
+                        self.notify(Notice::Warning(warning.to_string()));
+                    }
+                }
+                self.state.request = Some(asker);
+                self.state.next = Some(site);
                 self.state.waiting = links.into();
                 self.taken_over();
             }
-            Err(error) => self.notify(Notice::ReloadRefused(error)),
+            Err(error) => self.refuse(asker, error),
         }
     }
 
@@ -231,11 +291,16 @@ impl Control {
         }
         if self.state.waiting.is_empty()
             && matches!(self.state.asked, Asked::Nothing | Asked::Counts)
-            && let Some((site, path)) = self.state.next.take()
+            && let Some(site) = self.state.next.take()
+            && let Some(asker) = self.state.request.take()
         {
-            self.site = site;
+            self.handle.runs(Arc::clone(&site));
             self.state.reloads += 1;
-            self.notify(Notice::Reloaded(path));
+            self.state.changed = true;
+            match asker.answer {
+                Some(answer) => drop(answer.send(Ok(site))),
+                None => self.notify(Notice::Reloaded(asker.path)),
+            }
         }
     }
 
@@ -251,11 +316,19 @@ impl Control {
         if let Some(next) = self.state.waiting.pop_front() {
             return self.take_over(next);
         }
-        let now = self.clock.now();
-        if now >= self.state.told + self.interval {
+        if self.clock.now() >= self.due() {
             self.state.asked = Asked::Counts;
             self.order(Order::Count(Box::new(self.counting())));
         }
+    }
+
+    /// When the state is to be told next: what was changed is, soon after.
+    fn due(&self) -> Nanos {
+        let interval = match self.state.changed {
+            true => self.interval.min(CHANGED),
+            false => self.interval,
+        };
+        self.state.told + interval
     }
 
     fn order(&mut self, order: Order) {
@@ -343,6 +416,7 @@ impl Control {
         let now = self.clock.now();
         let times = [self.state.start, self.state.told].map(|then| now.since(then).0 as f64 / 1e9);
         self.state.told = now;
+        self.state.changed = false;
         // One notice a report, however many were refused.
         let refusals = self.attach.as_ref().and_then(Attach::take_refusals);
         if let Some(refusals) = refusals {

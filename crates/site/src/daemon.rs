@@ -1,8 +1,9 @@
 //! A site from its configuration to its end.
 
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, W
 use fairlane_runtime::bridge::{Bridge, Came, Lane, Side};
 use fairlane_runtime::{Clock, Registrar};
 
-use crate::control::{Control, Ended, Event, State};
+use crate::control::{Control, Ended, Event, Request, State};
 use crate::device::{self, AnyDevice, Needs, Ports};
 use crate::early::Port;
 use crate::error::{Doing, Error, Result, unfit};
@@ -95,6 +96,13 @@ pub struct Daemon {
 pub struct Handle {
     pub(crate) stop: Arc<Stop>,
     pub(crate) events: Sender<Event>,
+    site: Arc<Mutex<Arc<Site>>>,
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").finish_non_exhaustive()
+    }
 }
 
 impl Handle {
@@ -108,7 +116,56 @@ impl Handle {
     /// that come waits.
     pub fn reload(&self, source: Source) {
         // Once nobody hears of it, it is over.
-        let _ = self.events.send(Event::Reload(source));
+        let _ = self.events.send(Event::Change(Request {
+            source,
+            base: None,
+            dry: false,
+            answer: None,
+        }));
+    }
+
+    /// What runs.
+    #[must_use]
+    pub fn site(&self) -> Arc<Site> {
+        Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn runs(&self, site: Arc<Site>) {
+        *self.site.lock().unwrap_or_else(PoisonError::into_inner) = site;
+    }
+
+    /// Has the site go on as another configuration says, and waits until it does. With `base`, what
+    /// [runs](Handle::site) must be that still: so nobody undoes what he does not know of. Returns
+    /// what runs then.
+    ///
+    /// # Errors
+    ///
+    /// The configuration is not valid, or cannot take over without a restart: the running one is
+    /// kept. Something else runs than `base`; the run has ended.
+    pub fn change(&self, source: Source, base: Option<Arc<Site>>) -> Result<Arc<Site>> {
+        self.ask(source, base, false)
+    }
+
+    /// Whether a configuration [could take over](Handle::change), and what would run then.
+    ///
+    /// # Errors
+    ///
+    /// As a change. Nothing changes either way.
+    pub fn consider(&self, source: Source) -> Result<Arc<Site>> {
+        self.ask(source, None, true)
+    }
+
+    fn ask(&self, source: Source, base: Option<Arc<Site>>, dry: bool) -> Result<Arc<Site>> {
+        let (answer, answered) = sync_channel(1);
+        let request = Request {
+            source,
+            base,
+            dry,
+            answer: Some(answer),
+        };
+        let asked = self.events.send(Event::Change(request));
+        asked.map_err(|_| Error::Ended)?;
+        answered.recv().unwrap_or(Err(Error::Ended))
     }
 }
 
@@ -188,9 +245,11 @@ impl Daemon {
         let (orders, to_do) = mailbox(2).map_err(never)?;
         let (answers, done) = mailbox(2).map_err(never)?;
         let (to_control, events) = channel();
+        let needs = Needs::of(&site);
         let handle = Handle {
             stop: Arc::default(),
             events: to_control,
+            site: Arc::new(Mutex::new(Arc::new(site))),
         };
         let longest_step = Arc::new(AtomicU64::new(0));
         let forwarding = Forwarding {
@@ -207,8 +266,7 @@ impl Daemon {
             notify,
             attach,
             longest_step,
-            needs: Needs::of(&site),
-            site,
+            needs,
             devices,
             plans,
             orders,
@@ -243,8 +301,8 @@ impl Daemon {
 
     /// What it runs.
     #[must_use]
-    pub fn site(&self) -> &Site {
-        &self.control.site
+    pub fn site(&self) -> Arc<Site> {
+        self.control.handle.site()
     }
 
     /// Forwards, on a thread of its own, until it is stopped, its time is over, or an interface

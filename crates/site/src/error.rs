@@ -16,6 +16,12 @@ pub enum Error {
     /// a restart.
     #[error("{0}")]
     Unfit(String),
+    /// It was made from a configuration that runs no longer.
+    #[error("the configuration has changed meanwhile: look again, and change what runs now")]
+    Outdated,
+    /// The run has ended.
+    #[error("the site does not run any more")]
+    Ended,
     /// An interface cannot be used; the sentence names it.
     #[error(transparent)]
     Interface(#[from] io::Error),

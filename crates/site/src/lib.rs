@@ -55,6 +55,7 @@ mod stop;
 
 pub use daemon::{Daemon, Handle, Interface, OnLoss, Options, Outcome};
 pub use error::Error;
+pub use meter::Delays;
 pub use notice::Notice;
 pub use reload::{Source, read};
 pub use report::{InterfaceReport, LinkReport, OpenReport, Report};

@@ -89,9 +89,9 @@ fn longest_in(bucket: usize) -> u64 {
     (after << UNIT_BITS) - 1
 }
 
-/// Delays that were counted.
+/// Delays that were counted, each to two digits.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Delays {
+pub struct Delays {
     /// Buckets with something in them, in order, and how many.
     counts: Vec<(usize, u32)>,
     longest: Nanos,
@@ -116,16 +116,38 @@ impl Delays {
         }
     }
 
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.within(Nanos::MAX)
+    }
+
+    /// How many did not exceed `most`. O(distinct delays).
+    #[must_use]
+    pub fn within(&self, most: Nanos) -> u64 {
+        let counts = self.counts.iter();
+        let within = counts.take_while(|&&(bucket, _)| longest_in(bucket) <= most.0);
+        within.map(|&(_, count)| u64::from(count)).sum()
+    }
+
+    /// All of them together, in seconds: a hundredth too much at most.
+    #[must_use]
+    pub fn sum(&self) -> f64 {
+        let counts = self.counts.iter();
+        let longest = counts.map(|&(bucket, count)| longest_in(bucket) as f64 * f64::from(count));
+        longest.sum::<f64>() / 1e9
+    }
+
     /// The longest that was ever counted; 0 before the first.
-    pub(crate) fn longest(&self) -> Nanos {
+    #[must_use]
+    pub fn longest(&self) -> Nanos {
         self.longest
     }
 
     /// The delay that this part of the packets did not exceed, to two digits; `None` without
     /// any.
     pub(crate) fn quantile(&self, quantile: f64) -> Option<Nanos> {
-        let all: u64 = self.counts.iter().map(|&(_, count)| u64::from(count)).sum();
-        let wanted = ((all as f64 * quantile).ceil() as u64).max(1);
+        let wanted = ((self.count() as f64 * quantile).ceil() as u64).max(1);
         let mut so_far = 0;
         let bucket = self.counts.iter().find(|&&(_, count)| {
             so_far += u64::from(count);

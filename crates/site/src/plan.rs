@@ -38,6 +38,8 @@ pub(crate) struct Account {
     foreign: ClassStats,
     /// Its part of what was lost before it was classified, as well as it can be told.
     pub(crate) lost: f64,
+    /// Reports in which packets took longer than the bound, though it was offered what it may be.
+    pub(crate) violations: u64,
     /// Dropped before it was received.
     pub(crate) early: Early,
     pub(crate) told: Told,
@@ -298,11 +300,16 @@ impl Plan {
         for gone in &gone {
             if let Some(&to) = by_name.get(&*self.link.classes[gone.place].name) {
                 let Account {
-                    meter, lost, told, ..
+                    meter,
+                    lost,
+                    violations,
+                    told,
+                    ..
                 } = self.accounts[gone.place].clone();
                 accounts[to] = Account {
                     meter,
                     lost,
+                    violations,
                     told,
                     ..std::mem::take(&mut accounts[to])
                 };

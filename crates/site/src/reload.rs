@@ -5,6 +5,7 @@
 //! in small steps (`order`). What did not change is not touched.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fairlane_config::{Backend, MtuOf, Site, SiteError};
 use fairlane_io::interface;
@@ -32,6 +33,8 @@ pub enum Source {
     File(PathBuf),
     /// It was made, or read, elsewhere.
     Site(Box<Site>),
+    /// What a file might say.
+    Text(String),
 }
 
 impl Source {
@@ -39,7 +42,7 @@ impl Source {
     pub(crate) fn path(&self) -> Option<PathBuf> {
         match self {
             Source::File(path) => Some(path.clone()),
-            Source::Site(_) => None,
+            Source::Site(_) | Source::Text(_) => None,
         }
     }
 
@@ -47,13 +50,14 @@ impl Source {
         match self {
             Source::File(path) => Ok(Site::read_again(&path, MTU_OF)?),
             Source::Site(site) => Ok(*site),
+            Source::Text(text) => Ok(Site::parse_for(&text, "configuration", MTU_OF)?),
         }
     }
 }
 
 /// What a configuration is compared with.
 pub(crate) struct Former {
-    pub(crate) site: Site,
+    pub(crate) site: Arc<Site>,
     /// What the devices were opened for.
     pub(crate) needs: Needs,
     pub(crate) links: Vec<Running>,
@@ -61,8 +65,7 @@ pub(crate) struct Former {
 
 /// A site that was accepted, and its links.
 pub(crate) struct Prepared {
-    pub(crate) path: Option<PathBuf>,
-    pub(crate) site: Site,
+    pub(crate) site: Arc<Site>,
     pub(crate) links: Vec<Next>,
 }
 
@@ -83,15 +86,18 @@ impl Former {
         });
         Ok(Prepared {
             links: links.collect(),
-            path,
-            site,
+            site: Arc::new(site),
         })
     }
 
     /// Whether a site can take over without a restart.
     fn accept(&self, site: &Site) -> Result<()> {
-        if site.interfaces != self.site.interfaces || site.attach != self.site.attach {
-            return unfit("[interfaces] and [attach] cannot change without a restart");
+        let before = &*self.site;
+        if site.interfaces != before.interfaces
+            || site.attach != before.attach
+            || site.control != before.control
+        {
+            return unfit("[interfaces], [attach] and [control] cannot change without a restart");
         }
         let shared = matches!(&site.interfaces, Some(named) if named.backend == Backend::Xdp);
         if shared && !self.needs.cover(Needs::of(site)) {

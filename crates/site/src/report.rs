@@ -106,6 +106,9 @@ pub struct LinkReport {
     pub queued_packets: u64,
     /// Children after their parents, in the order of the file.
     pub classes: Vec<ClassReport>,
+    /// The delays of each of them, since the start.
+    #[serde(skip)]
+    pub delays: Vec<Delays>,
 }
 
 /// Delays that were counted, in microseconds; none of no packet. `longest` is known better than by
@@ -246,6 +249,11 @@ impl LinkReport {
             transmitted: device.lane.transmitted,
             queued_packets: count.queued.into(),
             classes,
+            delays: (plan
+                .accounts
+                .iter()
+                .map(|account| account.told.delays.clone()))
+            .collect(),
         }
     }
 
@@ -284,6 +292,9 @@ fn tell(
     let burst = f64::from(link.longest.get()) * 8.0;
     let within = |rate: u64| offered <= rate as f64 * recent.seconds + burst;
     let late = delay_us.zip(terms.bound_us);
+    let beyond_bound = terms.guaranteed_bps.is_some_and(within)
+        && late.is_some_and(|(delay, bound)| delay.max > bound);
+    account.violations += u64::from(beyond_bound);
     ClassReport {
         beside_lost: account.told.beside_lost,
         lost_estimate: sums.lost.round() as u64,
@@ -292,8 +303,9 @@ fn tell(
             sent_bps: bps(sent, recent.seconds),
             share: part(sent, recent.bytes),
             delay_us,
-            beyond_bound: terms.guaranteed_bps.is_some_and(within)
-                && late.is_some_and(|(delay, bound)| delay.max > bound),
+            throttled: sums.stats.throttled.saturating_sub(told.stats.throttled),
+            beyond_bound,
+            violations: account.violations,
         }),
         ..ClassReport::counted(terms, &sums.stats, sums.early, whole.seconds, whole.bytes)
     }

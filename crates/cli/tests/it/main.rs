@@ -12,6 +12,7 @@ mod run;
 mod sim;
 mod site;
 mod site_classes;
+mod site_control;
 mod site_early;
 mod site_input;
 mod site_interfaces;

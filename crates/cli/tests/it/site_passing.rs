@@ -74,7 +74,8 @@ fn a_connection_fills_its_link_and_no_more() {
         let pressure = Pressure::begin();
         let flow = Flow::start(wire.sender(0), wire.receiver(), 5_201, 3).unwrap();
         let transfer = flow.finish().unwrap();
-        let limits = pressure.least(0.98, FILLED)..pressure.most(1.01, 0.04);
+        // A receiver that waited for a processor reads in one window what came before it.
+        let limits = pressure.least(0.98, FILLED)..pressure.most(1.01, 0.3);
         site.stop();
         let windows = &transfer.windows[10..25];
         let bytes: u64 = windows.iter().map(|window| window.bytes).sum();

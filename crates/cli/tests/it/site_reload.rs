@@ -6,12 +6,55 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_netlab::long_tests;
+use fairlane_netlab::{Host, long_tests};
 
 use crate::program::Pressure;
 use crate::site::{BACKENDS, Site, class, link, total, up, wire};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use serde_json::Value;
+
+/// Sets what it has when it goes.
+struct Ends<'a>([&'a AtomicBool; 2]);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        for flag in self.0 {
+            flag.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Numbered datagrams from a host to another while `meanwhile` lasts: what it returns, the numbers
+/// that arrived, in order, and how many were sent.
+pub(crate) fn numbered<T>(
+    (from, to): (&Host, &Host),
+    port: u16,
+    meanwhile: impl FnOnce() -> T,
+) -> (T, Vec<u32>, u32) {
+    let bind = |host: &Host, port| {
+        let address = (host.address(), port);
+        host.namespace().run(|| UdpSocket::bind(address).unwrap())
+    };
+    let listening = bind(to, port);
+    let timeout = Some(Duration::from_millis(50));
+    listening.set_read_timeout(timeout).unwrap();
+    // For as long as the receiver may wait for a processor: root may ask for more than is usual.
+    set_socket_recv_buffer_size_force(&listening, 16 << 20).unwrap();
+    let socket = bind(from, 0);
+    let to = format!("{}:{port}", to.address());
+    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let receiving = scope.spawn(|| receive(&listening, &done));
+        let sending = scope.spawn(|| send(&socket, &to, 1_000.0, &stop));
+        // Where it panics, the threads end too.
+        let ends = Ends([&stop, &done]);
+        let told = meanwhile();
+        stop.store(true, Ordering::Relaxed);
+        let sent = sending.join().unwrap();
+        drop(ends);
+        (told, receiving.join().unwrap(), sent)
+    })
+}
 
 /// The numbers of datagrams that arrived, in order, until `done` and for a while after it.
 fn receive(socket: &UdpSocket, done: &AtomicBool) -> Vec<u32> {
@@ -90,24 +133,10 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
     };
     let rounds = if long_tests() { 240 } else { 40 };
     for backend in BACKENDS {
-        let (sender, receiver) = (wire.sender(0), wire.receiver());
-        let bind = |host: &fairlane_netlab::Host, port| {
-            let address = (host.address(), port);
-            host.namespace().run(|| UdpSocket::bind(address).unwrap())
-        };
-        let listening = bind(receiver, 1_001);
-        let timeout = Some(Duration::from_millis(50));
-        listening.set_read_timeout(timeout).unwrap();
-        // For as long as the receiver may wait for a processor: root may ask for more than is usual.
-        set_socket_recv_buffer_size_force(&listening, 16 << 20).unwrap();
-        let socket = bind(sender, 0);
-        let to = format!("{}:1001", receiver.address());
         let mut site = Site::start(&wire, &config(backend, 200, 0));
         let pressure = Pressure::begin();
-        let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
-        let (numbers, sent) = thread::scope(|scope| {
-            let receiving = scope.spawn(|| receive(&listening, &done));
-            let sending = scope.spawn(|| send(&socket, &to, 1_000.0, &stop));
+        let hosts = (wire.sender(0), wire.receiver());
+        let ((), numbers, sent) = numbered(hosts, 1_001, || {
             for round in 1..=rounds {
                 std::fs::write(site.file(), config(backend, 200, round % 6)).unwrap();
                 site.signal("HUP");
@@ -117,10 +146,6 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
             std::fs::write(site.file(), config(backend, 200, 0)).unwrap();
             site.signal("HUP");
             thread::sleep(Duration::from_millis(1_500));
-            stop.store(true, Ordering::Relaxed);
-            let sent = sending.join().unwrap();
-            done.store(true, Ordering::Relaxed);
-            (receiving.join().unwrap(), sent)
         });
         let finished = site.end();
         assert!(finished.status.success(), "{finished:?}");

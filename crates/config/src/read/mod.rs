@@ -10,7 +10,9 @@ mod queue;
 mod rooms;
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use fairlane_core::Rate;
 use fairlane_core::units::MAX_LENGTH;
@@ -19,7 +21,9 @@ use crate::diagnostic::{Report, suggestion};
 use crate::file;
 pub(crate) use rooms::{grant, kept, kept_for};
 
-use crate::site::{Attach, Backend, Interfaces, Link, LinkAlgorithm, MtuOf, Near, Role, Site};
+use crate::site::{
+    Attach, Backend, Control, Interfaces, Link, LinkAlgorithm, MtuOf, Near, Role, Site,
+};
 use crate::units::Size;
 use crate::written::{At, Scalar, Text};
 
@@ -68,10 +72,13 @@ pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Op
         xdp_room(at.value(), &file.link, &mut links, report);
     }
     let attach = attach.map(|attach| attached(attach, report));
+    let control = (file.control.as_ref()).map(|written| control(written, report));
     (!report.failed()).then(|| Site {
         interfaces: interfaces.flatten(),
         attach: attach.flatten(),
+        control: control.flatten(),
         links,
+        text: Arc::default(),
         warnings: Vec::new(),
     })
 }
@@ -245,6 +252,86 @@ fn attached(written: &file::Attach, report: &mut Report) -> Option<Attach> {
         processes_per_user,
         memory,
     })
+}
+
+fn control(at: &At<file::Control>, report: &mut Report) -> Option<Control> {
+    const MODE: u32 = 0o600;
+    let written = at.value();
+    let mut path = |key: &str, text: &Option<Text>| {
+        let text = text.as_ref()?;
+        if text.value().is_empty() {
+            report.error(&text.span(), format!("{key}: a path is needed"));
+        }
+        Some(PathBuf::from(text.value()))
+    };
+    let socket = path("socket", &written.socket);
+    let token = path("token", &written.token);
+    let read_token = path("read-token", &written.read_token);
+    if written.socket.is_none() && written.http.is_none() {
+        report.error(
+            &at.span(),
+            "[control] needs 'socket', as in \"/run/fairlane.sock\", or 'http', as in \"127.0.0.1:7172\"",
+        );
+    }
+    let mode = match &written.socket_mode {
+        Some(mode) => file_mode(mode, report)?,
+        None => MODE,
+    };
+    let http = match &written.http {
+        Some(http) => Some(loopback(http, report)?),
+        None => None,
+    };
+    for (key, token) in [
+        ("token", &written.token),
+        ("read-token", &written.read_token),
+    ] {
+        if let (Some(token), None) = (token, http) {
+            report.error(
+                &token.span(),
+                format!("{key}: it is for 'http', which is not given"),
+            );
+        }
+    }
+    Some(Control {
+        socket,
+        mode,
+        http,
+        token,
+        read_token,
+    })
+}
+
+/// Three octal digits, with or without the leading zero.
+fn file_mode(text: &Text, report: &mut Report) -> Option<u32> {
+    let digits = text.value();
+    let mode = u32::from_str_radix(digits, 8).ok();
+    let mode = mode.filter(|&mode| mode <= 0o777 && (3..=4).contains(&digits.len()));
+    if mode.is_none() {
+        report.error(
+            &text.span(),
+            format!("socket-mode '{digits}': three octal digits are needed, as in \"0660\""),
+        );
+    }
+    mode
+}
+
+/// An address of this machine's loopback interface, with a port.
+fn loopback(text: &Text, report: &mut Report) -> Option<SocketAddr> {
+    let written = text.value();
+    let sentence = match written.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_loopback() => return Some(address),
+        Ok(address) => format!(
+            "http '{written}': {} is no loopback address, and nothing is encrypted; use \
+             \"127.0.0.1:{}\" and a proxy in front of it",
+            address.ip(),
+            address.port()
+        ),
+        Err(_) => {
+            format!("http '{written}': address and port are needed, as in \"127.0.0.1:7172\"")
+        }
+    };
+    report.error(&text.span(), sentence);
+    None
 }
 
 /// Linux's rules for the name of an interface.

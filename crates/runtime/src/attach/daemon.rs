@@ -11,14 +11,13 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fairlane_core::Length;
-use fairlane_io::PeerCredentials;
+use fairlane_io::{BindError, Carries, Listener, PeerCredentials};
 use fairlane_mailbox::shared::GeometryError;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::admission::Admission;
 use super::mapping::Mapping;
 use super::server::Server;
-use super::socket::{BindError, Listener};
 use crate::client::ClientId;
 use crate::registrar::Registrar;
 
@@ -255,7 +254,7 @@ impl Attach {
                 error,
             },
         };
-        let listener = Listener::bind(path, config.mode).map_err(failed)?;
+        let listener = Listener::bind(path, config.mode, Carries::Messages).map_err(failed)?;
         let status = Arc::new(Status::default());
         let start = || {
             let wake = eventfd(0, EventfdFlags::CLOEXEC)?;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use fairlane_io::{PeerCredentials, SharedMemory};
+use fairlane_io::{Listener, PeerCredentials, SharedMemory};
 use fairlane_mailbox::shared::Receiver;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -19,7 +19,7 @@ use rustix::net::{RecvFlags, recv};
 use super::admission::{Admission, Offer, PendingRefusal, Slot};
 use super::daemon::{Attached, Status};
 use super::message::{self, Grant, Reply, VERSION};
-use super::socket::{self, Listener};
+use super::socket;
 use super::source::{Allowance, Line, Part, ProcessSource, Shared};
 use crate::client::ClientId;
 use crate::registrar::{Registrar, Remote};

@@ -1,0 +1,460 @@
+//! `fairlane ctl`: asks a running site, and changes it.
+
+mod show;
+
+use std::fs;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use fairlane_control::{Client, Method, Target, encoded, value_of};
+use fairlane_core::Nanos;
+use serde_json::{Map, Value as Json};
+
+use crate::{figures, output, table};
+
+const HELP: &str = "\
+The site says in [control] where it is asked: by default at /run/fairlane.sock here, so
+
+  [control]
+  socket = \"/run/fairlane.sock\"
+
+in the site file is enough. CLASS is a class, or LINK/CLASS where two links have one
+of that name. KEY=VALUE are keys of the site file; KEY= without a value removes one.
+
+Each change tells what it does to what every class is promised; with --dry-run it is
+only told. It is checked as a file is, and made between two packets: nothing that
+waits is lost or reordered. `ctl save` writes what runs to the site file.
+
+Examples:
+  fairlane ctl show
+  fairlane ctl explain voice
+  fairlane ctl set voice rate=3mbit ceil=6mbit --dry-run
+  fairlane ctl add up/backup weight=1 ceil=2mbit
+  fairlane ctl filter add up class=backup destination-port=873
+  fairlane ctl link up rate=18mbit
+  fairlane ctl remove up/backup
+  fairlane ctl save";
+
+/// Options of `fairlane ctl`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Options {
+    /// The site's Unix socket
+    #[arg(
+        long,
+        value_name = "PATH",
+        global = true,
+        env = "FAIRLANE_SOCKET",
+        default_value = "/run/fairlane.sock"
+    )]
+    socket: PathBuf,
+    /// Ask over HTTP instead
+    #[arg(long, value_name = "ADDR:PORT", global = true)]
+    http: Option<SocketAddr>,
+    /// File with the token for --http
+    #[arg(long, value_name = "FILE", global = true)]
+    token: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What a change shares with the others.
+#[derive(Clone, Debug, Args)]
+struct Change {
+    /// Only tell what the change would do
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    /// Show the classes: rates, shares, delays beside their bounds, drops
+    Show {
+        /// Only this class
+        class: Option<String>,
+        /// Print in the shape of `tc -s -j class show`
+        #[arg(long)]
+        tc: bool,
+    },
+    /// Say in words why packets of a class wait
+    Explain {
+        /// The class
+        class: String,
+    },
+    /// Change keys of a class
+    Set {
+        /// The class
+        class: String,
+        /// Keys of the site file and their values
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Add a class
+    Add {
+        /// The class, as LINK/CLASS
+        class: String,
+        /// Keys of the site file and their values
+        #[arg(value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Remove a class, and the filters that lead there
+    Remove {
+        /// The class
+        class: String,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Change keys of a link
+    Link {
+        /// The link
+        link: String,
+        /// Keys of the site file and their values
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Add or remove a filter
+    #[command(subcommand)]
+    Filter(Filter),
+    /// Have another site file take over, without restarting
+    Apply {
+        /// The file; - for standard input
+        file: PathBuf,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Read the site file again, as SIGHUP does
+    Reload {
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Print the configuration that runs
+    Config,
+    /// Write the configuration that runs to the site file, comments kept
+    Save,
+    /// Print the metrics, as Prometheus scrapes them
+    Metrics,
+    /// Print each state as it is told, one JSON object a line, until Ctrl-C
+    Watch,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Filter {
+    /// Add a filter to a link
+    Add {
+        /// The link
+        link: String,
+        /// Keys of the site file and their values: class, and what has to match
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        keys: Vec<String>,
+        /// Its place among the link's filters, from 0; after all others without it
+        #[arg(long, value_name = "N")]
+        at: Option<usize>,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Remove a filter
+    Remove {
+        /// The link
+        link: String,
+        /// Its place among the link's filters, from 0
+        number: usize,
+        #[command(flatten)]
+        change: Change,
+    },
+}
+
+/// Asks, and prints what comes.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let site = Site::new(options)?;
+    match &options.command {
+        Command::Show { class, tc } => {
+            let state = site.client.json(Method::GET, "/v1/state", "")?;
+            let class = class.as_deref();
+            let class = class
+                .map(|class| place(&show::names(&state), class))
+                .transpose()?;
+            match (tc, options.json) {
+                (true, _) => output::line(show::as_tc(&state, class.as_ref())),
+                (false, true) => output::line(show::picked(&state, class.as_ref())),
+                (false, false) => output::line(show::text(&state, class.as_ref())),
+            }
+        }
+        Command::Explain { class } => site.explain(class),
+        Command::Set {
+            class,
+            keys,
+            change,
+        } => site.change(Method::PATCH, &site.of_class(class)?, pairs(keys)?, change),
+        Command::Add {
+            class,
+            keys,
+            change,
+        } => {
+            let Some((link, name)) = class.split_once('/') else {
+                bail!("'{class}': a new class is named with its link, as in up/{class}");
+            };
+            let mut keys = pairs(keys)?;
+            keys.insert("name".to_owned(), name.into());
+            let path = format!("{}/classes", of_link(link));
+            site.change(Method::POST, &path, keys, change)
+        }
+        Command::Remove { class, change } => {
+            site.change(Method::DELETE, &site.of_class(class)?, Map::new(), change)
+        }
+        Command::Link { link, keys, change } => {
+            site.change(Method::PATCH, &of_link(link), pairs(keys)?, change)
+        }
+        Command::Filter(Filter::Add {
+            link,
+            keys,
+            at,
+            change,
+        }) => {
+            let at = at.map_or(String::new(), |at| format!("?at={at}"));
+            let path = format!("{}/filters{at}", of_link(link));
+            site.change(Method::POST, &path, pairs(keys)?, change)
+        }
+        Command::Filter(Filter::Remove {
+            link,
+            number,
+            change,
+        }) => {
+            let path = format!("{}/filters/{number}", of_link(link));
+            site.change(Method::DELETE, &path, Map::new(), change)
+        }
+        Command::Apply { file, change } => {
+            let text = read(file)?;
+            site.ask_to_change(Method::PUT, "/v1/config", text, change)
+        }
+        Command::Reload { change } => {
+            site.ask_to_change(Method::POST, "/v1/reload", String::new(), change)
+        }
+        Command::Config => site.print("/v1/config"),
+        Command::Metrics => site.print("/metrics"),
+        Command::Save => {
+            let saved = site.client.json(Method::POST, "/v1/save", "")?;
+            match saved["saved"].as_str() {
+                Some(file) if !options.json => output::line(format_args!("saved: {file}")),
+                _ => output::line(saved),
+            }
+        }
+        Command::Watch => {
+            let mut printed = Ok(());
+            site.client.watch(|state| {
+                printed = output::line(state);
+                printed.is_ok()
+            })?;
+            printed
+        }
+    }
+}
+
+/// A site that is asked.
+struct Site {
+    client: Client,
+    json: bool,
+}
+
+impl Site {
+    fn new(options: &Options) -> Result<Site> {
+        let target = match options.http {
+            Some(address) => {
+                let token = options.token.as_ref().map(|file| {
+                    let text = fs::read_to_string(file);
+                    text.with_context(|| format!("reading {}", file.display()))
+                });
+                let token = token.transpose()?;
+                let line = |text: String| text.lines().next().unwrap_or_default().trim().to_owned();
+                Target::Http(address, token.map(line))
+            }
+            None => Target::Socket(options.socket.clone()),
+        };
+        Ok(Site {
+            client: Client::new(target).context("starting to wait")?,
+            json: options.json,
+        })
+    }
+
+    /// The path of a class that may be named without its link.
+    fn of_class(&self, class: &str) -> Result<String> {
+        // What runs: the state is told later.
+        let text = self.client.ask(Method::GET, "/v1/config", "")?;
+        let site = fairlane_config::Site::parse(&String::from_utf8_lossy(&text), "configuration")?;
+        let links = site.links.iter();
+        let classes = links.flat_map(|link| {
+            let classes = link.classes.iter();
+            classes.map(|class| (link.name.clone(), class.name.clone()))
+        });
+        let (link, class) = place(&classes.collect::<Vec<_>>(), class)?;
+        Ok(format!("{}/classes/{}", of_link(&link), encoded(&class)))
+    }
+
+    fn print(&self, path: &str) -> Result<()> {
+        let text = self.client.ask(Method::GET, path, "")?;
+        output::line(String::from_utf8_lossy(&text).trim_end())
+    }
+
+    fn explain(&self, class: &str) -> Result<()> {
+        let path = format!("{}/explain", self.of_class(class)?);
+        let told = self.client.json(Method::GET, &path, "")?;
+        if self.json {
+            return output::line(told);
+        }
+        let queued = told["queued_packets"].as_u64().unwrap_or(0);
+        output::line(format_args!(
+            "{}/{}: {queued} packets wait",
+            told["link"].as_str().unwrap_or_default(),
+            told["class"].as_str().unwrap_or_default()
+        ))?;
+        let because = told["because"].as_array();
+        for sentence in because.into_iter().flatten().filter_map(Json::as_str) {
+            output::line(format_args!("  {sentence}"))?;
+        }
+        Ok(())
+    }
+
+    fn change(
+        &self,
+        method: Method,
+        path: &str,
+        keys: Map<String, Json>,
+        change: &Change,
+    ) -> Result<()> {
+        self.ask_to_change(method, path, Json::Object(keys).to_string(), change)
+    }
+
+    /// Makes a change, and prints what it does.
+    fn ask_to_change(
+        &self,
+        method: Method,
+        path: &str,
+        body: String,
+        change: &Change,
+    ) -> Result<()> {
+        let path = match (change.dry_run, path.contains('?')) {
+            (false, _) => path.to_owned(),
+            (true, true) => format!("{path}&dry-run=true"),
+            (true, false) => format!("{path}?dry-run=true"),
+        };
+        let changed = self.client.json(method, &path, body)?;
+        if self.json {
+            return output::line(changed);
+        }
+        for warning in changed["warnings"].as_array().into_iter().flatten() {
+            output::aside(format_args!(
+                "warning: {}",
+                warning.as_str().unwrap_or_default()
+            ));
+        }
+        output::line(effects(&changed))
+    }
+}
+
+fn read(file: &PathBuf) -> Result<String> {
+    if file.as_os_str() == "-" {
+        let mut text = String::new();
+        let read = std::io::stdin().read_to_string(&mut text);
+        read.context("reading standard input")?;
+        return Ok(text);
+    }
+    fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
+}
+
+/// Link and name of a class: `LINK/CLASS`, or `CLASS` if there is one of that name.
+fn place(classes: &[(String, String)], class: &str) -> Result<(String, String)> {
+    // A name may have a slash in it.
+    let is = |(link, name): &&(String, String)| {
+        name == class || class.strip_prefix(&format!("{link}/")) == Some(name)
+    };
+    let found: Vec<_> = classes.iter().filter(is).collect();
+    match found[..] {
+        [one] => Ok(one.clone()),
+        [] => {
+            let names = classes.iter().map(|(_, name)| name.as_str());
+            let near = fairlane_config::suggestion(class, names);
+            bail!("class '{class}' does not exist{near}")
+        }
+        _ => {
+            let places = found.iter().map(|(link, name)| format!("{link}/{name}"));
+            let places = places.collect::<Vec<_>>().join(" or ");
+            bail!("class '{class}' is in several links: say {places}")
+        }
+    }
+}
+
+fn of_link(link: &str) -> String {
+    format!("/v1/links/{}", encoded(link))
+}
+
+/// Keys and values as the file has them; what is no value of its own is a text.
+fn pairs(written: &[String]) -> Result<Map<String, Json>> {
+    let pairs = written.iter().map(|pair| {
+        let Some((key, value)) = pair.split_once('=') else {
+            bail!("'{pair}': a key and a value are needed, as in rate=2mbit");
+        };
+        Ok((key.to_owned(), value_of(value)))
+    });
+    pairs.collect()
+}
+
+/// What a change does, class by class.
+fn effects(changed: &Json) -> String {
+    let effects = changed["effects"].as_array().map_or(&[][..], Vec::as_slice);
+    let applied = changed["applied"].as_bool() == Some(true);
+    let last = match applied {
+        true => "changed",
+        false => "a dry run: nothing has changed",
+    };
+    if effects.is_empty() {
+        return format!("no class is promised anything else; {last}");
+    }
+    let mut table = table::new(["class", "guaranteed", "worst delay", "ceiling", "weight"]);
+    for effect in effects {
+        let both = |tell: &dyn Fn(&Json) -> String| {
+            let [before, after] = ["before", "after"].map(|key| match &effect[key] {
+                Json::Null => "-".to_owned(),
+                promise => tell(promise),
+            });
+            match before == after {
+                true => after,
+                false => format!("{before} -> {after}"),
+            }
+        };
+        let rate = |key: &'static str| {
+            move |promise: &Json| {
+                promise[key]
+                    .as_u64()
+                    .map_or("none".to_owned(), figures::rate)
+            }
+        };
+        table.add_row([
+            format!(
+                "{}/{}",
+                effect["link"].as_str().unwrap_or_default(),
+                effect["class"].as_str().unwrap_or_default()
+            ),
+            both(&rate("guaranteed_bps")),
+            both(&|promise| {
+                let bound = promise["bound_us"].as_f64();
+                bound.map_or("none".to_owned(), |us| {
+                    figures::time(Nanos((us * 1e3) as u64))
+                })
+            }),
+            both(&rate("ceil_bps")),
+            both(&|promise| promise["weight"].to_string()),
+        ]);
+    }
+    format!("{table}\n{last}")
+}

@@ -1,0 +1,479 @@
+//! A running site asked and changed: by `fairlane ctl`, and over HTTP.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use fairlane_netlab::{Link, Wire, long_tests};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::program::{Finished, fairlane};
+use crate::site::{BACKENDS, PATIENCE, Site, class, up, wire};
+use crate::site_reload::numbered;
+
+const TOKEN: &str = "a token that nobody guesses";
+
+/// A site that can be asked; loopback of the middle is up.
+struct Asked {
+    site: Site,
+    folder: TempDir,
+}
+
+const CLASSES: &str = "
+# Calls.
+[[link.class]]
+name = \"voice\"
+rate = \"2mbit\"  # for twenty
+ceil = \"4mbit\"
+
+[[link.class]]
+name = \"web\"
+default = true
+
+[[link.filter]]
+class = \"voice\"
+destination-port = 1001
+";
+
+impl Asked {
+    fn start(wire: &Wire, backend: &str, control: &str) -> Asked {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("ctl.sock");
+        let config = up(backend, "20mbit") + CLASSES;
+        let control = format!("\n[control]\nsocket = \"{}\"\n{control}", socket.display());
+        let site = Site::start(wire, &(config + &control));
+        let asked = Asked { site, folder };
+        // The first state is told when it is due.
+        let begun = Instant::now();
+        while asked.json(&["show"])["links"]
+            .as_array()
+            .is_none_or(Vec::is_empty)
+        {
+            assert!(begun.elapsed() < PATIENCE, "it tells nothing");
+        }
+        asked
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("ctl.sock")
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> Finished {
+        let socket = self.socket();
+        fairlane(&[&["ctl", "--socket", socket.to_str().unwrap()], arguments].concat())
+    }
+
+    #[track_caller]
+    fn json(&self, arguments: &[&str]) -> Value {
+        let answer = self.ctl(&[arguments, &["--json"]].concat()).success();
+        serde_json::from_str(&answer).unwrap()
+    }
+
+    #[track_caller]
+    fn refused(&self, arguments: &[&str]) -> String {
+        let finished = self.ctl(arguments);
+        assert_eq!(finished.status.code(), Some(2), "{finished:?}");
+        assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
+        finished.stderr
+    }
+
+    fn config(&self) -> String {
+        self.ctl(&["config"]).success()
+    }
+}
+
+/// What comes back for these bytes.
+fn exchanged(mut stream: impl Read + Write, request: &str) -> String {
+    // It may answer, and close, before all of it is sent.
+    let _ = stream.write_all(request.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn a_change_says_what_it_does_and_is_made_whole_or_not_at_all() {
+    let Some(wire) = wire("a site that is changed", 1) else {
+        return;
+    };
+    let asked = Asked::start(&wire, "packet", "");
+    let before = asked.config();
+    let dry = asked.json(&["set", "voice", "rate=3mbit", "--dry-run"]);
+    assert_eq!(dry["applied"], false);
+    let of = |changed: &Value, name: &str| {
+        let effects = changed["effects"].as_array().unwrap().clone();
+        let effect = effects.into_iter().find(|effect| effect["class"] == name);
+        effect.unwrap_or_else(|| panic!("{changed:#}"))
+    };
+    let voice = of(&dry, "voice");
+    assert_eq!(voice["before"]["guaranteed_bps"], 2_000_000);
+    assert_eq!(voice["after"]["guaranteed_bps"], 3_000_000);
+    assert_eq!(of(&dry, "web")["after"]["guaranteed_bps"], 17_000_000);
+    assert_eq!(asked.config(), before, "a dry run changes nothing");
+
+    let made = asked.json(&["set", "up/voice", "rate=3mbit"]);
+    assert_eq!(made["applied"], true);
+    assert_eq!(
+        (&made["effects"], &made["warnings"]),
+        (&dry["effects"], &dry["warnings"])
+    );
+    assert_eq!(asked.config(), before.replace("\"2mbit\"", "\"3mbit\""));
+    let words = asked.ctl(&["set", "voice", "rate=2.5mbit"]).success();
+    assert!(
+        words.contains("3mbit -> 2.5mbit") && words.contains("changed"),
+        "{words}"
+    );
+
+    asked.json(&["add", "up/bulk", "weight=4", "limit={ packets = 50 }"]);
+    asked.json(&[
+        "filter",
+        "add",
+        "up",
+        "class=bulk",
+        "destination-port=873",
+        "--at",
+        "0",
+    ]);
+    asked.json(&["set", "bulk", "name=backup", "weight=2"]);
+    asked.json(&["link", "up", "rate=18mbit"]);
+    let config = asked.config();
+    assert!(
+        config.contains("name = \"backup\"") && config.contains("class = \"backup\""),
+        "{config}"
+    );
+    assert!(
+        config.contains("# for twenty") && config.contains("\"18mbit\""),
+        "{config}"
+    );
+    // What it does is true of what runs.
+    let begun = Instant::now();
+    loop {
+        let state = asked.json(&["show"]);
+        let link = &state["links"][0];
+        let classes = link["classes"].as_array().unwrap();
+        let runs = classes.iter().any(|class| class["name"] == "backup");
+        if runs && link["rate_bps"] == 18_000_000 {
+            assert_eq!(asked.json(&["show", "backup"])["name"], "backup");
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{state:#}");
+    }
+    asked.json(&["remove", "backup"]);
+    assert!(!asked.config().contains("backup"));
+
+    let config = asked.config();
+    for (arguments, names) in [
+        (&["set", "voize", "rate=3mbit"][..], "'voice'"),
+        (&["set", "voice", "rate=3mbits"], "3mbits"),
+        (&["set", "voice", "rate=19mbit"], "19mbit"),
+        (&["set", "voice", "speed=3mbit"], "speed"),
+        (&["set", "voice", "rate"], "rate=2mbit"),
+        (&["add", "voice"], "up/voice"),
+        (&["add", "up/voice"], "already"),
+        (&["add", "down/voice"], "'down'"),
+        (&["filter", "remove", "up", "7"], "no number 7"),
+        (&["filter", "add", "up", "class=nobody"], "nobody"),
+        (&["link", "up", "to=inside"], "restart"),
+        (&["apply", "/no/such/file"], "/no/such/file"),
+    ] {
+        let sentence = asked.refused(arguments);
+        assert!(sentence.contains(names), "{sentence}");
+    }
+    assert_eq!(asked.config(), config, "what is refused changes nothing");
+    let nobody = fairlane(&["ctl", "--socket", "/no/such/socket", "show"]);
+    assert_eq!(nobody.status.code(), Some(2), "{nobody:?}");
+    assert!(nobody.stderr.contains("/no/such/socket"), "{nobody:?}");
+
+    assert_ne!(fs::read_to_string(asked.site.file()).unwrap(), config);
+    let saved = asked.ctl(&["save"]).success();
+    assert!(saved.contains("site.toml"), "{saved}");
+    assert_eq!(
+        fs::read_to_string(asked.site.file()).unwrap().trim_end(),
+        config.trim_end()
+    );
+    fs::write(asked.site.file(), before).unwrap();
+    assert_eq!(asked.json(&["reload"])["applied"], true);
+    asked.site.stop();
+    assert!(!asked.folder.path().join("ctl.sock").exists());
+}
+
+#[test]
+fn what_runs_is_told_in_words_and_in_the_shape_of_tc() {
+    let Some(wire) = wire("a site that is asked", 1) else {
+        return;
+    };
+    let asked = Asked::start(&wire, "packet", "");
+    let mode = fs::metadata(asked.socket()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let table = asked.ctl(&["show"]).success();
+    for word in [
+        "up to outside",
+        "voice",
+        "web",
+        "guaranteed",
+        "2mbit",
+        "bound",
+    ] {
+        assert!(table.contains(word), "{word} in {table}");
+    }
+    let rows = asked.ctl(&["show", "--tc"]).success();
+    let rows: Vec<Value> = serde_json::from_str(&rows).unwrap();
+    let voice = rows.iter().find(|row| row["name"] == "voice").unwrap();
+    assert_eq!(voice["rate"], 250_000, "bytes a second");
+    assert_eq!(
+        (&voice["handle"], &voice["parent"]),
+        (&json!("1:1"), &json!("1:"))
+    );
+    for count in [
+        "bytes",
+        "packets",
+        "drops",
+        "overlimits",
+        "requeues",
+        "backlog",
+        "qlen",
+    ] {
+        assert!(voice["stats"][count].is_u64(), "{voice:#}");
+    }
+    let words = asked.ctl(&["explain", "voice"]).success();
+    assert!(words.contains("nothing waits in class 'voice'"), "{words}");
+    let metrics = asked.ctl(&["metrics"]).success();
+    assert!(
+        metrics.contains("fairlane_class_bytes_total{link=\"up\",class=\"voice\"}"),
+        "{metrics}"
+    );
+    asked.site.stop();
+}
+
+#[test]
+fn a_class_that_waits_for_its_ceiling_is_told_so() {
+    let Some(wire) = wire("a class that waits", 1) else {
+        return;
+    };
+    let asked = Asked::start(&wire, "packet", "");
+    asked.json(&["set", "voice", "ceil=200kbit", "rate=100kbit", "burst=3kb"]);
+    // 1,000 datagrams of 500 bytes a second: 4 Mbit/s.
+    let hosts = (wire.sender(0), wire.receiver());
+    let (words, ..) = numbered(hosts, 1_001, || {
+        let begun = Instant::now();
+        loop {
+            let words = asked.ctl(&["explain", "voice"]).success();
+            let enough = words.contains("the ceiling of class 'voice', 200kbit, held it");
+            if enough || begun.elapsed() > PATIENCE {
+                return words;
+            }
+        }
+    });
+    assert!(
+        words.contains("the ceiling of class 'voice', 200kbit, held it"),
+        "{words}"
+    );
+    asked.site.stop();
+}
+
+#[test]
+fn changes_lose_nothing_and_change_no_order() {
+    let Some(wire) = wire("changes while frames pass", 1) else {
+        return;
+    };
+    let rounds = if long_tests() { 100 } else { 20 };
+    for backend in BACKENDS {
+        let asked = Asked::start(&wire, backend, "");
+        let hosts = (wire.sender(0), wire.receiver());
+        let ((), numbers, sent) = numbered(hosts, 1_001, || {
+            for round in 0..rounds {
+                let rate = format!("rate={}mbit", 4 + round % 2);
+                asked.json(&["set", "voice", "ceil=9mbit", &rate]);
+                match round % 4 {
+                    0 => asked.json(&["add", "up/more", "weight=3"]),
+                    1 => asked.json(&["set", "voice", "parent=more"]),
+                    2 => asked.json(&["set", "voice", "parent="]),
+                    _ => asked.json(&["remove", "more"]),
+                };
+            }
+        });
+        let report = asked.site.stop();
+        assert!(
+            numbers.iter().copied().eq(0..sent),
+            "{backend}: {} of {sent}",
+            numbers.len()
+        );
+        assert_eq!(class(&report, "up", "voice")["sent_packets"], sent);
+        assert_eq!(report["reloads"], 2 * rounds);
+    }
+}
+
+#[test]
+fn over_http_whoever_has_no_token_changes_nothing() {
+    let Some(wire) = wire("a site behind a token", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    let http: SocketAddr = "127.0.0.1:7172".parse().unwrap();
+    Link::find(wire.middle(), "lo").unwrap().up().unwrap();
+    let asked = Asked::start(
+        &wire,
+        "packet",
+        &format!("http = \"{http}\"\ntoken = \"{}\"\n", token.display()),
+    );
+    let before = asked.config();
+    let connect = || wire.middle().run(|| TcpStream::connect(http).unwrap());
+    let ask = |request: &str| exchanged(connect(), request);
+    let put = |more: &str| {
+        ask(&format!(
+            "PATCH /v1/links/up HTTP/1.1\r\nHost: {http}\r\n{more}Content-Length: 17\r\n\r\n\
+                 {{\"rate\":\"9mbit\"}}\n"
+        ))
+    };
+    for (answer, status) in [
+        (
+            ask(&format!("GET /v1/state HTTP/1.1\r\nHost: {http}\r\n\r\n")),
+            "200",
+        ),
+        (
+            ask(&format!("GET /metrics HTTP/1.1\r\nHost: {http}\r\n\r\n")),
+            "200",
+        ),
+        (
+            ask("GET /v1/state HTTP/1.1\r\nHost: rebound.example:7172\r\n\r\n"),
+            "403",
+        ),
+        (
+            ask(&format!("GET /v1/nothing HTTP/1.1\r\nHost: {http}\r\n\r\n")),
+            "404",
+        ),
+        (ask("no HTTP at all\r\n\r\n"), "400"),
+        (put(""), "401"),
+        (
+            put("Authorization: Bearer something else, as long\r\n"),
+            "401",
+        ),
+    ] {
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{status}: {answer}"
+        );
+    }
+    assert_eq!(asked.config(), before);
+    let answer = put(&format!("Authorization: Bearer {TOKEN}\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert_eq!(asked.config(), before.replace("20mbit", "9mbit"));
+    asked.site.stop();
+}
+
+#[test]
+fn whoever_is_slow_or_says_too_much_keeps_nobody_up() {
+    let Some(wire) = wire("clients that are slow", 1) else {
+        return;
+    };
+    let asked = Asked::start(&wire, "packet", "");
+    let connect = || UnixStream::connect(asked.socket()).unwrap();
+    let too_long = format!(
+        "PATCH /v1/links/up HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        2 << 20
+    );
+    let body = "x".repeat(2 << 20);
+    let answer = exchanged(connect(), &(too_long + &body));
+    assert!(
+        answer.is_empty() || answer.starts_with("HTTP/1.1 413 "),
+        "{answer}"
+    );
+    let no_json =
+        "POST /v1/links/up/classes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc";
+    let answer = exchanged(connect(), no_json);
+    assert!(
+        answer.starts_with("HTTP/1.1 400 ") && answer.contains("no JSON"),
+        "{answer}"
+    );
+    // Hundreds that say nothing, and of streams that nobody reads.
+    let silent: Vec<UnixStream> = (0..300).map(|_| connect()).collect();
+    let stalled: Vec<UnixStream> = (0..300)
+        .map(|_| {
+            let mut stream = connect();
+            let request = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            stream.write_all(request).unwrap();
+            stream
+        })
+        .collect();
+    let hosts = (wire.sender(0), wire.receiver());
+    let (applied, numbers, sent) = numbered(hosts, 1_001, || {
+        std::thread::sleep(Duration::from_millis(500));
+        asked.json(&["set", "voice", "ceil=9mbit", "rate=8mbit"])["applied"].clone()
+    });
+    assert_eq!(applied, true);
+    // The first of them came while it still had a ceiling that was lower.
+    assert!(numbers.is_sorted() && numbers.len() as u32 <= sent);
+    // Whoever is silent is let go of, and whoever watches is told.
+    let mut watching = asked.watched();
+    let state = watching.line();
+    assert!(
+        state.starts_with('{') && state.contains("\"links\""),
+        "{state}"
+    );
+    watching.signal("INT");
+    drop((silent, stalled));
+    asked.site.stop();
+}
+
+impl Asked {
+    fn watched(&self) -> crate::program::Running {
+        let socket = self.socket();
+        crate::program::start(&["ctl", "--socket", socket.to_str().unwrap(), "watch"])
+    }
+}
+
+#[test]
+fn every_path_of_the_description_is_there() {
+    let Some(wire) = wire("a description that is true", 1) else {
+        return;
+    };
+    let asked = Asked::start(&wire, "packet", "");
+    let connect = || UnixStream::connect(asked.socket()).unwrap();
+    let request = |method: &str, path: &str| {
+        // Nothing is changed: the bodies are none of what is needed, or the run is dry.
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n[]");
+        let mut stream = connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        // A stream has no end.
+        let mut answer = vec![0; 1 << 16];
+        let read = stream.read(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer[..read]).into_owned()
+    };
+    let described = exchanged(
+        connect(),
+        "GET /v1/openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    );
+    let document: Value =
+        serde_json::from_str(described.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.len() > 12, "{}", paths.len());
+    for (path, operations) in paths {
+        for (method, operation) in operations.as_object().unwrap() {
+            let path = path
+                .replace("{link}", "up")
+                .replace("{class}", "voice")
+                .replace("{number}", "0");
+            let answer = request(&method.to_uppercase(), &format!("{path}?dry-run=true"));
+            assert!(
+                !answer.contains("does not exist"),
+                "{method} {path}: {answer}"
+            );
+            let status = answer.split(' ').nth(1).unwrap();
+            assert!(
+                !operation["responses"][status].is_null(),
+                "{method} {path}: {answer}"
+            );
+        }
+    }
+    let answer = request("POST", "/v1/nothing");
+    assert!(answer.contains("does not exist"), "{answer}");
+    asked.site.stop();
+}

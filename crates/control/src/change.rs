@@ -1,0 +1,203 @@
+//! A change of a running site: written into its configuration, checked as any file is, and taken
+//! over whole or not at all. What it does to what classes are promised is told beforehand.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fairlane_config::class_report::ClassTerms;
+use fairlane_config::{Link, Site};
+use fairlane_site::{Error, Handle, Source};
+use serde::Serialize;
+
+use crate::document::{Document, EditError};
+
+/// Times that a change is made anew where another one came first.
+const ATTEMPTS: u32 = 16;
+
+/// What a change does.
+#[derive(Clone, Debug, Serialize)]
+pub struct Changed {
+    /// Whether it was made, or only looked at.
+    pub applied: bool,
+    /// The classes whose terms are others then, or that come or go.
+    pub effects: Vec<Effect>,
+    /// What is allowed and hardly meant in the configuration as it is then.
+    pub warnings: Vec<String>,
+}
+
+/// What becomes of a class.
+#[derive(Clone, Debug, Serialize)]
+pub struct Effect {
+    /// Its link.
+    pub link: String,
+    /// Its name.
+    pub class: Arc<str>,
+    /// What it was promised; null where it comes.
+    pub before: Option<Promise>,
+    /// What it is promised then; null where it goes.
+    pub after: Option<Promise>,
+}
+
+/// What a class is promised; null where it is not.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Promise {
+    /// The class above it.
+    pub parent: Option<Arc<str>>,
+    /// Its weight beside its siblings.
+    pub weight: u32,
+    /// The rate that it never exceeds.
+    pub ceil_bps: Option<u64>,
+    /// The rate that it has at least.
+    pub guaranteed_bps: Option<u64>,
+    /// Worst-case delay of a packet that arrives at an empty queue.
+    pub bound_us: Option<f64>,
+    /// Packets that are kept for it.
+    pub room_packets: Option<u32>,
+}
+
+/// Why a change was not made. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum Refused {
+    /// It cannot be written down.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// The site cannot go on as it says.
+    #[error(transparent)]
+    Site(#[from] Error),
+}
+
+/// Makes a change, or with `dry` only looks what it would do. `edit` may be called again, where
+/// another change came first.
+///
+/// # Errors
+///
+/// What the change names is not there, the configuration would not be valid, or cannot take over
+/// without a restart.
+pub fn change(
+    handle: &Handle,
+    dry: bool,
+    edit: impl Fn(&mut Document) -> Result<(), EditError>,
+) -> Result<Changed, Refused> {
+    let mut attempt = 1;
+    loop {
+        let before = handle.site();
+        let mut document = Document::new(&before.text)?;
+        edit(&mut document)?;
+        let source = Source::Text(document.to_string());
+        let base = (!dry).then(|| Arc::clone(&before));
+        match replace(handle, source, base, &before) {
+            Err(Refused::Site(Error::Outdated)) if attempt < ATTEMPTS => attempt += 1,
+            done => return done,
+        }
+    }
+}
+
+/// Has another configuration take over; without `base` only looks what it would do.
+pub(crate) fn replace(
+    handle: &Handle,
+    source: Source,
+    base: Option<Arc<Site>>,
+    before: &Site,
+) -> Result<Changed, Refused> {
+    let applied = base.is_some();
+    let after = match base {
+        Some(base) => handle.change(source, Some(base))?,
+        None => handle.consider(source)?,
+    };
+    Ok(Changed {
+        applied,
+        effects: effects(before, &after),
+        warnings: after.warnings.iter().map(ToString::to_string).collect(),
+    })
+}
+
+impl Promise {
+    fn of(terms: &ClassTerms) -> Promise {
+        Promise {
+            parent: terms.parent.clone(),
+            weight: terms.weight,
+            ceil_bps: terms.ceil_bps,
+            guaranteed_bps: terms.guaranteed_bps,
+            bound_us: terms.bound_us,
+            room_packets: terms.room_packets,
+        }
+    }
+}
+
+/// The classes that are promised something else then, by link, in the order of the file; those that
+/// go last. O(classes).
+pub(crate) fn effects(before: &Site, after: &Site) -> Vec<Effect> {
+    let links = after.links.iter().flat_map(|link| {
+        let former = before.links.iter().find(|former| former.to == link.to);
+        effects_on(former, link)
+    });
+    links.collect()
+}
+
+fn effects_on(before: Option<&Link>, after: &Link) -> Vec<Effect> {
+    let mut former: HashMap<Arc<str>, (usize, Promise)> = HashMap::new();
+    for (place, terms) in before
+        .iter()
+        .flat_map(|link| ClassTerms::of(link))
+        .enumerate()
+    {
+        former.insert(Arc::clone(&terms.name), (place, Promise::of(&terms)));
+    }
+    let mut effects = Vec::new();
+    for terms in ClassTerms::of(after) {
+        let before = former.remove(&terms.name).map(|(_, promise)| promise);
+        let now = Promise::of(&terms);
+        if before.as_ref() != Some(&now) {
+            effects.push(Effect {
+                link: after.name.clone(),
+                class: Arc::clone(&terms.name),
+                before,
+                after: Some(now),
+            });
+        }
+    }
+    let mut gone: Vec<_> = former.into_iter().collect();
+    gone.sort_unstable_by_key(|&(_, (place, _))| place);
+    effects.extend(gone.into_iter().map(|(class, (_, promise))| Effect {
+        link: after.name.clone(),
+        class,
+        before: Some(promise),
+        after: None,
+    }));
+    effects
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(classes: &str) -> Site {
+        let text = format!("[[link]]\nname = \"up\"\nrate = \"20mbit\"\n{classes}");
+        Site::parse(&text, "site").unwrap()
+    }
+
+    #[test]
+    fn the_effect_on_every_promise_is_told() {
+        let before = site(
+            "[[link.class]]\nname = \"voice\"\nrate = \"2mbit\"\n[[link.class]]\nname = \"web\"\n\
+             default = true\n[[link.class]]\nname = \"old\"\n",
+        );
+        let after = site(
+            "[[link.class]]\nname = \"voice\"\nrate = \"2mbit\"\n[[link.class]]\nname = \"web\"\n\
+             default = true\nweight = 2\n[[link.class]]\nname = \"new\"\n",
+        );
+        assert!(effects(&before, &before.clone()).is_empty());
+        let effects = effects(&before, &after);
+        let named = |name: &str| {
+            effects
+                .iter()
+                .find(|effect| &*effect.class == name)
+                .unwrap()
+        };
+        let web = named("web");
+        let rates = [&web.before, &web.after].map(|it| it.as_ref().unwrap().guaranteed_bps);
+        assert_eq!(rates, [Some(9_000_000), Some(12_000_000)]);
+        assert!(named("new").before.is_none() && named("new").after.is_some());
+        assert!(named("old").before.is_some() && named("old").after.is_none());
+    }
+}

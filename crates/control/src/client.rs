@@ -1,0 +1,216 @@
+//! Whoever asks a running site, or changes it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::handshake;
+use hyper::header::{AUTHORIZATION, HOST};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value as Json;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Runtime;
+use tokio::time::timeout;
+
+/// How long an answer may take. A change of a large configuration is read and checked.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Where a site is asked.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// A Unix socket.
+    Socket(PathBuf),
+    /// HTTP, with a token where one is needed.
+    Http(SocketAddr, Option<String>),
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody could be reached.
+    #[error("{at}: {reason}")]
+    Unreachable {
+        /// Where.
+        at: String,
+        /// What the system says.
+        reason: io::Error,
+    },
+    /// What came is no answer.
+    #[error("{at}: {reason}")]
+    Broken {
+        /// Where.
+        at: String,
+        /// What was wrong.
+        reason: String,
+    },
+    /// The site refused: one sentence.
+    #[error("{sentence}")]
+    Refused {
+        /// The status code.
+        status: u16,
+        /// Its sentence.
+        sentence: String,
+    },
+}
+
+type Result<T> = std::result::Result<T, ClientError>;
+
+/// Asks one site.
+#[derive(Debug)]
+pub struct Client {
+    target: Target,
+    runtime: Runtime,
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Target::Socket(path) => path.display().fmt(f),
+            Target::Http(address, _) => address.fmt(f),
+        }
+    }
+}
+
+impl Client {
+    /// Asks there; nothing is opened yet.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses what waiting needs.
+    pub fn new(target: Target) -> io::Result<Client> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        Ok(Client { target, runtime })
+    }
+
+    /// The answer to a request, as it came. A body of a change is JSON, or a configuration.
+    ///
+    /// # Errors
+    ///
+    /// Nobody answers, or the site refuses.
+    pub fn ask(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Bytes> {
+        let body = body.into();
+        self.runtime.block_on(async {
+            let answer = timeout(PATIENCE, self.send(method, path, body)).await;
+            let answer = answer.map_err(|_| self.broken("no answer came within a minute"))??;
+            let body = answer.into_body().collect().await;
+            body.map(http_body_util::Collected::to_bytes)
+                .map_err(|error| self.broken(error))
+        })
+    }
+
+    /// The same, as JSON.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ask`](Client::ask), and where the answer is no JSON.
+    pub fn json(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Json> {
+        let body = self.ask(method, path, body)?;
+        serde_json::from_slice(&body).map_err(|error| self.broken(error))
+    }
+
+    /// Each state as it is told, until `each` says that it is enough, or the site ends.
+    ///
+    /// # Errors
+    ///
+    /// As of [`json`](Client::json).
+    pub fn watch(&self, mut each: impl FnMut(Json) -> bool) -> Result<()> {
+        self.runtime.block_on(async {
+            let answer = self.send(Method::GET, "/v1/events", Bytes::new()).await?;
+            let mut body = answer.into_body();
+            let mut text = Vec::new();
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| self.broken(error))?;
+                text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
+                while let Some(end) = text.windows(2).position(|two| two == b"\n\n") {
+                    let event: Vec<u8> = text.drain(..end + 2).collect();
+                    let data = event.split(|&byte| byte == b'\n');
+                    let data = data.filter_map(|line| line.strip_prefix(b"data: "));
+                    for data in data {
+                        let state = serde_json::from_slice(data);
+                        if !each(state.map_err(|error| self.broken(error))?) {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn broken(&self, reason: impl ToString) -> ClientError {
+        ClientError::Broken {
+            at: self.target.to_string(),
+            reason: reason.to_string(),
+        }
+    }
+
+    async fn send(&self, method: Method, path: &str, body: Bytes) -> Result<Response<Incoming>> {
+        let unreachable = |reason| ClientError::Unreachable {
+            at: self.target.to_string(),
+            reason,
+        };
+        let mut request = Request::builder().method(method).uri(path);
+        let answer = match &self.target {
+            Target::Socket(socket) => {
+                let stream = UnixStream::connect(socket).await.map_err(unreachable)?;
+                request = request.header(HOST, "localhost");
+                self.exchange(stream, request, body).await?
+            }
+            Target::Http(address, token) => {
+                let stream = TcpStream::connect(address).await.map_err(unreachable)?;
+                request = request.header(HOST, address.to_string());
+                if let Some(token) = token {
+                    request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+                }
+                self.exchange(stream, request, body).await?
+            }
+        };
+        if answer.status().is_success() {
+            return Ok(answer);
+        }
+        let status = answer.status();
+        let body = answer.into_body().collect().await;
+        let body = body.map_err(|error| self.broken(error))?.to_bytes();
+        Err(ClientError::Refused {
+            status: status.as_u16(),
+            sentence: sentence(status, &body),
+        })
+    }
+
+    async fn exchange(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        request: hyper::http::request::Builder,
+        body: Bytes,
+    ) -> Result<Response<Incoming>> {
+        let request = request.body(Full::new(body));
+        let request = request.map_err(|error| self.broken(error))?;
+        let shaken = handshake(TokioIo::new(stream)).await;
+        let (mut sender, connection) = shaken.map_err(|error| self.broken(error))?;
+        tokio::spawn(connection);
+        let answer = sender.send_request(request).await;
+        answer.map_err(|error| self.broken(error))
+    }
+}
+
+/// A name as a part of a path.
+#[must_use]
+pub fn encoded(name: &str) -> String {
+    utf8_percent_encode(name, NON_ALPHANUMERIC).to_string()
+}
+
+/// What the site says of a request that it refuses.
+fn sentence(status: StatusCode, body: &[u8]) -> String {
+    let said: Option<Json> = serde_json::from_slice(body).ok();
+    let said = said.and_then(|said| Some(said.get("error")?.as_str()?.to_owned()));
+    said.unwrap_or_else(|| status.to_string())
+}

@@ -1,0 +1,598 @@
+//! A configuration changed as text: comments, order and layout of what is not touched stay.
+//!
+//! What comes out is text to be read and checked as any file is; here only what has to be found is
+//! looked for.
+
+use serde_json::{Map, Value as Json};
+use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
+
+/// Why a change cannot be written down.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// What is to be changed is not there.
+    #[error("{0}")]
+    Missing(String),
+    /// What is to be added is there, or what is to go is needed.
+    #[error("{0}")]
+    Conflict(String),
+    /// A value that no key of the file can have.
+    #[error("{0}")]
+    Value(String),
+}
+
+/// A table, wherever it stands.
+type Fields = dyn TableLike + 'static;
+
+type Result<T> = std::result::Result<T, EditError>;
+
+/// Keys and values as in a class of the file; null removes a key.
+pub type Keys = Map<String, Json>;
+
+/// The text of a configuration, to be changed.
+#[derive(Clone, Debug)]
+pub struct Document(DocumentMut);
+
+impl std::fmt::Display for Document {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Document {
+    /// Of the text of a configuration that is valid.
+    ///
+    /// # Errors
+    ///
+    /// The text is no TOML.
+    pub fn new(text: &str) -> Result<Document> {
+        let parsed = text.parse::<DocumentMut>();
+        let document = parsed.map_err(|error| EditError::Value(error.to_string()))?;
+        Ok(Document(document))
+    }
+
+    /// Changes keys of a link, its rate say.
+    ///
+    /// # Errors
+    ///
+    /// There is no such link; a value is none that TOML has.
+    pub fn change_link(&mut self, link: &str, keys: &Keys) -> Result<()> {
+        refuse_lists(keys)?;
+        set(self.link(link)?, keys)
+    }
+
+    /// Adds a class to a link, after all others. Its keys are those of the file, `name` among them.
+    ///
+    /// # Errors
+    ///
+    /// There is no such link, or such a class already; a value is none that TOML has.
+    pub fn add_class(&mut self, link: &str, keys: &Keys) -> Result<()> {
+        let Some(Json::String(name)) = keys.get("name") else {
+            return Err(EditError::Value("a class needs a 'name'".to_owned()));
+        };
+        let mut classes = list(self.link(link)?, "class");
+        if classes.find("name", name).is_some() {
+            return Err(EditError::Conflict(format!(
+                "link '{link}' has a class '{name}' already"
+            )));
+        }
+        classes.push(keys)
+    }
+
+    /// Changes keys of a class. With a new `name` its children and filters follow.
+    ///
+    /// # Errors
+    ///
+    /// There is no such link or class; a value is none that TOML has.
+    pub fn change_class(&mut self, link: &str, class: &str, keys: &Keys) -> Result<()> {
+        let tables = self.link(link)?;
+        let mut classes = list(tables, "class");
+        let Some(at) = classes.find("name", class) else {
+            return Err(no_class(link, class, &classes));
+        };
+        set(classes.table(at), keys)?;
+        match keys.get("name") {
+            Some(Json::String(name)) if name != class => {
+                rename(&mut classes, "parent", class, name);
+                rename(&mut list(tables, "filter"), "class", class, name);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes a class, and the filters that lead there.
+    ///
+    /// # Errors
+    ///
+    /// There is no such link or class; others are below it.
+    pub fn remove_class(&mut self, link: &str, class: &str) -> Result<()> {
+        let tables = self.link(link)?;
+        let mut classes = list(tables, "class");
+        let Some(at) = classes.find("name", class) else {
+            return Err(no_class(link, class, &classes));
+        };
+        if let Some(below) = classes.find("parent", class) {
+            let below = text_of(classes.table(below), "name").unwrap_or_default();
+            return Err(EditError::Conflict(format!(
+                "class '{class}' has class '{below}' below it: remove or move that first"
+            )));
+        }
+        classes.remove(at);
+        let mut filters = list(tables, "filter");
+        while let Some(at) = filters.find("class", class) {
+            filters.remove(at);
+        }
+        Ok(())
+    }
+
+    /// Adds a filter to a link: before the one that is at place `at` from 0, or after all others.
+    ///
+    /// # Errors
+    ///
+    /// There is no such link; a value is none that TOML has.
+    pub fn add_filter(&mut self, link: &str, keys: &Keys, at: Option<usize>) -> Result<()> {
+        let mut filters = list(self.link(link)?, "filter");
+        filters.push(keys)?;
+        match at {
+            Some(at) => filters.move_last(at),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes the filter at place `at` of a link, from 0.
+    ///
+    /// # Errors
+    ///
+    /// There is no such link or filter.
+    pub fn remove_filter(&mut self, link: &str, at: usize) -> Result<()> {
+        let mut filters = list(self.link(link)?, "filter");
+        if at >= filters.len() {
+            return Err(EditError::Missing(format!(
+                "link '{link}' has {} filters: there is no number {at}, they count from 0",
+                filters.len()
+            )));
+        }
+        filters.remove(at);
+        Ok(())
+    }
+
+    /// The link of this name.
+    fn link(&mut self, name: &str) -> Result<&mut Fields> {
+        let links = list(self.0.as_table_mut(), "link");
+        match links.find("name", name) {
+            Some(at) => Ok(links.into_table(at)),
+            None => {
+                let known = links.texts("name").join(", ");
+                Err(EditError::Missing(format!(
+                    "link '{name}' does not exist: there is {known}"
+                )))
+            }
+        }
+    }
+}
+
+fn no_class(link: &str, class: &str, classes: &List<'_>) -> EditError {
+    let names = classes.texts("name");
+    let near = fairlane_config::suggestion(class, names.iter().copied());
+    EditError::Missing(format!(
+        "class '{class}' does not exist in link '{link}'{near}"
+    ))
+}
+
+/// Tables of one kind: `[[link.class]]`, or `class = [{ .. }]`.
+enum List<'a> {
+    Tables(&'a mut ArrayOfTables),
+    Values(&'a mut Array),
+}
+
+/// The tables below `key`, of which there may be none yet.
+fn list<'a>(table: &'a mut Fields, key: &str) -> List<'a> {
+    let item = table.entry(key).or_insert(Item::None);
+    if !item.is_array() && !item.is_array_of_tables() {
+        *item = Item::ArrayOfTables(ArrayOfTables::new());
+    }
+    match item {
+        Item::ArrayOfTables(tables) => List::Tables(tables),
+        Item::Value(Value::Array(values)) => List::Values(values),
+        _ => unreachable!("it is one of both"),
+    }
+}
+
+fn text_of<'a>(table: &'a Fields, key: &str) -> Option<&'a str> {
+    table.get(key).and_then(Item::as_str)
+}
+
+impl<'a> List<'a> {
+    fn len(&self) -> usize {
+        match self {
+            List::Tables(tables) => tables.len(),
+            List::Values(values) => values.len(),
+        }
+    }
+
+    fn get(&self, at: usize) -> Option<&Fields> {
+        match self {
+            List::Tables(tables) => tables.get(at).map(|table| table as &dyn TableLike),
+            List::Values(values) => {
+                let table = values.get(at)?.as_inline_table()?;
+                Some(table as &dyn TableLike)
+            }
+        }
+    }
+
+    /// The texts that the tables have for a key.
+    fn texts(&self, key: &str) -> Vec<&str> {
+        let tables = (0..self.len()).filter_map(|at| self.get(at));
+        tables.filter_map(|table| text_of(table, key)).collect()
+    }
+
+    /// The first table that has this text for a key.
+    fn find(&self, key: &str, text: &str) -> Option<usize> {
+        let is = |&at: &usize| self.get(at).and_then(|table| text_of(table, key)) == Some(text);
+        (0..self.len()).find(is)
+    }
+
+    /// The table at a place that was found.
+    fn table(&mut self, at: usize) -> &mut Fields {
+        let here = match self {
+            List::Tables(tables) => List::Tables(tables),
+            List::Values(values) => List::Values(values),
+        };
+        here.into_table(at)
+    }
+
+    fn into_table(self, at: usize) -> &'a mut Fields {
+        match self {
+            List::Tables(tables) => tables.get_mut(at).expect("it was found"),
+            List::Values(values) => {
+                let value = values.get_mut(at).expect("it was found");
+                value.as_inline_table_mut().expect("it was found")
+            }
+        }
+    }
+
+    fn push(&mut self, keys: &Keys) -> Result<()> {
+        // The name stands first, whatever the order of the others is.
+        let named = |(key, _): &(&String, &Json)| key.as_str() == "name";
+        let name: Keys = keys.iter().filter(named).map(owned).collect();
+        match self {
+            List::Tables(tables) => {
+                let mut table = Table::new();
+                set(&mut table, &name)?;
+                set(&mut table, keys)?;
+                tables.push(table);
+            }
+            List::Values(values) => {
+                let mut table = InlineTable::new();
+                set(&mut table, &name)?;
+                set(&mut table, keys)?;
+                // As the others are laid out.
+                let mut value = Value::InlineTable(table);
+                if let Some(last) = values.iter().last() {
+                    *value.decor_mut() = last.decor().clone();
+                }
+                values.push_formatted(value);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, at: usize) {
+        match self {
+            List::Tables(tables) => {
+                tables.remove(at);
+            }
+            List::Values(values) => {
+                values.remove(at);
+            }
+        }
+    }
+
+    /// Moves the last table to place `at`.
+    fn move_last(&mut self, at: usize) -> Result<()> {
+        let last = self.len() - 1;
+        if at > last {
+            return Err(EditError::Missing(format!(
+                "there are {last} filters: a new one has a place from 0 to {last}"
+            )));
+        }
+        match self {
+            List::Tables(tables) => {
+                // Tables are written in the order of their positions, which is that of the text.
+                let mut all: Vec<Table> = tables.iter().cloned().collect();
+                let places: Vec<_> = all.iter().map(Table::position).collect();
+                let moved = all.remove(last);
+                all.insert(at, moved);
+                tables.clear();
+                for (mut table, place) in all.into_iter().zip(places) {
+                    table.set_position(place);
+                    tables.push(table);
+                }
+            }
+            List::Values(values) => {
+                let moved = values.remove(last);
+                values.insert_formatted(at, moved);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Every table that has the text `from` for a key has `to` then.
+fn rename(tables: &mut List<'_>, key: &str, from: &str, to: &str) {
+    for at in 0..tables.len() {
+        let table = tables.table(at);
+        if text_of(table, key) == Some(from) {
+            assign(table, key, to.into());
+        }
+    }
+}
+
+fn owned((key, json): (&String, &Json)) -> (String, Json) {
+    (key.clone(), json.clone())
+}
+
+/// Sets keys of a table; null removes one.
+fn set(table: &mut Fields, keys: &Keys) -> Result<()> {
+    for (key, json) in keys {
+        match json {
+            Json::Null => {
+                table.remove(key);
+            }
+            _ => assign(table, key, value(key, json)?),
+        }
+    }
+    Ok(())
+}
+
+/// Sets a key, which keeps what stands around its value: a comment after it.
+fn assign(table: &mut Fields, key: &str, mut value: Value) {
+    match table.get_mut(key) {
+        Some(Item::Value(former)) => {
+            *value.decor_mut() = former.decor().clone();
+            *former = value;
+        }
+        Some(item) => *item = Item::Value(value),
+        None => {
+            table.insert(key, Item::Value(value));
+        }
+    }
+}
+
+/// The classes and filters of a link are changed one by one.
+fn refuse_lists(keys: &Keys) -> Result<()> {
+    match keys.keys().find(|key| *key == "class" || *key == "filter") {
+        Some(key) => Err(EditError::Value(format!(
+            "{key}: classes and filters of a link are added, changed and removed one by one"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What somebody writes after `key =`: a number, a list, whatever else TOML has; what is none of it is
+/// a text, and nothing is null.
+#[must_use]
+pub fn value_of(written: &str) -> Json {
+    if written.is_empty() {
+        return Json::Null;
+    }
+    let parsed = written.parse::<Value>().ok();
+    parsed
+        .as_ref()
+        .and_then(json_of)
+        .unwrap_or_else(|| written.into())
+}
+
+/// A value as JSON has it; nothing of what JSON has not.
+fn json_of(value: &Value) -> Option<Json> {
+    Some(match value {
+        Value::String(text) => text.value().as_str().into(),
+        Value::Integer(whole) => (*whole.value()).into(),
+        Value::Float(real) => serde_json::Number::from_f64(*real.value())?.into(),
+        Value::Boolean(flag) => (*flag.value()).into(),
+        Value::Datetime(_) => return None,
+        Value::Array(items) => Json::Array(items.iter().map(json_of).collect::<Option<_>>()?),
+        Value::InlineTable(table) => {
+            let keys = table
+                .iter()
+                .map(|(key, value)| Some((key.to_owned(), json_of(value)?)));
+            Json::Object(keys.collect::<Option<_>>()?)
+        }
+    })
+}
+
+/// A value as TOML has it.
+fn value(key: &str, json: &Json) -> Result<Value> {
+    let unfit = |what: &str| EditError::Value(format!("{key}: {what}"));
+    Ok(match json {
+        Json::Null => return Err(unfit("null is allowed only in place of a whole value")),
+        Json::Bool(flag) => (*flag).into(),
+        Json::String(text) => text.into(),
+        Json::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => whole.into(),
+            (None, Some(real)) if number.is_f64() => real.into(),
+            _ => return Err(unfit(&format!("{number} is beyond what a file can say"))),
+        },
+        Json::Array(items) => {
+            let items = items.iter().map(|item| value(key, item));
+            Value::Array(items.collect::<Result<Array>>()?)
+        }
+        Json::Object(keys) => {
+            let mut table = InlineTable::new();
+            for (key, json) in keys {
+                table.insert(key, value(key, json)?);
+            }
+            Value::InlineTable(table)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const SITE: &str = r#"# A house.
+[[link]]
+name = "up"   # to the provider
+rate = "20mbit"
+
+# Calls.
+[[link.class]]
+name = "voice"
+rate = "2mbit"  # enough for twenty
+ceil = "4mbit"
+
+[[link.class]]
+name = "web"
+weight = 3
+parent = "voice"
+
+[[link.filter]]
+class = "voice"
+dscp = 46
+
+[[link.filter]]
+class = "web"
+"#;
+
+    fn keys(json: Json) -> Keys {
+        json.as_object().unwrap().clone()
+    }
+
+    fn edited(text: &str, edit: impl FnOnce(&mut Document) -> Result<()>) -> Result<String> {
+        let mut document = Document::new(text)?;
+        edit(&mut document).map(|()| document.to_string())
+    }
+
+    #[test]
+    fn only_what_is_changed_is_another_text() {
+        let change = keys(json!({"rate": "3mbit", "ceil": null, "weight": 2}));
+        let text = edited(SITE, |site| site.change_class("up", "voice", &change)).unwrap();
+        let expected = SITE
+            .replace("rate = \"2mbit\"  #", "rate = \"3mbit\"  #")
+            .replace("ceil = \"4mbit\"\n", "weight = 2\n");
+        assert_eq!(text, expected);
+        let text = edited(SITE, |site| {
+            site.change_link("up", &keys(json!({"rate": "9mbit"})))
+        });
+        assert_eq!(text.unwrap(), SITE.replace("20mbit", "9mbit"));
+    }
+
+    #[test]
+    fn children_and_filters_follow_a_new_name() {
+        let change = keys(json!({"name": "calls"}));
+        let text = edited(SITE, |site| site.change_class("up", "voice", &change)).unwrap();
+        assert_eq!(text, SITE.replace("\"voice\"", "\"calls\""));
+    }
+
+    #[test]
+    fn a_class_comes_and_goes_with_its_filters() {
+        let class = keys(json!({"name": "bulk", "limit": {"packets": 50}}));
+        let mut site = Document::new(SITE).unwrap();
+        site.add_class("up", &class).unwrap();
+        let filter = keys(json!({"class": "bulk", "destination-port": [80, 443]}));
+        site.add_filter("up", &filter, Some(0)).unwrap();
+        let text = site.to_string();
+        assert!(
+            text.contains("name = \"bulk\"\nlimit = { packets = 50 }"),
+            "{text}"
+        );
+        let (first, second) = (text.find("443").unwrap(), text.find("dscp").unwrap());
+        assert!(first < second, "{text}");
+        site.remove_class("up", "bulk").unwrap();
+        let text = site.to_string();
+        assert!(
+            !text.contains("bulk") && text.contains("dscp = 46"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn tables_in_a_line_are_changed_in_it() {
+        let site = "[[link]]\nname = \"up\"\nclass = [\n  # Two.\n  { name = \"a\", weight = 1 },\n  \
+                    { name = \"b\" },\n]\n";
+        let text = edited(site, |site| {
+            site.change_class("up", "a", &keys(json!({"weight": 4})))?;
+            site.add_class("up", &keys(json!({"name": "c"})))?;
+            site.remove_class("up", "b")
+        });
+        let text = text.unwrap();
+        assert!(
+            text.contains("# Two.\n  { name = \"a\", weight = 4 },"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\n  { name = \"c\" }") && !text.contains("\"b\""),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_written_as_a_value_is_one_and_all_else_is_a_text() {
+        for (written, expected) in [
+            ("3mbit", json!("3mbit")),
+            ("\"3\"", json!("3")),
+            ("3", json!(3)),
+            ("true", json!(true)),
+            ("[80, 443]", json!([80, 443])),
+            ("{ packets = 50 }", json!({"packets": 50})),
+            ("", Json::Null),
+            ("10.0.0.0/8", json!("10.0.0.0/8")),
+            ("1979-05-27", json!("1979-05-27")),
+        ] {
+            assert_eq!(value_of(written), expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_in_one_sentence() {
+        let none = Keys::new();
+        let refused = |edit: &dyn Fn(&mut Document) -> Result<()>| {
+            edited(SITE, edit).unwrap_err().to_string()
+        };
+        for (sentence, names) in [
+            (
+                refused(&|site| site.change_link("down", &none)),
+                "link 'down' does not exist: there is up",
+            ),
+            (
+                refused(&|site| site.change_class("up", "voize", &none)),
+                "'voice'",
+            ),
+            (
+                refused(&|site| site.remove_class("up", "voice")),
+                "class 'web' below it",
+            ),
+            (
+                refused(&|site| site.add_class("up", &none)),
+                "needs a 'name'",
+            ),
+            (
+                refused(&|site| site.add_class("up", &keys(json!({"name": "web"})))),
+                "already",
+            ),
+            (
+                refused(&|site| site.remove_filter("up", 2)),
+                "has 2 filters",
+            ),
+            (
+                refused(&|site| site.add_filter("up", &none, Some(7))),
+                "from 0 to 2",
+            ),
+            (
+                refused(&|site| site.change_link("up", &keys(json!({"class": []})))),
+                "one by one",
+            ),
+            (
+                refused(&|site| site.change_class("up", "web", &keys(json!({"weight": [null]})))),
+                "weight: null",
+            ),
+        ] {
+            assert!(
+                sentence.contains(names) && !sentence.contains('\n'),
+                "{sentence}"
+            );
+        }
+    }
+}

@@ -1,0 +1,509 @@
+//! The state of a site as OpenMetrics text, for Prometheus and whoever reads the same.
+//!
+//! Labels name links, classes and interfaces: what the configuration names. Flows that come and go
+//! by themselves have no labels, so that the number of series is known beforehand.
+
+use std::fmt;
+
+use fairlane_config::class_report::ClassReport;
+use fairlane_core::Nanos;
+use fairlane_site::{Delays, InterfaceReport, LinkReport, Report};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+
+/// The media type of what [`metrics`] returns.
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Upper ends of the histogram of delays: 50 us to 5 s.
+const DELAYS_US: [u64; 16] = [
+    50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 5_000_000,
+];
+
+/// The state as text. O(classes).
+#[must_use]
+pub fn metrics(report: &Report) -> String {
+    let mut registry = Registry::with_prefix("fairlane");
+    // What is encoded owns what it is about.
+    registry.register_collector(Box::new(State(report.clone())));
+    let mut text = String::new();
+    let encoded = encode(&mut text, &registry);
+    encoded.expect("a string takes whatever is written to it");
+    text
+}
+
+#[derive(Debug)]
+struct State(Report);
+
+/// One metric: a value for each of the things that it is about.
+struct Metric<'e> {
+    encoder: MetricEncoder<'e>,
+}
+
+type Labels<'a> = Vec<(&'a str, &'a str)>;
+
+impl Metric<'_> {
+    fn count(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
+        let mut one = self.encoder.encode_family(labels)?;
+        one.encode_counter::<NoLabelSet, _, u64>(&value, None)
+    }
+
+    fn gauge(&mut self, labels: &Labels<'_>, value: f64) -> fmt::Result {
+        self.encoder.encode_family(labels)?.encode_gauge(&value)
+    }
+
+    fn delays(&mut self, labels: &Labels<'_>, delays: &Delays) -> fmt::Result {
+        let mut before = 0;
+        let mut buckets: Vec<(f64, u64)> = Vec::with_capacity(DELAYS_US.len() + 1);
+        for us in DELAYS_US {
+            let within = delays.within(Nanos::from_micros(us));
+            buckets.push((us as f64 / 1e6, within - before));
+            before = within;
+        }
+        buckets.push((f64::MAX, delays.count() - before));
+        let mut one = self.encoder.encode_family(labels)?;
+        one.encode_histogram::<NoLabelSet>(delays.sum(), delays.count(), &buckets, None)
+    }
+}
+
+/// Starts a metric.
+fn metric<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    kind: MetricType,
+    name: &'e str,
+    unit: Option<&'e Unit>,
+    help: &str,
+) -> Result<Metric<'e>, fmt::Error> {
+    let encoder = encoder.encode_descriptor(name, help, unit, kind)?;
+    Ok(Metric { encoder })
+}
+
+/// A metric with one value for each of several things: its name, what it tells, and the value.
+type Told<T, V> = (&'static str, &'static str, fn(&T) -> V);
+
+const OF_INTERFACES: [Told<InterfaceReport, u64>; 5] = [
+    (
+        "interface_lost",
+        "Frames that arrived and were not received: no room, or no time",
+        |it| it.lost,
+    ),
+    (
+        "interface_early_drops",
+        "Frames dropped as they arrived, beyond their classes' share of an overload",
+        |it| it.early,
+    ),
+    (
+        "interface_uncut",
+        "Frames left to be cut into segments, which could not be",
+        |it| it.uncut,
+    ),
+    (
+        "interface_refused",
+        "Frames that the interface would not send",
+        |it| it.refused,
+    ),
+    (
+        "interface_away",
+        "Frames dropped while there was no interface of this name",
+        |it| it.away,
+    ),
+];
+
+const OF_LINKS: [Told<LinkReport, u64>; 5] = [
+    (
+        "link_received_packets",
+        "Frames that were received for the link",
+        |it| it.received_frames,
+    ),
+    (
+        "link_transmitted_packets",
+        "Frames that the interface took",
+        |it| it.transmitted,
+    ),
+    (
+        "link_oversized_packets",
+        "Frames longer than the link can ever carry",
+        |it| it.oversized,
+    ),
+    (
+        "link_malformed_packets",
+        "Frames that are not what their headers say",
+        |it| it.malformed,
+    ),
+    (
+        "link_unmatched_packets",
+        "Frames that no filter matched",
+        |it| it.unmatched,
+    ),
+];
+
+const OF_CLASSES: [Told<ClassReport, u64>; 10] = [
+    (
+        "class_bytes",
+        "Bytes that left, the link's overhead included",
+        |it| it.sent_bytes,
+    ),
+    ("class_packets", "Packets that left", |it| it.sent_packets),
+    (
+        "class_offered_bytes",
+        "Bytes that arrived, whatever became of them",
+        |it| it.offered_bytes,
+    ),
+    (
+        "class_offered_packets",
+        "Packets that arrived, whatever became of them",
+        |it| it.offered_packets,
+    ),
+    (
+        "class_drops",
+        "Packets that were dropped, for whatever reason",
+        drops,
+    ),
+    (
+        "class_marks",
+        "Packets that queue management marked (ECN)",
+        |it| it.marked,
+    ),
+    (
+        "class_overlimits",
+        "Times that the class's ceiling held it back",
+        |it| it.throttled,
+    ),
+    (
+        "class_lost_estimate",
+        "Its part of the frames that were lost before they were classified",
+        |it| it.lost_estimate,
+    ),
+    (
+        "class_overflowed",
+        "Packets for whose flow there was no queue of its own",
+        |it| it.overflowed,
+    ),
+    (
+        "class_bound_violations",
+        "Seconds or reports in which packets took longer than the bound though the class kept to its rate",
+        |it| it.recent.map_or(0, |recent| recent.violations),
+    ),
+];
+
+/// Values that some classes do not have, in units of their own.
+const GAUGES_OF_CLASSES: [(Told<ClassReport, Option<f64>>, Option<Unit>); 9] = [
+    (
+        ("class_backlog_packets", "Packets that wait", |it| {
+            Some(it.queued_packets as f64)
+        }),
+        None,
+    ),
+    (
+        ("class_backlog", "Bytes that wait", |it| {
+            Some(it.queued_bytes as f64)
+        }),
+        Some(Unit::Bytes),
+    ),
+    (
+        ("class_flows", "Flows that the class has queues for", |it| {
+            Some(it.flows as f64)
+        }),
+        None,
+    ),
+    (
+        (
+            "class_rate_bits_per_second",
+            "Rate of what left lately",
+            |it| Some(it.recent?.sent_bps),
+        ),
+        None,
+    ),
+    (
+        (
+            "class_share_ratio",
+            "Part of what the link sent lately",
+            |it| Some(it.recent?.share),
+        ),
+        None,
+    ),
+    (
+        (
+            "class_guaranteed_bits_per_second",
+            "Rate that the class has at least while it has something to send",
+            |it| Some(it.terms.guaranteed_bps? as f64),
+        ),
+        None,
+    ),
+    (
+        (
+            "class_ceiling_bits_per_second",
+            "Rate that the class never exceeds",
+            |it| Some(it.terms.ceil_bps? as f64),
+        ),
+        None,
+    ),
+    (
+        (
+            "class_worst_delay",
+            "Longest delay of a packet since the start",
+            |it| Some(it.delay_us?.max / 1e6),
+        ),
+        Some(Unit::Seconds),
+    ),
+    (
+        (
+            "class_delay_bound",
+            "Computed worst-case delay of a packet that finds its class empty",
+            |it| Some(it.terms.bound_us? / 1e6),
+        ),
+        Some(Unit::Seconds),
+    ),
+];
+
+fn drops(class: &ClassReport) -> u64 {
+    class.dropped + class.discarded + class.early
+}
+
+fn of<'a>(link: &'a LinkReport, class: &'a ClassReport) -> Labels<'a> {
+    vec![("link", &link.name), ("class", &class.terms.name)]
+}
+
+impl Collector for State {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let State(report) = self;
+        let none = Labels::new();
+        let version = vec![("version", env!("CARGO_PKG_VERSION"))];
+        metric(
+            &mut encoder,
+            MetricType::Gauge,
+            "build_info",
+            None,
+            "Which Fairlane this is",
+        )?
+        .gauge(&version, 1.0)?;
+        let seconds = Some(&Unit::Seconds);
+        metric(
+            &mut encoder,
+            MetricType::Gauge,
+            "uptime",
+            seconds,
+            "Time since the start",
+        )?
+        .gauge(&none, report.seconds)?;
+        let help = "Longest time between two rounds while classes were changed or counted";
+        metric(
+            &mut encoder,
+            MetricType::Gauge,
+            "longest_step",
+            seconds,
+            help,
+        )?
+        .gauge(&none, report.longest_step_us / 1e6)?;
+        let help = "Times that another configuration took over";
+        metric(&mut encoder, MetricType::Counter, "reloads", None, help)?
+            .count(&none, report.reloads.into())?;
+        let help = "Processes that are attached";
+        metric(
+            &mut encoder,
+            MetricType::Gauge,
+            "attached_processes",
+            None,
+            help,
+        )?
+        .gauge(&none, report.attached as f64)?;
+        for (name, help, value) in OF_INTERFACES {
+            let mut metric = metric(&mut encoder, MetricType::Counter, name, None, help)?;
+            for it in &report.interfaces {
+                metric.count(&vec![("interface", &it.name)], value(it))?;
+            }
+        }
+        self.encode_links(&mut encoder)?;
+        self.encode_classes(&mut encoder)
+    }
+}
+
+impl State {
+    fn encode_links(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let links = || {
+            self.0
+                .links
+                .iter()
+                .map(|link| (vec![("link", &*link.name)], link))
+        };
+        for (name, help, value) in OF_LINKS {
+            let mut metric = metric(encoder, MetricType::Counter, name, None, help)?;
+            for (labels, link) in links() {
+                metric.count(&labels, value(link))?;
+            }
+        }
+        let help = "Rate of the link";
+        let mut rates = metric(
+            encoder,
+            MetricType::Gauge,
+            "link_rate_bits_per_second",
+            None,
+            help,
+        )?;
+        for (labels, link) in links() {
+            rates.gauge(&labels, link.rate_bps as f64)?;
+        }
+        let help = "Rate that the link carried lately, overhead included";
+        let mut rates = metric(
+            encoder,
+            MetricType::Gauge,
+            "link_carried_bits_per_second",
+            None,
+            help,
+        )?;
+        for (labels, link) in links() {
+            rates.gauge(&labels, link.recent_bps)?;
+        }
+        Ok(())
+    }
+
+    fn encode_classes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let links = &self.0.links;
+        let classes = || {
+            let all = links
+                .iter()
+                .flat_map(|link| link.classes.iter().map(move |it| (link, it)));
+            all.map(|(link, class)| (of(link, class), class))
+        };
+        for (name, help, value) in OF_CLASSES {
+            let mut metric = metric(encoder, MetricType::Counter, name, None, help)?;
+            for (labels, class) in classes() {
+                metric.count(&labels, value(class))?;
+            }
+        }
+        for ((name, help, value), unit) in GAUGES_OF_CLASSES {
+            let mut metric = metric(encoder, MetricType::Gauge, name, unit.as_ref(), help)?;
+            for (labels, class) in classes() {
+                if let Some(value) = value(class) {
+                    metric.gauge(&labels, value)?;
+                }
+            }
+        }
+        let help = "Packets that were dropped: where the queue was full, by queue management or to \
+                    make room, or as they arrived under overload";
+        let mut dropped = metric(
+            encoder,
+            MetricType::Counter,
+            "class_drops_by_reason",
+            None,
+            help,
+        )?;
+        for (labels, class) in classes() {
+            let reasons = [
+                ("full", class.dropped),
+                ("managed", class.discarded),
+                ("early", class.early),
+            ];
+            for (reason, count) in reasons {
+                let mut labels = labels.clone();
+                labels.push(("reason", reason));
+                dropped.count(&labels, count)?;
+            }
+        }
+        let help = "Time from interface to interface of the packets that left";
+        let unit = Some(&Unit::Seconds);
+        let mut sojourn = metric(encoder, MetricType::Histogram, "class_sojourn", unit, help)?;
+        for link in links {
+            for (class, delays) in link.classes.iter().zip(&link.delays) {
+                // Classes below hold the packets.
+                if class.terms.kind != "inner" {
+                    sojourn.delays(&of(link, class), delays)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fairlane_config::Site;
+    use fairlane_config::class_report::ClassTerms;
+    use fairlane_core::Count;
+    use fairlane_core::tree::ClassStats;
+
+    use super::*;
+
+    const SITE: &str = "[[link]]\nname = \"up\"\nrate = \"20mbit\"\n\
+        [[link.class]]\nname = \"voice\"\nrate = \"2mbit\"\n\
+        [[link.class]]\nname = \"odd \\\"one\\\"\"\n\
+        [[link.filter]]\nclass = \"voice\"\ndscp = 46\n";
+
+    fn report() -> Report {
+        let site = Site::parse(SITE, "site").unwrap();
+        let link = &site.links[0];
+        let stats = ClassStats {
+            sent: Count {
+                packets: 3,
+                bytes: 4_500,
+            },
+            ..ClassStats::default()
+        };
+        let classes: Vec<_> = ClassTerms::of(link)
+            .iter()
+            .map(|terms| ClassReport::counted(terms, &stats, Count::default(), 2.0, 9_000))
+            .collect();
+        let link = LinkReport {
+            name: Arc::from("up"),
+            to: Arc::from("wan0"),
+            algorithm: "qfq".to_owned(),
+            rate_bps: 20_000_000,
+            rate: link.rate,
+            overhead: 24,
+            longest_frame: 1_514,
+            carried_bps: 36_000.0,
+            utilisation: 0.0018,
+            recent_bps: 36_000.0,
+            received_frames: 6,
+            oversized: 0,
+            malformed: 0,
+            unmatched: 3,
+            transmitted: 6,
+            queued_packets: 0,
+            delays: vec![Delays::default(); classes.len()],
+            classes,
+        };
+        Report {
+            seconds: 2.0,
+            links: vec![link],
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn every_class_has_its_counts_once_and_the_text_ends_as_it_must() {
+        let text = metrics(&report());
+        assert!(text.ends_with("# EOF\n"), "{text}");
+        for line in [
+            "fairlane_class_bytes_total{link=\"up\",class=\"voice\"} 4500",
+            "fairlane_class_packets_total{link=\"up\",class=\"voice\"} 3",
+            "fairlane_class_drops_total{link=\"up\",class=\"voice\"} 0",
+            "fairlane_class_marks_total{link=\"up\",class=\"voice\"} 0",
+            "fairlane_class_overlimits_total{link=\"up\",class=\"voice\"} 0",
+            "fairlane_class_bound_violations_total{link=\"up\",class=\"voice\"} 0",
+            "fairlane_class_guaranteed_bits_per_second{link=\"up\",class=\"voice\"} 2000000.0",
+            "fairlane_class_sojourn_seconds_count{link=\"up\",class=\"voice\"} 0",
+            "fairlane_link_unmatched_packets_total{link=\"up\"} 3",
+        ] {
+            let found = text.lines().filter(|&other| other == line).count();
+            assert_eq!(found, 1, "{line} in {text}");
+        }
+        // A bound for each class that has one.
+        let bounds = text
+            .lines()
+            .filter(|line| line.starts_with("fairlane_class_delay_bound_seconds{"));
+        assert_eq!(bounds.count(), 3, "{text}");
+        assert!(text.contains("class=\"odd \\\"one\\\"\""), "{text}");
+        // No series twice, and each of a metric that was introduced.
+        let mut series: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let before = series.len();
+        series.sort_unstable();
+        series.dedup_by_key(|line| line.rsplit_once(' ').unwrap().0);
+        assert_eq!(series.len(), before);
+    }
+}

@@ -1,0 +1,490 @@
+//! What may be asked: each method and path, and what it answers.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fairlane_config::MAX_FILE;
+use fairlane_config::class_report::ClassReport;
+use fairlane_site::{Error, Handle, LinkReport, Report, Source};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response, StatusCode};
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+use serde_json::{Value as Json, json};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use crate::change::{Changed, Refused, change, replace};
+use crate::document::{Document, EditError, Keys};
+use crate::explain::explain;
+use crate::metrics::{MEDIA_TYPE, metrics};
+use crate::save::save;
+use crate::service::PATIENCE;
+use crate::stream::{Events, STREAMS, States};
+use crate::token::Token;
+
+/// The longest body of a request that is no configuration.
+const MAX_BODY: usize = 1 << 20;
+const JSON: &str = "application/json";
+
+/// How a request came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// By the Unix socket, which only those can open who may change the site.
+    Unix,
+    /// By HTTP on loopback.
+    Http,
+}
+
+pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Api {
+    site: Handle,
+    states: States,
+    file: Option<PathBuf>,
+    token: Option<Token>,
+    read_token: Option<Token>,
+    streams: Arc<Semaphore>,
+}
+
+/// Why a request has no other answer: its status, and one sentence.
+#[derive(Debug)]
+struct Failure(StatusCode, String);
+
+type Result<T> = std::result::Result<T, Failure>;
+
+fn fail<T>(status: StatusCode, sentence: impl Into<String>) -> Result<T> {
+    Err(Failure(status, sentence.into()))
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        let status = match &refused {
+            Refused::Edit(EditError::Missing(_)) => StatusCode::NOT_FOUND,
+            Refused::Edit(EditError::Conflict(_)) => StatusCode::CONFLICT,
+            Refused::Edit(EditError::Value(_)) => StatusCode::BAD_REQUEST,
+            Refused::Site(Error::Outdated) => StatusCode::CONFLICT,
+            Refused::Site(Error::Ended) => StatusCode::SERVICE_UNAVAILABLE,
+            Refused::Site(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        Failure(status, refused.to_string())
+    }
+}
+
+/// What a request is about.
+struct Asked {
+    method: Method,
+    /// The parts of its path, decoded.
+    path: Vec<String>,
+    query: Vec<(String, String)>,
+}
+
+impl Asked {
+    fn of(parts: &Parts) -> Result<Asked> {
+        let mut path = Vec::new();
+        for part in parts.uri.path().split('/').filter(|part| !part.is_empty()) {
+            match percent_decode_str(part).decode_utf8() {
+                Ok(part) => path.push(part.into_owned()),
+                Err(_) => return fail(StatusCode::BAD_REQUEST, "the path is no UTF-8"),
+            }
+        }
+        let query = parts.uri.query().unwrap_or_default();
+        let query = form_urlencoded::parse(query.as_bytes()).into_owned();
+        Ok(Asked {
+            method: parts.method.clone(),
+            path,
+            query: query.collect(),
+        })
+    }
+
+    /// Whether a change is only to be looked at. The other parameters that are allowed are `also`.
+    fn is_dry(&self, also: &[&str]) -> Result<bool> {
+        let mut dry = false;
+        for (key, value) in &self.query {
+            match (key.as_str(), value.as_str()) {
+                ("dry-run", "" | "true") => dry = true,
+                ("dry-run", "false") => dry = false,
+                ("dry-run", other) => {
+                    let sentence = format!("dry-run={other}: it is true or false");
+                    return fail(StatusCode::BAD_REQUEST, sentence);
+                }
+                (key, _) if also.contains(&key) => {}
+                (key, _) => {
+                    let also = also.iter().map(|also| format!(" or '{also}'"));
+                    let sentence = format!(
+                        "the parameter '{key}' does not exist: there is 'dry-run'{}",
+                        also.collect::<String>()
+                    );
+                    return fail(StatusCode::BAD_REQUEST, sentence);
+                }
+            }
+        }
+        Ok(dry)
+    }
+
+    fn parameter(&self, key: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(other, _)| other == key);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+impl Api {
+    pub(crate) fn new(
+        site: Handle,
+        states: States,
+        file: Option<PathBuf>,
+        token: Option<Token>,
+        read_token: Option<Token>,
+    ) -> Api {
+        Api {
+            site,
+            states,
+            file,
+            token,
+            read_token,
+            streams: Arc::new(Semaphore::new(STREAMS)),
+        }
+    }
+
+    /// Answers a request, whatever it is.
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        access: Access,
+    ) -> std::result::Result<Answer, Infallible> {
+        let answered = self.respond(request, access).await;
+        Ok(answered.unwrap_or_else(|Failure(status, sentence)| {
+            let mut answer = text(status, JSON, json!({ "error": sentence }).to_string());
+            if status == StatusCode::UNAUTHORIZED {
+                let scheme = hyper::header::HeaderValue::from_static("Bearer");
+                answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+            }
+            answer
+        }))
+    }
+
+    async fn respond(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        access: Access,
+    ) -> Result<Answer> {
+        let (parts, body) = request.into_parts();
+        let asked = Asked::of(&parts)?;
+        let reads = parts.method == Method::GET || parts.method == Method::HEAD;
+        if access == Access::Http {
+            self.admit(&parts, reads)?;
+        }
+        if reads {
+            return self.read(&asked);
+        }
+        let most = match asked.path.last().map(String::as_str) {
+            Some("config") => MAX_FILE as usize,
+            _ => MAX_BODY,
+        };
+        let body = whole(body, most).await?;
+        // It waits for the site, on a thread where that is allowed.
+        let changed = tokio::task::spawn_blocking(move || self.write(&asked, &body)).await;
+        match changed {
+            Ok(answer) => answer,
+            Err(_) => fail(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the change ended by a panic",
+            ),
+        }
+    }
+
+    /// Whether whoever asks over HTTP may.
+    fn admit(&self, parts: &Parts, reads: bool) -> Result<()> {
+        // A page from elsewhere that a browser on this machine shows has another name for us.
+        let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+        if !host.is_some_and(is_loopback) {
+            let sentence =
+                "the Host header names no loopback address: ask 127.0.0.1, [::1] or localhost";
+            return fail(StatusCode::FORBIDDEN, sentence);
+        }
+        let given = parts
+            .headers
+            .get(AUTHORIZATION)
+            .map(|value| value.as_bytes());
+        let may_change = self.token.as_ref().map(|token| token.is_in(given));
+        let may_read = self.read_token.as_ref().map(|token| token.is_in(given));
+        match (reads, may_change, may_read) {
+            (_, Some(true), _) | (true, _, None | Some(true)) => Ok(()),
+            (true, ..) => fail(
+                StatusCode::UNAUTHORIZED,
+                "a token is needed: send the first line of the file read-token (or token) in \
+                 [control] as 'Authorization: Bearer ..'",
+            ),
+            (false, None, _) => fail(
+                StatusCode::FORBIDDEN,
+                "nothing can be changed over HTTP here: [control] names no file token; use its socket",
+            ),
+            (false, Some(false), _) => fail(
+                StatusCode::UNAUTHORIZED,
+                "a change over HTTP needs a token: send the first line of the file token in \
+                 [control] as 'Authorization: Bearer ..'",
+            ),
+        }
+    }
+
+    /// Answers what changes nothing.
+    fn read(&self, asked: &Asked) -> Result<Answer> {
+        let state = Arc::clone(&self.states.borrow());
+        let report = &*state.report;
+        let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+        match path[..] {
+            ["metrics"] => Ok(text(StatusCode::OK, MEDIA_TYPE, metrics(report))),
+            ["v1", "openapi.json"] => Ok(text(StatusCode::OK, JSON, crate::OPENAPI)),
+            ["v1", "state"] => Ok(text(StatusCode::OK, JSON, state.json())),
+            ["v1", "config"] => Ok(text(
+                StatusCode::OK,
+                "application/toml; charset=utf-8",
+                self.site.site().text.to_string(),
+            )),
+            ["v1", "interfaces"] => object(&report.interfaces),
+            ["v1", "links"] => object(&report.links),
+            ["v1", "links", link] => object(find(report, link)?),
+            ["v1", "links", link, "classes"] => object(&find(report, link)?.classes),
+            ["v1", "links", link, "classes", class] => {
+                object(find_class(find(report, link)?, class)?)
+            }
+            ["v1", "links", link, "classes", class, "explain"] => {
+                let link = find(report, link)?;
+                object(&explain(link, find_class(link, class)?))
+            }
+            ["v1", "events"] => self.events(),
+            _ => not_here(
+                asked,
+                "/metrics, /v1/openapi.json, /v1/state, /v1/config, /v1/interfaces, \
+                                  /v1/links, /v1/events",
+            ),
+        }
+    }
+
+    /// A stream of states, one as often as they are told.
+    fn events(&self) -> Result<Answer> {
+        let Some(events) = Events::open(self.states.clone(), &self.streams) else {
+            let sentence = format!("{STREAMS} streams are open already");
+            return fail(StatusCode::SERVICE_UNAVAILABLE, sentence);
+        };
+        let mut answer = Response::new(events.boxed_unsync());
+        answer.headers_mut().insert(
+            CONTENT_TYPE,
+            hyper::header::HeaderValue::from_static("text/event-stream"),
+        );
+        no_store(&mut answer);
+        Ok(answer)
+    }
+
+    /// Makes a change, and waits for what comes of it.
+    fn write(&self, asked: &Asked, body: &[u8]) -> Result<Answer> {
+        let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+        let edit = |edit: &dyn Fn(&mut Document) -> std::result::Result<(), EditError>| {
+            let dry = asked.is_dry(&["at"])?;
+            answer(change(&self.site, dry, edit)?)
+        };
+        match (&asked.method, &path[..]) {
+            (&Method::PUT, ["v1", "config"]) => {
+                let Ok(text) = std::str::from_utf8(body) else {
+                    return fail(StatusCode::BAD_REQUEST, "the configuration is no UTF-8");
+                };
+                self.go_on_as(asked, Source::Text(text.to_owned()))
+            }
+            (&Method::POST, ["v1", "reload"]) => match &self.file {
+                Some(file) => self.go_on_as(asked, Source::File(file.clone())),
+                None => fail(StatusCode::CONFLICT, "the site was read from no file"),
+            },
+            (&Method::POST, ["v1", "save"]) => match &self.file {
+                Some(file) => {
+                    let saved = save(file, &self.site.site().text);
+                    let failed = |error| Failure(StatusCode::INTERNAL_SERVER_ERROR, error);
+                    saved.map_err(|error| failed(format!("{}: {error}", file.display())))?;
+                    object(&json!({ "saved": file }))
+                }
+                None => fail(StatusCode::CONFLICT, "the site was read from no file"),
+            },
+            (&Method::PATCH, ["v1", "links", link]) => {
+                let keys = keys(body)?;
+                edit(&|site| site.change_link(link, &keys))
+            }
+            (&Method::POST, ["v1", "links", link, "classes"]) => {
+                let keys = keys(body)?;
+                edit(&|site| site.add_class(link, &keys))
+            }
+            (&Method::PATCH, ["v1", "links", link, "classes", class]) => {
+                let keys = keys(body)?;
+                edit(&|site| site.change_class(link, class, &keys))
+            }
+            (&Method::DELETE, ["v1", "links", link, "classes", class]) => {
+                edit(&|site| site.remove_class(link, class))
+            }
+            (&Method::POST, ["v1", "links", link, "filters"]) => {
+                let (keys, at) = (keys(body)?, asked.parameter("at").map(number).transpose()?);
+                edit(&|site| site.add_filter(link, &keys, at))
+            }
+            (&Method::DELETE, ["v1", "links", link, "filters", at]) => {
+                let at = number(at)?;
+                edit(&|site| site.remove_filter(link, at))
+            }
+            _ => not_here(
+                asked,
+                "PUT /v1/config, POST /v1/reload, POST /v1/save, PATCH /v1/links/LINK, POST \
+                 /v1/links/LINK/classes, PATCH and DELETE /v1/links/LINK/classes/CLASS, POST \
+                 /v1/links/LINK/filters, DELETE /v1/links/LINK/filters/N",
+            ),
+        }
+    }
+
+    fn go_on_as(&self, asked: &Asked, source: Source) -> Result<Answer> {
+        let before = self.site.site();
+        let base = (!asked.is_dry(&[])?).then(|| Arc::clone(&before));
+        answer(replace(&self.site, source, base, &before)?)
+    }
+}
+
+fn not_here(asked: &Asked, there: &str) -> Result<Answer> {
+    let sentence = format!(
+        "{} /{} does not exist: there is {there}",
+        asked.method,
+        asked.path.join("/")
+    );
+    fail(StatusCode::NOT_FOUND, sentence)
+}
+
+/// Whether a Host header names this machine's loopback interface.
+fn is_loopback(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    let address = address.parse::<std::net::IpAddr>();
+    name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
+}
+
+fn number(text: &str) -> Result<usize> {
+    let sentence = || format!("'{text}' is no number of a filter, which count from 0");
+    text.parse()
+        .map_err(|_| Failure(StatusCode::BAD_REQUEST, sentence()))
+}
+
+fn keys(body: &[u8]) -> Result<Keys> {
+    match serde_json::from_slice(body) {
+        Ok(Json::Object(keys)) => Ok(keys),
+        Ok(_) => fail(
+            StatusCode::BAD_REQUEST,
+            "the body is no JSON object of keys and values, as in {\"rate\": \"2mbit\"}",
+        ),
+        Err(error) => fail(
+            StatusCode::BAD_REQUEST,
+            format!("the body is no JSON: {error}"),
+        ),
+    }
+}
+
+/// All of a body, if it is short enough and comes in time.
+async fn whole(body: Incoming, most: usize) -> Result<Bytes> {
+    match timeout(PATIENCE, Limited::new(body, most).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => fail(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body is longer than {most} bytes"),
+        ),
+        Ok(Err(error)) => fail(
+            StatusCode::BAD_REQUEST,
+            format!("the body ended early: {error}"),
+        ),
+        Err(_) => fail(
+            StatusCode::REQUEST_TIMEOUT,
+            format!("the body did not come within {} s", PATIENCE.as_secs()),
+        ),
+    }
+}
+
+fn find<'a>(report: &'a Report, name: &str) -> Result<&'a LinkReport> {
+    let links = || report.links.iter();
+    let found = links().find(|link| &*link.name == name);
+    let names = || {
+        links()
+            .map(|link| &*link.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let sentence = || format!("link '{name}' does not exist: there is {}", names());
+    found.ok_or_else(|| Failure(StatusCode::NOT_FOUND, sentence()))
+}
+
+fn find_class<'a>(link: &'a LinkReport, name: &str) -> Result<&'a ClassReport> {
+    let found = link.classes.iter().find(|class| &*class.terms.name == name);
+    let names = || link.classes.iter().map(|class| &*class.terms.name);
+    let near = || fairlane_config::suggestion(name, names());
+    let sentence = || {
+        format!(
+            "class '{name}' does not exist in link '{}'{}",
+            link.name,
+            near()
+        )
+    };
+    found.ok_or_else(|| Failure(StatusCode::NOT_FOUND, sentence()))
+}
+
+fn answer(changed: Changed) -> Result<Answer> {
+    object(&changed)
+}
+
+fn object(value: &(impl Serialize + ?Sized)) -> Result<Answer> {
+    match serde_json::to_string(value) {
+        Ok(body) => Ok(text(StatusCode::OK, JSON, body)),
+        Err(error) => fail(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
+}
+
+fn text(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Answer {
+    let mut answer = Response::new(Full::new(body.into()).boxed_unsync());
+    *answer.status_mut() = status;
+    let media_type = hyper::header::HeaderValue::from_static(media_type);
+    answer.headers_mut().insert(CONTENT_TYPE, media_type);
+    no_store(&mut answer);
+    answer
+}
+
+fn no_store(answer: &mut Answer) {
+    let value = hyper::header::HeaderValue::from_static("no-store");
+    answer.headers_mut().insert(CACHE_CONTROL, value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_loopback_are_taken_for_it() {
+        for host in [
+            "localhost",
+            "LOCALHOST:80",
+            "127.0.0.1:7172",
+            "127.1.2.3",
+            "[::1]:9",
+            "[::1]",
+        ] {
+            assert!(is_loopback(host), "{host}");
+        }
+        for host in [
+            "",
+            "example.org",
+            "127.0.0.1.example.org:80",
+            "10.0.0.1:7172",
+            "localhost.evil",
+        ] {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+}

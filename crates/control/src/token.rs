@@ -1,0 +1,84 @@
+//! What is known to those who may change a site over HTTP, or read it.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use subtle::ConstantTimeEq;
+
+use crate::service::ServeError;
+
+/// The shortest that is not guessed.
+const SHORTEST: usize = 16;
+
+/// A secret text.
+pub(crate) struct Token(Vec<u8>);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+impl Token {
+    /// Of the first line of a file.
+    pub(crate) fn read(path: &Path) -> Result<Token, ServeError> {
+        let failed = |reason| ServeError {
+            what: format!("control: token {}", path.display()),
+            reason,
+        };
+        let text = fs::read_to_string(path).map_err(failed)?;
+        let token = text.lines().next().unwrap_or_default().trim();
+        if token.len() < SHORTEST {
+            let reason = format!("its first line is shorter than {SHORTEST} characters");
+            return Err(failed(io::Error::other(reason)));
+        }
+        Ok(Token(token.as_bytes().to_vec()))
+    }
+
+    /// Whether the value of an `Authorization` header has it. Takes as long whatever differs.
+    pub(crate) fn is_in(&self, authorization: Option<&[u8]>) -> bool {
+        let given = authorization.and_then(|value| value.strip_prefix(b"Bearer "));
+        given.is_some_and(|given| bool::from(given.ct_eq(&self.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn token(text: &str) -> Result<Token, ServeError> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+        Token::read(file.path())
+    }
+
+    #[test]
+    fn only_the_whole_token_is_taken() {
+        let token = token("correct horse battery\nsecond line\n").unwrap();
+        assert!(token.is_in(Some(b"Bearer correct horse battery")));
+        for other in [
+            "",
+            "Bearer ",
+            "Bearer correct horse",
+            "correct horse battery",
+            "Basic x",
+        ] {
+            assert!(!token.is_in(Some(other.as_bytes())), "{other}");
+        }
+        assert!(!token.is_in(None));
+    }
+
+    #[test]
+    fn a_token_that_can_be_guessed_is_refused() {
+        for text in ["", "\n", "short\n"] {
+            let error = token(text).unwrap_err().to_string();
+            assert!(error.contains("shorter than 16"), "{error}");
+        }
+        let error = Token::read(Path::new("/no/such/file")).unwrap_err();
+        assert!(error.to_string().contains("/no/such/file"));
+    }
+}

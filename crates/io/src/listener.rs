@@ -1,0 +1,172 @@
+//! Unix sockets at a path, where a daemon listens.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with,
+};
+
+use crate::with_umask;
+
+/// Connections that the kernel holds until they are accepted.
+const BACKLOG: i32 = 128;
+
+/// What a socket carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// Bytes.
+    Stream,
+    /// Messages with boundaries, in order, and an end that is seen: `SOCK_SEQPACKET`.
+    Messages,
+}
+
+impl Carries {
+    fn socket(self) -> io::Result<OwnedFd> {
+        let kind = match self {
+            Carries::Stream => SocketType::STREAM,
+            Carries::Messages => SocketType::SEQPACKET,
+        };
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        Ok(socket_with(AddressFamily::UNIX, kind, flags, None)?)
+    }
+}
+
+/// Why there is no listening at a path.
+#[derive(Debug)]
+pub enum BindError {
+    /// Somebody listens there.
+    InUse,
+    /// There is something else.
+    NotASocket,
+    /// The system refuses it.
+    Io(io::Error),
+}
+
+impl fmt::Display for BindError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BindError::InUse => f.write_str("another program listens there"),
+            BindError::NotASocket => f.write_str("there is something else, which is no socket"),
+            BindError::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BindError {}
+
+impl From<io::Error> for BindError {
+    fn from(error: io::Error) -> Self {
+        BindError::Io(error)
+    }
+}
+
+impl From<Errno> for BindError {
+    fn from(error: Errno) -> Self {
+        BindError::Io(error.into())
+    }
+}
+
+/// A socket that listens at a path, and takes its file away when it goes.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    path: PathBuf,
+    /// Device and number of the socket's file.
+    file: (u64, u64),
+}
+
+impl Listener {
+    /// Takes the place of a socket that nobody listens at any more. Two daemons that start at the
+    /// same moment may both find such a one: the later takes the path from the earlier.
+    ///
+    /// # Errors
+    ///
+    /// Somebody listens there, there is something else, or the system refuses it.
+    pub fn bind(path: &Path, mode: u32, carries: Carries) -> Result<Self, BindError> {
+        let address = SocketAddrUnix::new(path)?;
+        let socket = carries.socket()?;
+        // What is made from here on is made with the mode asked for. To change it afterwards would
+        // be to follow a link that was put there meanwhile.
+        with_umask(!mode & 0o777, || {
+            bind_at(&socket, path, &address, carries)?;
+            // At once: who sees the file may connect.
+            listen(&socket, BACKLOG).map_err(BindError::from)
+        })??;
+        let metadata = fs::symlink_metadata(path)?;
+        let file = (metadata.dev(), metadata.ino());
+        let listener = Listener {
+            socket,
+            path: path.to_owned(),
+            file,
+        };
+        Ok(listener)
+    }
+
+    /// A connection that waits, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// There is none (`WouldBlock`), or the system has no room for it.
+    pub fn accept(&self) -> io::Result<OwnedFd> {
+        Ok(accept_with(
+            &self.socket,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        )?)
+    }
+
+    /// To wait for connections, or to accept them otherwise.
+    pub fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+}
+
+fn bind_at(
+    socket: &OwnedFd,
+    path: &Path,
+    address: &SocketAddrUnix,
+    carries: Carries,
+) -> Result<(), BindError> {
+    match bind(socket, address) {
+        Err(Errno::ADDRINUSE) => {
+            remove_if_stale(path, address, carries)?;
+            Ok(bind(socket, address)?)
+        }
+        bound => Ok(bound?),
+    }
+}
+
+/// A removal takes a name away and follows no link. Who could put another file there between the
+/// look and the removal may change the folder, and so could have removed that name himself.
+fn remove_if_stale(
+    path: &Path,
+    address: &SocketAddrUnix,
+    carries: Carries,
+) -> Result<(), BindError> {
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(BindError::NotASocket);
+    }
+    let probe = carries.socket()?;
+    match connect(&probe, address) {
+        Err(Errno::CONNREFUSED) => Ok(fs::remove_file(path)?),
+        _ => Err(BindError::InUse),
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // Another daemon may have put its own socket there meanwhile.
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|found| {
+            found.file_type().is_socket() && (found.dev(), found.ino()) == self.file
+        });
+        if ours {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
