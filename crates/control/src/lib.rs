@@ -21,6 +21,7 @@ mod save;
 mod service;
 mod stream;
 mod token;
+pub mod view;
 
 pub use change::{Changed, Effect, Promise, Refused, change};
 pub use client::{Client, ClientError, Target, encoded};

@@ -84,6 +84,9 @@ fn metric<'e>(
 /// A metric with one value for each of several things: its name, what it tells, and the value.
 type Told<T, V> = (&'static str, &'static str, fn(&T) -> V);
 
+/// One that some things do not have, with its unit.
+type Gauge = (Told<ClassReport, Option<f64>>, Option<Unit>);
+
 const OF_INTERFACES: [Told<InterfaceReport, u64>; 5] = [
     (
         "interface_lost",
@@ -190,7 +193,7 @@ const OF_CLASSES: [Told<ClassReport, u64>; 10] = [
 ];
 
 /// Values that some classes do not have, in units of their own.
-const GAUGES_OF_CLASSES: [(Told<ClassReport, Option<f64>>, Option<Unit>); 9] = [
+const GAUGES_OF_CLASSES: [Gauge; 9] = [
     (
         ("class_backlog_packets", "Packets that wait", |it| {
             Some(it.queued_packets as f64)

@@ -61,11 +61,13 @@ fn dependencies_point_one_way() {
                 "classify", "config", "core", "io", "mailbox", "netlab", "runtime",
             ],
         ),
+        ("control", &["config", "core", "io", "site"]),
         ("bench", &["core", "io", "netlab", "runtime"]),
         (
             "cli",
             &[
-                "bench", "config", "core", "demo", "io", "netlab", "runtime", "site", "traffic",
+                "bench", "config", "control", "core", "demo", "io", "netlab", "runtime", "site",
+                "traffic",
             ],
         ),
         (

@@ -3,13 +3,12 @@
 mod show;
 
 use std::fs;
-use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use clap::{Args, Subcommand};
-use fairlane_control::{Client, Method, Target, encoded, value_of};
+use fairlane_control::{Client, Method, Target, encoded, value_of, view};
 use fairlane_core::Nanos;
 use serde_json::{Map, Value as Json};
 
@@ -34,8 +33,6 @@ Examples:
   fairlane ctl set voice rate=3mbit ceil=6mbit --dry-run
   fairlane ctl add up/backup weight=1 ceil=2mbit
   fairlane ctl filter add up class=backup destination-port=873
-  fairlane ctl link up rate=18mbit
-  fairlane ctl remove up/backup
   fairlane ctl save";
 
 /// Options of `fairlane ctl`.
@@ -182,12 +179,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Command::Show { class, tc } => {
             let state = site.client.json(Method::GET, "/v1/state", "")?;
             let class = class.as_deref();
-            let class = class
-                .map(|class| place(&show::names(&state), class))
-                .transpose()?;
+            let find = |class| view::find(&view::places(&state), class).map_err(Error::msg);
+            let class = class.map(find).transpose()?;
             match (tc, options.json) {
-                (true, _) => output::line(show::as_tc(&state, class.as_ref())),
-                (false, true) => output::line(show::picked(&state, class.as_ref())),
+                (true, _) => output::line(view::as_tc(&state, class.as_ref())),
+                (false, true) => output::line(view::picked(&state, class.as_ref())),
                 (false, false) => output::line(show::text(&state, class.as_ref())),
             }
         }
@@ -216,24 +212,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         Command::Link { link, keys, change } => {
             site.change(Method::PATCH, &of_link(link), pairs(keys)?, change)
         }
-        Command::Filter(Filter::Add {
-            link,
-            keys,
-            at,
-            change,
-        }) => {
-            let at = at.map_or(String::new(), |at| format!("?at={at}"));
-            let path = format!("{}/filters{at}", of_link(link));
-            site.change(Method::POST, &path, pairs(keys)?, change)
-        }
-        Command::Filter(Filter::Remove {
-            link,
-            number,
-            change,
-        }) => {
-            let path = format!("{}/filters/{number}", of_link(link));
-            site.change(Method::DELETE, &path, Map::new(), change)
-        }
+        Command::Filter(filter) => site.filter(filter),
         Command::Apply { file, change } => {
             let text = read(file)?;
             site.ask_to_change(Method::PUT, "/v1/config", text, change)
@@ -261,7 +240,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
 }
 
-/// A site that is asked.
 struct Site {
     client: Client,
     json: bool,
@@ -292,13 +270,32 @@ impl Site {
         // What runs: the state is told later.
         let text = self.client.ask(Method::GET, "/v1/config", "")?;
         let site = fairlane_config::Site::parse(&String::from_utf8_lossy(&text), "configuration")?;
-        let links = site.links.iter();
-        let classes = links.flat_map(|link| {
-            let classes = link.classes.iter();
-            classes.map(|class| (link.name.clone(), class.name.clone()))
-        });
-        let (link, class) = place(&classes.collect::<Vec<_>>(), class)?;
+        let found = view::find(&view::places_of(&site), class).map_err(Error::msg);
+        let (link, class) = found?;
         Ok(format!("{}/classes/{}", of_link(&link), encoded(&class)))
+    }
+
+    fn filter(&self, filter: &Filter) -> Result<()> {
+        match filter {
+            Filter::Add {
+                link,
+                keys,
+                at,
+                change,
+            } => {
+                let at = at.map_or(String::new(), |at| format!("?at={at}"));
+                let path = format!("{}/filters{at}", of_link(link));
+                self.change(Method::POST, &path, pairs(keys)?, change)
+            }
+            Filter::Remove {
+                link,
+                number,
+                change,
+            } => {
+                let path = format!("{}/filters/{number}", of_link(link));
+                self.change(Method::DELETE, &path, Map::new(), change)
+            }
+        }
     }
 
     fn print(&self, path: &str) -> Result<()> {
@@ -364,34 +361,9 @@ impl Site {
 
 fn read(file: &PathBuf) -> Result<String> {
     if file.as_os_str() == "-" {
-        let mut text = String::new();
-        let read = std::io::stdin().read_to_string(&mut text);
-        read.context("reading standard input")?;
-        return Ok(text);
+        return std::io::read_to_string(std::io::stdin()).context("reading standard input");
     }
     fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
-}
-
-/// Link and name of a class: `LINK/CLASS`, or `CLASS` if there is one of that name.
-fn place(classes: &[(String, String)], class: &str) -> Result<(String, String)> {
-    // A name may have a slash in it.
-    let is = |(link, name): &&(String, String)| {
-        name == class || class.strip_prefix(&format!("{link}/")) == Some(name)
-    };
-    let found: Vec<_> = classes.iter().filter(is).collect();
-    match found[..] {
-        [one] => Ok(one.clone()),
-        [] => {
-            let names = classes.iter().map(|(_, name)| name.as_str());
-            let near = fairlane_config::suggestion(class, names);
-            bail!("class '{class}' does not exist{near}")
-        }
-        _ => {
-            let places = found.iter().map(|(link, name)| format!("{link}/{name}"));
-            let places = places.collect::<Vec<_>>().join(" or ");
-            bail!("class '{class}' is in several links: say {places}")
-        }
-    }
 }
 
 fn of_link(link: &str) -> String {

@@ -1,48 +1,13 @@
-//! The state of a site as a table, and in the shape that others know.
+//! The state of a site as a table.
 
+use fairlane_control::view::{Place, classes};
 use fairlane_core::Nanos;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use crate::{figures, table};
 
-/// Link and name of the only class to be shown.
-type Only = (String, String);
-
-/// The classes, each with its link.
-fn classes<'a>(
-    state: &'a Json,
-    only: Option<&'a Only>,
-) -> impl Iterator<Item = (&'a Json, &'a Json)> {
-    let links = state["links"].as_array().into_iter().flatten();
-    let all = links.flat_map(|link| {
-        let classes = link["classes"].as_array().into_iter().flatten();
-        classes.map(move |class| (link, class))
-    });
-    all.filter(move |(link, class)| {
-        only.is_none_or(|(of, name)| link["name"] == **of && class["name"] == **name)
-    })
-}
-
-/// Link and name of each class.
-pub(super) fn names(state: &Json) -> Vec<(String, String)> {
-    let name = |of: &Json| of["name"].as_str().unwrap_or_default().to_owned();
-    classes(state, None)
-        .map(|(link, class)| (name(link), name(class)))
-        .collect()
-}
-
-/// The whole state, or the only class.
-pub(super) fn picked(state: &Json, only: Option<&Only>) -> Json {
-    match only {
-        Some(_) => classes(state, only)
-            .next()
-            .map_or(Json::Null, |(_, class)| class.clone()),
-        None => state.clone(),
-    }
-}
-
 /// A table, with what was lately where that is known.
-pub(super) fn text(state: &Json, only: Option<&Only>) -> String {
+pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
     let mut lines = Vec::new();
     for link in state["links"].as_array().into_iter().flatten() {
         let rate = |key: &str| figures::rate(link[key].as_f64().unwrap_or(0.0) as u64);
@@ -117,48 +82,4 @@ fn depth(link: &Json, class: &Json) -> usize {
         class["parent"].as_str().and_then(named)
     });
     above.count() - 1
-}
-
-/// As `tc -s -j class show` tells classes: rates in bytes a second, handles by place. Links are
-/// numbered from 1, and so are the classes of each; the name stands beside.
-pub(super) fn as_tc(state: &Json, only: Option<&Only>) -> Json {
-    let links = state["links"].as_array().map_or(&[][..], Vec::as_slice);
-    let major = |link: &Json| {
-        1 + links
-            .iter()
-            .position(|other| std::ptr::eq(other, link))
-            .unwrap_or(0)
-    };
-    let minor = |class: &Json| class["number"].as_u64().unwrap_or(0) + 1;
-    let bytes = |value: &Json| value.as_u64().map(|bps| bps / 8);
-    let rows = classes(state, only).map(|(link, class)| {
-        let major = major(link);
-        let parent = class["parent"].as_str().and_then(|name| {
-            let classes = link["classes"].as_array()?;
-            classes.iter().find(|class| class["name"] == *name)
-        });
-        let drops: u64 = ["dropped", "discarded", "early"]
-            .iter()
-            .filter_map(|key| class[key].as_u64())
-            .sum();
-        json!({
-            "class": "fairlane",
-            "handle": format!("{major:x}:{:x}", minor(class)),
-            "parent": parent.map_or(format!("{major:x}:"), |parent| format!("{major:x}:{:x}", minor(parent))),
-            "dev": link["to"],
-            "name": class["name"],
-            "rate": bytes(&class["guaranteed_bps"]),
-            "ceil": bytes(&class["ceil_bps"]),
-            "stats": {
-                "bytes": class["sent_bytes"],
-                "packets": class["sent_packets"],
-                "drops": drops,
-                "overlimits": class["throttled"],
-                "requeues": 0,
-                "backlog": class["queued_bytes"],
-                "qlen": class["queued_packets"],
-            },
-        })
-    });
-    rows.collect()
 }

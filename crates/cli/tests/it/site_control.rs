@@ -167,6 +167,26 @@ fn a_change_says_what_it_does_and_is_made_whole_or_not_at_all() {
     assert!(!asked.config().contains("backup"));
 
     let config = asked.config();
+    assert_ne!(fs::read_to_string(asked.site.file()).unwrap(), config);
+    let saved = asked.ctl(&["save"]).success();
+    assert!(saved.contains("site.toml"), "{saved}");
+    assert_eq!(
+        fs::read_to_string(asked.site.file()).unwrap().trim_end(),
+        config.trim_end()
+    );
+    fs::write(asked.site.file(), before).unwrap();
+    assert_eq!(asked.json(&["reload"])["applied"], true);
+    asked.site.stop();
+    assert!(!asked.folder.path().join("ctl.sock").exists());
+}
+
+#[test]
+fn what_is_refused_is_told_in_a_sentence_and_changes_nothing() {
+    let Some(wire) = wire("changes that are refused", 1) else {
+        return;
+    };
+    let asked = Asked::start(&wire, "packet", "");
+    let config = asked.config();
     for (arguments, names) in [
         (&["set", "voize", "rate=3mbit"][..], "'voice'"),
         (&["set", "voice", "rate=3mbits"], "3mbits"),
@@ -188,18 +208,7 @@ fn a_change_says_what_it_does_and_is_made_whole_or_not_at_all() {
     let nobody = fairlane(&["ctl", "--socket", "/no/such/socket", "show"]);
     assert_eq!(nobody.status.code(), Some(2), "{nobody:?}");
     assert!(nobody.stderr.contains("/no/such/socket"), "{nobody:?}");
-
-    assert_ne!(fs::read_to_string(asked.site.file()).unwrap(), config);
-    let saved = asked.ctl(&["save"]).success();
-    assert!(saved.contains("site.toml"), "{saved}");
-    assert_eq!(
-        fs::read_to_string(asked.site.file()).unwrap().trim_end(),
-        config.trim_end()
-    );
-    fs::write(asked.site.file(), before).unwrap();
-    assert_eq!(asked.json(&["reload"])["applied"], true);
     asked.site.stop();
-    assert!(!asked.folder.path().join("ctl.sock").exists());
 }
 
 #[test]

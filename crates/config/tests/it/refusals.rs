@@ -115,7 +115,7 @@ fn a_file_that_is_not_toml_or_has_other_keys() {
     );
     refuses(
         "colour = 1\n",
-        &["1:1: unknown key 'colour': the keys here are interfaces, attach, link"],
+        &["1:1: unknown key 'colour': the keys here are interfaces, attach, control, link"],
     );
     refuses(
         "",
@@ -224,6 +224,31 @@ fn interfaces_that_are_no_pair() {
         &["2:8: socket: a path is needed, as in \"/run/fairlane.sock\""],
     );
     refuses("[attach]\n", &["1:1: the key 'socket' is missing"]);
+    for (control, sentence) in [
+        (
+            "",
+            "[control] needs 'socket', as in \"/run/fairlane.sock\", or 'http'",
+        ),
+        ("socket = ''", "socket: a path is needed"),
+        (
+            "socket = 's'\nsocket-mode = '0888'",
+            "socket-mode '0888': three octal digits",
+        ),
+        ("http = '0.0.0.0:80'", "0.0.0.0 is no loopback address"),
+        (
+            "http = 'localhost'",
+            "address and port are needed, as in \"127.0.0.1:7172\"",
+        ),
+        (
+            "socket = 's'\ntoken = 't'",
+            "token: it is for 'http', which is not given",
+        ),
+        ("port = 80", "unknown key 'port'"),
+    ] {
+        let file = format!("[control]\n{control}\n[[link]]\nname='a'\nrate='1mbit'\n");
+        let error = Site::parse(&file, "site.toml").unwrap_err().to_string();
+        assert!(error.contains(sentence), "{error}");
+    }
     for (keys, sentence) in [
         (
             "processes=0",

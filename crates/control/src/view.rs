@@ -1,0 +1,148 @@
+//! A state as whoever asks for it looks at it: one class, all of them, in another's shape.
+
+use fairlane_config::Site;
+use serde_json::{Value as Json, json};
+
+/// Link and name of a class.
+pub type Place = (String, String);
+
+/// The classes of a state, or only one of them, each with its link.
+pub fn classes<'a>(
+    state: &'a Json,
+    only: Option<&'a Place>,
+) -> impl Iterator<Item = (&'a Json, &'a Json)> {
+    let links = state["links"].as_array().into_iter().flatten();
+    let all = links.flat_map(|link| {
+        let classes = link["classes"].as_array().into_iter().flatten();
+        classes.map(move |class| (link, class))
+    });
+    all.filter(move |(link, class)| {
+        only.is_none_or(|(of, name)| link["name"] == **of && class["name"] == **name)
+    })
+}
+
+/// Link and name of each class of a state.
+#[must_use]
+pub fn places(state: &Json) -> Vec<(String, String)> {
+    let name = |of: &Json| of["name"].as_str().unwrap_or_default().to_owned();
+    classes(state, None)
+        .map(|(link, class)| (name(link), name(class)))
+        .collect()
+}
+
+/// Link and name of each class of a configuration.
+#[must_use]
+pub fn places_of(site: &Site) -> Vec<Place> {
+    let all = site.links.iter().flat_map(|link| {
+        let classes = link.classes.iter();
+        classes.map(|class| (link.name.clone(), class.name.clone()))
+    });
+    all.collect()
+}
+
+/// The class that `LINK/CLASS` means, or `CLASS` if there is one of that name.
+///
+/// # Errors
+///
+/// There is none, or several: one sentence.
+pub fn find(places: &[Place], class: &str) -> Result<Place, String> {
+    // A name may have a slash in it.
+    let is = |(link, name): &&Place| {
+        name == class || class.strip_prefix(&format!("{link}/")) == Some(name)
+    };
+    let found: Vec<_> = places.iter().filter(is).collect();
+    match found[..] {
+        [one] => Ok(one.clone()),
+        [] => {
+            let names = places.iter().map(|(_, name)| name.as_str());
+            let near = fairlane_config::suggestion(class, names);
+            Err(format!("class '{class}' does not exist{near}"))
+        }
+        _ => {
+            let places = found.iter().map(|(link, name)| format!("{link}/{name}"));
+            let places = places.collect::<Vec<_>>().join(" or ");
+            Err(format!("class '{class}' is in several links: say {places}"))
+        }
+    }
+}
+
+/// The whole state, or the only class.
+#[must_use]
+pub fn picked(state: &Json, only: Option<&Place>) -> Json {
+    match only {
+        Some(_) => classes(state, only)
+            .next()
+            .map_or(Json::Null, |(_, class)| class.clone()),
+        None => state.clone(),
+    }
+}
+
+/// As `tc -s -j class show` tells classes: rates in bytes a second, handles by place. Links are
+/// numbered from 1, and so are the classes of each; the name stands beside.
+#[must_use]
+pub fn as_tc(state: &Json, only: Option<&Place>) -> Json {
+    let links = state["links"].as_array().map_or(&[][..], Vec::as_slice);
+    let major = |link: &Json| {
+        1 + links
+            .iter()
+            .position(|other| std::ptr::eq(other, link))
+            .unwrap_or(0)
+    };
+    let minor = |class: &Json| class["number"].as_u64().unwrap_or(0) + 1;
+    let bytes = |value: &Json| value.as_u64().map(|bps| bps / 8);
+    let rows = classes(state, only).map(|(link, class)| {
+        let major = major(link);
+        let parent = class["parent"].as_str().and_then(|name| {
+            let classes = link["classes"].as_array()?;
+            classes.iter().find(|class| class["name"] == *name)
+        });
+        let drops: u64 = ["dropped", "discarded", "early"]
+            .iter()
+            .filter_map(|key| class[key].as_u64())
+            .sum();
+        json!({
+            "class": "fairlane",
+            "handle": format!("{major:x}:{:x}", minor(class)),
+            "parent": parent.map_or(format!("{major:x}:"), |parent| format!("{major:x}:{:x}", minor(parent))),
+            "dev": link["to"],
+            "name": class["name"],
+            "rate": bytes(&class["guaranteed_bps"]),
+            "ceil": bytes(&class["ceil_bps"]),
+            "stats": {
+                "bytes": class["sent_bytes"],
+                "packets": class["sent_packets"],
+                "drops": drops,
+                "overlimits": class["throttled"],
+                "requeues": 0,
+                "backlog": class["queued_bytes"],
+                "qlen": class["queued_packets"],
+            },
+        })
+    });
+    rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_class_is_found_by_its_name_or_with_its_link() {
+        let place = |link: &str, name: &str| (link.to_owned(), name.to_owned());
+        let places = [
+            place("up", "voice"),
+            place("down", "voice"),
+            place("up", "a/b"),
+        ];
+        assert_eq!(find(&places, "a/b"), Ok(place("up", "a/b")));
+        assert_eq!(find(&places, "up/a/b"), Ok(place("up", "a/b")));
+        assert_eq!(find(&places, "down/voice"), Ok(place("down", "voice")));
+        let sentence = find(&places, "voice").unwrap_err();
+        assert!(
+            sentence.contains("say up/voice or down/voice"),
+            "{sentence}"
+        );
+        let sentence = find(&places, "voise").unwrap_err();
+        assert!(sentence.contains("'voice'"), "{sentence}");
+    }
+}
