@@ -97,8 +97,8 @@ fn every_crate_is_listed_here() {
     assert_eq!(
         names,
         [
-            "bench", "classify", "cli", "config", "core", "demo", "fairlane", "io", "lab",
-            "mailbox", "netlab", "runtime", "sim", "site", "traffic"
+            "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io",
+            "lab", "mailbox", "netlab", "runtime", "sim", "site", "traffic"
         ]
     );
 }
@@ -124,8 +124,8 @@ fn unsafe_code_stays_in_its_named_homes() {
     ];
     let mut found = Vec::new();
     for name in [
-        "classify", "cli", "config", "core", "demo", "fairlane", "io", "lab", "mailbox", "netlab",
-        "runtime", "sim", "site", "traffic",
+        "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io", "lab",
+        "mailbox", "netlab", "runtime", "sim", "site", "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);

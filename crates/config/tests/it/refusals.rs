@@ -172,6 +172,35 @@ fn an_unknown_key_of_a_filter() {
 }
 
 #[test]
+fn places_to_be_asked_that_cannot_be() {
+    for (control, sentence) in [
+        (
+            "",
+            "[control] needs 'socket', as in \"/run/fairlane.sock\", or 'http'",
+        ),
+        ("socket = ''", "socket: a path is needed"),
+        (
+            "socket = 's'\nsocket-mode = '0888'",
+            "socket-mode '0888': three octal digits",
+        ),
+        ("http = '0.0.0.0:80'", "0.0.0.0 is no loopback address"),
+        (
+            "http = 'localhost'",
+            "address and port are needed, as in \"127.0.0.1:7172\"",
+        ),
+        (
+            "socket = 's'\ntoken = 't'",
+            "token: it is for 'http', which is not given",
+        ),
+        ("port = 80", "unknown key 'port'"),
+    ] {
+        let file = format!("[control]\n{control}\n[[link]]\nname='a'\nrate='1mbit'\n");
+        let error = Site::parse(&file, "site.toml").unwrap_err().to_string();
+        assert!(error.contains(sentence), "{error}");
+    }
+}
+
+#[test]
 fn interfaces_that_are_no_pair() {
     refuses(
         "[interfaces]\noutside = 'wan0'\n[[link]]\nname='a'\nrate='1mbit'\n",
@@ -224,31 +253,6 @@ fn interfaces_that_are_no_pair() {
         &["2:8: socket: a path is needed, as in \"/run/fairlane.sock\""],
     );
     refuses("[attach]\n", &["1:1: the key 'socket' is missing"]);
-    for (control, sentence) in [
-        (
-            "",
-            "[control] needs 'socket', as in \"/run/fairlane.sock\", or 'http'",
-        ),
-        ("socket = ''", "socket: a path is needed"),
-        (
-            "socket = 's'\nsocket-mode = '0888'",
-            "socket-mode '0888': three octal digits",
-        ),
-        ("http = '0.0.0.0:80'", "0.0.0.0 is no loopback address"),
-        (
-            "http = 'localhost'",
-            "address and port are needed, as in \"127.0.0.1:7172\"",
-        ),
-        (
-            "socket = 's'\ntoken = 't'",
-            "token: it is for 'http', which is not given",
-        ),
-        ("port = 80", "unknown key 'port'"),
-    ] {
-        let file = format!("[control]\n{control}\n[[link]]\nname='a'\nrate='1mbit'\n");
-        let error = Site::parse(&file, "site.toml").unwrap_err().to_string();
-        assert!(error.contains(sentence), "{error}");
-    }
     for (keys, sentence) in [
         (
             "processes=0",
