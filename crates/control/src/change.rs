@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::document::{Document, EditError};
 
 /// Times that a change is made anew where another one came first.
-const ATTEMPTS: u32 = 16;
+pub(crate) const ATTEMPTS: u32 = 16;
 
 /// What a change does.
 #[derive(Clone, Debug, Serialize)]

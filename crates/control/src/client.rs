@@ -99,11 +99,14 @@ impl Client {
     pub fn ask(&self, method: Method, path: &str, body: impl Into<Bytes>) -> Result<Bytes> {
         let body = body.into();
         self.runtime.block_on(async {
-            let answer = timeout(PATIENCE, self.send(method, path, body)).await;
-            let answer = answer.map_err(|_| self.broken("no answer came within a minute"))??;
-            let body = answer.into_body().collect().await;
-            body.map(http_body_util::Collected::to_bytes)
-                .map_err(|error| self.broken(error))
+            let answered = async {
+                let answer = self.send(method, path, body).await?;
+                let body = answer.into_body().collect().await;
+                body.map(http_body_util::Collected::to_bytes)
+                    .map_err(|error| self.broken(error))
+            };
+            let answered = timeout(PATIENCE, answered).await;
+            answered.map_err(|_| self.broken("no answer came within a minute"))?
         })
     }
 

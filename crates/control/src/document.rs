@@ -6,6 +6,8 @@
 use serde_json::{Map, Value as Json};
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
+use crate::view::Place;
+
 /// Why a change cannot be written down.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
@@ -50,6 +52,22 @@ impl Document {
         Ok(Document(document))
     }
 
+    /// Link and name of each class that it names.
+    #[must_use]
+    pub fn places(mut self) -> Vec<Place> {
+        let mut places = Vec::new();
+        let links = list(self.0.as_table_mut(), "link", false);
+        let names: Vec<String> = links.texts("name").into_iter().map(str::to_owned).collect();
+        for link in names {
+            if let Ok(mut tables) = self.link(&link) {
+                let classes = tables.list("class");
+                let named = classes.texts("name").into_iter();
+                places.extend(named.map(|class| (link.clone(), class.to_owned())));
+            }
+        }
+        places
+    }
+
     /// Changes keys of a link, its rate say.
     ///
     /// # Errors
@@ -57,7 +75,7 @@ impl Document {
     /// There is no such link; a value is none that TOML has.
     pub fn change_link(&mut self, link: &str, keys: &Keys) -> Result<()> {
         refuse_lists(keys)?;
-        set(self.link(link)?, keys)
+        set(self.link(link)?.fields, keys)
     }
 
     /// Adds a class to a link, after all others. Its keys are those of the file, `name` among them.
@@ -69,7 +87,8 @@ impl Document {
         let Some(Json::String(name)) = keys.get("name") else {
             return Err(EditError::Value("a class needs a 'name'".to_owned()));
         };
-        let mut classes = list(self.link(link)?, "class");
+        let mut tables = self.link(link)?;
+        let mut classes = tables.list("class");
         if classes.find("name", name).is_some() {
             return Err(EditError::Conflict(format!(
                 "link '{link}' has a class '{name}' already"
@@ -84,8 +103,8 @@ impl Document {
     ///
     /// There is no such link or class; a value is none that TOML has.
     pub fn change_class(&mut self, link: &str, class: &str, keys: &Keys) -> Result<()> {
-        let tables = self.link(link)?;
-        let mut classes = list(tables, "class");
+        let mut tables = self.link(link)?;
+        let mut classes = tables.list("class");
         let Some(at) = classes.find("name", class) else {
             return Err(no_class(link, class, &classes));
         };
@@ -93,7 +112,7 @@ impl Document {
         match keys.get("name") {
             Some(Json::String(name)) if name != class => {
                 rename(&mut classes, "parent", class, name);
-                rename(&mut list(tables, "filter"), "class", class, name);
+                rename(&mut tables.list("filter"), "class", class, name);
                 Ok(())
             }
             _ => Ok(()),
@@ -106,8 +125,8 @@ impl Document {
     ///
     /// There is no such link or class; others are below it.
     pub fn remove_class(&mut self, link: &str, class: &str) -> Result<()> {
-        let tables = self.link(link)?;
-        let mut classes = list(tables, "class");
+        let mut tables = self.link(link)?;
+        let mut classes = tables.list("class");
         let Some(at) = classes.find("name", class) else {
             return Err(no_class(link, class, &classes));
         };
@@ -118,7 +137,7 @@ impl Document {
             )));
         }
         classes.remove(at);
-        let mut filters = list(tables, "filter");
+        let mut filters = tables.list("filter");
         while let Some(at) = filters.find("class", class) {
             filters.remove(at);
         }
@@ -131,7 +150,8 @@ impl Document {
     ///
     /// There is no such link; a value is none that TOML has.
     pub fn add_filter(&mut self, link: &str, keys: &Keys, at: Option<usize>) -> Result<()> {
-        let mut filters = list(self.link(link)?, "filter");
+        let mut tables = self.link(link)?;
+        let mut filters = tables.list("filter");
         filters.push(keys)?;
         match at {
             Some(at) => filters.move_last(at),
@@ -145,7 +165,8 @@ impl Document {
     ///
     /// There is no such link or filter.
     pub fn remove_filter(&mut self, link: &str, at: usize) -> Result<()> {
-        let mut filters = list(self.link(link)?, "filter");
+        let mut tables = self.link(link)?;
+        let mut filters = tables.list("filter");
         if at >= filters.len() {
             return Err(EditError::Missing(format!(
                 "link '{link}' has {} filters: there is no number {at}, they count from 0",
@@ -157,10 +178,13 @@ impl Document {
     }
 
     /// The link of this name.
-    fn link(&mut self, name: &str) -> Result<&mut Fields> {
-        let links = list(self.0.as_table_mut(), "link");
+    fn link(&mut self, name: &str) -> Result<Link<'_>> {
+        let links = list(self.0.as_table_mut(), "link", false);
         match links.find("name", name) {
-            Some(at) => Ok(links.into_table(at)),
+            Some(at) => Ok(Link {
+                in_line: matches!(links, List::Values(_)),
+                fields: links.into_table(at),
+            }),
             None => {
                 let known = links.texts("name").join(", ");
                 Err(EditError::Missing(format!(
@@ -171,7 +195,27 @@ impl Document {
     }
 }
 
+/// A link of the text.
+struct Link<'a> {
+    fields: &'a mut Fields,
+    /// It stands in a line: `link = [{ .. }]`.
+    in_line: bool,
+}
+
+impl Link<'_> {
+    /// Its classes, or filters.
+    fn list(&mut self, key: &str) -> List<'_> {
+        list(self.fields, key, self.in_line)
+    }
+}
+
 fn no_class(link: &str, class: &str, classes: &List<'_>) -> EditError {
+    if class == "default" {
+        return EditError::Missing(format!(
+            "class 'default' is not in the file: link '{link}' has it for what no filter matches; add a \
+             class with default = true in its place"
+        ));
+    }
     let names = classes.texts("name");
     let near = fairlane_config::suggestion(class, names.iter().copied());
     EditError::Missing(format!(
@@ -185,11 +229,14 @@ enum List<'a> {
     Values(&'a mut Array),
 }
 
-/// The tables below `key`, of which there may be none yet.
-fn list<'a>(table: &'a mut Fields, key: &str) -> List<'a> {
+/// The tables below `key`, of which there may be none yet: they stand in the line where the table does.
+fn list<'a>(table: &'a mut Fields, key: &str, in_line: bool) -> List<'a> {
     let item = table.entry(key).or_insert(Item::None);
     if !item.is_array() && !item.is_array_of_tables() {
-        *item = Item::ArrayOfTables(ArrayOfTables::new());
+        *item = match in_line {
+            true => Item::Value(Value::Array(Array::new())),
+            false => Item::ArrayOfTables(ArrayOfTables::new()),
+        };
     }
     match item {
         Item::ArrayOfTables(tables) => List::Tables(tables),
@@ -266,10 +313,12 @@ impl<'a> List<'a> {
                 let mut table = InlineTable::new();
                 set(&mut table, &name)?;
                 set(&mut table, keys)?;
-                // As the others are laid out.
+                // On a line of its own where the others are; a comment there is about another.
                 let mut value = Value::InlineTable(table);
-                if let Some(last) = values.iter().last() {
-                    *value.decor_mut() = last.decor().clone();
+                let before = values.iter().last().and_then(|last| last.decor().prefix());
+                if let Some(before) = before.and_then(toml_edit::RawString::as_str) {
+                    let line = before.rfind('\n').map_or(0, |at| at);
+                    value.decor_mut().set_prefix(&before[line..]);
                 }
                 values.push_formatted(value);
             }
@@ -529,6 +578,23 @@ class = "web"
     }
 
     #[test]
+    fn a_link_in_a_line_gets_its_first_class_and_filter_there() {
+        let site = "link = [{ name = \"up\", rate = \"1mbit\" }]\n";
+        let text = edited(site, |site| {
+            site.add_class("up", &keys(json!({"name": "a"})))?;
+            site.add_filter("up", &keys(json!({"class": "a", "dscp": 46})), None)
+        });
+        let text = text.unwrap();
+        assert!(text.contains("class = [{ name = \"a\" }]"), "{text}");
+        assert!(
+            text.contains("filter = [{ class = \"a\", dscp = 46 }]"),
+            "{text}"
+        );
+        let places = Document::new(&text).unwrap().places();
+        assert_eq!(places, [("up".to_owned(), "a".to_owned())]);
+    }
+
+    #[test]
     fn what_is_written_as_a_value_is_one_and_all_else_is_a_text() {
         for (written, expected) in [
             ("3mbit", json!("3mbit")),
@@ -555,6 +621,10 @@ class = "web"
             (
                 refused(&|site| site.change_link("down", &none)),
                 "link 'down' does not exist: there is up",
+            ),
+            (
+                refused(&|site| site.change_class("up", "default", &none)),
+                "add a class with default = true",
             ),
             (
                 refused(&|site| site.change_class("up", "voize", &none)),

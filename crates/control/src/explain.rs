@@ -83,12 +83,23 @@ fn named<'a>(link: &'a LinkReport, name: &str) -> Option<&'a ClassReport> {
 /// Whether its ceiling held it lately.
 fn ceiling(class: &ClassReport) -> Option<String> {
     let recent = class.recent?;
-    let ceil = class.terms.ceil_bps?;
-    (recent.throttled > 0).then(|| {
+    let own = class
+        .terms
+        .ceil_bps
+        .map(|bps| format!("of class '{}', {}", class.terms.name, rate(bps as f64)));
+    let each = class.terms.each.as_ref().and_then(|each| each.ceil_bps);
+    let each = each.map(|bps| {
         format!(
-            "the ceiling of class '{}', {}, held it {} times lately; it sends {}",
+            "of each flow of class '{}', {}",
             class.terms.name,
-            rate(ceil as f64),
+            rate(bps as f64)
+        )
+    });
+    let ceilings: Vec<String> = own.into_iter().chain(each).collect();
+    (recent.throttled > 0 && !ceilings.is_empty()).then(|| {
+        format!(
+            "the ceiling {}, held packets back {} times lately; the class sends {}",
+            ceilings.join(", or "),
             recent.throttled,
             rate(recent.sent_bps)
         )

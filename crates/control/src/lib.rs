@@ -16,6 +16,7 @@ mod client;
 mod document;
 mod explain;
 mod metrics;
+mod patient;
 mod routes;
 mod save;
 mod service;

@@ -172,7 +172,7 @@ const OF_CLASSES: [Told<ClassReport, u64>; 10] = [
     ),
     (
         "class_overlimits",
-        "Times that the class's ceiling held it back",
+        "Times that its ceiling, or one of a flow of it, held packets back",
         |it| it.throttled,
     ),
     (
@@ -187,7 +187,7 @@ const OF_CLASSES: [Told<ClassReport, u64>; 10] = [
     ),
     (
         "class_bound_violations",
-        "Seconds or reports in which packets took longer than the bound though the class kept to its rate",
+        "Reports in which a packet took longer than the bound although the class offered no more than its guaranteed rate",
         |it| it.recent.map_or(0, |recent| recent.violations),
     ),
 ];

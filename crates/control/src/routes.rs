@@ -1,8 +1,12 @@
 //! What may be asked: each method and path, and what it answers.
 
 use std::convert::Infallible;
-use std::path::PathBuf;
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use bytes::Bytes;
 use fairlane_config::MAX_FILE;
@@ -11,26 +15,33 @@ use fairlane_site::{Error, Handle, LinkReport, Report, Source};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
+use hyper::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_MATCH, WWW_AUTHENTICATE,
+};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use crate::change::{Changed, Refused, change, replace};
+use crate::change::{ATTEMPTS, Changed, Refused, change, replace};
 use crate::document::{Document, EditError, Keys};
 use crate::explain::explain;
 use crate::metrics::{MEDIA_TYPE, metrics};
 use crate::save::save;
 use crate::service::PATIENCE;
-use crate::stream::{Events, STREAMS, States};
+use crate::stream::{Events, States};
 use crate::token::Token;
 
 /// The longest body of a request that is no configuration.
 const MAX_BODY: usize = 1 << 20;
+/// Streams that are open at a time, of the socket and over HTTP: fewer than connections, so that there is
+/// always one for a question.
+const STREAMS: [usize; 2] = [1_200, 128];
+/// Changes that wait for the site at a time.
+const CHANGES: usize = 8;
 const JSON: &str = "application/json";
 
 /// How a request came.
@@ -52,7 +63,10 @@ pub(crate) struct Api {
     file: Option<PathBuf>,
     token: Option<Token>,
     read_token: Option<Token>,
-    streams: Arc<Semaphore>,
+    /// Places for streams, of the socket and over HTTP.
+    streams: [Arc<Semaphore>; 2],
+    /// Turns to wait for the site.
+    changes: Arc<Semaphore>,
 }
 
 /// Why a request has no other answer: its status, and one sentence.
@@ -150,7 +164,8 @@ impl Api {
             file,
             token,
             read_token,
-            streams: Arc::new(Semaphore::new(STREAMS)),
+            streams: STREAMS.map(|most| Arc::new(Semaphore::new(most))),
+            changes: Arc::new(Semaphore::new(CHANGES)),
         }
     }
 
@@ -164,7 +179,7 @@ impl Api {
         Ok(answered.unwrap_or_else(|Failure(status, sentence)| {
             let mut answer = text(status, JSON, json!({ "error": sentence }).to_string());
             if status == StatusCode::UNAUTHORIZED {
-                let scheme = hyper::header::HeaderValue::from_static("Bearer");
+                let scheme = HeaderValue::from_static("Bearer");
                 answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
             }
             answer
@@ -183,7 +198,7 @@ impl Api {
             self.admit(&parts, reads)?;
         }
         if reads {
-            return self.read(&asked);
+            return self.read(&asked, access);
         }
         let most = match asked.path.last().map(String::as_str) {
             Some("config") => MAX_FILE as usize,
@@ -191,13 +206,26 @@ impl Api {
         };
         let body = whole(body, most).await?;
         // It waits for the site, on a thread where that is allowed.
-        let changed = tokio::task::spawn_blocking(move || self.write(&asked, &body)).await;
-        match changed {
-            Ok(answer) => answer,
-            Err(_) => fail(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the change ended by a panic",
+        let Ok(_turn) = Arc::clone(&self.changes).acquire_owned().await else {
+            return fail(StatusCode::SERVICE_UNAVAILABLE, Error::Ended.to_string());
+        };
+        let (told, answer) = oneshot::channel();
+        let thread = thread::Builder::new().name("change".to_owned());
+        let if_match = parts
+            .headers
+            .get(IF_MATCH)
+            .map(|value| value.as_bytes().to_vec());
+        let started = thread.spawn(move || {
+            // Whoever does not wait any more needs no answer.
+            let _ = told.send(self.write(&asked, &body, if_match.as_deref()));
+        });
+        match (started, answer.await) {
+            (Ok(_), Ok(answer)) => answer,
+            (Err(error), _) => fail(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("the system starts no thread for the change: {error}"),
             ),
+            (Ok(_), Err(_)) => fail(StatusCode::SERVICE_UNAVAILABLE, Error::Ended.to_string()),
         }
     }
 
@@ -236,19 +264,28 @@ impl Api {
     }
 
     /// Answers what changes nothing.
-    fn read(&self, asked: &Asked) -> Result<Answer> {
+    fn read(&self, asked: &Asked, access: Access) -> Result<Answer> {
         let state = Arc::clone(&self.states.borrow());
         let report = &*state.report;
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+        let of_state = !matches!(path[..], ["v1", "openapi.json" | "config" | "events"]);
+        if of_state && report.links.is_empty() && is_known(&path) {
+            let sentence = "the site has just started, and has told no state yet: ask again";
+            return fail(StatusCode::SERVICE_UNAVAILABLE, sentence);
+        }
         match path[..] {
             ["metrics"] => Ok(text(StatusCode::OK, MEDIA_TYPE, metrics(report))),
             ["v1", "openapi.json"] => Ok(text(StatusCode::OK, JSON, crate::OPENAPI)),
             ["v1", "state"] => Ok(text(StatusCode::OK, JSON, state.json())),
-            ["v1", "config"] => Ok(text(
-                StatusCode::OK,
-                "application/toml; charset=utf-8",
-                self.site.site().text.to_string(),
-            )),
+            ["v1", "config"] => {
+                let site = self.site.site();
+                let media_type = "application/toml; charset=utf-8";
+                let mut answer = text(StatusCode::OK, media_type, site.text.to_string());
+                if let Ok(tag) = HeaderValue::from_str(&tag(&site.text)) {
+                    answer.headers_mut().insert(ETAG, tag);
+                }
+                Ok(answer)
+            }
             ["v1", "interfaces"] => object(&report.interfaces),
             ["v1", "links"] => object(&report.links),
             ["v1", "links", link] => object(find(report, link)?),
@@ -260,7 +297,7 @@ impl Api {
                 let link = find(report, link)?;
                 object(&explain(link, find_class(link, class)?))
             }
-            ["v1", "events"] => self.events(),
+            ["v1", "events"] => self.events(access),
             _ => not_here(
                 asked,
                 "/metrics, /v1/openapi.json, /v1/state, /v1/config, /v1/interfaces, \
@@ -270,25 +307,29 @@ impl Api {
     }
 
     /// A stream of states, one as often as they are told.
-    fn events(&self) -> Result<Answer> {
-        let Some(events) = Events::open(self.states.clone(), &self.streams) else {
-            let sentence = format!("{STREAMS} streams are open already");
+    fn events(&self, access: Access) -> Result<Answer> {
+        let places = &self.streams[access as usize];
+        let Some(events) = Events::open(self.states.clone(), places) else {
+            let sentence = format!("{} streams are open already", STREAMS[access as usize]);
             return fail(StatusCode::SERVICE_UNAVAILABLE, sentence);
         };
         let mut answer = Response::new(events.boxed_unsync());
-        answer.headers_mut().insert(
-            CONTENT_TYPE,
-            hyper::header::HeaderValue::from_static("text/event-stream"),
-        );
+        answer
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         no_store(&mut answer);
         Ok(answer)
     }
 
     /// Makes a change, and waits for what comes of it.
-    fn write(&self, asked: &Asked, body: &[u8]) -> Result<Answer> {
+    fn write(&self, asked: &Asked, body: &[u8], if_match: Option<&[u8]>) -> Result<Answer> {
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
         let edit = |edit: &dyn Fn(&mut Document) -> std::result::Result<(), EditError>| {
-            let dry = asked.is_dry(&["at"])?;
+            let also = match path.last() {
+                Some(&"filters") => &["at"][..],
+                _ => &[],
+            };
+            let dry = asked.is_dry(also)?;
             answer(change(&self.site, dry, edit)?)
         };
         match (&asked.method, &path[..]) {
@@ -296,19 +337,14 @@ impl Api {
                 let Ok(text) = std::str::from_utf8(body) else {
                     return fail(StatusCode::BAD_REQUEST, "the configuration is no UTF-8");
                 };
-                self.go_on_as(asked, Source::Text(text.to_owned()))
+                self.go_on_as(asked, &Source::Text(text.to_owned()), if_match)
             }
             (&Method::POST, ["v1", "reload"]) => match &self.file {
-                Some(file) => self.go_on_as(asked, Source::File(file.clone())),
+                Some(file) => self.go_on_as(asked, &Source::File(file.clone()), None),
                 None => fail(StatusCode::CONFLICT, "the site was read from no file"),
             },
             (&Method::POST, ["v1", "save"]) => match &self.file {
-                Some(file) => {
-                    let saved = save(file, &self.site.site().text);
-                    let failed = |error| Failure(StatusCode::INTERNAL_SERVER_ERROR, error);
-                    saved.map_err(|error| failed(format!("{}: {error}", file.display())))?;
-                    object(&json!({ "saved": file }))
-                }
+                Some(file) => self.save(asked, file),
                 None => fail(StatusCode::CONFLICT, "the site was read from no file"),
             },
             (&Method::PATCH, ["v1", "links", link]) => {
@@ -343,14 +379,99 @@ impl Api {
         }
     }
 
-    fn go_on_as(&self, asked: &Asked, source: Source) -> Result<Answer> {
-        let before = self.site.site();
-        let base = (!asked.is_dry(&[])?).then(|| Arc::clone(&before));
-        answer(replace(&self.site, source, base, &before)?)
+    /// Has another configuration take over; where `if_match` is given, only if what runs is that.
+    fn go_on_as(&self, asked: &Asked, source: &Source, if_match: Option<&[u8]>) -> Result<Answer> {
+        let dry = asked.is_dry(&[])?;
+        for _ in 0..ATTEMPTS {
+            let before = self.site.site();
+            let tag = tag(&before.text);
+            if if_match.is_some_and(|given| given != tag.as_bytes() && given != b"*") {
+                return fail(
+                    StatusCode::PRECONDITION_FAILED,
+                    format!("If-Match: the configuration that runs is {tag} by now; look again"),
+                );
+            }
+            let base = (!dry).then(|| Arc::clone(&before));
+            match replace(&self.site, source.clone(), base, &before) {
+                // Another change came first.
+                Err(Refused::Site(Error::Outdated)) => {}
+                done => return answer(done?),
+            }
+        }
+        Err(Refused::Site(Error::Outdated).into())
+    }
+
+    /// Writes what runs to the file that it was read from.
+    fn save(&self, asked: &Asked, file: &Path) -> Result<Answer> {
+        let mut force = false;
+        for (key, value) in &asked.query {
+            match (key.as_str(), value.as_str()) {
+                ("force", "" | "true") => force = true,
+                ("force", "false") => force = false,
+                (key, value) => {
+                    let sentence = format!("{key}={value}: there is only force=true, or false");
+                    return fail(StatusCode::BAD_REQUEST, sentence);
+                }
+            }
+        }
+        let failed = |error: io::Error| {
+            let sentence = format!("{}: {error}", file.display());
+            Failure(StatusCode::INTERNAL_SERVER_ERROR, sentence)
+        };
+        let text = Arc::clone(&self.site.site().text);
+        let found = fs::read(file).map_err(failed)?;
+        if !force && found != self.site.file_text().as_bytes() && found != text.as_bytes() {
+            return fail(
+                StatusCode::CONFLICT,
+                format!(
+                    "{} was changed since it was read: reload it, or save with force=true (ctl save \
+                     --force), and what was changed there is lost",
+                    file.display()
+                ),
+            );
+        }
+        save(file, &text).map_err(failed)?;
+        self.site.wrote(text);
+        object(&json!({ "saved": file }))
     }
 }
 
+/// What tells a configuration from any other.
+fn tag(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("\"{:016x}\"", hasher.finish())
+}
+
+/// Whether there is a path, for some method.
+fn is_known(path: &[&str]) -> bool {
+    matches!(
+        path,
+        ["metrics"]
+            | [
+                "v1",
+                "openapi.json" | "state" | "config" | "interfaces" | "links" | "events"
+            ]
+            | ["v1", "reload" | "save"]
+            | ["v1", "links", _]
+            | ["v1", "links", _, "classes" | "filters"]
+            | ["v1", "links", _, "classes" | "filters", _]
+            | ["v1", "links", _, "classes", _, "explain"]
+    )
+}
+
 fn not_here(asked: &Asked, there: &str) -> Result<Answer> {
+    let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+    if is_known(&path) {
+        return fail(
+            StatusCode::METHOD_NOT_ALLOWED,
+            format!(
+                "{} is not for /{}: there is {there}",
+                asked.method,
+                path.join("/")
+            ),
+        );
+    }
     let sentence = format!(
         "{} /{} does not exist: there is {there}",
         asked.method,
@@ -450,14 +571,14 @@ fn object(value: &(impl Serialize + ?Sized)) -> Result<Answer> {
 fn text(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()).boxed_unsync());
     *answer.status_mut() = status;
-    let media_type = hyper::header::HeaderValue::from_static(media_type);
+    let media_type = HeaderValue::from_static(media_type);
     answer.headers_mut().insert(CONTENT_TYPE, media_type);
     no_store(&mut answer);
     answer
 }
 
 fn no_store(answer: &mut Answer) {
-    let value = hyper::header::HeaderValue::from_static("no-store");
+    let value = HeaderValue::from_static("no-store");
     answer.headers_mut().insert(CACHE_CONTROL, value);
 }
 

@@ -1,6 +1,7 @@
 //! The server: a thread of its own that speaks HTTP at a Unix socket, and on loopback. Nothing that
 //! anybody does here is waited for by the site.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener as StdListener;
@@ -15,17 +16,27 @@ use fairlane_site::{Handle, Report};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::time::timeout;
 
+use crate::patient::Patient;
 use crate::routes::{Access, Api};
 use crate::stream::State;
 use crate::token::Token;
 
-/// Connections that are served at a time; the next ones wait in the kernel's queue.
-const CONNECTIONS: usize = 1_536;
-/// How long a request may take to arrive.
+/// Connections that are served at a time, where the system lets us have that many files; the next ones
+/// wait in the kernel's queue. Over HTTP come whoever is on this machine, at the socket only those who
+/// may change the site.
+const AT_SOCKET: usize = 1_536;
+const OVER_HTTP: usize = 256;
+/// Files that are asked for: those connections, and what the site itself opens.
+const FILES: u64 = 4_096;
+/// How long the last answers may take when the site has ended.
+const LAST: Duration = Duration::from_secs(1);
+/// How long a request may take to arrive, and how long its answer may lie there.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait where the system has no more file descriptors.
 const BREATH: Duration = Duration::from_millis(100);
@@ -43,9 +54,10 @@ pub struct ServeError {
 /// A server that runs until it is dropped.
 #[derive(Debug)]
 pub struct Service {
-    reports: watch::Sender<Arc<State>>,
+    reports: Option<watch::Sender<Arc<State>>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
+    path: Option<PathBuf>,
     http: Option<SocketAddr>,
     /// Takes its file away when it goes.
     _socket: Option<Listener>,
@@ -77,34 +89,52 @@ impl Service {
             .map_err(doing("starting the control interface"))?;
         let (reports, states) = watch::channel(Arc::default());
         let api = Arc::new(Api::new(site, states, file, token, read_token));
+        let starting = || doing("starting the control interface");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            // Where changes wait for the site.
-            .max_blocking_threads(8)
             .build()
-            .map_err(doing("starting the control interface"))?;
+            .map_err(starting())?;
+        let mut ports = Vec::new();
+        {
+            let _here = runtime.enter();
+            if let Some(unix) = unix {
+                let port = UnixListener::from_std(StdListener::from(unix));
+                ports.push(Port::Unix(port.map_err(starting())?));
+            }
+            if let Some(http) = http {
+                let port = TcpListener::from_std(http);
+                ports.push(Port::Http(port.map_err(starting())?));
+            }
+        }
+        // A quarter of what we may open is for each port at most: the site needs files too.
+        let files = usize::try_from(files()).unwrap_or(usize::MAX) / 4;
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new().name("control".to_owned());
         let thread = thread.spawn(move || {
             runtime.block_on(async move {
-                let unix = unix.map(StdListener::from);
-                if let Some(unix) = unix.and_then(|unix| UnixListener::from_std(unix).ok()) {
-                    tokio::spawn(accept(Ports::Unix(unix), Arc::clone(&api)));
-                }
-                if let Some(http) = http.and_then(|http| TcpListener::from_std(http).ok()) {
-                    tokio::spawn(accept(Ports::Http(http), api));
+                let mut all = Vec::new();
+                for port in ports {
+                    let most = port.most().min(files);
+                    let places = Arc::new(Semaphore::new(most));
+                    let accepting = accept(port, Arc::clone(&api), Arc::clone(&places));
+                    all.push((tokio::spawn(accepting), places, most as u32));
                 }
                 let _ = stopped.await;
+                for (accepting, places, most) in &all {
+                    accepting.abort();
+                    // Whoever waits for a change, or watches, is told of the end.
+                    let _ = timeout(LAST, places.acquire_many(*most)).await;
+                }
             });
-            // Whoever waits for a change is told by its end; nobody waits for him.
             runtime.shutdown_background();
         });
         let thread = thread.map_err(doing("starting a thread"))?;
         Ok(Service {
-            reports,
+            reports: Some(reports),
             stop: Some(stop),
             thread: Some(thread),
+            path: control.socket.clone(),
             http: address,
             _socket: socket,
         })
@@ -112,18 +142,25 @@ impl Service {
 
     /// The state from now on. Never waits.
     pub fn publish(&self, report: &Arc<Report>) {
-        self.reports.send_replace(Arc::new(State::of(report)));
+        if let Some(reports) = &self.reports {
+            reports.send_replace(Arc::new(State::of(report)));
+        }
     }
+}
 
-    /// Where HTTP is served.
-    #[must_use]
-    pub fn http(&self) -> Option<SocketAddr> {
-        self.http
+impl fmt::Display for Service {
+    /// Where it can be asked.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let socket = self.path.iter().map(|path| path.display().to_string());
+        let http = self.http.iter().map(|address| format!("http://{address}"));
+        f.write_str(&socket.chain(http).collect::<Vec<_>>().join(", "))
     }
 }
 
 impl Drop for Service {
     fn drop(&mut self) {
+        // Streams end with the last state, then all else.
+        drop(self.reports.take());
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -156,23 +193,43 @@ fn listen(path: &Path, mode: u32) -> Result<Listener, ServeError> {
     })
 }
 
+/// As many open files as the system grants without privilege, up to what is asked for.
+fn files() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    let most = limit.maximum.unwrap_or(u64::MAX).min(FILES);
+    if limit.current.is_some_and(|current| current < most) {
+        limit.current = Some(most);
+        // Where it is refused the limit is what it was.
+        let _ = setrlimit(Resource::Nofile, limit);
+    }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
 /// Where connections come.
-enum Ports {
+enum Port {
     Unix(UnixListener),
     Http(TcpListener),
 }
 
+impl Port {
+    fn most(&self) -> usize {
+        match self {
+            Port::Unix(_) => AT_SOCKET,
+            Port::Http(_) => OVER_HTTP,
+        }
+    }
+}
+
 /// Serves whoever connects. Each port has places of its own, so that nobody who may open only one
 /// keeps others from the other.
-async fn accept(ports: Ports, api: Arc<Api>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+async fn accept(port: Port, api: Arc<Api>, places: Arc<Semaphore>) {
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
-        let accepted = match &ports {
-            Ports::Unix(port) => port.accept().await.map(|(stream, _)| Stream::Unix(stream)),
-            Ports::Http(port) => port.accept().await.map(|(stream, _)| Stream::Http(stream)),
+        let accepted = match &port {
+            Port::Unix(port) => port.accept().await.map(|(stream, _)| Stream::Unix(stream)),
+            Port::Http(port) => port.accept().await.map(|(stream, _)| Stream::Http(stream)),
         };
         let api = Arc::clone(&api);
         match accepted {
@@ -199,12 +256,13 @@ enum Stream {
 /// One request of a connection, which has so long to arrive.
 async fn serve(stream: impl AsyncRead + AsyncWrite + Unpin, api: Arc<Api>, access: Access) {
     let answer = service_fn(|request| Arc::clone(&api).answer(request, access));
-    // A connection carries one request: whoever is slow, or silent, keeps its place for no longer.
+    // A connection carries one request: whoever is slow, or silent, or takes nothing, keeps its place
+    // for no longer.
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(PATIENCE)
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), answer)
+        .serve_connection(TokioIo::new(Patient::new(stream, PATIENCE)), answer)
         .await;
     // Whoever went away, or spoke something else, has had his answer.
     drop(served);

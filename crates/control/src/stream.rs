@@ -11,42 +11,50 @@ use fairlane_site::Report;
 use hyper::body::{Body, Frame};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-/// Streams that are open at a time.
-pub(crate) const STREAMS: usize = 1_200;
-
 /// The states of a site.
 pub(crate) type States = watch::Receiver<Arc<State>>;
 
-/// A state, and the same as JSON for all who ask.
+/// A state, and the same as an event for all who ask.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) report: Arc<Report>,
-    json: OnceLock<Bytes>,
+    event: OnceLock<Bytes>,
 }
+
+const BEFORE: &[u8] = b"event: state\ndata: ";
+const AFTER: &[u8] = b"\n\n";
 
 impl State {
     pub(crate) fn of(report: &Arc<Report>) -> State {
         State {
             report: Arc::clone(report),
-            json: OnceLock::new(),
+            event: OnceLock::new(),
         }
+    }
+
+    /// The event, which all share.
+    fn event(&self) -> Bytes {
+        let event = self.event.get_or_init(|| {
+            let mut event = BEFORE.to_vec();
+            let written = serde_json::to_writer(&mut event, &*self.report);
+            written.expect("a report has names for keys, and numbers");
+            event.extend_from_slice(AFTER);
+            event.into()
+        });
+        event.clone()
     }
 
     /// One object.
     pub(crate) fn json(&self) -> Bytes {
-        let json = self.json.get_or_init(|| {
-            let json = serde_json::to_vec(&*self.report);
-            json.expect("a report has names for keys, and numbers")
-                .into()
-        });
-        json.clone()
+        let event = self.event();
+        event.slice(BEFORE.len()..event.len() - AFTER.len())
     }
 }
 
 type Next = Pin<Box<dyn Future<Output = Option<States>> + Send>>;
 
-/// Each state as an event, as long as somebody reads. Whoever reads slowly is told the last one: for
-/// nobody more than one is kept.
+/// Each state as an event, as long as somebody reads. Whoever reads slowly misses some; what waits for
+/// him on the way is shared with all others.
 pub(crate) struct Events {
     next: Next,
     _place: OwnedSemaphorePermit,
@@ -81,7 +89,6 @@ impl Body for Events {
         };
         let state = Arc::clone(&states.borrow_and_update());
         self.next = Box::pin(changed(states));
-        let event = [&b"event: state\ndata: "[..], &state.json(), b"\n\n"].concat();
-        Poll::Ready(Some(Ok(Frame::data(event.into()))))
+        Poll::Ready(Some(Ok(Frame::data(state.event()))))
     }
 }

@@ -39,7 +39,10 @@ impl Token {
 
     /// Whether the value of an `Authorization` header has it. Takes as long whatever differs.
     pub(crate) fn is_in(&self, authorization: Option<&[u8]>) -> bool {
-        let given = authorization.and_then(|value| value.strip_prefix(b"Bearer "));
+        const SCHEME: &[u8] = b"Bearer ";
+        let value = authorization.and_then(|value| value.split_at_checked(SCHEME.len()));
+        let given = value.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME));
+        let given = given.map(|(_, token)| token);
         given.is_some_and(|given| bool::from(given.ct_eq(&self.0)))
     }
 }
@@ -59,7 +62,10 @@ mod tests {
     #[test]
     fn only_the_whole_token_is_taken() {
         let token = token("correct horse battery\nsecond line\n").unwrap();
-        assert!(token.is_in(Some(b"Bearer correct horse battery")));
+        for scheme in ["Bearer", "bearer"] {
+            let value = format!("{scheme} correct horse battery");
+            assert!(token.is_in(Some(value.as_bytes())), "{value}");
+        }
         for other in [
             "",
             "Bearer ",

@@ -1,6 +1,5 @@
 //! A state as whoever asks for it looks at it: one class, all of them, in another's shape.
 
-use fairlane_config::Site;
 use serde_json::{Value as Json, json};
 
 /// Link and name of a class.
@@ -28,16 +27,6 @@ pub fn places(state: &Json) -> Vec<(String, String)> {
     classes(state, None)
         .map(|(link, class)| (name(link), name(class)))
         .collect()
-}
-
-/// Link and name of each class of a configuration.
-#[must_use]
-pub fn places_of(site: &Site) -> Vec<Place> {
-    let all = site.links.iter().flat_map(|link| {
-        let classes = link.classes.iter();
-        classes.map(|class| (link.name.clone(), class.name.clone()))
-    });
-    all.collect()
 }
 
 /// The class that `LINK/CLASS` means, or `CLASS` if there is one of that name.

@@ -97,6 +97,8 @@ pub struct Handle {
     pub(crate) stop: Arc<Stop>,
     pub(crate) events: Sender<Event>,
     site: Arc<Mutex<Arc<Site>>>,
+    /// What its file said when it was last read.
+    file: Arc<Mutex<Arc<str>>>,
 }
 
 impl fmt::Debug for Handle {
@@ -128,6 +130,17 @@ impl Handle {
     #[must_use]
     pub fn site(&self) -> Arc<Site> {
         Arc::clone(&self.site.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What the file said that the site was read from last, or [written to](Handle::wrote).
+    #[must_use]
+    pub fn file_text(&self) -> Arc<str> {
+        Arc::clone(&self.file.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The file says this from now on.
+    pub fn wrote(&self, text: Arc<str>) {
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = text;
     }
 
     pub(crate) fn runs(&self, site: Arc<Site>) {
@@ -249,6 +262,7 @@ impl Daemon {
         let handle = Handle {
             stop: Arc::default(),
             events: to_control,
+            file: Arc::new(Mutex::new(Arc::clone(&site.text))),
             site: Arc::new(Mutex::new(Arc::new(site))),
         };
         let longest_step = Arc::new(AtomicU64::new(0));

@@ -275,7 +275,7 @@ fn tell(
     whole: Span,
     recent: Span,
 ) -> ClassReport {
-    let delays = account.meter.read();
+    let delays = account.meter.read(&account.told.delays);
     let told = std::mem::replace(
         &mut account.told,
         Told {
@@ -292,8 +292,9 @@ fn tell(
     let burst = f64::from(link.longest.get()) * 8.0;
     let within = |rate: u64| offered <= rate as f64 * recent.seconds + burst;
     let late = delay_us.zip(terms.bound_us);
-    let beyond_bound = terms.guaranteed_bps.is_some_and(within)
-        && late.is_some_and(|(delay, bound)| delay.max > bound);
+    // What waited when the time began may have come too fast before.
+    let kept_to_it = told.stats.queued.packets == 0 && terms.guaranteed_bps.is_some_and(within);
+    let beyond_bound = kept_to_it && late.is_some_and(|(delay, bound)| delay.max > bound);
     account.violations += u64::from(beyond_bound);
     ClassReport {
         beside_lost: account.told.beside_lost,

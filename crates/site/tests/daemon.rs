@@ -88,6 +88,57 @@ fn a_site_tells_its_state_and_takes_over_another_while_frames_pass_and_stops_whe
 }
 
 #[test]
+fn a_change_is_answered_and_is_made_only_to_what_it_was_made_from() {
+    let Some(wire) = or_skip("a site that is changed by call", Wire::new(1)) else {
+        return;
+    };
+    let opened =
+        (wire.middle()).run(|| Daemon::open(site(INTERFACES, "voice"), &options(), |_| {}));
+    let daemon = opened.unwrap();
+    let handle = daemon.handle();
+    let source = |class| Source::Site(Box::new(site(INTERFACES, class)));
+    let Outcome { report, result } = std::thread::scope(|scope| {
+        let running = scope.spawn(move || daemon.run(|_| {}));
+        let first = handle.site();
+        let considered = handle.consider(source("calls")).unwrap();
+        assert_eq!(considered.links[0].classes[0].name, "calls");
+        assert!(Arc::ptr_eq(&handle.site(), &first), "nothing has changed");
+
+        let second = handle
+            .change(source("calls"), Some(Arc::clone(&first)))
+            .unwrap();
+        assert!(Arc::ptr_eq(&handle.site(), &second));
+        assert_eq!(second.links[0].classes[0].name, "calls");
+        let late = handle.change(source("voice"), Some(first));
+        assert!(matches!(late, Err(Error::Outdated)), "{late:?}");
+        let refused = handle.change(Source::Site(Box::new(site("", "voice"))), None);
+        assert!(matches!(refused, Err(Error::Unfit(_))), "{refused:?}");
+        let refused = handle.consider(Source::Text("rate = 7".to_owned()));
+        assert!(matches!(refused, Err(Error::Site(_))), "{refused:?}");
+        assert!(
+            Arc::ptr_eq(&handle.site(), &second),
+            "what is refused changes nothing"
+        );
+
+        // Many at once: each is made, or told that another came first.
+        let changers: Vec<_> = (0..8)
+            .map(|_| {
+                let (handle, second) = (handle.clone(), Arc::clone(&second));
+                scope.spawn(move || handle.change(source("voice"), Some(second)).is_ok())
+            })
+            .collect();
+        let made = changers.into_iter().map(|changer| changer.join().unwrap());
+        assert_eq!(made.filter(|&made| made).count(), 1);
+        handle.stop();
+        running.join().unwrap()
+    });
+    result.unwrap();
+    assert_eq!(report.reloads, 2);
+    let late = handle.change(source("voice"), None);
+    assert!(matches!(late, Err(Error::Ended)), "{late:?}");
+}
+
+#[test]
 fn a_site_whose_time_is_over_ends_by_itself() {
     let Some(wire) = or_skip("a site for a time", Wire::new(1)) else {
         return;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Error, Result, bail};
 use clap::{Args, Subcommand};
-use fairlane_control::{Client, Method, Target, encoded, value_of, view};
+use fairlane_control::{Client, Document, Method, Target, encoded, value_of, view};
 use fairlane_core::Nanos;
 use serde_json::{Map, Value as Json};
 
@@ -139,7 +139,11 @@ enum Command {
     /// Print the configuration that runs
     Config,
     /// Write the configuration that runs to the site file, comments kept
-    Save,
+    Save {
+        /// Also where the file was changed since it was read: those changes are lost
+        #[arg(long)]
+        force: bool,
+    },
     /// Print the metrics, as Prometheus scrapes them
     Metrics,
     /// Print each state as it is told, one JSON object a line, until Ctrl-C
@@ -222,8 +226,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         Command::Config => site.print("/v1/config"),
         Command::Metrics => site.print("/metrics"),
-        Command::Save => {
-            let saved = site.client.json(Method::POST, "/v1/save", "")?;
+        Command::Save { force } => {
+            let path = if *force {
+                "/v1/save?force=true"
+            } else {
+                "/v1/save"
+            };
+            let saved = site.client.json(Method::POST, path, "")?;
             match saved["saved"].as_str() {
                 Some(file) if !options.json => output::line(format_args!("saved: {file}")),
                 _ => output::line(saved),
@@ -269,9 +278,15 @@ impl Site {
     fn of_class(&self, class: &str) -> Result<String> {
         // What runs: the state is told later.
         let text = self.client.ask(Method::GET, "/v1/config", "")?;
-        let site = fairlane_config::Site::parse(&String::from_utf8_lossy(&text), "configuration")?;
-        let found = view::find(&view::places_of(&site), class).map_err(Error::msg);
-        let (link, class) = found?;
+        let places = Document::new(&String::from_utf8_lossy(&text))?.places();
+        let (link, class) = match view::find(&places, class) {
+            Ok(found) => found,
+            // One that the file need not name.
+            Err(_) => {
+                let state = self.client.json(Method::GET, "/v1/state", "")?;
+                view::find(&view::places(&state), class).map_err(Error::msg)?
+            }
+        };
         Ok(format!("{}/classes/{}", of_link(&link), encoded(&class)))
     }
 

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
-use fairlane_config::Control;
 use fairlane_control::Service;
 use fairlane_site::{Daemon, Handle, OnLoss, Outcome, Source};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -20,9 +19,6 @@ use super::screen::Screen;
 use super::{Options, ends};
 use crate::interrupt;
 use crate::machine::read_site;
-
-/// How often whoever asks a site over its control interface is told anew.
-const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 /// Runs the site that the file at `path` describes.
 ///
@@ -38,14 +34,9 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         (signals.add_signal(signal)).context("setting up Ctrl-C")?;
     }
     let shows = options.shows();
-    let every = shows.interval();
     let of_site = fairlane_site::Options {
         time: options.seconds.map(Duration::from_secs_f64),
-        // Whoever asks is not to be told of what was long ago.
-        interval: match site.control {
-            Some(_) => every.min(TOLD_EVERY),
-            None => every,
-        },
+        interval: shows.interval(),
         on_loss: match options.exit_on_loss {
             true => OnLoss::Fail,
             false => OnLoss::Wait,
@@ -68,18 +59,16 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     };
     let ending = Arc::new(Ending::default());
     listen(signals, path, daemon.handle(), Arc::clone(&ending)).context("setting up Ctrl-C")?;
-    let screen = Screen::open(introduction(path, &daemon, options), shows);
+    let screen = Screen::open(
+        introduction(path, &daemon, service.as_ref(), options),
+        shows,
+    );
     let screen = screen.context("starting a thread")?;
-    let mut shown = 0.0;
     let Outcome { report, result } = daemon.run(|report| {
         if let Some(service) = &service {
             service.publish(report);
         }
-        // Within half an interval of when it is due.
-        if report.seconds - shown >= every.as_secs_f64() - report.recent_seconds / 2.0 {
-            shown = report.seconds;
-            screen.show(report, report);
-        }
+        screen.show(report, report);
     });
     drop(service);
     let concluded = screen.conclude(report, |report| text::conclusion(report), &ending);
@@ -105,7 +94,12 @@ fn listen(signals: Signals, path: &Path, site: Handle, ending: Arc<Ending>) -> R
     Ok(())
 }
 
-fn introduction(path: &Path, daemon: &Daemon, options: &Options) -> String {
+fn introduction(
+    path: &Path,
+    daemon: &Daemon,
+    service: Option<&Service>,
+    options: &Options,
+) -> String {
     let [near, outside] = daemon.interfaces();
     let (by, outside_by) = (&near.backend, &outside.backend);
     let between = match &*near.name {
@@ -125,25 +119,13 @@ fn introduction(path: &Path, daemon: &Daemon, options: &Options) -> String {
         Some(attach) => format!(" Processes attach at {}.", attach.socket.display()),
         None => String::new(),
     };
-    let control = match &daemon.site().control {
-        Some(control) => told(control),
-        None => String::new(),
-    };
+    let control = service.map_or(String::new(), |service| {
+        format!(" Ask it with fairlane ctl: {service}.")
+    });
     format!(
         "{}: frames {between}, in the links {}.{attach}{control}\n{}",
         path.display(),
         links.collect::<Vec<_>>().join(", "),
         ends(options)
     )
-}
-
-/// Where the site is asked and changed.
-fn told(control: &Control) -> String {
-    let socket = control.socket.iter().map(|path| path.display().to_string());
-    let http = control
-        .http
-        .iter()
-        .map(|address| format!("http://{address}"));
-    let places: Vec<_> = socket.chain(http).collect();
-    format!(" Ask it with fairlane ctl: {}.", places.join(", "))
 }

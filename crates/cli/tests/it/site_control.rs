@@ -50,10 +50,7 @@ impl Asked {
         let asked = Asked { site, folder };
         // The first state is told when it is due.
         let begun = Instant::now();
-        while asked.json(&["show"])["links"]
-            .as_array()
-            .is_none_or(Vec::is_empty)
-        {
+        while !asked.ctl(&["show"]).status.success() {
             assert!(begun.elapsed() < PATIENCE, "it tells nothing");
         }
         asked
@@ -272,14 +269,14 @@ fn a_class_that_waits_for_its_ceiling_is_told_so() {
         let begun = Instant::now();
         loop {
             let words = asked.ctl(&["explain", "voice"]).success();
-            let enough = words.contains("the ceiling of class 'voice', 200kbit, held it");
+            let enough = words.contains("the ceiling of class 'voice', 200kbit, held");
             if enough || begun.elapsed() > PATIENCE {
                 return words;
             }
         }
     });
     assert!(
-        words.contains("the ceiling of class 'voice', 200kbit, held it"),
+        words.contains("the ceiling of class 'voice', 200kbit, held"),
         "{words}"
     );
     asked.site.stop();
@@ -436,6 +433,80 @@ impl Asked {
         let socket = self.socket();
         crate::program::start(&["ctl", "--socket", socket.to_str().unwrap(), "watch"])
     }
+}
+
+#[test]
+fn whoever_watches_is_told_of_the_end() {
+    let Some(wire) = wire("a site that ends", 1) else {
+        return;
+    };
+    let asked = Asked::start(&wire, "packet", "");
+    let mut watching = asked.watched();
+    watching.line();
+    asked.site.stop();
+    let watched = watching.finish();
+    assert!(
+        watched.status.success() && watched.stderr.is_empty(),
+        "{watched:?}"
+    );
+}
+
+#[test]
+fn nobody_writes_over_what_he_has_not_read() {
+    let Some(wire) = wire("changes of two at once", 1) else {
+        return;
+    };
+    let asked = Asked::start(&wire, "packet", "");
+    let connect = || UnixStream::connect(asked.socket()).unwrap();
+    let got = exchanged(
+        connect(),
+        "GET /v1/config HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    );
+    let (head, text) = got.split_once("\r\n\r\n").unwrap();
+    let tag = head
+        .lines()
+        .find_map(|line| line.strip_prefix("etag: "))
+        .unwrap();
+    asked.json(&["set", "voice", "rate=3mbit"]);
+    let put = |tag: &str| {
+        let length = text.len();
+        let head = format!("Host: localhost\r\nIf-Match: {tag}\r\nContent-Length: {length}");
+        exchanged(
+            connect(),
+            &format!("PUT /v1/config HTTP/1.1\r\n{head}\r\n\r\n{text}"),
+        )
+    };
+    let late = put(tag);
+    assert!(late.starts_with("HTTP/1.1 412 "), "{late}");
+    assert!(asked.config().contains("3mbit"));
+    let made = put("*");
+    assert!(made.starts_with("HTTP/1.1 200 "), "{made}");
+    assert!(!asked.config().contains("3mbit"));
+
+    // Somebody edits the file meanwhile.
+    let edited = fs::read_to_string(asked.site.file()).unwrap() + "# by hand\n";
+    fs::write(asked.site.file(), &edited).unwrap();
+    asked.json(&["set", "voice", "rate=3mbit"]);
+    let sentence = asked.refused(&["save"]);
+    assert!(
+        sentence.contains("was changed since it was read"),
+        "{sentence}"
+    );
+    assert_eq!(fs::read_to_string(asked.site.file()).unwrap(), edited);
+    asked.ctl(&["save", "--force"]).success();
+    asked.json(&["set", "voice", "rate=2mbit"]);
+    asked.ctl(&["save"]).success();
+    assert!(
+        !fs::read_to_string(asked.site.file())
+            .unwrap()
+            .contains("by hand")
+    );
+    let method = exchanged(
+        connect(),
+        "PUT /v1/state HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
+    );
+    assert!(method.starts_with("HTTP/1.1 405 "), "{method}");
+    asked.site.stop();
 }
 
 #[test]

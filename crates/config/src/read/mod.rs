@@ -277,6 +277,12 @@ fn control(at: &At<file::Control>, report: &mut Report) -> Option<Control> {
         Some(mode) => file_mode(mode, report)?,
         None => MODE,
     };
+    if let (Some(mode), None) = (&written.socket_mode, &written.socket) {
+        report.error(
+            &mode.span(),
+            "socket-mode: it is for 'socket', which is not given",
+        );
+    }
     let http = match &written.http {
         Some(http) => Some(loopback(http, report)?),
         None => None,

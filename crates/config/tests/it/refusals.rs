@@ -192,6 +192,10 @@ fn places_to_be_asked_that_cannot_be() {
             "socket = 's'\ntoken = 't'",
             "token: it is for 'http', which is not given",
         ),
+        (
+            "http = '127.0.0.1:80'\nsocket-mode = '0600'",
+            "socket-mode: it is for 'socket', which is not given",
+        ),
         ("port = 80", "unknown key 'port'"),
     ] {
         let file = format!("[control]\n{control}\n[[link]]\nname='a'\nrate='1mbit'\n");
