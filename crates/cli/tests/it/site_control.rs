@@ -262,7 +262,15 @@ fn a_class_that_waits_for_its_ceiling_is_told_so() {
         return;
     };
     let asked = Asked::start(&wire, "packet", "");
-    asked.json(&["set", "voice", "ceil=200kbit", "rate=100kbit", "burst=3kb"]);
+    let few = "limit={ packets = 10 }";
+    asked.json(&[
+        "set",
+        "voice",
+        "ceil=200kbit",
+        "rate=100kbit",
+        "burst=3kb",
+        few,
+    ]);
     // 1,000 datagrams of 500 bytes a second: 4 Mbit/s.
     let hosts = (wire.sender(0), wire.receiver());
     let (words, ..) = numbered(hosts, 1_001, || {
