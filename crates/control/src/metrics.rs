@@ -423,6 +423,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::Arc;
 
     use fairlane_config::Site;
@@ -508,5 +509,42 @@ mod tests {
         series.sort_unstable();
         series.dedup_by_key(|line| line.rsplit_once(' ').unwrap().0);
         assert_eq!(series.len(), before);
+    }
+
+    /// Each name of ours in a text.
+    fn names(text: &str) -> BTreeSet<&str> {
+        let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+        let words = text.split(|c| !is_part(c));
+        words.filter(|word| word.starts_with("fairlane_")).collect()
+    }
+
+    #[test]
+    fn what_the_dashboard_asks_for_is_there() {
+        let mut report = report();
+        report.interfaces = ["lan0", "wan0"].map(interface).into();
+        let text = metrics(&report);
+        let there = names(&text);
+        let dashboard = include_str!("../../../examples/grafana/fairlane.json");
+        let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+        let queries = dashboard.to_string();
+        let asked = names(&queries);
+        assert!(asked.len() > 12, "{asked:?}");
+        for name in asked {
+            assert!(there.contains(name), "{name} of {there:?}");
+        }
+    }
+
+    fn interface(name: &str) -> InterfaceReport {
+        InterfaceReport {
+            name: Arc::from(name),
+            backend: "packet".to_owned(),
+            lost: 0,
+            recently_lost: 0,
+            early: 0,
+            recently_early: 0,
+            uncut: 0,
+            refused: 0,
+            away: 0,
+        }
     }
 }

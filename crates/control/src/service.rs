@@ -34,8 +34,8 @@ const AT_SOCKET: usize = 1_536;
 const OVER_HTTP: usize = 256;
 /// Files that are asked for: those connections, and what the site itself opens.
 const FILES: u64 = 4_096;
-/// How long the last answers may take when the site has ended.
-const LAST: Duration = Duration::from_secs(1);
+/// How long the last answers may take when the site has ended, whoever is silent.
+const LAST: Duration = Duration::from_millis(200);
 /// How long a request may take to arrive, and how long its answer may lie there.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait where the system has no more file descriptors.
@@ -121,11 +121,16 @@ impl Service {
                     all.push((tokio::spawn(accepting), places, most as u32));
                 }
                 let _ = stopped.await;
-                for (accepting, places, most) in &all {
+                for (accepting, ..) in &all {
                     accepting.abort();
-                    // Whoever waits for a change, or watches, is told of the end.
-                    let _ = timeout(LAST, places.acquire_many(*most)).await;
                 }
+                // Whoever waits for a change, or watches, is told of the end.
+                let told = async {
+                    for (_, places, most) in &all {
+                        let _ = places.acquire_many(*most).await;
+                    }
+                };
+                let _ = timeout(LAST, told).await;
             });
             runtime.shutdown_background();
         });

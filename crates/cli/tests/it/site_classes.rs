@@ -1,22 +1,19 @@
 //! `fairlane run CONFIG`: classes get what the file says, on real interfaces.
 
-use std::net::UdpSocket;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program::Pressure;
-use crate::site::{self, FILLED, PATIENCE, Site, class, interfaces, link, up, wire};
+use crate::site::{self, FILLED, PATIENCE, Site, bind, class, interfaces, link, up, wire};
 use fairlane_config::Site as Plan;
 use fairlane_netlab::{Echo, Host, Wire, long_tests};
 use serde_json::Value;
 
 /// Sends datagrams to these ports in turns, faster than the link, until `stop`.
 fn flood(from: &Host, to: &Host, ports: &[u16], payload: usize, pps: f64, stop: &AtomicBool) {
-    let socket = from
-        .namespace()
-        .run(|| UdpSocket::bind((from.address(), 0)).unwrap());
+    let socket = bind(from, 0);
     let began = Instant::now();
     let mut sent = 0_u64;
     while !stop.load(Ordering::Relaxed) {
@@ -48,8 +45,7 @@ fn flooded<T>(
     let listeners: Vec<_> = ports
         .iter()
         .map(|&port| {
-            let bind = || UdpSocket::bind((receiver.address(), port)).unwrap();
-            let listener = receiver.namespace().run(bind);
+            let listener = bind(receiver, port);
             let look = Duration::from_millis(50);
             listener.set_read_timeout(Some(look)).unwrap();
             listener
@@ -264,8 +260,7 @@ destination-port = 5004
     let pressure = Pressure::begin();
     let (report, sent) = flooded(&wire, &config, &ports, 12_000.0, |_| {
         let host = wire.sender(0);
-        let bind = || UdpSocket::bind((host.address(), 0)).unwrap();
-        let socket = host.namespace().run(bind);
+        let socket = bind(host, 0);
         let began = Instant::now();
         let mut sent = 0u64;
         // 1 Mbit/s. Voice does not make up for a pause of the machine.
@@ -356,16 +351,12 @@ limit = { packets = 1000 }
 default = true
 "#;
     let receiver = wire.receiver();
-    let listening = receiver
-        .namespace()
-        .run(|| UdpSocket::bind((receiver.address(), 1_001)).unwrap());
+    let listening = bind(receiver, 1_001);
     let quiet = Duration::from_secs(1);
     listening.set_read_timeout(Some(quiet)).unwrap();
     let site = Site::start(&wire, &config);
     let sender = wire.sender(0);
-    let capable = sender
-        .namespace()
-        .run(|| UdpSocket::bind((sender.address(), 0)).unwrap());
+    let capable = bind(sender, 0);
     // ECT(0) on every datagram.
     rustix::net::sockopt::set_ip_tos(&capable, 2).unwrap();
     let came = thread::scope(|scope| {
@@ -422,14 +413,10 @@ limit = {{ packets = 1000 }}
             )
     };
     let receiver = wire.receiver();
-    let listening = receiver
-        .namespace()
-        .run(|| UdpSocket::bind((receiver.address(), 1_001)).unwrap());
+    let listening = bind(receiver, 1_001);
     let mut site = Site::start(&wire, &config("300kbit", ""));
     let sender = wire.sender(0);
-    let socket = sender
-        .namespace()
-        .run(|| UdpSocket::bind((sender.address(), 0)).unwrap());
+    let socket = bind(sender, 0);
     // Three seconds' worth, and few enough for the socket where nobody reads for long.
     for number in 0..80_u32 {
         let mut bytes = [0; 1_458];

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fairlane_netlab::{Host, long_tests};
 
 use crate::program::Pressure;
-use crate::site::{BACKENDS, Site, class, link, total, up, wire};
+use crate::site::{BACKENDS, Site, bind, class, link, total, up, wire};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use serde_json::Value;
 
@@ -31,10 +31,6 @@ pub(crate) fn numbered<T>(
     port: u16,
     meanwhile: impl FnOnce() -> T,
 ) -> (T, Vec<u32>, u32) {
-    let bind = |host: &Host, port| {
-        let address = (host.address(), port);
-        host.namespace().run(|| UdpSocket::bind(address).unwrap())
-    };
     let listening = bind(to, port);
     let timeout = Some(Duration::from_millis(50));
     listening.set_read_timeout(timeout).unwrap();

@@ -2,11 +2,13 @@
 
 #![allow(dead_code, reason = "no test file needs all of it")]
 
+use std::io::ErrorKind;
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_netlab::{Link, Wire, or_skip};
+use fairlane_netlab::{Host, Link, Wire, or_skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -19,6 +21,24 @@ pub(crate) const FILLED: f64 = 0.3;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const BACKENDS: [&str; 2] = ["packet", "xdp"];
+
+/// A socket of a host, at a port or, for 0, at any.
+pub(crate) fn bind(host: &Host, port: u16) -> UdpSocket {
+    let begun = Instant::now();
+    loop {
+        match host
+            .namespace()
+            .run(|| UdpSocket::bind((host.address(), port)))
+        {
+            // One that was closed just now is held by a process that another test begins, until it is
+            // a program of its own.
+            Err(error) if error.kind() == ErrorKind::AddrInUse && begun.elapsed() < PATIENCE => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            bound => return bound.unwrap(),
+        }
+    }
+}
 
 /// The interfaces of a wire's middle.
 pub(crate) fn interfaces(backend: &str) -> String {
