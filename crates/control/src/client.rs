@@ -130,11 +130,14 @@ impl Client {
             let answer = self.send(Method::GET, "/v1/events", Bytes::new()).await?;
             let mut body = answer.into_body();
             let mut text = Vec::new();
+            // Where the end of an event may be: a state of many classes comes in many frames.
+            let mut looked = 0;
             while let Some(frame) = body.frame().await {
                 let frame = frame.map_err(|error| self.broken(error))?;
                 text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-                while let Some(end) = text.windows(2).position(|two| two == b"\n\n") {
-                    let event: Vec<u8> = text.drain(..end + 2).collect();
+                while let Some(end) = text[looked..].windows(2).position(|two| two == b"\n\n") {
+                    let event: Vec<u8> = text.drain(..looked + end + 2).collect();
+                    looked = 0;
                     let data = event.split(|&byte| byte == b'\n');
                     let data = data.filter_map(|line| line.strip_prefix(b"data: "));
                     for data in data {
@@ -144,6 +147,7 @@ impl Client {
                         }
                     }
                 }
+                looked = text.len().saturating_sub(1);
             }
             Ok(())
         })

@@ -537,14 +537,7 @@ mod tests {
     fn interface(name: &str) -> InterfaceReport {
         InterfaceReport {
             name: Arc::from(name),
-            backend: "packet".to_owned(),
-            lost: 0,
-            recently_lost: 0,
-            early: 0,
-            recently_early: 0,
-            uncut: 0,
-            refused: 0,
-            away: 0,
+            ..InterfaceReport::default()
         }
     }
 }

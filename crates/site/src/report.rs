@@ -35,7 +35,7 @@ pub struct Report {
 }
 
 /// What became of the frames of an interface, beside what the links tell.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct InterfaceReport {
     /// Its name; empty where processes alone are on this side.
     pub name: Arc<str>,

@@ -324,12 +324,7 @@ mod tests {
                     name: "lan0".into(),
                     backend: backend.to_owned(),
                     lost: 3,
-                    recently_lost: 0,
-                    early: 0,
-                    recently_early: 0,
-                    uncut: 0,
-                    refused: 0,
-                    away: 0,
+                    ..InterfaceReport::default()
                 }],
                 ..Report::default()
             };
