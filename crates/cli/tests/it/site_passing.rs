@@ -73,6 +73,16 @@ fn a_connection_fills_its_link_and_no_more() {
         let site = Site::start(&wire, &[interfaces(backend), BOTH_WAYS.into()].concat());
         let pressure = Pressure::begin();
         let flow = Flow::start(wire.sender(0), wire.receiver(), 5_201, 3).unwrap();
+        // What comes out of the link, whoever reads it when: no more than its rate carries in the time,
+        // and in the 20 ms that it makes up for, and what was on the way when the time began.
+        thread::sleep(Duration::from_millis(500));
+        let came = || wire.receiver().link().received().unwrap();
+        let (began, before) = (Instant::now(), came());
+        thread::sleep(Duration::from_millis(2_000));
+        let (after, span) = (came(), began.elapsed() + Duration::from_millis(40));
+        let bytes = after.1 - before.1 + 24 * (after.0 - before.0);
+        let most = 50e6 * span.as_secs_f64() / 8.0;
+        assert!(bytes as f64 <= most, "{backend}: {bytes} bytes of {most}");
         let transfer = flow.finish().unwrap();
         // A receiver that waited for a processor reads in one window what came before it.
         let limits = pressure.least(0.98, FILLED)..pressure.most(1.01, 0.3);
