@@ -11,20 +11,18 @@ mod bench;
 mod check;
 mod classes;
 pub mod cli;
-mod ctl;
-mod figures;
 pub mod interrupt;
 mod machine;
-pub mod output;
 mod replay;
 pub mod run;
 pub mod sim;
-pub mod table;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use fairlane_config::SiteError;
+use fairlane_terminal::{ctl, figures};
+pub use fairlane_terminal::{output, table};
 
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {

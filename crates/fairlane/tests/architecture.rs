@@ -62,12 +62,13 @@ fn dependencies_point_one_way() {
             ],
         ),
         ("control", &["config", "core", "io", "site"]),
+        ("terminal", &["config", "control", "core"]),
         ("bench", &["core", "io", "netlab", "runtime"]),
         (
             "cli",
             &[
                 "bench", "config", "control", "core", "demo", "io", "netlab", "runtime", "site",
-                "traffic",
+                "terminal", "traffic",
             ],
         ),
         (
@@ -98,7 +99,7 @@ fn every_crate_is_listed_here() {
         names,
         [
             "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io",
-            "lab", "mailbox", "netlab", "runtime", "sim", "site", "traffic"
+            "lab", "mailbox", "netlab", "runtime", "sim", "site", "terminal", "traffic"
         ]
     );
 }
@@ -125,7 +126,7 @@ fn unsafe_code_stays_in_its_named_homes() {
     let mut found = Vec::new();
     for name in [
         "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io", "lab",
-        "mailbox", "netlab", "runtime", "sim", "site", "traffic",
+        "mailbox", "netlab", "runtime", "sim", "site", "terminal", "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);

@@ -38,7 +38,7 @@ Examples:
 /// Options of `fairlane ctl`.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = HELP)]
-pub(crate) struct Options {
+pub struct Options {
     /// The site's Unix socket
     #[arg(
         long,
@@ -177,7 +177,7 @@ enum Filter {
 }
 
 /// Asks, and prints what comes.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     let site = Site::new(options)?;
     match &options.command {
         Command::Show { class, tc } => {

@@ -4,13 +4,13 @@ use fairlane_config::Size;
 use fairlane_core::Nanos;
 
 /// With four digits, in the largest unit below it.
-pub(crate) fn rate(bps: u64) -> String {
+pub fn rate(bps: u64) -> String {
     let scales = [(1e12, "tbit"), (1e9, "gbit"), (1e6, "mbit"), (1e3, "kbit")];
     scaled(bps as f64, &scales, "bit")
 }
 
 /// As sizes are written, rounded down.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => Size(bytes),
         _ => Size(bytes >> 10 << 10),
@@ -19,7 +19,7 @@ pub(crate) fn size(bytes: u64) -> String {
 }
 
 /// Likewise.
-pub(crate) fn time(nanos: Nanos) -> String {
+pub fn time(nanos: Nanos) -> String {
     let scales = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
     scaled(nanos.0 as f64, &scales, "ns")
 }
