@@ -45,7 +45,7 @@ fn dependencies_point_one_way() {
         ("classify", &["core"]),
         ("config", &["classify", "core"]),
         ("mailbox", &[]),
-        ("io", &["core", "netlab"]),
+        ("io", &["core", "mailbox", "netlab"]),
         ("netlab", &[]),
         ("runtime", &["core", "io", "mailbox"]),
         (

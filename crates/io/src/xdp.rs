@@ -77,7 +77,6 @@
 //! ```
 
 mod bind;
-pub(crate) mod free;
 pub(crate) mod program;
 
 use std::collections::VecDeque;

@@ -114,6 +114,7 @@ pub mod bell;
 #[expect(unsafe_code, reason = "takes values out of the slots")]
 mod consumer;
 mod error;
+pub mod free;
 #[expect(unsafe_code, reason = "puts values into the slots")]
 mod producer;
 mod room;

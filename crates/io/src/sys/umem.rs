@@ -14,7 +14,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::xdp::free::{FreeList, MAX_FRAMES};
+use fairlane_mailbox::free::{FreeList, MAX_FRAMES};
 
 /// One handle, in [`Shared::alive`]; a frame counts 1.
 const HANDLE: u64 = 1 << 32;

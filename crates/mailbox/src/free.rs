@@ -1,7 +1,7 @@
-//! The frames that nobody holds.
+//! Frames of a memory that threads share, and which of them nobody holds.
 //!
-//! A stack of frame numbers that any thread may take from and give to, without a lock: whoever
-//! drops a frame is not held up by another thread that was preempted while it dropped one. The
+//! A [`FreeList`] is a stack of frame numbers that any thread may take from and give to, without a lock:
+//! whoever drops a frame is not held up by another thread that was preempted while it dropped one. The
 //! stack's links are an array beside the frames, one word each, which is never freed while the
 //! list lives; so a thread that looks at a link of a frame that has just been taken by another
 //! reads a stale number, and no more.
@@ -14,10 +14,7 @@
 //! The word of a frame that is *not* in the list is its holder's, for a note: see
 //! [`note`](FreeList::note).
 
-#[cfg(all(loom, test))]
-use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-#[cfg(not(all(loom, test)))]
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Bits of the head that hold a frame's number.
 const NUMBER_BITS: u32 = 24;
@@ -25,10 +22,11 @@ const NUMBER_BITS: u32 = 24;
 const NONE: u32 = (1 << NUMBER_BITS) - 1;
 
 /// The most frames that a list can hold.
-pub(crate) const MAX_FRAMES: u32 = NONE;
+pub const MAX_FRAMES: u32 = NONE;
 
+/// The frames that nobody holds, by their numbers from 0.
 #[derive(Debug)]
-pub(crate) struct FreeList {
+pub struct FreeList {
     /// The tag, and in the low [`NUMBER_BITS`] the top of the stack or [`NONE`].
     head: AtomicU64,
     /// For a frame in the list: the one below it, or [`NONE`].
@@ -37,7 +35,12 @@ pub(crate) struct FreeList {
 
 impl FreeList {
     /// All of `frames`, at most [`MAX_FRAMES`], are free. The first is on top.
-    pub(crate) fn full(frames: u32) -> Self {
+    ///
+    /// # Panics
+    ///
+    /// If there are more.
+    #[must_use]
+    pub fn full(frames: u32) -> Self {
         assert!(frames <= MAX_FRAMES);
         let below = |number| if number < frames { number } else { NONE };
         Self {
@@ -51,7 +54,7 @@ impl FreeList {
     /// Takes at most `max` frames, the last given first, and returns how many. O(`max`).
     ///
     /// What was written to a frame before it was given is seen by who takes it.
-    pub(crate) fn take(&self, max: usize, mut each: impl FnMut(u32)) -> usize {
+    pub fn take(&self, max: usize, mut each: impl FnMut(u32)) -> usize {
         // Acquire: see the links and the contents as they were given. A chain may have been given
         // by many threads; every change of the head is a read-modify-write, so all their releases
         // reach who reads it.
@@ -90,7 +93,7 @@ impl FreeList {
 
     /// Gives frames back, which the caller must hold, each once; returns how many. One change of
     /// the head for all of them.
-    pub(crate) fn give(&self, frames: impl IntoIterator<Item = u32>) -> usize {
+    pub fn give(&self, frames: impl IntoIterator<Item = u32>) -> usize {
         let mut frames = frames.into_iter();
         let Some(top) = frames.next() else { return 0 };
         let (mut bottom, mut count) = (top, 1);
@@ -115,13 +118,19 @@ impl FreeList {
     }
 
     /// Leaves a note on a frame that the caller holds. It is gone once the frame is given.
-    pub(crate) fn note(&self, frame: u32, note: u32) {
+    ///
+    /// # Panics
+    ///
+    /// If there is no such frame; so does [`give`](FreeList::give).
+    #[inline]
+    pub fn note(&self, frame: u32, note: u32) {
         self.words[frame as usize].store(note, Ordering::Relaxed);
     }
 
     /// The note on a frame; for one that is in the list, any number up to 2^24. `None` if there is
     /// no such frame.
-    pub(crate) fn noted(&self, frame: u32) -> Option<u32> {
+    #[inline]
+    pub fn noted(&self, frame: u32) -> Option<u32> {
         self.words
             .get(frame as usize)
             .map(|word| word.load(Ordering::Relaxed))
@@ -228,90 +237,5 @@ mod tests {
         let mut all = take(&list, usize::MAX);
         all.sort_unstable();
         assert!(all.into_iter().eq(0..FRAMES), "none is lost, none is twice");
-    }
-}
-
-/// Every interleaving, and every outcome that the memory model allows.
-///
-/// `RUSTFLAGS="--cfg loom" cargo test -p fairlane-io --release --lib free`
-#[cfg(all(test, loom))]
-mod model {
-    use super::*;
-    use loom::sync::Arc;
-    use loom::thread;
-
-    /// A list with a count in each frame, which its holder alone touches.
-    struct Memory {
-        list: FreeList,
-        counts: Vec<AtomicU32>,
-    }
-
-    impl Memory {
-        fn new(frames: u32) -> Arc<Self> {
-            Arc::new(Self {
-                list: FreeList::full(frames),
-                counts: (0..frames).map(|_| AtomicU32::new(0)).collect(),
-            })
-        }
-
-        fn take(&self, max: usize) -> Vec<u32> {
-            let mut taken = Vec::new();
-            self.list.take(max, |frame| taken.push(frame));
-            for &frame in &taken {
-                // In two steps, and ordered by nothing but the list: a second holder, or one who
-                // does not see what the last one wrote, would lose a count.
-                let count = &self.counts[frame as usize];
-                count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-                self.list.note(frame, frame ^ 1);
-            }
-            taken
-        }
-
-        fn counted(&self) -> u32 {
-            let counts = self.counts.iter();
-            counts.map(|count| count.load(Ordering::Relaxed)).sum()
-        }
-    }
-
-    #[test]
-    fn a_frame_has_one_holder_who_sees_what_the_last_one_wrote() {
-        loom::model(|| {
-            let memory = Memory::new(2);
-            let other = {
-                let memory = Arc::clone(&memory);
-                thread::spawn(move || {
-                    let taken = memory.take(2);
-                    let count = taken.len() as u32;
-                    memory.list.give(taken);
-                    count
-                })
-            };
-            let first = memory.take(1);
-            let mut takes = first.len() as u32;
-            memory.list.give(first);
-            let second = memory.take(2);
-            takes += second.len() as u32;
-            memory.list.give(second);
-            takes += other.join().unwrap();
-            assert_eq!(memory.counted(), takes);
-            assert_eq!(memory.take(9).len(), 2);
-        });
-    }
-
-    #[test]
-    fn a_frame_that_was_away_and_came_back_leads_nobody_to_the_one_that_was_below_it() {
-        loom::model(|| {
-            let memory = Memory::new(3);
-            let other = {
-                let memory = Arc::clone(&memory);
-                thread::spawn(move || memory.take(1))
-            };
-            let (top, mut held) = (memory.take(1), memory.take(1));
-            memory.list.give(top);
-            held.extend(other.join().unwrap());
-            held.extend(memory.take(9));
-            held.sort_unstable();
-            assert_eq!(held, [0, 1, 2]);
-        });
     }
 }
