@@ -21,6 +21,7 @@ mod site_lengths;
 mod site_output;
 mod site_overload;
 mod site_passing;
+mod site_prometheus;
 mod site_reload;
 mod tcp_classes;
 mod tcp_offloads;
