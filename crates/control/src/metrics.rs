@@ -3,6 +3,7 @@
 //! Labels name links, classes and interfaces: what the configuration names. Flows that come and go
 //! by themselves have no labels, so that the number of series is known beforehand.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use fairlane_config::class_report::ClassReport;
@@ -16,6 +17,9 @@ use prometheus_client::registry::{Registry, Unit};
 
 /// The media type of what [`metrics`] returns.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The media type of what [`plain`] returns.
+pub(crate) const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Upper ends of the histogram of delays: 50 us to 5 s.
 const DELAYS_US: [u64; 16] = [
@@ -32,6 +36,30 @@ pub fn metrics(report: &Report) -> String {
     let mut text = String::new();
     let encoded = encode(&mut text, &registry);
     encoded.expect("a string takes whatever is written to it");
+    text
+}
+
+/// The same metrics in the older text format, which every program of Prometheus' reads: there a counter is
+/// introduced by the name that its series have.
+#[must_use]
+pub(crate) fn plain(metrics: &str) -> String {
+    let counters: HashSet<&str> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let mut text = String::with_capacity(metrics.len());
+    for line in metrics.lines() {
+        let introduced = ["# HELP ", "# TYPE "].iter().find_map(|&what| {
+            let (name, rest) = line.strip_prefix(what)?.split_once(' ')?;
+            counters.contains(name).then_some((what, name, rest))
+        });
+        match introduced {
+            Some((what, name, rest)) => text.extend([what, name, "_total ", rest, "\n"]),
+            // Comments that say nothing there.
+            None if line.starts_with("# UNIT ") || line == "# EOF" => {}
+            None => text.extend([line, "\n"]),
+        }
+    }
     text
 }
 
@@ -509,6 +537,36 @@ mod tests {
         series.sort_unstable();
         series.dedup_by_key(|line| line.rsplit_once(' ').unwrap().0);
         assert_eq!(series.len(), before);
+    }
+
+    #[test]
+    fn in_the_older_format_a_counter_is_introduced_by_the_name_of_its_series() {
+        let text = plain(&metrics(&report()));
+        let introduced: BTreeSet<&str> = (text.lines())
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .map(|(name, _)| name)
+            .collect();
+        for line in text.lines().filter(|line| !line.starts_with("# ")) {
+            let name = line.split_once(['{', ' ']).unwrap().0;
+            let of_histogram = ["_bucket", "_sum", "_count"];
+            let family = of_histogram.iter().find_map(|part| name.strip_suffix(part));
+            assert!(
+                introduced.contains(name) || introduced.contains(family.unwrap_or("")),
+                "{name} in {introduced:?}"
+            );
+        }
+        assert!(
+            text.contains("# TYPE fairlane_class_bytes_total counter\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("# TYPE fairlane_class_sojourn_seconds histogram\n"),
+            "{text}"
+        );
+        assert!(
+            !text.contains("# UNIT") && !text.contains("# EOF"),
+            "{text}"
+        );
     }
 
     /// Each name of ours in a text.

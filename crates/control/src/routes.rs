@@ -16,7 +16,8 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_MATCH, WWW_AUTHENTICATE,
+    ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_MATCH,
+    WWW_AUTHENTICATE,
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
@@ -29,7 +30,7 @@ use tokio::time::timeout;
 use crate::change::{ATTEMPTS, Changed, Refused, change, replace};
 use crate::document::{Document, EditError, Keys};
 use crate::explain::explain;
-use crate::metrics::{MEDIA_TYPE, metrics};
+use crate::metrics::{MEDIA_TYPE, PLAIN, metrics, plain};
 use crate::save::save;
 use crate::service::PATIENCE;
 use crate::stream::{Events, States};
@@ -99,6 +100,8 @@ struct Asked {
     /// The parts of its path, decoded.
     path: Vec<String>,
     query: Vec<(String, String)>,
+    /// Metrics are wanted as OpenMetrics.
+    openmetrics: bool,
 }
 
 impl Asked {
@@ -112,10 +115,13 @@ impl Asked {
         }
         let query = parts.uri.query().unwrap_or_default();
         let query = form_urlencoded::parse(query.as_bytes()).into_owned();
+        let accept = parts.headers.get(ACCEPT);
+        let accept = accept.and_then(|accept| accept.to_str().ok()).unwrap_or("");
         Ok(Asked {
             method: parts.method.clone(),
             path,
             query: query.collect(),
+            openmetrics: accept.contains("application/openmetrics-text"),
         })
     }
 
@@ -274,7 +280,10 @@ impl Api {
             return fail(StatusCode::SERVICE_UNAVAILABLE, sentence);
         }
         match path[..] {
-            ["metrics"] => Ok(text(StatusCode::OK, MEDIA_TYPE, metrics(report))),
+            ["metrics"] => Ok(match asked.openmetrics {
+                true => text(StatusCode::OK, MEDIA_TYPE, metrics(report)),
+                false => text(StatusCode::OK, PLAIN, plain(&metrics(report))),
+            }),
             ["v1", "openapi.json"] => Ok(text(StatusCode::OK, JSON, crate::OPENAPI)),
             ["v1", "state"] => Ok(text(StatusCode::OK, JSON, state.json())),
             ["v1", "config"] => {

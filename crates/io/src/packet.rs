@@ -120,9 +120,11 @@ pub struct Options {
     /// Whether frames to other stations' addresses are received too (promiscuous mode): what a
     /// bridge needs. A virtual cable delivers them in any case.
     pub promiscuous: bool,
+    /// Whether it hears nothing until it is [told to](PacketBackend::hear).
+    pub deaf: bool,
 }
 
-/// The default budget, a ring of 16 MiB, in blocks, not promiscuous.
+/// The default budget, a ring of 16 MiB, in blocks, not promiscuous, hearing at once.
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -130,6 +132,7 @@ impl Default for Options {
             ring: 16 << 20,
             prompt: false,
             promiscuous: false,
+            deaf: false,
         }
     }
 }
@@ -223,7 +226,7 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
                 ),
                 _ => explained(error),
             })?;
-        packet::bind(ring.as_fd(), index, Hears::Everything).map_err(explained)?;
+        packet::bind(ring.as_fd(), index, hears(!options.deaf)).map_err(explained)?;
         if options.promiscuous {
             packet::hear_all_addresses(ring.as_fd(), index).map_err(explained)?;
         }
@@ -248,7 +251,29 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
     }
 }
 
+fn hears(anything: bool) -> Hears {
+    match anything {
+        true => Hears::Everything,
+        false => Hears::Nothing,
+    }
+}
+
 impl<F> PacketBackend<F> {
+    /// Hears what arrives from now on, or nothing more. What arrived until then is in the ring, to be
+    /// received. To begin takes some microseconds; to end takes as long as some processor may be
+    /// about to bring a frame, tens of milliseconds. It may be said again.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if the interface has been removed.
+    pub fn hear(&self, anything: bool) -> io::Result<()> {
+        let bound = packet::bind(self.ring.as_fd(), self.interface.index(), hears(anything));
+        bound.map_err(|error| match error.raw_os_error() {
+            Some(libc::ENODEV | libc::ENXIO) => removed(&self.name),
+            _ => explain(&self.name, error),
+        })
+    }
+
     /// Frames that arrived and found no room in the ring, since this backend was made: too small a
     /// ring for how late [`receive`](Backend::receive) was called. One system call.
     ///

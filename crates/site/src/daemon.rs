@@ -26,6 +26,7 @@ use crate::plan::{Plan, Shaped};
 use crate::reload::Source;
 use crate::report::Report;
 use crate::stop::Stop;
+use crate::unshaped::forget_arrived;
 
 /// Longest frame of an attached process in bytes, where the link's is longer: what its mailbox
 /// has slots for.
@@ -311,6 +312,15 @@ impl Daemon {
     /// The links that it shapes, with the near side's first.
     pub fn links(&self) -> impl Iterator<Item = &Link> {
         self.control.plans.iter().map(|plan| &*plan.link)
+    }
+
+    /// Forgets the frames that have arrived so far, since somebody else has forwarded them.
+    ///
+    /// # Errors
+    ///
+    /// An interface cannot be used.
+    pub fn forget_arrived(&mut self) -> Result<()> {
+        Ok(forget_arrived(&mut self.bridge)?)
     }
 
     /// What it runs.

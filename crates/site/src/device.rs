@@ -40,6 +40,12 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         None
     }
 
+    /// Hears what arrives from now on, or nothing more, where that can be chosen.
+    fn hear(&self, anything: bool) -> io::Result<()> {
+        let _ = anything;
+        Ok(())
+    }
+
     /// How frames are exchanged with the interface.
     fn backend(&self) -> String;
 }
@@ -157,14 +163,7 @@ impl Opener {
         }
         let device: AnyDevice = match &self.umem {
             None => {
-                let options = packet::Options {
-                    // Somebody may wait for a lone frame: in a block it would wait a millisecond.
-                    prompt: true,
-                    promiscuous: true,
-                    ring: PACKET_RING,
-                    ..packet::Options::default()
-                };
-                let backend = PacketBackend::open(name, &options)?;
+                let backend = PacketBackend::open(name, &of_packets())?;
                 // What the kernel joins is cut again.
                 hold.single_frames_of_device(name)?;
                 Box::new(backend)
@@ -186,6 +185,26 @@ impl Opener {
             _hold: hold,
         })
     }
+}
+
+/// How an interface is opened through packet sockets.
+fn of_packets() -> packet::Options {
+    packet::Options {
+        // Somebody may wait for a lone frame: in a block it would wait a millisecond.
+        prompt: true,
+        promiscuous: true,
+        ring: PACKET_RING,
+        ..packet::Options::default()
+    }
+}
+
+/// An interface that hears nothing until it is told to. It is not held: another program may have it.
+pub(crate) fn unheld(name: &str) -> Result<AnyDevice> {
+    let options = packet::Options {
+        deaf: true,
+        ..of_packets()
+    };
+    Ok(Box::new(PacketBackend::open(name, &options)?))
 }
 
 fn tap(name: &str) -> Result<(String, AnyDevice)> {
@@ -217,6 +236,10 @@ impl Device for PacketBackend<Frame> {
 
     fn gate(&self) -> Option<Gate> {
         Some(PacketBackend::gate(self))
+    }
+
+    fn hear(&self, anything: bool) -> io::Result<()> {
+        PacketBackend::hear(self, anything)
     }
 
     fn backend(&self) -> String {

@@ -20,6 +20,12 @@ use crate::stop::Stop;
 /// thread that waits for as long behind a dozen processes that never sleep.
 const FIRST: i32 = -20;
 
+/// Puts the calling thread before all that other programs would have its processor for, where that may
+/// be asked for. Not a real-time policy: a flood must not lock out everybody else.
+pub(crate) fn before_all_others() {
+    let _ = setpriority_process(None, FIRST);
+}
+
 /// How long an idle bridge may not look for orders.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
 
@@ -35,11 +41,10 @@ pub(crate) struct Forwarding {
 }
 
 impl Forwarding {
-    /// Forwards until `end`, or until it is told to stop, before all that other programs would
-    /// have this processor for, where that may be asked for. What was ordered by then is done.
+    /// Forwards until `end`, or until it is told to stop, [before all others](before_all_others). What
+    /// was ordered by then is done.
     pub(crate) fn run(mut self, bridge: &mut SiteBridge, end: Nanos) -> io::Result<()> {
-        // For this thread alone. Not a real-time policy: a flood must not lock out everybody else.
-        let _ = setpriority_process(None, FIRST);
+        before_all_others();
         let idling = Idling {
             longest_sleep: LONGEST_SLEEP,
             ..Idling::default()

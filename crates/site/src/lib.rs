@@ -52,6 +52,7 @@ mod plan;
 mod reload;
 mod report;
 mod stop;
+mod unshaped;
 
 pub use daemon::{Daemon, Handle, Interface, OnLoss, Options, Outcome};
 pub use error::Error;
@@ -59,3 +60,4 @@ pub use meter::Delays;
 pub use notice::Notice;
 pub use reload::{Source, read};
 pub use report::{InterfaceReport, LinkReport, OpenReport, Report};
+pub use unshaped::Unshaped;

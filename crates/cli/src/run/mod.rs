@@ -2,6 +2,7 @@
 //! a site, in its classes (`site`).
 
 mod ending;
+mod guard;
 mod log;
 mod loopback;
 mod screen;
@@ -96,6 +97,13 @@ pub struct Options {
     /// With CONFIG: end with an error when an interface is deleted, instead of waiting for it
     #[arg(long, requires = "config")]
     exit_on_loss: bool,
+    /// With CONFIG: a second process watches over this one, and passes frames on unshaped while it is
+    /// gone
+    #[arg(long, requires = "config", conflicts_with = "exit_on_loss")]
+    fail_open: bool,
+    /// This is the process that is watched over, with the other behind its standard input
+    #[arg(long, requires = "fail_open", hide = true)]
+    guarded: bool,
     /// With CONFIG: under overload, drop no frames in the kernel before they are received
     #[arg(long, requires = "config")]
     no_early_drop: bool,
@@ -135,10 +143,11 @@ impl Options {
 
 /// Runs the link and prints what became of it.
 pub fn run(options: &Options) -> Result<()> {
-    if let Some(config) = &options.config {
-        return site::run(config, options);
+    match &options.config {
+        Some(config) if options.fail_open && !options.guarded => guard::guard(config),
+        Some(config) => site::run(config, options),
+        None => loopback::run(options),
     }
-    loopback::run(options)
 }
 
 /// When it will be over.

@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 use super::ending::Ending;
 use super::log::Log;
 use super::screen::Screen;
-use super::{Options, ends};
+use super::{Options, ends, guard};
 use crate::interrupt;
 use crate::machine::read_site;
 
@@ -45,7 +45,7 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     };
     let voice = log.voice();
     let daemon = Daemon::open(site, &of_site, move |notice| voice.say(notice));
-    let daemon = daemon.map_err(|error| match error {
+    let mut daemon = daemon.map_err(|error| match error {
         fairlane_site::Error::Unfit(_) => Error::new(error).context(path.display().to_string()),
         _ => error.into(),
     })?;
@@ -64,6 +64,9 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         shows,
     );
     let screen = screen.context("starting a thread")?;
+    if options.guarded {
+        guard::ready(&mut daemon)?;
+    }
     let Outcome { report, result } = daemon.run(|report| {
         if let Some(service) = &service {
             service.publish(report);

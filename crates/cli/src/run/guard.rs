@@ -1,0 +1,353 @@
+//! `fairlane run CONFIG --fail-open`: a process that watches over the one that shapes. While that is
+//! gone, frames pass unshaped; it is started again, and shapes them again.
+//!
+//! The worker is born with one end of a pair of sockets as its standard input, and keeps it as the
+//! highest of its descriptors: of those of a process that dies, Linux takes apart the highest first, and
+//! the sockets of interfaces take tens of milliseconds each.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::mem;
+use std::net::Shutdown;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{self, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use fairlane_config::Interfaces;
+use fairlane_site::{Daemon, Unshaped};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{
+    Pid, PidfdFlags, Resource, Signal, getrlimit, pidfd_open, pidfd_send_signal,
+};
+use rustix::stdio::dup2_stdin;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::ending::Ending;
+use super::log::{Log, Voice};
+use crate::interrupt;
+use crate::machine::read_site;
+
+/// What the worker says when its interfaces are open.
+const READY: u8 = b'r';
+/// What it is answered, once nobody else forwards: that nobody has, or that what has arrived so far has
+/// been forwarded.
+const GO: u8 = b'g';
+const GO_ON: u8 = b'o';
+/// How long a worker waits for that.
+const ANSWER: Duration = Duration::from_secs(2);
+/// A descriptor below this is asked for.
+const FILES: u64 = 1 << 16;
+/// The time between the end of a worker and the next, at first and at most.
+const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
+/// A worker that ran for so long is not taken for one that cannot.
+const RAN: Duration = Duration::from_secs(10);
+/// How long the wire waits for an interface that cannot be used.
+const AWAY: Duration = Duration::from_millis(100);
+
+/// What happens to the guard.
+enum Event {
+    /// It was sent a signal.
+    Signal(i32),
+    /// The worker has opened its interfaces.
+    Ready,
+    /// The worker has let go of its end.
+    Lost,
+    /// It has ended.
+    Ended(io::Result<ExitStatus>),
+}
+
+/// Keeps a worker running until it ends by itself or is told to.
+pub(super) fn guard(path: &Path) -> Result<()> {
+    let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("setting up signals")?;
+    let site = read_site(path)?;
+    let interfaces = site.interfaces.context(
+        "--fail-open needs two interfaces to pass frames between: name inside and outside in [interfaces]",
+    )?;
+    // What is open for the time without a worker is tried before there is one.
+    let unshaped = Unshaped::open(&interfaces).context("--fail-open")?;
+    let log = Log::open().context("starting a thread")?;
+    let (to_self, events) = channel();
+    let to_guard = to_self.clone();
+    interrupt::listen(signals, move |signal| {
+        let _ = to_guard.send(Event::Signal(signal));
+    })
+    .context("setting up signals")?;
+    let mut guard = Guard {
+        wire: Wire::new(interfaces, unshaped),
+        worker: Worker::start(&to_self)?,
+        to_self,
+        voice: log.voice(),
+        pause: PAUSE[0],
+        was_ready: false,
+        is_ending: false,
+    };
+    let status = guard.run(&events);
+    drop(guard);
+    let ending = Ending::default();
+    ending.ask();
+    log.close(&ending);
+    // It has said itself what was wrong.
+    match status?.code() {
+        Some(0) => Ok(()),
+        code => process::exit(code.unwrap_or(2)),
+    }
+}
+
+/// The worker's side: its interfaces are open. Returns when nobody else forwards any more.
+pub(super) fn ready(daemon: &mut Daemon) -> Result<()> {
+    let line = io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map(UnixStream::from);
+    let answer = line.and_then(|mut line| {
+        line.set_read_timeout(Some(ANSWER))?;
+        line.write_all(&[READY])?;
+        let mut answer = [0];
+        line.read_exact(&mut answer)?;
+        Ok(answer[0])
+    });
+    // Without a guard nobody has forwarded anything.
+    if matches!(answer, Ok(GO_ON)) {
+        daemon.forget_arrived()?;
+    }
+    Ok(())
+}
+
+struct Guard {
+    wire: Wire,
+    worker: Worker,
+    to_self: Sender<Event>,
+    voice: Voice,
+    /// Until the next worker is started.
+    pause: Duration,
+    /// There was one that could open its interfaces.
+    was_ready: bool,
+    is_ending: bool,
+}
+
+impl Guard {
+    /// Returns how the last worker ended.
+    fn run(&mut self, events: &Receiver<Event>) -> Result<ExitStatus> {
+        let mut restart: Option<Instant> = None;
+        loop {
+            let event = match restart {
+                Some(at) => events.recv_timeout(at.saturating_duration_since(Instant::now())),
+                None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match event {
+                Ok(Event::Signal(SIGHUP)) => self.worker.signal(Signal::HUP),
+                Ok(Event::Signal(_)) if restart.is_some() => return Ok(ExitStatus::default()),
+                Ok(Event::Signal(signal)) => {
+                    self.is_ending = true;
+                    self.worker.signal(match signal {
+                        SIGINT => Signal::INT,
+                        _ => Signal::TERM,
+                    });
+                }
+                Ok(Event::Ready) => self.hand_over(),
+                Ok(Event::Lost) if self.was_ready && !self.is_ending => self.wire.connect(),
+                Ok(Event::Lost) => {}
+                Ok(Event::Ended(status)) => {
+                    let status = status.context("waiting for the process that shapes")?;
+                    if status.success() || self.is_ending || !self.was_ready {
+                        return Ok(status);
+                    }
+                    restart = Some(Instant::now() + self.pause_after(status));
+                }
+                Err(RecvTimeoutError::Timeout) => restart = self.restart(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(anyhow!("no signal can come any more"));
+                }
+            }
+        }
+    }
+
+    /// The worker forwards from now on.
+    fn hand_over(&mut self) {
+        let forwarded = self.wire.disconnect();
+        self.worker.answer(match forwarded {
+            true => GO_ON,
+            false => GO,
+        });
+        self.wire.rest();
+        self.was_ready = true;
+    }
+
+    /// Says that a worker has ended, and how long it is until the next.
+    fn pause_after(&mut self, status: ExitStatus) -> Duration {
+        if self.worker.started.elapsed() >= RAN {
+            self.pause = PAUSE[0];
+        }
+        let pause = self.pause;
+        self.pause = (2 * pause).min(PAUSE[1]);
+        let how = match status.signal() {
+            Some(signal) => format!("was ended by signal {signal}"),
+            None => format!("ended with {status}"),
+        };
+        self.voice.say(format_args!(
+            "the process that shapes {how}: frames pass unshaped, and it is started again in {} s",
+            pause.as_secs_f64()
+        ));
+        pause
+    }
+
+    /// Starts another worker; or says when that is tried again.
+    fn restart(&mut self) -> Option<Instant> {
+        match Worker::start(&self.to_self) {
+            Ok(worker) => {
+                self.worker = worker;
+                None
+            }
+            Err(error) => {
+                self.voice.say(format_args!("{error:#}"));
+                Some(Instant::now() + PAUSE[1])
+            }
+        }
+    }
+}
+
+/// The process that shapes.
+struct Worker {
+    process: OwnedFd,
+    line: UnixStream,
+    started: Instant,
+}
+
+impl Worker {
+    /// The same program, with the same arguments, and the guard behind its standard input.
+    fn start(events: &Sender<Event>) -> Result<Worker> {
+        let starting = || "starting the process that shapes";
+        let (line, theirs) = UnixStream::pair().with_context(starting)?;
+        let program = env::current_exe().with_context(starting)?;
+        let mut child = Command::new(program)
+            .args(env::args_os().skip(1))
+            .arg("--guarded")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            // What a terminal's Ctrl-C sends comes by the guard.
+            .process_group(0)
+            .spawn()
+            .with_context(starting)?;
+        let process = Pid::from_child(&child);
+        let process = pidfd_open(process, PidfdFlags::empty()).with_context(starting)?;
+        let mut heard = line.try_clone().with_context(starting)?;
+        let events = events.clone();
+        let listener = thread::Builder::new().name("worker".to_owned());
+        listener
+            .spawn(move || {
+                let mut said = [0];
+                while let Ok(1) = heard.read(&mut said) {
+                    if said[0] == READY {
+                        let _ = events.send(Event::Ready);
+                    }
+                }
+                let _ = events.send(Event::Lost);
+                let _ = events.send(Event::Ended(child.wait()));
+            })
+            .with_context(starting)?;
+        Ok(Worker {
+            process,
+            line,
+            started: Instant::now(),
+        })
+    }
+
+    fn signal(&self, signal: Signal) {
+        // One that has ended needs none.
+        let _ = pidfd_send_signal(&self.process, signal);
+    }
+
+    fn answer(&mut self, answer: u8) {
+        // One that has ended is told of by an event.
+        let _ = self.line.write_all(&[answer]);
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.line.shutdown(Shutdown::Both);
+    }
+}
+
+/// The wire without a worker.
+struct Wire {
+    interfaces: Interfaces,
+    /// While frames do not pass by it.
+    unshaped: Option<Unshaped>,
+    connected: Option<Connected>,
+}
+
+struct Connected {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Option<Unshaped>>,
+}
+
+impl Wire {
+    fn new(interfaces: Interfaces, unshaped: Unshaped) -> Wire {
+        Wire {
+            interfaces,
+            unshaped: Some(unshaped),
+            connected: None,
+        }
+    }
+
+    /// Frames pass from now on.
+    fn connect(&mut self) {
+        if self.connected.is_some() {
+            return;
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let (unshaped, interfaces) = (self.unshaped.take(), self.interfaces.clone());
+        let is_over = Arc::clone(&stop);
+        let thread = thread::Builder::new().name("unshaped".to_owned());
+        let thread = thread.spawn(move || pass(unshaped, &interfaces, &is_over));
+        self.connected = thread.ok().map(|thread| Connected { stop, thread });
+    }
+
+    /// No frame passes any more. Whether some did.
+    fn disconnect(&mut self) -> bool {
+        let Some(Connected { stop, thread }) = self.connected.take() else {
+            return false;
+        };
+        stop.store(true, Ordering::Relaxed);
+        self.unshaped = thread.join().ok().flatten();
+        true
+    }
+
+    /// Is ready for the next time. Takes as long as the system takes to let go of interfaces.
+    fn rest(&mut self) {
+        if let Some(unshaped) = &mut self.unshaped
+            && unshaped.rest().is_err()
+        {
+            self.unshaped = None;
+        }
+    }
+}
+
+/// Passes frames between the interfaces until it is over, whatever becomes of these.
+fn pass(
+    mut unshaped: Option<Unshaped>,
+    interfaces: &Interfaces,
+    is_over: &AtomicBool,
+) -> Option<Unshaped> {
+    while !is_over.load(Ordering::Relaxed) {
+        match unshaped.take().or_else(|| Unshaped::open(interfaces).ok()) {
+            Some(mut open) => {
+                if open.run(is_over).is_ok() {
+                    return Some(open);
+                }
+            }
+            None => thread::sleep(AWAY),
+        }
+    }
+    unshaped
+}

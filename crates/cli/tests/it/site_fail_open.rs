@@ -1,0 +1,175 @@
+//! `fairlane run CONFIG --fail-open`: what becomes of the wire when the daemon dies.
+
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::program::{Pressure, fairlane};
+use crate::site::{BACKENDS, PATIENCE, Site, link, up, wire};
+use crate::site_reload::numbered;
+
+/// The process that shapes, killed at the end whatever becomes of who watches over it.
+struct Worker(u32);
+
+impl Worker {
+    /// The one that a site has now.
+    fn of(site: &Site) -> Worker {
+        let begun = Instant::now();
+        loop {
+            let guard = site.id();
+            let tasks = fs::read_dir(format!("/proc/{guard}/task")).unwrap();
+            let children = tasks.filter_map(|task| {
+                let children = task.ok()?.path().join("children");
+                fs::read_to_string(children).ok()
+            });
+            let children = children.collect::<String>();
+            if let Some(worker) = children.split_whitespace().next() {
+                return Worker(worker.parse().unwrap());
+            }
+            assert!(begun.elapsed() < PATIENCE, "nobody shapes");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Another one than this.
+    fn next(&self, site: &Site) -> Worker {
+        let begun = Instant::now();
+        loop {
+            let worker = Worker::of(site);
+            if worker.0 != self.0 {
+                return worker;
+            }
+            std::mem::forget(worker);
+            assert!(begun.elapsed() < PATIENCE, "nobody else shapes");
+        }
+    }
+
+    fn kill(&self) {
+        let kill = format!("kill -KILL {} 2>/dev/null", self.0);
+        let _ = Command::new("sh").args(["-c", &kill]).status();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// The numbers that are missing between two that came, at the most.
+fn longest_gap(numbers: &[u32]) -> u32 {
+    let gaps = numbers.windows(2).map(|pair| pair[1] - pair[0] - 1);
+    gaps.max().unwrap_or(0)
+}
+
+#[test]
+fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
+    let Some(wire) = wire("a daemon that is killed", 1) else {
+        return;
+    };
+    for backend in BACKENDS {
+        let config = up(backend, "100mbit");
+        let site = Site::start_with(&wire, &config, &["--fail-open"]);
+        let pressure = Pressure::begin();
+        let hosts = (wire.sender(0), wire.receiver());
+        let (workers, numbers, sent) = numbered(hosts, 1_001, || {
+            let mut workers = vec![Worker::of(&site)];
+            for _ in 0..3 {
+                thread::sleep(Duration::from_millis(500));
+                let last = workers.last().unwrap();
+                last.kill();
+                let next = last.next(&site);
+                workers.push(next);
+                thread::sleep(Duration::from_millis(1_500));
+            }
+            workers
+        });
+        assert!(
+            numbers.windows(2).all(|pair| pair[0] < pair[1]),
+            "{backend}: some came twice, or out of order"
+        );
+        // A number a millisecond.
+        let gap = longest_gap(&numbers);
+        let most = pressure.most(50.0, 2_000.0);
+        assert!(
+            f64::from(gap) <= most,
+            "{backend}: nothing passed for {gap} ms, {most:.0} allowed"
+        );
+        let arrived = numbers.len() as f64 / f64::from(sent);
+        assert!(
+            arrived >= pressure.least(0.98, 0.5),
+            "{backend}: {arrived} of {sent}"
+        );
+        let report = site.stop();
+        assert!(
+            link(&report, "up")["transmitted"].as_u64().unwrap() > 0,
+            "{report:#}"
+        );
+        drop(workers);
+    }
+}
+
+#[test]
+fn frames_pass_unshaped_for_as_long_as_the_daemon_cannot_start() {
+    let Some(wire) = wire("a daemon that does not come back", 1) else {
+        return;
+    };
+    let config = up("packet", "100mbit");
+    let site = Site::start_with(&wire, &config, &["--fail-open"]);
+    let worker = Worker::of(&site);
+    fs::write(site.file(), "no configuration").unwrap();
+    worker.kill();
+    // Longer than it takes to fail some times.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(2) {
+        assert!(wire.is_through(PATIENCE).unwrap(), "nothing passes");
+        thread::sleep(Duration::from_millis(100));
+    }
+    fs::write(site.file(), config).unwrap();
+    let finished = loop {
+        // A worker that shapes ends with a report.
+        assert!(begun.elapsed() < 2 * PATIENCE, "nobody shapes again");
+        let last = Worker::of(&site);
+        thread::sleep(Duration::from_millis(500));
+        if Worker::of(&site).0 == last.0 {
+            std::mem::forget(last);
+            break site.end();
+        }
+    };
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    assert!(report["links"].is_array(), "{report:#}");
+    assert!(
+        finished
+            .stderr
+            .contains("was ended by signal 9: frames pass unshaped"),
+        "{finished:?}"
+    );
+    assert!(finished.stderr.contains("site.toml:1:"), "{finished:?}");
+}
+
+#[test]
+fn what_cannot_fail_open_is_said_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    let file = file.to_str().unwrap();
+    for (config, sentence) in [
+        (
+            "[interfaces]\ntap = \"fair0\"\noutside = \"lo\"\n[[link]]\nname = \"up\"\nto = \"outside\"\n\
+             rate = \"1mbit\"\n",
+            "a tap device goes with it",
+        ),
+        (
+            "[[link]]\nname = \"up\"\nrate = \"1mbit\"\n",
+            "name inside and outside in [interfaces]",
+        ),
+    ] {
+        fs::write(file, config).unwrap();
+        let refused = fairlane(&["run", file, "--fail-open"]);
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        assert_eq!(refused.stderr.lines().count(), 1, "{refused:?}");
+        assert!(refused.stderr.contains(sentence), "{refused:?}");
+    }
+}

@@ -1,0 +1,153 @@
+//! What a running site tells Prometheus, judged by Prometheus' own programs where they are installed.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_netlab::{Link, Program, skip_unsupported};
+use serde_json::Value;
+
+use crate::program::fairlane;
+use crate::site::{PATIENCE, Site, up, wire};
+
+const SITE: &str = "127.0.0.1:7172";
+const PROMETHEUS: &str = "127.0.0.1:9090";
+
+const CLASSES: &str = "
+[[link.class]]
+name = \"voice\"
+rate = \"2mbit\"
+
+[[link.class]]
+name = \"web\"
+default = true
+";
+
+/// Whether this machine has a program.
+fn has(program: &str, test: &str) -> bool {
+    let version = Command::new(program).arg("--version").output();
+    if let Err(error) = &version {
+        skip_unsupported(test, format_args!("{program}: {error}"));
+    }
+    version.is_ok()
+}
+
+/// The JSON that comes back for a path, if anything does.
+fn answered(address: &str, path: &str) -> Option<Value> {
+    let mut stream = TcpStream::connect(address.parse::<SocketAddr>().unwrap()).ok()?;
+    let request = format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+}
+
+#[test]
+fn promtool_finds_nothing_to_complain_of() {
+    let test = "metrics checked by promtool";
+    if !has("promtool", test) {
+        return;
+    }
+    let Some(wire) = wire(test, 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ctl.sock");
+    let socket = socket.to_str().unwrap();
+    let control = format!("\n[control]\nsocket = \"{socket}\"\n");
+    let site = Site::start(&wire, &(up("packet", "20mbit") + CLASSES + &control));
+    let begun = Instant::now();
+    let metrics = loop {
+        let told = fairlane(&["ctl", "--socket", socket, "metrics"]);
+        if told.status.success() {
+            break told.stdout;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{told:?}");
+    };
+    let mut promtool = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    promtool
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(metrics.as_bytes())
+        .unwrap();
+    let verdict = promtool.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&verdict.stderr).into_owned()
+        + &String::from_utf8_lossy(&verdict.stdout);
+    assert!(verdict.status.success() && said.is_empty(), "{said}");
+    site.stop();
+}
+
+#[test]
+fn prometheus_scrapes_a_running_site() {
+    let test = "a site scraped by Prometheus";
+    if !has("prometheus", test) {
+        return;
+    }
+    let Some(wire) = wire(test, 1) else {
+        return;
+    };
+    let middle = wire.middle();
+    Link::find(middle, "lo").unwrap().up().unwrap();
+    let control = format!("\n[control]\nhttp = \"{SITE}\"\n");
+    let site = Site::start(&wire, &(up("packet", "20mbit") + CLASSES + &control));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("prometheus.yml");
+    let config = format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\n\
+         scrape_configs: [{{job_name: fairlane, static_configs: [{{targets: ['{SITE}']}}]}}]\n"
+    );
+    fs::write(&file, config).unwrap();
+    let mut command = Command::new("prometheus");
+    command
+        .arg(format!("--config.file={}", file.display()))
+        .arg(format!("--storage.tsdb.path={}", folder.path().display()))
+        .arg(format!("--web.listen-address={PROMETHEUS}"))
+        .arg("--log.level=error");
+    let prometheus = Program::start(middle, &mut command).unwrap();
+    let query =
+        |what: &str| middle.run(|| answered(PROMETHEUS, &format!("/api/v1/query?query={what}")));
+    let begun = Instant::now();
+    // What was asked for, and how many series of it there are.
+    for (what, series) in [
+        ("fairlane_class_bytes_total", 2),
+        ("fairlane_class_delay_bound_seconds", 2),
+        ("fairlane_class_sojourn_seconds_count", 2),
+        ("fairlane_class_bound_violations_total", 2),
+    ] {
+        let found = loop {
+            let answer = query(what);
+            let result = answer.as_ref().map(|answer| &answer["data"]["result"]);
+            if let Some(found) = result
+                .and_then(Value::as_array)
+                .filter(|all| !all.is_empty())
+            {
+                break found.len();
+            }
+            assert!(begun.elapsed() < 3 * PATIENCE, "{what}: {answer:?}");
+            thread::sleep(Duration::from_millis(200));
+        };
+        assert_eq!(found, series, "{what}");
+    }
+    let targets = middle
+        .run(|| answered(PROMETHEUS, "/api/v1/targets"))
+        .unwrap();
+    let target = &targets["data"]["activeTargets"][0];
+    assert_eq!(
+        (&target["health"], &target["lastError"]),
+        (&"up".into(), &"".into()),
+        "{targets:#}"
+    );
+    prometheus.interrupt();
+    prometheus.finish(PATIENCE).unwrap();
+    site.stop();
+}

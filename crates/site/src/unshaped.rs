@@ -1,0 +1,112 @@
+//! The wire between two interfaces while nobody shapes it.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fairlane_config::{Interfaces, Near, Role};
+use fairlane_core::Nanos;
+use fairlane_runtime::bridge::{BATCH, Bridge, Lane, Side};
+use fairlane_runtime::{Clock, Idling, drive};
+
+use crate::daemon::{SiteBridge, maker};
+use crate::device;
+use crate::error::{Result, unfit};
+use crate::forward::before_all_others;
+
+/// How long an idle wire may not notice that it is to stop.
+const LONGEST_SLEEP: Nanos = Nanos::from_millis(1);
+/// Most batches that are forgotten at once: more than any ring holds.
+const MOST_FORGOTTEN: usize = 1 << 14;
+/// Most rounds in which the last frames leave.
+const LAST_ROUNDS: usize = 1_000;
+
+/// Two interfaces whose frames pass as they come, in both directions and in their order, without a
+/// link's pace. For whoever watches over a daemon that shapes them: both interfaces are open beforehand
+/// and hear nothing, so that frames pass some microseconds after the daemon has died.
+///
+/// It does not hold the interfaces against other programs, and changes nothing of them.
+pub struct Unshaped {
+    bridge: SiteBridge,
+    clock: Clock,
+}
+
+impl Unshaped {
+    /// Opens both interfaces of a site, through packet sockets whatever the site's backend is.
+    ///
+    /// # Errors
+    ///
+    /// The site is not between two interfaces: a tap device goes with the daemon. An interface cannot
+    /// be used.
+    pub fn open(interfaces: &Interfaces) -> Result<Unshaped> {
+        let Near::Inside(inside) = &interfaces.near else {
+            return unfit(
+                "nothing can pass without the daemon unless [interfaces] names both inside and \
+                 outside: a tap device goes with it",
+            );
+        };
+        let open = |name: &str| device::unheld(name).map(Lane::Open);
+        let (left, right) = (open(inside)?, open(&interfaces.outside)?);
+        let bridge = Bridge::new(left, right, maker(Role::Inside));
+        let bridge = bridge.map_err(|error| io::Error::other(error.to_string()))?;
+        Ok(Unshaped {
+            bridge,
+            clock: Clock::start(),
+        })
+    }
+
+    /// Passes frames on until `stop`, which it notices within a millisecond; then those that have arrived
+    /// by then. [`rest`](Unshaped::rest) is to follow.
+    ///
+    /// # Errors
+    ///
+    /// An interface cannot be used any more: it is to be opened again.
+    pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        before_all_others();
+        self.hear(true)?;
+        let idling = Idling {
+            longest_sleep: LONGEST_SLEEP,
+            ..Idling::default()
+        };
+        drive(&mut self.bridge, &self.clock, idling, |_, _, _| {
+            !stop.load(Ordering::Relaxed)
+        })?;
+        for _ in 0..LAST_ROUNDS {
+            if self.bridge.round(self.clock.now())?.moved() == 0 {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hears nothing more, and forgets what somebody else has forwarded meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Unshaped::run).
+    pub fn rest(&mut self) -> io::Result<()> {
+        self.hear(false)?;
+        forget_arrived(&mut self.bridge)
+    }
+
+    fn hear(&self, anything: bool) -> io::Result<()> {
+        for side in Side::BOTH {
+            self.bridge.device(side).hear(anything)?;
+        }
+        Ok(())
+    }
+}
+
+/// Receives what has arrived at both devices, for nobody.
+pub(crate) fn forget_arrived(bridge: &mut SiteBridge) -> io::Result<()> {
+    let mut arrived = Vec::new();
+    for side in Side::BOTH {
+        for _ in 0..MOST_FORGOTTEN {
+            let came = bridge.device_mut(side).receive(&mut arrived, BATCH)?;
+            arrived.clear();
+            if came < BATCH {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
