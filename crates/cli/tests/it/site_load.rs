@@ -3,6 +3,7 @@
 //! `FAIRLANE_LONG_TESTS=1 cargo test --release -p fairlane-cli --test it site_load -- --nocapture`.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -75,6 +76,14 @@ fn posted(socket: &Path, path: &str, body: &str) -> Value {
     serde_json::from_str(body).unwrap()
 }
 
+/// Megabytes of memory that a process has.
+fn resident_mb(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
+    kilobytes.parse::<u64>().unwrap() / 1024
+}
+
 #[test]
 fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
     let Some(wire) = wire("thousands of changes", 1) else {
@@ -103,16 +112,23 @@ fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
     let config = fairlane(&["ctl", "--socket", socket, "config"]).success();
     assert_eq!(config.matches("name = \"c").count(), classes);
     assert!(!config.contains("name = \"new"), "one was not removed");
+    let begun = Instant::now();
+    let metrics = fairlane(&["ctl", "--socket", socket, "metrics"]).success();
+    let scraped = begun.elapsed();
+    assert!(metrics.matches("fairlane_class_bytes_total{").count() > classes);
+    let resident = resident_mb(site.id());
     let report = site.stop();
     let whole: Duration = took.iter().sum();
     eprintln!(
         "{classes} classes: {:.0} changes a second, {together} together in {:?} to {:?}; longest step of the \
-         forwarding thread {:.0} us; {} of {sent} packets",
+         forwarding thread {:.0} us; {} of {sent} packets; metrics in {scraped:?}, {:.1} MB of them; {resident} \
+         MB resident",
         (rounds * together) as f64 / whole.as_secs_f64(),
         took.iter().min().unwrap(),
         took.iter().max().unwrap(),
         report["longest_step_us"].as_f64().unwrap(),
-        numbers.len()
+        numbers.len(),
+        metrics.len() as f64 / 1e6
     );
     assert!(
         numbers.iter().copied().eq(0..sent),

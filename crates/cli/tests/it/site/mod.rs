@@ -157,6 +157,11 @@ impl Site {
         Duration::from_millis(ticks * 10)
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.running.id()
+    }
+
     pub(crate) fn signal(&mut self, name: &str) {
         self.running.signal(name);
     }
