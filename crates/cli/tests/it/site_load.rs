@@ -89,7 +89,7 @@ fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
     let Some(wire) = wire("thousands of changes", 1) else {
         return;
     };
-    let (classes, together, rounds) = match long_tests() {
+    let (classes, together, rounds) = match long_tests() && !cfg!(debug_assertions) {
         true => (10_000, 1_000, 20),
         false => (500, 100, 4),
     };
