@@ -22,6 +22,18 @@ pub enum EditError {
     Value(String),
 }
 
+impl EditError {
+    /// Of one of several changes, which is named by its place from 0.
+    pub(crate) fn of(self, place: usize, all: usize) -> EditError {
+        let named = |sentence| format!("change {} of {all}: {sentence}", place + 1);
+        match self {
+            EditError::Missing(sentence) => EditError::Missing(named(sentence)),
+            EditError::Conflict(sentence) => EditError::Conflict(named(sentence)),
+            EditError::Value(sentence) => EditError::Value(named(sentence)),
+        }
+    }
+}
+
 /// A table, wherever it stands.
 type Fields = dyn TableLike + 'static;
 

@@ -14,6 +14,7 @@
 mod change;
 mod client;
 mod document;
+mod edit;
 mod explain;
 mod metrics;
 mod patient;

@@ -23,12 +23,13 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::change::{ATTEMPTS, Changed, Refused, change, replace};
-use crate::document::{Document, EditError, Keys};
+use crate::document::{Document, EditError};
+use crate::edit::{Edit, keys};
 use crate::explain::explain;
 use crate::metrics::{MEDIA_TYPE, PLAIN, metrics, plain};
 use crate::save::save;
@@ -207,7 +208,7 @@ impl Api {
             return self.read(&asked, access);
         }
         let most = match asked.path.last().map(String::as_str) {
-            Some("config") => MAX_FILE as usize,
+            Some("config" | "changes") => MAX_FILE as usize,
             _ => MAX_BODY,
         };
         let body = whole(body, most).await?;
@@ -356,35 +357,24 @@ impl Api {
                 Some(file) => self.save(asked, file),
                 None => fail(StatusCode::CONFLICT, "the site was read from no file"),
             },
-            (&Method::PATCH, ["v1", "links", link]) => {
-                let keys = keys(body)?;
-                edit(&|site| site.change_link(link, &keys))
+            (&Method::POST, ["v1", "changes"]) => {
+                let edits = Edit::several(body).map_err(Refused::Edit)?;
+                edit(&|site| Edit::make_all(&edits, site))
             }
-            (&Method::POST, ["v1", "links", link, "classes"]) => {
-                let keys = keys(body)?;
-                edit(&|site| site.add_class(link, &keys))
+            _ => {
+                let at = asked.parameter("at");
+                let asked_for = Edit::of(&asked.method, &path, || keys(body), at);
+                match asked_for.map_err(Refused::Edit)? {
+                    Some(one) => edit(&|site| one.make(site)),
+                    None => not_here(
+                        asked,
+                        "PUT /v1/config, POST /v1/changes, POST /v1/reload, POST /v1/save, PATCH \
+                         /v1/links/LINK, POST /v1/links/LINK/classes, PATCH and DELETE \
+                         /v1/links/LINK/classes/CLASS, POST /v1/links/LINK/filters, DELETE \
+                         /v1/links/LINK/filters/N",
+                    ),
+                }
             }
-            (&Method::PATCH, ["v1", "links", link, "classes", class]) => {
-                let keys = keys(body)?;
-                edit(&|site| site.change_class(link, class, &keys))
-            }
-            (&Method::DELETE, ["v1", "links", link, "classes", class]) => {
-                edit(&|site| site.remove_class(link, class))
-            }
-            (&Method::POST, ["v1", "links", link, "filters"]) => {
-                let (keys, at) = (keys(body)?, asked.parameter("at").map(number).transpose()?);
-                edit(&|site| site.add_filter(link, &keys, at))
-            }
-            (&Method::DELETE, ["v1", "links", link, "filters", at]) => {
-                let at = number(at)?;
-                edit(&|site| site.remove_filter(link, at))
-            }
-            _ => not_here(
-                asked,
-                "PUT /v1/config, POST /v1/reload, POST /v1/save, PATCH /v1/links/LINK, POST \
-                 /v1/links/LINK/classes, PATCH and DELETE /v1/links/LINK/classes/CLASS, POST \
-                 /v1/links/LINK/filters, DELETE /v1/links/LINK/filters/N",
-            ),
         }
     }
 
@@ -461,7 +451,7 @@ fn is_known(path: &[&str]) -> bool {
                 "v1",
                 "openapi.json" | "state" | "config" | "interfaces" | "links" | "events"
             ]
-            | ["v1", "reload" | "save"]
+            | ["v1", "changes" | "reload" | "save"]
             | ["v1", "links", _]
             | ["v1", "links", _, "classes" | "filters"]
             | ["v1", "links", _, "classes" | "filters", _]
@@ -498,26 +488,6 @@ fn is_loopback(host: &str) -> bool {
     let address = name.trim_start_matches('[').trim_end_matches(']');
     let address = address.parse::<std::net::IpAddr>();
     name.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
-}
-
-fn number(text: &str) -> Result<usize> {
-    let sentence = || format!("'{text}' is no number of a filter, which count from 0");
-    text.parse()
-        .map_err(|_| Failure(StatusCode::BAD_REQUEST, sentence()))
-}
-
-fn keys(body: &[u8]) -> Result<Keys> {
-    match serde_json::from_slice(body) {
-        Ok(Json::Object(keys)) => Ok(keys),
-        Ok(_) => fail(
-            StatusCode::BAD_REQUEST,
-            "the body is no JSON object of keys and values, as in {\"rate\": \"2mbit\"}",
-        ),
-        Err(error) => fail(
-            StatusCode::BAD_REQUEST,
-            format!("the body is no JSON: {error}"),
-        ),
-    }
 }
 
 /// All of a body, if it is short enough and comes in time.

@@ -1,0 +1,171 @@
+//! A running site under a load of changes: what it costs, and that nobody's packets pay for it. The figures
+//! of `docs/operating.md` are these, of an optimised build:
+//! `FAIRLANE_LONG_TESTS=1 cargo test --release -p fairlane-cli --test it site_load -- --nocapture`.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use fairlane_netlab::long_tests;
+use serde_json::{Value, json};
+
+use crate::program::fairlane;
+use crate::site::{PATIENCE, Site, class, up, wire};
+use crate::site_reload::numbered;
+
+/// A link of so many classes, each with a filter, and one that carries what is sent.
+fn config(classes: usize, socket: &Path) -> String {
+    let mut text = up("packet", "200mbit");
+    write!(
+        text,
+        "[[link.class]]\nname = \"ours\"\nrate = \"8mbit\"\n\
+         [[link.filter]]\nclass = \"ours\"\ndestination-port = 1001\n"
+    )
+    .unwrap();
+    for number in 0..classes {
+        write!(
+            text,
+            "[[link.class]]\nname = \"c{number}\"\nweight = {}\n\
+             [[link.filter]]\nclass = \"c{number}\"\ndestination = \"10.{}.{}.1\"\n",
+            1 + number % 7,
+            number / 250,
+            number % 250
+        )
+        .unwrap();
+    }
+    write!(text, "[control]\nsocket = \"{}\"\n", socket.display()).unwrap();
+    text
+}
+
+/// Changes of every kind to so many classes: of weight, rate and ceiling, and some that come, move
+/// below another and go.
+fn changes(round: usize, count: usize, classes: usize) -> Value {
+    let class = |name: &str| json!(["v1", "links", "up", "classes", name]);
+    let all = (0..count).map(|step| {
+        let number = (round * count + step) % classes;
+        let name = format!("c{number}");
+        match step % 10 {
+            0 => json!({"method": "POST", "path": ["v1", "links", "up", "classes"],
+                        "keys": {"name": format!("new{round}-{step}"), "weight": 2}}),
+            1 => json!({"method": "DELETE", "path": class(&format!("new{round}-{}", step - 1))}),
+            2 => json!({"method": "PATCH", "path": class(&name), "keys": {"rate": "8kbit"}}),
+            3 => json!({"method": "PATCH", "path": class(&name), "keys": {"ceil": "5mbit"}}),
+            _ => json!({"method": "PATCH", "path": class(&name), "keys": {"weight": 1 + (round + step) % 9}}),
+        }
+    });
+    all.collect()
+}
+
+fn posted(socket: &Path, path: &str, body: &str) -> Value {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(body.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer
+        .split_once("\r\n\r\n")
+        .unwrap_or_else(|| panic!("{answer}"));
+    assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
+    serde_json::from_str(body).unwrap()
+}
+
+/// Megabytes of memory that a process has.
+fn resident_mb(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
+    kilobytes.parse::<u64>().unwrap() / 1024
+}
+
+#[test]
+fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
+    let Some(wire) = wire("thousands of changes", 1) else {
+        return;
+    };
+    let (classes, together, rounds) = match long_tests() && !cfg!(debug_assertions) {
+        true => (10_000, 1_000, 20),
+        false => (500, 100, 4),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ctl.sock");
+    let site = Site::start(&wire, &config(classes, &socket));
+    let hosts = (wire.sender(0), wire.receiver());
+    let (took, numbers, sent) = numbered(hosts, 1_001, || {
+        let mut took = Vec::new();
+        for round in 0..rounds {
+            let body = changes(round, together, classes).to_string();
+            let begun = Instant::now();
+            let changed = posted(&socket, "/v1/changes", &body);
+            took.push(begun.elapsed());
+            assert_eq!(changed["applied"], true);
+        }
+        took
+    });
+    let socket = socket.to_str().unwrap();
+    let config = fairlane(&["ctl", "--socket", socket, "config"]).success();
+    assert_eq!(config.matches("name = \"c").count(), classes);
+    assert!(!config.contains("name = \"new"), "one was not removed");
+    let begun = Instant::now();
+    let metrics = fairlane(&["ctl", "--socket", socket, "metrics"]).success();
+    let scraped = begun.elapsed();
+    assert!(metrics.matches("fairlane_class_bytes_total{").count() > classes);
+    let resident = resident_mb(site.id());
+    let report = site.stop();
+    let whole: Duration = took.iter().sum();
+    eprintln!(
+        "{classes} classes: {:.0} changes a second, {together} together in {:?} to {:?}; longest step of the \
+         forwarding thread {:.0} us; {} of {sent} packets; metrics in {scraped:?}, {:.1} MB of them; {resident} \
+         MB resident",
+        (rounds * together) as f64 / whole.as_secs_f64(),
+        took.iter().min().unwrap(),
+        took.iter().max().unwrap(),
+        report["longest_step_us"].as_f64().unwrap(),
+        numbers.len(),
+        metrics.len() as f64 / 1e6
+    );
+    assert!(
+        numbers.iter().copied().eq(0..sent),
+        "{} of {sent}",
+        numbers.len()
+    );
+    assert_eq!(class(&report, "up", "ours")["sent_packets"], sent);
+    assert_eq!(report["reloads"], rounds);
+    assert!(whole < PATIENCE * 10, "{whole:?}");
+}
+
+#[test]
+fn of_changes_that_are_made_together_all_are_or_none() {
+    let Some(wire) = wire("changes of which one is wrong", 1) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ctl.sock");
+    let site = Site::start(&wire, &config(3, &socket));
+    let at = socket.to_str().unwrap();
+    let ask = |what: &str| fairlane(&["ctl", "--socket", at, what]).success();
+    let before = ask("config");
+    let body = json!([
+        {"method": "PATCH", "path": ["v1", "links", "up", "classes", "c0"], "keys": {"weight": 5}},
+        {"method": "PATCH", "path": ["v1", "links", "up", "classes", "c1"], "keys": {"weight": 0}},
+    ]);
+    let mut stream = UnixStream::connect(&socket).unwrap();
+    let body = body.to_string();
+    let request = format!(
+        "POST /v1/changes HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 422 "), "{answer}");
+    assert!(answer.contains("weight"), "{answer}");
+    assert_eq!(ask("config"), before);
+    site.stop();
+}

@@ -1,0 +1,267 @@
+//! A change as it is asked for: a method, a path below `/v1/links`, and keys; alone, or several that are
+//! made together.
+
+use hyper::Method;
+use serde::Deserialize;
+use serde_json::Value as Json;
+
+use crate::document::{Document, EditError, Keys};
+
+type Result<T> = std::result::Result<T, EditError>;
+
+/// A change of the configuration.
+#[derive(Debug)]
+pub(crate) enum Edit {
+    ChangeLink {
+        link: String,
+        keys: Keys,
+    },
+    AddClass {
+        link: String,
+        keys: Keys,
+    },
+    ChangeClass {
+        link: String,
+        class: String,
+        keys: Keys,
+    },
+    RemoveClass {
+        link: String,
+        class: String,
+    },
+    AddFilter {
+        link: String,
+        keys: Keys,
+        at: Option<usize>,
+    },
+    RemoveFilter {
+        link: String,
+        at: usize,
+    },
+}
+
+/// One of several changes: what alone would be a request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Step {
+    method: String,
+    path: Vec<String>,
+    #[serde(default)]
+    keys: Keys,
+    at: Option<usize>,
+}
+
+impl Edit {
+    /// What a request asks for; `None` where it asks for no change of the configuration. `keys` are read
+    /// where there are any.
+    ///
+    /// # Errors
+    ///
+    /// The keys cannot be read; a filter's place is no number.
+    pub(crate) fn of(
+        method: &Method,
+        path: &[&str],
+        keys: impl FnOnce() -> Result<Keys>,
+        at: Option<&str>,
+    ) -> Result<Option<Edit>> {
+        let ["v1", "links", link, path @ ..] = path else {
+            return Ok(None);
+        };
+        let link = (*link).to_owned();
+        Ok(Some(match (method, path) {
+            (&Method::PATCH, []) => Edit::ChangeLink {
+                link,
+                keys: keys()?,
+            },
+            (&Method::POST, ["classes"]) => Edit::AddClass {
+                link,
+                keys: keys()?,
+            },
+            (&Method::PATCH, ["classes", class]) => Edit::ChangeClass {
+                link,
+                class: (*class).to_owned(),
+                keys: keys()?,
+            },
+            (&Method::DELETE, ["classes", class]) => Edit::RemoveClass {
+                link,
+                class: (*class).to_owned(),
+            },
+            (&Method::POST, ["filters"]) => Edit::AddFilter {
+                link,
+                keys: keys()?,
+                at: at.map(number).transpose()?,
+            },
+            (&Method::DELETE, ["filters", at]) => Edit::RemoveFilter {
+                link,
+                at: number(at)?,
+            },
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Several changes, in the order in which they are made: a JSON array of objects with `method`, `path`
+    /// as an array of its parts, `keys` and `at`.
+    ///
+    /// # Errors
+    ///
+    /// The body is something else; one of them is no change.
+    pub(crate) fn several(body: &[u8]) -> Result<Vec<Edit>> {
+        let steps: Vec<Step> = serde_json::from_slice(body).map_err(|error| {
+            EditError::Value(format!(
+                "the body is no JSON array of changes, as in [{{\"method\": \"PATCH\", \"path\": \
+                 [\"v1\", \"links\", \"up\"], \"keys\": {{\"rate\": \"2mbit\"}}}}]: {error}"
+            ))
+        })?;
+        let all = steps.len();
+        let edits = steps.into_iter().enumerate().map(|(place, step)| {
+            let Step {
+                method,
+                path,
+                keys,
+                at,
+            } = step;
+            let written = format!("{method} /{}", path.join("/"));
+            let parts: Vec<&str> = path.iter().map(String::as_str).collect();
+            let known = Method::from_bytes(method.as_bytes()).ok();
+            let at = at.map(|at| at.to_string());
+            let edit = known.map_or(Ok(None), |method| {
+                Edit::of(&method, &parts, || Ok(keys), at.as_deref())
+            });
+            let no_change = || {
+                EditError::Value(format!(
+                    "{written} is no change that can be made together with others: there are PATCH, \
+                     POST and DELETE of links, classes and filters"
+                ))
+            };
+            edit.and_then(|edit| edit.ok_or_else(no_change))
+                .map_err(|error| error.of(place, all))
+        });
+        edits.collect()
+    }
+
+    /// Writes it down.
+    ///
+    /// # Errors
+    ///
+    /// What it names is not there, or is there already; a value is none that the file can have.
+    pub(crate) fn make(&self, document: &mut Document) -> Result<()> {
+        match self {
+            Edit::ChangeLink { link, keys } => document.change_link(link, keys),
+            Edit::AddClass { link, keys } => document.add_class(link, keys),
+            Edit::ChangeClass { link, class, keys } => document.change_class(link, class, keys),
+            Edit::RemoveClass { link, class } => document.remove_class(link, class),
+            Edit::AddFilter { link, keys, at } => document.add_filter(link, keys, *at),
+            Edit::RemoveFilter { link, at } => document.remove_filter(link, *at),
+        }
+    }
+
+    /// Writes all of them down, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// Of the first that cannot be; those before it are written down, in a document to be thrown away.
+    pub(crate) fn make_all(edits: &[Edit], document: &mut Document) -> Result<()> {
+        for (place, edit) in edits.iter().enumerate() {
+            edit.make(document)
+                .map_err(|error| error.of(place, edits.len()))?;
+        }
+        Ok(())
+    }
+}
+
+/// The keys of a body.
+///
+/// # Errors
+///
+/// It is no JSON object.
+pub(crate) fn keys(body: &[u8]) -> Result<Keys> {
+    let refused = |sentence: String| Err(EditError::Value(sentence));
+    match serde_json::from_slice(body) {
+        Ok(Json::Object(keys)) => Ok(keys),
+        Ok(_) => refused(
+            "the body is no JSON object of keys and values, as in {\"rate\": \"2mbit\"}".to_owned(),
+        ),
+        Err(error) => refused(format!("the body is no JSON: {error}")),
+    }
+}
+
+fn number(text: &str) -> Result<usize> {
+    let sentence = || format!("'{text}' is no number of a filter, which count from 0");
+    text.parse().map_err(|_| EditError::Value(sentence()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SITE: &str = "[[link]]\nname = \"up\"\nrate = \"20mbit\"\n\
+        [[link.class]]\nname = \"voice\"  # calls\n";
+
+    #[test]
+    fn several_changes_are_written_down_in_their_order() {
+        let body = br#"[
+            {"method": "POST", "path": ["v1", "links", "up", "classes"], "keys": {"name": "a/b"}},
+            {"method": "PATCH", "path": ["v1", "links", "up", "classes", "a/b"], "keys": {"weight": 3}},
+            {"method": "POST", "path": ["v1", "links", "up", "filters"], "keys": {"class": "a/b", "dscp": 8}},
+            {"method": "POST", "path": ["v1", "links", "up", "filters"], "keys": {"class": "voice", "dscp": 46}, "at": 0},
+            {"method": "DELETE", "path": ["v1", "links", "up", "filters", "1"]},
+            {"method": "PATCH", "path": ["v1", "links", "up"], "keys": {"rate": "9mbit"}}
+        ]"#;
+        let edits = Edit::several(body).unwrap();
+        let mut document = Document::new(SITE).unwrap();
+        Edit::make_all(&edits, &mut document).unwrap();
+        let text = document.to_string();
+        assert!(
+            text.contains("rate = \"9mbit\"") && text.contains("# calls"),
+            "{text}"
+        );
+        assert!(text.contains("name = \"a/b\"\nweight = 3"), "{text}");
+        assert!(
+            text.contains("dscp = 46") && !text.contains("dscp = 8"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn the_one_that_cannot_be_made_is_named() {
+        let sentence = |body: &str| match Edit::several(body.as_bytes()) {
+            Ok(edits) => {
+                let mut document = Document::new(SITE).unwrap();
+                Edit::make_all(&edits, &mut document)
+                    .unwrap_err()
+                    .to_string()
+            }
+            Err(error) => error.to_string(),
+        };
+        let missing = sentence(
+            r#"[{"method": "PATCH", "path": ["v1", "links", "up"], "keys": {}},
+                {"method": "DELETE", "path": ["v1", "links", "up", "classes", "voise"]}]"#,
+        );
+        assert!(
+            missing.starts_with("change 2 of 2: class 'voise' does not exist"),
+            "{missing}"
+        );
+        for body in [
+            r#"[{"method": "POST", "path": ["v1", "reload"]}]"#,
+            r#"[{"method": "GET", "path": ["v1", "links", "up"]}]"#,
+            r#"[{"method": " ", "path": []}]"#,
+        ] {
+            let refused = sentence(body);
+            assert!(
+                refused.starts_with("change 1 of 1: ") && refused.contains("is no change that"),
+                "{refused}"
+            );
+        }
+        for body in [
+            "",
+            "{}",
+            "[1]",
+            r#"[{"method": "PATCH", "path": "/v1", "x": 1}]"#,
+        ] {
+            assert!(
+                sentence(body).contains("no JSON array of changes"),
+                "{body}"
+            );
+        }
+    }
+}
