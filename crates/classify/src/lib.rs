@@ -1,6 +1,6 @@
 //! From a packet's bytes to the class it belongs to.
 //!
-//! Five parts, each of use alone:
+//! Six parts, each of use alone:
 //!
 //! * [`parse`] reads what rules and digests ask about from a frame: [`Headers`].
 //! * [`Classifier`] finds the first [`Rule`] that a packet matches, in a time that hardly
@@ -10,6 +10,7 @@
 //! * [`LinkClassifier`] is the first three for the classes of one link: from a packet's bytes to
 //!   its class and flow.
 //! * [`mark_ce`] sets "congestion experienced" in a frame.
+//! * [`segment`] reads what a TCP segment tells whoever it passes: its timestamps.
 //!
 //! ```
 //! use fairlane_classify::{Classifier, Layer, Match, Origin, Rule, parse};
@@ -55,6 +56,7 @@ mod parse;
 mod pattern;
 mod rule;
 mod space;
+mod tcp;
 mod words;
 
 pub use classifier::{Classifier, Effort, Hit, Unreachable};
@@ -70,4 +72,5 @@ pub use headers::{
 pub use link::LinkClassifier;
 pub use parse::{parse, parse_partly};
 pub use rule::{Match, Rule};
+pub use tcp::{Segment, segment};
 pub use words::{Asked, WORDS, words};

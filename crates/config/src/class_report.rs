@@ -234,6 +234,13 @@ pub struct Recent {
     pub beyond_bound: bool,
     /// Times that this was so, since the start.
     pub violations: u64,
+    /// Round trips of TCP seen in passing: from when a segment of this class came until what acknowledges
+    /// it came back. Null where none was.
+    pub rtt_us: Option<DelayReport>,
+    /// Segments of TCP that came again, or later than those behind them, since the start.
+    pub came_again: u64,
+    /// Segments of TCP that came marked, congestion experienced, since the start.
+    pub came_marked: u64,
 }
 
 impl ClassReport {

@@ -171,7 +171,7 @@ const OF_LINKS: [Told<LinkReport, u64>; 5] = [
     ),
 ];
 
-const OF_CLASSES: [Told<ClassReport, u64>; 10] = [
+const OF_CLASSES: [Told<ClassReport, u64>; 12] = [
     (
         "class_bytes",
         "Bytes that left, the link's overhead included",
@@ -218,10 +218,28 @@ const OF_CLASSES: [Told<ClassReport, u64>; 10] = [
         "Reports in which a packet took longer than the bound although the class offered no more than its guaranteed rate",
         |it| it.recent.map_or(0, |recent| recent.violations),
     ),
+    (
+        "class_tcp_came_again",
+        "Segments of TCP that came again, or later than those behind them",
+        |it| it.recent.map_or(0, |recent| recent.came_again),
+    ),
+    (
+        "class_tcp_came_marked",
+        "Segments of TCP that came marked: congestion experienced",
+        |it| it.recent.map_or(0, |recent| recent.came_marked),
+    ),
 ];
 
 /// Values that some classes do not have, in units of their own.
-const GAUGES_OF_CLASSES: [Gauge; 9] = [
+const GAUGES_OF_CLASSES: [Gauge; 10] = [
+    (
+        (
+            "class_round_trip",
+            "Median round trip of TCP lately, seen in passing: from the class's segment to its acknowledgment",
+            |it| Some(it.recent?.rtt_us?.p50 / 1e6),
+        ),
+        Some(Unit::Seconds),
+    ),
     (
         ("class_backlog_packets", "Packets that wait", |it| {
             Some(it.queued_packets as f64)

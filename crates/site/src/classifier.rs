@@ -12,6 +12,7 @@ use fairlane_runtime::Classify;
 use crate::early::words;
 use crate::frame::Received;
 use crate::meter::Meter;
+use crate::passing::Watch;
 
 /// Classifies the frames of one link, and measures how long they stay. Made off the forwarding
 /// thread and exchanged whole.
@@ -20,6 +21,8 @@ pub(crate) struct FrameClassifier {
     /// By the number of the class.
     meters: Vec<Option<Arc<Meter>>>,
     early: Option<Arc<EarlyDrop>>,
+    /// What looks at TCP in passing.
+    pub(crate) watch: Option<Box<Watch>>,
     /// The places of classes by their numbers; of classes that go, none.
     places: Vec<Option<u32>>,
 }
@@ -45,6 +48,7 @@ impl FrameClassifier {
             filters,
             meters: by_number(meters),
             early,
+            watch: None,
             places: by_number(ids.iter().copied().zip(0..)),
         }
     }
@@ -104,6 +108,9 @@ impl Classify<Received> for FrameClassifier {
             && let Some(meter) = self.meter(to.class)
         {
             meter.record_beside_lost();
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.see(received.frame.bytes(), to.class, received.came);
         }
         to
     }

@@ -22,6 +22,7 @@ use crate::device::Needs;
 use crate::error::{Doing, Error, Result};
 use crate::notice::{Notice, Notify};
 use crate::order::{Adding, Counting, Order, Taking};
+use crate::passing::FINDINGS;
 use crate::plan::{Next, Plan};
 use crate::reload::{Former, Prepared, Source};
 use crate::report::{InterfaceReport, LinkReport, OpenReport, Report};
@@ -400,11 +401,14 @@ impl Control {
 
     fn taken(&mut self, taking: &Taking, mut after: Plan) {
         let side = after.side;
+        // As long as the classes have the numbers that they had.
+        self.count_findings();
         let Some(plan) = self.plan_mut(side) else {
             return;
         };
         after.inherit(plan, taking);
         let again = taking.error.is_some().then(|| after.running());
+        after.findings = plan.findings.take();
         *plan = after;
         if let Some(running) = again {
             // A class is not what the file says: all of them are made as it says.
@@ -416,8 +420,24 @@ impl Control {
         self.taken_over();
     }
 
+    /// Counts what was seen in passing, of both directions.
+    fn count_findings(&mut self) {
+        let mut all = Vec::new();
+        for findings in self
+            .plans
+            .iter_mut()
+            .filter_map(|plan| plan.findings.as_mut())
+        {
+            all.extend(std::iter::from_fn(|| findings.pop()).take(FINDINGS));
+        }
+        for plan in &mut self.plans {
+            plan.found(&all);
+        }
+    }
+
     /// Makes a report of the counts.
     fn tell(&mut self, counting: &Counting) {
+        self.count_findings();
         let now = self.clock.now();
         let times = [self.state.start, self.state.told].map(|then| now.since(then).0 as f64 / 1e9);
         self.state.told = now;

@@ -22,6 +22,7 @@ use crate::error::{Doing, Error, Result, unfit};
 use crate::forward::Forwarding;
 use crate::frame::{Frame, Received};
 use crate::notice::{Notice, Notify};
+use crate::passing::{Findings, Watch, watches};
 use crate::plan::{Plan, Shaped};
 use crate::reload::Source;
 use crate::report::Report;
@@ -245,6 +246,7 @@ impl Daemon {
             now: clock.now(),
             plans: Vec::new(),
             registrar: None,
+            watches: watches()?.map(Some),
         };
         let left = lanes.lane(Side::Left, near, left);
         let right = lanes.lane(Side::Right, Role::Outside, right);
@@ -397,6 +399,8 @@ struct Lanes<'a> {
     plans: Vec<Plan>,
     /// Where processes attach, and the longest packet there.
     registrar: Option<(Registrar<Received>, Length)>,
+    /// What looks at the segments of each direction.
+    watches: [Option<(Watch, Findings)>; 2],
 }
 
 impl Lanes<'_> {
@@ -408,7 +412,11 @@ impl Lanes<'_> {
         let attach = self.site.attach.as_ref().filter(|_| role == Role::Outside);
         let processes = attach.map_or(0, |attach| attach.processes);
         let port = self.ports[side.other() as usize].clone();
-        let (plan, arbiter) = Plan::start(link, side, device, processes, port, self.now);
+        let (mut plan, mut arbiter) = Plan::start(link, side, device, processes, port, self.now);
+        if let Some((watch, findings)) = self.watches[side as usize].take() {
+            arbiter.queue_mut().classifier_mut().watch = Some(Box::new(watch));
+            plan.findings = Some(findings);
+        }
         if attach.is_some() {
             self.registrar = Some((arbiter.registrar(), link.longest));
         }

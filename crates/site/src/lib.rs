@@ -48,6 +48,7 @@ pub mod measured;
 mod meter;
 mod notice;
 mod order;
+mod passing;
 mod plan;
 mod reload;
 mod report;

@@ -122,6 +122,30 @@ impl Delays {
         }
     }
 
+    /// Counts one more. O(distinct delays).
+    pub(crate) fn record(&mut self, delay: Nanos) {
+        self.add(bucket_of(delay), 1);
+        self.longest = self.longest.max(delay);
+    }
+
+    /// Counts all of `others` too. O(distinct delays of both, multiplied).
+    pub(crate) fn extend(&mut self, others: &Delays) {
+        for &(bucket, count) in &others.counts {
+            self.add(bucket, count);
+        }
+        self.longest = self.longest.max(others.longest);
+    }
+
+    fn add(&mut self, bucket: usize, count: u64) {
+        match self
+            .counts
+            .binary_search_by_key(&bucket, |&(bucket, _)| bucket)
+        {
+            Ok(at) => self.counts[at].1 += count,
+            Err(at) => self.counts.insert(at, (bucket, count)),
+        }
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -190,6 +214,23 @@ mod tests {
             assert_eq!(bucket_of(Nanos(longest)), bucket);
             assert_eq!(bucket_of(Nanos(longest + 1)), bucket + 1);
         }
+    }
+
+    #[test]
+    fn delays_that_are_counted_one_by_one_are_those_of_a_meter() {
+        let (meter, mut delays, mut others) =
+            (Meter::default(), Delays::default(), Delays::default());
+        for us in [900, 7, 900, 12_000, 3, 7] {
+            meter.record(Nanos::from_micros(us));
+            match us {
+                900 => others.record(Nanos::from_micros(us)),
+                _ => delays.record(Nanos::from_micros(us)),
+            }
+        }
+        delays.extend(&others);
+        let metered = meter.read(&Delays::default());
+        assert_eq!(delays.counts, metered.counts);
+        assert_eq!(delays.longest(), metered.longest());
     }
 
     #[test]

@@ -300,6 +300,7 @@ impl Taking {
             .classifier_mut()
             .filters
             .resume(&self.classifier.filters);
+        queue.classifier_mut().watch = self.classifier.watch.take();
         // It knows the former filters alone.
         if let Some(early) = self.classifier.early() {
             early.stop();

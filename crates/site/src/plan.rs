@@ -18,6 +18,7 @@ use crate::early::{Early, Port};
 use crate::frame::{Frame, Received};
 use crate::meter::{Delays, Meter};
 use crate::order::{Adding, Gone, Taking};
+use crate::passing::{Finding, Findings};
 
 /// Mailboxes of processes that a round looks at, and packets that it takes from each: about as many
 /// in all as it takes in from a device, so that processes that push as fast as they can leave the
@@ -43,6 +44,27 @@ pub(crate) struct Account {
     /// Dropped before it was received.
     pub(crate) early: Early,
     pub(crate) told: Told,
+    pub(crate) passing: Passing,
+}
+
+/// What was seen of a class's TCP in passing.
+#[derive(Clone, Default)]
+pub(crate) struct Passing {
+    /// Round trips since the state was last told.
+    pub(crate) trips: Delays,
+    /// Segments that came again.
+    pub(crate) again: u64,
+    /// Segments that were marked before they came.
+    pub(crate) marked: u64,
+}
+
+impl Passing {
+    /// That of a class below it, too.
+    pub(crate) fn extend(&mut self, below: &Passing) {
+        self.trips.extend(&below.trips);
+        self.again += below.again;
+        self.marked += below.marked;
+    }
 }
 
 /// What was known of a class, with those below it, when it was last told.
@@ -75,6 +97,8 @@ pub(crate) struct Plan {
     key: DigestKey,
     /// Where its frames arrive.
     port: Option<Arc<Port>>,
+    /// What was seen of them.
+    pub(crate) findings: Option<Findings>,
 }
 
 /// A link that is to take over, with all of it that takes time made.
@@ -193,6 +217,7 @@ impl Plan {
             ids,
             key,
             port,
+            findings: None,
         };
         plan.enter(&early);
         let classifier = FrameClassifier::new(filters, plan.metered(), early, &plan.ids);
@@ -304,6 +329,7 @@ impl Plan {
                     lost,
                     violations,
                     told,
+                    passing,
                     ..
                 } = self.accounts[gone.place].clone();
                 accounts[to] = Account {
@@ -311,6 +337,7 @@ impl Plan {
                     lost,
                     violations,
                     told,
+                    passing,
                     ..std::mem::take(&mut accounts[to])
                 };
             }
@@ -323,6 +350,8 @@ impl Plan {
             accounts,
             key: self.key,
             port: self.port.clone(),
+            // They come with the plan that takes over.
+            findings: None,
         };
         plan.enter(&early);
         // Those that go still have packets to send until they have moved.
@@ -332,6 +361,28 @@ impl Plan {
         let mut taking = Taking::new(self.side, link, changed.collect(), classifier, gone);
         taking.anew = anew;
         (taking, plan)
+    }
+
+    /// Counts what was found of its classes.
+    pub(crate) fn found(&mut self, findings: &[Finding]) {
+        let side = self.side;
+        let mine = findings.iter().filter(|finding| finding.side() == side);
+        let mut mine = mine.peekable();
+        if mine.peek().is_none() {
+            return;
+        }
+        let places: HashMap<u32, usize> = self.ids.iter().map(|id| id.number()).zip(0..).collect();
+        for finding in mine {
+            let Some(&place) = places.get(&finding.class()) else {
+                continue;
+            };
+            let passing = &mut self.accounts[place].passing;
+            match *finding {
+                Finding::Trip(_, _, took) => passing.trips.record(took),
+                Finding::Again(..) => passing.again += 1,
+                Finding::Marked(..) => passing.marked += 1,
+            }
+        }
     }
 
     /// The counts of classes that went pass to those of the same name, or to the class above

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::daemon::Interface;
 use crate::meter::Delays;
 use crate::order::{DeviceCount, LinkCount};
-use crate::plan::{Account, Plan, Told};
+use crate::plan::{Account, Passing, Plan, Told};
 
 /// The state of a site at one time.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -226,10 +226,12 @@ impl LinkReport {
             seconds: recent_seconds,
             bytes: bytes.saturating_sub(told),
         };
+        let passing = seen_in_passing(plan);
         let accounts = plan.accounts.iter_mut().zip(&plan.terms);
-        let classes = accounts
-            .zip(&sums)
-            .map(|((account, terms), sums)| tell(account, terms, sums, &link, whole, recent))
+        let classes = (accounts.zip(&sums).zip(&passing))
+            .map(|(((account, terms), sums), passing)| {
+                tell(account, terms, sums, passing, &link, [whole, recent])
+            })
             .collect();
         LinkReport {
             name: Arc::from(&*link.name),
@@ -266,14 +268,36 @@ impl LinkReport {
     }
 }
 
+/// What was seen of each class and of all below it; the round trips are told then.
+fn seen_in_passing(plan: &mut Plan) -> Vec<Passing> {
+    let accounts = plan.accounts.iter_mut();
+    let mut all: Vec<Passing> = accounts
+        .map(|account| {
+            let trips = std::mem::take(&mut account.passing.trips);
+            Passing {
+                trips,
+                ..account.passing.clone()
+            }
+        })
+        .collect();
+    // Parents come before their children.
+    for place in (0..all.len()).rev() {
+        if let Some(parent) = plan.link.classes[place].parent {
+            let (above, below) = all.split_at_mut(place);
+            above[parent].extend(&below[0]);
+        }
+    }
+    all
+}
+
 /// Makes the report of a class, and notes that it was told.
 fn tell(
     account: &mut Account,
     terms: &Arc<ClassTerms>,
     sums: &Sums,
+    passing: &Passing,
     link: &Link,
-    whole: Span,
-    recent: Span,
+    [whole, recent]: [Span; 2],
 ) -> ClassReport {
     let delays = account.meter.read(&account.told.delays);
     let told = std::mem::replace(
@@ -307,6 +331,12 @@ fn tell(
             throttled: sums.stats.throttled.saturating_sub(told.stats.throttled),
             beyond_bound,
             violations: account.violations,
+            rtt_us: in_micros(&passing.trips, None).map(|told| DelayReport {
+                mean: Some(passing.trips.sum() * 1e6 / passing.trips.count() as f64),
+                ..told
+            }),
+            came_again: passing.again,
+            came_marked: passing.marked,
         }),
         ..ClassReport::counted(terms, &sums.stats, sums.early, whole.seconds, whole.bytes)
     }

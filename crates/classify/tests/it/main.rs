@@ -8,4 +8,5 @@ mod fields;
 mod lists;
 mod parse;
 mod support;
+mod tcp;
 mod unreachable;

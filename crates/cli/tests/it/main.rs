@@ -27,4 +27,5 @@ mod site_reload;
 mod tcp_classes;
 mod tcp_offloads;
 mod tcp_queue_management;
+mod tcp_seen;
 mod usage;

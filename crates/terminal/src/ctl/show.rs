@@ -32,6 +32,7 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
         "queued",
         "drops",
         "marks",
+        "rtt",
     ]);
     for (link, class) in classes(state, only) {
         let recent = &class["recent"];
@@ -62,9 +63,10 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
             count("queued_packets").to_string(),
             (count("dropped") + count("discarded") + count("early")).to_string(),
             count("marked").to_string(),
+            time(&recent["rtt_us"]["p50"]),
         ]);
     }
-    table::fit(&mut table, &[10, 4, 5, 2]);
+    table::fit(&mut table, &[10, 11, 4, 5, 2]);
     lines.push(table.to_string());
     lines.join("\n")
 }

@@ -1,0 +1,265 @@
+//! Round trips of TCP seen in passing: from when a segment came until what acknowledges it came back, by
+//! the timestamps that both ends put into their segments (RFC 7323), as in K. Nichols' *pping*.
+//!
+//! The forwarding thread looks at each segment of the links of both directions, and tells what it found to
+//! the control thread, which counts it. Where that comes too late some of it is missed, and no more.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fairlane_classify::{Layer, segment};
+use fairlane_core::Nanos;
+use fairlane_core::tree::ClassId;
+use fairlane_mailbox::{Consumer, Producer, mailbox};
+use fairlane_runtime::bridge::Side;
+
+use crate::error::{Result, unfit};
+
+/// Times that are remembered of each direction, and connections.
+const PLACES: usize = 1 << 13;
+/// Findings that wait to be counted.
+pub(crate) const FINDINGS: usize = 1 << 14;
+/// Bits of a time in microseconds, beside the number of a class.
+const TIME_BITS: u32 = 40;
+/// A segment that was acknowledged already.
+const ANSWERED: u64 = u64::MAX;
+/// A round trip that takes longer is none: its clock has come round.
+const LONGEST: u64 = 60_000_000;
+
+/// What is known of segments on their way: one writer, which locks nothing.
+struct Table {
+    /// Of each direction, by what a segment is known by.
+    sent: [Box<[Sent]>; 2],
+    /// Of each direction, by connection: some bits of which, and the highest sequence number that it has
+    /// come to.
+    highest: [Box<[AtomicU64]>; 2],
+}
+
+/// The first segment with a timestamp.
+#[derive(Default)]
+struct Sent {
+    /// A number of connection and timestamp; 0 of none.
+    key: AtomicU64,
+    /// Its class, and when it came; or [`ANSWERED`].
+    came: AtomicU64,
+}
+
+/// What was seen of a class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Finding {
+    /// A segment of this class of the link in this direction was acknowledged so long after it came.
+    Trip(Side, u32, Nanos),
+    /// A segment came again, or late.
+    Again(Side, u32),
+    /// A segment was marked by a router before: congestion experienced.
+    Marked(Side, u32),
+}
+
+impl Finding {
+    /// The device that the link's packets leave by.
+    pub(crate) fn side(&self) -> Side {
+        match *self {
+            Finding::Trip(side, ..) | Finding::Again(side, _) | Finding::Marked(side, _) => side,
+        }
+    }
+
+    /// The number of the class.
+    pub(crate) fn class(&self) -> u32 {
+        match *self {
+            Finding::Trip(_, class, _) | Finding::Again(_, class) | Finding::Marked(_, class) => {
+                class
+            }
+        }
+    }
+}
+
+/// The eyes of one direction: with its link's classifier, on the forwarding thread.
+pub(crate) struct Watch {
+    table: Arc<Table>,
+    /// The device that its segments leave by.
+    side: Side,
+    findings: Producer<Finding>,
+}
+
+/// What the eyes of a direction have found.
+pub(crate) type Findings = Consumer<Finding>;
+
+/// The eyes of both directions.
+pub(crate) fn watches() -> Result<[(Watch, Findings); 2]> {
+    let places = |_| (0..PLACES).map(|_| Sent::default()).collect();
+    let connections = |_| (0..PLACES).map(|_| AtomicU64::new(0)).collect();
+    let table = Arc::new(Table {
+        sent: [(); 2].map(places),
+        highest: [(); 2].map(connections),
+    });
+    let watch = |side| {
+        let Ok((findings, found)) = mailbox(FINDINGS) else {
+            return unfit("no room for what is seen in passing");
+        };
+        let table = Arc::clone(&table);
+        Ok((
+            Watch {
+                table,
+                side,
+                findings,
+            },
+            found,
+        ))
+    };
+    let [left, right] = Side::BOTH.map(watch);
+    Ok([left?, right?])
+}
+
+impl Watch {
+    /// A frame of a class came. Some 10 ns for a segment of TCP.
+    #[inline]
+    pub(crate) fn see(&mut self, frame: &[u8], class: ClassId, came: Nanos) {
+        // What is no TCP is known by a look at three bytes.
+        if let Some(segment) = segment(frame, Layer::Ethernet) {
+            self.look(&segment, class.number(), came);
+        }
+    }
+
+    fn look(&mut self, segment: &fairlane_classify::Segment, class: u32, came: Nanos) {
+        let us = (came.0 / 1_000) & ((1 << TIME_BITS) - 1);
+        let (own, other) = (self.side as usize, self.side.other() as usize);
+        if segment.marked {
+            self.find(Finding::Marked(self.side, class));
+        }
+        if let Some(echo) = segment.echo {
+            let key = key(segment.reverse, echo);
+            let sent = &self.table.sent[other][place(key)];
+            let then = sent.came.load(Ordering::Relaxed);
+            if sent.key.load(Ordering::Relaxed) == key && then != ANSWERED {
+                sent.came.store(ANSWERED, Ordering::Relaxed);
+                let took = us.wrapping_sub(then) & ((1 << TIME_BITS) - 1);
+                if took < LONGEST {
+                    let of = (then >> TIME_BITS) as u32;
+                    self.find(Finding::Trip(self.side.other(), of, Nanos(took * 1_000)));
+                }
+            }
+        }
+        // Nothing but an acknowledgment is not acknowledged.
+        if segment.length == 0 {
+            return;
+        }
+        let key = key(segment.flow, segment.value);
+        let sent = &self.table.sent[own][place(key)];
+        if sent.key.load(Ordering::Relaxed) != key {
+            sent.key.store(key, Ordering::Relaxed);
+            let noted = u64::from(class) << TIME_BITS | us;
+            sent.came.store(noted, Ordering::Relaxed);
+        }
+        if self.came_again(segment) {
+            self.find(Finding::Again(self.side, class));
+        }
+    }
+
+    /// Whether a connection has come further already.
+    fn came_again(&self, segment: &fairlane_classify::Segment) -> bool {
+        let highest = &self.table.highest[self.side as usize][place(segment.flow)];
+        let known = highest.load(Ordering::Relaxed);
+        let whose = segment.flow & !u64::from(u32::MAX);
+        let ahead = segment.next.wrapping_sub(known as u32) as i32;
+        if known & !u64::from(u32::MAX) == whose && ahead <= 0 {
+            return true;
+        }
+        highest.store(whose | u64::from(segment.next), Ordering::Relaxed);
+        false
+    }
+
+    fn find(&mut self, finding: Finding) {
+        // Where nobody has counted for long, there were enough.
+        let _ = self.findings.push(finding);
+    }
+}
+
+fn key(flow: u64, value: u32) -> u64 {
+    let mixed = (flow ^ u64::from(value)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    (mixed ^ mixed >> 33) | 1
+}
+
+fn place(key: u64) -> usize {
+    (key >> 7) as usize % PLACES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: [u8; 4] = [10, 0, 0, 1];
+    const B: [u8; 4] = [10, 0, 0, 2];
+
+    /// A segment between two addresses, with a sequence number, so many bytes, TSval and TSecr.
+    fn frame(ends: [[u8; 4]; 2], sequence: u32, bytes: u16, stamps: [u32; 2]) -> Vec<u8> {
+        let mut frame = vec![0; 14];
+        frame[12] = 8;
+        frame.extend([0x45, 0]);
+        frame.extend((52 + bytes).to_be_bytes());
+        frame.extend([0, 0, 0, 0, 9, 6, 0, 0]);
+        ends.iter().for_each(|end| frame.extend(end));
+        frame.extend([0, 80, 0, 80]);
+        frame.extend(sequence.to_be_bytes());
+        frame.extend([0, 0, 0, 0, 8 << 4, ACK, 0, 0, 0, 0, 0, 0]);
+        frame.extend([1, 1, 8, 10]);
+        stamps
+            .iter()
+            .for_each(|stamp| frame.extend(stamp.to_be_bytes()));
+        frame.extend(vec![0; bytes.into()]);
+        frame
+    }
+
+    const ACK: u8 = 16;
+
+    fn class(number: u32) -> ClassId {
+        ClassId::new(number)
+    }
+
+    fn all(findings: &mut Findings) -> Vec<Finding> {
+        std::iter::from_fn(|| findings.pop()).collect()
+    }
+
+    #[test]
+    fn a_trip_is_from_a_segment_to_its_first_acknowledgment() {
+        let [(mut left, mut at_left), (mut right, mut at_right)] = watches().unwrap();
+        let ms = Nanos::from_millis;
+        right.see(&frame([A, B], 0, 1_000, [100, 1]), class(3), ms(5));
+        // With the same timestamp: the first counts.
+        right.see(&frame([A, B], 1_000, 1_000, [100, 1]), class(3), ms(6));
+        assert_eq!(all(&mut at_right), []);
+        left.see(&frame([B, A], 0, 0, [7, 100]), class(1), ms(25));
+        left.see(&frame([B, A], 0, 0, [7, 100]), class(1), ms(26));
+        // Of another connection.
+        left.see(&frame([B, B], 0, 0, [7, 100]), class(1), ms(27));
+        assert_eq!(all(&mut at_left), [Finding::Trip(Side::Right, 3, ms(20))]);
+        // What was only an acknowledgment is not acknowledged, whoever repeats its time.
+        right.see(&frame([A, B], 2_000, 1_000, [101, 7]), class(3), ms(30));
+        assert_eq!(all(&mut at_right), []);
+    }
+
+    #[test]
+    fn what_comes_again_is_noticed() {
+        let [_, (mut right, mut found)] = watches().unwrap();
+        let ms = Nanos::from_millis;
+        for (sequence, at) in [(u32::MAX - 999, 1), (1_000, 2), (0, 3), (2_000, 4)] {
+            right.see(&frame([A, B], sequence, 1_000, [at, 1]), class(3), ms(5));
+        }
+        assert_eq!(all(&mut found), [Finding::Again(Side::Right, 3)]);
+        // Keeping a connection alive repeats a byte of length 0: no segment that takes any of the sequence.
+        right.see(&frame([A, B], 2_999, 0, [9, 1]), class(3), ms(9));
+        assert_eq!(all(&mut found), []);
+    }
+
+    #[test]
+    fn whoever_counts_late_misses_some_and_holds_nobody_up() {
+        let [_, (mut right, mut found)] = watches().unwrap();
+        for number in 0..100_000 {
+            let mut marked = frame([A, B], number, 1, [number, 1]);
+            marked[15] = 3;
+            right.see(&marked, class(3), Nanos::from_millis(1));
+        }
+        let found = all(&mut found);
+        assert!((1..100_000).contains(&found.len()), "{}", found.len());
+        assert_eq!(found[0], Finding::Marked(Side::Right, 3));
+    }
+}
