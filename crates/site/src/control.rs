@@ -401,8 +401,10 @@ impl Control {
 
     fn taken(&mut self, taking: &Taking, mut after: Plan) {
         let side = after.side;
-        // As long as the classes have the numbers that they had.
-        self.count_findings();
+        if taking.anew.is_some() {
+            // What is found from now on is of classes with other numbers.
+            self.count_findings();
+        }
         let Some(plan) = self.plan_mut(side) else {
             return;
         };
