@@ -105,22 +105,26 @@ pub(super) fn guard(path: &Path) -> Result<()> {
 
 /// The worker's side: its interfaces are open. Returns when nobody else forwards any more.
 pub(super) fn ready(daemon: &mut Daemon) -> Result<()> {
-    let line = io::stdin()
-        .as_fd()
-        .try_clone_to_owned()
-        .map(UnixStream::from);
-    let answer = line.and_then(|mut line| {
-        line.set_read_timeout(Some(ANSWER))?;
-        line.write_all(&[READY])?;
-        let mut answer = [0];
-        line.read_exact(&mut answer)?;
-        Ok(answer[0])
-    });
     // Without a guard nobody has forwarded anything.
-    if matches!(answer, Ok(GO_ON)) {
+    if let Ok(GO_ON) = ask() {
         daemon.forget_arrived()?;
     }
     Ok(())
+}
+
+/// Tells the guard that the worker is ready, and returns its answer.
+fn ask() -> io::Result<u8> {
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(FILES);
+    let highest = i32::try_from(files.min(FILES)).unwrap_or(1) - 1;
+    let mut line = UnixStream::from(fcntl_dupfd_cloexec(io::stdin(), highest)?);
+    dup2_stdin(File::open("/dev/null")?)?;
+    line.set_read_timeout(Some(ANSWER))?;
+    line.write_all(&[READY])?;
+    let mut answer = [0];
+    let answered = line.read_exact(&mut answer);
+    // It is closed when the process ends, and tells the guard so.
+    mem::forget(line);
+    answered.map(|()| answer[0])
 }
 
 struct Guard {
