@@ -226,7 +226,11 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
                 ),
                 _ => explained(error),
             })?;
-        packet::bind(ring.as_fd(), index, hears(!options.deaf)).map_err(explained)?;
+        let hears = match options.deaf {
+            true => Hears::Nothing,
+            false => Hears::Everything,
+        };
+        packet::bind(ring.as_fd(), index, hears).map_err(explained)?;
         if options.promiscuous {
             packet::hear_all_addresses(ring.as_fd(), index).map_err(explained)?;
         }
@@ -251,13 +255,6 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
     }
 }
 
-fn hears(anything: bool) -> Hears {
-    match anything {
-        true => Hears::Everything,
-        false => Hears::Nothing,
-    }
-}
-
 impl<F> PacketBackend<F> {
     /// Hears what arrives from now on, or nothing more. What arrived until then is in the ring, to be
     /// received. To begin takes some microseconds; to end takes as long as some processor may be
@@ -267,7 +264,11 @@ impl<F> PacketBackend<F> {
     ///
     /// `NotFound` if the interface has been removed.
     pub fn hear(&self, anything: bool) -> io::Result<()> {
-        let bound = packet::bind(self.ring.as_fd(), self.interface.index(), hears(anything));
+        let hears = match anything {
+            true => Hears::Everything,
+            false => Hears::NothingMore,
+        };
+        let bound = packet::bind(self.ring.as_fd(), self.interface.index(), hears);
         bound.map_err(|error| match error.raw_os_error() {
             Some(libc::ENODEV | libc::ENXIO) => removed(&self.name),
             _ => explain(&self.name, error),

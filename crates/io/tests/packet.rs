@@ -137,6 +137,33 @@ fn every_frame_comes_out_once_intact_and_in_order_of_its_flow_whatever_the_recei
 }
 
 #[test]
+fn what_is_deaf_hears_when_it_is_told_to_and_as_long() {
+    for ring in rings() {
+        let Some((near, far)) = new_cable("what is deaf") else {
+            return;
+        };
+        let mut sender = open(&near);
+        let deaf = Options { deaf: true, ..ring };
+        let mut receiver = open_with(&far, &deaf);
+        let sent = |numbers: std::ops::Range<u32>, sender: &mut PacketBackend| {
+            transmit_all(sender, &mut numbered(numbers), |_| {});
+        };
+        sent(0..10, &mut sender);
+        assert!(collect(&mut receiver, 0).is_empty());
+        for round in 1..4 {
+            receiver.hear(true).unwrap();
+            let numbers = 10 * round..10 * round + 5;
+            sent(numbers.clone(), &mut sender);
+            // A virtual cable has delivered what was sent: it is received though nothing more is heard.
+            receiver.hear(false).unwrap();
+            receiver.hear(false).unwrap();
+            sent(100..110, &mut sender);
+            assert_eq!(collect(&mut receiver, 5), numbered(numbers));
+        }
+    }
+}
+
+#[test]
 fn frames_that_find_no_room_in_the_ring_are_lost_by_count_and_the_rest_arrive() {
     for ring in rings() {
         let Some((near, far)) = new_cable("a ring that overflows") else {

@@ -22,6 +22,7 @@ fn config(classes: usize, socket: &Path) -> String {
     write!(
         text,
         "[[link.class]]\nname = \"ours\"\nrate = \"8mbit\"\n\
+         [[link.class]]\nname = \"rest\"\ndefault = true\n\
          [[link.filter]]\nclass = \"ours\"\ndestination-port = 1001\n"
     )
     .unwrap();

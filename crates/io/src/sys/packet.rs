@@ -33,6 +33,9 @@ pub(crate) fn open() -> io::Result<OwnedFd> {
 #[derive(Clone, Copy)]
 pub(crate) enum Hears {
     Nothing,
+    /// The same for a socket that heard something before, where the kernel takes 0 for no change: a
+    /// type that is reserved (RFC 1701), so that nobody sends it.
+    NothingMore,
     Everything,
 }
 
@@ -40,6 +43,7 @@ pub(crate) enum Hears {
 pub(crate) fn bind(socket: BorrowedFd<'_>, index: u32, hears: Hears) -> io::Result<()> {
     let protocol = match hears {
         Hears::Nothing => 0,
+        Hears::NothingMore => 0xffff,
         Hears::Everything => libc::ETH_P_ALL as u16,
     };
     // SAFETY: the struct is made of integers, for which all zeros is a value.
