@@ -11,7 +11,7 @@ use fairlane_runtime::bridge::{BATCH, Side};
 use fairlane_runtime::{Clock, Idling, drive};
 use rustix::process::setpriority_process;
 
-use crate::daemon::SiteBridge;
+use crate::daemon::{SiteBridge, nanos};
 use crate::early::Guard;
 use crate::order::Order;
 use crate::stop::Stop;
@@ -27,6 +27,8 @@ const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
 pub(crate) struct Forwarding {
     pub(crate) clock: Clock,
     pub(crate) stop: Arc<Stop>,
+    /// How many it has made, for whoever watches over it.
+    pub(crate) rounds: Arc<AtomicU64>,
     /// One at a time.
     pub(crate) orders: Consumer<Order>,
     pub(crate) answers: Producer<Order>,
@@ -35,8 +37,9 @@ pub(crate) struct Forwarding {
 }
 
 impl Forwarding {
-    /// Forwards until `end`, or until it is told to stop, before all that other programs would
-    /// have this processor for, where that may be asked for. What was ordered by then is done.
+    /// Forwards until `end`, or until it is told to stop and has sent what is queued, before all that
+    /// other programs would have this processor for, where that may be asked for. What was ordered by
+    /// then is done.
     pub(crate) fn run(mut self, bridge: &mut SiteBridge, end: Nanos) -> io::Result<()> {
         // For this thread alone. Not a real-time policy: a flood must not lock out everybody else.
         let _ = setpriority_process(None, FIRST);
@@ -48,7 +51,11 @@ impl Forwarding {
         let mut guards = [Guard::default(), Guard::default()];
         // When the last round began, if part of an order was done after it.
         let mut worked_at: Option<Nanos> = None;
+        let mut rounds = 0;
+        let mut draining = None;
         let outcome = drive(bridge, &self.clock, idling, |bridge, now, round| {
+            rounds += 1;
+            self.rounds.store(rounds, Ordering::Relaxed);
             for (side, guard) in Side::BOTH.into_iter().zip(&mut guards) {
                 if let Some(arbiter) = bridge.arbiter(side)
                     && let Some(early) = arbiter.queue().classifier().early()
@@ -75,13 +82,26 @@ impl Forwarding {
                     answer(&mut self.answers, doing.take());
                 }
             }
-            now < end && !self.stop.is_asked()
+            now < end && self.goes_on(bridge, now, &mut draining)
         });
         if let Some(mut order) = doing.or_else(|| self.orders.pop()) {
             while !order.step(bridge, self.clock.now()) {}
             answer(&mut self.answers, Some(order));
         }
         outcome
+    }
+
+    /// Whether there is another round: until it is told to stop, and then as long as something is
+    /// queued and there is time for it, which ends at `draining`.
+    fn goes_on(&self, bridge: &mut SiteBridge, now: Nanos, draining: &mut Option<Nanos>) -> bool {
+        if !self.stop.is_asked() {
+            return true;
+        }
+        let until = *draining.get_or_insert_with(|| {
+            bridge.close();
+            now + nanos(self.stop.drain())
+        });
+        now < until && !self.stop.is_asked_at_once() && !bridge.is_drained()
     }
 }
 

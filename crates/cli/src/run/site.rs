@@ -3,13 +3,14 @@
 
 mod text;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use fairlane_control::Service;
-use fairlane_site::{Daemon, Handle, OnLoss, Outcome, Source};
+use fairlane_service::{Manager, Teller};
+use fairlane_site::{Daemon, Handle, Notice, OnLoss, Outcome, Source};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -42,9 +43,17 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
             false => OnLoss::Wait,
         },
         early_drop: !options.no_early_drop,
+        drain: options.drain,
     };
-    let voice = log.voice();
-    let daemon = Daemon::open(site, &of_site, move |notice| voice.say(notice));
+    let manager = Manager::of_this_process();
+    let teller = manager.as_ref().map(Manager::teller).unwrap_or_default();
+    let (voice, to_manager) = (log.voice(), teller.clone());
+    let daemon = Daemon::open(site, &of_site, move |notice| {
+        if let Notice::Reloaded(_) | Notice::ReloadRefused(_) = notice {
+            to_manager.reloaded(&notice);
+        }
+        voice.say(notice);
+    });
     let daemon = daemon.map_err(|error| match error {
         fairlane_site::Error::Unfit(_) => Error::new(error).context(path.display().to_string()),
         _ => error.into(),
@@ -58,18 +67,30 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         None => None,
     };
     let ending = Arc::new(Ending::default());
-    listen(signals, path, daemon.handle(), Arc::clone(&ending)).context("setting up Ctrl-C")?;
+    let listener = Listener {
+        path: path.to_owned(),
+        site: daemon.handle(),
+        drain: options.drain,
+        ending: Arc::clone(&ending),
+        teller: teller.clone(),
+    };
+    listener.listen(signals).context("setting up Ctrl-C")?;
     let screen = Screen::open(
         introduction(path, &daemon, service.as_ref(), options),
         shows,
     );
     let screen = screen.context("starting a thread")?;
+    let (status, handle) = (status(path, &daemon), daemon.handle());
+    let telling = manager.map(|manager| manager.serve(status, move || handle.rounds()));
+    // Until the end of this function.
+    let _telling = telling.transpose().context("starting a thread")?;
     let Outcome { report, result } = daemon.run(|report| {
         if let Some(service) = &service {
             service.publish(report);
         }
         screen.show(report, report);
     });
+    teller.stopping();
     drop(service);
     let concluded = screen.conclude(report, |report| text::conclusion(report), &ending);
     log.close(&ending);
@@ -80,18 +101,46 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     outcome
 }
 
-/// Signals stop the site, or have its file read again. One that comes when it is over shortens the
-/// wait for who reads what is printed.
-fn listen(signals: Signals, path: &Path, site: Handle, ending: Arc<Ending>) -> Result<()> {
-    let path = path.to_owned();
-    interrupt::listen(signals, move |signal| match signal {
-        SIGHUP => site.reload(Source::File(path.clone())),
-        _ => {
-            ending.ask();
-            site.stop();
-        }
-    })?;
-    Ok(())
+/// Who hears of signals.
+struct Listener {
+    path: PathBuf,
+    site: Handle,
+    drain: Duration,
+    ending: Arc<Ending>,
+    teller: Teller,
+}
+
+impl Listener {
+    /// Signals stop the site, the second one at once, or have its file read again. One that comes when
+    /// it is over shortens the wait for who reads what is printed.
+    fn listen(self, signals: Signals) -> Result<()> {
+        let mut is_told = false;
+        interrupt::listen(signals, move |signal| match signal {
+            SIGHUP => {
+                self.teller.reloading();
+                self.site.reload(Source::File(self.path.clone()));
+            }
+            _ if is_told => self.site.stop_at_once(),
+            _ => {
+                is_told = true;
+                self.ending.ask_after(self.drain);
+                self.teller.stopping();
+                self.site.stop();
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// What a service manager shows of it: a line.
+fn status(path: &Path, daemon: &Daemon) -> String {
+    let names: Vec<_> = daemon.links().map(|link| &*link.name).collect();
+    let classes: usize = daemon.links().map(|link| link.classes.len()).sum();
+    format!(
+        "{}: shapes the links {}, {classes} classes",
+        path.display(),
+        names.join(", ")
+    )
 }
 
 fn introduction(

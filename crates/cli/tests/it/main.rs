@@ -21,6 +21,7 @@ mod site_output;
 mod site_overload;
 mod site_passing;
 mod site_reload;
+mod site_service;
 mod tcp_classes;
 mod tcp_offloads;
 mod tcp_queue_management;

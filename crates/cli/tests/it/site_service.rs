@@ -1,0 +1,258 @@
+//! `fairlane run CONFIG` as a service: what its manager hears of it, and how it ends.
+
+use std::io::Read;
+use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_netlab::Wire;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::program::{PROGRAM, Pressure};
+use crate::site::{BACKENDS, PATIENCE, Site, bind, link, up, wire};
+
+/// A run whose manager is this test. Killed when it is dropped before it ended.
+struct Managed {
+    child: Child,
+    hears: UnixDatagram,
+    folder: TempDir,
+}
+
+impl Managed {
+    fn start(wire: &Wire, config: &str, options: &[&str], environment: &[(&str, &str)]) -> Managed {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("site.toml"), config).unwrap();
+        let socket = folder.path().join("notify");
+        let hears = UnixDatagram::bind(&socket).unwrap();
+        hears.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut command = Command::new(PROGRAM);
+        command
+            .arg("run")
+            .arg(folder.path().join("site.toml"))
+            .args(options)
+            .env("NOTIFY_SOCKET", &socket)
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null());
+        let child = wire.middle().run(|| command.spawn().unwrap());
+        Managed {
+            child,
+            hears,
+            folder,
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("site.toml")
+    }
+
+    fn signal(&self, name: &str) {
+        let number = self.child.id().to_string();
+        let kill = Command::new("kill").args(["-s", name, &number]).status();
+        assert!(kill.unwrap().success());
+    }
+
+    /// What the manager hears next, within a time.
+    fn next_within(&self, time: Duration) -> Option<String> {
+        self.hears.set_read_timeout(Some(time)).unwrap();
+        let mut buffer = [0; 4_096];
+        let bytes = self.hears.recv(&mut buffer).ok()?;
+        Some(String::from_utf8(buffer[..bytes].to_vec()).unwrap())
+    }
+
+    /// The next word that is not about being alive.
+    #[track_caller]
+    fn word(&self) -> String {
+        loop {
+            let word = self.next_within(PATIENCE).expect("it is told in time");
+            if word != BEAT {
+                return word;
+            }
+        }
+    }
+
+    fn runs(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// Waits for its end: how it ended, and what it printed.
+    #[track_caller]
+    fn finish(mut self) -> (ExitStatus, String) {
+        let begun = Instant::now();
+        while self.runs() {
+            assert!(begun.elapsed() < PATIENCE, "it does not end");
+            thread::sleep(Duration::from_millis(5));
+        }
+        let mut printed = String::new();
+        let mut stdout = self.child.stdout.take().unwrap();
+        stdout.read_to_string(&mut printed).unwrap();
+        (self.child.wait().unwrap(), printed)
+    }
+}
+
+impl Drop for Managed {
+    fn drop(&mut self) {
+        // Both fail where it has ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const BEAT: &str = "WATCHDOG=1\n";
+
+#[test]
+fn a_manager_hears_when_it_is_ready_reads_its_file_again_and_ends() {
+    let Some(wire) = wire("what a manager hears", 1) else {
+        return;
+    };
+    let config = up("packet", "50mbit");
+    let managed = Managed::start(&wire, &config, &["--quiet"], &[]);
+    let ready = managed.word();
+    assert!(
+        ready.starts_with("READY=1\nSTATUS=") && ready.contains("the links up, 1 classes"),
+        "{ready}"
+    );
+    assert!(wire.is_through(PATIENCE).unwrap());
+    let reloads = |says: &str| {
+        managed.signal("HUP");
+        let reloading = managed.word();
+        let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=");
+        since.unwrap().trim_end().parse::<u64>().unwrap();
+        let ready = managed.word();
+        assert!(ready.starts_with("READY=1\nSTATUS="), "{ready}");
+        assert!(
+            ready.contains(says) && ready.lines().count() == 2,
+            "{ready}"
+        );
+    };
+    reloads("taken over");
+    std::fs::write(managed.file(), "rate = \n").unwrap();
+    reloads("running configuration kept");
+    std::fs::write(managed.file(), &config).unwrap();
+    reloads("taken over");
+    managed.signal("TERM");
+    assert!(managed.word().starts_with("STOPPING=1\n"));
+    assert!(managed.finish().0.success());
+}
+
+#[test]
+fn a_manager_hears_that_it_lives_while_it_makes_rounds_and_only_then() {
+    let Some(wire) = wire("what a watchdog hears", 1) else {
+        return;
+    };
+    let own = std::process::id().to_string();
+    let watched = [("WATCHDOG_USEC", "400000"), ("WATCHDOG_PID", &own)];
+    let managed = Managed::start(&wire, &up("packet", "50mbit"), &["--quiet"], &watched);
+    assert!(managed.word().starts_with("READY=1\n"));
+    let beats = || {
+        for _ in 0..5 {
+            assert_eq!(managed.next_within(PATIENCE).as_deref(), Some(BEAT));
+        }
+    };
+    beats();
+    managed.signal("STOP");
+    // Those that were on the way, and then none.
+    while managed.next_within(Duration::from_secs(1)).is_some() {}
+    managed.signal("CONT");
+    beats();
+    managed.signal("TERM");
+    assert!(managed.word().starts_with("STOPPING=1\n"));
+    assert!(managed.finish().0.success());
+
+    // A watchdog that is meant for somebody else.
+    let watched = [("WATCHDOG_USEC", "400000"), ("WATCHDOG_PID", "1")];
+    let managed = Managed::start(&wire, &up("packet", "50mbit"), &["--quiet"], &watched);
+    assert!(managed.word().starts_with("READY=1\n"));
+    assert_eq!(managed.next_within(Duration::from_secs(1)), None);
+}
+
+/// Sends so many datagrams of 1,000 bytes to a port of the receiver, and waits until they were taken in:
+/// what comes back afterwards does so in a round that took them in first.
+fn send(wire: &Wire, datagrams: usize, port: u16) {
+    let (from, to) = (wire.sender(0), wire.receiver());
+    let (near, far) = (bind(from, 0), bind(to, 0));
+    near.set_read_timeout(Some(PATIENCE)).unwrap();
+    for _ in 0..datagrams {
+        near.send_to(&[7; 1_000], (to.address(), port)).unwrap();
+    }
+    far.send_to(&[8], near.local_addr().unwrap()).unwrap();
+    near.recv(&mut [0; 8]).unwrap();
+}
+
+#[test]
+fn what_is_queued_when_it_is_told_to_stop_is_sent_at_the_pace_of_the_link() {
+    let Some(wire) = wire("what is queued at the end", 1) else {
+        return;
+    };
+    for backend in BACKENDS {
+        let config = up(backend, "1mbit");
+        let site = Site::start_with(&wire, &config, &["--drain", "60"]);
+        let heard = bind(wire.receiver(), 5_005);
+        send(&wire, 60, 5_005);
+        let finished = site.end();
+        // 60 take half a second.
+        assert!(finished.took > Duration::from_millis(250), "{finished:?}");
+        let report: Value = serde_json::from_str(&finished.success()).unwrap();
+        let up = link(&report, "up");
+        assert_eq!(up["queued_packets"], 0, "{backend}: {up:#}");
+        assert_eq!(up["received_frames"], up["transmitted"], "{backend}");
+        heard
+            .set_read_timeout(Some(Duration::from_millis(500)))
+            .unwrap();
+        let mut buffer = [0; 2_000];
+        let came = std::iter::from_fn(|| heard.recv(&mut buffer).ok());
+        assert_eq!(came.count(), 60, "{backend}: all that was taken in arrives");
+    }
+}
+
+#[test]
+fn it_sends_what_is_queued_for_no_longer_than_it_may_and_tells_what_is_left() {
+    let Some(wire) = wire("what is left at the end", 1) else {
+        return;
+    };
+    let pressure = Pressure::begin();
+    // A second and a half of it.
+    let site = Site::start_with(&wire, &up("packet", "100kbit"), &["--drain", "0.2"]);
+    send(&wire, 20, 5_006);
+    let finished = site.end();
+    assert!(finished.took >= Duration::from_millis(200), "{finished:?}");
+    let limit = pressure.soon(Duration::from_millis(1_200));
+    assert!(finished.took < limit, "{finished:?}");
+    let report: Value = serde_json::from_str(&finished.success()).unwrap();
+    let up = link(&report, "up");
+    let [left, sent, came] = ["queued_packets", "transmitted", "received_frames"]
+        .map(|count| up[count].as_u64().unwrap());
+    assert!(left > 0, "{up:#}");
+    assert_eq!(left + sent, came, "{up:#}");
+}
+
+#[test]
+fn told_twice_it_ends_at_once_and_says_in_words_what_is_left() {
+    let Some(wire) = wire("a second signal", 1) else {
+        return;
+    };
+    let options = ["--quiet", "--drain", "60"];
+    let mut managed = Managed::start(&wire, &up("packet", "100kbit"), &options, &[]);
+    assert!(managed.word().starts_with("READY=1\n"));
+    assert!(wire.is_through(PATIENCE).unwrap());
+    // Some 20 seconds.
+    send(&wire, 250, 5_007);
+    managed.signal("TERM");
+    assert!(managed.word().starts_with("STOPPING=1\n"));
+    thread::sleep(Duration::from_millis(500));
+    assert!(managed.runs(), "it sends what is queued");
+    let pressure = Pressure::begin();
+    let told = Instant::now();
+    managed.signal("TERM");
+    let (status, printed) = managed.finish();
+    assert!(told.elapsed() < pressure.soon(Duration::from_millis(500)));
+    assert!(status.success());
+    assert!(
+        printed.contains("packets were still queued in link up"),
+        "{printed}"
+    );
+}
