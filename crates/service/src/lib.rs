@@ -1,9 +1,11 @@
-//! A daemon as a service manager wants it. What the manager hears of it: [`Manager`]. Nothing here
-//! knows what the daemon does.
+//! A daemon as a service manager wants it: what the manager hears of it ([`Manager`]), and what it
+//! gives up once it knows what it has to do ([`privileges`]). Nothing here knows what the daemon does.
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
+mod calls;
 mod manager;
+pub mod privileges;
 
 pub use manager::{Manager, Teller, Telling};

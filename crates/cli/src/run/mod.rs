@@ -100,6 +100,9 @@ pub struct Options {
     /// With CONFIG: under overload, drop no frames in the kernel before they are received
     #[arg(long, requires = "config")]
     no_early_drop: bool,
+    /// With CONFIG: give up no capability and no system call once the file is read
+    #[arg(long, requires = "config")]
+    keep_privileges: bool,
     /// With CONFIG: how long, when told to stop, it still sends what is queued, 0 to 60 s; told twice,
     /// it ends at once
     #[arg(long, value_name = "S", requires = "config", default_value = "0.5", value_parser = drain)]

@@ -3,12 +3,15 @@
 
 mod text;
 
+use std::io::ErrorKind::PermissionDenied;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
+use fairlane_config::{Backend, Site};
 use fairlane_control::Service;
+use fairlane_service::privileges::{Left, Needs, give_up};
 use fairlane_service::{Manager, Teller};
 use fairlane_site::{Daemon, Handle, Notice, OnLoss, Outcome, Source};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -30,7 +33,18 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     // program as they end any.
     let signals = Signals::new([SIGHUP]).context("setting up signals")?;
     let site = read_site(path)?;
+    // Before there is a second thread.
+    let Left {
+        lost_files,
+        complaint,
+    } = match options.keep_privileges {
+        true => Left::default(),
+        false => give_up(needs(&site, options)).context("giving up privileges")?,
+    };
     let log = Log::open().context("starting a thread")?;
+    if let Some(complaint) = complaint {
+        log.voice().say(format_args!("warning: {complaint}"));
+    }
     for signal in [SIGINT, SIGTERM] {
         (signals.add_signal(signal)).context("setting up Ctrl-C")?;
     }
@@ -56,16 +70,10 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     });
     let daemon = daemon.map_err(|error| match error {
         fairlane_site::Error::Unfit(_) => Error::new(error).context(path.display().to_string()),
+        fairlane_site::Error::Attach(_) if lost_files => Error::new(error).context(OWN_FILES),
         _ => error.into(),
     })?;
-    let service = match &daemon.site().control {
-        Some(control) => Some(Service::start(
-            control,
-            daemon.handle(),
-            Some(path.to_owned()),
-        )?),
-        None => None,
-    };
+    let service = serve(path, &daemon, lost_files)?;
     let ending = Arc::new(Ending::default());
     let listener = Listener {
         path: path.to_owned(),
@@ -99,6 +107,38 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         ending.leave(2);
     }
     outcome
+}
+
+/// What may be wrong where a file or a folder cannot be used.
+const OWN_FILES: &str =
+    "beyond what its user may without capabilities (--keep-privileges keeps them)";
+
+/// What the run has to do after the rest is given up.
+fn needs(site: &Site, options: &Options) -> Needs {
+    let backend = site.interfaces.as_ref().map(|named| named.backend);
+    let http = site.control.as_ref().and_then(|control| control.http);
+    let shared_memory = backend == Some(Backend::Xdp);
+    Needs {
+        interfaces: true,
+        programs: shared_memory || !options.no_early_drop,
+        shared_memory,
+        low_port: http.is_some_and(|http| (1..1_024).contains(&http.port())),
+    }
+}
+
+/// Lets the site be asked and changed, if its file says where.
+fn serve(path: &Path, daemon: &Daemon, lost_files: bool) -> Result<Option<Service>> {
+    let site = daemon.site();
+    let Some(control) = &site.control else {
+        return Ok(None);
+    };
+    let service = Service::start(control, daemon.handle(), Some(path.to_owned()));
+    service
+        .map(Some)
+        .map_err(|error| match error.reason.kind() {
+            PermissionDenied if lost_files => Error::new(error).context(OWN_FILES),
+            _ => error.into(),
+        })
 }
 
 /// Who hears of signals.

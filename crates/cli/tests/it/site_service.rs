@@ -1,17 +1,20 @@
 //! `fairlane run CONFIG` as a service: what its manager hears of it, and how it ends.
 
+use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::chown;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use caps::{CapSet, Capability};
 use fairlane_netlab::Wire;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{PROGRAM, Pressure};
+use crate::program::{PROGRAM, Pressure, fairlane};
 use crate::site::{BACKENDS, PATIENCE, Site, bind, link, up, wire};
 
 /// A run whose manager is this test. Killed when it is dropped before it ended.
@@ -24,7 +27,7 @@ struct Managed {
 impl Managed {
     fn start(wire: &Wire, config: &str, options: &[&str], environment: &[(&str, &str)]) -> Managed {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join("site.toml"), config).unwrap();
+        fs::write(folder.path().join("site.toml"), config).unwrap();
         let socket = folder.path().join("notify");
         let hears = UnixDatagram::bind(&socket).unwrap();
         hears.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -37,7 +40,7 @@ impl Managed {
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+            .stderr(File::create(folder.path().join("said")).unwrap());
         let child = wire.middle().run(|| command.spawn().unwrap());
         Managed {
             child,
@@ -48,6 +51,20 @@ impl Managed {
 
     fn file(&self) -> PathBuf {
         self.folder.path().join("site.toml")
+    }
+
+    /// What it has said on standard error.
+    fn said(&self) -> String {
+        fs::read_to_string(self.folder.path().join("said")).unwrap()
+    }
+
+    /// What the kernel tells of each of its threads.
+    fn threads(&self) -> Vec<Thread> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        // One that has ended meanwhile is of no interest.
+        tasks
+            .filter_map(|task| Thread::read(&task.ok()?.path()))
+            .collect()
     }
 
     fn signal(&self, name: &str) {
@@ -102,6 +119,42 @@ impl Drop for Managed {
     }
 }
 
+/// What a thread may, as the kernel tells it.
+#[derive(Debug)]
+struct Thread {
+    name: String,
+    status: String,
+    nice: i32,
+}
+
+impl Thread {
+    fn read(task: &Path) -> Option<Thread> {
+        let stat = fs::read_to_string(task.join("stat")).ok()?;
+        // Behind the name, which may have spaces and ends with a bracket.
+        let fields = stat.rsplit_once(") ")?.1;
+        Some(Thread {
+            name: fs::read_to_string(task.join("comm"))
+                .ok()?
+                .trim_end()
+                .to_owned(),
+            status: fs::read_to_string(task.join("status")).ok()?,
+            nice: fields.split(' ').nth(16)?.parse().ok()?,
+        })
+    }
+
+    #[track_caller]
+    fn value(&self, key: &str) -> &str {
+        let mut lines = self.status.lines();
+        let value = lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(":\t"));
+        value.unwrap_or_else(|| panic!("{key}: {}", self.status))
+    }
+
+    #[track_caller]
+    fn capabilities(&self, set: &str) -> u64 {
+        u64::from_str_radix(self.value(set), 16).unwrap()
+    }
+}
+
 const BEAT: &str = "WATCHDOG=1\n";
 
 #[test]
@@ -130,9 +183,9 @@ fn a_manager_hears_when_it_is_ready_reads_its_file_again_and_ends() {
         );
     };
     reloads("taken over");
-    std::fs::write(managed.file(), "rate = \n").unwrap();
+    fs::write(managed.file(), "rate = \n").unwrap();
     reloads("running configuration kept");
-    std::fs::write(managed.file(), &config).unwrap();
+    fs::write(managed.file(), &config).unwrap();
     reloads("taken over");
     managed.signal("TERM");
     assert!(managed.word().starts_with("STOPPING=1\n"));
@@ -255,4 +308,194 @@ fn told_twice_it_ends_at_once_and_says_in_words_what_is_left() {
         printed.contains("packets were still queued in link up"),
         "{printed}"
     );
+}
+
+/// A user who is not root.
+const OTHER: u32 = 4_711;
+
+fn bits(capabilities: &[Capability]) -> u64 {
+    capabilities.iter().map(|one| 1 << one.index()).sum()
+}
+
+/// With a control socket at a path.
+fn controlled(config: String, socket: &Path) -> String {
+    config + &format!("[control]\nsocket = \"{}\"\n", socket.display())
+}
+
+#[test]
+fn no_thread_of_a_run_has_what_the_run_does_not_need() {
+    let Some(wire) = wire("what a run gives up", 1) else {
+        return;
+    };
+    let may = bits(&[
+        Capability::CAP_NET_ADMIN,
+        Capability::CAP_NET_RAW,
+        Capability::CAP_BPF,
+        Capability::CAP_PERFMON,
+        // Where limits are not for this test's user to raise.
+        Capability::CAP_SYS_NICE,
+        Capability::CAP_IPC_LOCK,
+    ]);
+    let sets = ["CapPrm", "CapEff", "CapInh", "CapBnd", "CapAmb"];
+    let bounds = caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP).unwrap();
+    for backend in BACKENDS {
+        let folder = tempfile::tempdir().unwrap();
+        let config = controlled(up(backend, "50mbit"), &folder.path().join("ctl.sock"));
+        let managed = Managed::start(&wire, &config, &["--quiet"], &[]);
+        assert!(managed.word().starts_with("READY=1\n"));
+        managed.signal("HUP");
+        assert!(managed.word().starts_with("RELOADING=1\n"));
+        assert!(managed.word().starts_with("READY=1\n"));
+        let threads = managed.threads();
+        for name in [
+            "forward",
+            "control",
+            "log",
+            "signals",
+            "keep inside",
+            "manager",
+        ] {
+            let named = threads.iter().any(|thread| thread.name == name);
+            assert!(named, "{name}: {threads:?}");
+        }
+        for thread in &threads {
+            for set in sets.into_iter().filter(|&set| bounds || set != "CapBnd") {
+                let beyond = thread.capabilities(set) & !may;
+                assert_eq!(beyond, 0, "{set} {beyond:x} of {}", thread.name);
+            }
+            let needed = bits(&[Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW]);
+            assert_eq!(thread.capabilities("CapEff") & needed, needed);
+            assert_eq!(thread.value("NoNewPrivs"), "1", "{}", thread.name);
+            assert_eq!(thread.value("Seccomp"), "2", "{}", thread.name);
+            let nice = match &*thread.name {
+                "forward" => -20,
+                _ => 0,
+            };
+            assert_eq!(thread.nice, nice, "{}", thread.name);
+        }
+        // New classes need new tables for early drop, which need a capability.
+        let classes = "\n[[link.class]]\nname = \"a\"\ndefault = true\n";
+        let config = controlled(
+            up(backend, "50mbit") + classes,
+            &folder.path().join("ctl.sock"),
+        );
+        fs::write(managed.file(), config).unwrap();
+        managed.signal("HUP");
+        assert!(managed.word().starts_with("RELOADING=1\n"));
+        assert!(managed.word().contains("taken over"));
+        assert!(wire.is_through(PATIENCE).unwrap());
+        let said = managed.said();
+        assert!(
+            !said.contains("early") && !said.contains("warning"),
+            "{said}"
+        );
+        managed.signal("TERM");
+        assert!(managed.finish().0.success());
+    }
+    let options = ["--quiet", "--keep-privileges"];
+    let managed = Managed::start(&wire, &up("packet", "50mbit"), &options, &[]);
+    assert!(managed.word().starts_with("READY=1\n"));
+    let own = fs::read_to_string("/proc/thread-self/status").unwrap();
+    for thread in managed.threads() {
+        let kept = format!("CapPrm:\t{}", thread.value("CapPrm"));
+        assert!(own.contains(&kept), "{kept} of {own}");
+        assert_eq!(thread.value("Seccomp"), "0");
+    }
+}
+
+#[test]
+fn what_a_run_may_not_write_without_capabilities_is_said() {
+    let Some(wire) = wire("files of others", 1) else {
+        return;
+    };
+    let ours = tempfile::tempdir().unwrap();
+    let socket = ours.path().join("ctl.sock");
+    let config = controlled(up("packet", "50mbit"), &socket);
+    for (options, may) in [
+        (&["--quiet"][..], false),
+        (&["--quiet", "--keep-privileges"], true),
+    ] {
+        let managed = Managed::start(&wire, &config, options, &[]);
+        assert!(managed.word().starts_with("READY=1\n"));
+        for path in [managed.folder.path(), &managed.file()] {
+            chown(path, Some(OTHER), Some(OTHER)).unwrap();
+        }
+        let saved = fairlane(&["ctl", "--socket", socket.to_str().unwrap(), "save"]);
+        assert_eq!(saved.status.success(), may, "{saved:?}");
+        assert_eq!(
+            saved.stderr.contains("belong to the user"),
+            !may,
+            "{saved:?}"
+        );
+        assert_eq!(fs::read_to_string(managed.file()).unwrap(), config);
+        managed.signal("TERM");
+        assert!(managed.finish().0.success());
+    }
+    // A socket in a folder of somebody else's.
+    let theirs = tempfile::tempdir().unwrap();
+    chown(theirs.path(), Some(OTHER), Some(OTHER)).unwrap();
+    let config = controlled(up("packet", "50mbit"), &theirs.path().join("ctl.sock"));
+    let mut managed = Managed::start(&wire, &config, &["--quiet"], &[]);
+    let begun = Instant::now();
+    while managed.runs() {
+        assert!(begun.elapsed() < PATIENCE, "it cannot make its socket");
+    }
+    let said = managed.said();
+    assert!(
+        said.contains("ctl.sock: ")
+            && said.contains("--keep-privileges")
+            && said.lines().count() == 1,
+        "{said}"
+    );
+}
+
+/// Every line that is not about the program's path or the site's name is the same, and systemd takes
+/// both.
+#[test]
+fn the_units_are_as_systemd_wants_them() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let (one, many) = (read("fairlane.service"), read("fairlane@.service"));
+    let settings = |text: &str| {
+        let lines = text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.starts_with("Description"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let of_one = many.replace("/etc/fairlane/%i.toml", "/etc/fairlane/site.toml");
+    assert_eq!(settings(&of_one), settings(&one));
+    let options = one
+        .split_once("ExecStart=/usr/bin/fairlane run ")
+        .unwrap()
+        .1;
+    let options: Vec<_> = options.lines().next().unwrap().split(' ').collect();
+    // It comes as far as the file, which is not there.
+    let refused = fairlane(&[&["run"], &options[..]].concat());
+    assert!(
+        refused.stderr.contains("/etc/fairlane/site.toml"),
+        "{refused:?}"
+    );
+
+    let there = tempfile::tempdir().unwrap();
+    for (name, text) in [("fairlane.service", one), ("fairlane@.service", many)] {
+        let text = text.replace("/usr/bin/fairlane", PROGRAM);
+        let file = there.path().join(name);
+        fs::write(&file, text).unwrap();
+        let verify = ["verify", "--man=no", "--recursive-errors=no"];
+        let verified = Command::new("systemd-analyze")
+            .args(verify)
+            .arg(&file)
+            .output();
+        let Ok(verified) = verified else {
+            fairlane_netlab::skip_unsupported("units", "there is no systemd-analyze");
+            return;
+        };
+        let said = String::from_utf8(verified.stderr).unwrap();
+        // What systemd before 253 does not know.
+        let odd: Vec<_> = said
+            .lines()
+            .filter(|line| !line.contains("notify-reload"))
+            .collect();
+        assert!(odd.is_empty(), "{odd:?}");
+    }
 }
