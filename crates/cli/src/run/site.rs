@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result};
 use fairlane_config::{Backend, Site};
 use fairlane_control::Service;
+use fairlane_service::log::Level;
 use fairlane_service::privileges::{Left, Needs, give_up};
 use fairlane_service::{Manager, Teller};
 use fairlane_site::{Daemon, Handle, Notice, OnLoss, Outcome, Source};
@@ -66,7 +67,11 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         if let Notice::Reloaded(_) | Notice::ReloadRefused(_) = notice {
             to_manager.reloaded(&notice);
         }
-        voice.say(notice);
+        let level = match notice.is_trouble() {
+            true => Level::Warning,
+            false => Level::Info,
+        };
+        voice.say_of(notice.kind(), level, notice);
     });
     let daemon = daemon.map_err(|error| match error {
         fairlane_site::Error::Unfit(_) => Error::new(error).context(path.display().to_string()),

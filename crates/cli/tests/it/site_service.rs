@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -26,6 +26,17 @@ struct Managed {
 
 impl Managed {
     fn start(wire: &Wire, config: &str, options: &[&str], environment: &[(&str, &str)]) -> Managed {
+        Managed::start_telling(wire, config, options, environment, None)
+    }
+
+    /// The same, where a variable of the environment may say what standard error is, as systemd does.
+    fn start_telling(
+        wire: &Wire,
+        config: &str,
+        options: &[&str],
+        environment: &[(&str, &str)],
+        journal: Option<&str>,
+    ) -> Managed {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("site.toml"), config).unwrap();
         let socket = folder.path().join("notify");
@@ -39,8 +50,13 @@ impl Managed {
             .env("NOTIFY_SOCKET", &socket)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(File::create(folder.path().join("said")).unwrap());
+            .stdout(Stdio::piped());
+        let said = File::create(folder.path().join("said")).unwrap();
+        if let Some(name) = journal {
+            let file = said.metadata().unwrap();
+            command.env(name, format!("{}:{}", file.dev(), file.ino()));
+        }
+        command.stderr(said);
         let child = wire.middle().run(|| command.spawn().unwrap());
         Managed {
             child,
@@ -497,5 +513,85 @@ fn the_units_are_as_systemd_wants_them() {
             .filter(|line| !line.contains("notify-reload"))
             .collect();
         assert!(odd.is_empty(), "{odd:?}");
+    }
+}
+
+/// Refused reloads until a manager has heard of as many.
+fn refuse(managed: &Managed, times: u32) {
+    fs::write(managed.file(), "rate = \n").unwrap();
+    for _ in 0..times {
+        managed.signal("HUP");
+        assert!(managed.word().starts_with("RELOADING=1\n"));
+        assert!(managed.word().starts_with("READY=1\n"));
+    }
+}
+
+#[test]
+fn what_is_said_too_often_is_counted_and_not_said() {
+    let Some(wire) = wire("what is said too often", 1) else {
+        return;
+    };
+    let managed = Managed::start(&wire, &up("packet", "50mbit"), &["--quiet"], &[]);
+    assert!(managed.word().starts_with("READY=1\n"));
+    refuse(&managed, 50);
+    managed.signal("TERM");
+    assert!(managed.word().starts_with("STOPPING=1\n"));
+    let said = managed.folder.path().join("said");
+    let lines = || fs::read_to_string(&said).unwrap_or_default();
+    let begun = Instant::now();
+    while !lines().contains("more like this") {
+        assert!(begun.elapsed() < PATIENCE, "{}", lines());
+    }
+    let lines = lines();
+    let more = lines
+        .lines()
+        .filter_map(|line| line.split_once(" more like this: "));
+    let more: u32 = more
+        .map(|(before, _)| before.rsplit(' ').next().unwrap().parse::<u32>().unwrap())
+        .sum();
+    let whole = lines
+        .lines()
+        .filter(|line| !line.contains("more like this"));
+    // A machine so slow that ten seconds pass says some more.
+    let whole = whole
+        .filter(|line| line.contains("running configuration kept"))
+        .count();
+    assert_eq!(whole as u32 + more, 50, "{lines}");
+    assert!(whole < 50, "{lines}");
+    assert!(managed.finish().0.success());
+}
+
+#[test]
+fn the_journal_reads_how_much_a_line_matters_and_no_time() {
+    let Some(wire) = wire("lines for the journal", 1) else {
+        return;
+    };
+    for (variable, journal) in [("JOURNAL_STREAM", true), ("SOME_OTHER", false)] {
+        let config = up("packet", "50mbit");
+        let managed = Managed::start_telling(&wire, &config, &["--quiet"], &[], Some(variable));
+        assert!(managed.word().starts_with("READY=1\n"));
+        managed.signal("HUP");
+        assert!(managed.word().starts_with("RELOADING=1\n"));
+        assert!(managed.word().starts_with("READY=1\n"));
+        refuse(&managed, 1);
+        let said = || managed.said();
+        let begun = Instant::now();
+        while !said().contains("running configuration kept") {
+            assert!(begun.elapsed() < PATIENCE, "{}", said());
+        }
+        let said = said();
+        for line in said.lines() {
+            assert_eq!(line.starts_with("fairlane: 20"), !journal, "{line}");
+        }
+        if journal {
+            let levels = ["<6>", "<4>"];
+            let start = said
+                .lines()
+                .zip(levels)
+                .all(|(line, level)| line.starts_with(level));
+            assert!(start && said.lines().count() >= 2, "{said}");
+        }
+        managed.signal("TERM");
+        assert!(managed.finish().0.success());
     }
 }
