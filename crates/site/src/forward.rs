@@ -82,7 +82,7 @@ impl Forwarding {
                     answer(&mut self.answers, doing.take());
                 }
             }
-            now < end && self.goes_on(bridge, now, &mut draining)
+            now < end && goes_on(&self.stop, bridge, now, &mut draining)
         });
         if let Some(mut order) = doing.or_else(|| self.orders.pop()) {
             while !order.step(bridge, self.clock.now()) {}
@@ -90,19 +90,19 @@ impl Forwarding {
         }
         outcome
     }
+}
 
-    /// Whether there is another round: until it is told to stop, and then as long as something is
-    /// queued and there is time for it, which ends at `draining`.
-    fn goes_on(&self, bridge: &mut SiteBridge, now: Nanos, draining: &mut Option<Nanos>) -> bool {
-        if !self.stop.is_asked() {
-            return true;
-        }
-        let until = *draining.get_or_insert_with(|| {
-            bridge.close();
-            now + nanos(self.stop.drain())
-        });
-        now < until && !self.stop.is_asked_at_once() && !bridge.is_drained()
+/// Whether there is another round: until it is told to stop, and then as long as something is queued
+/// and there is time for it, which ends at `draining`.
+fn goes_on(stop: &Stop, bridge: &mut SiteBridge, now: Nanos, draining: &mut Option<Nanos>) -> bool {
+    if !stop.is_asked() {
+        return true;
     }
+    let until = *draining.get_or_insert_with(|| {
+        bridge.close();
+        now + nanos(stop.drain())
+    });
+    now < until && !stop.is_asked_at_once() && !bridge.is_drained()
 }
 
 /// There is room: the control thread gives the next order when it has the answer to the last.
