@@ -1,6 +1,7 @@
 //! Values on the command line that several commands take.
 
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
 use fairlane_core::Weight;
@@ -60,6 +61,14 @@ pub fn seconds(text: &str) -> Result<f64> {
     }
 }
 
+/// Reads how long what is queued is sent at the end.
+pub fn drain(text: &str) -> Result<Duration> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.0..=60.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => bail!("what is queued can be sent for 0 to 60 seconds"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +84,16 @@ mod tests {
         ] {
             let error = text.parse::<Allowed>().unwrap_err().to_string();
             assert!(error.contains(names), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_queued_is_sent_for_a_minute_at_most() {
+        assert_eq!(drain("0").unwrap(), Duration::ZERO);
+        assert_eq!(drain("60").unwrap(), Duration::from_secs(60));
+        for odd in ["-0.1", "60.1", "inf", "NaN", "1s", ""] {
+            let error = drain(odd).unwrap_err().to_string();
+            assert!(error.contains("0 to 60"), "{error}");
         }
     }
 

@@ -414,7 +414,14 @@ impl Api {
             }
         }
         let failed = |error: io::Error| {
-            let sentence = format!("{}: {error}", file.display());
+            let owner = match error.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    ": it and its folder are to belong to the user that the site runs as, and to be \
+                     writable for it"
+                }
+                _ => "",
+            };
+            let sentence = format!("{}: {error}{owner}", file.display());
             Failure(StatusCode::INTERNAL_SERVER_ERROR, sentence)
         };
         let text = Arc::clone(&self.site.site().text);

@@ -62,13 +62,14 @@ fn dependencies_point_one_way() {
             ],
         ),
         ("control", &["config", "core", "io", "site"]),
+        ("service", &[]),
         ("terminal", &["config", "control", "core"]),
         ("bench", &["core", "io", "netlab", "runtime"]),
         (
             "cli",
             &[
-                "bench", "config", "control", "core", "demo", "io", "netlab", "runtime", "site",
-                "terminal", "traffic",
+                "bench", "config", "control", "core", "demo", "io", "netlab", "runtime", "service",
+                "site", "terminal", "traffic",
             ],
         ),
         (
@@ -99,7 +100,7 @@ fn every_crate_is_listed_here() {
         names,
         [
             "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io",
-            "lab", "mailbox", "netlab", "runtime", "sim", "site", "terminal", "traffic"
+            "lab", "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "traffic"
         ]
     );
 }
@@ -126,7 +127,7 @@ fn unsafe_code_stays_in_its_named_homes() {
     let mut found = Vec::new();
     for name in [
         "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io", "lab",
-        "mailbox", "netlab", "runtime", "sim", "site", "terminal", "traffic",
+        "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);
@@ -158,6 +159,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("netlab/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("runtime/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("fairlane/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("service/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("sim/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("site/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("demo/src/lib.rs", "#![forbid(unsafe_code)]"),

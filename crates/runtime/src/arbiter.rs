@@ -61,6 +61,8 @@ pub struct Arbiter<Q: Queue, R> {
     leaving: usize,
     /// Flows that the arbiter's own thread feeds.
     own_flows: usize,
+    /// Nothing more is taken from clients.
+    is_closed: bool,
     now: Nanos,
 }
 
@@ -125,6 +127,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
             stats: ArbiterStats::default(),
             leaving: 0,
             own_flows: 0,
+            is_closed: false,
             now,
         }
     }
@@ -158,6 +161,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
         self.take_in_registered();
         let drained = match self.clients.len() {
             0 => Drained::default(),
+            _ if self.is_closed => Drained::default(),
             _ => self.drain(),
         };
         let left = self.shaper.step(now)?;
@@ -269,6 +273,12 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
     /// No client pays for more than one wake-up a sleep, all together.
     pub fn sleep(&mut self, longest: Duration) -> Option<Woken> {
         self.clients.sleep(longest)
+    }
+
+    /// Takes no more packets from clients: what is in their mailboxes stays there, and what is queued
+    /// is sent as before. Not to be taken back: the end is near.
+    pub fn close(&mut self) {
+        self.is_closed = true;
     }
 
     /// Gives a client's flow another weight, maximum length or limits.

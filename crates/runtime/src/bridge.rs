@@ -177,6 +177,19 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         }
     }
 
+    /// Whether all that was taken in has left, as far as can be known: nothing is queued, and the
+    /// device has nothing that is on its way.
+    fn is_drained(&self) -> bool {
+        let waits = match self {
+            Way::Shaped(arbiter, _) => {
+                !arbiter.queue().is_empty() || arbiter.waiting_for_backend() > 0
+            }
+            Way::Open(out, _) => out.is_waiting(),
+        };
+        // A device that is unusable has nothing more to send.
+        !waits && self.device().in_flight().unwrap_or(0) == 0
+    }
+
     /// Sends what may be sent.
     #[inline]
     fn step(&mut self, now: Nanos) -> io::Result<Step> {
@@ -214,6 +227,8 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     waiter: Waiter,
     /// Since the last round an arbiter was given to somebody to change, or somebody is in a hurry.
     changed: bool,
+    /// Nothing more is taken in.
+    is_closed: bool,
 }
 
 impl<Q, D, F, M> Bridge<Q, D, M>
@@ -237,6 +252,7 @@ where
             arrived: Vec::with_capacity(BATCH),
             waiter: Waiter::new(),
             changed: false,
+            is_closed: false,
         })
     }
 
@@ -254,9 +270,11 @@ where
             transmitted: 0,
             next: Next::WhenPushed,
         };
-        for side in Side::BOTH {
-            if self.take_in(side, now, &mut round.drained)? {
-                round.next = Next::Now;
+        if !self.is_closed {
+            for side in Side::BOTH {
+                if self.take_in(side, now, &mut round.drained)? {
+                    round.next = Next::Now;
+                }
             }
         }
         for side in Side::BOTH {
@@ -350,6 +368,23 @@ where
         self.changed = true;
     }
 
+    /// Takes in nothing more from devices and clients: rounds only send what is queued, as before.
+    /// Not to be taken back: the end is near.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+        for way in &mut self.ways {
+            if let Way::Shaped(arbiter, _) = way {
+                arbiter.close();
+            }
+        }
+    }
+
+    /// Whether all that was taken in has left: nothing is queued, and neither device has anything that
+    /// is on its way. O(1), a system call for each device where nothing is queued.
+    pub fn is_drained(&self) -> bool {
+        self.ways.iter().all(Way::is_drained)
+    }
+
     /// The device on this side.
     pub fn device(&self, side: Side) -> &D {
         self.ways[side.index()].device()
@@ -381,8 +416,8 @@ where
 
     fn nap(&mut self, span: Duration) -> io::Result<()> {
         let devices: [Option<BorrowedFd<'_>>; 2] = Side::BOTH.map(|side| {
-            // Where frames are held up they would end the wait at once.
-            let held_up = self.ways[side.other().index()].is_held_up();
+            // Where frames are held up, or not to be taken in, they would end the wait at once.
+            let held_up = self.is_closed || self.ways[side.other().index()].is_held_up();
             (!held_up).then(|| self.ways[side.index()].device().as_fd())
         });
         let waiter = &mut self.waiter;

@@ -133,6 +133,43 @@ fn an_open_direction_takes_no_more_than_a_batch_of_a_round() {
 }
 
 #[test]
+fn a_closed_bridge_takes_in_nothing_and_sends_what_it_holds_at_the_pace_of_the_link() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(1000), memory::pair(1000));
+    let mut bridge = Bridge::new(open(left), shaped(right, 1000, 0), as_it_is).unwrap();
+    assert!(bridge.is_drained());
+    send(&mut here, (0..10).map(|_| vec![1; 1_000]));
+    bridge.round(ms(0)).unwrap();
+    assert!(!bridge.is_drained());
+    bridge.close();
+    send(&mut here, [vec![2; 1_000]]);
+    send(&mut there, [vec![3; 1_000]]);
+    let mut came = Vec::new();
+    // A millisecond each; the first left as it came.
+    for now in 1..=9 {
+        assert!(!bridge.is_drained(), "{now} ms");
+        bridge.round(ms(now)).unwrap();
+        came.extend(heard(&mut there));
+    }
+    assert_eq!(came, vec![vec![1; 1_000]; 10]);
+    assert!(bridge.is_drained());
+    assert_eq!(bridge.round(ms(20)).unwrap().moved(), 0);
+    assert!(heard(&mut here).is_empty() && heard(&mut there).is_empty());
+    assert_eq!(bridge.stats(Side::Right).received.frames, 10);
+}
+
+#[test]
+fn what_a_device_has_not_sent_yet_is_not_drained() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(10), memory::pair(10));
+    let mut bridge = Bridge::new(open(left), open(right), as_it_is).unwrap();
+    send(&mut here, [vec![1; 60]]);
+    bridge.round(ms(0)).unwrap();
+    bridge.close();
+    assert!(!bridge.is_drained(), "it is on its way");
+    assert_eq!(heard(&mut there).len(), 1);
+    assert!(bridge.is_drained());
+}
+
+#[test]
 fn what_has_arrived_is_taken_in_before_anything_is_sent() {
     let ((left, mut here), (right, mut there)) = (memory::pair(10_000), memory::pair(10_000));
     let mut bridge = Bridge::new(open(left), shaped(right, 10_000, 0), as_it_is).unwrap();

@@ -1,7 +1,7 @@
 //! A site from its configuration to its end.
 
 use std::fmt;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -51,16 +51,20 @@ pub struct Options {
     /// Whether the kernel may drop frames under overload before they are received, of classes that
     /// take more than their share.
     pub early_drop: bool,
+    /// How long at most what is queued is sent when it is told to stop.
+    pub drain: Duration,
 }
 
 impl Default for Options {
-    /// Until it is stopped, with a report a second; interfaces are waited for.
+    /// Until it is stopped, with a report a second; interfaces are waited for, and what is queued at
+    /// the end is sent for half a second.
     fn default() -> Options {
         Options {
             time: None,
             interval: Duration::from_secs(1),
             on_loss: OnLoss::Wait,
             early_drop: true,
+            drain: Duration::from_millis(500),
         }
     }
 }
@@ -97,6 +101,7 @@ pub struct Daemon {
 #[derive(Clone)]
 pub struct Handle {
     pub(crate) stop: Arc<Stop>,
+    rounds: Arc<AtomicU64>,
     pub(crate) events: Sender<Event>,
     site: Arc<Mutex<Arc<Site>>>,
     /// What its file said when it was last read.
@@ -110,9 +115,23 @@ impl fmt::Debug for Handle {
 }
 
 impl Handle {
-    /// Ends the run, within ten seconds whatever does not go on. Does not wait for it.
+    /// Ends the run: nothing more is taken in, and what is queued is sent at the pace of its link for
+    /// as long as [`Options::drain`] says at most. Ten seconds later it has ended, whatever does not go
+    /// on. Does not wait for it.
     pub fn stop(&self) {
         self.stop.ask();
+    }
+
+    /// Ends the run without sending what is queued. Does not wait for it.
+    pub fn stop_at_once(&self) {
+        self.stop.ask_at_once();
+    }
+
+    /// How many rounds the thread that forwards has made. It makes one in 20 ms at least: a number that
+    /// stays says that it hangs, or has ended.
+    #[must_use]
+    pub fn rounds(&self) -> u64 {
+        self.rounds.load(Ordering::Relaxed)
     }
 
     /// Has the site go on as another configuration says. It is read and prepared on a thread of its
@@ -262,8 +281,10 @@ impl Daemon {
         let (answers, done) = mailbox(2).map_err(never)?;
         let (to_control, events) = channel();
         let needs = Needs::of(&site);
+        let rounds = Arc::new(AtomicU64::new(0));
         let handle = Handle {
-            stop: Arc::default(),
+            stop: Arc::new(Stop::new(options.drain)),
+            rounds: Arc::clone(&rounds),
             events: to_control,
             file: Arc::new(Mutex::new(Arc::clone(&site.text))),
             site: Arc::new(Mutex::new(Arc::new(site))),
@@ -272,6 +293,7 @@ impl Daemon {
         let forwarding = Forwarding {
             clock,
             stop: Arc::clone(&handle.stop),
+            rounds,
             orders: to_do,
             answers,
             longest_step: Arc::clone(&longest_step),
@@ -366,7 +388,7 @@ fn never(error: impl ToString) -> Error {
     Error::Unfit(error.to_string())
 }
 
-fn nanos(time: Duration) -> Nanos {
+pub(crate) fn nanos(time: Duration) -> Nanos {
     Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }
 

@@ -11,7 +11,7 @@ use fairlane_runtime::bridge::{BATCH, Side};
 use fairlane_runtime::{Clock, Idling, drive};
 use rustix::process::setpriority_process;
 
-use crate::daemon::SiteBridge;
+use crate::daemon::{SiteBridge, nanos};
 use crate::early::Guard;
 use crate::order::Order;
 use crate::stop::Stop;
@@ -33,6 +33,8 @@ const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
 pub(crate) struct Forwarding {
     pub(crate) clock: Clock,
     pub(crate) stop: Arc<Stop>,
+    /// How many it has made, for whoever watches over it.
+    pub(crate) rounds: Arc<AtomicU64>,
     /// One at a time.
     pub(crate) orders: Consumer<Order>,
     pub(crate) answers: Producer<Order>,
@@ -41,8 +43,8 @@ pub(crate) struct Forwarding {
 }
 
 impl Forwarding {
-    /// Forwards until `end`, or until it is told to stop, [before all others](before_all_others). What
-    /// was ordered by then is done.
+    /// Forwards until `end`, or until it is told to stop and has sent what is queued, [before all
+    /// others](before_all_others). What was ordered by then is done.
     pub(crate) fn run(mut self, bridge: &mut SiteBridge, end: Nanos) -> io::Result<()> {
         before_all_others();
         let idling = Idling {
@@ -53,7 +55,11 @@ impl Forwarding {
         let mut guards = [Guard::default(), Guard::default()];
         // When the last round began, if part of an order was done after it.
         let mut worked_at: Option<Nanos> = None;
+        let mut rounds = 0;
+        let mut draining = None;
         let outcome = drive(bridge, &self.clock, idling, |bridge, now, round| {
+            rounds += 1;
+            self.rounds.store(rounds, Ordering::Relaxed);
             for (side, guard) in Side::BOTH.into_iter().zip(&mut guards) {
                 if let Some(arbiter) = bridge.arbiter(side)
                     && let Some(early) = arbiter.queue().classifier().early()
@@ -80,7 +86,7 @@ impl Forwarding {
                     answer(&mut self.answers, doing.take());
                 }
             }
-            now < end && !self.stop.is_asked()
+            now < end && goes_on(&self.stop, bridge, now, &mut draining)
         });
         if let Some(mut order) = doing.or_else(|| self.orders.pop()) {
             while !order.step(bridge, self.clock.now()) {}
@@ -88,6 +94,19 @@ impl Forwarding {
         }
         outcome
     }
+}
+
+/// Whether there is another round: until it is told to stop, and then as long as something is queued
+/// and there is time for it, which ends at `draining`.
+fn goes_on(stop: &Stop, bridge: &mut SiteBridge, now: Nanos, draining: &mut Option<Nanos>) -> bool {
+    if !stop.is_asked() {
+        return true;
+    }
+    let until = *draining.get_or_insert_with(|| {
+        bridge.close();
+        now + nanos(stop.drain())
+    });
+    now < until && !stop.is_asked_at_once() && !bridge.is_drained()
 }
 
 /// There is room: the control thread gives the next order when it has the answer to the last.

@@ -41,6 +41,29 @@ pub enum Notice {
     ReloadRefused(Error),
 }
 
+impl Notice {
+    /// A word for all events of its kind.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Notice::Warning(_) => "warning",
+            Notice::Gone(_) => "gone",
+            Notice::Back(_) => "back",
+            Notice::Unusable { .. } => "unusable",
+            Notice::NoEarlyDrop { .. } => "no early drop",
+            Notice::NotAttached(_) => "not attached",
+            Notice::Reloaded(_) => "reloaded",
+            Notice::ReloadRefused(_) => "reload refused",
+        }
+    }
+
+    /// Whether something is not as it should be.
+    #[must_use]
+    pub fn is_trouble(&self) -> bool {
+        !matches!(self, Notice::Back(_) | Notice::Reloaded(_))
+    }
+}
+
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -74,10 +74,19 @@ fn a_site_tells_its_state_and_takes_over_another_while_frames_pass_and_stops_whe
         handle.reload(Source::Site(Box::new(site(INTERFACES, "calls"))));
         wait(&notices, |notice| matches!(notice, Notice::Reloaded(None)));
         assert!(wire.is_through(PATIENCE).unwrap());
+        // The thread that forwards makes rounds, also while there is nothing to do.
+        let rounds = handle.rounds();
+        let begun = Instant::now();
+        while handle.rounds() < rounds + 3 {
+            assert!(begun.elapsed() < PATIENCE, "it hangs");
+        }
         handle.stop();
         running.join().unwrap()
     });
     result.unwrap();
+    let rounds = handle.rounds();
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(handle.rounds(), rounds, "it has ended");
     assert_eq!(report.reloads, 1);
     let [calls, rest] = &report.links[0].classes[..] else {
         panic!("{report:?}");

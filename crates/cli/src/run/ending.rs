@@ -29,9 +29,14 @@ pub(super) struct Ending {
 }
 
 impl Ending {
+    /// Somebody wants it to end: a signal. Until then there is something else to do for `first`.
+    pub(super) fn ask_after(&self, first: Duration) {
+        self.deadline.get_or_init(|| Instant::now() + first + GRACE);
+    }
+
     /// Somebody wants it to end: a signal.
     pub(super) fn ask(&self) {
-        self.deadline.get_or_init(|| Instant::now() + GRACE);
+        self.ask_after(Duration::ZERO);
     }
 
     /// What comes from a thread when it has written to `output`, or nothing where nobody takes

@@ -10,6 +10,7 @@ mod site;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Result;
 use fairlane_config::Size;
@@ -17,7 +18,7 @@ use fairlane_core::Rate;
 use fairlane_io::MAX_DATAGRAM;
 
 use crate::algorithm::{self, Algorithm};
-use crate::arguments::{Allowed, Weights, seconds};
+use crate::arguments::{Allowed, Weights, drain, seconds};
 use screen::Shows;
 
 const HELP: &str = "\
@@ -107,6 +108,13 @@ pub struct Options {
     /// With CONFIG: under overload, drop no frames in the kernel before they are received
     #[arg(long, requires = "config")]
     no_early_drop: bool,
+    /// With CONFIG: give up no capability and no system call once the file is read
+    #[arg(long, requires = "config")]
+    keep_privileges: bool,
+    /// With CONFIG: how long, when told to stop, it still sends what is queued, 0 to 60 s; told twice,
+    /// it ends at once
+    #[arg(long, value_name = "S", requires = "config", default_value = "0.5", value_parser = drain)]
+    drain: Duration,
     /// Print one JSON object at the end, and nothing else
     #[arg(long)]
     json: bool,

@@ -3,13 +3,18 @@
 
 mod text;
 
-use std::path::Path;
+use std::io::ErrorKind::PermissionDenied;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
+use fairlane_config::{Backend, Site};
 use fairlane_control::Service;
-use fairlane_site::{Daemon, Handle, OnLoss, Outcome, Source};
+use fairlane_service::log::Level;
+use fairlane_service::privileges::{Left, Needs, give_up};
+use fairlane_service::{Manager, Teller};
+use fairlane_site::{Daemon, Handle, Notice, OnLoss, Outcome, Source};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -29,7 +34,18 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     // program as they end any.
     let signals = Signals::new([SIGHUP]).context("setting up signals")?;
     let site = read_site(path)?;
+    // Before there is a second thread.
+    let Left {
+        lost_files,
+        complaint,
+    } = match options.keep_privileges {
+        true => Left::default(),
+        false => give_up(needs(&site, options)).context("giving up privileges")?,
+    };
     let log = Log::open().context("starting a thread")?;
+    if let Some(complaint) = complaint {
+        log.voice().say(format_args!("warning: {complaint}"));
+    }
     for signal in [SIGINT, SIGTERM] {
         (signals.add_signal(signal)).context("setting up Ctrl-C")?;
     }
@@ -42,23 +58,36 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
             false => OnLoss::Wait,
         },
         early_drop: !options.no_early_drop,
+        drain: options.drain,
     };
-    let voice = log.voice();
-    let daemon = Daemon::open(site, &of_site, move |notice| voice.say(notice));
+    let manager = Manager::of_this_process();
+    let teller = manager.as_ref().map(Manager::teller).unwrap_or_default();
+    let (voice, to_manager) = (log.voice(), teller.clone());
+    let daemon = Daemon::open(site, &of_site, move |notice| {
+        if let Notice::Reloaded(_) | Notice::ReloadRefused(_) = notice {
+            to_manager.reloaded(&notice);
+        }
+        let level = match notice.is_trouble() {
+            true => Level::Warning,
+            false => Level::Info,
+        };
+        voice.say_of(notice.kind(), level, notice);
+    });
     let mut daemon = daemon.map_err(|error| match error {
         fairlane_site::Error::Unfit(_) => Error::new(error).context(path.display().to_string()),
+        fairlane_site::Error::Attach(_) if lost_files => Error::new(error).context(OWN_FILES),
         _ => error.into(),
     })?;
-    let service = match &daemon.site().control {
-        Some(control) => Some(Service::start(
-            control,
-            daemon.handle(),
-            Some(path.to_owned()),
-        )?),
-        None => None,
-    };
+    let service = serve(path, &daemon, lost_files)?;
     let ending = Arc::new(Ending::default());
-    listen(signals, path, daemon.handle(), Arc::clone(&ending)).context("setting up Ctrl-C")?;
+    let listener = Listener {
+        path: path.to_owned(),
+        site: daemon.handle(),
+        drain: options.drain,
+        ending: Arc::clone(&ending),
+        teller: teller.clone(),
+    };
+    listener.listen(signals).context("setting up Ctrl-C")?;
     let screen = Screen::open(
         introduction(path, &daemon, service.as_ref(), options),
         shows,
@@ -67,12 +96,17 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     if options.guarded {
         guard::ready(&mut daemon)?;
     }
+    let (status, handle) = (status(path, &daemon), daemon.handle());
+    let telling = manager.map(|manager| manager.serve(status, move || handle.rounds()));
+    // Until the end of this function.
+    let _telling = telling.transpose().context("starting a thread")?;
     let Outcome { report, result } = daemon.run(|report| {
         if let Some(service) = &service {
             service.publish(report);
         }
         screen.show(report, report);
     });
+    teller.stopping();
     drop(service);
     let concluded = screen.conclude(report, |report| text::conclusion(report), &ending);
     log.close(&ending);
@@ -83,18 +117,78 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     outcome
 }
 
-/// Signals stop the site, or have its file read again. One that comes when it is over shortens the
-/// wait for who reads what is printed.
-fn listen(signals: Signals, path: &Path, site: Handle, ending: Arc<Ending>) -> Result<()> {
-    let path = path.to_owned();
-    interrupt::listen(signals, move |signal| match signal {
-        SIGHUP => site.reload(Source::File(path.clone())),
-        _ => {
-            ending.ask();
-            site.stop();
-        }
-    })?;
-    Ok(())
+/// What may be wrong where a file or a folder cannot be used.
+const OWN_FILES: &str =
+    "beyond what its user may without capabilities (--keep-privileges keeps them)";
+
+/// What the run has to do after the rest is given up.
+fn needs(site: &Site, options: &Options) -> Needs {
+    let backend = site.interfaces.as_ref().map(|named| named.backend);
+    let http = site.control.as_ref().and_then(|control| control.http);
+    let shared_memory = backend == Some(Backend::Xdp);
+    Needs {
+        interfaces: true,
+        programs: shared_memory || !options.no_early_drop,
+        shared_memory,
+        low_port: http.is_some_and(|http| (1..1_024).contains(&http.port())),
+    }
+}
+
+/// Lets the site be asked and changed, if its file says where.
+fn serve(path: &Path, daemon: &Daemon, lost_files: bool) -> Result<Option<Service>> {
+    let site = daemon.site();
+    let Some(control) = &site.control else {
+        return Ok(None);
+    };
+    let service = Service::start(control, daemon.handle(), Some(path.to_owned()));
+    service
+        .map(Some)
+        .map_err(|error| match error.reason.kind() {
+            PermissionDenied if lost_files => Error::new(error).context(OWN_FILES),
+            _ => error.into(),
+        })
+}
+
+/// Who hears of signals.
+struct Listener {
+    path: PathBuf,
+    site: Handle,
+    drain: Duration,
+    ending: Arc<Ending>,
+    teller: Teller,
+}
+
+impl Listener {
+    /// Signals stop the site, the second one at once, or have its file read again. One that comes when
+    /// it is over shortens the wait for who reads what is printed.
+    fn listen(self, signals: Signals) -> Result<()> {
+        let mut is_told = false;
+        interrupt::listen(signals, move |signal| match signal {
+            SIGHUP => {
+                self.teller.reloading();
+                self.site.reload(Source::File(self.path.clone()));
+            }
+            _ if is_told => self.site.stop_at_once(),
+            _ => {
+                is_told = true;
+                self.ending.ask_after(self.drain);
+                self.teller.stopping();
+                self.site.stop();
+            }
+        })?;
+        Ok(())
+    }
+}
+
+/// What a service manager shows of it: a line.
+fn status(path: &Path, daemon: &Daemon) -> String {
+    let names: Vec<_> = daemon.links().map(|link| &*link.name).collect();
+    let classes: usize = daemon.links().map(|link| link.classes.len()).sum();
+    format!(
+        "{}: shapes the links {}, {classes} classes",
+        path.display(),
+        names.join(", ")
+    )
 }
 
 fn introduction(

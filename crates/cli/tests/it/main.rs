@@ -24,6 +24,7 @@ mod site_overload;
 mod site_passing;
 mod site_prometheus;
 mod site_reload;
+mod site_service;
 mod tcp_classes;
 mod tcp_offloads;
 mod tcp_queue_management;

@@ -26,9 +26,17 @@ const GENERIC: &str = "xdp, generic";
 
 /// What is left of a run.
 pub(super) fn conclusion(report: &Report) -> String {
+    let left = report.links.iter().filter(|link| link.queued_packets > 0);
+    let left = left.map(|link| {
+        format!(
+            "\n{} packets were still queued in link {} when it ended: --drain gives them longer",
+            link.queued_packets, link.name
+        )
+    });
     format!(
-        "{}\nrates and delays are those of the whole run, {:.1} s",
+        "{}{}\nrates and delays are those of the whole run, {:.1} s",
         tables(report, Span::Whole, MOST_ROWS),
+        left.collect::<String>(),
         report.seconds
     )
 }

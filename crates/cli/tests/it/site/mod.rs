@@ -130,7 +130,12 @@ impl Site {
         let file = folder.path().join("site.toml");
         std::fs::write(&file, config).unwrap();
         let file = file.to_str().unwrap();
-        let arguments = [&["run", file], more].concat();
+        // Where a test says nothing else, it ends as it was when it was told to.
+        let drain: &[&str] = match more.contains(&"--drain") {
+            true => &[],
+            false => &["--drain", "0"],
+        };
+        let arguments = [&["run", file], drain, more].concat();
         let running = wire.middle().run(|| start(&arguments));
         Site { running, folder }
     }

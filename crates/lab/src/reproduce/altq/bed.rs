@@ -116,7 +116,9 @@ impl<'a> Bed<'a> {
                 let path = folder.path().join("site.toml");
                 fs::write(&path, site(*way, links)).context("writing the site")?;
                 let mut command = Command::new(env::current_exe().context("finding fairlane")?);
-                command.arg("run").arg(&path).arg("--json");
+                // What is queued at the end has no part in what was shared.
+                command.arg("run").arg(&path);
+                command.args(["--json", "--drain", "0"]);
                 Some(Program::start(wire.middle(), &mut command)?)
             }
         };

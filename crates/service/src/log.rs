@@ -1,0 +1,190 @@
+//! The lines of a log: in which form they are written, and how many of a kind.
+//!
+//! Standard error is where they go. Whoever reads it as the journal of systemd does is known by the
+//! environment variable `JOURNAL_STREAM`, and is told with each line how much it matters
+//! (`sd-daemon(3)`); it knows the time, and who speaks, by itself.
+
+use std::env;
+use std::io;
+use std::time::{Duration, Instant};
+
+use rustix::fs::fstat;
+
+/// Lines of a kind in a span of time; what is said beyond is counted.
+const MOST: u32 = 20;
+const SPAN: Duration = Duration::from_secs(10);
+
+/// How much a line matters, by the numbers of syslog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Something is not as it should be.
+    Warning = 4,
+    /// Something has happened as it should.
+    Info = 6,
+}
+
+/// A line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// A word for all lines of its kind: they have a limit together.
+    pub kind: &'static str,
+    /// How much it matters.
+    pub level: Level,
+    /// What is said.
+    pub text: String,
+}
+
+/// Whether the journal reads standard error.
+#[must_use]
+pub fn is_journal() -> bool {
+    let Ok(stream) = env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    // Not where it was redirected since.
+    fstat(io::stderr()).is_ok_and(|file| stream == format!("{}:{}", file.st_dev, file.st_ino))
+}
+
+impl Line {
+    /// As the journal reads it: each line of it has its level in front.
+    #[must_use]
+    pub fn for_journal(&self) -> String {
+        let lines = self.text.lines();
+        let lines: Vec<_> = lines
+            .map(|line| format!("<{}>{line}", self.level as u8))
+            .collect();
+        lines.join("\n")
+    }
+}
+
+/// Leaves out lines of a kind that come too often, and says how many.
+#[derive(Debug, Default)]
+pub struct Limit {
+    kinds: Vec<Kind>,
+}
+
+/// The lines of a kind in a span.
+#[derive(Debug)]
+struct Kind {
+    began: Instant,
+    said: u32,
+    left_out: u32,
+    /// The last that came.
+    last: Line,
+}
+
+impl Limit {
+    /// Whether a line that comes at `now` is said. Of each kind, the first few of a span of ten seconds
+    /// are. O(kinds).
+    pub fn admits(&mut self, line: &Line, now: Instant) -> bool {
+        let kind = self
+            .kinds
+            .iter_mut()
+            .find(|kind| kind.last.kind == line.kind);
+        let Some(kind) = kind else {
+            self.kinds.push(Kind {
+                began: now,
+                said: 1,
+                left_out: 0,
+                last: line.clone(),
+            });
+            return true;
+        };
+        let is_said = kind.said < MOST;
+        match is_said {
+            true => kind.said += 1,
+            false => {
+                kind.left_out += 1;
+                kind.last = line.clone();
+            }
+        }
+        is_said
+    }
+
+    /// Forgets the spans that are over by `now`. What was left out in them is said by a line each.
+    pub fn over(&mut self, now: Instant) -> Vec<Line> {
+        self.close(|kind| now.saturating_duration_since(kind.began) >= SPAN)
+    }
+
+    /// The same of all of them, at the end.
+    pub fn end(&mut self) -> Vec<Line> {
+        self.close(|_| true)
+    }
+
+    fn close(&mut self, is_over: impl Fn(&Kind) -> bool) -> Vec<Line> {
+        let over = self.kinds.extract_if(.., |kind| is_over(kind));
+        let left_out = over.filter(|kind| kind.left_out > 0);
+        left_out.map(Kind::left_out).collect()
+    }
+
+    /// When [`over`](Limit::over) is to be asked next; never where nothing was left out.
+    pub fn next(&self) -> Option<Instant> {
+        let left_out = self.kinds.iter().filter(|kind| kind.left_out > 0);
+        left_out.map(|kind| kind.began + SPAN).min()
+    }
+}
+
+impl Kind {
+    fn left_out(self) -> Line {
+        let text = format!("{} more like this: {}", self.left_out, self.last.text);
+        Line { text, ..self.last }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(kind: &'static str, text: &str) -> Line {
+        Line {
+            kind,
+            level: Level::Info,
+            text: text.to_owned(),
+        }
+    }
+
+    #[test]
+    fn of_a_kind_that_comes_too_often_some_are_said_and_the_rest_counted() {
+        let mut limit = Limit::default();
+        let start = Instant::now();
+        let mut said = 0;
+        for number in 0..1_000 {
+            let now = start + Duration::from_millis(number);
+            said += u32::from(limit.admits(&line("often", &number.to_string()), now));
+            assert!(limit.over(now).is_empty());
+            if number % 200 == 0 {
+                assert!(limit.admits(&line("seldom", ""), now), "another kind");
+            }
+        }
+        assert_eq!(said, MOST);
+        assert_eq!(limit.next(), Some(start + SPAN));
+        let almost = start + SPAN - Duration::from_nanos(1);
+        assert!(limit.over(almost).is_empty());
+        assert_eq!(
+            limit.over(start + SPAN),
+            [line("often", "980 more like this: 999")]
+        );
+        assert_eq!(limit.next(), None);
+        assert!(limit.admits(&line("often", ""), start + SPAN));
+        assert!(limit.end().is_empty(), "nothing was left out since");
+    }
+
+    #[test]
+    fn what_was_left_out_by_the_end_is_said_then() {
+        let mut limit = Limit::default();
+        let now = Instant::now();
+        let said = (0..MOST + 1).filter(|_| limit.admits(&line("often", "x"), now));
+        assert_eq!(said.count() as u32, MOST);
+        assert_eq!(limit.end(), [line("often", "1 more like this: x")]);
+        assert!(limit.end().is_empty());
+    }
+
+    #[test]
+    fn the_journal_reads_the_level_of_each_line() {
+        let two = Line {
+            level: Level::Warning,
+            ..line("", "one\ntwo")
+        };
+        assert_eq!(two.for_journal(), "<4>one\n<4>two");
+        assert_eq!(line("", "one").for_journal(), "<6>one");
+    }
+}
