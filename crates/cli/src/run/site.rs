@@ -50,16 +50,7 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         (signals.add_signal(signal)).context("setting up Ctrl-C")?;
     }
     let shows = options.shows();
-    let of_site = fairlane_site::Options {
-        time: options.seconds.map(Duration::from_secs_f64),
-        interval: shows.interval(),
-        on_loss: match options.exit_on_loss {
-            true => OnLoss::Fail,
-            false => OnLoss::Wait,
-        },
-        early_drop: !options.no_early_drop,
-        drain: options.drain,
-    };
+    let of_site = of_site(options);
     let manager = Manager::of_this_process();
     let teller = manager.as_ref().map(Manager::teller).unwrap_or_default();
     let (voice, to_manager) = (log.voice(), teller.clone());
@@ -115,6 +106,20 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         ending.leave(2);
     }
     outcome
+}
+
+/// The options of a site.
+fn of_site(options: &Options) -> fairlane_site::Options {
+    fairlane_site::Options {
+        time: options.seconds.map(Duration::from_secs_f64),
+        interval: options.shows().interval(),
+        on_loss: match options.exit_on_loss {
+            true => OnLoss::Fail,
+            false => OnLoss::Wait,
+        },
+        early_drop: !options.no_early_drop,
+        drain: options.drain,
+    }
 }
 
 /// What may be wrong where a file or a folder cannot be used.
