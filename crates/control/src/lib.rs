@@ -15,6 +15,7 @@ mod change;
 mod client;
 mod document;
 mod explain;
+mod flows;
 mod metrics;
 mod patient;
 mod routes;

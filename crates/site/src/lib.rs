@@ -41,6 +41,7 @@ mod daemon;
 mod device;
 mod early;
 mod error;
+mod flows;
 mod forward;
 mod frame;
 #[doc(hidden)]
@@ -55,6 +56,7 @@ mod stop;
 
 pub use daemon::{Daemon, Handle, Interface, OnLoss, Options, Outcome};
 pub use error::Error;
+pub use flows::{FlowReport, TopFlows};
 pub use meter::Delays;
 pub use notice::Notice;
 pub use reload::{Source, read};

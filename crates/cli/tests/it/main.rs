@@ -14,6 +14,7 @@ mod site;
 mod site_classes;
 mod site_control;
 mod site_early;
+mod site_flows;
 mod site_input;
 mod site_interfaces;
 mod site_lengths;
