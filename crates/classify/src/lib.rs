@@ -50,6 +50,7 @@ mod cover;
 mod digest;
 mod ecn;
 mod field;
+mod flow_key;
 mod headers;
 mod link;
 mod parse;
@@ -66,6 +67,7 @@ pub use field::{
     Dscp, ParseDscpError, ParsePortsError, ParsePrefixError, ParseProtocolError, PortRange, Prefix,
     Protocol, VlanId,
 };
+pub use flow_key::FlowKey;
 pub use headers::{
     Family, Fragment, Header, Headers, Layer, Malformed, Origin, Owner, Ports, Reason,
 };

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use fairlane_core::tree::{ClassFlow, ClassId};
 
-use crate::{Classifier, DigestKey, Layer, Origin, Per, Rule, parse};
+use crate::{Classifier, DigestKey, FlowKey, Layer, Origin, Per, Rule, parse};
 
 /// The filters of a link: which class, and which flow in it, a packet is of.
 #[derive(Clone, Debug)]
@@ -67,6 +67,21 @@ impl LinkClassifier {
             _ => 0,
         };
         ClassFlow { class, flow }
+    }
+
+    /// What tells the flows apart of the class at this place, and what those packets have in common
+    /// that this one is of; counts nothing. `None` where the class has no flows, or the packet
+    /// cannot be read: its flow is 0 then.
+    pub fn key(
+        &self,
+        place: usize,
+        bytes: &[u8],
+        layer: Layer,
+        origin: &Origin,
+    ) -> Option<(Per, FlowKey)> {
+        let per = self.classes.get(place)?.1?;
+        let headers = parse(bytes, layer).ok()?;
+        Some((per, per.key(&headers, origin)))
     }
 
     /// Where a packet goes: to the class of the first filter that it matches; to the default

@@ -7,7 +7,7 @@ use fairlane_core::tree::{
     ClassConfig, ClassId, ClassQueue, ClassStats, Discarded, FlowsConfig, LeafConfig, Payload,
     Tree, TreeError,
 };
-use fairlane_core::{Dequeue, Rejected};
+use fairlane_core::{Count, Dequeue, Rejected};
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm, Queue};
@@ -255,6 +255,38 @@ impl<P: Payload> Discipline<P> {
         match self {
             Discipline::Tree(tree) => tree.take_out(id, from, most, now, discard).unwrap_or(true),
             Discipline::Cbq(cbq) => cbq.take_out(id, most, now, discard).unwrap_or(true),
+        }
+    }
+
+    /// Counts what each flow of a class sends, in this table, or that no more: as
+    /// [`Tree::tally_flows`]. O(1).
+    pub fn tally_flows(&mut self, id: ClassId, table: Option<Vec<Count>>) -> Vec<Count> {
+        match self {
+            Discipline::Tree(tree) => tree.tally_flows(id, table),
+            Discipline::Cbq(_) => table.unwrap_or_default(),
+        }
+    }
+
+    /// Whether it is counted what each flow of a class sends. O(1).
+    pub fn is_tallied(&mut self, id: ClassId) -> bool {
+        match self {
+            Discipline::Tree(tree) => tree.is_tallied(id),
+            Discipline::Cbq(_) => false,
+        }
+    }
+
+    /// Tells what each flow of a class sent since it was last told: as [`Tree::take_tally`].
+    /// O(`left`).
+    pub fn take_tally(
+        &mut self,
+        id: ClassId,
+        from: &mut u32,
+        left: &mut usize,
+        tell: impl FnMut(Option<u64>, Count),
+    ) -> bool {
+        match self {
+            Discipline::Tree(tree) => tree.take_tally(id, from, left, tell),
+            Discipline::Cbq(_) => true,
         }
     }
 

@@ -16,6 +16,7 @@ mod client;
 mod document;
 mod edit;
 mod explain;
+mod flows;
 mod metrics;
 mod patient;
 mod routes;

@@ -31,6 +31,7 @@ use crate::change::{ATTEMPTS, Changed, Refused, change, replace};
 use crate::document::{Document, EditError};
 use crate::edit::{Edit, keys};
 use crate::explain::explain;
+use crate::flows::Question;
 use crate::metrics::{MEDIA_TYPE, PLAIN, metrics, plain};
 use crate::save::save;
 use crate::service::PATIENCE;
@@ -205,7 +206,10 @@ impl Api {
             self.admit(&parts, reads)?;
         }
         if reads {
-            return self.read(&asked, access);
+            return match &asked.path[..] {
+                [v1, flows] if v1 == "v1" && flows == "flows" => self.flows(&asked).await,
+                _ => self.read(&asked, access),
+            };
         }
         let most = match asked.path.last().map(String::as_str) {
             Some("config" | "changes") => MAX_FILE as usize,
@@ -276,9 +280,8 @@ impl Api {
         let report = &*state.report;
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
         let of_state = !matches!(path[..], ["v1", "openapi.json" | "config" | "events"]);
-        if of_state && report.links.is_empty() && is_known(&path) {
-            let sentence = "the site has just started, and has told no state yet: ask again";
-            return fail(StatusCode::SERVICE_UNAVAILABLE, sentence);
+        if of_state && is_known(&path) {
+            told(report)?;
         }
         match path[..] {
             ["metrics"] => Ok(match asked.openmetrics {
@@ -311,8 +314,33 @@ impl Api {
             _ => not_here(
                 asked,
                 "/metrics, /v1/openapi.json, /v1/state, /v1/config, /v1/interfaces, \
-                                  /v1/links, /v1/events",
+                                  /v1/links, /v1/flows, /v1/events",
             ),
+        }
+    }
+
+    /// Answers who sends most: at once where somebody asked lately, else when that is known.
+    async fn flows(&self, asked: &Asked) -> Result<Answer> {
+        let question = Question::of(&asked.query);
+        let question = question.map_err(|wrong| Failure(StatusCode::BAD_REQUEST, wrong))?;
+        let state = Arc::clone(&self.states.borrow());
+        told(&state.report)?;
+        has_flows(&state.report, &question)?;
+        let (tell, top) = oneshot::channel();
+        self.site.top_flows(move |top| {
+            // Whoever does not wait any more needs no answer.
+            let _ = tell.send(Arc::clone(top));
+        });
+        match timeout(PATIENCE, top).await {
+            Ok(Ok(top)) => object(&question.answer(&top)),
+            Ok(Err(_)) => fail(StatusCode::SERVICE_UNAVAILABLE, Error::Ended.to_string()),
+            Err(_) => {
+                let sentence = format!(
+                    "the flows were not counted within {} s: ask again",
+                    PATIENCE.as_secs()
+                );
+                fail(StatusCode::SERVICE_UNAVAILABLE, sentence)
+            }
         }
     }
 
@@ -442,6 +470,17 @@ impl Api {
     }
 }
 
+/// Whether a state was told.
+fn told(report: &Report) -> Result<()> {
+    match report.links.is_empty() {
+        false => Ok(()),
+        true => fail(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the site has just started, and has told no state yet: ask again",
+        ),
+    }
+}
+
 /// What tells a configuration from any other.
 fn tag(text: &str) -> String {
     let mut hasher = DefaultHasher::new();
@@ -456,7 +495,7 @@ fn is_known(path: &[&str]) -> bool {
         ["metrics"]
             | [
                 "v1",
-                "openapi.json" | "state" | "config" | "interfaces" | "links" | "events"
+                "openapi.json" | "state" | "config" | "interfaces" | "links" | "flows" | "events"
             ]
             | ["v1", "changes" | "reload" | "save"]
             | ["v1", "links", _]
@@ -541,6 +580,33 @@ fn find_class<'a>(link: &'a LinkReport, name: &str) -> Result<&'a ClassReport> {
         )
     };
     found.ok_or_else(|| Failure(StatusCode::NOT_FOUND, sentence()))
+}
+
+/// Whether there are the link and the class that a question is about, and the class has flows.
+fn has_flows(report: &Report, question: &Question) -> Result<()> {
+    let links = match &question.link {
+        Some(link) => vec![find(report, link)?],
+        None => report.links.iter().collect(),
+    };
+    let Some(name) = &question.class else {
+        return Ok(());
+    };
+    let mut refused = Ok(());
+    for link in links {
+        match find_class(link, name) {
+            Ok(class) if class.terms.each.is_some() => return Ok(()),
+            Ok(_) => {
+                let sentence = format!(
+                    "class '{name}' of link '{}' has no flows: a class with the key per has",
+                    link.name
+                );
+                refused = fail(StatusCode::BAD_REQUEST, sentence);
+            }
+            // What another link has of that name says more.
+            Err(missing) => refused = refused.and(Err(missing)),
+        }
+    }
+    refused
 }
 
 fn answer(changed: Changed) -> Result<Answer> {

@@ -10,6 +10,7 @@ use fairlane_io::EarlyDrop;
 use fairlane_runtime::Classify;
 
 use crate::early::words;
+use crate::flows::names::{Naming, Note};
 use crate::frame::Received;
 use crate::meter::Meter;
 use crate::passing::Watch;
@@ -25,6 +26,8 @@ pub(crate) struct FrameClassifier {
     pub(crate) watch: Option<Box<Watch>>,
     /// The places of classes by their numbers; of classes that go, none.
     places: Vec<Option<u32>>,
+    /// Where it is noted what flows are, while somebody asks.
+    pub(crate) naming: Option<Box<Naming>>,
 }
 
 /// A key that nobody outside knows, so that nobody can choose flows that collide.
@@ -50,6 +53,7 @@ impl FrameClassifier {
             early,
             watch: None,
             places: by_number(ids.iter().copied().zip(0..)),
+            naming: None,
         }
     }
 
@@ -64,8 +68,31 @@ impl FrameClassifier {
         let early = self.early.as_deref().filter(|early| early.is_on())?;
         // What processes send does not come by an interface.
         let place = received.origin.owner.is_none();
-        let place = place.then(|| self.places.get(class.number() as usize));
-        Some((early, place?.copied()??))
+        Some((early, place.then(|| self.place(class))??))
+    }
+
+    /// The place of a class.
+    #[inline]
+    fn place(&self, class: ClassId) -> Option<u32> {
+        self.places.get(class.number() as usize).copied()?
+    }
+
+    /// Notes what the flow of a frame is, if that is not known. By itself: seldom does anybody ask.
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, to: ClassFlow, received: &Received) {
+        let (place, flow) = (self.place(to.class), to.flow);
+        let Some(naming) = self.naming.as_mut().filter(|naming| naming.wants(flow)) else {
+            return;
+        };
+        let bytes = received.frame.bytes();
+        let key = |place| {
+            let (layer, origin) = (Layer::Ethernet, &received.origin);
+            self.filters.key(place as usize, bytes, layer, origin)
+        };
+        if let Some((per, key)) = place.and_then(key) {
+            naming.note(Note { per, flow, key });
+        }
     }
 
     #[inline]
@@ -111,6 +138,9 @@ impl Classify<Received> for FrameClassifier {
         }
         if let Some(watch) = &mut self.watch {
             watch.see(received.frame.bytes(), to.class, received.came);
+        }
+        if self.naming.is_some() {
+            self.note(to, received);
         }
         to
     }

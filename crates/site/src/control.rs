@@ -20,6 +20,7 @@ use fairlane_runtime::bridge::Side;
 use crate::daemon::{Handle, Interface, Outcome, SiteBridge};
 use crate::device::Needs;
 use crate::error::{Doing, Error, Result};
+use crate::flows::{Hear, Watch};
 use crate::notice::{Notice, Notify};
 use crate::order::{Adding, Counting, Order, Taking};
 use crate::passing::FINDINGS;
@@ -33,6 +34,8 @@ pub(crate) enum Event {
     Change(Request),
     /// It was read.
     Prepared(Box<Result<Prepared>>),
+    /// Somebody asks who sends most.
+    Flows(Hear),
     /// The forwarding thread has ended.
     Ended(Box<Ended>),
 }
@@ -68,6 +71,8 @@ enum Asked {
     #[default]
     Nothing,
     Counts,
+    /// For what flows sent.
+    Flows,
     /// To add the classes that come with this link.
     Classes(Box<Next>),
     /// To go on as this plan.
@@ -112,6 +117,7 @@ pub(crate) struct State {
     /// When the state was last told, and what.
     told: Nanos,
     report: Arc<Report>,
+    flows: Watch,
 }
 
 /// Who hears of what comes of a configuration.
@@ -169,6 +175,10 @@ impl Control {
                     self.prepared(*prepared);
                     None
                 }
+                Ok(Event::Flows(hear)) => {
+                    self.state.flows.hear(hear, self.clock.now());
+                    None
+                }
                 Ok(Event::Ended(ended)) => Some(ended),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return None,
@@ -189,7 +199,10 @@ impl Control {
     /// How long an event may be waited for.
     fn patience(&self) -> Duration {
         match self.state.asked {
-            Asked::Nothing => Duration::from(self.due().since(self.clock.now())).clamp(LOOK, IDLE),
+            Asked::Nothing => {
+                let due = self.due().min(self.state.flows.due());
+                Duration::from(due.since(self.clock.now())).clamp(LOOK, IDLE)
+            }
             _ => LOOK,
         }
     }
@@ -293,7 +306,7 @@ impl Control {
             }
         }
         if self.state.waiting.is_empty()
-            && matches!(self.state.asked, Asked::Nothing | Asked::Counts)
+            && !matches!(self.state.asked, Asked::Classes(_) | Asked::Plan(_))
             && let Some(site) = self.state.next.take()
             && let Some(asker) = self.state.request.take()
         {
@@ -322,9 +335,14 @@ impl Control {
         if let Some(next) = self.state.waiting.pop_front() {
             return self.take_over(next);
         }
-        if self.clock.now() >= self.due() {
+        let now = self.clock.now();
+        if now >= self.due() {
             self.state.asked = Asked::Counts;
             self.order(Order::Count(Box::new(self.counting())));
+        } else if now >= self.state.flows.due() {
+            self.state.asked = Asked::Flows;
+            let walking = self.state.flows.walk(&self.plans, now);
+            self.order(Order::Walk(Box::new(walking)));
         }
     }
 
@@ -377,6 +395,7 @@ impl Control {
                     self.tell(&counting);
                     report(&self.state.report);
                 }
+                (Order::Walk(walking), _) => self.state.flows.walked(*walking, &self.plans),
                 (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),
                 (Order::Take(taking), Asked::Plan(plan)) => self.taken(&taking, *plan),
                 // Nothing else is asked.

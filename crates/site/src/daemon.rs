@@ -19,6 +19,7 @@ use crate::control::{Control, Ended, Event, Request, State};
 use crate::device::{self, AnyDevice, Needs, Ports};
 use crate::early::Port;
 use crate::error::{Doing, Error, Result, unfit};
+use crate::flows::TopFlows;
 use crate::forward::Forwarding;
 use crate::frame::{Frame, Received};
 use crate::notice::{Notice, Notify};
@@ -187,6 +188,14 @@ impl Handle {
     /// As a change. Nothing changes either way.
     pub fn consider(&self, source: Source) -> Result<Arc<Site>> {
         self.ask(source, None, true)
+    }
+
+    /// Has `hear` told which flows sent most lately, on the thread that [runs](Daemon::run) the site,
+    /// which is not to be kept waiting: at once where somebody asked within the last seconds, and else
+    /// after the first second in which it was counted. What nobody asks for is not counted. `hear` is
+    /// dropped when the run has ended.
+    pub fn top_flows(&self, hear: impl FnOnce(&Arc<TopFlows>) + Send + 'static) {
+        let _ = self.events.send(Event::Flows(Box::new(hear)));
     }
 
     fn ask(&self, source: Source, base: Option<Arc<Site>>, dry: bool) -> Result<Arc<Site>> {

@@ -41,6 +41,7 @@ mod daemon;
 mod device;
 mod early;
 mod error;
+mod flows;
 mod forward;
 mod frame;
 #[doc(hidden)]
@@ -57,6 +58,7 @@ mod unshaped;
 
 pub use daemon::{Daemon, Handle, Interface, OnLoss, Options, Outcome};
 pub use error::Error;
+pub use flows::{FlowReport, TopFlows};
 pub use meter::Delays;
 pub use notice::Notice;
 pub use reload::{Source, read};

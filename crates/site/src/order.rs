@@ -16,11 +16,12 @@ use fairlane_runtime::{Arbiter, FromPort, Straight};
 use crate::classifier::FrameClassifier;
 use crate::daemon::SiteBridge;
 use crate::device::{AnyDevice, Losses};
+use crate::flows::walk::Walking;
 use crate::frame::Received;
 use crate::plan::Shaped;
 
 /// Classes, flows or packets that one step looks at: some tens of microseconds.
-const STEP: usize = 256;
+pub(crate) const STEP: usize = 256;
 
 /// One thing to do between rounds.
 pub(crate) enum Order {
@@ -30,6 +31,8 @@ pub(crate) enum Order {
     Add(Box<Adding>),
     /// Go on as another link.
     Take(Box<Taking>),
+    /// Tell what flows sent.
+    Walk(Box<Walking>),
 }
 
 impl Order {
@@ -45,6 +48,7 @@ impl Order {
                 Some(arbiter) => taking.step(arbiter, now),
                 None => true,
             },
+            Order::Walk(walking) => walking.step(bridge, now),
         }
     }
 }
@@ -301,6 +305,7 @@ impl Taking {
             .filters
             .resume(&self.classifier.filters);
         queue.classifier_mut().watch = self.classifier.watch.take();
+        queue.classifier_mut().naming = self.classifier.naming.take();
         // It knows the former filters alone.
         if let Some(early) = self.classifier.early() {
             early.stop();

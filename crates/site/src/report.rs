@@ -30,7 +30,8 @@ pub struct Report {
     pub attached: usize,
     /// Times that the configuration was read again and taken over.
     pub reloads: u32,
-    /// The longest time from round to round while classes were changed or counted in between.
+    /// The longest time from round to round while classes were changed, or classes or flows counted, in
+    /// between.
     pub longest_step_us: f64,
 }
 

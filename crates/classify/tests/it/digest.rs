@@ -7,6 +7,8 @@ use fairlane_classify::{
 };
 use proptest::prelude::*;
 
+use crate::support::seen;
+
 const ALL: [Per; 8] = [
     Per::SourceIp,
     Per::DestinationIp,
@@ -221,4 +223,70 @@ proptest! {
         let from = |source: u32| of(Per::SourceIp, tcp(source.into(), 0, 0, 0));
         prop_assert_ne!(from(a), from(b));
     }
+
+    #[test]
+    fn packets_share_a_digest_where_they_share_what_is_told_of_their_flow(
+        one in seen(),
+        other in seen(),
+    ) {
+        for per in ALL.into_iter().chain([Per::SourceSubnet(127), Per::DestinationSubnet(63)]) {
+            let digest = |(headers, origin)| per.digest(&headers, &origin, &KEY);
+            let key = |(headers, origin)| per.key(&headers, &origin);
+            let same = digest(one) == digest(other);
+            prop_assert_eq!(key(one) == key(other), same, "{}", per);
+            prop_assert_eq!(key(one).to_string() == key(other).to_string(), same, "{}", per);
+        }
+    }
+}
+
+#[test]
+fn a_flow_is_called_what_its_packets_have_in_common() {
+    let v4 = tcp(0x0a00_0203, 0xcb00_7105, 5000, 443);
+    let v6 = Headers {
+        family: Family::V6,
+        source: 0x2001_0db8_0001_0002_0000_0000_0000_0001,
+        destination: 1,
+        ..v4
+    };
+    let ping = Headers {
+        protocol: Some(Protocol::ICMP),
+        ports: None,
+        ..v4
+    };
+    let part = Headers {
+        fragment: Fragment::First,
+        ..v4
+    };
+    let marked = Headers {
+        dscp: Dscp::new(46).unwrap(),
+        vlan: VlanId::new(7),
+        ..v4
+    };
+    let arp = Headers::default();
+    for (per, headers, text) in [
+        (Per::SourceIp, v4, "10.0.2.3"),
+        (Per::DestinationIp, v4, "203.0.113.5"),
+        (Per::SourceIp, v6, "2001:db8:1:2::1"),
+        (Per::DestinationIp, v6, "::1"),
+        (Per::SourceIp, arp, "not IP"),
+        (Per::SourceSubnet(20), v4, "10.0.0.0/20"),
+        (Per::DestinationSubnet(48), v4, "203.0.113.5/32"),
+        (Per::SourceSubnet(48), v6, "2001:db8:1::/48"),
+        (Per::FiveTuple, v4, "tcp 10.0.2.3:5000 > 203.0.113.5:443"),
+        (Per::FiveTuple, v6, "tcp [2001:db8:1:2::1]:5000 > [::1]:443"),
+        (Per::FiveTuple, ping, "icmp 10.0.2.3 > 203.0.113.5"),
+        (Per::FiveTuple, part, "fragments 10.0.2.3 > 203.0.113.5"),
+        (Per::Vlan, marked, "vlan 7"),
+        (Per::Vlan, v4, "no vlan"),
+        (Per::Dscp, marked, "dscp ef"),
+        (Per::Dscp, arp, "not IP"),
+        (Per::Owner, v4, "no process"),
+    ] {
+        let key = per.key(&headers, &Origin::default());
+        assert_eq!(key.to_string(), text, "{per}");
+    }
+    let (uid, gid, pid) = (1, 2, 3);
+    let owner = Some(Owner { uid, gid, pid });
+    let key = Per::Owner.key(&v4, &Origin { ingress: 0, owner });
+    assert_eq!(key.to_string(), "pid 3 uid 1 gid 2");
 }

@@ -19,8 +19,8 @@ use crate::site_reload::numbered;
 const TOKEN: &str = "a token that nobody guesses";
 
 /// A site that can be asked; loopback of the middle is up.
-struct Asked {
-    site: Site,
+pub(crate) struct Asked {
+    pub(crate) site: Site,
     folder: TempDir,
 }
 
@@ -42,11 +42,15 @@ destination-port = 1001
 
 impl Asked {
     fn start(wire: &Wire, backend: &str, control: &str) -> Asked {
+        Asked::over(wire, &(up(backend, "20mbit") + CLASSES), control)
+    }
+
+    /// Runs what this says, with more in `[control]`.
+    pub(crate) fn over(wire: &Wire, config: &str, control: &str) -> Asked {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("ctl.sock");
-        let config = up(backend, "20mbit") + CLASSES;
         let control = format!("\n[control]\nsocket = \"{}\"\n{control}", socket.display());
-        let site = Site::start(wire, &(config + &control));
+        let site = Site::start(wire, &(config.to_owned() + &control));
         let asked = Asked { site, folder };
         // The first state is told when it is due.
         let begun = Instant::now();
@@ -60,19 +64,19 @@ impl Asked {
         self.folder.path().join("ctl.sock")
     }
 
-    fn ctl(&self, arguments: &[&str]) -> Finished {
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> Finished {
         let socket = self.socket();
         fairlane(&[&["ctl", "--socket", socket.to_str().unwrap()], arguments].concat())
     }
 
     #[track_caller]
-    fn json(&self, arguments: &[&str]) -> Value {
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let answer = self.ctl(&[arguments, &["--json"]].concat()).success();
         serde_json::from_str(&answer).unwrap()
     }
 
     #[track_caller]
-    fn refused(&self, arguments: &[&str]) -> String {
+    pub(crate) fn refused(&self, arguments: &[&str]) -> String {
         let finished = self.ctl(arguments);
         assert_eq!(finished.status.code(), Some(2), "{finished:?}");
         assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");

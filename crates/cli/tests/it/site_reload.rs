@@ -14,7 +14,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use serde_json::Value;
 
 /// Sets what it has when it goes.
-struct Ends<'a>([&'a AtomicBool; 2]);
+pub(crate) struct Ends<'a>(pub(crate) [&'a AtomicBool; 2]);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -68,7 +68,7 @@ fn receive(socket: &UdpSocket, done: &AtomicBool) -> Vec<u32> {
 }
 
 /// Sends numbered datagrams at this rate until `stop`; how many.
-fn send(socket: &UdpSocket, to: &str, pps: f64, stop: &AtomicBool) -> u32 {
+pub(crate) fn send(socket: &UdpSocket, to: &str, pps: f64, stop: &AtomicBool) -> u32 {
     let mut began = Instant::now();
     let (mut sent, mut due) = (0, 0.0);
     while !stop.load(Ordering::Relaxed) {

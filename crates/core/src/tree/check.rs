@@ -136,6 +136,10 @@ impl<P: Payload> Tree<P> {
                     beyond <= known && flows.beyond.is_sound(),
                     "class {number} holds {beyond} beyond its own, and {known} is known"
                 );
+                ensure_invariant!(
+                    flows.tally.is_sound(node.order.slots(), flows.sent),
+                    "the flows of class {number} are told to have sent more than they did"
+                );
                 let mut seated = 0;
                 for slot in 0..node.order.slots() {
                     let flow = node.order.child(slot);

@@ -143,6 +143,7 @@ impl<P: Payload> Tree<P> {
         (node.order).charge(slot, len.into(), next, &mut node.selected);
         if let Some(flows) = &mut node.flows {
             flows.sent.add(len);
+            flows.tally.add(slot, len);
             if child.may_rest() {
                 flows.rest(&mut node.order, slot, now);
             }

@@ -9,7 +9,8 @@
 //! packets, so that who sends now and then keeps place and room among newcomers without end.
 //!
 //! A flow costs one cache line and some ten bytes of table; its queue management and its
-//! ceiling lie in another table, where the class has any. Two digests that are equal share a
+//! ceiling lie in another table, where the class has any, and so does what it sent, while somebody
+//! wants to know ([`tally`](super::tally)). Two digests that are equal share a
 //! flow, which harms nobody else.
 
 use hashbrown::HashTable;
@@ -27,6 +28,7 @@ use super::displace::Claim;
 use super::order::Order;
 use super::stats::ClassStats;
 use super::table::flags;
+use super::tally::Tally;
 use super::{ClassId, Payload, Tree};
 
 /// Flows that a packet of a new one, or a call of `expire_idle`, forgets at most.
@@ -64,6 +66,8 @@ pub(super) struct Flows {
     /// A change that is not done.
     pub changing: Option<Changing>,
     overflowed: u64,
+    /// What each of them sends, while somebody wants to know.
+    pub tally: Tally,
 }
 
 /// What the table takes its bucket and its tag from. A digest may be any number, also a small
@@ -92,6 +96,7 @@ impl Flows {
             lower: config.leaf.room,
             changing: None,
             overflowed: 0,
+            tally: Tally::default(),
         }
     }
 
@@ -328,7 +333,10 @@ impl<P: Payload> Tree<P> {
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
         child.side = extra;
-        node.flows.as_mut()?.seat(child);
+        let flows = node.flows.as_mut()?;
+        flows.seat(child);
+        // What another sent from here is not its own.
+        flows.tally.take(slot);
         Some(slot)
     }
 

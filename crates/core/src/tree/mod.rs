@@ -86,6 +86,7 @@ mod order;
 mod packet;
 mod stats;
 mod table;
+mod tally;
 mod wane;
 
 pub use config::{Ceiling, ClassConfig, ClassId, FlowsConfig, LeafConfig, TreeError};

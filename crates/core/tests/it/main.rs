@@ -30,4 +30,5 @@ mod tree_operations;
 mod tree_room;
 mod tree_shares;
 mod tree_steps;
+mod tree_tally;
 mod wheels;

@@ -1,5 +1,6 @@
 //! `fairlane ctl`: asks a running site, and changes it.
 
+mod flows;
 mod show;
 
 use std::fs;
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Error, Result, bail};
 use clap::{Args, Subcommand};
+use fairlane_control::view::Place;
 use fairlane_control::{Client, Document, Method, Target, encoded, value_of, view};
 use fairlane_core::Nanos;
 use serde_json::{Map, Value as Json};
@@ -30,6 +32,7 @@ waits is lost or reordered. `ctl save` writes what runs to the site file.
 Examples:
   fairlane ctl show
   fairlane ctl explain voice
+  fairlane ctl flows everybody --top 5
   fairlane ctl set voice rate=3mbit ceil=6mbit --dry-run
   fairlane ctl add up/backup weight=1 ceil=2mbit
   fairlane ctl filter add up class=backup destination-port=873
@@ -83,6 +86,14 @@ enum Command {
     Explain {
         /// The class
         class: String,
+    },
+    /// Show which flows send most: addresses, subnets, connections, as the classes tell them apart
+    Flows {
+        /// Only of this class
+        class: Option<String>,
+        /// How many at most
+        #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
+        top: u16,
     },
     /// Change keys of a class
     Set {
@@ -192,6 +203,7 @@ pub fn run(options: &Options) -> Result<()> {
             }
         }
         Command::Explain { class } => site.explain(class),
+        Command::Flows { class, top } => site.flows(class.as_deref(), *top),
         Command::Set {
             class,
             keys,
@@ -274,20 +286,38 @@ impl Site {
         })
     }
 
-    /// The path of a class that may be named without its link.
-    fn of_class(&self, class: &str) -> Result<String> {
+    /// Link and name of a class that may be named without its link.
+    fn place(&self, class: &str) -> Result<Place> {
         // What runs: the state is told later.
         let text = self.client.ask(Method::GET, "/v1/config", "")?;
         let places = Document::new(&String::from_utf8_lossy(&text))?.places();
-        let (link, class) = match view::find(&places, class) {
-            Ok(found) => found,
+        match view::find(&places, class) {
+            Ok(found) => Ok(found),
             // One that the file need not name.
             Err(_) => {
                 let state = self.client.json(Method::GET, "/v1/state", "")?;
-                view::find(&view::places(&state), class).map_err(Error::msg)?
+                view::find(&view::places(&state), class).map_err(Error::msg)
             }
-        };
+        }
+    }
+
+    /// The path of such a class.
+    fn of_class(&self, class: &str) -> Result<String> {
+        let (link, class) = self.place(class)?;
         Ok(format!("{}/classes/{}", of_link(&link), encoded(&class)))
+    }
+
+    fn flows(&self, class: Option<&str>, top: u16) -> Result<()> {
+        let mut path = format!("/v1/flows?top={top}");
+        if let Some(class) = class {
+            let (link, class) = self.place(class)?;
+            path += &format!("&link={}&class={}", encoded(&link), encoded(&class));
+        }
+        let told = self.client.json(Method::GET, &path, "")?;
+        match self.json {
+            true => output::line(told),
+            false => output::line(flows::text(&told)),
+        }
     }
 
     fn filter(&self, filter: &Filter) -> Result<()> {

@@ -148,6 +148,15 @@ impl Site {
         self.folder.path()
     }
 
+    /// Bytes of memory that it has in use.
+    pub(crate) fn memory(&self) -> u64 {
+        let file = format!("/proc/{}/status", self.running.id());
+        let text = std::fs::read_to_string(file).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
+        kilobytes.parse::<u64>().unwrap() << 10
+    }
+
     /// What all its threads have used of the processors.
     pub(crate) fn processor_time(&self) -> Duration {
         let file = format!("/proc/{}/stat", self.running.id());

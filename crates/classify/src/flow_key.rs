@@ -1,0 +1,122 @@
+//! What the packets of one flow have in common, as it is told.
+
+use core::fmt;
+use core::net::{IpAddr, SocketAddr};
+
+use crate::field::mask;
+use crate::{Dscp, Family, Fragment, Headers, Origin, Owner, Per, Ports, Protocol, VlanId};
+
+/// What the packets of a flow have in common: equal for those of which [`Per::digest`] is. A digest
+/// cannot be turned back into it. Displayed, it is what an operator calls the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FlowKey {
+    /// What is no IP, where flows are told apart by what IP packets have.
+    NotIp,
+    /// An address.
+    Address(IpAddr),
+    /// So many leading bits of an address; the others are zero.
+    Subnet(IpAddr, u8),
+    /// Addresses, protocol and ports.
+    FiveTuple {
+        /// Whom it is from.
+        source: IpAddr,
+        /// Whom it is to.
+        destination: IpAddr,
+        /// What the packets carry.
+        protocol: Option<Protocol>,
+        /// Where the protocol has some.
+        ports: Option<Ports>,
+    },
+    /// All fragments from the first address to the second.
+    Fragments(IpAddr, IpAddr),
+    /// The outermost VLAN, or none.
+    Vlan(Option<VlanId>),
+    /// A code point.
+    Dscp(Dscp),
+    /// A process, or what none sent.
+    Owner(Option<Owner>),
+}
+
+impl Per {
+    /// What the packets of a packet's flow have in common. O(1).
+    pub fn key(self, headers: &Headers, origin: &Origin) -> FlowKey {
+        match self {
+            Per::Vlan => return FlowKey::Vlan(headers.vlan),
+            Per::Owner => return FlowKey::Owner(origin.owner),
+            _ => {}
+        }
+        let width = match headers.family {
+            Family::V4 => 32,
+            Family::V6 => 128,
+            Family::Other => return FlowKey::NotIp,
+        };
+        let subnet = |address: u128, len: u8| {
+            let len = len.min(width);
+            FlowKey::Subnet(ip(headers.family, address & mask(width, len)), len)
+        };
+        let source = ip(headers.family, headers.source);
+        let destination = ip(headers.family, headers.destination);
+        match self {
+            Per::SourceIp => FlowKey::Address(source),
+            Per::DestinationIp => FlowKey::Address(destination),
+            Per::SourceSubnet(len) => subnet(headers.source, len),
+            Per::DestinationSubnet(len) => subnet(headers.destination, len),
+            Per::FiveTuple if headers.fragment == Fragment::No => FlowKey::FiveTuple {
+                source,
+                destination,
+                protocol: headers.protocol,
+                ports: headers.ports,
+            },
+            Per::FiveTuple => FlowKey::Fragments(source, destination),
+            Per::Dscp => FlowKey::Dscp(headers.dscp),
+            Per::Vlan | Per::Owner => FlowKey::NotIp,
+        }
+    }
+}
+
+/// An address as [`Headers`] has it.
+fn ip(family: Family, address: u128) -> IpAddr {
+    match family {
+        Family::V6 => IpAddr::V6(address.into()),
+        _ => IpAddr::V4((address as u32).into()),
+    }
+}
+
+impl fmt::Display for FlowKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            FlowKey::NotIp => f.write_str("not IP"),
+            FlowKey::Address(address) => address.fmt(f),
+            FlowKey::Subnet(address, len) => write!(f, "{address}/{len}"),
+            FlowKey::FiveTuple {
+                source,
+                destination,
+                protocol,
+                ports,
+            } => {
+                match protocol {
+                    Some(protocol) => write!(f, "{protocol} ")?,
+                    None => f.write_str("ip ")?,
+                }
+                match ports {
+                    Some(ports) => {
+                        let source = SocketAddr::new(source, ports.source);
+                        let destination = SocketAddr::new(destination, ports.destination);
+                        write!(f, "{source} > {destination}")
+                    }
+                    None => write!(f, "{source} > {destination}"),
+                }
+            }
+            FlowKey::Fragments(source, destination) => {
+                write!(f, "fragments {source} > {destination}")
+            }
+            FlowKey::Vlan(Some(vlan)) => write!(f, "vlan {vlan}"),
+            FlowKey::Vlan(None) => f.write_str("no vlan"),
+            FlowKey::Dscp(dscp) => write!(f, "dscp {dscp}"),
+            FlowKey::Owner(Some(Owner { uid, gid, pid })) => {
+                write!(f, "pid {pid} uid {uid} gid {gid}")
+            }
+            FlowKey::Owner(None) => f.write_str("no process"),
+        }
+    }
+}

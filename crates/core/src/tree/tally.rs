@@ -1,0 +1,127 @@
+//! What each flow of a class sends, counted while somebody wants to know.
+//!
+//! The record of a flow has no room for counts: they stand in a table beside the records, by slot,
+//! which there is only meanwhile: sixteen bytes a flow. They are taken, not read: who asks again
+//! learns what was sent since, and need not remember what he was told. A flow keeps its slot as long
+//! as there is one of its digest, so that a walk by slots comes to each once, however many come and
+//! go meanwhile. What a flow had sent that is forgotten since is in the counts of its class alone.
+
+use crate::packet::Count;
+use crate::units::Length;
+use alloc::vec::Vec;
+
+use super::child::{Kind, flag};
+use super::{Body, ClassId, Payload, Tree};
+
+/// What was sent from each slot since it was last told.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    /// Empty while nobody wants to know. It grows as slots do, from those that the first walk came
+    /// to.
+    counts: Vec<Count>,
+    on: bool,
+}
+
+impl Tally {
+    /// A packet was sent from a slot.
+    #[inline]
+    pub(super) fn add(&mut self, slot: u32, len: Length) {
+        if let Some(count) = self.counts.get_mut(slot as usize) {
+            count.add(len);
+        }
+    }
+
+    /// What is counted in a slot, which begins at nothing from here on, also if it is the first
+    /// that was not counted.
+    pub(super) fn take(&mut self, slot: u32) -> Count {
+        match self.counts.get_mut(slot as usize) {
+            Some(count) => core::mem::take(count),
+            None => {
+                if self.on && self.counts.len() == slot as usize {
+                    self.counts.push(Count::default());
+                }
+                Count::default()
+            }
+        }
+    }
+
+    /// Whether it counts no other slots than there are, and no more than was sent.
+    pub(super) fn is_sound(&self, slots: u32, sent: Count) -> bool {
+        let all = self
+            .counts
+            .iter()
+            .copied()
+            .fold(Count::default(), Count::plus);
+        (self.on || self.counts.is_empty())
+            && self.counts.len() <= slots as usize
+            && all.packets <= sent.packets
+            && all.bytes <= sent.bytes
+    }
+}
+
+impl<P: Payload> Tree<P> {
+    /// Counts from now on what each flow of a class sends, in `table`, which is emptied, and grows
+    /// with the flows where it is too small; or counts that no more. The first walk of
+    /// [`take_tally`](Self::take_tally) begins with each flow that it comes to. Returns the table
+    /// of before, or `table` where there is no such class of flows: whoever may take the time frees
+    /// it. O(1).
+    pub fn tally_flows(&mut self, class: ClassId, table: Option<Vec<Count>>) -> Vec<Count> {
+        let on = table.is_some();
+        let mut counts = table.unwrap_or_default();
+        counts.clear();
+        match self.tally(class) {
+            Some(tally) => core::mem::replace(tally, Tally { counts, on }).counts,
+            None => counts,
+        }
+    }
+
+    /// Whether it is counted what each flow of this class sends.
+    pub fn is_tallied(&mut self, class: ClassId) -> bool {
+        self.tally(class).is_some_and(|tally| tally.on)
+    }
+
+    /// Tells what each flow sent since it was last told, by its digest; of the common flow of those
+    /// for which there was no room, without one. Flows that sent nothing are passed over. Looks at
+    /// no more than `left` flows, which are taken off it; `from` is 0 at first and says where to go
+    /// on. Returns whether it came to the end. O(`left`).
+    ///
+    /// Who has packets all the time is told once in a walk, whatever comes and goes in between.
+    pub fn take_tally(
+        &mut self,
+        class: ClassId,
+        from: &mut u32,
+        left: &mut usize,
+        mut tell: impl FnMut(Option<u64>, Count),
+    ) -> bool {
+        let Ok(Body::Flows { node: at }) = self.class(class).map(|class| class.body) else {
+            return true;
+        };
+        let node = &mut self.nodes[at as usize];
+        let Some(flows) = node.flows.as_mut().filter(|flows| flows.tally.on) else {
+            return true;
+        };
+        while *from < node.order.slots() {
+            if *left == 0 {
+                return false;
+            }
+            *left -= 1;
+            let sent = flows.tally.take(*from);
+            if sent.packets > 0 {
+                let flow = node.order.child(*from);
+                if flow.kind == Kind::Flow {
+                    tell((!flow.has(flag::COMMON)).then(|| flow.digest()), sent);
+                }
+            }
+            *from += 1;
+        }
+        true
+    }
+
+    fn tally(&mut self, class: ClassId) -> Option<&mut Tally> {
+        let Ok(Body::Flows { node }) = self.class(class).map(|class| class.body) else {
+            return None;
+        };
+        let flows = self.nodes[node as usize].flows.as_mut()?;
+        Some(&mut flows.tally)
+    }
+}

@@ -1,0 +1,275 @@
+//! Who sends most: the flows of all classes of flows by what each sent lately, while somebody asks.
+//!
+//! Until somebody asks, nothing is counted for a flow and none has a name. Then the forwarding thread
+//! [walks](walk) over all flows once a second, a little between two rounds, and takes what each sent
+//! since the last time; what flows are [called](names) it notes meanwhile. It stops when nobody has
+//! asked for a while. All who ask share the walks: however many there are, the forwarding thread does
+//! no more.
+
+pub(crate) mod names;
+pub(crate) mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fairlane_classify::{FlowKey, Per};
+use fairlane_config::class_report::{bps, part};
+use fairlane_config::{ClassKind, Flows};
+use fairlane_core::Nanos;
+use fairlane_core::tree::ClassId;
+use fairlane_runtime::bridge::Side;
+use serde::Serialize;
+
+use crate::plan::Plan;
+use names::{Naming, Note};
+use walk::{ClassWalk, LinkWalk, Talker, Top, Walking};
+
+/// Between two walks.
+const INTERVAL: Nanos = Nanos::from_millis(1_000);
+/// How long flows are counted after somebody asked.
+const KEPT: Nanos = Nanos::from_millis(10_000);
+/// Flows of a class that are told at most; of all classes; and of a class however many there are.
+const OF_A_CLASS: usize = 1_000;
+const OF_ALL: usize = 16_384;
+const OF_ANY: usize = 16;
+/// Flows that a table has room for beyond those that there are.
+const MORE: usize = 64;
+
+/// Those flows that sent most lately.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TopFlows {
+    /// The time that it is about: the last so many seconds.
+    pub seconds: f64,
+    /// The one with the highest rate first: of each class up to 1,000, and fewer where there are more
+    /// than 16 classes of flows.
+    pub flows: Vec<FlowReport>,
+}
+
+/// What a flow sent lately; bytes count the link's overhead.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowReport {
+    /// Its link.
+    pub link: Arc<str>,
+    /// Its class.
+    pub class: Arc<str>,
+    /// What its packets have in common; `others` of all flows for which there was no room, `unreadable`
+    /// of frames that are not what their headers say, and `?` with its digest where no packet of it came
+    /// since it was first told.
+    pub flow: String,
+    /// Packets that left.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Their rate.
+    pub bps: f64,
+    /// Its part of the bytes that the class sent.
+    pub share: f64,
+}
+
+/// Hears who sends most.
+pub(crate) type Hear = Box<dyn FnOnce(&Arc<TopFlows>) + Send>;
+
+/// What the control thread knows of flows.
+#[derive(Default)]
+pub(crate) struct Watch {
+    waiting: Vec<Hear>,
+    /// When somebody last asked.
+    asked: Option<Nanos>,
+    /// When the last walk was begun; none while nothing is counted.
+    walked: Option<Nanos>,
+    latest: Option<Arc<TopFlows>>,
+    /// By side.
+    links: [Seen; 2],
+}
+
+/// What was seen of the flows of a link.
+#[derive(Default)]
+struct Seen {
+    /// Of classes whose flows are counted.
+    since: HashMap<ClassId, Since>,
+    /// Of those told last, and noted last.
+    names: HashMap<(Per, u64), FlowKey>,
+    /// Who was told without a name, the least first.
+    unnamed: Vec<u64>,
+}
+
+/// The last walk over a class.
+#[derive(Clone, Copy)]
+struct Since {
+    at: Nanos,
+    sent: u64,
+}
+
+impl Watch {
+    /// Somebody asks: he is told at once, or after the second walk.
+    pub(crate) fn hear(&mut self, hear: Hear, now: Nanos) {
+        self.asked = Some(now);
+        match &self.latest {
+            Some(latest) => hear(latest),
+            None => self.waiting.push(hear),
+        }
+    }
+
+    /// When the next walk is to begin; never, as long as nobody asks.
+    pub(crate) fn due(&self) -> Nanos {
+        match (self.walked, self.asked) {
+            (Some(walked), _) => walked + INTERVAL,
+            (None, Some(_)) => Nanos::ZERO,
+            (None, None) => Nanos::MAX,
+        }
+    }
+
+    /// The walk that is to begin now: the last one, if nobody has asked for long.
+    pub(crate) fn walk(&mut self, plans: &[Plan], now: Nanos) -> Walking {
+        let wanted = self.asked.is_some_and(|asked| now.since(asked) < KEPT);
+        let last = !wanted && self.waiting.is_empty();
+        if last {
+            *self = Watch::default();
+        } else {
+            self.walked = Some(now);
+        }
+        let all: usize = plans.iter().map(|plan| of_flows(plan).count()).sum();
+        let most = (OF_ALL / all.max(1)).clamp(OF_ANY, OF_A_CLASS);
+        let mut links = [LinkWalk::default(), LinkWalk::default()];
+        for plan in plans {
+            let seen = &mut self.links[plan.side as usize];
+            let classes = of_flows(plan).map(|(place, flows)| {
+                let id = plan.ids[place];
+                let begins = !last && !seen.since.contains_key(&id);
+                let known = plan.accounts[place].told.stats.flows as usize;
+                let table = begins.then(|| Vec::with_capacity(known + MORE));
+                let top = Top::new(if last { OF_ANY } else { most });
+                ClassWalk::new((place, id), flows.per, table, top)
+            });
+            let classes = classes.collect();
+            let unnamed = std::mem::take(&mut seen.unnamed);
+            let naming = (!last).then(|| Box::new(Naming::of(unnamed)));
+            links[plan.side as usize] = LinkWalk::new(classes, naming);
+        }
+        Walking { links, last }
+    }
+
+    /// Tells what was found on a walk to whoever waits for it.
+    pub(crate) fn walked(&mut self, walking: Walking, plans: &[Plan]) {
+        if walking.last {
+            return;
+        }
+        let mut top = TopFlows::default();
+        // Of a class that is counted for the first time there is nothing to tell.
+        let (mut classes, mut told) = (0, 0);
+        let links = walking.links.into_iter().zip(&mut self.links);
+        for (side, (link, seen)) in Side::BOTH.into_iter().zip(links) {
+            classes += link.classes.len();
+            let plan = plans.iter().find(|plan| plan.side == side);
+            told += plan.map_or(0, |plan| seen.tell(link, plan, &mut top));
+        }
+        if told == 0 && classes > 0 {
+            return;
+        }
+        (top.flows).sort_by(|one, other| other.bps.total_cmp(&one.bps));
+        let top = Arc::new(top);
+        for hear in self.waiting.drain(..) {
+            hear(&top);
+        }
+        self.latest = Some(top);
+    }
+}
+
+impl Seen {
+    /// Tells of the flows of a link: of how many classes.
+    fn tell(&mut self, link: LinkWalk, plan: &Plan, top: &mut TopFlows) -> usize {
+        let notes = link.naming.into_iter().flat_map(|naming| naming.notes);
+        let notes = notes.map(|Note { per, flow, key }| ((per, flow), key));
+        let former = std::mem::replace(&mut self.names, notes.collect());
+        let before = std::mem::take(&mut self.since);
+        let mut unnamed = Vec::new();
+        let mut told = 0;
+        for walk in link.classes {
+            if !walk.counted {
+                continue;
+            }
+            let (id, at, sent) = (walk.id, walk.at, walk.sent);
+            self.since.insert(id, Since { at, sent });
+            let (Some(since), Some(terms)) = (before.get(&id), plan.terms.get(walk.place)) else {
+                continue;
+            };
+            told += 1;
+            let seconds = at.since(since.at).0 as f64 / 1e9;
+            top.seconds = top.seconds.max(seconds);
+            let sent = sent.saturating_sub(since.sent);
+            for talker in together(walk.top) {
+                let flow = self.name(walk.per, talker, &former, &mut unnamed);
+                let Talker { bytes, packets, .. } = talker;
+                top.flows.push(FlowReport {
+                    link: Arc::from(&*plan.link.name),
+                    class: Arc::clone(&terms.name),
+                    flow,
+                    packets,
+                    bytes,
+                    bps: bps(bytes, seconds),
+                    // The flow was come to after the class.
+                    share: part(bytes, sent.max(bytes)),
+                });
+            }
+        }
+        unnamed.sort_unstable();
+        let unnamed = unnamed.into_iter().filter_map(|talker| talker.flow);
+        self.unnamed = unnamed.collect();
+        told
+    }
+
+    /// What a flow is called in a class of flows per this.
+    fn name(
+        &mut self,
+        per: Per,
+        talker: Talker,
+        former: &HashMap<(Per, u64), FlowKey>,
+        unnamed: &mut Vec<Talker>,
+    ) -> String {
+        let flow = match talker.flow {
+            None => return "others".to_owned(),
+            // What the classifier cannot read has no digest.
+            Some(0) => return "unreadable".to_owned(),
+            Some(flow) => flow,
+        };
+        let at = (per, flow);
+        let known = self.names.get(&at).or_else(|| former.get(&at)).copied();
+        match known {
+            Some(key) => {
+                self.names.insert(at, key);
+                key.to_string()
+            }
+            None => {
+                unnamed.push(talker);
+                format!("?{flow:016x}")
+            }
+        }
+    }
+}
+
+/// The classes of flows of a link, by place.
+fn of_flows(plan: &Plan) -> impl Iterator<Item = (usize, &Flows)> {
+    let classes = plan.link.classes.iter().enumerate();
+    classes.filter_map(|(place, class)| match &class.kind {
+        ClassKind::Flows(flows) => Some((place, flows)),
+        _ => None,
+    })
+}
+
+/// Each flow once: one that was forgotten and came again may have been told twice.
+fn together(top: Top) -> Vec<Talker> {
+    let mut all: Vec<Talker> = top.into_talkers().collect();
+    all.sort_unstable_by_key(|talker| talker.flow);
+    all.dedup_by(|other, first| {
+        let same = other.flow == first.flow;
+        if same {
+            first.bytes += other.bytes;
+            first.packets += other.packets;
+        }
+        same
+    });
+    all
+}

@@ -1,0 +1,109 @@
+//! What flows are called. The classes know them by keyed digests, which cannot be turned back: while
+//! somebody asks, the forwarding thread notes beside the digest of a frame what it was made of.
+//!
+//! A digest stands for one name as long as its class tells flows apart by the same, since the key of a
+//! link's digests stays whatever takes over: so no name is ever another flow's.
+
+use fairlane_classify::{FlowKey, Per};
+
+/// Flows that are noted between two walks without being wanted. What comes beyond is not: a flood of
+/// flows costs no more, and whoever sends much is wanted from then on.
+pub(crate) const UNASKED: usize = 4_096;
+/// Flows that are told apart; a power of two. Of those with the low bits of their digests in common
+/// one is wanted.
+const SLOTS: usize = 8_192;
+
+/// What a digest stands for, in classes that tell flows apart by this.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) per: Per,
+    pub(crate) flow: u64,
+    pub(crate) key: FlowKey,
+}
+
+/// Notes that the forwarding thread makes between two walks, with room for all of them.
+#[derive(Debug)]
+pub(crate) struct Naming {
+    /// By the low bits of the digest: who is to be named whatever comes, and who was named last.
+    wanted: Vec<u64>,
+    noted: Vec<u64>,
+    pub(crate) notes: Vec<Note>,
+    /// Notes of those who were not wanted.
+    unasked: usize,
+}
+
+fn slot(flow: u64) -> usize {
+    flow as usize & (SLOTS - 1)
+}
+
+impl Naming {
+    /// Of these in any case; of two that are in each other's way, of the later one.
+    pub(crate) fn of(flows: impl IntoIterator<Item = u64>) -> Naming {
+        let mut wanted = vec![0; SLOTS];
+        for flow in flows {
+            wanted[slot(flow)] = flow;
+        }
+        let many = wanted.iter().filter(|&&flow| flow != 0).count();
+        Naming {
+            wanted,
+            noted: vec![0; SLOTS],
+            notes: Vec::with_capacity(UNASKED + many),
+            unasked: 0,
+        }
+    }
+
+    /// Whether a flow is to be [noted](Self::note). O(1).
+    pub(crate) fn wants(&self, flow: u64) -> bool {
+        // A class without flows, or a frame that cannot be read.
+        if flow == 0 {
+            return false;
+        }
+        let at = slot(flow);
+        self.wanted[at] == flow || self.noted[at] != flow && self.unasked < UNASKED
+    }
+
+    /// Notes what a flow is. O(1), in the room that there is.
+    pub(crate) fn note(&mut self, note: Note) {
+        let at = slot(note.flow);
+        if self.wanted[at] == note.flow {
+            self.wanted[at] = 0;
+        } else {
+            self.unasked += 1;
+        }
+        self.noted[at] = note.flow;
+        self.notes.push(note);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(flow: u64) -> Note {
+        Note {
+            per: Per::Vlan,
+            flow,
+            key: FlowKey::Vlan(None),
+        }
+    }
+
+    #[test]
+    fn a_flow_is_noted_once_and_a_flood_takes_no_more_room_than_there_is() {
+        let wanted = 77 + 5 * SLOTS as u64;
+        let mut naming = Naming::of([77, wanted]);
+        let room = naming.notes.capacity();
+        assert!(!naming.wants(0));
+        for flow in 1..1_000_000 {
+            for _ in 0..2 {
+                if flow != wanted && naming.wants(flow) {
+                    naming.note(note(flow));
+                }
+            }
+        }
+        assert_eq!(naming.notes.len(), UNASKED);
+        assert!(naming.wants(wanted), "it is noted all the same");
+        naming.note(note(wanted));
+        assert!(!naming.wants(wanted), "and once");
+        assert_eq!(naming.notes.capacity(), room);
+    }
+}

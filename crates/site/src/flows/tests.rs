@@ -1,0 +1,263 @@
+//! Flows are counted and named while somebody asks, in steps, however many there are.
+
+use std::sync::mpsc::{Receiver, channel};
+
+use fairlane_classify::Origin;
+use fairlane_config::Site;
+use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Weight};
+use fairlane_io::{MemoryBackend, memory};
+use fairlane_runtime::{Arbiter, Queue, Straight};
+
+use super::*;
+use crate::frame::{Frame, Received};
+use crate::plan::Shaped;
+
+const SECOND: Nanos = Nanos::from_millis(1_000);
+
+/// A link whose frames all go to one class, of flows per this.
+struct Rig {
+    plans: Vec<Plan>,
+    arbiter: Arbiter<Shaped, Straight<MemoryBackend<Frame>>>,
+    port: FlowId,
+    watch: Watch,
+    now: Nanos,
+}
+
+/// A frame of so many bytes in all from 10.x.x.x.
+fn frame(source: u32, bytes: usize) -> Vec<u8> {
+    let mut frame = vec![0; bytes];
+    frame[12] = 8;
+    let length = bytes as u16 - 14;
+    let ip = &mut frame[14..];
+    (ip[0], ip[8], ip[9]) = (0x45, 64, 1);
+    ip[2..4].copy_from_slice(&length.to_be_bytes());
+    ip[12..16].copy_from_slice(&(0x0a00_0000 | source).to_be_bytes());
+    frame
+}
+
+impl Rig {
+    fn new(flows: &str) -> Rig {
+        let text = format!(
+            "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1gbit\"\n\
+             [[link.class]]\nname = \"voice\"\nrate = \"2mbit\"\n\
+             [[link.class]]\nname = \"everybody\"\n{flows}\ndefault = true\n"
+        );
+        let site = Site::parse(&text, "test").unwrap();
+        let (device, _) = memory::pair(1);
+        let side = Side::Right;
+        let (plan, mut arbiter) = Plan::start(&site.links[0], side, device, 0, None, Nanos::ZERO);
+        let port = FlowConfig::new(Weight::ONE, Length::MAX);
+        let port = arbiter.queue_mut().add_flow(port).unwrap();
+        Rig {
+            plans: vec![plan],
+            arbiter,
+            port,
+            watch: Watch::default(),
+            now: Nanos::ZERO,
+        }
+    }
+
+    /// Frames of 1,000 bytes pass.
+    fn pass(&mut self, source: u32, frames: usize) {
+        for _ in 0..frames {
+            self.pass_one(frame(source, 1_000));
+        }
+    }
+
+    fn pass_one(&mut self, bytes: Vec<u8>) {
+        let len = Length::new(bytes.len() as u32).unwrap();
+        let received = Received {
+            frame: Frame::Bytes(bytes),
+            origin: Origin::default(),
+            came: self.now,
+            losing: false,
+        };
+        let queue = self.arbiter.queue_mut();
+        let put = queue.enqueue(self.port, len, received, self.now, drop);
+        assert!(put.is_ok());
+        let sent = queue.dequeue(self.now, drop);
+        assert!(matches!(sent, Dequeue::Packet(_)));
+    }
+
+    fn ask(&mut self) -> Receiver<Arc<TopFlows>> {
+        let (tell, told) = channel();
+        let hear = move |top: &Arc<TopFlows>| tell.send(Arc::clone(top)).unwrap();
+        self.watch.hear(Box::new(hear), self.now);
+        told
+    }
+
+    /// A whole walk, a few flows at a time, when it is due: how many steps it took.
+    fn walk(&mut self) -> usize {
+        self.now = self.now.max(self.watch.due());
+        let mut walking = self.watch.walk(&self.plans, self.now);
+        let last = walking.last;
+        let link = &mut walking.links[Side::Right as usize];
+        let mut steps = 1;
+        while !link.step(self.arbiter.queue_mut(), &mut 7, last, self.now) {
+            steps += 1;
+        }
+        self.watch.walked(walking, &self.plans);
+        steps
+    }
+
+    fn counts(&mut self) -> bool {
+        let id = self.plans[0].ids[1];
+        let queue = self.arbiter.queue_mut();
+        let counted = queue.classes_mut().is_tallied(id);
+        assert_eq!(queue.classifier().naming.is_some(), counted);
+        counted
+    }
+}
+
+fn names(top: &TopFlows) -> Vec<&str> {
+    top.flows.iter().map(|flow| &*flow.flow).collect()
+}
+
+#[test]
+fn who_sends_most_is_told_first_by_what_all_its_packets_have_in_common() {
+    let mut rig = Rig::new("per = \"source-ip\"");
+    assert_eq!(rig.watch.due(), Nanos::MAX);
+    rig.pass(1, 100);
+    assert!(!rig.counts(), "nobody has asked");
+    let told = rig.ask();
+    let also = rig.ask();
+    rig.walk();
+    assert!(told.try_recv().is_err(), "one walk alone tells no rate");
+    rig.pass(1, 10);
+    rig.pass(2, 30);
+    rig.pass(3, 20);
+    rig.pass_one(vec![0; 13]);
+    rig.walk();
+    let top = told.try_recv().unwrap();
+    assert!(Arc::ptr_eq(&top, &also.try_recv().unwrap()), "all share it");
+    assert_eq!(
+        names(&top),
+        ["10.0.0.2", "10.0.0.3", "10.0.0.1", "unreadable"]
+    );
+    assert_eq!(top.seconds, 1.0);
+    let flow = &top.flows[0];
+    assert_eq!((&*flow.link, &*flow.class), ("up", "everybody"));
+    assert_eq!(
+        (flow.packets, flow.bytes, flow.bps),
+        (30, 30_000, 240_000.0)
+    );
+    assert!((flow.share - 0.5).abs() < 0.001, "{flow:?}");
+    // Whoever asks then is told at once; who sent nothing since is not.
+    rig.pass(3, 5);
+    rig.walk();
+    let top = rig.ask().try_recv().unwrap();
+    assert_eq!(names(&top), ["10.0.0.3"]);
+    assert_eq!(top.flows[0].bytes, 5_000);
+}
+
+#[test]
+fn nothing_is_counted_once_nobody_has_asked_for_long() {
+    let mut rig = Rig::new("per = \"source-ip\"");
+    let told = rig.ask();
+    rig.walk();
+    rig.walk();
+    told.try_recv().unwrap();
+    let mut walks = 0;
+    while rig.counts() {
+        rig.walk();
+        walks += 1;
+        assert!(walks < 20);
+    }
+    assert!(rig.now >= KEPT, "{walks}");
+    assert_eq!(rig.watch.due(), Nanos::MAX);
+    // From then on it is as at first.
+    let told = rig.ask();
+    assert!(told.try_recv().is_err());
+    rig.walk();
+    rig.pass(1, 1);
+    rig.walk();
+    assert_eq!(names(&told.try_recv().unwrap()), ["10.0.0.1"]);
+}
+
+#[test]
+fn in_a_flood_of_flows_no_step_does_more_and_who_sends_much_has_a_name() {
+    const FLOOD: u32 = 30_000;
+    let mut rig = Rig::new("per = \"source-ip\"\nflows = { most = 40000 }");
+    let flood = |rig: &mut Rig| {
+        for source in 0..FLOOD {
+            rig.pass(0x1_0000 + source, 1);
+        }
+        rig.pass(7, 50);
+        rig.now = rig.now + SECOND;
+    };
+    flood(&mut rig);
+    let told = rig.ask();
+    let steps = rig.walk();
+    assert!(steps > FLOOD as usize / 7, "{steps}");
+    flood(&mut rig);
+    rig.walk();
+    let first = told.try_recv().unwrap();
+    assert_eq!(first.flows.len(), OF_A_CLASS);
+    // What is not known is not guessed at.
+    let unknown = &first.flows[0];
+    assert!(unknown.flow.starts_with('?'), "{unknown:?}");
+    assert_eq!(unknown.packets, 50);
+    for _ in 0..2 {
+        flood(&mut rig);
+        rig.walk();
+    }
+    let third = rig.ask().try_recv().unwrap();
+    assert_eq!((third.flows[0].packets, names(&third)[0]), (50, "10.0.0.7"));
+    let known: usize = rig.watch.links.iter().map(|seen| seen.names.len()).sum();
+    assert!(known <= names::UNASKED + 2 * OF_A_CLASS, "{known}");
+}
+
+#[test]
+fn flows_for_which_there_is_no_room_are_told_as_others() {
+    let mut rig = Rig::new("per = \"source-ip\"\nflows = { most = 1 }");
+    let told = rig.ask();
+    rig.pass(1, 1);
+    rig.walk();
+    rig.pass(1, 2);
+    rig.pass(2, 3);
+    rig.walk();
+    let top = told.try_recv().unwrap();
+    assert_eq!(names(&top), ["others", "10.0.0.1"]);
+}
+
+#[test]
+fn subnets_are_told_as_such() {
+    let mut rig = Rig::new("per = \"source-subnet/24\"");
+    let told = rig.ask();
+    rig.walk();
+    rig.pass(0x0001_0203, 1);
+    rig.pass(0x0001_0204, 1);
+    rig.walk();
+    let top = told.try_recv().unwrap();
+    assert_eq!(names(&top), ["10.1.2.0/24"]);
+    assert_eq!(top.flows[0].packets, 2);
+}
+
+#[test]
+fn without_classes_of_flows_the_first_walk_tells_that_there_are_none() {
+    let mut rig = Rig::new("limit = { packets = 9 }");
+    let told = rig.ask();
+    assert_eq!(rig.walk(), 1);
+    assert!(told.try_recv().unwrap().flows.is_empty());
+}
+
+#[test]
+fn with_many_classes_of_flows_fewer_of_each_are_told() {
+    let classes = (0..200).map(|number| {
+        format!(
+            "[[link.class]]\nname = \"c{number}\"\nper = \"source-ip\"\nflows = {{ most = 2 }}\n"
+        )
+    });
+    let text = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1gbit\"\n".to_owned()
+        + &classes.collect::<String>()
+        + "[[link.class]]\nname = \"rest\"\ndefault = true\n";
+    let site = Site::parse(&text, "test").unwrap();
+    let (device, _): (MemoryBackend<Frame>, _) = memory::pair(1);
+    let (plan, _) = Plan::start(&site.links[0], Side::Right, device, 0, None, Nanos::ZERO);
+    let mut watch = Watch::default();
+    watch.hear(Box::new(|_| {}), Nanos::ZERO);
+    let walking = watch.walk(&[plan], Nanos::ZERO);
+    let classes = walking.links.into_iter().flat_map(|link| link.classes);
+    let most: Vec<usize> = classes.map(|class| class.top.most).collect();
+    assert_eq!(most, vec![OF_ALL / 200; 200]);
+}

@@ -1,0 +1,192 @@
+//! A walk over all flows: what each sent since the last one, and what they are called, taken a little
+//! between two rounds.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use fairlane_classify::Per;
+use fairlane_core::tree::ClassId;
+use fairlane_core::{Count, Nanos};
+use fairlane_runtime::bridge::Side;
+
+use crate::daemon::SiteBridge;
+use crate::flows::names::Naming;
+use crate::order::STEP;
+use crate::plan::Shaped;
+
+/// A flow, and what it sent; those that sent more are more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Talker {
+    pub(crate) bytes: u64,
+    pub(crate) packets: u64,
+    /// Its digest; none of the common flow of those for which there was no room.
+    pub(crate) flow: Option<u64>,
+}
+
+/// The flows that sent most, in room that was made beforehand.
+pub(crate) struct Top {
+    pub(crate) most: usize,
+    /// The least of them first.
+    heap: BinaryHeap<Reverse<Talker>>,
+}
+
+impl Top {
+    /// Up to `most`, at least one.
+    pub(crate) fn new(most: usize) -> Top {
+        Top {
+            most,
+            heap: BinaryHeap::with_capacity(most),
+        }
+    }
+
+    /// O(log most).
+    fn push(&mut self, talker: Talker) {
+        if self.heap.len() < self.most {
+            self.heap.push(Reverse(talker));
+        } else if let Some(mut least) = self.heap.peek_mut()
+            && talker > least.0
+        {
+            least.0 = talker;
+        }
+    }
+
+    /// All of them, in no order.
+    pub(crate) fn into_talkers(self) -> impl Iterator<Item = Talker> {
+        self.heap.into_iter().map(|Reverse(talker)| talker)
+    }
+}
+
+/// A class of flows on a walk.
+pub(crate) struct ClassWalk {
+    pub(crate) place: usize,
+    pub(crate) id: ClassId,
+    /// What tells its flows apart.
+    pub(crate) per: Per,
+    /// To count in, where that begins with this walk; then what was counted in before.
+    table: Option<Vec<Count>>,
+    begun: bool,
+    /// Whether it was counted what its flows sent.
+    pub(crate) counted: bool,
+    /// When the walk came to it.
+    pub(crate) at: Nanos,
+    /// Bytes that the class had sent by then.
+    pub(crate) sent: u64,
+    pub(crate) top: Top,
+}
+
+impl ClassWalk {
+    /// Over the class with this place and number, of which as many flows are told as `top` holds.
+    pub(crate) fn new(
+        (place, id): (usize, ClassId),
+        per: Per,
+        table: Option<Vec<Count>>,
+        top: Top,
+    ) -> ClassWalk {
+        ClassWalk {
+            place,
+            id,
+            per,
+            table,
+            begun: false,
+            counted: false,
+            at: Nanos::ZERO,
+            sent: 0,
+            top,
+        }
+    }
+
+    fn begin(&mut self, queue: &mut Shaped, last: bool, now: Nanos) {
+        self.begun = true;
+        let classes = queue.classes_mut();
+        if last || self.table.is_some() {
+            let former = classes.tally_flows(self.id, self.table.take());
+            self.table = Some(former);
+        }
+        self.counted = classes.is_tallied(self.id);
+        self.at = now;
+        let stats = classes.own_stats(self.id);
+        self.sent = stats.map_or(0, |stats| stats.sent.bytes);
+    }
+}
+
+/// The classes of flows of one link.
+#[derive(Default)]
+pub(crate) struct LinkWalk {
+    pub(crate) classes: Vec<ClassWalk>,
+    /// What is noted from the end of this walk on; then what was since the last one.
+    pub(crate) naming: Option<Box<Naming>>,
+    next: usize,
+    /// In the class that is next.
+    from: u32,
+    done: bool,
+}
+
+impl LinkWalk {
+    pub(crate) fn new(classes: Vec<ClassWalk>, naming: Option<Box<Naming>>) -> LinkWalk {
+        LinkWalk {
+            classes,
+            naming,
+            ..LinkWalk::default()
+        }
+    }
+
+    /// Looks at `left` classes and flows, which are taken off it. Returns whether it is done.
+    pub(crate) fn step(
+        &mut self,
+        queue: &mut Shaped,
+        left: &mut usize,
+        last: bool,
+        now: Nanos,
+    ) -> bool {
+        while let Some(class) = self.classes.get_mut(self.next) {
+            if *left == 0 {
+                return false;
+            }
+            if !class.begun {
+                *left -= 1;
+                class.begin(queue, last, now);
+            }
+            let top = &mut class.top;
+            let tell = |flow, Count { packets, bytes }: Count| {
+                top.push(Talker {
+                    bytes,
+                    packets,
+                    flow,
+                });
+            };
+            let classes = queue.classes_mut();
+            if !classes.take_tally(class.id, &mut self.from, left, tell) {
+                return false;
+            }
+            self.next += 1;
+            self.from = 0;
+        }
+        if !self.done {
+            self.done = true;
+            std::mem::swap(&mut queue.classifier_mut().naming, &mut self.naming);
+        }
+        true
+    }
+}
+
+/// A walk over all flows of both links.
+pub(crate) struct Walking {
+    /// By side.
+    pub(crate) links: [LinkWalk; 2],
+    /// Nothing is counted or noted after it.
+    pub(crate) last: bool,
+}
+
+impl Walking {
+    /// Goes a little further. Returns whether it is done.
+    pub(crate) fn step(&mut self, bridge: &mut SiteBridge, now: Nanos) -> bool {
+        let mut left = STEP;
+        Side::BOTH.into_iter().all(|side| {
+            let link = &mut self.links[side as usize];
+            match bridge.arbiter_mut(side) {
+                Some(arbiter) => link.step(arbiter.queue_mut(), &mut left, self.last, now),
+                None => true,
+            }
+        })
+    }
+}

@@ -1,0 +1,49 @@
+//! Who sends most, as a table.
+
+use serde_json::Value as Json;
+
+use crate::{figures, table};
+
+/// A table, or that there is nothing in it.
+pub(super) fn text(told: &Json) -> String {
+    let flows = told["flows"].as_array().map_or(&[][..], Vec::as_slice);
+    let seconds = told["seconds"].as_f64().unwrap_or(0.0);
+    if flows.is_empty() {
+        return format!("no flow sent anything in the last {seconds:.1} s");
+    }
+    let mut table = table::new(["flow", "class", "rate", "share", "packets"]);
+    for flow in flows {
+        let name = |key: &str| flow[key].as_str().unwrap_or_default();
+        let number = |key: &str| flow[key].as_f64().unwrap_or(0.0);
+        table.add_row([
+            name("flow").to_owned(),
+            format!("{}/{}", name("link"), name("class")),
+            figures::rate(number("bps") as u64),
+            format!("{:.1}%", 100.0 * number("share")),
+            flow["packets"].to_string(),
+        ]);
+    }
+    table::fit(&mut table, &[4, 3]);
+    format!("what flows sent in the last {seconds:.1} s, and of what their class did\n{table}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_flow_has_a_line_and_none_has_a_sentence() {
+        let flow = serde_json::json!({
+            "link": "up", "class": "everybody", "flow": "2001:db8::7",
+            "packets": 12, "bytes": 18_000, "bps": 144_000.0, "share": 0.25,
+        });
+        let told = text(&serde_json::json!({ "seconds": 1.0, "flows": [flow] }));
+        let line = told.lines().find(|line| line.contains("2001:db8::7"));
+        let line = line.expect("it has a line");
+        for word in ["up/everybody", "144kbit", "25.0%", "12"] {
+            assert!(line.contains(word), "{word} in {told}");
+        }
+        let none = text(&serde_json::json!({ "seconds": 1.02, "flows": [] }));
+        assert_eq!(none, "no flow sent anything in the last 1.0 s");
+    }
+}
