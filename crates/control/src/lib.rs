@@ -16,6 +16,7 @@ mod client;
 mod document;
 mod explain;
 mod flows;
+mod grants;
 mod metrics;
 mod patient;
 mod routes;
@@ -25,7 +26,7 @@ mod stream;
 mod token;
 pub mod view;
 
-pub use change::{Changed, Effect, Promise, Refused, change};
+pub use change::{Changed, Effect, Ended, Promise, Refused, change};
 pub use client::{Client, ClientError, Target, encoded};
 pub use document::{Document, EditError, Keys, value_of};
 pub use explain::Explanation;

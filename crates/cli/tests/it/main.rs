@@ -15,6 +15,7 @@ mod site_classes;
 mod site_control;
 mod site_early;
 mod site_flows;
+mod site_grants;
 mod site_input;
 mod site_interfaces;
 mod site_lengths;
