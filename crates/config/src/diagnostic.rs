@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
+use crate::grants::Broken;
+
 /// One sentence about a place in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
@@ -42,6 +44,19 @@ pub enum SiteError {
     /// It says what cannot be: at least one sentence, a line each, in order of place.
     #[error("{}", lines(.0))]
     Invalid(Vec<Diagnostic>),
+    /// It is sound by itself, and leaves [grants](crate::Grant) less than they were promised.
+    #[error("{file}: it would break {}", listed(.broken))]
+    Grants {
+        /// The file, as it was named.
+        file: String,
+        /// At least one; where either of two could go, the one that was granted later.
+        broken: Vec<Broken>,
+    },
+}
+
+fn listed(broken: &[Broken]) -> String {
+    let all: Vec<_> = broken.iter().map(Broken::to_string).collect();
+    all.join("; ")
 }
 
 fn lines(diagnostics: &[Diagnostic]) -> String {
@@ -81,6 +96,12 @@ impl<'a> Report<'a> {
     /// Whether there is an error.
     pub fn failed(&self) -> bool {
         !self.errors.is_empty()
+    }
+
+    /// The first error that was found, or warning: without its place.
+    pub(crate) fn first(self) -> Option<String> {
+        let mut all = self.errors.into_iter().chain(self.warnings);
+        all.next().map(|(_, sentence)| sentence)
     }
 
     /// How many errors there are.

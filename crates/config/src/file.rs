@@ -1,6 +1,7 @@
 //! The file's tables and keys as they may be written. What they say is documented here, once:
 //! the schema is made from it.
 
+use fairlane_core::Rate;
 #[cfg(test)]
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
@@ -134,7 +135,7 @@ pub(crate) struct Link {
 }
 
 /// Packets and bytes that may wait, or for which room is kept; both hold.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "limit"))]
@@ -148,7 +149,7 @@ pub(crate) struct Limit {
 
 /// A class of packets: a queue, a set of queues made as flows come (`per`), or a parent of
 /// other classes.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "class"))]
@@ -199,10 +200,37 @@ pub(crate) struct Class {
     pub default: Option<At<bool>>,
     /// In "cbq": whether it may send beyond its rate while its parent is within its own.
     pub borrow: Option<At<bool>>,
+    /// Of a grant, which no file has: bytes at once that its room is to be enough for.
+    #[serde(skip)]
+    pub granted_burst: Option<u64>,
+}
+
+impl Class {
+    /// A class that no file has: of a name, with a rate or with a weight, and all else by default.
+    pub(crate) fn made(name: &str, parent: Option<&str>, rate: Option<Rate>) -> Class {
+        Class {
+            name: At::made(name.to_owned()),
+            parent: parent.map(|parent| At::made(parent.to_owned())),
+            rate: rate.map(|rate| At::made(rate.to_string())),
+            ceil: None,
+            burst: None,
+            weight: None,
+            priority: None,
+            algorithm: None,
+            limit: None,
+            room: None,
+            queue: None,
+            per: None,
+            flows: None,
+            default: None,
+            borrow: None,
+            granted_burst: None,
+        }
+    }
 }
 
 /// What holds for each flow of a class with `per`.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "flows"))]
@@ -226,7 +254,7 @@ pub(crate) struct Flows {
 }
 
 /// Queue management: a word, or a table with its parameters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[cfg_attr(test, schemars(untagged, rename = "queue"))]
 pub(crate) enum Queue {
@@ -261,7 +289,7 @@ impl<'de> Deserialize<'de> for Queue {
 }
 
 /// Queue management with its parameters.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "queue-table"))]
@@ -294,7 +322,7 @@ pub(crate) struct QueueTable {
 }
 
 /// Packets that agree with all of its keys are of its class.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "filter"))]

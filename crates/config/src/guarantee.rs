@@ -69,6 +69,15 @@ pub enum NoGuarantee {
     Cbq,
 }
 
+/// For which weights bounds are to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Those that there are.
+    AsTheyAre,
+    /// Any, as long as the shares are the same: so they outlast siblings that come and go.
+    Whatever,
+}
+
 /// A node's children, by the node's algorithm.
 enum Order {
     Shares(Siblings),
@@ -76,13 +85,23 @@ enum Order {
     None(NoGuarantee),
 }
 
-fn order(algorithm: Algorithm, children: impl Iterator<Item = (Weight, Length, u32)>) -> Order {
+fn order(
+    algorithm: Algorithm,
+    children: impl Iterator<Item = (Weight, Length, u32)>,
+    hold: Hold,
+) -> Order {
     match algorithm {
         Algorithm::Fifo => Order::None(NoGuarantee::Fifo),
         Algorithm::Sfq => Order::None(NoGuarantee::Sfq),
         Algorithm::DrrPlus(_) => Order::None(NoGuarantee::Unknown),
         Algorithm::Priority => Order::Levels,
-        _ => Order::Shares(Siblings::new(algorithm, children)),
+        _ => {
+            let siblings = Siblings::new(algorithm, children);
+            Order::Shares(match hold {
+                Hold::AsTheyAre => siblings,
+                Hold::Whatever => siblings.whatever_weights(),
+            })
+        }
     }
 }
 
@@ -176,14 +195,14 @@ impl Served {
 impl Link {
     /// What each class is guaranteed, in the order of [`classes`](Link::classes). O(n log n).
     pub fn guarantees(&self) -> Vec<Guarantee> {
+        self.guarantees_for(Hold::AsTheyAre)
+    }
+
+    /// The same, for those weights.
+    pub(crate) fn guarantees_for(&self, hold: Hold) -> Vec<Guarantee> {
         let mut classes = self.classes.clone();
-        let mut guarantees = walk(
-            self.algorithm,
-            self.rate,
-            self.longest,
-            &mut classes,
-            |_, _, _| (),
-        );
+        let root = (self.algorithm, self.rate, self.longest);
+        let mut guarantees = walk_for(hold, root, &mut classes, |_, _, _| ());
         for (guarantee, class) in guarantees.iter_mut().zip(&self.classes) {
             grant(guarantee, &class.kind, self.shortest());
         }
@@ -198,6 +217,15 @@ pub(crate) fn walk(
     algorithm: LinkAlgorithm,
     rate: Rate,
     longest: Length,
+    classes: &mut [Class],
+    meet: impl FnMut(usize, &mut Class, Service),
+) -> Vec<Guarantee> {
+    walk_for(Hold::AsTheyAre, (algorithm, rate, longest), classes, meet)
+}
+
+fn walk_for(
+    hold: Hold,
+    (algorithm, rate, longest): (LinkAlgorithm, Rate, Length),
     classes: &mut [Class],
     mut meet: impl FnMut(usize, &mut Class, Service),
 ) -> Vec<Guarantee> {
@@ -227,6 +255,7 @@ pub(crate) fn walk(
         order(
             algorithm,
             below.map(|&child| (classes[child].weight, longest, 1)),
+            hold,
         )
     };
     let mut orders = HashMap::from([(None, (of(None, root, classes), root))]);
@@ -257,7 +286,7 @@ pub(crate) fn walk(
         guarantees.push(match &class.kind {
             ClassKind::Inner(_) => plain(has, None, path),
             ClassKind::Leaf(_) => plain(has, Some(has.map(|has| has.delay(longest))), path),
-            ClassKind::Flows(flows) => each(has, flows, longest, path),
+            ClassKind::Flows(flows) => each(has, flows, longest, path, hold),
         });
         served.push(has);
     }
@@ -344,11 +373,13 @@ fn each(
     flows: &Flows,
     longest: Length,
     mut path: Vec<Algorithm>,
+    hold: Hold,
 ) -> Guarantee {
     let most = flows.most.saturating_add(1);
     let order = order(
         flows.algorithm,
         std::iter::once((Weight::ONE, longest, most)),
+        hold,
     );
     let one = has.and_then(|has| match &order {
         Order::None(reason) => Err(*reason),

@@ -14,6 +14,7 @@ use fairlane_core::sched::Algorithm;
 use serde::Deserialize;
 
 use crate::diagnostic::{Diagnostic, Report, SiteError};
+use crate::grants::Grant;
 use crate::{file, parse, read, text};
 
 /// What is known of the machine that a file is for: the MTU, in bytes, of the interface of this
@@ -38,6 +39,8 @@ pub struct Site {
     pub text: Arc<str>,
     /// What is allowed and hardly meant, such as a filter that never matches.
     pub warnings: Vec<Diagnostic>,
+    /// What was granted beside the text: classes of `links` that it does not have.
+    pub grants: Vec<Arc<Grant>>,
 }
 
 impl Site {
@@ -53,9 +56,14 @@ impl Site {
     }
 
     /// Reads a file again, while nobody must wait for it: only a regular one, since what else a
-    /// path may lead to, a pipe say, can keep its reader waiting for ever.
-    pub fn read_again(path: &Path, mtu: MtuOf<'_>) -> Result<Site, SiteError> {
-        Site::parse_for(&text::read_regular(path)?, &path.display().to_string(), mtu)
+    /// path may lead to, a pipe say, can keep its reader waiting for ever. Grants go on beside it.
+    pub fn read_again(
+        path: &Path,
+        mtu: MtuOf<'_>,
+        grants: &[Arc<Grant>],
+    ) -> Result<Site, SiteError> {
+        let name = path.display().to_string();
+        Site::parse_beside(&text::read_regular(path)?, &name, mtu, grants)
     }
 
     /// Reads `text`, which errors call `name`. O(n log n) in its classes and filters, and what
@@ -66,16 +74,52 @@ impl Site {
 
     /// Reads `text` likewise, for a machine with these interfaces.
     pub fn parse_for(text: &str, name: &str, mtu: MtuOf<'_>) -> Result<Site, SiteError> {
+        Site::parse_beside(text, name, mtu, &[])
+    }
+
+    /// Reads `text` likewise, to go on with these grants. The text is sound without them too, so
+    /// that each of them may end.
+    pub fn parse_beside(
+        text: &str,
+        name: &str,
+        mtu: MtuOf<'_>,
+        grants: &[Arc<Grant>],
+    ) -> Result<Site, SiteError> {
+        let (site, mut tables) = Site::tables_of(text, name, mtu)?;
+        if grants.is_empty() {
+            return Ok(site);
+        }
+        let together = read::together(&mut tables.0, &site, mtu, grants);
+        let together = together.map_err(|broken| SiteError::Grants {
+            file: name.to_owned(),
+            broken,
+        })?;
+        Ok(Site {
+            text: site.text,
+            warnings: site.warnings,
+            ..together
+        })
+    }
+
+    /// What a text says, and its tables.
+    pub(crate) fn tables_of(
+        text: &str,
+        name: &str,
+        mtu: MtuOf<'_>,
+    ) -> Result<(Site, Tables), SiteError> {
         let mut report = Report::new(name, text);
         let tables: Option<Tables> = parse::parse(text, &mut report);
-        let site = tables.and_then(|tables| read::site(&tables.0, mtu, &mut report));
+        let site = (tables.as_ref()).and_then(|tables| read::site(&tables.0, mtu, &mut report));
         let warnings = report.finish()?;
-        let site = site.expect("what is not a site has been reported");
-        Ok(Site {
+        let (site, tables) = site
+            .zip(tables)
+            .expect("what is not a site has been reported");
+        let site = Site {
             text: text.into(),
             warnings,
             ..site
-        })
+        };
+        Ok((site, tables))
     }
 
     /// What these tables say, without the warnings; or what is wrong with them is reported.
@@ -92,7 +136,7 @@ impl Site {
 /// The tables of a site's file as they were written, to be a part of another file.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-pub struct Tables(file::File);
+pub struct Tables(pub(crate) file::File);
 
 /// The interfaces that Fairlane stands between.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,6 +19,16 @@ use crate::diagnostic::Report;
 pub struct At<T>(Spanned<T>);
 
 impl<T> At<T> {
+    /// A value that stands nowhere.
+    pub(crate) fn made(value: T) -> At<T> {
+        At(Spanned::new(0..0, value))
+    }
+
+    /// The value, to be changed.
+    pub(crate) fn value_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+
     /// The value.
     pub fn value(&self) -> &T {
         self.0.get_ref()

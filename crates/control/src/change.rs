@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane_config::class_report::ClassTerms;
-use fairlane_config::{Link, Site};
+use fairlane_config::{Broken, Grant, Link, NotGranted, Site, SiteError};
 use fairlane_site::{Error, Handle, Source};
 use serde::Serialize;
 
@@ -23,6 +23,30 @@ pub struct Changed {
     pub effects: Vec<Effect>,
     /// What is allowed and hardly meant in the configuration as it is then.
     pub warnings: Vec<String>,
+    /// The grants that it ends, or would, since it may break them.
+    #[serde(rename = "ended_grants")]
+    pub ended: Vec<Ended>,
+}
+
+/// A grant that a change breaks.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ended {
+    /// Its link.
+    pub link: String,
+    /// Its class: `grant-` and its number.
+    pub class: String,
+    /// What it would have less than it was promised.
+    pub reason: String,
+}
+
+impl From<&Broken> for Ended {
+    fn from(broken: &Broken) -> Ended {
+        Ended {
+            link: broken.grant.link.clone(),
+            class: broken.grant.name.clone(),
+            reason: broken.reason.clone(),
+        }
+    }
 }
 
 /// What becomes of a class.
@@ -64,6 +88,23 @@ pub enum Refused {
     /// The site cannot go on as it says.
     #[error(transparent)]
     Site(#[from] Error),
+    /// It was made from something else than what runs.
+    #[error("{0}")]
+    Precondition(String),
+    /// It was not granted.
+    #[error(transparent)]
+    NotGranted(#[from] NotGranted),
+    /// There are as many grants as there may be.
+    #[error("{0}")]
+    TooMany(String),
+}
+
+/// The grants that a change was refused for.
+pub(crate) fn broken_by(refused: &Refused) -> &[Broken] {
+    match refused {
+        Refused::Site(Error::Site(SiteError::Grants { broken, .. })) => broken,
+        _ => &[],
+    }
 }
 
 /// Makes a change, or with `dry` only looks what it would do. `edit` may be called again, where
@@ -78,17 +119,35 @@ pub fn change(
     dry: bool,
     edit: impl Fn(&mut Document) -> Result<(), EditError>,
 ) -> Result<Changed, Refused> {
+    change_beside(handle, dry, None, edit)
+}
+
+/// The same, with these grants in place of those that run.
+pub(crate) fn change_beside(
+    handle: &Handle,
+    dry: bool,
+    grants: Option<&[Arc<Grant>]>,
+    edit: impl Fn(&mut Document) -> Result<(), EditError>,
+) -> Result<Changed, Refused> {
     let mut attempt = 1;
     loop {
         let before = handle.site();
         let mut document = Document::new(&before.text)?;
         edit(&mut document)?;
-        let source = Source::Text(document.to_string());
+        let source = beside(Source::Text(document.to_string()), grants);
         let base = (!dry).then(|| Arc::clone(&before));
         match replace(handle, source, base, &before) {
             Err(Refused::Site(Error::Outdated)) if attempt < ATTEMPTS => attempt += 1,
             done => return done,
         }
+    }
+}
+
+/// A configuration with these grants, or with those that run.
+pub(crate) fn beside(source: Source, grants: Option<&[Arc<Grant>]>) -> Source {
+    match grants {
+        Some(grants) => Source::Granting(Box::new(source), grants.to_vec()),
+        None => source,
     }
 }
 
@@ -108,6 +167,7 @@ pub(crate) fn replace(
         applied,
         effects: effects(before, &after),
         warnings: after.warnings.iter().map(ToString::to_string).collect(),
+        ended: Vec::new(),
     })
 }
 

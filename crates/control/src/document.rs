@@ -462,6 +462,15 @@ fn json_of(value: &Value) -> Option<Json> {
     })
 }
 
+/// Keys and values, each on a line.
+pub(crate) fn lines(keys: &Keys) -> Result<String> {
+    let mut table = DocumentMut::new();
+    for (key, json) in keys {
+        table.insert(key, Item::Value(value(key, json)?));
+    }
+    Ok(table.to_string())
+}
+
 /// A value as TOML has it.
 fn value(key: &str, json: &Json) -> Result<Value> {
     let unfit = |what: &str| EditError::Value(format!("{key}: {what}"));

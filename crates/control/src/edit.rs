@@ -139,6 +139,16 @@ impl Edit {
         edits.collect()
     }
 
+    /// Link and name of the class that is changed or removed.
+    pub(crate) fn class(&self) -> Option<(&str, &str)> {
+        match self {
+            Edit::ChangeClass { link, class, .. } | Edit::RemoveClass { link, class } => {
+                Some((link, class))
+            }
+            _ => None,
+        }
+    }
+
     /// Writes it down.
     ///
     /// # Errors

@@ -17,6 +17,7 @@ mod document;
 mod edit;
 mod explain;
 mod flows;
+mod grants;
 mod metrics;
 mod patient;
 mod routes;
@@ -26,7 +27,7 @@ mod stream;
 mod token;
 pub mod view;
 
-pub use change::{Changed, Effect, Promise, Refused, change};
+pub use change::{Changed, Effect, Ended, Promise, Refused, change};
 pub use client::{Client, ClientError, Target, encoded};
 pub use document::{Document, EditError, Keys, value_of};
 pub use explain::Explanation;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::thread;
 
 use bytes::Bytes;
-use fairlane_config::MAX_FILE;
 use fairlane_config::class_report::ClassReport;
+use fairlane_config::{MAX_FILE, NotGranted};
 use fairlane_site::{Error, Handle, LinkReport, Report, Source};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
@@ -27,11 +27,12 @@ use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
-use crate::change::{ATTEMPTS, Changed, Refused, change, replace};
+use crate::change::{ATTEMPTS, Changed, Ended, Refused, beside, broken_by, change_beside, replace};
 use crate::document::{Document, EditError};
 use crate::edit::{Edit, keys};
 use crate::explain::explain;
 use crate::flows::Question;
+use crate::grants::{Grants, Wanted, refusal};
 use crate::metrics::{MEDIA_TYPE, PLAIN, metrics, plain};
 use crate::save::save;
 use crate::service::PATIENCE;
@@ -46,6 +47,8 @@ const STREAMS: [usize; 2] = [1_200, 128];
 /// Changes that wait for the site at a time.
 const CHANGES: usize = 8;
 const JSON: &str = "application/json";
+/// The parameter with which a change ends the grants that it breaks.
+const BREAK_GRANTS: &str = "break-grants";
 
 /// How a request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +65,7 @@ pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 #[derive(Debug)]
 pub(crate) struct Api {
     site: Handle,
+    grants: Arc<Grants>,
     states: States,
     file: Option<PathBuf>,
     token: Option<Token>,
@@ -82,6 +86,12 @@ fn fail<T>(status: StatusCode, sentence: impl Into<String>) -> Result<T> {
     Err(Failure(status, sentence.into()))
 }
 
+impl From<EditError> for Failure {
+    fn from(error: EditError) -> Failure {
+        Refused::from(error).into()
+    }
+}
+
 impl From<Refused> for Failure {
     fn from(refused: Refused) -> Failure {
         let status = match &refused {
@@ -90,7 +100,13 @@ impl From<Refused> for Failure {
             Refused::Edit(EditError::Value(_)) => StatusCode::BAD_REQUEST,
             Refused::Site(Error::Outdated) => StatusCode::CONFLICT,
             Refused::Site(Error::Ended) => StatusCode::SERVICE_UNAVAILABLE,
+            Refused::Site(_) if !broken_by(&refused).is_empty() => StatusCode::CONFLICT,
             Refused::Site(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Refused::Precondition(_) => StatusCode::PRECONDITION_FAILED,
+            Refused::NotGranted(NotGranted::NoLink(_)) => StatusCode::NOT_FOUND,
+            Refused::NotGranted(NotGranted::Full { .. }) => StatusCode::CONFLICT,
+            Refused::NotGranted(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Refused::TooMany(_) => StatusCode::CONFLICT,
         };
         Failure(status, refused.to_string())
     }
@@ -152,6 +168,18 @@ impl Asked {
         Ok(dry)
     }
 
+    /// Whether a change may break what was granted.
+    fn breaks(&self) -> Result<bool> {
+        match self.parameter(BREAK_GRANTS) {
+            None | Some("false") => Ok(false),
+            Some("" | "true") => Ok(true),
+            Some(other) => {
+                let sentence = format!("{BREAK_GRANTS}={other}: it is true or false");
+                fail(StatusCode::BAD_REQUEST, sentence)
+            }
+        }
+    }
+
     fn parameter(&self, key: &str) -> Option<&str> {
         let found = self.query.iter().find(|(other, _)| other == key);
         found.map(|(_, value)| value.as_str())
@@ -167,6 +195,7 @@ impl Api {
         read_token: Option<Token>,
     ) -> Api {
         Api {
+            grants: Arc::new(Grants::new(site.clone())),
             site,
             states,
             file,
@@ -175,6 +204,11 @@ impl Api {
             streams: STREAMS.map(|most| Arc::new(Semaphore::new(most))),
             changes: Arc::new(Semaphore::new(CHANGES)),
         }
+    }
+
+    /// What was granted.
+    pub(crate) fn grants(&self) -> Arc<Grants> {
+        Arc::clone(&self.grants)
     }
 
     /// Answers a request, whatever it is.
@@ -311,10 +345,12 @@ impl Api {
                 object(&explain(link, find_class(link, class)?))
             }
             ["v1", "events"] => self.events(access),
+            ["v1", "grants"] => object(&self.grants.all(report)),
+            ["v1", "grants", number] => object(&self.grants.one(number, report)?),
             _ => not_here(
                 asked,
                 "/metrics, /v1/openapi.json, /v1/state, /v1/config, /v1/interfaces, \
-                                  /v1/links, /v1/flows, /v1/events",
+                                  /v1/links, /v1/flows, /v1/grants, /v1/events",
             ),
         }
     }
@@ -364,12 +400,16 @@ impl Api {
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
         let edit = |edit: &dyn Fn(&mut Document) -> std::result::Result<(), EditError>| {
             let also = match path.last() {
-                Some(&"filters") => &["at"][..],
-                _ => &[],
+                Some(&"filters") => &["at", BREAK_GRANTS][..],
+                _ => &[BREAK_GRANTS],
             };
-            let dry = asked.is_dry(also)?;
-            answer(change(&self.site, dry, edit)?)
+            let (dry, breaks) = (asked.is_dry(also)?, asked.breaks()?);
+            let make = |grants: Option<&[_]>| change_beside(&self.site, dry, grants, edit);
+            answer(self.grants.despite(breaks, make))
         };
+        if let ["v1", "links", link, "classes", class] = path[..] {
+            self.grants.guard(link, class)?;
+        }
         match (&asked.method, &path[..]) {
             (&Method::PUT, ["v1", "config"]) => {
                 let Ok(text) = std::str::from_utf8(body) else {
@@ -386,46 +426,83 @@ impl Api {
                 None => fail(StatusCode::CONFLICT, "the site was read from no file"),
             },
             (&Method::POST, ["v1", "changes"]) => {
-                let edits = Edit::several(body).map_err(Refused::Edit)?;
+                let edits = Edit::several(body)?;
+                for (link, class) in edits.iter().filter_map(Edit::class) {
+                    self.grants.guard(link, class)?;
+                }
                 edit(&|site| Edit::make_all(&edits, site))
+            }
+            (_, ["v1", "links", _, "grants"] | ["v1", "grants", ..]) => {
+                self.write_grants(asked, &path, body)
             }
             _ => {
                 let at = asked.parameter("at");
-                let asked_for = Edit::of(&asked.method, &path, || keys(body), at);
-                match asked_for.map_err(Refused::Edit)? {
+                match Edit::of(&asked.method, &path, || keys(body), at)? {
                     Some(one) => edit(&|site| one.make(site)),
                     None => not_here(
                         asked,
                         "PUT /v1/config, POST /v1/changes, POST /v1/reload, POST /v1/save, PATCH \
                          /v1/links/LINK, POST /v1/links/LINK/classes, PATCH and DELETE \
                          /v1/links/LINK/classes/CLASS, POST /v1/links/LINK/filters, DELETE \
-                         /v1/links/LINK/filters/N",
+                         /v1/links/LINK/filters/N, POST /v1/links/LINK/grants, PUT and DELETE \
+                         /v1/grants/N",
                     ),
                 }
             }
         }
     }
 
+    /// Grants, renews and revokes.
+    fn write_grants(&self, asked: &Asked, path: &[&str], body: &[u8]) -> Result<Answer> {
+        match (&asked.method, path) {
+            (&Method::POST, ["v1", "links", link, "grants"]) => {
+                let wanted = Wanted::of(keys(body)?)?;
+                match self.grants.grant(link, &wanted, asked.is_dry(&[])?) {
+                    Ok(granted) => object(&granted),
+                    Err(Refused::NotGranted(refused @ NotGranted::Full { .. })) => {
+                        let body = refusal(&refused).to_string();
+                        Ok(text(StatusCode::CONFLICT, JSON, body))
+                    }
+                    Err(refused) => Err(refused.into()),
+                }
+            }
+            (&Method::PUT, ["v1", "grants", number]) => {
+                let dry = asked.is_dry(&[])?;
+                object(&self.grants.renew(number, &keys(body)?, dry)?)
+            }
+            (&Method::DELETE, ["v1", "grants", number]) => {
+                answer(self.grants.revoke(number, asked.is_dry(&[])?))
+            }
+            _ => not_here(
+                asked,
+                "POST /v1/links/LINK/grants, GET /v1/grants, GET, PUT and DELETE /v1/grants/N",
+            ),
+        }
+    }
+
     /// Has another configuration take over; where `if_match` is given, only if what runs is that.
     fn go_on_as(&self, asked: &Asked, source: &Source, if_match: Option<&[u8]>) -> Result<Answer> {
-        let dry = asked.is_dry(&[])?;
-        for _ in 0..ATTEMPTS {
-            let before = self.site.site();
-            let tag = tag(&before.text);
-            if if_match.is_some_and(|given| given != tag.as_bytes() && given != b"*") {
-                return fail(
-                    StatusCode::PRECONDITION_FAILED,
-                    format!("If-Match: the configuration that runs is {tag} by now; look again"),
-                );
+        let (dry, breaks) = (asked.is_dry(&[BREAK_GRANTS])?, asked.breaks()?);
+        let make = |grants: Option<&[_]>| {
+            for _ in 0..ATTEMPTS {
+                let before = self.site.site();
+                let tag = tag(&before.text);
+                if if_match.is_some_and(|given| given != tag.as_bytes() && given != b"*") {
+                    return Err(Refused::Precondition(format!(
+                        "If-Match: the configuration that runs is {tag} by now; look again"
+                    )));
+                }
+                let base = (!dry).then(|| Arc::clone(&before));
+                let source = beside(source.clone(), grants);
+                match replace(&self.site, source, base, &before) {
+                    // Another change came first.
+                    Err(Refused::Site(Error::Outdated)) => {}
+                    done => return done,
+                }
             }
-            let base = (!dry).then(|| Arc::clone(&before));
-            match replace(&self.site, source.clone(), base, &before) {
-                // Another change came first.
-                Err(Refused::Site(Error::Outdated)) => {}
-                done => return answer(done?),
-            }
-        }
-        Err(Refused::Site(Error::Outdated).into())
+            Err(Refused::Site(Error::Outdated))
+        };
+        answer(self.grants.despite(breaks, make))
     }
 
     /// Writes what runs to the file that it was read from.
@@ -495,11 +572,18 @@ fn is_known(path: &[&str]) -> bool {
         ["metrics"]
             | [
                 "v1",
-                "openapi.json" | "state" | "config" | "interfaces" | "links" | "flows" | "events"
+                "openapi.json"
+                    | "state"
+                    | "config"
+                    | "interfaces"
+                    | "links"
+                    | "flows"
+                    | "grants"
+                    | "events"
             ]
             | ["v1", "changes" | "reload" | "save"]
-            | ["v1", "links", _]
-            | ["v1", "links", _, "classes" | "filters"]
+            | ["v1", "links" | "grants", _]
+            | ["v1", "links", _, "classes" | "filters" | "grants"]
             | ["v1", "links", _, "classes" | "filters", _]
             | ["v1", "links", _, "classes", _, "explain"]
     )
@@ -609,8 +693,17 @@ fn has_flows(report: &Report, question: &Question) -> Result<()> {
     refused
 }
 
-fn answer(changed: Changed) -> Result<Answer> {
-    object(&changed)
+/// What came of a change; of one that was refused for grants, which they are.
+fn answer(changed: std::result::Result<Changed, Refused>) -> Result<Answer> {
+    let refused = match changed {
+        Ok(changed) => return object(&changed),
+        Err(refused) if broken_by(&refused).is_empty() => return Err(refused.into()),
+        Err(refused) => refused,
+    };
+    let grants: Vec<Ended> = broken_by(&refused).iter().map(Ended::from).collect();
+    let error = format!("{refused}; {BREAK_GRANTS}=true (ctl --break-grants) ends what it breaks");
+    let body = json!({ "error": error, "grants": grants });
+    Ok(text(StatusCode::CONFLICT, JSON, body.to_string()))
 }
 
 fn object(value: &(impl Serialize + ?Sized)) -> Result<Answer> {

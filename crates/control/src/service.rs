@@ -113,6 +113,7 @@ impl Service {
         let thread = thread::Builder::new().name("control".to_owned());
         let thread = thread.spawn(move || {
             runtime.block_on(async move {
+                tokio::spawn(api.grants().end_in_time());
                 let mut all = Vec::new();
                 for port in ports {
                     let most = port.most().min(files);

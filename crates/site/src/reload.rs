@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fairlane_config::{Backend, MtuOf, Site, SiteError};
+use fairlane_config::{Backend, Grant, MtuOf, Site, SiteError};
 use fairlane_io::interface;
 
 use crate::device::Needs;
@@ -35,6 +35,8 @@ pub enum Source {
     Site(Box<Site>),
     /// What a file might say.
     Text(String),
+    /// Any of these, with these grants in place of those that run.
+    Granting(Box<Source>, Vec<Arc<Grant>>),
 }
 
 impl Source {
@@ -42,15 +44,20 @@ impl Source {
     pub(crate) fn path(&self) -> Option<PathBuf> {
         match self {
             Source::File(path) => Some(path.clone()),
+            Source::Granting(source, _) => source.path(),
             Source::Site(_) | Source::Text(_) => None,
         }
     }
 
-    fn site(self) -> Result<Site> {
+    /// What it says, beside what was granted.
+    fn site(self, grants: &[Arc<Grant>]) -> Result<Site> {
+        const NAME: &str = "configuration";
         match self {
-            Source::File(path) => Ok(Site::read_again(&path, MTU_OF)?),
-            Source::Site(site) => Ok(*site),
-            Source::Text(text) => Ok(Site::parse_for(&text, "configuration", MTU_OF)?),
+            Source::File(path) => Ok(Site::read_again(&path, MTU_OF, grants)?),
+            Source::Site(site) if grants.is_empty() => Ok(*site),
+            Source::Site(site) => Ok(Site::parse_beside(&site.text, NAME, MTU_OF, grants)?),
+            Source::Text(text) => Ok(Site::parse_beside(&text, NAME, MTU_OF, grants)?),
+            Source::Granting(source, grants) => source.site(&grants),
         }
     }
 }
@@ -73,7 +80,7 @@ impl Former {
     /// Reads a configuration and makes what its links need.
     pub(crate) fn prepare(&self, source: Source) -> Result<Prepared> {
         let path = source.path();
-        let site = source.site()?;
+        let site = source.site(&self.site.grants)?;
         self.accept(&site).map_err(|error| match (error, &path) {
             (Error::Unfit(sentence), Some(path)) => {
                 Error::Unfit(format!("{}: {sentence}", path.display()))

@@ -41,7 +41,7 @@ destination-port = 1001
 ";
 
 impl Asked {
-    fn start(wire: &Wire, backend: &str, control: &str) -> Asked {
+    pub(crate) fn start(wire: &Wire, backend: &str, control: &str) -> Asked {
         Asked::over(wire, &(up(backend, "20mbit") + CLASSES), control)
     }
 
@@ -60,7 +60,7 @@ impl Asked {
         asked
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("ctl.sock")
     }
 
@@ -83,13 +83,13 @@ impl Asked {
         finished.stderr
     }
 
-    fn config(&self) -> String {
+    pub(crate) fn config(&self) -> String {
         self.ctl(&["config"]).success()
     }
 }
 
 /// What comes back for these bytes.
-fn exchanged(mut stream: impl Read + Write, request: &str) -> String {
+pub(crate) fn exchanged(mut stream: impl Read + Write, request: &str) -> String {
     // It may answer, and close, before all of it is sent.
     let _ = stream.write_all(request.as_bytes());
     let mut answer = Vec::new();
@@ -552,6 +552,7 @@ fn every_path_of_the_description_is_there() {
             let path = path
                 .replace("{link}", "up")
                 .replace("{class}", "voice")
+                .replace("{id}", "1")
                 .replace("{number}", "0");
             let answer = request(&method.to_uppercase(), &format!("{path}?dry-run=true"));
             assert!(

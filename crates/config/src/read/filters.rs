@@ -95,7 +95,8 @@ fn target(name: &Text, classes: &Classes, report: &mut Report) -> Option<u32> {
     Some(class)
 }
 
-fn matches(
+/// What a filter asks for, or what is wrong with it is reported.
+pub(super) fn matches(
     written: &file::Filter,
     to: Role,
     around: &Surroundings,

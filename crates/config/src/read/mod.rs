@@ -1,10 +1,12 @@
 //! From what is written to what it means, with all that is wrong reported.
 
 mod above;
+mod admission;
 mod classes;
 mod entitlements;
 mod family;
 mod filters;
+mod grants;
 mod longest;
 mod queue;
 mod rooms;
@@ -19,6 +21,8 @@ use fairlane_core::units::MAX_LENGTH;
 
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
+pub(crate) use admission::admit;
+pub(crate) use grants::together;
 pub(crate) use rooms::{grant, kept, kept_for};
 
 use crate::site::{
@@ -80,6 +84,7 @@ pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Op
         links,
         text: Arc::default(),
         warnings: Vec::new(),
+        grants: Vec::new(),
     })
 }
 
@@ -415,6 +420,33 @@ fn link(
     around: &Surroundings,
     report: &mut Report,
 ) -> Option<Link> {
+    let (link, classes) = unfiltered(written, to, around, report)?;
+    let rules = filters::read(written, to, &classes, around, report);
+    let link = Link {
+        classes: classes.classes,
+        rules,
+        ..link?
+    };
+    // What was overlooked above is found here, not in front of a running link.
+    if let Err((class, reason)) = link.build::<()>() {
+        let name = &link.classes[class].name;
+        let place = written.class.iter().map(|class| &class.value().name);
+        let place = place.into_iter().find(|place| place.value() == name);
+        report.error(
+            &place.unwrap_or(&written.name).span(),
+            format!("class '{name}': {reason}"),
+        );
+    }
+    Some(link)
+}
+
+/// A link without its filters and, apart, its classes; no link where only its limit is unsound.
+fn unfiltered(
+    written: &file::Link,
+    to: Role,
+    around: &Surroundings,
+    report: &mut Report,
+) -> Option<(Option<Link>, classes::Classes)> {
     let rate: Option<Rate> = written.rate.read("rate", report);
     let overhead = match &written.overhead {
         Some(at) => overhead(at, report),
@@ -430,31 +462,21 @@ fn link(
     let limits = rooms::Written::read(written, longest, report);
     let classes = classes::read(written, rate?, (longest, shortest), algorithm, report)?;
     let limits = limits?.settle(written, &classes.classes, report);
-    let rules = filters::read(written, to, &classes, around, report);
-    let link = Link {
+    let (rate, overhead) = (rate?, overhead?);
+    let link = limits.map(|limits| Link {
         name: written.name.value().clone(),
         to,
-        rate: rate?,
-        overhead: overhead?,
+        rate,
+        overhead,
         longest,
         longest_by,
         algorithm,
-        limits: limits?,
+        limits,
         default: classes.default,
-        classes: classes.classes,
-        rules,
-    };
-    // What was overlooked above is found here, not in front of a running link.
-    if let Err((class, reason)) = link.build::<()>() {
-        let name = &link.classes[class].name;
-        let place = written.class.iter().map(|class| &class.value().name);
-        let place = place.into_iter().find(|place| place.value() == name);
-        report.error(
-            &place.unwrap_or(&written.name).span(),
-            format!("class '{name}': {reason}"),
-        );
-    }
-    Some(link)
+        classes: Vec::new(),
+        rules: Vec::new(),
+    });
+    Some((link, classes))
 }
 
 fn overhead(at: &At<Scalar>, report: &mut Report) -> Option<u32> {

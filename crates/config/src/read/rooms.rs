@@ -57,7 +57,8 @@ impl Rooms<'_> {
                 (Ok(bps), _) => bps,
                 (Err(_), rate) => rate.map_or(0, Rate::bps),
             };
-            let needed = self.needed(guarantee.service, bps, all);
+            let burst = written.and_then(|class| class.granted_burst);
+            let needed = self.needed(guarantee.service, bps, burst, all);
             match &mut class.kind {
                 ClassKind::Inner(_) => {}
                 ClassKind::Leaf(queue) => {
@@ -71,7 +72,7 @@ impl Rooms<'_> {
                     let each = guarantee.each;
                     let service = each.map_or(Err(NoGuarantee::Unknown), |each| each.service);
                     let bps = each.and_then(|each| each.rate.ok()).unwrap_or(0);
-                    let one = self.needed(service, bps, 1);
+                    let one = self.needed(service, bps, None, 1);
                     self.keep(&mut flows.queue, written, own, one, report);
                     self.look(&class.name, flows.queue.room, service, written, report);
                     let of = flows.most.saturating_add(1).min(ROOMY);
@@ -88,10 +89,16 @@ impl Rooms<'_> {
         }
     }
 
-    /// What a service needs. Where there is none, room is a courtesy: for a burst and, in CBQ, a
-    /// packet of each class that may go before.
-    fn needed(&self, service: Result<Service, NoGuarantee>, bps: u64, classes: u64) -> Room {
-        let burst = granted(bps, self.longest);
+    /// What a service needs, for a burst that was asked for too. Where there is none, room is a
+    /// courtesy: for a burst and, in CBQ, a packet of each class that may go before.
+    fn needed(
+        &self,
+        service: Result<Service, NoGuarantee>,
+        bps: u64,
+        asked: Option<u64>,
+        classes: u64,
+    ) -> Room {
+        let burst = granted(bps, self.longest).max(asked.unwrap_or(0));
         let bytes = match service {
             Ok(service) => service.room(burst, self.shortest).bytes.into(),
             Err(NoGuarantee::Cbq) => burst + classes.min(100) * u64::from(self.longest.get()),

@@ -2,6 +2,7 @@
 
 mod changes;
 mod examples;
+mod grants;
 mod guarantees;
 mod refusals;
 mod reloads;

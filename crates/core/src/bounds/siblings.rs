@@ -29,6 +29,7 @@ pub struct Siblings {
     alike: BTreeMap<(Weight, Length), u32>,
     /// The most that do.
     most_alike: u32,
+    slot: Slot,
 }
 
 impl Siblings {
@@ -61,6 +62,17 @@ impl Siblings {
             ),
             most_alike: alike.values().copied().max().unwrap_or(1),
             alike,
+            slot: Slot::Actual,
+        }
+    }
+
+    /// The same, with bounds that hold for a child of this share whatever numbers the weights are:
+    /// slots are powers of two, and where between two of them a child's is may be another matter once
+    /// there are other children.
+    pub fn whatever_weights(self) -> Siblings {
+        Siblings {
+            slot: Slot::Loose,
+            ..self
         }
     }
 
@@ -108,7 +120,7 @@ impl Siblings {
         transmit: Transmit,
     ) -> Option<Wfi> {
         let terms = self.terms(weight, length, transmit)?;
-        let slot = Slot::Actual;
+        let slot = self.slot;
         let own = terms.packet_service();
         let more = match head {
             Head::Known => Work::ZERO,
@@ -174,4 +186,41 @@ fn after_start(terms: &Terms, slot: Work) -> Wfi {
             finish: Finish::AfterStart(finish),
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_for_whatever_weights_covers_that_of_any_that_are_in_the_same_proportion() {
+        let length = Length::new(1500).unwrap();
+        let of = |algorithm, factor| {
+            let weight = |weight: u32| Weight::new(weight * factor).unwrap();
+            Siblings::new(algorithm, [(weight(3), length, 1), (weight(10), length, 1)])
+        };
+        let mut differ = 0;
+        for algorithm in Algorithm::ALL {
+            let delays = (1..=64).filter_map(|factor| {
+                let own = Weight::new(3 * factor).unwrap();
+                let delay = |siblings: &Siblings| {
+                    let bound = siblings.bound(own, length, Head::Known, Transmit::Between);
+                    bound.map(|bound| bound.delay.bytes())
+                };
+                let siblings = of(algorithm, factor);
+                let exact = delay(&siblings)?;
+                Some((exact, delay(&siblings.whatever_weights())?))
+            });
+            let delays: alloc::vec::Vec<_> = delays.collect();
+            let all = |delay: fn(&(f64, f64)) -> f64| delays.iter().map(delay);
+            let longest = all(|&(exact, _)| exact).fold(0.0, f64::max);
+            let shortest = all(|&(exact, _)| exact).fold(f64::INFINITY, f64::min);
+            assert!(
+                all(|&(_, ever)| ever * (1.0 + 1e-9)).all(|ever| ever >= longest),
+                "{algorithm}"
+            );
+            differ += u32::from(longest > 1.2 * shortest);
+        }
+        assert!(differ > 0, "no slot depends on the weights' numbers");
+    }
 }

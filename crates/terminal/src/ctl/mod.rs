@@ -1,6 +1,7 @@
 //! `fairlane ctl`: asks a running site, and changes it.
 
 mod flows;
+mod grants;
 mod show;
 
 use std::fs;
@@ -36,6 +37,7 @@ Examples:
   fairlane ctl set voice rate=3mbit ceil=6mbit --dry-run
   fairlane ctl add up/backup weight=1 ceil=2mbit
   fairlane ctl filter add up class=backup destination-port=873
+  fairlane ctl grant up rate=2mbit delay=20ms destination-port=5060 --for 10min
   fairlane ctl save";
 
 /// Options of `fairlane ctl`.
@@ -70,6 +72,9 @@ struct Change {
     /// Only tell what the change would do
     #[arg(long)]
     dry_run: bool,
+    /// End the grants that it would break, instead of being refused
+    #[arg(long)]
+    break_grants: bool,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -135,6 +140,8 @@ enum Command {
     /// Add or remove a filter
     #[command(subcommand)]
     Filter(Filter),
+    #[command(flatten)]
+    Grants(grants::Command),
     /// Have another site file take over, without restarting
     Apply {
         /// The file; - for standard input
@@ -229,6 +236,7 @@ pub fn run(options: &Options) -> Result<()> {
             site.change(Method::PATCH, &of_link(link), pairs(keys)?, change)
         }
         Command::Filter(filter) => site.filter(filter),
+        Command::Grants(command) => grants::run(&site, command),
         Command::Apply { file, change } => {
             let text = read(file)?;
             site.ask_to_change(Method::PUT, "/v1/config", text, change)
@@ -385,11 +393,16 @@ impl Site {
         body: String,
         change: &Change,
     ) -> Result<()> {
-        let path = match (change.dry_run, path.contains('?')) {
-            (false, _) => path.to_owned(),
-            (true, true) => format!("{path}&dry-run=true"),
-            (true, false) => format!("{path}?dry-run=true"),
-        };
+        let mut path = path.to_owned();
+        for (is_said, parameter) in [
+            (change.dry_run, "dry-run=true"),
+            (change.break_grants, "break-grants=true"),
+        ] {
+            if is_said {
+                path.push(if path.contains('?') { '&' } else { '?' });
+                path.push_str(parameter);
+            }
+        }
         let changed = self.client.json(method, &path, body)?;
         if self.json {
             return output::line(changed);
@@ -399,6 +412,15 @@ impl Site {
                 "warning: {}",
                 warning.as_str().unwrap_or_default()
             ));
+        }
+        for grant in changed["ended_grants"].as_array().into_iter().flatten() {
+            let [class, link, reason] =
+                ["class", "link", "reason"].map(|key| grant[key].as_str().unwrap_or_default());
+            let ends = match change.dry_run {
+                true => "would end",
+                false => "has ended",
+            };
+            output::aside(format_args!("{class} of link {link} {ends}: {reason}"));
         }
         output::line(effects(&changed))
     }

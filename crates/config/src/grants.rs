@@ -1,0 +1,196 @@
+//! Grants: what was promised to a flow while a site runs, beside what its file says.
+//!
+//! A grant is a class with its filters that no file has. It goes on beside whatever text the site
+//! goes on with ([`Site::parse_beside`](crate::Site::parse_beside)), after the file's classes, its
+//! filters before the file's. A text that leaves it less than it was promised is refused, with the
+//! grants that it would break by name.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fairlane_core::{Nanos, Rate};
+
+use crate::diagnostic::SiteError;
+use crate::guarantee::{Guarantee, NoGuarantee};
+use crate::site::MtuOf;
+use crate::units::{Size, Time};
+use crate::{read, site};
+
+/// A class that was granted to a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Its link's name.
+    pub link: String,
+    /// Its own, unlike that of any class of the link.
+    pub name: String,
+    /// The class that it is a part of; a part of the whole link without.
+    pub parent: Option<String>,
+    /// Which packets are the flow's: of each filter the keys, as in the file, without `class` and
+    /// `priority`.
+    pub filters: Vec<String>,
+    /// The rate that its class has, no less than what it was promised: a shorter delay may need more.
+    pub reserved: Rate,
+    /// What it was promised.
+    pub terms: Terms,
+}
+
+/// What is promised to a flow that keeps to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// What it may send in the long run.
+    pub rate: Rate,
+    /// Bytes that it may send at once beside its rate, and lose nothing. By default, what any class
+    /// may.
+    pub burst: Option<u64>,
+    /// How long after its arrival a packet has left the link at the latest. With a burst, any packet
+    /// of a flow that keeps to rate and burst; without, one that finds no other of its flow.
+    pub delay: Option<Nanos>,
+}
+
+/// A grant that a configuration would leave less than it was promised.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Which.
+    pub grant: Arc<Grant>,
+    /// Why: a sentence without its end.
+    pub reason: String,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Broken { grant, reason } = self;
+        write!(f, "{} of link '{}' ({reason})", grant.name, grant.link)
+    }
+}
+
+/// Why something is not granted.
+#[derive(Debug, thiserror::Error)]
+pub enum NotGranted {
+    /// The site's own text is not sound any more.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// There is no such link.
+    #[error("{0}")]
+    NoLink(String),
+    /// It could not be had anywhere, or not below this class.
+    #[error("{0}")]
+    Unfit(String),
+    /// It could be had if others had less.
+    #[error("{}", refusal(.reason, .best))]
+    Full {
+        /// What stands in the way: a sentence without its end.
+        reason: String,
+        /// What could be had in its place, now: the highest rate with the delay that was asked for,
+        /// the shortest delay with the rate.
+        best: Vec<Offer>,
+    },
+}
+
+/// What would be granted, with the burst that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The rate.
+    pub rate: Rate,
+    /// The delay, where one was asked for: whole microseconds.
+    pub delay: Option<Nanos>,
+}
+
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.rate.fmt(f)?;
+        match self.delay {
+            Some(delay) => write!(f, " within {}", Time(delay)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn refusal(reason: &str, best: &[Offer]) -> String {
+    let offers: Vec<_> = best.iter().map(Offer::to_string).collect();
+    match offers[..] {
+        [] => format!("not granted: {reason}; nothing could be had"),
+        _ => format!(
+            "not granted: {reason}; the best that could be had is {}",
+            offers.join(", or ")
+        ),
+    }
+}
+
+impl Terms {
+    /// The delay that `has` bounds, of the packets that [`delay`](Terms::delay) is for.
+    pub fn delay_in(&self, has: &Guarantee) -> Result<Nanos, NoGuarantee> {
+        match (self.burst, has.delay) {
+            // Of who sends `burst + rate t` at most, and is served `rate t - lag` at least.
+            (Some(burst), _) => Ok(has.service?.delay(burst)),
+            (None, Some(delay)) => delay,
+            (None, None) => Err(NoGuarantee::Unknown),
+        }
+    }
+
+    /// Whether a class that is guaranteed this has all that was promised, or what it lacks: but for
+    /// what whole weights cost, a thousandth of the rate at most, as for any class.
+    pub fn kept_by(&self, has: &Guarantee) -> Result<(), String> {
+        self.compared(has, self.rate.bps() - self.rate.bps() / 1000)
+    }
+
+    /// Likewise, and to the last bit.
+    pub(crate) fn exactly_kept_by(&self, has: &Guarantee) -> Result<(), String> {
+        self.compared(has, self.rate.bps())
+    }
+
+    fn compared(&self, has: &Guarantee, least: u64) -> Result<(), String> {
+        let nothing = |why: NoGuarantee| format!("nothing would be guaranteed, {why}");
+        let bps = has.rate.map_err(nothing)?;
+        if bps < least {
+            return Err(format!("{bps}bit would be guaranteed, not {}", self.rate));
+        }
+        if let Some(burst) = self.burst
+            && has.burst.is_none_or(|fits| fits < burst)
+        {
+            return Err(format!("a burst of {} would not fit", Size(burst)));
+        }
+        self.in_time(has)
+    }
+
+    /// Whether the delay alone is kept.
+    pub(crate) fn in_time(&self, has: &Guarantee) -> Result<(), String> {
+        let Some(delay) = self.delay else {
+            return Ok(());
+        };
+        match self.delay_in(has) {
+            Ok(would) if would <= delay => Ok(()),
+            Ok(would) => Err(format!(
+                "its packets could take {}, not {}",
+                Time(rounded(would)),
+                Time(delay)
+            )),
+            Err(why) => Err(format!("no delay would be guaranteed, {why}")),
+        }
+    }
+}
+
+/// Up to whole microseconds.
+pub(crate) fn rounded(delay: Nanos) -> Nanos {
+    Nanos(delay.0.div_ceil(1_000).saturating_mul(1_000))
+}
+
+impl Grant {
+    /// Finds room for a grant beside others and a sound text: it comes back with the least rate
+    /// reserved, in whole kilobits where that is more than the promise, that keeps its terms whatever
+    /// siblings come later, and no other promise suffers. What is `reserved` before is of no account.
+    ///
+    /// Reads the link's classes some sixty times at most: O(n log n) each.
+    ///
+    /// # Errors
+    ///
+    /// It is refused, with the best that could be had.
+    pub fn admit(
+        self,
+        text: &str,
+        mtu: MtuOf<'_>,
+        others: &[Arc<Grant>],
+    ) -> Result<Grant, NotGranted> {
+        let (site, mut tables) = site::Site::tables_of(text, "configuration", mtu)?;
+        read::admit(&mut tables.0, &site, mtu, others, self)
+    }
+}

@@ -1,0 +1,331 @@
+//! Grants beside what a file says: their classes after its own, their filters before its own.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fairlane_classify::Rule;
+use fairlane_core::Rate;
+
+use super::above::Sharing;
+use super::{Surroundings, filters, site, unfiltered};
+use crate::diagnostic::{Report, suggestion};
+use crate::file;
+use crate::grants::{Broken, Grant};
+use crate::guarantee::{Guarantee, Hold};
+use crate::parse::parse;
+use crate::site::{ClassKind, Link, LinkAlgorithm, MtuOf, Role, Site};
+use crate::written::At;
+
+/// A grant as a file would have it.
+pub(super) struct Written {
+    pub(super) grant: Arc<Grant>,
+    pub(super) class: file::Class,
+    filters: Vec<At<file::Filter>>,
+}
+
+impl Written {
+    pub(super) fn of(grant: &Arc<Grant>) -> Result<Written, String> {
+        let filters = grant.filters.iter().map(|keys| filter(&grant.name, keys));
+        Ok(Written {
+            grant: Arc::clone(grant),
+            class: class(grant, grant.reserved),
+            filters: filters.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+pub(super) fn class(grant: &Grant, rate: Rate) -> file::Class {
+    file::Class {
+        granted_burst: grant.terms.burst,
+        ..file::Class::made(&grant.name, grant.parent.as_deref(), Some(rate))
+    }
+}
+
+/// A filter to a class, before all of any file.
+fn filter(class: &str, keys: &str) -> Result<At<file::Filter>, String> {
+    let text = format!("class = \"\"\n{keys}");
+    let mut report = Report::new("", &text);
+    let Some(filter) = parse::<file::Filter>(&text, &mut report) else {
+        return Err(report.first().unwrap_or_default());
+    };
+    if filter.priority.is_some() {
+        return Err("priority: the filters of grants come before all others".to_owned());
+    }
+    Ok(At::made(file::Filter {
+        class: At::made(class.to_owned()),
+        priority: Some(At::made(i32::MAX.into())),
+        ..filter
+    }))
+}
+
+impl Surroundings<'_> {
+    /// Those of a site that is sound.
+    pub(super) fn of<'a>(site: &'a Site, mtu: MtuOf<'a>) -> Surroundings<'a> {
+        Surroundings {
+            interfaces: site.interfaces.as_ref().map(Some),
+            attach: site.attach.is_some(),
+            mtu,
+        }
+    }
+}
+
+/// Whether a grant has a place in a link at all, and filters that somebody's packets match; else why
+/// not.
+pub(super) fn fits(link: &Link, written: &Written, around: &Surroundings) -> Result<(), String> {
+    let parent = written.grant.parent.as_deref();
+    let (algorithm, owner) = match (link.algorithm, parent) {
+        (LinkAlgorithm::Cbq, _) => {
+            return Err(format!(
+                "link '{}' is cbq, which promises nothing",
+                link.name
+            ));
+        }
+        (LinkAlgorithm::Tree(algorithm), None) => (algorithm, format!("link '{}'", link.name)),
+        (_, Some(parent)) => {
+            let Some(class) = link.classes.iter().find(|class| class.name == parent) else {
+                let near = suggestion(parent, link.classes.iter().map(|class| &*class.name));
+                return Err(format!(
+                    "its parent, class '{parent}', is not in link '{}'{near}",
+                    link.name
+                ));
+            };
+            let ClassKind::Inner(algorithm) = class.kind else {
+                return Err(format!(
+                    "class '{parent}' has no classes below it, and a grant is a part of one that has, \
+                     or of the whole link"
+                ));
+            };
+            (algorithm, format!("class '{parent}'"))
+        }
+    };
+    if Sharing::of(algorithm) != Sharing::Weights {
+        return Err(format!(
+            "below {owner} nothing can be granted, since algorithm \"{}\" does not share by weight",
+            algorithm.name()
+        ));
+    }
+    rules(link.to, written, around).map(|_| ())
+}
+
+/// What its filters say; what hardly can be meant is refused too.
+pub(super) fn rules(
+    to: Role,
+    written: &Written,
+    around: &Surroundings,
+) -> Result<Vec<Rule<u32>>, String> {
+    let rules = written.filters.iter().map(|filter| {
+        let mut report = Report::new("", "");
+        let matches = filters::matches(filter.value(), to, around, &mut report);
+        match (matches, report.first()) {
+            (Some(matches), None) => Ok(Rule {
+                priority: 0,
+                matches,
+                target: 0,
+            }),
+            (_, sentence) => Err(sentence.unwrap_or_default()),
+        }
+    });
+    rules.collect()
+}
+
+/// A sound file with its site, and these grants; or those that it would break.
+pub(crate) fn together(
+    file: &mut file::File,
+    alone: &Site,
+    mtu: MtuOf<'_>,
+    grants: &[Arc<Grant>],
+) -> Result<Site, Vec<Broken>> {
+    let around = Surroundings::of(alone, mtu);
+    let mut broken = Vec::new();
+    let mut written = Vec::with_capacity(grants.len());
+    for grant in grants {
+        match look(alone, grant, &around) {
+            Ok(one) => written.push(one),
+            Err(reason) => broken.push(broken_by(grant, reason)),
+        }
+    }
+    let mut why = String::new();
+    if broken.is_empty() {
+        let own = add(file, &written);
+        let mut report = Report::new("", "");
+        match site(file, mtu, &mut report) {
+            Some(site) => match all_kept(&site, grants) {
+                Ok(()) => {
+                    return Ok(Site {
+                        grants: grants.to_vec(),
+                        ..site
+                    });
+                }
+                Err(reason) => why = reason,
+            },
+            None => why = report.first().unwrap_or_default(),
+        }
+        take_out(file, &own);
+    }
+    for (at, link) in file.link.iter_mut().zip(&alone.links) {
+        let of_link = written.iter().filter(|one| one.grant.link == link.name);
+        let of_link: Vec<_> = of_link.collect();
+        let mut trial = Trial::of(at.value_mut(), link.to, &around);
+        trial.sift(&mut Vec::new(), &of_link, &mut broken);
+    }
+    if broken.is_empty() {
+        // What is for all links together is beyond what they have one by one.
+        let all = grants.iter().map(|grant| broken_by(grant, why.clone()));
+        broken.extend(all);
+    }
+    Err(broken)
+}
+
+fn broken_by(grant: &Arc<Grant>, reason: String) -> Broken {
+    Broken {
+        grant: Arc::clone(grant),
+        reason,
+    }
+}
+
+fn look(alone: &Site, grant: &Arc<Grant>, around: &Surroundings) -> Result<Written, String> {
+    let Some(link) = alone.link(&grant.link) else {
+        return Err("its link is not there".to_owned());
+    };
+    let written = Written::of(grant)?;
+    fits(link, &written, around)?;
+    Ok(written)
+}
+
+/// Writes grants into a file; how many classes and filters of each link are there then that were not.
+fn add(file: &mut file::File, written: &[Written]) -> Vec<(usize, usize)> {
+    let mut added = Vec::with_capacity(file.link.len());
+    for at in &mut file.link {
+        let link = at.value_mut();
+        let ours = || {
+            let name = link.name.value().clone();
+            written.iter().filter(move |one| one.grant.link == name)
+        };
+        let classes: Vec<_> = ours().map(|one| At::made(one.class.clone())).collect();
+        let filters: Vec<_> = ours().flat_map(|one| one.filters.clone()).collect();
+        added.push((classes.len(), filters.len()));
+        link.class.extend(classes);
+        link.filter.splice(0..0, filters);
+    }
+    added
+}
+
+/// The other way round.
+fn take_out(file: &mut file::File, added: &[(usize, usize)]) {
+    for (at, &(classes, filters)) in file.link.iter_mut().zip(added) {
+        let link = at.value_mut();
+        link.class.truncate(link.class.len() - classes);
+        link.filter.drain(..filters);
+    }
+}
+
+fn all_kept(site: &Site, grants: &[Arc<Grant>]) -> Result<(), String> {
+    let mut links = site.links.iter();
+    links.try_for_each(|link| {
+        let of_link = grants.iter().filter(|grant| grant.link == link.name);
+        kept(link, &link.guarantees(), of_link)
+    })
+}
+
+/// Whether each of these grants of a link has what it was promised, or what the first one lacks.
+///
+/// Delays are to hold for whatever weights: else the end of another grant, by which no share becomes
+/// less, might break one.
+pub(super) fn kept<'a>(
+    link: &Link,
+    guarantees: &[Guarantee],
+    grants: impl Iterator<Item = &'a Arc<Grant>>,
+) -> Result<(), String> {
+    let mut grants = grants.peekable();
+    if grants.peek().is_none() {
+        return Ok(());
+    }
+    let ever = link.guarantees_for(Hold::Whatever);
+    let classes = link.classes.iter().map(|class| &*class.name);
+    let places: HashMap<&str, usize> = classes.zip(0..).collect();
+    for grant in grants {
+        let Some(&at) = places.get(&*grant.name) else {
+            return Err(format!("{} would have no class", grant.name));
+        };
+        let terms = grant.terms;
+        let kept = (terms.kept_by(&guarantees[at])).and_then(|()| terms.in_time(&ever[at]));
+        kept.map_err(|reason| format!("of {}, {reason}", grant.name))?;
+    }
+    Ok(())
+}
+
+/// A link's classes that are read again and again, with one and another grant.
+pub(super) struct Trial<'a> {
+    link: &'a mut file::Link,
+    /// Classes that are the file's.
+    own: usize,
+    to: Role,
+    around: &'a Surroundings<'a>,
+}
+
+impl<'a> Trial<'a> {
+    /// Takes the link's filters away.
+    pub(super) fn of(
+        link: &'a mut file::Link,
+        to: Role,
+        around: &'a Surroundings<'a>,
+    ) -> Trial<'a> {
+        link.filter.clear();
+        Trial {
+            own: link.class.len(),
+            link,
+            to,
+            around,
+        }
+    }
+
+    /// The link with these classes beside its own, or why that cannot be.
+    pub(super) fn with(
+        &mut self,
+        classes: impl Iterator<Item = file::Class>,
+    ) -> Result<Link, String> {
+        self.link.class.truncate(self.own);
+        self.link.class.extend(classes.map(At::made));
+        let mut report = Report::new("", "");
+        let read = unfiltered(self.link, self.to, self.around, &mut report);
+        match read {
+            Some((Some(link), classes)) if !report.failed() => Ok(Link {
+                classes: classes.classes,
+                ..link
+            }),
+            _ => Err(report.first().unwrap_or_default()),
+        }
+    }
+
+    /// Of more grants beside those that are kept, keeps as many as may be, the first first.
+    fn sift<'b>(
+        &mut self,
+        keeps: &mut Vec<&'b Written>,
+        more: &[&'b Written],
+        broken: &mut Vec<Broken>,
+    ) {
+        if more.is_empty() {
+            return;
+        }
+        let before = keeps.len();
+        keeps.extend(more);
+        let link = self.with(keeps.iter().map(|one| one.class.clone()));
+        let all = link.and_then(|link| {
+            kept(
+                &link,
+                &link.guarantees(),
+                keeps.iter().map(|one| &one.grant),
+            )
+        });
+        let Err(reason) = all else {
+            return;
+        };
+        keeps.truncate(before);
+        if let [one] = more {
+            return broken.push(broken_by(&one.grant, reason));
+        }
+        let (first, last) = more.split_at(more.len() / 2);
+        self.sift(keeps, first, broken);
+        self.sift(keeps, last, broken);
+    }
+}

@@ -1,0 +1,258 @@
+//! Grants: asked for, listed, renewed, revoked.
+
+use anyhow::{Result, bail};
+use clap::Subcommand;
+use fairlane_control::{Method, encoded, value_of};
+use fairlane_core::Nanos;
+use serde_json::{Map, Value as Json};
+
+use super::{Site, effects, of_link};
+use crate::{figures, output, table};
+
+/// Keys of a request that are no filter's.
+const OWN: [&str; 5] = ["rate", "burst", "delay", "parent", "note"];
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum Command {
+    /// Ask that a flow be promised a rate, a burst and a delay, for a time
+    Grant {
+        /// The link
+        link: String,
+        /// rate, and burst, delay, parent, note; all other keys say which packets are the flow's, as
+        /// a filter's do
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        keys: Vec<String>,
+        /// How long, from 1s to 30d; it can be renewed
+        #[arg(long = "for", value_name = "TIME", default_value = "1h")]
+        lifetime: String,
+        /// Only tell whether it would be granted
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// List what is granted
+    Grants,
+    /// Have a grant last so long from now on
+    Renew {
+        /// Its number
+        id: String,
+        /// How long
+        #[arg(long = "for", value_name = "TIME", default_value = "1h")]
+        lifetime: String,
+    },
+    /// End a grant
+    Revoke {
+        /// Its number
+        id: String,
+        /// Only tell what that would do
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+pub(super) fn run(site: &Site, command: &Command) -> Result<()> {
+    match command {
+        Command::Grant {
+            link,
+            keys,
+            lifetime,
+            dry_run,
+        } => {
+            let path = format!("{}/grants{}", of_link(link), dry(*dry_run));
+            let body = request(keys, lifetime)?.to_string();
+            let granted = site.client.json(Method::POST, &path, body)?;
+            if site.json {
+                return output::line(granted);
+            }
+            output::line(sentence(&granted["grant"]))?;
+            output::line(effects(&granted))
+        }
+        Command::Grants => {
+            let all = site.client.json(Method::GET, "/v1/grants", "")?;
+            match site.json {
+                true => output::line(all),
+                false => output::line(listed(&all)),
+            }
+        }
+        Command::Renew { id, lifetime } => {
+            let body = Json::from(Map::from_iter([("lifetime".to_owned(), time(lifetime))]));
+            let path = format!("/v1/grants/{}", encoded(id));
+            let renewed = site.client.json(Method::PUT, &path, body.to_string())?;
+            match site.json {
+                true => output::line(renewed),
+                false => output::line(sentence(&renewed)),
+            }
+        }
+        Command::Revoke { id, dry_run } => {
+            let path = format!("/v1/grants/{}{}", encoded(id), dry(*dry_run));
+            let changed = site.client.json(Method::DELETE, &path, "")?;
+            match site.json {
+                true => output::line(changed),
+                false => output::line(effects(&changed)),
+            }
+        }
+    }
+}
+
+fn dry(dry: bool) -> &'static str {
+    match dry {
+        true => "?dry-run=true",
+        false => "",
+    }
+}
+
+/// A number is seconds.
+fn time(written: &str) -> Json {
+    let seconds: Option<u64> = written.parse().ok();
+    seconds.map_or_else(|| written.into(), Json::from)
+}
+
+/// What is asked for, with the filter in a table of its own.
+fn request(written: &[String], lifetime: &str) -> Result<Json> {
+    let mut request = Map::new();
+    let mut filter = Map::new();
+    for pair in written {
+        let Some((key, value)) = pair.split_once('=') else {
+            bail!("'{pair}': a key and a value are needed, as in rate=2mbit");
+        };
+        match OWN.contains(&key) {
+            true => request.insert(key.to_owned(), value.into()),
+            false => filter.insert(key.to_owned(), value_of(value)),
+        };
+    }
+    request.insert("filter".to_owned(), filter.into());
+    request.insert("lifetime".to_owned(), time(lifetime));
+    Ok(request.into())
+}
+
+/// Who has what, and for how long.
+fn sentence(grant: &Json) -> String {
+    let name = match grant["id"].as_u64() {
+        Some(number) => format!("grant {number}"),
+        None => "it would be granted".to_owned(),
+    };
+    let burst = grant["burst"].as_u64();
+    let burst = burst.map_or(String::new(), |bytes| {
+        format!(" and bursts of {bytes} bytes")
+    });
+    let delay = match us(&grant["delay_us"]) {
+        Some(delay) => format!(" within {delay}"),
+        None => String::new(),
+    };
+    let bound = us(&grant["granted"]["bound_us"]).unwrap_or_else(|| "none".to_owned());
+    format!(
+        "{name}: {}{burst}{delay} on link {}, for {}; reserved {}, worst delay of a single packet {bound}, \
+         room for {} packets",
+        rate(&grant["rate_bps"]),
+        grant["link"].as_str().unwrap_or_default(),
+        seconds(&grant["expires_in_s"]),
+        rate(&grant["reserved_bps"]),
+        grant["granted"]["room_packets"]
+    )
+}
+
+fn listed(all: &Json) -> String {
+    let all = all.as_array().map_or(&[][..], Vec::as_slice);
+    if all.is_empty() {
+        return "nothing is granted".to_owned();
+    }
+    let mut table = table::new([
+        "grant", "link", "flow", "rate", "delay", "reserved", "bound", "max", "missed", "ends in",
+    ]);
+    for grant in all {
+        let measured = &grant["measured"];
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        table.add_row([
+            grant["id"].to_string(),
+            grant["link"].as_str().unwrap_or_default().to_owned(),
+            flow(grant),
+            rate(&grant["rate_bps"]),
+            or_none(us(&grant["delay_us"])),
+            rate(&grant["reserved_bps"]),
+            or_none(us(&measured["bound_us"])),
+            or_none(us(&measured["delay_max_us"])),
+            or_none(
+                measured["violations"]
+                    .as_u64()
+                    .map(|count| count.to_string()),
+            ),
+            seconds(&grant["expires_in_s"]),
+        ]);
+    }
+    table.to_string()
+}
+
+/// Its note, or else its filters.
+fn flow(grant: &Json) -> String {
+    if let Some(note) = grant["note"].as_str() {
+        return note.to_owned();
+    }
+    let filters = grant["filter"].as_array().into_iter().flatten();
+    let filters = filters.filter_map(Json::as_object).map(|keys| {
+        let pairs = keys.iter().map(|(key, value)| match value.as_str() {
+            Some(text) => format!("{key}={text}"),
+            None => format!("{key}={value}"),
+        });
+        pairs.collect::<Vec<_>>().join(" ")
+    });
+    filters.collect::<Vec<_>>().join(", ")
+}
+
+fn rate(bps: &Json) -> String {
+    bps.as_u64().map_or_else(|| "-".to_owned(), figures::rate)
+}
+
+fn us(us: &Json) -> Option<String> {
+    us.as_f64()
+        .map(|us| figures::time(Nanos((us * 1e3) as u64)))
+}
+
+fn seconds(seconds: &Json) -> String {
+    match seconds.as_f64().unwrap_or(0.0) {
+        0.0..120.0 => format!("{:.1}s", seconds.as_f64().unwrap_or(0.0)),
+        long @ 120.0..7_200.0 => format!("{:.0}min", long / 60.0),
+        long => format!("{:.1}h", long / 3_600.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_is_no_key_of_a_request_is_the_filters() {
+        let written = [
+            "rate=2mbit",
+            "note=7",
+            "destination-port=5060",
+            "source=10.0.0.1",
+        ];
+        let request = request(&written.map(str::to_owned), "10min").unwrap();
+        assert_eq!(
+            request,
+            json!({
+                "rate": "2mbit", "note": "7", "lifetime": "10min",
+                "filter": {"destination-port": 5060, "source": "10.0.0.1"},
+            })
+        );
+        assert!(super::request(&["rate".to_owned()], "1h").is_err());
+    }
+
+    #[test]
+    fn a_grant_is_told_with_what_it_has() {
+        let grant = json!({
+            "id": 7, "link": "up", "rate_bps": 2_000_000, "burst": 10_240, "delay_us": 20_000.0,
+            "reserved_bps": 2_500_000, "expires_in_s": 600.0, "lifetime_s": 600.0,
+            "filter": [{"destination-port": 5060}, {"source": "10.0.0.1"}],
+            "granted": {"bound_us": 12_300.0, "room_packets": 100}, "note": null,
+        });
+        assert_eq!(
+            sentence(&grant),
+            "grant 7: 2mbit and bursts of 10240 bytes within 20ms on link up, for 10min; reserved \
+             2.5mbit, worst delay of a single packet 12.3ms, room for 100 packets"
+        );
+        assert_eq!(flow(&grant), "destination-port=5060, source=10.0.0.1");
+        assert!(listed(&json!([grant])).contains("10min"));
+        assert_eq!(listed(&json!([])), "nothing is granted");
+    }
+}
