@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
-use crate::{bench, check, ctl, output, replay, run, sim};
+use crate::{bench, check, ctl, output, replay, run, sim, top};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -35,6 +35,8 @@ pub(crate) enum Command {
     Sim(sim::Options),
     /// Ask a running site for its state, and change it
     Ctl(ctl::Options),
+    /// Watch a running site, and change it, on the whole terminal
+    Top(top::Options),
 }
 
 /// Reads the command line of the program.

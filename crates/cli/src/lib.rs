@@ -11,7 +11,6 @@ mod bench;
 mod check;
 mod classes;
 pub mod cli;
-pub mod interrupt;
 mod machine;
 mod replay;
 pub mod run;
@@ -21,8 +20,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use fairlane_config::SiteError;
-use fairlane_terminal::{ctl, figures};
-pub use fairlane_terminal::{output, table};
+use fairlane_terminal::{ctl, figures, top};
+pub use fairlane_terminal::{interrupt, output, table};
 
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {
@@ -37,6 +36,7 @@ pub fn main() -> ExitCode {
         cli::Command::Replay(options) => replay::run(&options),
         cli::Command::Sim(options) => sim::run(&options),
         cli::Command::Ctl(options) => ctl::run(&options),
+        cli::Command::Top(options) => top::run(&options),
     })
 }
 

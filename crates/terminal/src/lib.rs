@@ -6,7 +6,11 @@
 // They panic where nobody reads: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod connection;
 pub mod ctl;
+mod effects;
 pub mod figures;
+pub mod interrupt;
 pub mod output;
 pub mod table;
+pub mod top;

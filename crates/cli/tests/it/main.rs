@@ -31,4 +31,5 @@ mod tcp_classes;
 mod tcp_offloads;
 mod tcp_queue_management;
 mod tcp_seen;
+mod top;
 mod usage;

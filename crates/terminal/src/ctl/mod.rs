@@ -5,17 +5,16 @@ mod grants;
 mod show;
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, Error, Result, bail};
 use clap::{Args, Subcommand};
 use fairlane_control::view::Place;
-use fairlane_control::{Client, Document, Method, Target, encoded, value_of, view};
-use fairlane_core::Nanos;
+use fairlane_control::{Client, Document, Method, encoded, value_of, view};
 use serde_json::{Map, Value as Json};
 
-use crate::{figures, output, table};
+use crate::connection::{Connection, of_class, of_link};
+use crate::{effects, output, table};
 
 const HELP: &str = "\
 The site says in [control] where it is asked: by default at /run/fairlane.sock here, so
@@ -44,21 +43,8 @@ Examples:
 #[derive(Clone, Debug, Args)]
 #[command(after_help = HELP)]
 pub struct Options {
-    /// The site's Unix socket
-    #[arg(
-        long,
-        value_name = "PATH",
-        global = true,
-        env = "FAIRLANE_SOCKET",
-        default_value = "/run/fairlane.sock"
-    )]
-    socket: PathBuf,
-    /// Ask over HTTP instead
-    #[arg(long, value_name = "ADDR:PORT", global = true)]
-    http: Option<SocketAddr>,
-    /// File with the token for --http
-    #[arg(long, value_name = "FILE", global = true)]
-    token: Option<PathBuf>,
+    #[command(flatten)]
+    connection: Connection,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
@@ -276,18 +262,7 @@ struct Site {
 
 impl Site {
     fn new(options: &Options) -> Result<Site> {
-        let target = match options.http {
-            Some(address) => {
-                let token = options.token.as_ref().map(|file| {
-                    let text = fs::read_to_string(file);
-                    text.with_context(|| format!("reading {}", file.display()))
-                });
-                let token = token.transpose()?;
-                let line = |text: String| text.lines().next().unwrap_or_default().trim().to_owned();
-                Target::Http(address, token.map(line))
-            }
-            None => Target::Socket(options.socket.clone()),
-        };
+        let target = options.connection.target()?;
         Ok(Site {
             client: Client::new(target).context("starting to wait")?,
             json: options.json,
@@ -312,7 +287,7 @@ impl Site {
     /// The path of such a class.
     fn of_class(&self, class: &str) -> Result<String> {
         let (link, class) = self.place(class)?;
-        Ok(format!("{}/classes/{}", of_link(&link), encoded(&class)))
+        Ok(of_class(&link, &class))
     }
 
     fn flows(&self, class: Option<&str>, top: u16) -> Result<()> {
@@ -433,10 +408,6 @@ fn read(file: &PathBuf) -> Result<String> {
     fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
 }
 
-fn of_link(link: &str) -> String {
-    format!("/v1/links/{}", encoded(link))
-}
-
 /// Keys and values as the file has them; what is no value of its own is a text.
 fn pairs(written: &[String]) -> Result<Map<String, Json>> {
     let pairs = written.iter().map(|pair| {
@@ -450,50 +421,18 @@ fn pairs(written: &[String]) -> Result<Map<String, Json>> {
 
 /// What a change does, class by class.
 fn effects(changed: &Json) -> String {
-    let effects = changed["effects"].as_array().map_or(&[][..], Vec::as_slice);
     let applied = changed["applied"].as_bool() == Some(true);
     let last = match applied {
         true => "changed",
         false => "a dry run: nothing has changed",
     };
+    let effects = effects::of(changed);
     if effects.is_empty() {
         return format!("no class is promised anything else; {last}");
     }
-    let mut table = table::new(["class", "guaranteed", "worst delay", "ceiling", "weight"]);
+    let mut table = table::new(effects::HEADER);
     for effect in effects {
-        let both = |tell: &dyn Fn(&Json) -> String| {
-            let [before, after] = ["before", "after"].map(|key| match &effect[key] {
-                Json::Null => "-".to_owned(),
-                promise => tell(promise),
-            });
-            match before == after {
-                true => after,
-                false => format!("{before} -> {after}"),
-            }
-        };
-        let rate = |key: &'static str| {
-            move |promise: &Json| {
-                promise[key]
-                    .as_u64()
-                    .map_or("none".to_owned(), figures::rate)
-            }
-        };
-        table.add_row([
-            format!(
-                "{}/{}",
-                effect["link"].as_str().unwrap_or_default(),
-                effect["class"].as_str().unwrap_or_default()
-            ),
-            both(&rate("guaranteed_bps")),
-            both(&|promise| {
-                let bound = promise["bound_us"].as_f64();
-                bound.map_or("none".to_owned(), |us| {
-                    figures::time(Nanos((us * 1e3) as u64))
-                })
-            }),
-            both(&rate("ceil_bps")),
-            both(&|promise| promise["weight"].to_string()),
-        ]);
+        table.add_row(effect.cells);
     }
     format!("{table}\n{last}")
 }

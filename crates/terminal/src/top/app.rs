@@ -1,0 +1,550 @@
+//! What the operator looks at and does: a state and keys come in, requests to the site go out. It
+//! knows no terminal and no clock.
+
+use std::time::Duration;
+
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use fairlane_control::value_of;
+use serde_json::Value as Json;
+
+use super::ask::{Ask, Refusal, Request, Talker};
+use super::rows::{Fold, Place, Row, View};
+use super::state::{Class, Link, State};
+use crate::effects::{self, Effect};
+
+/// Longest text that is typed.
+const MOST_TYPED: usize = 64;
+/// A state that is told this many times later than the last one has not come.
+const LATE: f64 = 3.0;
+/// A letter with one of them is no letter.
+const COMMANDS: KeyModifiers = KeyModifiers::CONTROL.union(KeyModifiers::ALT);
+
+/// What is to be done for the operator.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    End,
+    /// Ctrl-Z.
+    Suspend,
+    /// The terminal shows something else than what was drawn.
+    Redraw,
+    Ask(Request),
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Reply<T> {
+    Asked,
+    Told(T),
+    Refused(String),
+}
+
+/// How far a change is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Stage {
+    /// A value is typed; after a refusal with its sentence.
+    Typing(Option<String>),
+    /// What it would do is asked for.
+    Looking,
+    /// What it would do, and what is hardly meant.
+    Shown(Vec<Effect>, Vec<String>),
+    /// It is being made.
+    Applying,
+}
+
+/// A change of the selected link or class.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Change {
+    pub place: Place,
+    pub key: &'static str,
+    pub value: String,
+    pub stage: Stage,
+}
+
+/// What the keys are for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum Mode {
+    #[default]
+    Tree,
+    /// What was looked for before.
+    Filter(String),
+    Help,
+    Explain(Place, Reply<Vec<String>>),
+    /// Of a class or link, or of all.
+    Talkers(Option<Place>, Reply<Vec<Talker>>),
+    Change(Change),
+}
+
+/// All that is shown.
+#[derive(Debug, Default)]
+pub(super) struct App {
+    /// Where the site is asked.
+    pub at: String,
+    pub state: Option<State>,
+    /// When the last state came.
+    heard: Duration,
+    now: Duration,
+    /// Why there is no stream.
+    pub lost: Option<String>,
+    pub view: View,
+    pub rows: Vec<Row>,
+    /// The selected line.
+    pub selected: usize,
+    /// What it is, to find it again.
+    chosen: Option<Place>,
+    /// The first line that is seen, and how many are.
+    pub offset: usize,
+    pub height: usize,
+    pub mode: Mode,
+    /// The first line of what lies over the tree, and the most that it may be.
+    pub scroll: usize,
+    pub most_scroll: usize,
+    /// What became of the last change.
+    pub notice: Option<String>,
+    asked: u64,
+    /// A question that is not answered yet.
+    waiting: Option<u64>,
+    /// A change that is being made, in words.
+    making: Option<(u64, String)>,
+}
+
+impl App {
+    pub(super) fn new(at: String) -> App {
+        App {
+            at,
+            ..App::default()
+        }
+    }
+
+    /// So much time has passed since the start.
+    pub(super) fn tick(&mut self, now: Duration) {
+        self.now = now;
+    }
+
+    /// The age of the figures, if they are older than they may be.
+    pub(super) fn stale(&self) -> Option<Duration> {
+        let age = self.now.saturating_sub(self.heard);
+        let usual = self
+            .state
+            .as_ref()
+            .map_or(0.0, |state| state.recent_seconds);
+        let late = age.as_secs_f64() > LATE * usual.max(1.0);
+        (self.lost.is_some() || late).then_some(age)
+    }
+
+    /// The site told a state.
+    pub(super) fn on_state(&mut self, mut state: State) -> Option<Action> {
+        state.follow(self.state.as_ref());
+        self.state = Some(state);
+        self.heard = self.now;
+        self.lost = None;
+        self.arrange();
+        let Mode::Talkers(only, _) = &self.mode else {
+            return None;
+        };
+        let only = only.clone();
+        self.waiting.is_none().then(|| self.ask(Ask::Talkers(only)))
+    }
+
+    /// There is no stream of states.
+    pub(super) fn on_lost(&mut self, reason: String) {
+        self.lost = Some(reason);
+    }
+
+    /// The site answered, or did not.
+    pub(super) fn on_answer(&mut self, number: u64, answer: Result<Json, Refusal>) {
+        if self.waiting == Some(number) {
+            self.waiting = None;
+        }
+        if let Some((_, words)) = self.making.take_if(|(making, _)| *making == number) {
+            self.made(words, answer);
+            return;
+        }
+        if number != self.asked {
+            return;
+        }
+        match &mut self.mode {
+            Mode::Explain(_, told) => {
+                *told = match answer {
+                    Ok(answer) => Reply::Told(sentences(&answer["because"])),
+                    Err(refusal) => Reply::Refused(refusal.sentence),
+                }
+            }
+            Mode::Talkers(only, told) => {
+                *told = match answer {
+                    Ok(answer) => Reply::Told(Talker::all(&answer)),
+                    Err(Refusal {
+                        status: Some(404), ..
+                    }) if only.is_none() => {
+                        Reply::Refused("this site tells no top talkers".to_owned())
+                    }
+                    Err(refusal) => Reply::Refused(refusal.sentence),
+                }
+            }
+            Mode::Change(change) if change.stage == Stage::Looking => {
+                change.stage = match answer {
+                    Ok(answer) => Stage::Shown(
+                        worst_first(effects::of(&answer)),
+                        sentences(&answer["warnings"]),
+                    ),
+                    Err(refusal) => Stage::Typing(Some(refusal.sentence)),
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A change was made, or refused.
+    fn made(&mut self, words: String, answer: Result<Json, Refusal>) {
+        match (&mut self.mode, answer) {
+            (Mode::Change(change), Ok(_)) if change.stage == Stage::Applying => {
+                self.notice = Some(format!("changed: {words}"));
+                self.go(Mode::Tree);
+            }
+            (Mode::Change(change), Err(refusal)) if change.stage == Stage::Applying => {
+                change.stage = Stage::Typing(Some(refusal.sentence));
+            }
+            // The operator did not wait for it.
+            (_, Ok(_)) => self.notice = Some(format!("changed: {words}")),
+            (_, Err(refusal)) => {
+                self.notice = Some(format!("not changed: {words}: {}", refusal.sentence));
+            }
+        }
+    }
+
+    /// A key was pressed.
+    pub(super) fn on_key(&mut self, key: KeyEvent) -> Option<Action> {
+        if key.kind == KeyEventKind::Release {
+            return None;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            match key.code {
+                KeyCode::Char('c') => return Some(Action::End),
+                KeyCode::Char('l') => return Some(Action::Redraw),
+                KeyCode::Char('z') => return Some(Action::Suspend),
+                _ => {}
+            }
+        }
+        match &self.mode {
+            Mode::Tree => self.on_tree(key),
+            Mode::Filter(_) => {
+                self.on_filter(key);
+                None
+            }
+            Mode::Change(_) => self.on_change(key),
+            Mode::Help | Mode::Explain(..) | Mode::Talkers(..) => {
+                match key.code {
+                    KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') => self.go(Mode::Tree),
+                    code => self.on_scroll(code),
+                }
+                None
+            }
+        }
+    }
+
+    fn on_tree(&mut self, key: KeyEvent) -> Option<Action> {
+        self.notice = None;
+        if key.modifiers.intersects(COMMANDS) {
+            return None;
+        }
+        match key.code {
+            KeyCode::Char('q') => return Some(Action::End),
+            KeyCode::Esc if self.view.filter.is_empty() => return Some(Action::End),
+            KeyCode::Esc => self.look(|view| view.filter.clear()),
+            KeyCode::Enter | KeyCode::Char(' ') => self.fold(None),
+            KeyCode::Left | KeyCode::Char('h') => self.fold(Some(true)),
+            KeyCode::Right | KeyCode::Char('l') => self.fold(Some(false)),
+            KeyCode::Char('-') => self.fold_all(),
+            KeyCode::Char('+' | '*') => self.look(|view| view.folded.clear()),
+            KeyCode::Char('s') => self.look(|view| view.sort = view.sort.next()),
+            KeyCode::Char('S') => self.look(|view| view.reversed = !view.reversed),
+            KeyCode::Char('/') => self.go(Mode::Filter(self.view.filter.clone())),
+            KeyCode::Char('?') | KeyCode::F(1) => self.go(Mode::Help),
+            KeyCode::Char('w') => self.begin("weight"),
+            KeyCode::Char('r') => self.begin("rate"),
+            KeyCode::Char('e') => return self.explain(),
+            KeyCode::Char('t') => return Some(self.talkers(None)),
+            KeyCode::Char('T') => {
+                let place = self.chosen.clone();
+                return Some(self.talkers(place));
+            }
+            code => self.select(code),
+        }
+        None
+    }
+
+    fn on_filter(&mut self, key: KeyEvent) {
+        let Mode::Filter(before) = &self.mode else {
+            return;
+        };
+        match key.code {
+            KeyCode::Enter => self.go(Mode::Tree),
+            KeyCode::Esc => {
+                let before = before.clone();
+                self.look(|view| view.filter = before);
+                self.go(Mode::Tree);
+            }
+            KeyCode::Up | KeyCode::Down => self.select(key.code),
+            _ => {
+                self.look(|view| typed(&mut view.filter, key));
+                self.find();
+            }
+        }
+    }
+
+    fn on_change(&mut self, key: KeyEvent) -> Option<Action> {
+        let Mode::Change(change) = &mut self.mode else {
+            return None;
+        };
+        match (&change.stage, key.code) {
+            (_, KeyCode::Esc) => self.go(Mode::Tree),
+            (Stage::Typing(_), KeyCode::Enter) => {
+                change.stage = Stage::Looking;
+                let ask = change.ask(true);
+                return Some(self.ask(ask));
+            }
+            (Stage::Shown(..), KeyCode::Enter) => {
+                change.stage = Stage::Applying;
+                let (ask, words) = (change.ask(false), change.words());
+                let action = self.ask(ask);
+                self.making = Some((self.asked, words));
+                return Some(action);
+            }
+            (Stage::Typing(_), _) => typed(&mut change.value, key),
+            // Another value: what this one would do is of no use then.
+            (Stage::Shown(..), KeyCode::Backspace) => change.stage = Stage::Typing(None),
+            (_, code) => self.on_scroll(code),
+        }
+        None
+    }
+
+    fn on_scroll(&mut self, code: KeyCode) {
+        let page = self.height.max(1);
+        let at = match code {
+            KeyCode::Up | KeyCode::Char('k') => self.scroll.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.scroll + 1,
+            KeyCode::PageUp => self.scroll.saturating_sub(page),
+            KeyCode::PageDown => self.scroll + page,
+            KeyCode::Home => 0,
+            KeyCode::End => self.most_scroll,
+            _ => self.scroll,
+        };
+        self.scroll = at.min(self.most_scroll);
+    }
+
+    fn go(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.scroll = 0;
+    }
+
+    fn ask(&mut self, what: Ask) -> Action {
+        self.asked += 1;
+        self.waiting = Some(self.asked);
+        Action::Ask(Request {
+            number: self.asked,
+            what,
+        })
+    }
+
+    fn begin(&mut self, key: &'static str) {
+        let Some(place) = self.chosen.clone() else {
+            return;
+        };
+        if self.making.is_some() {
+            self.notice = Some("the last change is still being made".to_owned());
+            return;
+        }
+        if place.1.is_none() && key == "weight" {
+            self.notice = Some("a link has no weight: select a class".to_owned());
+            return;
+        }
+        self.go(Mode::Change(Change {
+            place,
+            key,
+            value: String::new(),
+            stage: Stage::Typing(None),
+        }));
+    }
+
+    fn explain(&mut self) -> Option<Action> {
+        let place = self.chosen.clone()?;
+        if place.1.is_none() {
+            self.notice = Some("a class is explained: select one".to_owned());
+            return None;
+        }
+        self.go(Mode::Explain(place.clone(), Reply::Asked));
+        Some(self.ask(Ask::Explain(place)))
+    }
+
+    fn talkers(&mut self, only: Option<Place>) -> Action {
+        self.go(Mode::Talkers(only.clone(), Reply::Asked));
+        self.ask(Ask::Talkers(only))
+    }
+
+    /// Looks at the tree otherwise.
+    fn look(&mut self, change: impl FnOnce(&mut View)) {
+        change(&mut self.view);
+        self.arrange();
+    }
+
+    /// Folds or unfolds what is selected; without a wish the other of both. What has nothing to fold
+    /// leads to what it is in.
+    fn fold(&mut self, wish: Option<bool>) {
+        let (Some(&row), Some(place)) = (self.rows.get(self.selected), self.chosen.clone()) else {
+            return;
+        };
+        match (row.fold, wish) {
+            (Fold::Open, Some(true) | None) => self.look(|view| {
+                view.folded.insert(place);
+            }),
+            (Fold::Closed, Some(false) | None) => self.look(|view| {
+                view.folded.remove(&place);
+            }),
+            (Fold::Nothing | Fold::Closed, Some(true)) => {
+                let above = self.rows[..self.selected].iter();
+                let above = above.rev().position(|above| above.depth < row.depth);
+                let up = above.map_or(0, |above| above + 1);
+                self.choose(self.selected - up);
+            }
+            _ => {}
+        }
+    }
+
+    /// Only links are left, and what is directly in them.
+    fn fold_all(&mut self) {
+        let Some(state) = &self.state else {
+            return;
+        };
+        let classes = state.links.iter().flat_map(|link| {
+            let classes = link.classes.iter();
+            classes.map(|class| (link.name.clone(), Some(class.name.clone())))
+        });
+        let folded = classes.collect();
+        self.look(|view| view.folded = folded);
+    }
+
+    fn select(&mut self, code: KeyCode) {
+        let (last, page) = (self.rows.len().saturating_sub(1), self.height.max(1));
+        let at = match code {
+            KeyCode::Up | KeyCode::Char('k') => self.selected.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => self.selected + 1,
+            KeyCode::PageUp => self.selected.saturating_sub(page),
+            KeyCode::PageDown => self.selected + page,
+            KeyCode::Home | KeyCode::Char('g') => 0,
+            KeyCode::End | KeyCode::Char('G') => last,
+            _ => self.selected,
+        };
+        self.choose(at);
+    }
+
+    /// Makes the lines anew; what was selected stays so, if it is still there.
+    fn arrange(&mut self) {
+        let Some(state) = &self.state else {
+            return;
+        };
+        self.rows = self.view.rows(state);
+        let found = self.chosen.as_ref().and_then(|(link, class)| {
+            let link = state.links.iter().position(|other| other.name == *link)?;
+            let class = match class {
+                Some(class) => Some(state.links[link].place(class)?),
+                None => None,
+            };
+            let is = |row: &Row| row.link == link && row.class == class;
+            self.rows.iter().position(is)
+        });
+        self.choose(found.unwrap_or(self.selected));
+    }
+
+    /// Selects the first class that is looked for, not what it is in.
+    fn find(&mut self) {
+        let Some(state) = &self.state else {
+            return;
+        };
+        let found = self.rows.iter().position(|row| {
+            let class = row.class.map(|class| &state.links[row.link].classes[class]);
+            class.is_some_and(|class| self.view.matches(class))
+        });
+        self.choose(found.unwrap_or(self.selected));
+    }
+
+    /// Selects a line, or the last one before it.
+    fn choose(&mut self, at: usize) {
+        self.selected = at.min(self.rows.len().saturating_sub(1));
+        let chosen = self.selection().map(|(link, class)| {
+            let class = class.map(|class| class.name.clone());
+            (link.name.clone(), class)
+        });
+        self.chosen = chosen;
+    }
+
+    /// What is selected.
+    pub(super) fn selection(&self) -> Option<(&Link, Option<&Class>)> {
+        let row = self.rows.get(self.selected)?;
+        let link = self.state.as_ref()?.links.get(row.link)?;
+        Some((link, row.class.and_then(|class| link.classes.get(class))))
+    }
+
+    /// So many lines of the tree are seen, and what lies over it begins at this line at most.
+    pub(super) fn fit(&mut self, height: usize, most_scroll: usize) {
+        self.height = height;
+        self.most_scroll = most_scroll;
+        self.scroll = self.scroll.min(most_scroll);
+        let last = (self.selected + 1).saturating_sub(height);
+        // No empty lines below while there are some above.
+        let full = self.rows.len().saturating_sub(height);
+        self.offset = self.offset.clamp(last, self.selected.max(last)).min(full);
+    }
+}
+
+impl Change {
+    fn ask(&self, dry: bool) -> Ask {
+        Ask::Change {
+            place: self.place.clone(),
+            key: self.key,
+            value: value_of(self.value.trim()),
+            dry,
+        }
+    }
+
+    fn words(&self) -> String {
+        format!("{} {}={}", name(&self.place), self.key, self.value.trim())
+    }
+}
+
+/// A link or class as it is written.
+pub(super) fn name((link, class): &Place) -> String {
+    match class {
+        Some(class) => format!("{link}/{class}"),
+        None => link.clone(),
+    }
+}
+
+fn sentences(told: &Json) -> Vec<String> {
+    let sentences = told.as_array().into_iter().flatten();
+    sentences
+        .filter_map(|sentence| sentence.as_str().map(str::to_owned))
+        .collect()
+}
+
+/// Who is promised less comes first.
+fn worst_first(mut effects: Vec<Effect>) -> Vec<Effect> {
+    effects.sort_by_key(|effect| !effect.worse);
+    effects
+}
+
+/// Types a key into a line.
+fn typed(line: &mut String, key: KeyEvent) {
+    match key.code {
+        KeyCode::Backspace => {
+            line.pop();
+        }
+        KeyCode::Char('u') if key.modifiers == KeyModifiers::CONTROL => line.clear(),
+        KeyCode::Char(letter)
+            if !key.modifiers.intersects(COMMANDS)
+                && !letter.is_control()
+                && line.chars().count() < MOST_TYPED =>
+        {
+            line.push(letter);
+        }
+        _ => {}
+    }
+}

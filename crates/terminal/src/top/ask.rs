@@ -1,0 +1,154 @@
+//! What is asked of the site beside its states, and what it answers.
+
+use fairlane_control::{Client, ClientError, Method, encoded};
+use serde_json::{Map, Value as Json};
+
+use super::rows::Place;
+use crate::connection::{of_class, of_link};
+
+/// Most talkers that are asked for.
+const TALKERS: usize = 100;
+
+/// A question, with a number to know its answer by.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Request {
+    pub number: u64,
+    pub what: Ask,
+}
+
+/// What is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Ask {
+    /// Why packets of a class wait.
+    Explain(Place),
+    /// Who sends most, in a class or link or anywhere.
+    Talkers(Option<Place>),
+    /// A key of a link or class; `dry` only asks what that would do.
+    Change {
+        place: Place,
+        key: &'static str,
+        value: Json,
+        dry: bool,
+    },
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    /// Of a site that answered.
+    pub status: Option<u16>,
+    pub sentence: String,
+}
+
+/// A flow that sends much.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Talker {
+    pub link: String,
+    pub class: String,
+    pub flow: String,
+    pub bps: f64,
+    /// Of what its class sends.
+    pub share: f64,
+    pub packets: u64,
+}
+
+impl Ask {
+    fn request(&self) -> (Method, String, String) {
+        let nothing = String::new();
+        match self {
+            Ask::Explain(place) => (Method::GET, format!("{}/explain", path(place)), nothing),
+            Ask::Talkers(only) => {
+                let mut path = format!("/v1/flows?top={TALKERS}");
+                if let Some((link, class)) = only {
+                    path += &format!("&link={}", encoded(link));
+                    if let Some(class) = class {
+                        path += &format!("&class={}", encoded(class));
+                    }
+                }
+                (Method::GET, path, nothing)
+            }
+            Ask::Change {
+                place,
+                key,
+                value,
+                dry,
+            } => {
+                let keys = Map::from_iter([((*key).to_owned(), value.clone())]);
+                let path = format!("{}?dry-run={dry}", path(place));
+                (Method::PATCH, path, Json::Object(keys).to_string())
+            }
+        }
+    }
+
+    /// Asks, and waits for the answer.
+    pub(super) fn send(&self, client: &Client) -> Result<Json, Refusal> {
+        let (method, path, body) = self.request();
+        client.json(method, &path, body).map_err(Refusal::from)
+    }
+}
+
+fn path((link, class): &Place) -> String {
+    match class {
+        Some(class) => of_class(link, class),
+        None => of_link(link),
+    }
+}
+
+impl From<ClientError> for Refusal {
+    fn from(error: ClientError) -> Refusal {
+        let status = match &error {
+            ClientError::Refused { status, .. } => Some(*status),
+            _ => None,
+        };
+        Refusal {
+            status,
+            sentence: error.to_string(),
+        }
+    }
+}
+
+impl Talker {
+    /// Those of an answer, as it has them.
+    pub(super) fn all(answer: &Json) -> Vec<Talker> {
+        let flows = answer["flows"].as_array().into_iter().flatten();
+        let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+        let talkers = flows.map(|flow| Talker {
+            link: text(&flow["link"]),
+            class: text(&flow["class"]),
+            flow: text(&flow["flow"]),
+            bps: flow["bps"].as_f64().unwrap_or(0.0),
+            share: flow["share"].as_f64().unwrap_or(0.0),
+            packets: flow["packets"].as_u64().unwrap_or(0),
+        });
+        talkers.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_lead_out_of_their_place_in_a_path() {
+        let class = ("up/../x".to_owned(), Some("a?b&c".to_owned()));
+        let (_, path, _) = Ask::Explain(class.clone()).request();
+        assert_eq!(path, "/v1/links/up%2F%2E%2E%2Fx/classes/a%3Fb%26c/explain");
+        let (_, path, _) = Ask::Talkers(Some(class)).request();
+        assert_eq!(
+            path,
+            "/v1/flows?top=100&link=up%2F%2E%2E%2Fx&class=a%3Fb%26c"
+        );
+        let change = Ask::Change {
+            place: ("up".to_owned(), None),
+            key: "rate",
+            value: "3mbit".into(),
+            dry: true,
+        };
+        let (method, path, body) = change.request();
+        assert_eq!(
+            (method, &*path),
+            (Method::PATCH, "/v1/links/up?dry-run=true")
+        );
+        assert_eq!(body, r#"{"rate":"3mbit"}"#);
+    }
+}

@@ -1,0 +1,366 @@
+//! How things look: colours and signs, as far as the terminal has them, and text that it does not
+//! take for commands.
+
+use std::borrow::Cow;
+
+use ratatui_core::buffer::Buffer;
+use ratatui_core::layout::{Position, Rect};
+use ratatui_core::style::{Color, Modifier, Style};
+
+/// Longest text in a line, whatever the width: a letter may carry any number of marks.
+const LONGEST: usize = 1_000;
+
+/// How something is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Mood {
+    /// Nothing to look at.
+    Quiet,
+    Plain,
+    Strong,
+    Good,
+    Warn,
+    /// A promise was not kept.
+    Alarm,
+    /// What the keys lead to.
+    Selected,
+    Head,
+}
+
+/// What the terminal has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    pub colours: bool,
+    /// Letters beyond ASCII.
+    pub unicode: bool,
+}
+
+impl Default for Look {
+    fn default() -> Look {
+        Look {
+            colours: true,
+            unicode: true,
+        }
+    }
+}
+
+/// Signs, with letters beyond ASCII or without.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Signs {
+    pub open: &'static str,
+    pub closed: &'static str,
+    pub cut: &'static str,
+    pub between: &'static str,
+    /// From an eighth of a cell to a whole one.
+    pub blocks: &'static [&'static str],
+    pub tick: &'static str,
+    pub corners: [&'static str; 4],
+    pub across: &'static str,
+    pub down: &'static str,
+}
+
+const UNICODE: Signs = Signs {
+    open: "▾ ",
+    closed: "▸ ",
+    cut: "…",
+    between: " · ",
+    blocks: &["▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"],
+    tick: "│",
+    corners: ["┌", "┐", "└", "┘"],
+    across: "─",
+    down: "│",
+};
+
+const ASCII: Signs = Signs {
+    open: "- ",
+    closed: "+ ",
+    cut: "~",
+    between: " - ",
+    blocks: &["="],
+    tick: "|",
+    corners: ["+", "+", "+", "+"],
+    across: "-",
+    down: "|",
+};
+
+impl Look {
+    /// By the environment: `NO_COLOR`, and the first of the variables that say the encoding.
+    pub(super) fn of(variable: impl Fn(&str) -> Option<String>) -> Look {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+        Look {
+            colours: set("NO_COLOR").is_none(),
+            unicode: locale.is_none_or(|locale| {
+                let locale = locale.to_lowercase();
+                locale.contains("utf-8") || locale.contains("utf8")
+            }),
+        }
+    }
+
+    pub(super) fn signs(self) -> Signs {
+        match self.unicode {
+            true => UNICODE,
+            false => ASCII,
+        }
+    }
+
+    pub(super) fn style(self, mood: Mood) -> Style {
+        let plain = Style::new();
+        let strong = plain.add_modifier(Modifier::BOLD);
+        match (mood, self.colours) {
+            (Mood::Plain, _) | (Mood::Good, false) => plain,
+            (Mood::Quiet, true) => plain.fg(Color::DarkGray),
+            (Mood::Quiet, false) => plain.add_modifier(Modifier::DIM),
+            (Mood::Strong, _) | (Mood::Warn, false) => strong,
+            (Mood::Good, true) => plain.fg(Color::Green),
+            (Mood::Warn, true) => plain.fg(Color::Yellow),
+            (Mood::Alarm, true) => strong.fg(Color::Red),
+            (Mood::Alarm, false) => strong.add_modifier(Modifier::UNDERLINED),
+            (Mood::Selected, _) => plain.add_modifier(Modifier::REVERSED),
+            (Mood::Head, true) => strong.fg(Color::Cyan),
+            (Mood::Head, false) => strong.add_modifier(Modifier::UNDERLINED),
+        }
+    }
+}
+
+/// Writes on the terminal, and nowhere beside it.
+pub(super) struct Pen<'a> {
+    pub buffer: &'a mut Buffer,
+    pub look: Look,
+}
+
+impl Pen<'_> {
+    /// Writes at most `width` cells of a text, and says how many.
+    pub(super) fn text(&mut self, (x, y): (u16, u16), width: u16, text: &str, mood: Mood) -> u16 {
+        if !self.buffer.area.contains(Position { x, y }) {
+            return 0;
+        }
+        let style = self.look.style(mood);
+        let text = plain(text);
+        let (end, _) = self.buffer.set_stringn(x, y, text, width.into(), style);
+        end - x
+    }
+
+    /// The same; a text that is cut off ends with a sign that says so.
+    pub(super) fn cut(&mut self, at: (u16, u16), width: u16, text: &str, mood: Mood) {
+        let whole = console::measure_text_width(&plain(text)) <= width.into();
+        if whole || width == 0 {
+            self.text(at, width, text, mood);
+            return;
+        }
+        let written = self.text(at, width - 1, text, mood);
+        self.text((at.0 + written, at.1), 1, self.look.signs().cut, mood);
+    }
+
+    /// The same, at the right of its cells; one that is longer begins at their left.
+    pub(super) fn right(&mut self, (x, y): (u16, u16), width: u16, text: &str, mood: Mood) {
+        let long = console::measure_text_width(text).min(width.into()) as u16;
+        self.text((x + width - long, y), long, text, mood);
+    }
+
+    /// A bar of `part` of its cells, with a mark at `tick` of them.
+    pub(super) fn bar(
+        &mut self,
+        (x, y): (u16, u16),
+        width: u16,
+        [part, tick]: [Option<f64>; 2],
+        mood: Mood,
+    ) {
+        let signs = self.look.signs();
+        let steps = signs.blocks.len();
+        let part = part.filter(|part| part.is_finite()).unwrap_or(0.0);
+        let mut filled =
+            (part.clamp(0.0, 1.0) * (usize::from(width) * steps) as f64).round() as usize;
+        if part > 0.0 {
+            // Little is more than nothing.
+            filled = filled.max(1);
+        }
+        for cell in 0..width {
+            let here = filled.saturating_sub(usize::from(cell) * steps).min(steps);
+            if let Some(block) = here.checked_sub(1) {
+                self.text((x + cell, y), 1, signs.blocks[block], mood);
+            }
+        }
+        let tick = tick.filter(|tick| tick.is_finite() && width > 0);
+        if let Some(tick) = tick {
+            let cell = ((tick.clamp(0.0, 1.0) * f64::from(width)) as u16).min(width - 1);
+            self.text((x + cell, y), 1, signs.tick, mood);
+            if usize::from(cell) * steps < filled {
+                self.over(Rect::new(x + cell, y, 1, 1), Mood::Selected);
+            }
+        }
+    }
+
+    /// Has what is written there look otherwise, too.
+    pub(super) fn over(&mut self, area: Rect, mood: Mood) {
+        let style = self.look.style(mood);
+        self.buffer.set_style(area, style);
+    }
+}
+
+/// Text as it may be shown: what a terminal would take for a command, or what would turn other
+/// letters around or hide them, is a sign of its own.
+pub(super) fn plain(text: &str) -> Cow<'_, str> {
+    let hidden = |letter: char| {
+        letter.is_control()
+            || matches!(letter,
+                '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e0fff}')
+    };
+    if text.len() <= LONGEST && !text.contains(hidden) {
+        return Cow::Borrowed(text);
+    }
+    let letters = text.chars().take(LONGEST);
+    let shown = letters.map(|letter| match hidden(letter) {
+        true => '\u{fffd}',
+        false => letter,
+    });
+    Cow::Owned(shown.collect())
+}
+
+/// Lines of at most `width` letters, broken between words.
+pub(super) fn wrapped(text: &str, width: u16) -> Vec<String> {
+    let width = usize::from(width.max(1));
+    let mut lines: Vec<String> = vec![String::new()];
+    let mut long = 0;
+    for word in text.split_whitespace() {
+        let mut letters: Vec<char> = word.chars().collect();
+        if long > 0 && long + 1 + letters.len() > width {
+            lines.push(String::new());
+            long = 0;
+        }
+        // The last line is empty where a word is too long for any.
+        while letters.len() > width {
+            let rest = letters.split_off(width);
+            put(&mut lines, letters);
+            lines.push(String::new());
+            letters = rest;
+        }
+        if long > 0 {
+            put(&mut lines, vec![' ']);
+            long += 1;
+        }
+        long += letters.len();
+        put(&mut lines, letters);
+    }
+    lines.retain(|line| !line.is_empty());
+    lines
+}
+
+fn put(lines: &mut [String], letters: Vec<char>) {
+    if let Some(line) = lines.last_mut() {
+        line.extend(letters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(width: u16, look: Look, draw: impl FnOnce(&mut Pen<'_>)) -> String {
+        let mut buffer = Buffer::empty(Rect::new(0, 0, width, 1));
+        draw(&mut Pen {
+            buffer: &mut buffer,
+            look,
+        });
+        buffer.content().iter().map(|cell| cell.symbol()).collect()
+    }
+
+    #[test]
+    fn a_bar_tells_its_part_and_its_mark_at_any_width() {
+        let bar = |width, part, tick, unicode| {
+            let look = Look {
+                colours: false,
+                unicode,
+            };
+            drawn(width, look, |pen| {
+                pen.bar((0, 0), width, [Some(part), tick], Mood::Good);
+            })
+        };
+        assert_eq!(bar(8, 0.5, None, true), "████    ");
+        assert_eq!(bar(8, 0.5, Some(0.75), true), "████  │ ");
+        assert_eq!(bar(8, 0.5, Some(0.25), true), "██│█    ");
+        assert_eq!(bar(4, 0.0, None, true), "    ");
+        assert_eq!(bar(4, 1e-9, None, true), "▏   ");
+        assert_eq!(bar(4, 7.0, Some(7.0), true), "███│");
+        assert_eq!(bar(4, f64::NAN, Some(f64::INFINITY), true), "    ");
+        assert_eq!(bar(4, -1.0, Some(-1.0), false), "|   ");
+        assert_eq!(bar(4, 0.5, Some(0.75), false), "== |");
+        assert_eq!(bar(0, 0.5, Some(0.5), true), "");
+    }
+
+    #[test]
+    fn no_text_commands_the_terminal() {
+        assert_eq!(plain("voice"), "voice");
+        assert_eq!(
+            plain("a\u{1b}[2Jb\u{9b}c\nd"),
+            "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d"
+        );
+        assert_eq!(plain("\u{202e}txt\u{200b}"), "\u{fffd}txt\u{fffd}");
+        assert_eq!(plain("größer"), "größer");
+        assert!(plain(&"e\u{301}".repeat(9_999)).len() < 4_000);
+    }
+
+    #[test]
+    fn text_is_cut_where_its_cells_end_and_nothing_is_written_beside_the_terminal() {
+        let look = Look::default();
+        assert_eq!(
+            drawn(6, look, |pen| pen.cut((0, 0), 5, "abcdef", Mood::Plain)),
+            "abcd… "
+        );
+        assert_eq!(
+            drawn(6, look, |pen| pen.cut((0, 0), 6, "abcdef", Mood::Plain)),
+            "abcdef"
+        );
+        assert_eq!(
+            drawn(4, look, |pen| pen.cut((2, 0), 9, "abcdef", Mood::Plain)),
+            "  ab"
+        );
+        assert_eq!(
+            drawn(4, look, |pen| pen.right((0, 0), 4, "ab", Mood::Plain)),
+            "  ab"
+        );
+        assert_eq!(
+            drawn(4, look, |pen| pen.right((0, 0), 2, "abc", Mood::Plain)),
+            "ab  "
+        );
+        let beside = drawn(4, look, |pen| {
+            pen.cut((9, 0), 9, "abcdef", Mood::Plain);
+            pen.cut((0, 9), 9, "abcdef", Mood::Plain);
+        });
+        assert_eq!(beside, "    ");
+    }
+
+    #[test]
+    fn words_are_kept_together_where_they_fit() {
+        assert_eq!(wrapped("to be or not", 5), ["to be", "or", "not"]);
+        assert_eq!(wrapped("a abcdefg b", 3), ["a", "abc", "def", "g b"]);
+        assert!(wrapped("", 3).is_empty());
+        assert_eq!(wrapped("ab", 0), ["a", "b"]);
+    }
+
+    #[test]
+    fn the_environment_says_whether_there_are_colours_and_which_letters() {
+        let look = |variables: &[(&str, &str)]| {
+            let look = Look::of(|name| {
+                let found = variables.iter().find(|(other, _)| *other == name);
+                found.map(|(_, value)| (*value).to_owned())
+            });
+            (look.colours, look.unicode)
+        };
+        assert_eq!(look(&[]), (true, true));
+        assert_eq!(look(&[("NO_COLOR", "")]), (true, true));
+        assert_eq!(
+            look(&[("NO_COLOR", "1"), ("LANG", "de_DE.UTF-8")]),
+            (false, true)
+        );
+        assert_eq!(
+            look(&[("LANG", "de_DE.UTF-8"), ("LC_ALL", "C")]),
+            (true, false)
+        );
+        assert_eq!(
+            look(&[("LC_ALL", ""), ("LC_CTYPE", "C.utf8")]),
+            (true, true)
+        );
+    }
+}

@@ -1,0 +1,346 @@
+//! What lies over the tree: help, explanations, top talkers, a change and what it does.
+
+use console::measure_text_width;
+use ratatui_core::layout::Rect;
+
+use super::app::{App, Change, Mode, Reply, Stage, name};
+use super::ask::Talker;
+use super::columns;
+use super::look::{Mood, Pen, plain, wrapped};
+use crate::effects::{self, Effect};
+
+/// Its greatest width.
+const WIDTH: u16 = 110;
+/// Beside and around the text, if there is room for that.
+const FRAME: u16 = 2;
+/// Below this there is no room.
+const TINY: (u16, u16) = (30, 8);
+
+const HELP: &[&str] = &[
+    "arrows, PgUp, PgDn, Home, End   select a line (also j, k, g, G)",
+    "Enter, Space       fold or unfold; Left and Right do one of it (also h, l)",
+    "-  +               fold all classes, unfold all",
+    "s  S               sort siblings by the next figure; turn the order around",
+    "/                  only classes whose name has a text; Esc shows all again",
+    "e                  say why packets of the selected class wait",
+    "w  r               change its weight, or its rate (a link's, too): first what that",
+    "                   does to what classes are promised, then Enter makes the change",
+    "t  T               who sends most: anywhere, or in the selected class or link",
+    "Ctrl-L             draw all anew",
+    "q, Esc, Ctrl-C     end",
+    "",
+    "!  packets took longer than the bound of late, though the class kept to its rate",
+    "<  less than guaranteed, though that much was offered and packets wait",
+    "^  its own ceiling held it of late",
+    "",
+    "share         the class's part of the link's rate; the mark is what it is guaranteed",
+    "p99, max      delays of late, beside the bound; 'worst' is since the start",
+    "delay/bound   the longest delay of late as a part of the bound",
+    "drops/s       dropped a second, since the state before",
+    "A folded line has the signs of all below it.",
+];
+
+/// Lines, and where they are.
+#[derive(Clone, Debug)]
+pub(super) struct Over {
+    area: Rect,
+    framed: bool,
+    title: String,
+    lines: Vec<(String, Mood)>,
+}
+
+impl Over {
+    /// What lies over the tree now.
+    pub(super) fn of(app: &App, area: Rect) -> Option<Over> {
+        let framed = area.width >= TINY.0 && area.height >= TINY.1;
+        let beside = if framed { 2 * FRAME } else { 0 };
+        let width = area.width.min(WIDTH);
+        let text = width.saturating_sub(beside);
+        let (title, lines) = match &app.mode {
+            Mode::Tree | Mode::Filter(_) => return None,
+            Mode::Help => ("keys and signs".to_owned(), help(text)),
+            Mode::Explain(place, told) => {
+                let title = format!("why packets of {} wait", name(place));
+                (title, of_told(told, text, |told| paragraphs(told, text)))
+            }
+            Mode::Talkers(only, told) => {
+                let title = match only {
+                    Some(place) => format!("who sends most in {}", name(place)),
+                    None => "who sends most".to_owned(),
+                };
+                (title, of_told(told, text, |told| talkers(told)))
+            }
+            Mode::Change(change) => (
+                format!("{} of {}", change.key, name(&change.place)),
+                of_change(change, app, text),
+            ),
+        };
+        let around = if framed { 2 } else { 0 };
+        // The line that says what keys do stays.
+        let most = area.height.saturating_sub(1);
+        let needed = u16::try_from(lines.len()).unwrap_or(u16::MAX);
+        let height = needed.saturating_add(around).min(most);
+        let area = Rect::new(
+            (area.width - width) / 2,
+            (area.height - height) / 3,
+            width,
+            height,
+        );
+        Some(Over {
+            area,
+            framed,
+            title,
+            lines,
+        })
+    }
+
+    fn inner(&self) -> Rect {
+        match self.framed {
+            true => Rect::new(
+                self.area.x + FRAME,
+                self.area.y + 1,
+                self.area.width - 2 * FRAME,
+                self.area.height.saturating_sub(2),
+            ),
+            false => self.area,
+        }
+    }
+
+    pub(super) fn most_scroll(&self) -> usize {
+        self.lines.len().saturating_sub(self.inner().height.into())
+    }
+
+    pub(super) fn draw(&self, pen: &mut Pen<'_>, scroll: usize) {
+        let Rect {
+            x,
+            y,
+            width,
+            height,
+        } = self.area;
+        let blank = " ".repeat(width.into());
+        for y in y..y + height {
+            for x in x..x + width {
+                if let Some(cell) = pen.buffer.cell_mut((x, y)) {
+                    cell.reset();
+                }
+            }
+            pen.text((x, y), width, &blank, Mood::Plain);
+        }
+        if self.framed {
+            self.frame(pen, scroll);
+        }
+        let inner = self.inner();
+        let seen = self.lines.iter().skip(scroll);
+        for (y, (line, mood)) in (inner.y..inner.bottom()).zip(seen) {
+            pen.cut((inner.x, y), inner.width, line, *mood);
+        }
+    }
+
+    fn frame(&self, pen: &mut Pen<'_>, scroll: usize) {
+        let signs = pen.look.signs();
+        let area = self.area;
+        let (right, bottom) = (area.right() - 1, area.bottom().saturating_sub(1));
+        for x in area.x..area.right() {
+            pen.text((x, area.y), 1, signs.across, Mood::Plain);
+            pen.text((x, bottom), 1, signs.across, Mood::Plain);
+        }
+        for y in area.y..area.bottom() {
+            pen.text((area.x, y), 1, signs.down, Mood::Plain);
+            pen.text((right, y), 1, signs.down, Mood::Plain);
+        }
+        let corners = [
+            (area.x, area.y),
+            (right, area.y),
+            (area.x, bottom),
+            (right, bottom),
+        ];
+        for (at, corner) in corners.into_iter().zip(signs.corners) {
+            pen.text(at, 1, corner, Mood::Plain);
+        }
+        let title = format!(" {} ", self.title);
+        pen.cut((area.x + 2, area.y), area.width - 4, &title, Mood::Strong);
+        let below = self.most_scroll().saturating_sub(scroll);
+        if below > 0 {
+            let more = format!(" {below} more lines below ");
+            pen.cut((area.x + 2, bottom), area.width - 4, &more, Mood::Strong);
+        }
+    }
+}
+
+fn plainly(lines: impl IntoIterator<Item = String>) -> Vec<(String, Mood)> {
+    lines.into_iter().map(|line| (line, Mood::Plain)).collect()
+}
+
+fn help(width: u16) -> Vec<(String, Mood)> {
+    let lines = HELP.iter().flat_map(|&line| {
+        // Columns stay columns where they fit.
+        match line.len() <= width.into() {
+            true => vec![line.to_owned()],
+            false => wrapped(line, width),
+        }
+    });
+    plainly(lines)
+}
+
+fn paragraphs(sentences: &[String], width: u16) -> Vec<(String, Mood)> {
+    plainly(
+        sentences
+            .iter()
+            .flat_map(|sentence| wrapped(sentence, width)),
+    )
+}
+
+fn of_told<T>(
+    told: &Reply<T>,
+    width: u16,
+    tell: impl FnOnce(&T) -> Vec<(String, Mood)>,
+) -> Vec<(String, Mood)> {
+    match told {
+        Reply::Asked => vec![("asking the site ..".to_owned(), Mood::Quiet)],
+        Reply::Told(told) => tell(told),
+        Reply::Refused(sentence) => refused(sentence, width),
+    }
+}
+
+fn refused(sentence: &str, width: u16) -> Vec<(String, Mood)> {
+    let lines = wrapped(sentence, width).into_iter();
+    lines.map(|line| (line, Mood::Alarm)).collect()
+}
+
+fn talkers(talkers: &[Talker]) -> Vec<(String, Mood)> {
+    if talkers.is_empty() {
+        return vec![("nobody sends anything".to_owned(), Mood::Plain)];
+    }
+    let head = ["flow", "rate", "of class", "packets", "class"].map(str::to_owned);
+    let rows = talkers.iter().map(|talker| {
+        let cells = [
+            talker.flow.clone(),
+            columns::rate(talker.bps),
+            columns::percent(talker.share),
+            columns::count(talker.packets),
+            format!("{}/{}", talker.link, talker.class),
+        ];
+        (cells, Mood::Plain)
+    });
+    aligned(head, rows.collect(), u16::MAX)
+}
+
+fn of_change(change: &Change, app: &App, width: u16) -> Vec<(String, Mood)> {
+    let typing = match change.stage {
+        Stage::Typing(_) => "_",
+        _ => "",
+    };
+    let prompt = format!("{} = {}{typing}", change.key, change.value);
+    let mut lines = vec![(prompt, Mood::Strong)];
+    if let Some(now) = present(change, app) {
+        lines.push((format!("now {now}"), Mood::Quiet));
+    }
+    let say = |text: &str, mood| {
+        let lines = wrapped(text, width).into_iter();
+        lines.map(move |line| (line, mood)).collect::<Vec<_>>()
+    };
+    match &change.stage {
+        Stage::Typing(refusal) => {
+            if let Some(sentence) = refusal {
+                lines.extend(refused(sentence, width));
+            }
+            lines.extend(say(
+                "Enter shows what it would do; nothing stands for no such key in the file",
+                Mood::Quiet,
+            ));
+        }
+        Stage::Looking => lines.extend(say("asking what it would do ..", Mood::Quiet)),
+        Stage::Applying => lines.extend(say("changing it ..", Mood::Quiet)),
+        Stage::Shown(effects, warnings) => {
+            lines.extend(say(
+                "nothing has changed yet: Enter makes the change, Backspace types another value",
+                Mood::Strong,
+            ));
+            for warning in warnings {
+                lines.extend(say(&format!("warning: {warning}"), Mood::Warn));
+            }
+            lines.extend(promises(effects, width));
+        }
+    }
+    lines
+}
+
+/// The value that it has.
+fn present(change: &Change, app: &App) -> Option<String> {
+    let (link, class) = &change.place;
+    let link = app.state.as_ref()?.link(link)?;
+    let Some(class) = class else {
+        return Some(columns::rate(link.rate_bps));
+    };
+    let class = &link.classes[link.place(class)?];
+    Some(match (change.key, class.guaranteed_bps) {
+        ("weight", _) => class.weight.to_string(),
+        (_, Some(bps)) => format!("guaranteed {}", columns::rate(bps)),
+        (_, None) => "guaranteed nothing".to_owned(),
+    })
+}
+
+/// What a change does to what classes are promised.
+fn promises(effects: &[Effect], width: u16) -> Vec<(String, Mood)> {
+    if effects.is_empty() {
+        let nothing = "no class is promised anything else";
+        return vec![(nothing.to_owned(), Mood::Plain)];
+    }
+    let rows = effects.iter().map(|effect| {
+        let mut cells = effect.cells.clone();
+        let (sign, mood) = match effect.worse {
+            true => ("! ", Mood::Warn),
+            false => ("  ", Mood::Plain),
+        };
+        cells[0].insert_str(0, sign);
+        (cells, mood)
+    });
+    let worse = effects.iter().filter(|effect| effect.worse).count();
+    let mut lines = Vec::new();
+    if worse > 0 {
+        let text = format!("! {worse} of {} are promised less than now", effects.len());
+        lines.push((text, Mood::Warn));
+    }
+    lines.extend(aligned(
+        effects::HEADER.map(str::to_owned),
+        rows.collect(),
+        width,
+    ));
+    lines
+}
+
+/// A table whose first column is a name; columns that do not fit are left out from the right.
+fn aligned<const N: usize>(
+    head: [String; N],
+    rows: Vec<([String; N], Mood)>,
+    width: u16,
+) -> Vec<(String, Mood)> {
+    let all = || std::iter::once(&head).chain(rows.iter().map(|(cells, _)| cells));
+    let wide = |column: usize| {
+        let cells = all().map(|cells| measure_text_width(&plain(&cells[column])));
+        cells.max().unwrap_or(0)
+    };
+    let widths: [usize; N] = std::array::from_fn(wide);
+    let mut fits = 0;
+    let mut taken = 0;
+    for width_of in widths {
+        taken += width_of + 2;
+        if taken > usize::from(width) + 2 && fits > 1 {
+            break;
+        }
+        fits += 1;
+    }
+    let line = |cells: &[String; N]| {
+        let cells = cells.iter().zip(widths).take(fits);
+        let padded = cells.map(|(cell, width)| {
+            let cell = plain(cell);
+            let pad = width - measure_text_width(&cell).min(width);
+            format!("{cell}{}", " ".repeat(pad))
+        });
+        let line = padded.collect::<Vec<_>>().join("  ");
+        line.trim_end().to_owned()
+    };
+    let first = (line(&head), Mood::Head);
+    let others = rows.iter().map(|(cells, mood)| (line(cells), *mood));
+    std::iter::once(first).chain(others).collect()
+}

@@ -1,0 +1,228 @@
+//! The terminal: taken over as a whole, and given back as it was, whatever happens.
+
+use std::io::{self, BufWriter, Stdout, Write, stdout};
+use std::panic;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use console::Term;
+use crossterm::cursor::{Hide, MoveTo, Show};
+use crossterm::style::{Attribute, Print, SetAttribute, SetBackgroundColor, SetForegroundColor};
+use crossterm::terminal::{
+    self, Clear, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
+use crossterm::{execute, queue};
+use ratatui_core::backend::{Backend, ClearType, WindowSize};
+use ratatui_core::buffer::Cell;
+use ratatui_core::layout::{Position, Size};
+use ratatui_core::style::{Color, Modifier};
+use ratatui_core::terminal::{Frame, Terminal};
+use signal_hook::consts::SIGTSTP;
+use signal_hook::low_level::raise;
+
+/// Whether the terminal is taken over.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// Most columns and lines that are drawn: a terminal may say anything.
+const MOST: u16 = 1_000;
+
+/// The terminal, which is given back when this is dropped.
+pub(super) struct Screen {
+    terminal: Terminal<Ansi>,
+}
+
+impl Screen {
+    /// Takes over the terminal at standard output. A panic gives it back, too, before it is told.
+    pub(super) fn open() -> Result<Screen> {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |panicked| {
+            give_back();
+            before(panicked);
+        }));
+        let terminal = Terminal::new(Ansi::new());
+        let screen = Screen {
+            terminal: terminal.context("asking for the terminal's size")?,
+        };
+        take().context("taking over the terminal")?;
+        Ok(screen)
+    }
+
+    /// Draws a picture; only what changed is sent.
+    pub(super) fn draw(&mut self, picture: impl FnOnce(&mut Frame<'_>)) -> Result<()> {
+        let drawn = self.terminal.draw(picture).map(|_| ());
+        drawn.context("drawing")
+    }
+
+    /// Has the next picture sent as a whole.
+    pub(super) fn forget(&mut self) -> Result<()> {
+        let size = self
+            .terminal
+            .size()
+            .context("asking for the terminal's size")?;
+        self.terminal.resize(size.into()).context("drawing")
+    }
+
+    /// Gives the terminal back, and stops the program until it is continued.
+    pub(super) fn suspend(&mut self) -> Result<()> {
+        give_back();
+        raise(SIGTSTP).context("stopping")?;
+        take().context("taking over the terminal")?;
+        self.forget()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        give_back();
+    }
+}
+
+fn take() -> io::Result<()> {
+    enable_raw_mode()?;
+    TAKEN.store(true, Ordering::Release);
+    execute!(stdout(), EnterAlternateScreen, Hide)
+}
+
+/// Once is enough: a second time would move the cursor.
+fn give_back() {
+    if TAKEN.swap(false, Ordering::AcqRel) {
+        // A terminal that was closed needs nothing any more.
+        let _ = execute!(
+            stdout(),
+            SetAttribute(Attribute::Reset),
+            LeaveAlternateScreen,
+            Show
+        );
+        let _ = disable_raw_mode();
+    }
+}
+
+/// Gives back what can be given back of a terminal that takes nothing.
+pub(super) fn abandon() {
+    let _ = disable_raw_mode();
+}
+
+/// Pictures as ANSI sequences. All of a picture is written at once.
+struct Ansi {
+    out: BufWriter<Stdout>,
+}
+
+impl Ansi {
+    fn new() -> Ansi {
+        Ansi {
+            out: BufWriter::with_capacity(1 << 16, stdout()),
+        }
+    }
+}
+
+impl Backend for Ansi {
+    type Error = io::Error;
+
+    fn draw<'a, I>(&mut self, content: I) -> io::Result<()>
+    where
+        I: Iterator<Item = (u16, u16, &'a Cell)>,
+    {
+        // Where the terminal would write next, and how.
+        let (mut next, mut looks) = (None, None);
+        for (x, y, cell) in content {
+            if next != Some((x, y)) {
+                queue!(self.out, MoveTo(x, y))?;
+            }
+            next = Some((x + 1, y));
+            let wanted = (cell.fg, cell.bg, cell.modifier);
+            if looks != Some(wanted) {
+                queue!(self.out, SetAttribute(Attribute::Reset))?;
+                for attribute in attributes(cell.modifier) {
+                    queue!(self.out, SetAttribute(attribute))?;
+                }
+                if cell.fg != Color::Reset {
+                    queue!(self.out, SetForegroundColor(colour(cell.fg)))?;
+                }
+                if cell.bg != Color::Reset {
+                    queue!(self.out, SetBackgroundColor(colour(cell.bg)))?;
+                }
+                looks = Some(wanted);
+            }
+            queue!(self.out, Print(cell.symbol()))?;
+        }
+        queue!(self.out, SetAttribute(Attribute::Reset))
+    }
+
+    fn hide_cursor(&mut self) -> io::Result<()> {
+        queue!(self.out, Hide)
+    }
+
+    fn show_cursor(&mut self) -> io::Result<()> {
+        queue!(self.out, Show)
+    }
+
+    fn get_cursor_position(&mut self) -> io::Result<Position> {
+        // Nobody asks for it but a picture in the midst of other text.
+        Ok(Position::ORIGIN)
+    }
+
+    fn set_cursor_position<P: Into<Position>>(&mut self, position: P) -> io::Result<()> {
+        let Position { x, y } = position.into();
+        queue!(self.out, MoveTo(x, y))
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.clear_region(ClearType::All)
+    }
+
+    fn clear_region(&mut self, region: ClearType) -> io::Result<()> {
+        let region = match region {
+            ClearType::All => terminal::ClearType::All,
+            ClearType::AfterCursor => terminal::ClearType::FromCursorDown,
+            ClearType::BeforeCursor => terminal::ClearType::FromCursorUp,
+            ClearType::CurrentLine => terminal::ClearType::CurrentLine,
+            ClearType::UntilNewLine => terminal::ClearType::UntilNewLine,
+        };
+        queue!(self.out, Clear(region))
+    }
+
+    /// Of the terminal that is drawn on, whichever the program belongs to.
+    fn size(&self) -> io::Result<Size> {
+        let (height, width) = Term::stdout().size_checked().unwrap_or((0, 0));
+        // One that does not say has the size that terminals had.
+        let or = |known: u16, usual| if known == 0 { usual } else { known.min(MOST) };
+        Ok(Size::new(or(width, 80), or(height, 24)))
+    }
+
+    fn window_size(&mut self) -> io::Result<WindowSize> {
+        Ok(WindowSize {
+            columns_rows: self.size()?,
+            pixels: Size::ZERO,
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+fn attributes(modifier: Modifier) -> impl Iterator<Item = Attribute> {
+    let all = [
+        (Modifier::BOLD, Attribute::Bold),
+        (Modifier::DIM, Attribute::Dim),
+        (Modifier::UNDERLINED, Attribute::Underlined),
+        (Modifier::REVERSED, Attribute::Reverse),
+    ];
+    let set = all
+        .into_iter()
+        .filter(move |(one, _)| modifier.contains(*one));
+    set.map(|(_, attribute)| attribute)
+}
+
+/// The colours that are used, of the sixteen that every terminal has.
+fn colour(colour: Color) -> crossterm::style::Color {
+    use crossterm::style::Color as Ansi;
+    match colour {
+        Color::Red => Ansi::DarkRed,
+        Color::Green => Ansi::DarkGreen,
+        Color::Yellow => Ansi::DarkYellow,
+        Color::Cyan => Ansi::DarkCyan,
+        Color::DarkGray => Ansi::DarkGrey,
+        _ => Ansi::Reset,
+    }
+}

@@ -1,0 +1,303 @@
+//! What the site told, as far as it is shown.
+
+use std::collections::HashMap;
+
+use serde_json::Value as Json;
+
+/// Below this part of its guaranteed rate a class counts as being below it.
+const KEPT: f64 = 0.95;
+
+/// A state of a site.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    /// Since the start of the site.
+    pub seconds: f64,
+    /// The time that what happened lately is about.
+    pub recent_seconds: f64,
+    pub interfaces: Vec<Interface>,
+    pub links: Vec<Link>,
+}
+
+/// What an interface lost.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Interface {
+    pub name: String,
+    /// Arrived and not received.
+    pub lost: u64,
+    /// Dropped as they arrived.
+    pub early: u64,
+    /// Of both, lately.
+    pub recently: u64,
+    /// Not sent, for whatever reason.
+    pub refused: u64,
+    /// Whether it is used.
+    pub attached: bool,
+}
+
+/// A link and its classes, children after their parents.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Link {
+    pub name: String,
+    pub to: String,
+    pub rate_bps: f64,
+    pub bps: f64,
+    pub queued: u64,
+    /// Longer than the link carries.
+    pub oversized: u64,
+    /// Whether it is shaped now; else frames pass by its classes.
+    pub shaped: bool,
+    pub classes: Vec<Class>,
+}
+
+/// Delays, in microseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delay {
+    pub p50: f64,
+    pub p99: f64,
+    pub max: f64,
+}
+
+/// What a class is promised, and what it has. Rates are in bit/s, delays in microseconds.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Class {
+    pub name: String,
+    /// The place of the class above it.
+    pub parent: Option<usize>,
+    pub depth: usize,
+    /// Whether packets wait here, not in classes below.
+    pub queues: bool,
+    pub weight: u64,
+    pub guaranteed_bps: Option<f64>,
+    pub ceil_bps: Option<f64>,
+    pub bound_us: Option<f64>,
+    pub no_bound: Option<String>,
+    pub bps: f64,
+    /// Its part of what the link sent.
+    pub share: f64,
+    /// Lately.
+    pub delay: Option<Delay>,
+    /// The longest since the start.
+    pub worst_us: Option<f64>,
+    pub queued: u64,
+    pub queued_bytes: u64,
+    pub flows: u64,
+    pub offered_bytes: u64,
+    pub dropped: u64,
+    pub marked: u64,
+    /// Times that its ceiling held it lately.
+    pub held: u64,
+    /// States in which its bound was missed.
+    pub violations: u64,
+    /// Its bound was missed lately.
+    pub beyond: bool,
+    /// Since the state before; nothing where there is none.
+    pub since: Option<Since>,
+    /// It has been offered its guaranteed rate and had packets waiting, and sent less.
+    pub low: bool,
+    /// What is to be told of it and the classes below it, where they are folded away.
+    pub below: Below,
+}
+
+/// What became of a class since the state before, a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Since {
+    pub offered_bps: f64,
+    pub drops: f64,
+    pub marks: f64,
+}
+
+/// The worst of a class and all below it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Below {
+    pub beyond: bool,
+    pub low: bool,
+    /// The longest delay of late, as a part of the bound.
+    pub of_bound: f64,
+}
+
+fn text(value: &Json) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn count(of: &Json, key: &str) -> u64 {
+    of[key].as_u64().unwrap_or(0)
+}
+
+fn list<'a, T>(of: &'a Json, key: &str, one: impl Fn(&'a Json) -> T + 'a) -> Vec<T> {
+    let items = of[key].as_array().into_iter().flatten();
+    items.map(one).collect()
+}
+
+impl State {
+    /// What a site told; what it did not tell is zero. O(classes).
+    pub(super) fn of(told: &Json) -> State {
+        State {
+            seconds: told["seconds"].as_f64().unwrap_or(0.0),
+            recent_seconds: told["recent_seconds"].as_f64().unwrap_or(0.0),
+            interfaces: list(told, "interfaces", Interface::of),
+            links: list(told, "links", Link::of),
+        }
+    }
+
+    /// Notes what happened since the state before, and what that says of the promises. O(classes).
+    pub(super) fn follow(&mut self, before: Option<&State>) {
+        let seconds = before.map_or(0.0, |before| self.seconds - before.seconds);
+        for link in &mut self.links {
+            // A site that was started again counts from zero.
+            let former = before.filter(|_| seconds > 0.0);
+            let former = former.and_then(|state| state.link(&link.name));
+            let former: HashMap<&str, &Class> = former
+                .into_iter()
+                .flat_map(|link| &link.classes)
+                .map(|class| (&*class.name, class))
+                .collect();
+            for class in &mut link.classes {
+                if let Some(former) = former.get(&*class.name) {
+                    class.follow(former, seconds);
+                }
+            }
+            link.sum_up();
+        }
+    }
+
+    pub(super) fn link(&self, name: &str) -> Option<&Link> {
+        self.links.iter().find(|link| link.name == name)
+    }
+}
+
+impl Delay {
+    fn of(told: &Json) -> Option<Delay> {
+        Some(Delay {
+            p50: told["p50"].as_f64()?,
+            p99: told["p99"].as_f64()?,
+            max: told["max"].as_f64()?,
+        })
+    }
+}
+
+impl Interface {
+    fn of(told: &Json) -> Interface {
+        Interface {
+            name: text(&told["name"]),
+            lost: count(told, "lost"),
+            early: count(told, "early"),
+            recently: count(told, "recently_lost") + count(told, "recently_early"),
+            refused: count(told, "refused") + count(told, "uncut") + count(told, "away"),
+            attached: told["attached"] != false,
+        }
+    }
+}
+
+impl Link {
+    fn of(told: &Json) -> Link {
+        let mut link = Link {
+            name: text(&told["name"]),
+            to: text(&told["to"]),
+            rate_bps: told["rate_bps"].as_f64().unwrap_or(0.0),
+            bps: told["recent_bps"].as_f64().unwrap_or(0.0),
+            queued: count(told, "queued_packets"),
+            oversized: count(told, "oversized"),
+            shaped: told["shaped"] != false,
+            classes: list(told, "classes", Class::of),
+        };
+        let mut places = HashMap::new();
+        for (place, told) in told["classes"].as_array().into_iter().flatten().enumerate() {
+            // A parent comes before its children: there is no circle.
+            let parent = told["parent"].as_str();
+            let parent = parent.and_then(|parent| places.get(parent).copied());
+            link.classes[place].parent = parent;
+            link.classes[place].depth = parent.map_or(0, |parent| link.classes[parent].depth + 1);
+            places.insert(told["name"].as_str().unwrap_or_default(), place);
+        }
+        link
+    }
+
+    fn sum_up(&mut self) {
+        for class in &mut self.classes {
+            class.below = Below {
+                beyond: class.beyond,
+                low: class.low,
+                of_bound: class.of_bound().unwrap_or(0.0),
+            };
+        }
+        for place in (0..self.classes.len()).rev() {
+            let (below, Some(parent)) = (self.classes[place].below, self.classes[place].parent)
+            else {
+                continue;
+            };
+            let above = &mut self.classes[parent].below;
+            above.beyond |= below.beyond;
+            above.low |= below.low;
+            above.of_bound = above.of_bound.max(below.of_bound);
+        }
+    }
+
+    /// The place of a class.
+    pub(super) fn place(&self, name: &str) -> Option<usize> {
+        self.classes.iter().position(|class| class.name == name)
+    }
+
+    /// Classes without a parent.
+    pub(super) fn top(&self) -> impl Iterator<Item = &Class> {
+        self.classes.iter().filter(|class| class.parent.is_none())
+    }
+}
+
+impl Class {
+    fn of(told: &Json) -> Class {
+        let recent = &told["recent"];
+        Class {
+            name: text(&told["name"]),
+            parent: None,
+            depth: 0,
+            queues: told["kind"] != "inner",
+            weight: count(told, "weight"),
+            guaranteed_bps: told["guaranteed_bps"].as_f64(),
+            ceil_bps: told["ceil_bps"].as_f64(),
+            bound_us: told["bound_us"].as_f64(),
+            no_bound: told["no_bound"].as_str().map(str::to_owned),
+            bps: recent["sent_bps"].as_f64().unwrap_or(0.0),
+            share: recent["share"].as_f64().unwrap_or(0.0),
+            delay: Delay::of(&recent["delay_us"]),
+            worst_us: told["delay_us"]["max"].as_f64(),
+            queued: count(told, "queued_packets"),
+            queued_bytes: count(told, "queued_bytes"),
+            flows: count(told, "flows"),
+            offered_bytes: count(told, "offered_bytes"),
+            dropped: count(told, "dropped") + count(told, "discarded") + count(told, "early"),
+            marked: count(told, "marked"),
+            // One without a ceiling tells of those below it.
+            held: match told["kind"] == "inner" && told["ceil_bps"].is_null() {
+                true => 0,
+                false => count(recent, "throttled"),
+            },
+            violations: count(recent, "violations"),
+            beyond: recent["beyond_bound"] == true,
+            since: None,
+            low: false,
+            below: Below::default(),
+        }
+    }
+
+    fn follow(&mut self, before: &Class, seconds: f64) {
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
+        let since = Since {
+            offered_bps: rate(self.offered_bytes, before.offered_bytes) * 8.0,
+            drops: rate(self.dropped, before.dropped),
+            marks: rate(self.marked, before.marked),
+        };
+        self.since = Some(since);
+        // Packets that waited at both ends need not have waited in between: only who was offered
+        // enough all the time is looked at. Who is held by a ceiling of its own is not promised more.
+        let waits = self.queues && self.queued > 0 && before.queued > 0 && self.held == 0;
+        self.low = self.guaranteed_bps.is_some_and(|guaranteed| {
+            waits && since.offered_bps >= guaranteed && self.bps < KEPT * guaranteed
+        });
+    }
+
+    /// The longest delay of late, as a part of the bound.
+    pub(super) fn of_bound(&self) -> Option<f64> {
+        let (delay, bound) = (self.delay?, self.bound_us?);
+        (bound > 0.0).then(|| delay.max / bound)
+    }
+}
