@@ -1,11 +1,12 @@
 //! Grants: asked for, listed, renewed, revoked.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Subcommand;
 use fairlane_control::{Method, encoded, value_of};
 use fairlane_core::Nanos;
 use serde_json::{Map, Value as Json};
 
+use super::edits::pair;
 use super::{Site, effects, of_link};
 use crate::{figures, output, table};
 
@@ -110,10 +111,8 @@ fn time(written: &str) -> Json {
 fn request(written: &[String], lifetime: &str) -> Result<Json> {
     let mut request = Map::new();
     let mut filter = Map::new();
-    for pair in written {
-        let Some((key, value)) = pair.split_once('=') else {
-            bail!("'{pair}': a key and a value are needed, as in rate=2mbit");
-        };
+    for written in written {
+        let (key, value) = pair(written)?;
         match OWN.contains(&key) {
             true => request.insert(key.to_owned(), value.into()),
             false => filter.insert(key.to_owned(), value_of(value)),

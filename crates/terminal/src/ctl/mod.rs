@@ -1,5 +1,6 @@
 //! `fairlane ctl`: asks a running site, and changes it.
 
+mod edits;
 mod flows;
 mod grants;
 mod show;
@@ -7,11 +8,11 @@ mod show;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Error, Result};
 use clap::{Args, Subcommand};
 use fairlane_control::view::Place;
-use fairlane_control::{Client, Document, Method, encoded, value_of, view};
-use serde_json::{Map, Value as Json};
+use fairlane_control::{Client, Document, Method, encoded, view};
+use serde_json::Value as Json;
 
 use crate::connection::{Connection, of_class, of_link};
 use crate::{effects, output, table};
@@ -37,6 +38,7 @@ Examples:
   fairlane ctl add up/backup weight=1 ceil=2mbit
   fairlane ctl filter add up class=backup destination-port=873
   fairlane ctl grant up rate=2mbit delay=20ms destination-port=5060 --for 10min
+  fairlane ctl batch changes.txt --dry-run
   fairlane ctl save";
 
 /// Options of `fairlane ctl`.
@@ -86,46 +88,15 @@ enum Command {
         #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=1000))]
         top: u16,
     },
-    /// Change keys of a class
-    Set {
-        /// The class
-        class: String,
-        /// Keys of the site file and their values
-        #[arg(value_name = "KEY=VALUE", required = true)]
-        keys: Vec<String>,
+    #[command(flatten)]
+    Edit(edits::Command),
+    /// Make several changes together, all of them or none: a line each, as after fairlane ctl
+    Batch {
+        /// The file; - for standard input. Empty lines and what follows # are passed over
+        file: PathBuf,
         #[command(flatten)]
         change: Change,
     },
-    /// Add a class
-    Add {
-        /// The class, as LINK/CLASS
-        class: String,
-        /// Keys of the site file and their values
-        #[arg(value_name = "KEY=VALUE")]
-        keys: Vec<String>,
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Remove a class, and the filters that lead there
-    Remove {
-        /// The class
-        class: String,
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Change keys of a link
-    Link {
-        /// The link
-        link: String,
-        /// Keys of the site file and their values
-        #[arg(value_name = "KEY=VALUE", required = true)]
-        keys: Vec<String>,
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Add or remove a filter
-    #[command(subcommand)]
-    Filter(Filter),
     #[command(flatten)]
     Grants(grants::Command),
     /// Have another site file take over, without restarting
@@ -154,32 +125,6 @@ enum Command {
     Watch,
 }
 
-#[derive(Clone, Debug, Subcommand)]
-enum Filter {
-    /// Add a filter to a link
-    Add {
-        /// The link
-        link: String,
-        /// Keys of the site file and their values: class, and what has to match
-        #[arg(value_name = "KEY=VALUE", required = true)]
-        keys: Vec<String>,
-        /// Its place among the link's filters, from 0; after all others without it
-        #[arg(long, value_name = "N")]
-        at: Option<usize>,
-        #[command(flatten)]
-        change: Change,
-    },
-    /// Remove a filter
-    Remove {
-        /// The link
-        link: String,
-        /// Its place among the link's filters, from 0
-        number: usize,
-        #[command(flatten)]
-        change: Change,
-    },
-}
-
 /// Asks, and prints what comes.
 pub fn run(options: &Options) -> Result<()> {
     let site = Site::new(options)?;
@@ -197,31 +142,15 @@ pub fn run(options: &Options) -> Result<()> {
         }
         Command::Explain { class } => site.explain(class),
         Command::Flows { class, top } => site.flows(class.as_deref(), *top),
-        Command::Set {
-            class,
-            keys,
-            change,
-        } => site.change(Method::PATCH, &site.of_class(class)?, pairs(keys)?, change),
-        Command::Add {
-            class,
-            keys,
-            change,
-        } => {
-            let Some((link, name)) = class.split_once('/') else {
-                bail!("'{class}': a new class is named with its link, as in up/{class}");
-            };
-            let mut keys = pairs(keys)?;
-            keys.insert("name".to_owned(), name.into());
-            let path = format!("{}/classes", of_link(link));
-            site.change(Method::POST, &path, keys, change)
+        Command::Edit(command) => {
+            let asked = command.asked(|class| site.place(class))?;
+            let (url, body) = (asked.url(), asked.body());
+            site.ask_to_change(asked.method, &url, body, command.change())
         }
-        Command::Remove { class, change } => {
-            site.change(Method::DELETE, &site.of_class(class)?, Map::new(), change)
+        Command::Batch { file, change } => {
+            let body = edits::together(&read(file)?, &site.places()?)?;
+            site.ask_to_change(Method::POST, "/v1/changes", body.to_string(), change)
         }
-        Command::Link { link, keys, change } => {
-            site.change(Method::PATCH, &of_link(link), pairs(keys)?, change)
-        }
-        Command::Filter(filter) => site.filter(filter),
         Command::Grants(command) => grants::run(&site, command),
         Command::Apply { file, change } => {
             let text = read(file)?;
@@ -271,10 +200,7 @@ impl Site {
 
     /// Link and name of a class that may be named without its link.
     fn place(&self, class: &str) -> Result<Place> {
-        // What runs: the state is told later.
-        let text = self.client.ask(Method::GET, "/v1/config", "")?;
-        let places = Document::new(&String::from_utf8_lossy(&text))?.places();
-        match view::find(&places, class) {
+        match view::find(&self.places()?, class) {
             Ok(found) => Ok(found),
             // One that the file need not name.
             Err(_) => {
@@ -282,6 +208,13 @@ impl Site {
                 view::find(&view::places(&state), class).map_err(Error::msg)
             }
         }
+    }
+
+    /// Links and classes that the configuration names.
+    fn places(&self) -> Result<Vec<Place>> {
+        // What runs: the state is told later.
+        let text = self.client.ask(Method::GET, "/v1/config", "")?;
+        Ok(Document::new(&String::from_utf8_lossy(&text))?.places())
     }
 
     /// The path of such a class.
@@ -300,29 +233,6 @@ impl Site {
         match self.json {
             true => output::line(told),
             false => output::line(flows::text(&told)),
-        }
-    }
-
-    fn filter(&self, filter: &Filter) -> Result<()> {
-        match filter {
-            Filter::Add {
-                link,
-                keys,
-                at,
-                change,
-            } => {
-                let at = at.map_or(String::new(), |at| format!("?at={at}"));
-                let path = format!("{}/filters{at}", of_link(link));
-                self.change(Method::POST, &path, pairs(keys)?, change)
-            }
-            Filter::Remove {
-                link,
-                number,
-                change,
-            } => {
-                let path = format!("{}/filters/{number}", of_link(link));
-                self.change(Method::DELETE, &path, Map::new(), change)
-            }
         }
     }
 
@@ -348,16 +258,6 @@ impl Site {
             output::line(format_args!("  {sentence}"))?;
         }
         Ok(())
-    }
-
-    fn change(
-        &self,
-        method: Method,
-        path: &str,
-        keys: Map<String, Json>,
-        change: &Change,
-    ) -> Result<()> {
-        self.ask_to_change(method, path, Json::Object(keys).to_string(), change)
     }
 
     /// Makes a change, and prints what it does.
@@ -406,17 +306,6 @@ fn read(file: &PathBuf) -> Result<String> {
         return std::io::read_to_string(std::io::stdin()).context("reading standard input");
     }
     fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))
-}
-
-/// Keys and values as the file has them; what is no value of its own is a text.
-fn pairs(written: &[String]) -> Result<Map<String, Json>> {
-    let pairs = written.iter().map(|pair| {
-        let Some((key, value)) = pair.split_once('=') else {
-            bail!("'{pair}': a key and a value are needed, as in rate=2mbit");
-        };
-        Ok((key.to_owned(), value_of(value)))
-    });
-    pairs.collect()
 }
 
 /// What a change does, class by class.

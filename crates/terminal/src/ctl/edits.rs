@@ -1,0 +1,309 @@
+//! Changes of links, classes and filters, alone and together.
+
+use anyhow::{Context, Error, Result, bail};
+use clap::{Parser, Subcommand};
+use fairlane_control::view::{self, Place};
+use fairlane_control::{Method, encoded, value_of};
+use serde_json::{Map, Value as Json, json};
+
+use super::Change;
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum Command {
+    /// Change keys of a class
+    Set {
+        /// The class
+        class: String,
+        /// Keys of the site file and their values
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Add a class
+    Add {
+        /// The class, as LINK/CLASS
+        class: String,
+        /// Keys of the site file and their values
+        #[arg(value_name = "KEY=VALUE")]
+        keys: Vec<String>,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Remove a class, and the filters that lead there
+    Remove {
+        /// The class
+        class: String,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Change keys of a link
+    Link {
+        /// The link
+        link: String,
+        /// Keys of the site file and their values
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Add or remove a filter
+    #[command(subcommand)]
+    Filter(Filter),
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(super) enum Filter {
+    /// Add a filter to a link
+    Add {
+        /// The link
+        link: String,
+        /// Keys of the site file and their values: class, and what has to match
+        #[arg(value_name = "KEY=VALUE", required = true)]
+        keys: Vec<String>,
+        /// Its place among the link's filters, from 0; after all others without it
+        #[arg(long, value_name = "N")]
+        at: Option<usize>,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Remove a filter
+    Remove {
+        /// The link
+        link: String,
+        /// Its place among the link's filters, from 0
+        number: usize,
+        #[command(flatten)]
+        change: Change,
+    },
+}
+
+/// A line of several.
+#[derive(Parser)]
+#[command(
+    no_binary_name = true,
+    disable_help_flag = true,
+    disable_help_subcommand = true
+)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What a change asks a site for.
+pub(super) struct Asked {
+    pub(super) method: Method,
+    /// The parts of its path.
+    path: Vec<String>,
+    keys: Map<String, Json>,
+    /// The place of a new filter.
+    at: Option<usize>,
+}
+
+impl Asked {
+    /// Its path, and what follows it.
+    pub(super) fn url(&self) -> String {
+        let parts = self.path.iter().map(|part| format!("/{}", encoded(part)));
+        let at = self.at.map_or(String::new(), |at| format!("?at={at}"));
+        parts.collect::<String>() + &at
+    }
+
+    pub(super) fn body(&self) -> String {
+        Json::Object(self.keys.clone()).to_string()
+    }
+
+    /// As one of several.
+    fn step(self) -> Json {
+        let mut step =
+            json!({ "method": self.method.as_str(), "path": self.path, "keys": self.keys });
+        if let Some(at) = self.at {
+            step["at"] = at.into();
+        }
+        step
+    }
+}
+
+impl Command {
+    /// Whether it is only to be looked at, and what it may end.
+    pub(super) fn change(&self) -> &Change {
+        match self {
+            Command::Set { change, .. }
+            | Command::Add { change, .. }
+            | Command::Remove { change, .. }
+            | Command::Link { change, .. }
+            | Command::Filter(Filter::Add { change, .. } | Filter::Remove { change, .. }) => change,
+        }
+    }
+
+    /// What it asks for; `place` finds a class that may be named without its link.
+    pub(super) fn asked(&self, place: impl FnOnce(&str) -> Result<Place>) -> Result<Asked> {
+        let of = |link: &str, more: &[&str]| {
+            let parts = ["v1", "links", link].into_iter();
+            parts
+                .chain(more.iter().copied())
+                .map(str::to_owned)
+                .collect()
+        };
+        let (method, path, keys, at) = match self {
+            Command::Set { class, keys, .. } => {
+                let (link, class) = place(class)?;
+                (
+                    Method::PATCH,
+                    of(&link, &["classes", &class]),
+                    pairs(keys)?,
+                    None,
+                )
+            }
+            Command::Add { class, keys, .. } => {
+                let Some((link, name)) = class.split_once('/') else {
+                    bail!("'{class}': a new class is named with its link, as in up/{class}");
+                };
+                let mut keys = pairs(keys)?;
+                keys.insert("name".to_owned(), name.into());
+                (Method::POST, of(link, &["classes"]), keys, None)
+            }
+            Command::Remove { class, .. } => {
+                let (link, class) = place(class)?;
+                (
+                    Method::DELETE,
+                    of(&link, &["classes", &class]),
+                    Map::new(),
+                    None,
+                )
+            }
+            Command::Link { link, keys, .. } => (Method::PATCH, of(link, &[]), pairs(keys)?, None),
+            Command::Filter(Filter::Add { link, keys, at, .. }) => {
+                (Method::POST, of(link, &["filters"]), pairs(keys)?, *at)
+            }
+            Command::Filter(Filter::Remove { link, number, .. }) => {
+                let path = of(link, &["filters", &number.to_string()]);
+                (Method::DELETE, path, Map::new(), None)
+            }
+        };
+        Ok(Asked {
+            method,
+            path,
+            keys,
+            at,
+        })
+    }
+}
+
+/// Changes, a line each as after `fairlane ctl`, as they are asked for together; `places` are the classes
+/// that there are.
+pub(super) fn together(lines: &str, places: &[Place]) -> Result<Json> {
+    let mut places = places.to_vec();
+    let mut steps = Vec::new();
+    for (number, line) in (1..).zip(lines.lines()) {
+        let step = step(line, &mut places).with_context(|| format!("line {number}"))?;
+        steps.extend(step.map(Asked::step));
+    }
+    Ok(steps.into())
+}
+
+/// What a line asks for; nothing of one that is empty.
+fn step(line: &str, places: &mut Vec<Place>) -> Result<Option<Asked>> {
+    let Some(words) = shlex::split(line) else {
+        bail!("a quotation mark has no other");
+    };
+    if words.is_empty() {
+        return Ok(None);
+    }
+    let parsed = Line::try_parse_from(&words).map_err(|error| {
+        let said = error.render().to_string();
+        let said = said.strip_prefix("error: ").unwrap_or(&said);
+        Error::msg(said.lines().next().unwrap_or_default().to_owned())
+    });
+    let Line { command } = parsed?;
+    let Change {
+        dry_run,
+        break_grants,
+    } = command.change();
+    if *dry_run || *break_grants {
+        bail!("options that all changes share are those of ctl batch");
+    }
+    let asked = command.asked(|class| view::find(places, class).map_err(Error::msg))?;
+    if let Command::Add { class, .. } = &command
+        && let Some((link, name)) = class.split_once('/')
+    {
+        places.push((link.to_owned(), name.to_owned()));
+    }
+    Ok(Some(asked))
+}
+
+/// Keys and values as the file has them; what is no value of its own is a text.
+fn pairs(written: &[String]) -> Result<Map<String, Json>> {
+    let pairs = written.iter().map(|written| {
+        let (key, value) = pair(written)?;
+        Ok((key.to_owned(), value_of(value)))
+    });
+    pairs.collect()
+}
+
+/// Key and value.
+pub(super) fn pair(written: &str) -> Result<(&str, &str)> {
+    match written.split_once('=') {
+        Some(pair) => Ok(pair),
+        None => bail!("'{written}': a key and a value are needed, as in rate=2mbit"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> Vec<Place> {
+        vec![("up".to_owned(), "voice".to_owned())]
+    }
+
+    #[test]
+    fn a_line_each_is_a_change_each_in_their_order() {
+        let lines = "# tonight\n\nadd up/backup weight=1 # slow\nset backup 'ceil=2mbit'\n\
+                     filter add up class=backup destination-port=873 --at 0\nremove voice\n\
+                     link up rate=18mbit";
+        let steps = together(lines, &places()).unwrap();
+        assert_eq!(
+            steps,
+            json!([
+                {"method": "POST", "path": ["v1", "links", "up", "classes"],
+                 "keys": {"name": "backup", "weight": 1}},
+                {"method": "PATCH", "path": ["v1", "links", "up", "classes", "backup"],
+                 "keys": {"ceil": "2mbit"}},
+                {"method": "POST", "path": ["v1", "links", "up", "filters"],
+                 "keys": {"class": "backup", "destination-port": 873}, "at": 0},
+                {"method": "DELETE", "path": ["v1", "links", "up", "classes", "voice"], "keys": {}},
+                {"method": "PATCH", "path": ["v1", "links", "up"], "keys": {"rate": "18mbit"}},
+            ])
+        );
+    }
+
+    #[test]
+    fn the_line_that_is_none_is_named() {
+        for (lines, sentence) in [
+            (
+                "set voice weight=2\nsett voice weight=2",
+                "line 2: unrecognized subcommand 'sett'",
+            ),
+            ("set voise weight=2", "line 1: class 'voise' does not exist"),
+            (
+                "add backup",
+                "line 1: 'backup': a new class is named with its link",
+            ),
+            (
+                "set voice weight",
+                "line 1: 'weight': a key and a value are needed",
+            ),
+            (
+                "set voice 'weight=2",
+                "line 1: a quotation mark has no other",
+            ),
+            (
+                "set voice weight=2 --dry-run",
+                "line 1: options that all changes share",
+            ),
+        ] {
+            let error = format!("{:#}", together(lines, &places()).unwrap_err());
+            assert!(error.starts_with(sentence), "{error}");
+        }
+    }
+}
