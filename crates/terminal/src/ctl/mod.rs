@@ -2,6 +2,7 @@
 
 mod flows;
 mod grants;
+mod operate;
 mod show;
 
 use std::fs;
@@ -37,6 +38,10 @@ Examples:
   fairlane ctl add up/backup weight=1 ceil=2mbit
   fairlane ctl filter add up class=backup destination-port=873
   fairlane ctl grant up rate=2mbit delay=20ms destination-port=5060 --for 10min
+  fairlane ctl disable wan0
+  fairlane ctl flush backup
+  fairlane ctl detach wan0
+  fairlane ctl attach wan1 --as outside
   fairlane ctl save";
 
 /// Options of `fairlane ctl`.
@@ -128,6 +133,16 @@ enum Command {
     Filter(Filter),
     #[command(flatten)]
     Grants(grants::Command),
+    /// Have what leaves by an interface pass unshaped, as it comes
+    Disable(operate::Interface),
+    /// Shape again what leaves by an interface
+    Enable(operate::Interface),
+    /// Let go of an interface: what is to leave by it is dropped until one is attached
+    Detach(operate::Interface),
+    /// Use an interface in the place of one that was detached
+    Attach(operate::Attach),
+    /// Drop what waits in a class and below it, or in a link
+    Flush(operate::Flush),
     /// Have another site file take over, without restarting
     Apply {
         /// The file; - for standard input
@@ -223,6 +238,11 @@ pub fn run(options: &Options) -> Result<()> {
         }
         Command::Filter(filter) => site.filter(filter),
         Command::Grants(command) => grants::run(&site, command),
+        Command::Disable(interface) => interface.shape(&site, false),
+        Command::Enable(interface) => interface.shape(&site, true),
+        Command::Detach(interface) => interface.detach(&site),
+        Command::Attach(attach) => attach.run(&site),
+        Command::Flush(flush) => flush.run(&site),
         Command::Apply { file, change } => {
             let text = read(file)?;
             site.ask_to_change(Method::PUT, "/v1/config", text, change)
