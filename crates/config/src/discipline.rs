@@ -327,6 +327,10 @@ impl<P: Payload> ClassQueue<P> for Discipline<P> {
         of_any!(self, queue => ClassQueue::dequeue(queue, now, discard))
     }
 
+    fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
+        of_any!(self, queue => ClassQueue::free_held(queue, most, now))
+    }
+
     fn stats(&self, class: ClassId) -> Option<ClassStats> {
         of_any!(self, queue => ClassQueue::stats(queue, class))
     }

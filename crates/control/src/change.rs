@@ -163,12 +163,17 @@ pub(crate) fn replace(
         Some(base) => handle.change(source, Some(base))?,
         None => handle.consider(source)?,
     };
-    Ok(Changed {
+    Ok(changed(applied, before, &after))
+}
+
+/// What became of one configuration with another one.
+pub(crate) fn changed(applied: bool, before: &Site, after: &Site) -> Changed {
+    Changed {
         applied,
-        effects: effects(before, &after),
+        effects: effects(before, after),
         warnings: after.warnings.iter().map(ToString::to_string).collect(),
         ended: Vec::new(),
-    })
+    }
 }
 
 impl Promise {

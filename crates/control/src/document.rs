@@ -64,13 +64,18 @@ impl Document {
         Ok(Document(document))
     }
 
+    /// The name of each link.
+    #[must_use]
+    pub fn links(&mut self) -> Vec<String> {
+        let links = list(self.0.as_table_mut(), "link", false);
+        links.texts("name").into_iter().map(str::to_owned).collect()
+    }
+
     /// Link and name of each class that it names.
     #[must_use]
     pub fn places(mut self) -> Vec<Place> {
         let mut places = Vec::new();
-        let links = list(self.0.as_table_mut(), "link", false);
-        let names: Vec<String> = links.texts("name").into_iter().map(str::to_owned).collect();
-        for link in names {
+        for link in self.links() {
             if let Ok(mut tables) = self.link(&link) {
                 let classes = tables.list("class");
                 let named = classes.texts("name").into_iter();
@@ -78,6 +83,26 @@ impl Document {
             }
         }
         places
+    }
+
+    /// Names the interface of a role (`outside`, `inside`, `tap`).
+    ///
+    /// # Errors
+    ///
+    /// The configuration has no `[interfaces]`.
+    pub fn name_interface(&mut self, role: &str, name: &str) -> Result<()> {
+        let fields: &mut Fields = match self.0.get_mut("interfaces") {
+            Some(Item::Table(table)) => table,
+            Some(Item::Value(Value::InlineTable(table))) => table,
+            _ => {
+                let sentence = "the configuration has no [interfaces]";
+                return Err(EditError::Missing(sentence.to_owned()));
+            }
+        };
+        if text_of(fields, role) != Some(name) {
+            assign(fields, role, name.into());
+        }
+        Ok(())
     }
 
     /// Changes keys of a link, its rate say.
@@ -547,6 +572,17 @@ class = "web"
             site.change_link("up", &keys(json!({"rate": "9mbit"})))
         });
         assert_eq!(text.unwrap(), SITE.replace("20mbit", "9mbit"));
+    }
+
+    #[test]
+    fn an_interface_has_another_name_where_it_is_named() {
+        let site = "[interfaces]\noutside = 'eth0'  # fibre\ninside = \"eth1\"\n";
+        let text = edited(site, |site| site.name_interface("outside", "eth0"));
+        assert_eq!(text.unwrap(), site);
+        let text = edited(site, |site| site.name_interface("outside", "eth3"));
+        assert_eq!(text.unwrap(), site.replace("'eth0'", "\"eth3\""));
+        let refused = edited(SITE, |site| site.name_interface("outside", "eth3"));
+        assert!(matches!(refused, Err(EditError::Missing(_))), "{refused:?}");
     }
 
     #[test]

@@ -19,6 +19,7 @@ mod explain;
 mod flows;
 mod grants;
 mod metrics;
+mod operate;
 mod patient;
 mod routes;
 mod save;

@@ -143,7 +143,7 @@ const OF_INTERFACES: [Told<InterfaceReport, u64>; 5] = [
     ),
 ];
 
-const OF_LINKS: [Told<LinkReport, u64>; 5] = [
+const OF_LINKS: [Told<LinkReport, u64>; 7] = [
     (
         "link_received_packets",
         "Frames that were received for the link",
@@ -153,6 +153,16 @@ const OF_LINKS: [Told<LinkReport, u64>; 5] = [
         "link_transmitted_packets",
         "Frames that the interface took",
         |it| it.transmitted,
+    ),
+    (
+        "link_passed_packets",
+        "Frames that passed by the classes while the link did not shape",
+        |it| it.passed_frames,
+    ),
+    (
+        "link_passed_bytes",
+        "Bytes of the frames that passed by the classes, without overhead",
+        |it| it.passed_bytes,
     ),
     (
         "link_oversized_packets",
@@ -365,6 +375,13 @@ impl Collector for State {
                 metric.count(&vec![("interface", &it.name)], value(it))?;
             }
         }
+        let help = "Whether the interface is used: it was not detached";
+        let name = "interface_attached";
+        let mut attached = metric(&mut encoder, MetricType::Gauge, name, None, help)?;
+        for it in &report.interfaces {
+            let value = f64::from(u8::from(it.attached));
+            attached.gauge(&vec![("interface", &it.name)], value)?;
+        }
         self.encode_links(&mut encoder)?;
         self.encode_classes(&mut encoder)
     }
@@ -383,6 +400,11 @@ impl State {
             for (labels, link) in links() {
                 metric.count(&labels, value(link))?;
             }
+        }
+        let help = "Whether the link shapes; else frames pass by its classes";
+        let mut shaped = metric(encoder, MetricType::Gauge, "link_shaped", None, help)?;
+        for (labels, link) in links() {
+            shaped.gauge(&labels, f64::from(u8::from(link.shaped)))?;
         }
         let help = "Rate of the link";
         let mut rates = metric(
@@ -509,6 +531,9 @@ mod tests {
             carried_bps: 36_000.0,
             utilisation: 0.0018,
             recent_bps: 36_000.0,
+            shaped: true,
+            passed_frames: 0,
+            passed_bytes: 0,
             received_frames: 6,
             oversized: 0,
             malformed: 0,
@@ -539,6 +564,8 @@ mod tests {
             "fairlane_class_guaranteed_bits_per_second{link=\"up\",class=\"voice\"} 2000000.0",
             "fairlane_class_sojourn_seconds_count{link=\"up\",class=\"voice\"} 0",
             "fairlane_link_unmatched_packets_total{link=\"up\"} 3",
+            "fairlane_link_shaped{link=\"up\"} 1.0",
+            "fairlane_link_passed_packets_total{link=\"up\"} 0",
         ] {
             let found = text.lines().filter(|&other| other == line).count();
             assert_eq!(found, 1, "{line} in {text}");

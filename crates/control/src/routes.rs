@@ -34,6 +34,7 @@ use crate::explain::explain;
 use crate::flows::Question;
 use crate::grants::{Grants, Wanted, refusal};
 use crate::metrics::{MEDIA_TYPE, PLAIN, metrics, plain};
+use crate::operate;
 use crate::save::save;
 use crate::service::PATIENCE;
 use crate::stream::{Events, States};
@@ -49,6 +50,14 @@ const CHANGES: usize = 8;
 const JSON: &str = "application/json";
 /// The parameter with which a change ends the grants that it breaks.
 const BREAK_GRANTS: &str = "break-grants";
+/// What there is that changes something.
+const WRITTEN: &str = "PUT /v1/config, POST /v1/changes, POST /v1/reload, POST /v1/save, PATCH /v1/links/LINK, POST \
+                       /v1/links/LINK/classes, PATCH and DELETE /v1/links/LINK/classes/CLASS, POST \
+                       /v1/links/LINK/filters, DELETE /v1/links/LINK/filters/N, POST \
+                       /v1/links/LINK/flush, POST /v1/links/LINK/classes/CLASS/flush, PUT \
+                       /v1/interfaces/NAME/shaping, POST /v1/interfaces/NAME/detach, POST \
+                       /v1/interfaces/NAME/attach, POST /v1/links/LINK/grants, PUT and DELETE \
+                       /v1/grants/N";
 
 /// How a request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +107,13 @@ impl From<Refused> for Failure {
             Refused::Edit(EditError::Missing(_)) => StatusCode::NOT_FOUND,
             Refused::Edit(EditError::Conflict(_)) => StatusCode::CONFLICT,
             Refused::Edit(EditError::Value(_)) => StatusCode::BAD_REQUEST,
-            Refused::Site(Error::Outdated) => StatusCode::CONFLICT,
+            Refused::Site(Error::Outdated | Error::Conflict(_)) => StatusCode::CONFLICT,
+            Refused::Site(Error::Missing(_)) => StatusCode::NOT_FOUND,
+            Refused::Site(Error::Interface(reason)) => match reason.kind() {
+                io::ErrorKind::NotFound => StatusCode::NOT_FOUND,
+                io::ErrorKind::ResourceBusy => StatusCode::CONFLICT,
+                _ => StatusCode::UNPROCESSABLE_ENTITY,
+            },
             Refused::Site(Error::Ended) => StatusCode::SERVICE_UNAVAILABLE,
             Refused::Site(_) if !broken_by(&refused).is_empty() => StatusCode::CONFLICT,
             Refused::Site(_) => StatusCode::UNPROCESSABLE_ENTITY,
@@ -177,6 +192,20 @@ impl Asked {
                 let sentence = format!("{BREAK_GRANTS}={other}: it is true or false");
                 fail(StatusCode::BAD_REQUEST, sentence)
             }
+        }
+    }
+
+    /// Refuses parameters where there are none.
+    fn has_no_parameters(&self) -> Result<()> {
+        match self.query.first() {
+            None => Ok(()),
+            Some((key, _)) => fail(
+                StatusCode::BAD_REQUEST,
+                format!(
+                    "/{} has no parameter '{key}', and no other",
+                    self.path.join("/")
+                ),
+            ),
         }
     }
 
@@ -435,18 +464,17 @@ impl Api {
             (_, ["v1", "links", _, "grants"] | ["v1", "grants", ..]) => {
                 self.write_grants(asked, &path, body)
             }
+            (
+                _,
+                ["v1", "interfaces", ..]
+                | ["v1", "links", _, "flush"]
+                | ["v1", "links", _, "classes", _, "flush"],
+            ) => self.operate(asked, &path, body),
             _ => {
                 let at = asked.parameter("at");
                 match Edit::of(&asked.method, &path, || keys(body), at)? {
                     Some(one) => edit(&|site| one.make(site)),
-                    None => not_here(
-                        asked,
-                        "PUT /v1/config, POST /v1/changes, POST /v1/reload, POST /v1/save, PATCH \
-                         /v1/links/LINK, POST /v1/links/LINK/classes, PATCH and DELETE \
-                         /v1/links/LINK/classes/CLASS, POST /v1/links/LINK/filters, DELETE \
-                         /v1/links/LINK/filters/N, POST /v1/links/LINK/grants, PUT and DELETE \
-                         /v1/grants/N",
-                    ),
+                    None => not_here(asked, WRITTEN),
                 }
             }
         }
@@ -477,6 +505,35 @@ impl Api {
                 asked,
                 "POST /v1/links/LINK/grants, GET /v1/grants, GET, PUT and DELETE /v1/grants/N",
             ),
+        }
+    }
+
+    /// Does what is no change of the configuration, or not only that.
+    fn operate(&self, asked: &Asked, path: &[&str], body: &[u8]) -> Result<Answer> {
+        match (&asked.method, path) {
+            (&Method::PUT, ["v1", "interfaces", interface, "shaping"]) => {
+                asked.has_no_parameters()?;
+                object(&operate::shape(&self.site, interface, body)?)
+            }
+            (&Method::POST, ["v1", "interfaces", interface, "detach"]) => {
+                asked.has_no_parameters()?;
+                object(&operate::detach(&self.site, interface)?)
+            }
+            (&Method::POST, ["v1", "interfaces", place, "attach"]) => {
+                let (dry, breaks) = (asked.is_dry(&[BREAK_GRANTS])?, asked.breaks()?);
+                let attach =
+                    |grants: Option<&[_]>| operate::attach(&self.site, place, body, dry, grants);
+                answer(self.grants.despite(breaks, attach))
+            }
+            (&Method::POST, ["v1", "links", link, "flush"]) => {
+                asked.has_no_parameters()?;
+                object(&operate::flush(&self.site, link, None)?)
+            }
+            (&Method::POST, ["v1", "links", link, "classes", class, "flush"]) => {
+                asked.has_no_parameters()?;
+                object(&operate::flush(&self.site, link, Some(*class))?)
+            }
+            _ => not_here(asked, WRITTEN),
         }
     }
 
@@ -585,7 +642,9 @@ fn is_known(path: &[&str]) -> bool {
             | ["v1", "links" | "grants", _]
             | ["v1", "links", _, "classes" | "filters" | "grants"]
             | ["v1", "links", _, "classes" | "filters", _]
-            | ["v1", "links", _, "classes", _, "explain"]
+            | ["v1", "links", _, "flush"]
+            | ["v1", "links", _, "classes", _, "explain" | "flush"]
+            | ["v1", "interfaces", _, "shaping" | "detach" | "attach"]
     )
 }
 

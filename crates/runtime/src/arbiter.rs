@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fairlane_core::scheduler::MAX_ENTITIES;
 use fairlane_core::{
-    ChangeError, FlowConfig, FlowId, FlowStats, Length, Nanos, PacketScheduler, Scheduler,
+    ChangeError, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, PacketScheduler, Scheduler,
 };
 use fairlane_io::Backend;
 use fairlane_mailbox::bell::{Woken, bell};
@@ -162,6 +162,8 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
         let drained = match self.clients.len() {
             0 => Drained::default(),
             _ if self.is_closed => Drained::default(),
+            // In their mailboxes packets wait in order.
+            _ if self.shaper.is_held_up() => Drained::default(),
             _ => self.drain(),
         };
         let left = self.shaper.step(now)?;
@@ -430,8 +432,15 @@ impl<Q: Queue, R: Release<Q::Payload>> Look<'_, Q, R> {
         let (counters, now) = (&client.counters, self.now);
         let mut position = client.taken;
         let mut dropped = false;
+        let open = shaper.is_open();
         let taken = client.inbox.drain(limit, |carried, packet| {
-            if shaper.enqueue(flow, carried, packet, now).is_err() {
+            if open {
+                shaper.pass(Packet {
+                    owner: flow,
+                    len: carried,
+                    payload: packet,
+                });
+            } else if shaper.enqueue(flow, carried, packet, now).is_err() {
                 dropped = true;
                 count(&counters.by_arbiter.dropped, 1);
                 shaper.release_mut().dropped(flow, position);

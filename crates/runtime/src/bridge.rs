@@ -13,6 +13,13 @@
 //! rounds, [`drive`](crate::drive) waits for either device, or for the time when the next packet may
 //! leave.
 //!
+//! # Shaped or not
+//!
+//! What leaves by a device may be left unshaped for a time ([`set_shaped`](Bridge::set_shaped)). What
+//! waits by then leaves first, in the order of its queue and without a pace, and nothing is taken in
+//! for it meanwhile; from then on frames go by as they come, and a device that is full holds up who
+//! sends to it. So no flow changes its order, neither then nor when it is shaped again.
+//!
 //! # Clients beside the devices
 //!
 //! Clients may push to either arbiter ([`Arbiter::registrar`]). They wake an arbiter that sleeps
@@ -25,7 +32,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use fairlane_core::{ChangeError, FlowConfig, FlowId, Length, Nanos, Rejection};
+use fairlane_core::{ChangeError, Count, FlowConfig, FlowId, Length, Nanos, Rejection};
 use fairlane_io::{Arrival, Backend, ByteLen, Waiter};
 
 use crate::Woken;
@@ -83,6 +90,13 @@ impl Frames {
         self.frames += 1;
         self.bytes += bytes as u64;
     }
+
+    fn plus(self, more: Frames) -> Frames {
+        Frames {
+            frames: self.frames + more.frames,
+            bytes: self.bytes + more.bytes,
+        }
+    }
 }
 
 /// How a frame came.
@@ -114,6 +128,8 @@ pub struct LaneStats {
     pub oversized: Frames,
     /// Not accepted by the queue, which counts why.
     pub rejected: Frames,
+    /// Passed by the queue while nothing was shaped, those of clients included.
+    pub passed: Frames,
     /// Accepted by the device, those of clients included.
     pub transmitted: u64,
 }
@@ -129,8 +145,8 @@ pub enum Lane<Q: Queue, D: Backend> {
 
 /// A lane with what the bridge keeps for it.
 enum Way<Q: Queue, D: Backend> {
-    /// Received frames are of this flow.
-    Shaped(Box<Arbiter<Q, Straight<D>>>, FlowId),
+    /// Received frames are of this flow. Whether none may pass by the queue yet, while it is open.
+    Shaped(Box<Arbiter<Q, Straight<D>>>, FlowId, bool),
     /// Whether the device has not taken all of the frames so far.
     Open(Straight<D>, bool),
 }
@@ -140,7 +156,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
         Ok(match lane {
             Lane::Shaped(mut arbiter, frames) => {
                 let flow = arbiter.open_flow(frames)?;
-                Way::Shaped(arbiter, flow)
+                Way::Shaped(arbiter, flow, false)
             }
             Lane::Open(device) => Way::Open(Straight::to(device), false),
         })
@@ -148,7 +164,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
 
     fn device(&self) -> &D {
         match self {
-            Way::Shaped(arbiter, _) => arbiter.backend(),
+            Way::Shaped(arbiter, ..) => arbiter.backend(),
             Way::Open(out, _) => out.backend(),
         }
     }
@@ -156,24 +172,24 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
     #[inline]
     fn device_mut(&mut self) -> &mut D {
         match self {
-            Way::Shaped(arbiter, _) => arbiter.backend_mut(),
+            Way::Shaped(arbiter, ..) => arbiter.backend_mut(),
             Way::Open(out, _) => out.backend_mut(),
         }
     }
 
-    /// Whether its device has not taken all frames of an open lane.
+    /// Whether its device has not taken all that is to leave before what comes next.
     #[inline]
     fn is_held_up(&self) -> bool {
-        matches!(self, Way::Open(_, true))
+        matches!(self, Way::Open(_, true) | Way::Shaped(_, _, true))
     }
 
     /// Most batches of frames that it takes in a round.
     #[inline]
     fn batches(&self) -> usize {
         match self {
-            Way::Shaped(..) => MOST_TAKEN_IN / BATCH,
+            Way::Shaped(arbiter, ..) if !arbiter.is_open() => MOST_TAKEN_IN / BATCH,
             // A device without a queue before it holds up who sends to it.
-            Way::Open(_, held_up) => usize::from(!held_up),
+            Way::Shaped(_, _, held_up) | Way::Open(_, held_up) => usize::from(!held_up),
         }
     }
 
@@ -181,7 +197,7 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
     /// device has nothing that is on its way.
     fn is_drained(&self) -> bool {
         let waits = match self {
-            Way::Shaped(arbiter, _) => {
+            Way::Shaped(arbiter, ..) => {
                 !arbiter.queue().is_empty() || arbiter.waiting_for_backend() > 0
             }
             Way::Open(out, _) => out.is_waiting(),
@@ -194,7 +210,14 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
     #[inline]
     fn step(&mut self, now: Nanos) -> io::Result<Step> {
         match self {
-            Way::Shaped(arbiter, _) => arbiter.step(now),
+            Way::Shaped(arbiter, _, held_up) => {
+                let mut step = arbiter.step(now)?;
+                let was_held_up = std::mem::replace(held_up, arbiter.is_held_up());
+                if was_held_up && !*held_up {
+                    step.next = Next::Now;
+                }
+                Ok(step)
+            }
             Way::Open(out, held_up) => {
                 let transmitted = out.send()?;
                 let was_held_up = std::mem::replace(held_up, out.is_waiting());
@@ -317,18 +340,25 @@ where
             return Ok(0);
         }
         let stats = &mut self.stats[leaves_by.index()];
+        let (arbiter, flow) = match way {
+            Way::Shaped(arbiter, flow, _) if !arbiter.is_open() => (arbiter, *flow),
+            Way::Shaped(arbiter, ..) => {
+                let passed = hand_over(&mut self.arrived, arbiter.release_mut());
+                stats.received = stats.received.plus(passed);
+                stats.passed = stats.passed.plus(passed);
+                return Ok(came);
+            }
+            Way::Open(out, _) => {
+                let passed = hand_over(&mut self.arrived, out);
+                stats.received = stats.received.plus(passed);
+                return Ok(came);
+            }
+        };
         let mut arrivals = device.arrivals().iter();
         for frame in self.arrived.drain(..) {
             let arrival = arrivals.next().copied().unwrap_or_default();
             let bytes = frame.byte_len();
             stats.received.add(bytes);
-            let (arbiter, flow) = match way {
-                Way::Open(out, _) => {
-                    out.push(frame);
-                    continue;
-                }
-                Way::Shaped(arbiter, flow) => (arbiter, *flow),
-            };
             let length = u32::try_from(bytes).ok().and_then(Length::new);
             let Some(carried) = length.and_then(|length| arbiter.link().carried(length)) else {
                 stats.oversized.add(bytes);
@@ -348,7 +378,7 @@ where
     /// The arbiter of the lane that leaves by this device, if it has one.
     pub fn arbiter(&self, leaves_by: Side) -> Option<&Arbiter<Q, Straight<D>>> {
         match &self.ways[leaves_by.index()] {
-            Way::Shaped(arbiter, _) => Some(arbiter),
+            Way::Shaped(arbiter, ..) => Some(arbiter),
             Way::Open(..) => None,
         }
     }
@@ -358,9 +388,26 @@ where
     pub fn arbiter_mut(&mut self, leaves_by: Side) -> Option<&mut Arbiter<Q, Straight<D>>> {
         self.changed = true;
         match &mut self.ways[leaves_by.index()] {
-            Way::Shaped(arbiter, _) => Some(arbiter),
+            Way::Shaped(arbiter, ..) => Some(arbiter),
             Way::Open(..) => None,
         }
+    }
+
+    /// Whether what leaves by this device waits in a queue, and leaves at the pace of a link.
+    pub fn is_shaped(&self, leaves_by: Side) -> bool {
+        self.arbiter(leaves_by).is_some_and(|it| !it.is_open())
+    }
+
+    /// From the next round on what leaves by this device is shaped, or passes in the order in which it
+    /// comes; what waits by then leaves first. Returns whether there is anything to shape there. O(1).
+    pub fn set_shaped(&mut self, leaves_by: Side, shaped: bool) -> bool {
+        self.changed = true;
+        let Way::Shaped(arbiter, _, held_up) = &mut self.ways[leaves_by.index()] else {
+            return false;
+        };
+        arbiter.set_open(!shaped);
+        *held_up = arbiter.is_held_up();
+        true
     }
 
     /// Asks [`drive`](crate::drive) for another round at once: there is work beside frames.
@@ -373,7 +420,7 @@ where
     pub fn close(&mut self) {
         self.is_closed = true;
         for way in &mut self.ways {
-            if let Way::Shaped(arbiter, _) = way {
+            if let Way::Shaped(arbiter, ..) = way {
                 arbiter.close();
             }
         }
@@ -397,8 +444,31 @@ where
 
     /// What became of the frames that were to leave by this device.
     pub fn stats(&self, leaves_by: Side) -> LaneStats {
-        self.stats[leaves_by.index()]
+        let mut stats = self.stats[leaves_by.index()];
+        if let Some(arbiter) = self.arbiter(leaves_by) {
+            let Count { packets, bytes } = arbiter.passed();
+            let overhead = packets * u64::from(arbiter.link().overhead);
+            stats.passed = stats.passed.plus(Frames {
+                frames: packets,
+                bytes: bytes - overhead,
+            });
+        }
+        stats
     }
+}
+
+/// Frames that came go out in the order in which they came: how many.
+#[inline]
+fn hand_over<B: Backend>(arrived: &mut Vec<B::Tx>, out: &mut Straight<B>) -> Frames
+where
+    B::Tx: ByteLen,
+{
+    let mut frames = Frames::default();
+    for frame in arrived.drain(..) {
+        frames.add(frame.byte_len());
+        out.push(frame);
+    }
+    frames
 }
 
 /// A round is a step; every wait is for the devices, and [`Idling::nap`](crate::Idling::nap) is how
@@ -431,7 +501,7 @@ where
 
     fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
         let has_clients = |way: &Way<Q, D>| match way {
-            Way::Shaped(arbiter, _) => arbiter.may_be_pushed(),
+            Way::Shaped(arbiter, ..) => arbiter.may_be_pushed(),
             Way::Open(..) => false,
         };
         let longest = match self.ways.iter().any(has_clients) {

@@ -55,6 +55,8 @@ pub struct Classified<P, C, K> {
     /// Packets that came while nothing may change the order, and whether that is so.
     held: VecDeque<(Length, FromPort<P>)>,
     holding: bool,
+    /// Of these, those that came since some of them were queued.
+    came: Option<usize>,
 }
 
 /// The ports, and what became of their packets.
@@ -156,6 +158,7 @@ impl<P, C, K> Classified<P, C, K> {
             ports: Ports::default(),
             held: VecDeque::new(),
             holding: false,
+            came: None,
         }
     }
 
@@ -201,16 +204,29 @@ where
         self.place(to, taken.len, taken.payload, now);
     }
 
+    /// Counts a packet that was taken out of the classes and will not be sent, and drops it: the port
+    /// that it came by.
+    #[inline]
+    pub fn discard(&mut self, taken: tree::Discarded<FromPort<P>>) -> FlowId {
+        let port = taken.payload.port;
+        self.ports.of(port).discarded.add(taken.len);
+        port
+    }
+
     /// Until [`go_on`](Self::go_on), packets that come wait beside the classes, in order, and
     /// none leaves: for packets that are moved from class to class in several steps.
     pub fn hold(&mut self) {
         self.holding = true;
+        self.came = None;
     }
 
-    /// Queues up to `most` of the packets that came while they were held. Returns whether there
-    /// are no others: then it holds nothing any more. O(`most`).
+    /// Queues up to `most` of the packets that came while they were held, and as many as have come
+    /// since the last call, so that it comes to an end however fast they come. Returns whether there
+    /// are no others: then it holds nothing any more. O(`most`), and what the others would have cost
+    /// when they came.
     pub fn go_on(&mut self, most: usize, now: Nanos) -> bool {
-        for _ in 0..most {
+        let came = self.came.replace(0).unwrap_or(0);
+        for _ in 0..most + came {
             let Some((len, packet)) = self.held.pop_front() else {
                 break;
             };
@@ -293,6 +309,7 @@ where
             ports.of(flow).accepted.add(len);
             let port = flow;
             self.held.push_back((len, FromPort { port, payload }));
+            self.came = self.came.map(|came| came + 1);
             return Ok(());
         }
         let to = classify.classify(&payload, len, now);
@@ -370,6 +387,13 @@ where
     #[inline]
     fn is_empty(&self) -> bool {
         self.classes.is_empty() && self.held.is_empty()
+    }
+
+    fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
+        match self.holding {
+            true => 0,
+            false => self.classes.free_held(most, now),
+        }
     }
 
     fn expire_idle(&mut self, now: Nanos) {

@@ -75,6 +75,14 @@ pub trait Queue {
     /// Whether nothing waits.
     fn is_empty(&self) -> bool;
 
+    /// Lets go on whoever is held to a rate of his own within the queue, `most` at most, and forgives
+    /// what he owes: how many there were. For a queue that is emptied without the pace of a link.
+    #[inline]
+    fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
+        let _ = (most, now);
+        0
+    }
+
     /// What may be done at leisure, a bounded amount of it: in each step that has no packet to
     /// release, and in some of the others.
     #[inline]

@@ -4,8 +4,8 @@ use std::io;
 
 use fairlane_core::scheduler::Violation;
 use fairlane_core::{
-    ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, Rate, Rejected,
-    Rejection, TotalStats,
+    ChangeError, Count, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, Packet, Rate,
+    Rejected, Rejection, TotalStats,
 };
 use fairlane_io::Backend;
 
@@ -21,12 +21,19 @@ const PATIENCE: u32 = 16;
 ///
 /// Packets that are [admitted](Self::admit) wait in the queue, and leave in its order as fast as
 /// the link carries them. An [`Arbiter`](crate::Arbiter) is this with mailboxes before it.
+///
+/// While it is [open](Self::is_open) there is no pace: what waits in the queue leaves first, as fast
+/// as the way out takes it, and all else passes by the queue in the order in which it comes.
 pub struct Shaper<Q: Queue, R> {
     queue: Q,
     pacer: Pacer,
     release: R,
     /// Most packets released in one step.
     limit: usize,
+    /// There is no pace, and packets pass by the queue.
+    open: bool,
+    /// Packets of clients that passed by the queue, and the bytes that the link carries for them.
+    passed: Count,
     /// Steps since idle flows last expired.
     untidied: u32,
     /// The flow of each packet that the queue has discarded and nobody was told of.
@@ -52,6 +59,8 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
             pacer: Pacer::new(link, now),
             release,
             limit: limit.max(1),
+            open: false,
+            passed: Count::default(),
             untidied: 0,
             discarded: Vec::new(),
         }
@@ -105,6 +114,20 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
         self.queue.enqueue(flow, len, payload, now, gone)
     }
 
+    /// A packet passes by the queue.
+    #[inline]
+    pub(crate) fn pass(&mut self, packet: Packet<Q::Payload>) {
+        self.passed.add(packet.len);
+        self.release.release(packet);
+    }
+
+    /// Whether nothing may pass by the queue, though it is open: what was there before has not left
+    /// yet, or the way out is full.
+    #[inline]
+    pub(crate) fn is_held_up(&self) -> bool {
+        self.open && (self.release.waiting() > 0 || !self.queue.is_empty())
+    }
+
     /// Releases what the link can carry up to `now`, and transmits.
     #[inline]
     pub(crate) fn step(&mut self, now: Nanos) -> io::Result<Left> {
@@ -112,6 +135,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
         self.pacer.forget_before(now);
         // While the backend holds packets back, no further ones are committed to an order.
         let (released, next) = match self.release.waiting() {
+            0 if self.open => self.release_any(now),
             0 => self.release_due(now),
             _ => (0, Next::Now),
         };
@@ -170,6 +194,36 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
         (released, next)
     }
 
+    /// The same while there is no pace: whatever the queue has, and nobody is held to a rate of his
+    /// own. What was not used of the link until then is nobody's.
+    #[cold]
+    fn release_any(&mut self, now: Nanos) -> (usize, Next) {
+        self.pacer.idled(now);
+        let (mut released, mut freed) = (0, 0);
+        let next = loop {
+            if released >= self.limit || freed >= self.limit {
+                break Next::Now;
+            }
+            let discarded = &mut self.discarded;
+            let gone = |packet: Packet<Q::Payload>| discarded.push(packet.owner);
+            match self.queue.dequeue(now, gone) {
+                Dequeue::Packet(packet) => {
+                    self.release.release(packet);
+                    released += 1;
+                }
+                Dequeue::NotBefore(time) => match self.queue.free_held(self.limit as u32, now) {
+                    0 => break Next::At(time),
+                    more => freed += more as usize,
+                },
+                Dequeue::Empty => break Next::WhenPushed,
+            }
+        };
+        if released == 0 {
+            self.queue.expire_idle(now);
+        }
+        (released, next)
+    }
+
     /// The flow of each packet that the queue discarded since this was last asked.
     #[inline]
     pub(crate) fn discarded(&mut self) -> impl Iterator<Item = FlowId> {
@@ -191,6 +245,28 @@ impl<Q: Queue, R> Shaper<Q, R> {
     /// Gives the link another rate. Its overhead stays what clients know.
     pub fn change_rate(&mut self, rate: Rate) {
         self.pacer.change_rate(rate);
+    }
+
+    /// Whether packets pass by the queue, without a pace.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// Opens it, or closes it again. What passes by the queue is in none of its counts.
+    pub(crate) fn set_open(&mut self, open: bool) {
+        self.open = open;
+    }
+
+    /// Packets of clients that passed by the queue, and the bytes that the link would carry for them.
+    pub fn passed(&self) -> Count {
+        self.passed
+    }
+
+    /// A packet that the queue had accepted was taken out of it, and will not be sent: its client is
+    /// told in the next step.
+    pub fn tell_discarded(&mut self, flow: FlowId) {
+        self.discarded.push(flow);
     }
 
     /// When the link will have carried all that was released. Later than now while a packet is on

@@ -378,3 +378,26 @@ fn clients_that_fill_the_link_take_nothing_from_a_class_within_its_own() {
     let bridged = arrived.iter().filter(|packet| packet.place == 0).count() as u64;
     assert_eq!(bridged, stats.sent.packets);
 }
+
+#[test]
+fn what_was_held_is_queued_in_the_end_however_fast_more_comes() {
+    let (tree, word) = classes(&[PLAIN]);
+    let mut queue = Classified::new(tree, word);
+    let port = queue.add_flow(of_any_length()).unwrap();
+    let come = |queue: &mut Classes, count| {
+        for (len, packet) in packets(0, count) {
+            queue.enqueue(port, len, packet, ms(0), drop).unwrap();
+        }
+    };
+    queue.hold();
+    come(&mut queue, 40);
+    let mut steps = 0;
+    while !queue.go_on(5, ms(0)) {
+        queue.invariants().unwrap();
+        steps += 1;
+        assert_eq!(queue.classes().len(), 5 * steps + 7 * (steps - 1));
+        come(&mut queue, 7);
+    }
+    assert_eq!(steps, 7, "no step did more than it was to");
+    assert_eq!(queue.total_stats().queued.packets, 40 + 7 * 7);
+}

@@ -18,7 +18,7 @@ use fairlane_runtime::attach::Attach;
 use fairlane_runtime::bridge::Side;
 
 use crate::daemon::{Handle, Interface, Outcome, SiteBridge};
-use crate::device::Needs;
+use crate::device::{Desk, Needs, Opened};
 use crate::error::{Doing, Error, Result};
 use crate::flows::{Hear, Watch};
 use crate::notice::{Notice, Notify};
@@ -27,6 +27,7 @@ use crate::passing::FINDINGS;
 use crate::plan::{Next, Plan};
 use crate::reload::{Former, Prepared, Source};
 use crate::report::{InterfaceReport, LinkReport, OpenReport, Report};
+use crate::task::{Asking, Attaching, Waiting};
 
 /// What the control thread waits for.
 pub(crate) enum Event {
@@ -36,6 +37,10 @@ pub(crate) enum Event {
     Prepared(Box<Result<Prepared>>),
     /// Somebody asks who sends most.
     Flows(Hear),
+    /// Something else is to be done.
+    Do(Asking),
+    /// The interface was opened, or could not be, that a configuration is to take over with.
+    Opened(Result<Box<Opened>>),
     /// The forwarding thread has ended.
     Ended(Box<Ended>),
 }
@@ -47,6 +52,8 @@ pub(crate) struct Request {
     pub(crate) base: Option<Arc<Site>>,
     /// It is only asked whether it could.
     pub(crate) dry: bool,
+    /// The interface that is attached with it.
+    pub(crate) attach: Option<Attaching>,
     /// Who waits for what comes of it.
     pub(crate) answer: Option<SyncSender<Result<Arc<Site>>>>,
 }
@@ -67,7 +74,7 @@ const CHANGED: Nanos = Nanos::from_millis(100);
 
 /// What the forwarding thread was asked last.
 #[derive(Default)]
-enum Asked {
+pub(crate) enum Asked {
     #[default]
     Nothing,
     Counts,
@@ -77,6 +84,10 @@ enum Asked {
     Classes(Box<Next>),
     /// To go on as this plan.
     Plan(Box<Plan>),
+    /// To do something else, for whoever waits for it.
+    Task(Waiting),
+    /// To use the interface that was opened, as what is told of it then.
+    Attach(Interface),
 }
 
 /// The control thread's own.
@@ -93,6 +104,10 @@ pub(crate) struct Control {
     pub(crate) needs: Needs,
     /// On the left and on the right.
     pub(crate) devices: [Interface; 2],
+    /// Where others are opened in their place, if they may be.
+    pub(crate) desks: [Option<Desk>; 2],
+    /// Which of them were let go of.
+    pub(crate) detached: [bool; 2],
     pub(crate) plans: Vec<Plan>,
     pub(crate) orders: Producer<Order>,
     pub(crate) answers: Consumer<Order>,
@@ -102,18 +117,23 @@ pub(crate) struct Control {
 /// How far it is.
 #[derive(Default)]
 pub(crate) struct State {
-    asked: Asked,
+    pub(crate) asked: Asked,
     /// The configuration that is being read, or taken over then.
-    request: Option<Asker>,
+    pub(crate) request: Option<Asker>,
     /// Those that are to be read after it.
     requests: VecDeque<Request>,
     /// The site that is being taken over, and its links that are not yet.
     next: Option<Arc<Site>>,
     waiting: VecDeque<Next>,
+    /// What is to take over with an interface that is being opened, and that interface then.
+    pub(crate) prepared: Option<Prepared>,
+    pub(crate) opened: Option<(Side, Box<Opened>)>,
+    /// What else is to be done.
+    pub(crate) tasks: VecDeque<Asking>,
     reloads: u32,
     start: Nanos,
     /// Something was taken over since the state was last told.
-    changed: bool,
+    pub(crate) changed: bool,
     /// When the state was last told, and what.
     told: Nanos,
     report: Arc<Report>,
@@ -121,10 +141,12 @@ pub(crate) struct State {
 }
 
 /// Who hears of what comes of a configuration.
-struct Asker {
+pub(crate) struct Asker {
     /// The file that it is read from.
     path: Option<PathBuf>,
     dry: bool,
+    /// On which side which interface is attached with it.
+    pub(crate) attach: Option<(Side, String)>,
     answer: Option<SyncSender<Result<Arc<Site>>>>,
 }
 
@@ -179,6 +201,14 @@ impl Control {
                     self.state.flows.hear(hear, self.clock.now());
                     None
                 }
+                Ok(Event::Do(asking)) => {
+                    self.state.tasks.push_back(asking);
+                    None
+                }
+                Ok(Event::Opened(opened)) => {
+                    self.opened(opened);
+                    None
+                }
                 Ok(Event::Ended(ended)) => Some(ended),
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return None,
@@ -228,18 +258,25 @@ impl Control {
             source,
             base,
             dry,
+            attach,
             answer,
         } = request;
-        let asker = Asker {
+        let mut asker = Asker {
             path: source.path(),
             dry,
+            attach: None,
             answer,
         };
         let site = self.handle.site();
         if base.is_some_and(|base| !Arc::ptr_eq(&base, &site)) {
             return self.refuse(asker, Error::Outdated);
         }
+        match attach.map(|attach| self.place_for(attach)).transpose() {
+            Ok(attach) => asker.attach = attach,
+            Err(error) => return self.refuse(asker, error),
+        }
         let former = Former {
+            interfaces: self.interfaces_with(&asker.attach),
             site,
             needs: self.needs,
             links: self.plans.iter().map(Plan::running).collect(),
@@ -258,7 +295,7 @@ impl Control {
     }
 
     /// Tells whoever waits for it, or everybody, that a configuration cannot take over.
-    fn refuse(&self, asker: Asker, error: Error) {
+    pub(crate) fn refuse(&self, asker: Asker, error: Error) {
         match asker.answer {
             // Whoever does not wait any more needs no answer.
             Some(answer) => drop(answer.send(Err(error))),
@@ -266,7 +303,7 @@ impl Control {
         }
     }
 
-    fn notify(&self, notice: Notice) {
+    pub(crate) fn notify(&self, notice: Notice) {
         (self.notify)(notice);
     }
 
@@ -286,17 +323,26 @@ impl Control {
                         self.notify(Notice::Warning(warning.to_string()));
                     }
                 }
+                let prepared = Prepared { site, links };
+                match &asker.attach {
+                    Some((side, name)) => self.open_for(prepared, *side, name.clone()),
+                    None => self.go_on_as(prepared),
+                }
                 self.state.request = Some(asker);
-                self.state.next = Some(site);
-                self.state.waiting = links.into();
                 self.taken_over();
             }
             Err(error) => self.refuse(asker, error),
         }
     }
 
+    /// The links of a site are to take over.
+    pub(crate) fn go_on_as(&mut self, prepared: Prepared) {
+        self.state.next = Some(prepared.site);
+        self.state.waiting = prepared.links.into();
+    }
+
     /// Says so, if all links of the new site have taken over.
-    fn taken_over(&mut self) {
+    pub(crate) fn taken_over(&mut self) {
         // Where the forwarding thread has nothing to do, nothing is asked of it.
         while self.state.waiting.front().is_some_and(Next::is_same) {
             if let Some(next) = self.state.waiting.pop_front()
@@ -335,15 +381,20 @@ impl Control {
         if let Some(next) = self.state.waiting.pop_front() {
             return self.take_over(next);
         }
+        if let Some((side, opened)) = self.state.opened.take() {
+            return self.attach_on(side, *opened);
+        }
         let now = self.clock.now();
         if now >= self.due() {
             self.state.asked = Asked::Counts;
-            self.order(Order::Count(Box::new(self.counting())));
-        } else if now >= self.state.flows.due() {
+            return self.order(Order::Count(Box::new(self.counting())));
+        }
+        if now >= self.state.flows.due() {
             self.state.asked = Asked::Flows;
             let walking = self.state.flows.walk(&self.plans, now);
-            self.order(Order::Walk(Box::new(walking)));
+            return self.order(Order::Walk(Box::new(walking)));
         }
+        self.begin_task();
     }
 
     /// When the state is to be told next: what was changed is, soon after.
@@ -355,7 +406,7 @@ impl Control {
         self.state.told + interval
     }
 
-    fn order(&mut self, order: Order) {
+    pub(crate) fn order(&mut self, order: Order) {
         // One at a time has room. After the forwarding thread it does not matter.
         let _ = self.orders.push(order);
     }
@@ -398,8 +449,12 @@ impl Control {
                 (Order::Walk(walking), _) => self.state.flows.walked(*walking, &self.plans),
                 (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),
                 (Order::Take(taking), Asked::Plan(plan)) => self.taken(&taking, *plan),
+                (order, Asked::Task(waiting)) => self.task_done(order, waiting),
+                (Order::Exchange(side, _), Asked::Attach(interface)) => {
+                    self.attached(side, interface);
+                }
                 // Nothing else is asked.
-                (Order::Add(_) | Order::Take(_), _) => {}
+                _ => {}
             }
         }
     }
@@ -478,7 +533,10 @@ impl Control {
                 .map(|side| {
                     let before = self.state.report.interfaces.get(side as usize);
                     let count = &counting.devices[side as usize];
-                    InterfaceReport::new(&self.devices[side as usize], count, before)
+                    InterfaceReport {
+                        attached: !self.detached[side as usize],
+                        ..InterfaceReport::new(&self.devices[side as usize], count, before)
+                    }
                 })
                 .into(),
             ..Report::default()

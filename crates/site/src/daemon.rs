@@ -28,6 +28,7 @@ use crate::plan::{Plan, Shaped};
 use crate::reload::Source;
 use crate::report::Report;
 use crate::stop::Stop;
+use crate::task::Attaching;
 use crate::unshaped::forget_arrived;
 
 /// Longest frame of an attached process in bytes, where the link's is longer: what its mailbox
@@ -144,6 +145,7 @@ impl Handle {
             source,
             base: None,
             dry: false,
+            attach: None,
             answer: None,
         }));
     }
@@ -178,7 +180,7 @@ impl Handle {
     /// The configuration is not valid, or cannot take over without a restart: the running one is
     /// kept. Something else runs than `base`; the run has ended.
     pub fn change(&self, source: Source, base: Option<Arc<Site>>) -> Result<Arc<Site>> {
-        self.ask(source, base, false)
+        self.ask(source, base, false, None)
     }
 
     /// Whether a configuration [could take over](Handle::change), and what would run then.
@@ -187,7 +189,7 @@ impl Handle {
     ///
     /// As a change. Nothing changes either way.
     pub fn consider(&self, source: Source) -> Result<Arc<Site>> {
-        self.ask(source, None, true)
+        self.ask(source, None, true, None)
     }
 
     /// Has `hear` told which flows sent most lately, on the thread that [runs](Daemon::run) the site,
@@ -198,12 +200,19 @@ impl Handle {
         let _ = self.events.send(Event::Flows(Box::new(hear)));
     }
 
-    fn ask(&self, source: Source, base: Option<Arc<Site>>, dry: bool) -> Result<Arc<Site>> {
+    pub(crate) fn ask(
+        &self,
+        source: Source,
+        base: Option<Arc<Site>>,
+        dry: bool,
+        attach: Option<Attaching>,
+    ) -> Result<Arc<Site>> {
         let (answer, answered) = sync_channel(1);
         let request = Request {
             source,
             base,
             dry,
+            attach,
             answer: Some(answer),
         };
         let asked = self.events.send(Event::Change(request));
@@ -266,6 +275,7 @@ impl Daemon {
             name: Arc::from(&**name),
             backend: device.backend(),
         });
+        let desks = opened.each_ref().map(|(_, device)| device.desk());
         let [(_, left), (_, right)] = opened;
         let clock = Clock::start();
         let mut lanes = Lanes {
@@ -316,6 +326,8 @@ impl Daemon {
             longest_step,
             needs,
             devices,
+            desks,
+            detached: [false; 2],
             plans,
             orders,
             answers: done,
@@ -402,7 +414,7 @@ pub(crate) fn nanos(time: Duration) -> Nanos {
 }
 
 /// What the near device is to the configuration.
-fn near_role(interfaces: &Interfaces) -> Role {
+pub(crate) fn near_role(interfaces: &Interfaces) -> Role {
     match interfaces.near {
         Near::Inside(_) | Near::Nothing => Role::Inside,
         Near::Tap(_) => Role::Tap,

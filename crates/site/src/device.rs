@@ -21,6 +21,7 @@ use crate::error::{Doing, Result};
 use crate::frame::Frame;
 use crate::notice::{Notice, Notify};
 use lasting::Lasting;
+pub(crate) use lasting::{Desk, ToKeep};
 use xdp::Shared;
 
 /// A way for frames in and out that can be waited for.
@@ -48,6 +49,17 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
 
     /// How frames are exchanged with the interface.
     fn backend(&self) -> String;
+
+    /// From now on it is what is given, or nothing; what it was comes back in its place. O(1), and
+    /// nothing is opened or closed. What is no interface stays as it is.
+    fn exchange(&mut self, opened: &mut Option<Opened>) {
+        let _ = opened;
+    }
+
+    /// Where another interface is opened in its place, if that may be.
+    fn desk(&self) -> Option<Desk> {
+        None
+    }
 }
 
 /// Frames that arrived and went no further than the device.
@@ -137,6 +149,7 @@ pub(crate) fn open(
 }
 
 /// What it takes to open an interface, for the first time or again.
+#[derive(Clone)]
 struct Opener {
     name: String,
     /// Where frames are shared with the kernel: AF_XDP instead of packet sockets.
@@ -146,8 +159,8 @@ struct Opener {
 }
 
 /// A device that is open, and its interface, held. Dropping it takes a while.
-struct Opened {
-    device: AnyDevice,
+pub(crate) struct Opened {
+    pub(crate) device: AnyDevice,
     /// After the device, which may still bring frames.
     _hold: Hold,
 }
@@ -178,7 +191,7 @@ impl Opener {
             }
         };
         if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
-            port.opened(gate);
+            port.opened(name, gate);
         }
         Ok(Opened {
             device,

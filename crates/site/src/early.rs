@@ -32,7 +32,6 @@ const FAMILIES: [(classify::Family, Family); 3] = [
 /// The interface that frames of a link arrive at, as far as its early drop goes. It may go and come
 /// back.
 pub(crate) struct Port {
-    name: String,
     role: Role,
     notify: Notify,
     state: Mutex<State>,
@@ -40,6 +39,8 @@ pub(crate) struct Port {
 
 #[derive(Default)]
 struct State {
+    /// The interface's name.
+    name: String,
     gate: Option<Gate>,
     early: Option<Arc<EarlyDrop>>,
     /// It was said that there is none.
@@ -49,10 +50,12 @@ struct State {
 impl Port {
     pub(crate) fn new(name: &str, role: Role, notify: Notify) -> Port {
         Port {
-            name: name.to_owned(),
             role,
             notify,
-            state: Mutex::default(),
+            state: Mutex::new(State {
+                name: name.to_owned(),
+                ..State::default()
+            }),
         }
     }
 
@@ -70,14 +73,20 @@ impl Port {
 
     fn complain(&self, state: &mut State, reason: std::io::Error) {
         if !std::mem::replace(&mut state.complained, true) {
-            let interface = self.name.clone();
+            let interface = state.name.clone();
             (self.notify)(Notice::NoEarlyDrop { interface, reason });
         }
     }
 
-    /// The interface is open, for the first time or again.
-    pub(crate) fn opened(&self, gate: Gate) {
-        self.change(|state| state.gate = Some(gate));
+    /// The interface is open, for the first time or again, or another in its place.
+    pub(crate) fn opened(&self, name: &str, gate: Gate) {
+        self.change(|state| {
+            if state.name != name {
+                name.clone_into(&mut state.name);
+                state.complained = false;
+            }
+            state.gate = Some(gate);
+        });
     }
 
     /// These tables count from now on, and no others.
@@ -177,6 +186,15 @@ impl Guard {
             self.begin_epoch(early, now);
         }
         early.probe();
+    }
+
+    /// Nothing is to be dropped, whatever fills. O(1).
+    #[inline]
+    pub(crate) fn rest(&mut self, early: &EarlyDrop) {
+        if early.is_on() {
+            early.stop();
+            *self = Guard::default();
+        }
     }
 
     fn begin_epoch(&mut self, early: &EarlyDrop, now: Nanos) {

@@ -16,6 +16,12 @@ pub enum Error {
     /// a restart.
     #[error("{0}")]
     Unfit(String),
+    /// There is nothing of a name: the sentence says of which, and what there is.
+    #[error("{0}")]
+    Missing(String),
+    /// It cannot be done as things are now.
+    #[error("{0}")]
+    Conflict(String),
     /// It was made from a configuration that runs no longer.
     #[error("the configuration has changed meanwhile: look again, and change what runs now")]
     Outdated,

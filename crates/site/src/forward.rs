@@ -64,6 +64,11 @@ impl Forwarding {
                 if let Some(arbiter) = bridge.arbiter(side)
                     && let Some(early) = arbiter.queue().classifier().early()
                 {
+                    if arbiter.is_open() {
+                        // Nothing is classified: nobody takes more than his share.
+                        guard.rest(early);
+                        continue;
+                    }
                     // Where fewer than a batch came there are no others.
                     let filling =
                         round.moved() >= BATCH && bridge.device(side.other()).is_filling();

@@ -54,6 +54,7 @@ mod plan;
 mod reload;
 mod report;
 mod stop;
+mod task;
 mod unshaped;
 
 pub use daemon::{Daemon, Handle, Interface, OnLoss, Options, Outcome};
@@ -63,4 +64,5 @@ pub use meter::Delays;
 pub use notice::Notice;
 pub use reload::{Source, read};
 pub use report::{InterfaceReport, LinkReport, OpenReport, Report};
+pub use task::Attaching;
 pub use unshaped::Unshaped;

@@ -26,6 +26,11 @@ pub enum Notice {
         /// Why.
         error: Error,
     },
+    /// An interface was let go of, as was asked for. What is to leave by it is dropped until one is
+    /// attached in its place.
+    Detached(String),
+    /// An interface was attached, as was asked for.
+    Attached(String),
     /// Nothing can be dropped early at an interface. Told once.
     NoEarlyDrop {
         /// Its name.
@@ -49,6 +54,8 @@ impl Notice {
             Notice::Warning(_) => "warning",
             Notice::Gone(_) => "gone",
             Notice::Back(_) => "back",
+            Notice::Detached(_) => "detached",
+            Notice::Attached(_) => "attached",
             Notice::Unusable { .. } => "unusable",
             Notice::NoEarlyDrop { .. } => "no early drop",
             Notice::NotAttached(_) => "not attached",
@@ -60,7 +67,10 @@ impl Notice {
     /// Whether something is not as it should be.
     #[must_use]
     pub fn is_trouble(&self) -> bool {
-        !matches!(self, Notice::Back(_) | Notice::Reloaded(_))
+        !matches!(
+            self,
+            Notice::Back(_) | Notice::Detached(_) | Notice::Attached(_) | Notice::Reloaded(_)
+        )
     }
 }
 
@@ -73,6 +83,11 @@ impl fmt::Display for Notice {
                 "{name} is gone: what is to leave by it is dropped until it is back"
             ),
             Notice::Back(name) => write!(f, "{name} is back"),
+            Notice::Detached(name) => write!(
+                f,
+                "{name} was detached: what is to leave by it is dropped until one is attached"
+            ),
+            Notice::Attached(name) => write!(f, "{name} was attached"),
             Notice::Unusable { interface, error } => {
                 write!(f, "{interface} is back and cannot be used: {error}")
             }

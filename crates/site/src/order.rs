@@ -15,7 +15,7 @@ use fairlane_runtime::{Arbiter, FromPort, Straight};
 
 use crate::classifier::FrameClassifier;
 use crate::daemon::SiteBridge;
-use crate::device::{AnyDevice, Losses};
+use crate::device::{AnyDevice, Losses, Opened};
 use crate::flows::walk::Walking;
 use crate::frame::Received;
 use crate::plan::Shaped;
@@ -33,6 +33,12 @@ pub(crate) enum Order {
     Take(Box<Taking>),
     /// Tell what flows sent.
     Walk(Box<Walking>),
+    /// Shape what leaves by a device, or let it pass.
+    Shape(Side, bool),
+    /// Drop what waits in some classes.
+    Flush(Box<Flushing>),
+    /// Exchange the interface on a side for another, or for none; then the former one.
+    Exchange(Side, Box<Option<Opened>>),
 }
 
 impl Order {
@@ -49,6 +55,18 @@ impl Order {
                 None => true,
             },
             Order::Walk(walking) => walking.step(bridge, now),
+            Order::Shape(side, shaped) => {
+                bridge.set_shaped(*side, *shaped);
+                true
+            }
+            Order::Exchange(side, opened) => {
+                bridge.device_mut(*side).exchange(opened);
+                true
+            }
+            Order::Flush(flushing) => match bridge.arbiter_mut(flushing.side) {
+                Some(arbiter) => flushing.step(arbiter, now),
+                None => true,
+            },
         }
     }
 }
@@ -71,6 +89,8 @@ pub(crate) struct DeviceCount {
     pub(crate) losses: Losses,
     pub(crate) refused: u64,
     pub(crate) lane: LaneStats,
+    /// Whether what leaves by it is shaped now.
+    pub(crate) shaped: bool,
 }
 
 /// Counts, by side.
@@ -104,6 +124,7 @@ impl Counting {
                     // A device that is gone has nothing more to tell.
                     losses: bridge.device_mut(side).losses().unwrap_or_default(),
                     lane: bridge.stats(side),
+                    shaped: bridge.is_shaped(side),
                 };
             }
         }
@@ -330,7 +351,11 @@ impl Taking {
             let empty = former.take_out(gone.id, &mut self.from, most, now, |packet| {
                 taken.push(packet);
             });
-            *left = left.saturating_sub(taken.len().max(1));
+            // It has looked at as many as it may where it did not come to the end.
+            *left = match empty {
+                true => left.saturating_sub(taken.len().max(1)),
+                false => 0,
+            };
             for packet in taken.drain(..) {
                 gone.moved.packets += 1;
                 gone.moved.bytes += u64::from(packet.len.get());
@@ -363,5 +388,56 @@ impl Taking {
             }
         }
         true
+    }
+}
+
+/// Dropping what waits in some classes; what comes meanwhile waits beside them.
+pub(crate) struct Flushing {
+    pub(crate) side: Side,
+    ids: Vec<ClassId>,
+    /// What was dropped.
+    pub(crate) gone: Count,
+    at: usize,
+    from: u32,
+    taken: Vec<Discarded<FromPort<Received>>>,
+}
+
+impl Flushing {
+    pub(crate) fn new(side: Side, ids: Vec<ClassId>) -> Flushing {
+        Flushing {
+            side,
+            ids,
+            gone: Count::default(),
+            at: 0,
+            from: 0,
+            taken: Vec::with_capacity(STEP),
+        }
+    }
+
+    fn step(&mut self, arbiter: &mut Arbiter<Shaped, Straight<AnyDevice>>, now: Nanos) -> bool {
+        let mut left = STEP;
+        while let Some(&id) = self.ids.get(self.at) {
+            arbiter.queue_mut().hold();
+            if left == 0 {
+                return false;
+            }
+            let (taken, from) = (&mut self.taken, &mut self.from);
+            let classes = arbiter.queue_mut().classes_mut();
+            let empty = classes.take_out(id, from, left as u32, now, |gone| taken.push(gone));
+            // It has looked at as many as it may where it did not come to the end.
+            left = match empty {
+                true => left.saturating_sub(taken.len().max(1)),
+                false => 0,
+            };
+            for gone in self.taken.drain(..) {
+                self.gone.add(gone.len);
+                let port = arbiter.queue_mut().discard(gone);
+                arbiter.tell_discarded(port);
+            }
+            if empty {
+                (self.at, self.from) = (self.at + 1, 0);
+            }
+        }
+        left > 0 && arbiter.queue_mut().go_on(left, now)
     }
 }

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use fairlane_config::{Backend, Grant, MtuOf, Site, SiteError};
+use fairlane_config::{Backend, Grant, Interfaces, MtuOf, Site, SiteError};
 use fairlane_io::interface;
 
 use crate::device::Needs;
@@ -65,6 +65,8 @@ impl Source {
 /// What a configuration is compared with.
 pub(crate) struct Former {
     pub(crate) site: Arc<Site>,
+    /// Its interfaces as they are to be then.
+    pub(crate) interfaces: Option<Interfaces>,
     /// What the devices were opened for.
     pub(crate) needs: Needs,
     pub(crate) links: Vec<Running>,
@@ -100,7 +102,7 @@ impl Former {
     /// Whether a site can take over without a restart.
     fn accept(&self, site: &Site) -> Result<()> {
         let before = &*self.site;
-        if site.interfaces != before.interfaces
+        if site.interfaces != self.interfaces
             || site.attach != before.attach
             || site.control != before.control
         {

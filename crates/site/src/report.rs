@@ -42,6 +42,10 @@ pub struct InterfaceReport {
     pub name: Arc<str>,
     /// How frames are exchanged with it.
     pub backend: String,
+    /// Whether it is used: it was not detached.
+    pub attached: bool,
+    /// Whether what leaves by it is shaped: a link leads there, and shaping is on.
+    pub shaped: bool,
     /// Arrived and not received: no room, or no time.
     pub lost: u64,
     /// Of these, since the state was last told.
@@ -54,7 +58,7 @@ pub struct InterfaceReport {
     pub uncut: u64,
     /// Frames that the interface would not send.
     pub refused: u64,
-    /// Frames that were to leave by the interface while there was none of that name.
+    /// Frames that were to leave by the interface while there was none of that name, or it was detached.
     pub away: u64,
 }
 
@@ -93,6 +97,12 @@ pub struct LinkReport {
     pub utilisation: f64,
     /// The rate of late, and not over the whole run.
     pub recent_bps: f64,
+    /// Whether it is shaped now; else frames pass by its classes as they come.
+    pub shaped: bool,
+    /// Frames that passed by its classes, and are in no count of theirs.
+    pub passed_frames: u64,
+    /// Their bytes, without overhead.
+    pub passed_bytes: u64,
     /// Frames that were received for it.
     pub received_frames: u64,
     /// Frames longer than the link can ever carry.
@@ -135,6 +145,8 @@ impl InterfaceReport {
         InterfaceReport {
             name: Arc::clone(&interface.name),
             backend: interface.backend.clone(),
+            attached: true,
+            shaped: count.shaped,
             lost: count.losses.lost,
             recently_lost: count.losses.lost.saturating_sub(lost),
             early,
@@ -245,6 +257,9 @@ impl LinkReport {
             carried_bps: whole.bps(),
             utilisation: whole.bps() / link.rate.bps() as f64,
             recent_bps: recent.bps(),
+            shaped: device.shaped,
+            passed_frames: device.lane.passed.frames,
+            passed_bytes: device.lane.passed.bytes,
             received_frames: device.lane.received.frames,
             oversized: device.lane.oversized.frames,
             malformed: count.malformed,

@@ -169,3 +169,51 @@ fn a_site_without_interfaces_is_not_opened() {
     let opened = Daemon::open(site("", "voice"), &options(), |_| {});
     assert!(matches!(opened, Err(Error::Unfit(sentence)) if sentence.contains("[interfaces]")));
 }
+
+#[test]
+fn a_link_is_left_unshaped_and_its_queues_are_emptied_by_call() {
+    let Some(wire) = or_skip("a link that is left unshaped", Wire::new(1)) else {
+        return;
+    };
+    let opened =
+        (wire.middle()).run(|| Daemon::open(site(INTERFACES, "voice"), &options(), |_| {}));
+    let daemon = opened.unwrap();
+    let handle = daemon.handle();
+    let (tell, reports) = channel::<Arc<Report>>();
+    let Outcome { report, result } = std::thread::scope(|scope| {
+        let running = scope.spawn(move || {
+            daemon.run(|report| {
+                let _ = tell.send(Arc::clone(report));
+            })
+        });
+        assert!(wire.is_through(PATIENCE).unwrap());
+        handle.shape("outside", false).unwrap();
+        let unshaped = reports.iter().find(|report| !report.links[0].shaped);
+        assert!(!unshaped.unwrap().interfaces[1].shaped);
+        assert!(wire.is_through(PATIENCE).unwrap());
+        handle
+            .change(Source::Site(Box::new(site(INTERFACES, "calls"))), None)
+            .unwrap();
+        assert!(wire.is_through(PATIENCE).unwrap());
+        handle.shape("outside", true).unwrap();
+
+        assert_eq!(handle.flush("up", None).unwrap().packets, 0);
+        assert_eq!(handle.flush("up", Some("calls")).unwrap().packets, 0);
+        let refused = handle.flush("up", Some("voice")).unwrap_err();
+        assert!(matches!(refused, Error::Missing(_)), "{refused}");
+        let refused = handle.flush("down", None).unwrap_err();
+        assert!(refused.to_string().contains("there is up"), "{refused}");
+        let refused = handle.shape("inside", false).unwrap_err();
+        assert!(matches!(refused, Error::Conflict(_)), "{refused}");
+        let refused = handle.shape("", false).unwrap_err();
+        assert!(matches!(refused, Error::Missing(_)), "{refused}");
+        handle.stop();
+        running.join().unwrap()
+    });
+    result.unwrap();
+    let link = &report.links[0];
+    assert!(link.shaped && link.passed_frames > 0, "{link:?}");
+    assert!(link.passed_bytes > 40 * link.passed_frames, "{link:?}");
+    let late = handle.shape("outside", false);
+    assert!(matches!(late, Err(Error::Ended)), "{late:?}");
+}

@@ -553,6 +553,7 @@ fn every_path_of_the_description_is_there() {
                 .replace("{link}", "up")
                 .replace("{class}", "voice")
                 .replace("{id}", "1")
+                .replace("{interface}", "outside")
                 .replace("{number}", "0");
             let answer = request(&method.to_uppercase(), &format!("{path}?dry-run=true"));
             assert!(

@@ -13,8 +13,8 @@ use fairlane_netlab::{Link, Namespace, or_skip, veth};
 use serde_json::Value;
 
 /// Two hosts and what is between them.
-struct Line {
-    middle: Namespace,
+pub(crate) struct Line {
+    pub(crate) middle: Namespace,
     /// Inside and outside.
     hosts: [Namespace; 2],
 }
@@ -22,7 +22,7 @@ struct Line {
 const NAMES: [&str; 2] = ["inside", "outside"];
 
 impl Line {
-    fn new(test: &str, mtu: u32) -> Option<Line> {
+    pub(crate) fn new(test: &str, mtu: u32) -> Option<Line> {
         let made = || {
             let line = Line {
                 middle: Namespace::new()?,
@@ -51,7 +51,7 @@ impl Line {
         Link::find(&self.middle, NAMES[side]).unwrap()
     }
 
-    fn host(&self, side: usize) -> PacketBackend {
+    pub(crate) fn host(&self, side: usize) -> PacketBackend {
         let options = packet::Options {
             promiscuous: true,
             ..packet::Options::default()
@@ -69,14 +69,14 @@ impl Line {
     }
 }
 
-fn frame(number: u8) -> Vec<u8> {
+pub(crate) fn frame(number: u8) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
     frame.resize(60, number);
     frame
 }
 
 /// Sends a frame again and again until one comes; how many were sent.
-fn until_through(from: &mut PacketBackend, to: &mut PacketBackend, number: u8) -> u64 {
+pub(crate) fn until_through(from: &mut PacketBackend, to: &mut PacketBackend, number: u8) -> u64 {
     let begun = Instant::now();
     for sent in 1.. {
         from.transmit(&mut VecDeque::from([frame(number)])).unwrap();

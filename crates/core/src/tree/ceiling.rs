@@ -158,6 +158,16 @@ impl Ceilings {
         Some(self.shapers[at as usize].owner)
     }
 
+    /// Takes out whoever may send first, whatever the time, and forgives what it owes: its node and
+    /// slot. O(log n).
+    pub(super) fn free_first(&mut self, now: Nanos) -> Option<(u32, u32)> {
+        let &(_, at) = self.heap.first()?;
+        self.take_out(0);
+        let shaper = &mut self.shapers[at as usize];
+        shaper.sent.restart(now);
+        Some(shaper.owner)
+    }
+
     /// Removes the entry at `hole`.
     fn take_out(&mut self, hole: usize) {
         let Some(last) = self.heap.pop() else { return };

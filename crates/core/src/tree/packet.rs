@@ -61,6 +61,11 @@ pub trait ClassQueue<P> {
     /// to `discard`.
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId>;
 
+    /// Lets classes go on that are held to a rate, `most` of them at most, and forgives what they
+    /// owe: how many there were. For whoever empties the queues without the pace of a link.
+    /// O(log n) for each.
+    fn free_held(&mut self, most: u32, now: Nanos) -> u32;
+
     /// What became of the packets of a class, or `None` if there is no such class.
     fn stats(&self, class: ClassId) -> Option<ClassStats>;
 
@@ -121,6 +126,10 @@ impl<P: Payload> ClassQueue<P> for Tree<P> {
     #[inline]
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId> {
         Tree::dequeue(self, now, discard)
+    }
+
+    fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
+        Tree::free_held(self, most, now)
     }
 
     fn stats(&self, class: ClassId) -> Option<ClassStats> {

@@ -388,3 +388,53 @@ fn a_flow_with_a_ceiling_of_its_own_is_held_alone() {
     tree.expire_idle(Nanos(SECOND));
     assert_eq!(tree.stats(flows).unwrap().flows, 0);
 }
+
+#[test]
+fn classes_that_are_freed_send_at_once_and_owe_nothing_and_are_held_again_later() {
+    let mut tree = Tree::new(Algorithm::Qfq, None, SchedulerLimits::default());
+    let root = ClassId::ROOT;
+    // Below a class with a ceiling another with one, and beside it flows with one each.
+    let above = class(ceiling(8_000, 1_500));
+    let above = tree.add_inner(root, above, Algorithm::Drr).unwrap();
+    let leaf = class(ceiling(1_000, 1_500));
+    let leaf = tree.add_leaf(above, leaf, LeafConfig::default()).unwrap();
+    let flows = FlowsConfig {
+        ceiling: ceiling(1_000, 1_500),
+        ..FlowsConfig::new(Algorithm::Qfq)
+    };
+    let flows = tree.add_flows(root, class(None), flows).unwrap();
+    let fill = |tree: &mut Tree<u32>, now| {
+        for n in 0..30 {
+            tree.enqueue(leaf, 0, length(1_000), n, now).unwrap();
+            tree.enqueue(flows, u64::from(n % 3), length(1_000), n, now)
+                .unwrap();
+        }
+    };
+    for most in [1, 2, 100] {
+        let now = Nanos(u64::from(most) * SECOND);
+        fill(&mut tree, now);
+        let mut numbers = Vec::new();
+        while !tree.is_empty() {
+            match tree.dequeue(now, |_| {}) {
+                Dequeue::Packet(packet) if packet.owner == leaf => numbers.push(packet.payload),
+                Dequeue::Packet(_) => {}
+                Dequeue::NotBefore(time) => {
+                    assert!(time > now);
+                    assert!((1..=most).contains(&tree.free_held(most, now)));
+                }
+                Dequeue::Empty => panic!("packets wait"),
+            }
+            tree.invariants().unwrap();
+        }
+        assert!(numbers.into_iter().eq(0..30), "in order");
+        assert_eq!(tree.free_held(most, now), 0, "nobody is held");
+    }
+    // What they sent in no time at all is forgiven but for the last packets.
+    let now = Nanos(300 * SECOND);
+    fill(&mut tree, now);
+    let mut left = 0;
+    while let Dequeue::Packet(_) = tree.dequeue(now, |_| {}) {
+        left += 1;
+    }
+    assert!((4..=8).contains(&left), "{left} at once: the bursts");
+}

@@ -4,7 +4,8 @@
 //! by an interface whose cable was pulled: what waited for longer would leave late for nobody's
 //! good. All else goes on. Whether it is back is looked after by a thread of its own, which also
 //! lets go of the old interface and opens the new one; the thread that forwards takes over what is
-//! open between two rounds.
+//! open between two rounds. The same thread opens and closes where an interface is detached, or
+//! another attached in its place.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,6 +14,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use fairlane_core::Count;
 use fairlane_io::{Arrival, Backend};
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -21,16 +23,20 @@ use crate::daemon::OnLoss;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::Notice;
+use crate::task::Waiting;
 
 /// How often an interface that is away is looked for.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// A device that stays when its interface goes, if it is to.
 pub(super) struct Lasting {
-    /// None while it is away.
+    /// None while it is away, or detached.
     opened: Option<Opened>,
-    /// None where its loss is an error.
-    keeper: Option<Keeper>,
+    /// It was let go of, and is not to be opened again by itself.
+    detached: bool,
+    /// Whether it is waited for when it is gone; else that is an error.
+    waits: bool,
+    keeper: Keeper,
     /// Readable never: what is waited for while it is away.
     never: OwnedFd,
     /// What the backends before this one have counted.
@@ -40,9 +46,24 @@ pub(super) struct Lasting {
     away: u64,
 }
 
-/// The thread that opens the interface again.
+/// Where the thread that keeps an interface is told what to do.
+pub(crate) type Desk = Sender<ToKeep>;
+
+/// What the thread that keeps an interface is told.
+pub(crate) enum ToKeep {
+    /// It is gone: it is to be opened again once it is back.
+    Lost(Opened),
+    /// It is to be let go of, and not to be opened again; whoever waits for that is told.
+    LetGo(Option<Opened>, Option<Waiting>),
+    /// An interface of this name is to be opened in its place; what comes of it is given to this.
+    Open(String, Box<dyn FnOnce(Result<Opened>) + Send>),
+    /// Nobody wants it any more.
+    End,
+}
+
+/// The thread that opens and closes the interface.
 struct Keeper {
-    lost: Option<Sender<Opened>>,
+    desk: Desk,
     back: Receiver<Opened>,
     thread: Option<JoinHandle<()>>,
 }
@@ -52,11 +73,10 @@ impl Lasting {
     pub(super) fn open(opener: Opener, on_loss: OnLoss) -> Result<Lasting> {
         Ok(Lasting {
             opened: Some(opener.open()?),
+            detached: false,
+            waits: on_loss == OnLoss::Wait,
             never: eventfd(0, EventfdFlags::CLOEXEC).doing("making an event")?,
-            keeper: match on_loss {
-                OnLoss::Wait => Some(Keeper::start(opener)?),
-                OnLoss::Fail => None,
-            },
+            keeper: Keeper::start(opener)?,
             former: Losses::default(),
             former_refused: 0,
             away: 0,
@@ -66,71 +86,114 @@ impl Lasting {
     /// Whether an error says that the interface is gone, and that it is waited for.
     fn is_away(&self, error: &io::Error) -> bool {
         let gone = [io::ErrorKind::NotFound, io::ErrorKind::NetworkDown];
-        self.keeper.is_some() && gone.contains(&error.kind())
+        self.waits && gone.contains(&error.kind())
+    }
+
+    /// What is open, of which nothing more is heard.
+    fn take(&mut self) -> Option<Opened> {
+        let mut opened = self.opened.take()?;
+        // A device that is gone may have nothing more to tell.
+        self.former += opened.device.losses().unwrap_or_default();
+        self.former_refused += opened.device.refused();
+        Some(opened)
     }
 
     /// The interface is gone.
     fn lose(&mut self) {
-        let Some(mut opened) = self.opened.take() else {
-            return;
-        };
-        // A device that is gone may have nothing more to tell.
-        self.former += opened.device.losses().unwrap_or_default();
-        self.former_refused += opened.device.refused();
-        if let Some(lost) = self.keeper.as_ref().and_then(|keeper| keeper.lost.as_ref()) {
-            // The thread lives as long as this.
-            let _ = lost.send(opened);
+        if let Some(opened) = self.take() {
+            self.keeper.tell(ToKeep::Lost(opened));
         }
     }
 }
 
 impl Keeper {
     fn start(opener: Opener) -> Result<Keeper> {
-        let (lost, to_keep) = mpsc::channel();
+        let (desk, told) = mpsc::channel();
         let (kept, back) = mpsc::channel();
         let thread = thread::Builder::new().name(format!("keep {}", opener.name));
-        let thread = thread.spawn(move || keep(&opener, &to_keep, &kept));
+        let thread = thread.spawn(move || keep(opener, &told, &kept));
         Ok(Keeper {
-            lost: Some(lost),
+            desk,
             back,
             thread: Some(thread.doing("starting a thread")?),
         })
     }
+
+    /// The thread lives as long as this.
+    fn tell(&self, what: ToKeep) {
+        let _ = self.desk.send(what);
+    }
 }
 
-/// Opens the interface again whenever it was lost, until nobody wants it any more.
-fn keep(opener: &Opener, lost: &Receiver<Opened>, back: &Sender<Opened>) {
-    let Opener { name, notify, .. } = opener;
-    while let Ok(opened) = lost.recv() {
-        drop(opened);
-        notify(Notice::Gone(name.clone()));
-        let mut told = String::new();
-        loop {
-            match lost.recv_timeout(AGAIN) {
-                Err(RecvTimeoutError::Disconnected) => return,
-                // Nothing can be lost that is not there.
-                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+/// Opens the interface again whenever it was lost, and others in its place, until nobody wants it any
+/// more.
+fn keep(mut opener: Opener, told: &Receiver<ToKeep>, back: &Sender<Opened>) {
+    // While it is looked for: why it could not be used when that was last said.
+    let mut missing: Option<String> = None;
+    loop {
+        let next = match missing {
+            Some(_) => told.recv_timeout(AGAIN),
+            None => told.recv().map_err(RecvTimeoutError::from),
+        };
+        match next {
+            Err(RecvTimeoutError::Disconnected) | Ok(ToKeep::End) => return,
+            Ok(ToKeep::Lost(opened)) => {
+                drop(opened);
+                (opener.notify)(Notice::Gone(opener.name.clone()));
+                missing = Some(String::new());
             }
-            match opener.open() {
-                Ok(opened) => {
-                    notify(Notice::Back(name.clone()));
-                    if back.send(opened).is_err() {
-                        return;
-                    }
-                    break;
+            Ok(ToKeep::LetGo(opened, waiting)) => {
+                drop(opened);
+                missing = None;
+                if let Some(waiting) = waiting {
+                    // Whoever does not wait any more needs no answer.
+                    let _ = waiting.send(Ok(Count::default()));
                 }
-                Err(error) if is_absence(&error) => {}
-                Err(error) => {
-                    let reason = error.to_string();
-                    if reason != told {
-                        told = reason;
-                        let interface = name.clone();
-                        notify(Notice::Unusable { interface, error });
-                    }
+            }
+            Ok(ToKeep::Open(name, answer)) => {
+                let other = Opener {
+                    name,
+                    ..opener.clone()
+                };
+                let opened = other.open();
+                if opened.is_ok() {
+                    opener = other;
+                    missing = None;
+                }
+                answer(opened);
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                if let Some(said) = &mut missing
+                    && look_for(&opener, said, back)
+                {
+                    missing = None;
                 }
             }
         }
     }
+}
+
+/// Opens the interface again if it is there; whether it is used. Says once why it cannot be.
+fn look_for(opener: &Opener, said: &mut String, back: &Sender<Opened>) -> bool {
+    let Opener { name, notify, .. } = opener;
+    match opener.open() {
+        Ok(opened) => {
+            notify(Notice::Back(name.clone()));
+            // Where nobody takes it, it is closed, and the end is told soon.
+            let _ = back.send(opened);
+            return true;
+        }
+        Err(error) if is_absence(&error) => {}
+        Err(error) => {
+            let reason = error.to_string();
+            if reason != *said {
+                *said = reason;
+                let interface = name.clone();
+                notify(Notice::Unusable { interface, error });
+            }
+        }
+    }
+    false
 }
 
 fn is_absence(error: &Error) -> bool {
@@ -139,7 +202,8 @@ fn is_absence(error: &Error) -> bool {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.lost = None;
+        // Others may have its desk still.
+        self.tell(ToKeep::End);
         if let Some(thread) = self.thread.take() {
             // What it has open is put right before the program ends. A panic of its has been seen.
             let _ = thread.join();
@@ -164,9 +228,14 @@ impl Backend for Lasting {
     }
 
     fn receive(&mut self, into: &mut Vec<Frame>, max: usize) -> io::Result<usize> {
-        if self.opened.is_none() {
-            let keeper = self.keeper.as_ref();
-            self.opened = keeper.and_then(|keeper| keeper.back.try_recv().ok());
+        if self.opened.is_none()
+            && let Ok(opened) = self.keeper.back.try_recv()
+        {
+            match self.detached {
+                false => self.opened = Some(opened),
+                // It came back at the moment at which it was let go of.
+                true => self.keeper.tell(ToKeep::LetGo(Some(opened), None)),
+            }
         }
         let Some(opened) = &mut self.opened else {
             return Ok(0);
@@ -233,5 +302,15 @@ impl Device for Lasting {
             Some(opened) => opened.device.backend(),
             None => "away".to_owned(),
         }
+    }
+
+    fn exchange(&mut self, opened: &mut Option<Opened>) {
+        let former = self.take();
+        self.detached = opened.is_none();
+        self.opened = std::mem::replace(opened, former);
+    }
+
+    fn desk(&self) -> Option<Desk> {
+        Some(self.keeper.desk.clone())
     }
 }

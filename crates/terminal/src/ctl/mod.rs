@@ -3,6 +3,7 @@
 mod edits;
 mod flows;
 mod grants;
+mod operate;
 mod show;
 
 use std::fs;
@@ -39,6 +40,10 @@ Examples:
   fairlane ctl filter add up class=backup destination-port=873
   fairlane ctl grant up rate=2mbit delay=20ms destination-port=5060 --for 10min
   fairlane ctl batch changes.txt --dry-run
+  fairlane ctl disable wan0
+  fairlane ctl flush backup
+  fairlane ctl detach wan0
+  fairlane ctl attach wan1 --as outside
   fairlane ctl save";
 
 /// Options of `fairlane ctl`.
@@ -99,6 +104,16 @@ enum Command {
     },
     #[command(flatten)]
     Grants(grants::Command),
+    /// Have what leaves by an interface pass unshaped, as it comes
+    Disable(operate::Interface),
+    /// Shape again what leaves by an interface
+    Enable(operate::Interface),
+    /// Let go of an interface: what is to leave by it is dropped until one is attached
+    Detach(operate::Interface),
+    /// Use an interface in the place of one that was detached
+    Attach(operate::Attach),
+    /// Drop what waits in a class and below it, or in a link
+    Flush(operate::Flush),
     /// Have another site file take over, without restarting
     Apply {
         /// The file; - for standard input
@@ -152,6 +167,11 @@ pub fn run(options: &Options) -> Result<()> {
             site.ask_to_change(Method::POST, "/v1/changes", body.to_string(), change)
         }
         Command::Grants(command) => grants::run(&site, command),
+        Command::Disable(interface) => interface.shape(&site, false),
+        Command::Enable(interface) => interface.shape(&site, true),
+        Command::Detach(interface) => interface.detach(&site),
+        Command::Attach(attach) => attach.run(&site),
+        Command::Flush(flush) => flush.run(&site),
         Command::Apply { file, change } => {
             let text = read(file)?;
             site.ask_to_change(Method::PUT, "/v1/config", text, change)

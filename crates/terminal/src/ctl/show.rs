@@ -11,8 +11,13 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
     let mut lines = Vec::new();
     for link in state["links"].as_array().into_iter().flatten() {
         let rate = |key: &str| figures::rate(link[key].as_f64().unwrap_or(0.0) as u64);
+        // One that does not say so shapes.
+        let open = match link["shaped"].as_bool() {
+            Some(false) => format!(", not shaped: {} frames passed by", link["passed_frames"]),
+            _ => String::new(),
+        };
         lines.push(format!(
-            "{} to {}: {} of {}, {} packets wait",
+            "{} to {}: {} of {}, {} packets wait{open}",
             link["name"].as_str().unwrap_or_default(),
             link["to"].as_str().unwrap_or_default(),
             rate("recent_bps"),

@@ -211,6 +211,9 @@ fn line(link: &LinkReport, span: Span) -> String {
         link.rate,
         link.queued_packets
     );
+    if !link.shaped {
+        line += &format!(", not shaped: {} frames passed by", link.passed_frames);
+    }
     for (count, what) in [(link.malformed, "malformed"), (link.oversized, "too long")] {
         if count > 0 {
             line += &format!(", {count} {what}");

@@ -254,6 +254,15 @@ impl Estimator {
         packet + Fine(cost * i128::from(self.min_burst - 1) / 2)
     }
 
+    /// Nothing that it sent before `now` counts against it any more.
+    pub(super) fn forgive(&mut self, now: Nanos) {
+        self.avgidle = self.avgidle.max(Fine::ZERO);
+        self.forgotten = self.forgotten.max(Fine::ZERO);
+        self.last = self.last.min(now.into());
+        self.undertime = None;
+        self.suspended = Fine::ZERO;
+    }
+
     /// Suspends an overlimit class: for an offtime instead of the time of its last packet, if
     /// that is longer.
     pub(super) fn suspend(&mut self, offtime: Fine) {

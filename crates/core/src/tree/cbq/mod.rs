@@ -558,6 +558,10 @@ impl<P: Payload> ClassQueue<P> for Cbq<P> {
         Cbq::dequeue(self, now, discard)
     }
 
+    fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
+        Cbq::free_held(self, most, now)
+    }
+
     fn stats(&self, class: ClassId) -> Option<ClassStats> {
         Cbq::stats(self, class)
     }

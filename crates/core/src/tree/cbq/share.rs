@@ -154,6 +154,20 @@ impl<P: Payload> Cbq<P> {
         until
     }
 
+    /// Lets classes go on that are suspended, `most` of them at most, and forgives what they owe: how
+    /// many there were. For whoever empties the queues without the pace of a link. O(log n) for each.
+    pub fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
+        let mut freed = 0;
+        while freed < most
+            && let Some(class) = self.sleepers.pop(Nanos::MAX)
+        {
+            self.classes[class as usize].estimator.forgive(now);
+            self.join(class);
+            freed += 1;
+        }
+        freed
+    }
+
     /// A packet arrives for `class`: those with a better right than the borrowers above a
     /// level make themselves known.
     pub(super) fn lower_cutoff(&mut self, class: u32, now: Nanos) {

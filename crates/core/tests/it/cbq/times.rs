@@ -149,3 +149,34 @@ fn the_slowest_class_the_longest_packet_and_the_end_of_time_do_no_harm() {
         }
     }
 }
+
+#[test]
+fn suspended_classes_that_are_freed_send_at_once_and_keep_to_their_rates_later() {
+    let mut run = Run::new();
+    let classes = [1, 2].map(|mbit| leaf(&mut run.cbq, ROOT, bounded(mbit)));
+    for class in classes {
+        run.fill(class, 100);
+    }
+    let mut freed = 0;
+    while !run.cbq.is_empty() {
+        match run.cbq.dequeue(run.now, |_| {}) {
+            Dequeue::Packet(_) => {}
+            Dequeue::NotBefore(time) => {
+                assert!(time > run.now);
+                freed += run.cbq.free_held(1, run.now);
+            }
+            Dequeue::Empty => panic!("packets wait"),
+        }
+        run.cbq.invariants().unwrap();
+    }
+    assert!(freed > 4, "{freed}");
+    assert_eq!(run.cbq.free_held(1, run.now), 0, "nobody is suspended");
+    // Much later all is as it was.
+    run.now = Nanos::from_millis(10_000);
+    for class in classes {
+        run.fill(class, 2_000);
+    }
+    let sent = run.send(Nanos::from_millis(14_000), &[]);
+    assert!((480..=540).contains(&sent[&classes[0]]), "{sent:?}");
+    assert!((970..=1_060).contains(&sent[&classes[1]]), "{sent:?}");
+}

@@ -1,0 +1,137 @@
+//! What is done to a running site beside changes of its configuration.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use fairlane_control::{Document, Method, encoded};
+use serde_json::{Value as Json, json};
+
+use super::{Change, Site, of_link};
+use crate::output;
+
+/// How often, and after which time again, a state is looked at that may not tell yet what was done.
+const LOOKS: u32 = 5;
+const SOON: Duration = Duration::from_millis(100);
+
+/// Which interface.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Interface {
+    /// The interface: its name, or its role in the site file (outside, inside)
+    interface: String,
+}
+
+/// Which interface, and in which place.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Attach {
+    /// The interface that is used from then on
+    interface: String,
+    /// The place: the name of the one that was detached, or its role (outside, inside); by default
+    /// where one was detached
+    #[arg(long = "as", value_name = "PLACE")]
+    place: Option<String>,
+    #[command(flatten)]
+    change: Change,
+}
+
+/// What is to be dropped.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Flush {
+    /// A link, or a class as CLASS or LINK/CLASS
+    #[arg(value_name = "LINK|CLASS")]
+    what: String,
+}
+
+impl Interface {
+    /// Shapes what leaves by it, or has it pass.
+    pub(super) fn shape(&self, site: &Site, enabled: bool) -> Result<()> {
+        let path = format!("/v1/interfaces/{}/shaping", encoded(&self.interface));
+        let body = json!({ "enabled": enabled }).to_string();
+        let done = site.client.json(Method::PUT, &path, body)?;
+        match (site.json, enabled) {
+            (true, _) => output::line(done),
+            (false, true) => {
+                output::line(format_args!("what leaves by {} is shaped", self.interface))
+            }
+            (false, false) => output::line(format_args!(
+                "what leaves by {} passes unshaped; fairlane ctl enable {0} shapes it again",
+                self.interface
+            )),
+        }
+    }
+}
+
+impl Interface {
+    /// Lets go of it.
+    pub(super) fn detach(&self, site: &Site) -> Result<()> {
+        let path = format!("/v1/interfaces/{}/detach", encoded(&self.interface));
+        let done = site.client.json(Method::POST, &path, "")?;
+        match site.json {
+            true => output::line(done),
+            false => output::line(format_args!(
+                "{} was let go of; fairlane ctl attach uses it again, or another in its place",
+                self.interface
+            )),
+        }
+    }
+}
+
+impl Attach {
+    /// Uses it, and prints what that does.
+    pub(super) fn run(&self, site: &Site) -> Result<()> {
+        let place = match &self.place {
+            Some(place) => place.clone(),
+            None => self.only_place(site)?,
+        };
+        let path = format!("/v1/interfaces/{}/attach", encoded(&place));
+        let body = json!({ "interface": self.interface }).to_string();
+        site.ask_to_change(Method::POST, &path, body, &self.change)
+    }
+
+    /// Where one of this name is or was, or the only one that was detached.
+    fn only_place(&self, site: &Site) -> Result<String> {
+        for _ in 0..LOOKS {
+            let told = site.client.json(Method::GET, "/v1/interfaces", "")?;
+            let all = told.as_array().map_or(&[][..], Vec::as_slice);
+            let name = |it: &Json| it["name"].as_str().unwrap_or_default().to_owned();
+            let detached = || all.iter().filter(|it| it["attached"] == false);
+            match (detached().next(), detached().count()) {
+                _ if all.iter().any(|it| name(it) == self.interface) => {
+                    return Ok(self.interface.clone());
+                }
+                (Some(only), 1) => return Ok(name(only)),
+                (Some(_), _) => break,
+                // What was done just now is told soon.
+                (None, _) => thread::sleep(SOON),
+            }
+        }
+        bail!(
+            "where '{}' is to be used is not said: --as outside, or --as inside",
+            self.interface
+        )
+    }
+}
+
+impl Flush {
+    /// Drops it, and prints how much it was.
+    pub(super) fn run(&self, site: &Site) -> Result<()> {
+        let text = site.client.ask(Method::GET, "/v1/config", "")?;
+        let links = Document::new(&String::from_utf8_lossy(&text))?.links();
+        // A class of a link's name is named with its link.
+        let path = match links.contains(&self.what) {
+            true => of_link(&self.what),
+            false => site.of_class(&self.what)?,
+        };
+        let dropped = site
+            .client
+            .json(Method::POST, &format!("{path}/flush"), "")?;
+        match site.json {
+            true => output::line(dropped),
+            false => output::line(format_args!(
+                "dropped {} packets, {} bytes",
+                dropped["packets"], dropped["bytes"]
+            )),
+        }
+    }
+}
