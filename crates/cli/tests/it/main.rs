@@ -2,6 +2,7 @@
 
 mod attach;
 mod bench;
+mod browser;
 mod check;
 mod classes_told;
 mod odd_input;
@@ -24,6 +25,7 @@ mod site_load;
 mod site_operate;
 mod site_output;
 mod site_overload;
+mod site_page;
 mod site_passing;
 mod site_prometheus;
 mod site_reload;
