@@ -5,6 +5,8 @@ mod bench;
 mod browser;
 mod check;
 mod classes_told;
+mod init;
+mod manual;
 mod odd_input;
 mod program;
 mod pspat;
