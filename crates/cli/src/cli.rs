@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{bench, check, ctl, output, replay, run, sim, top};
+use crate::{bench, check, completions, ctl, init, manual, output, replay, run, sim, top};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -25,6 +25,8 @@ struct Cli {
 pub(crate) enum Command {
     /// Shape the traffic between two interfaces by a site file; without one, a demonstration
     Run(run::Options),
+    /// Write a first site file for the interfaces of this machine
+    Init(init::Options),
     /// Check a site file, and print what it guarantees
     Check(check::Options),
     /// Measure the algorithms in the papers' test environment
@@ -37,6 +39,15 @@ pub(crate) enum Command {
     Ctl(ctl::Options),
     /// Watch a running site, and change it, on the whole terminal
     Top(top::Options),
+    /// Print what a shell completes command lines with
+    Completions(completions::Options),
+    /// Print or write the pages of the manual
+    Manual(manual::Options),
+}
+
+/// What the command line may be.
+pub(crate) fn definition() -> clap::Command {
+    Cli::command()
 }
 
 /// Reads the command line of the program.
@@ -73,11 +84,10 @@ fn one_sentence(rendered: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        definition().debug_assert();
     }
 
     #[test]

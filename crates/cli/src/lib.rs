@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use fairlane_config::SiteError;
-use fairlane_terminal::{ctl, figures, top};
+use fairlane_terminal::{completions, ctl, figures, init, manual, top};
 pub use fairlane_terminal::{interrupt, output, table};
 
 /// Does what the command line asks for.
@@ -37,6 +37,9 @@ pub fn main() -> ExitCode {
         cli::Command::Sim(options) => sim::run(&options),
         cli::Command::Ctl(options) => ctl::run(&options),
         cli::Command::Top(options) => top::run(&options),
+        cli::Command::Init(options) => init::run(&options),
+        cli::Command::Completions(options) => completions::run(&options, cli::definition()),
+        cli::Command::Manual(options) => manual::run(&options, cli::definition()),
     })
 }
 

@@ -26,7 +26,7 @@ pub use discipline::{BuildError, Discipline};
 pub use grants::{Broken, Grant, NotGranted, Offer, Terms};
 pub use guarantee::{Each, Guarantee, NoGuarantee};
 pub use parse::parse;
-pub use read::XDP_MOST_WAITING;
+pub use read::{INTERFACE_NAME, XDP_MOST_WAITING, is_interface_name};
 pub use schema::schema;
 pub use site::{
     Attach, Backend, Ceiling, Class, ClassKind, Control, Flows, Interfaces, Link, LinkAlgorithm,

@@ -18,8 +18,10 @@ mod edit;
 mod explain;
 mod flows;
 mod grants;
+mod history;
 mod metrics;
 mod operate;
+mod page;
 mod patient;
 mod routes;
 mod save;
@@ -34,6 +36,7 @@ pub use document::{Document, EditError, Keys, value_of};
 pub use explain::Explanation;
 pub use hyper::Method;
 pub use metrics::{MEDIA_TYPE, metrics};
+pub use save::{create, save};
 pub use service::{ServeError, Service};
 
 /// What can be asked, as an OpenAPI 3.1 document.

@@ -490,7 +490,7 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeSet;
     use std::sync::Arc;
 
@@ -506,7 +506,7 @@ mod tests {
         [[link.class]]\nname = \"odd \\\"one\\\"\"\n\
         [[link.filter]]\nclass = \"voice\"\ndscp = 46\n";
 
-    fn report() -> Report {
+    pub(crate) fn report() -> Report {
         let site = Site::parse(SITE, "site").unwrap();
         let link = &site.links[0];
         let stats = ClassStats {

@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_MATCH,
-    WWW_AUTHENTICATE,
+    IF_NONE_MATCH, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
@@ -33,8 +33,10 @@ use crate::edit::{Edit, keys};
 use crate::explain::explain;
 use crate::flows::Question;
 use crate::grants::{Grants, Wanted, refusal};
+use crate::history::{Kept, Span, Told};
 use crate::metrics::{MEDIA_TYPE, PLAIN, metrics, plain};
 use crate::operate;
+use crate::page;
 use crate::save::save;
 use crate::service::PATIENCE;
 use crate::stream::{Events, States};
@@ -70,12 +72,22 @@ pub(crate) enum Access {
 
 pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
+/// What became of a class.
+#[derive(Serialize)]
+struct HistoryOf<'a> {
+    link: &'a str,
+    class: &'a str,
+    #[serde(flatten)]
+    told: Told,
+}
+
 /// What all requests share.
 #[derive(Debug)]
 pub(crate) struct Api {
     site: Handle,
     grants: Arc<Grants>,
     states: States,
+    history: Kept,
     file: Option<PathBuf>,
     token: Option<Token>,
     read_token: Option<Token>,
@@ -219,14 +231,15 @@ impl Api {
     pub(crate) fn new(
         site: Handle,
         states: States,
+        history: Kept,
         file: Option<PathBuf>,
-        token: Option<Token>,
-        read_token: Option<Token>,
+        [token, read_token]: [Option<Token>; 2],
     ) -> Api {
         Api {
             grants: Arc::new(Grants::new(site.clone())),
             site,
             states,
+            history,
             file,
             token,
             read_token,
@@ -265,6 +278,13 @@ impl Api {
         let (parts, body) = request.into_parts();
         let asked = Asked::of(&parts)?;
         let reads = parts.method == Method::GET || parts.method == Method::HEAD;
+        if access == Access::Http {
+            from_loopback(&parts)?;
+        }
+        // There is nothing secret in the page: what it shows it has to ask for.
+        if let Some(asset) = page::asset(&asked.path).filter(|_| reads) {
+            return Ok(asset.answer(parts.headers.get(IF_NONE_MATCH)));
+        }
         if access == Access::Http {
             self.admit(&parts, reads)?;
         }
@@ -305,13 +325,6 @@ impl Api {
 
     /// Whether whoever asks over HTTP may.
     fn admit(&self, parts: &Parts, reads: bool) -> Result<()> {
-        // A page from elsewhere that a browser on this machine shows has another name for us.
-        let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
-        if !host.is_some_and(is_loopback) {
-            let sentence =
-                "the Host header names no loopback address: ask 127.0.0.1, [::1] or localhost";
-            return fail(StatusCode::FORBIDDEN, sentence);
-        }
         let given = parts
             .headers
             .get(AUTHORIZATION)
@@ -376,10 +389,11 @@ impl Api {
             ["v1", "events"] => self.events(access),
             ["v1", "grants"] => object(&self.grants.all(report)),
             ["v1", "grants", number] => object(&self.grants.one(number, report)?),
+            ["v1", "history"] => self.history(asked, report),
             _ => not_here(
                 asked,
                 "/metrics, /v1/openapi.json, /v1/state, /v1/config, /v1/interfaces, \
-                                  /v1/links, /v1/flows, /v1/grants, /v1/events",
+                                  /v1/links, /v1/flows, /v1/grants, /v1/events, /v1/history, and / for the page",
             ),
         }
     }
@@ -407,6 +421,43 @@ impl Api {
                 fail(StatusCode::SERVICE_UNAVAILABLE, sentence)
             }
         }
+    }
+
+    /// What became of a class in the last hour, or week.
+    fn history(&self, asked: &Asked, report: &Report) -> Result<Answer> {
+        let refused = |sentence: String| fail(StatusCode::BAD_REQUEST, sentence);
+        let (mut link, mut class, mut span, mut since) = (None, None, Span::Hour, None);
+        for (key, value) in &asked.query {
+            match (key.as_str(), value.as_str()) {
+                ("link", name) => link = Some(name),
+                ("class", name) => class = Some(name),
+                ("span", "hour") => span = Span::Hour,
+                ("span", "week") => span = Span::Week,
+                ("span", other) => return refused(format!("span={other}: it is hour or week")),
+                ("since", time) => match time.parse() {
+                    Ok(time) => since = Some(time),
+                    Err(_) => {
+                        return refused(format!("since={time}: it is whole seconds since 1970"));
+                    }
+                },
+                (key, _) => {
+                    return refused(format!(
+                        "no parameter is '{key}': there are link, class, span and since"
+                    ));
+                }
+            }
+        }
+        let (Some(link), Some(class)) = (link, class) else {
+            return refused("a history is of one class: say link=.. and class=..".to_owned());
+        };
+        find_class(find(report, link)?, class)?;
+        let told = self.history.told(link, class, span, since);
+        object(&HistoryOf {
+            link,
+            class,
+            // It came with the state that is noted next.
+            told: told.unwrap_or_else(|| Told::nothing(span)),
+        })
     }
 
     /// A stream of states, one as often as they are told.
@@ -615,10 +666,21 @@ fn told(report: &Report) -> Result<()> {
     }
 }
 
-/// What tells a configuration from any other.
-fn tag(text: &str) -> String {
+/// Whether whoever asks over HTTP has a name of this machine for us.
+fn from_loopback(parts: &Parts) -> Result<()> {
+    // A page from elsewhere that a browser on this machine shows has another.
+    let host = parts.headers.get(HOST).and_then(|host| host.to_str().ok());
+    if host.is_some_and(is_loopback) {
+        return Ok(());
+    }
+    let sentence = "the Host header names no loopback address: ask 127.0.0.1, [::1] or localhost";
+    fail(StatusCode::FORBIDDEN, sentence)
+}
+
+/// What tells a configuration, or an asset of the page, from any other.
+pub(crate) fn tag(content: impl Hash) -> String {
     let mut hasher = DefaultHasher::new();
-    text.hash(&mut hasher);
+    content.hash(&mut hasher);
     format!("\"{:016x}\"", hasher.finish())
 }
 
@@ -637,6 +699,7 @@ fn is_known(path: &[&str]) -> bool {
                     | "flows"
                     | "grants"
                     | "events"
+                    | "history"
             ]
             | ["v1", "changes" | "reload" | "save"]
             | ["v1", "links" | "grants", _]
@@ -650,7 +713,7 @@ fn is_known(path: &[&str]) -> bool {
 
 fn not_here(asked: &Asked, there: &str) -> Result<Answer> {
     let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
-    if is_known(&path) {
+    if is_known(&path) || page::asset(&path).is_some() {
         return fail(
             StatusCode::METHOD_NOT_ALLOWED,
             format!(
@@ -772,11 +835,13 @@ fn object(value: &(impl Serialize + ?Sized)) -> Result<Answer> {
     }
 }
 
-fn text(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Answer {
+pub(crate) fn text(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Answer {
     let mut answer = Response::new(Full::new(body.into()).boxed_unsync());
     *answer.status_mut() = status;
     let media_type = HeaderValue::from_static(media_type);
     answer.headers_mut().insert(CONTENT_TYPE, media_type);
+    let sniffed = HeaderValue::from_static("nosniff");
+    answer.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, sniffed);
     no_store(&mut answer);
     answer
 }

@@ -1,18 +1,28 @@
-//! A configuration written back to its file.
+//! A configuration written to its file, whole or not at all.
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, fchown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::path::Path;
 
+use tempfile::NamedTempFile;
+
+/// As any program creates files: the user's mask decides.
+const NEW_FILE_MODE: u32 = 0o666;
+
 /// Replaces a file by this text, at once and whole: whoever reads meanwhile finds the one or the
-/// other, and so does who comes after a power cut. Owner and mode stay.
-pub(crate) fn save(path: &Path, text: &str) -> io::Result<()> {
+/// other, and so does who comes after a power cut. Owner and mode stay, and so does a link that leads
+/// to the file.
+///
+/// # Errors
+///
+/// The system's: then the file is as it was.
+pub fn save(path: &Path, text: &str) -> io::Result<()> {
     // The file itself, where the path is a link to it.
     let path = path.canonicalize()?;
     let former = fs::metadata(&path)?;
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.as_file().set_permissions(former.permissions())?;
     let owner = file.as_file().metadata()?;
@@ -24,9 +34,33 @@ pub(crate) fn save(path: &Path, text: &str) -> io::Result<()> {
     fs::File::open(folder)?.sync_all()
 }
 
+/// Makes a file with this text, at once and whole, where there is nothing of that name.
+///
+/// # Errors
+///
+/// `AlreadyExists` where there is something, be it a link that leads nowhere; the system's. Then
+/// nothing is made.
+pub fn create(path: &Path, text: &str) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    // In the system's words where there is no such folder.
+    let entries = fs::File::open(folder)?;
+    let mut builder = tempfile::Builder::new();
+    builder.permissions(fs::Permissions::from_mode(NEW_FILE_MODE));
+    // The library's error names a file that nobody asked for.
+    let file = builder.tempfile_in(folder);
+    let mut file = file.map_err(|error| io::Error::from(error.kind()))?;
+    file.write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist_noclobber(path).map_err(|error| error.error)?;
+    entries.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -46,6 +80,33 @@ mod tests {
             2,
             "nothing is left"
         );
+    }
+
+    #[test]
+    fn a_new_file_takes_nobodys_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        create(&path("new.toml"), "text").unwrap();
+        assert_eq!(fs::read_to_string(path("new.toml")).unwrap(), "text");
+        symlink(path("nowhere"), path("link.toml")).unwrap();
+        fs::create_dir(path("folder")).unwrap();
+        for name in ["new.toml", "link.toml", "folder"] {
+            let error = create(&path(name), "other").unwrap_err();
+            assert_eq!(
+                error.kind(),
+                io::ErrorKind::AlreadyExists,
+                "{name}: {error}"
+            );
+        }
+        assert_eq!(fs::read_to_string(path("new.toml")).unwrap(), "text");
+        assert!(!path("nowhere").exists());
+        assert_eq!(
+            fs::read_dir(folder.path()).unwrap().count(),
+            3,
+            "nothing is left"
+        );
+        let error = create(&path("none/new.toml"), "text").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

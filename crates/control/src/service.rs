@@ -22,6 +22,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
+use crate::history::Kept;
 use crate::patient::Patient;
 use crate::routes::{Access, Api};
 use crate::stream::State;
@@ -88,7 +89,9 @@ impl Service {
             .transpose()
             .map_err(doing("starting the control interface"))?;
         let (reports, states) = watch::channel(Arc::default());
-        let api = Arc::new(Api::new(site, states, file, token, read_token));
+        let history = Kept::default();
+        let noting = history.clone().follow(states.clone());
+        let api = Arc::new(Api::new(site, states, history, file, [token, read_token]));
         let starting = || doing("starting the control interface");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -114,6 +117,7 @@ impl Service {
         let thread = thread.spawn(move || {
             runtime.block_on(async move {
                 tokio::spawn(api.grants().end_in_time());
+                tokio::spawn(noting);
                 let mut all = Vec::new();
                 for port in ports {
                     let most = port.most().min(files);

@@ -1,16 +1,19 @@
 //! What an operator sees and types in a terminal: lines, tables and figures as all commands print
-//! them, and the commands that speak with a running site. Not a library to build on: that is the
-//! crate `fairlane`.
+//! them, the commands that speak with a running site, a first site file, completions and the manual.
+//! Not a library to build on: that is the crate `fairlane`.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 // They panic where nobody reads: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod completions;
 mod connection;
 pub mod ctl;
 mod effects;
 pub mod figures;
+pub mod init;
 pub mod interrupt;
+pub mod manual;
 pub mod output;
 pub mod table;
 pub mod top;

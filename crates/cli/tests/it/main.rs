@@ -2,8 +2,11 @@
 
 mod attach;
 mod bench;
+mod browser;
 mod check;
 mod classes_told;
+mod init;
+mod manual;
 mod odd_input;
 mod program;
 mod pspat;
@@ -24,6 +27,7 @@ mod site_load;
 mod site_operate;
 mod site_output;
 mod site_overload;
+mod site_page;
 mod site_passing;
 mod site_prometheus;
 mod site_reload;

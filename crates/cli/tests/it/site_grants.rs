@@ -115,7 +115,24 @@ fn a_flow_that_is_granted_a_rate_has_a_class_with_the_bound_that_check_computes(
     assert_eq!(web["before"]["guaranteed_bps"], 18_000_000);
     assert_eq!(web["after"]["guaranteed_bps"], 18_000_000 - reserved);
 
-    // Packets that its filter takes are its own, and what was promised is measured.
+    asked.site.stop();
+}
+
+#[test]
+fn packets_of_a_granted_flow_are_measured_beside_its_promise_until_it_ends() {
+    let Some(wire) = wire("a flow that was granted", 1) else {
+        return;
+    };
+    let asked = Asked::start(&wire, "packet", "");
+    let config = asked.config();
+    let keys = [
+        "rate=6mbit",
+        "delay=90ms",
+        "destination-port=1002",
+        "note=a film",
+    ];
+    let granted = asked.grant(&keys);
+    let grant = &granted["grant"];
     let hosts = (wire.sender(0), wire.receiver());
     let ((), numbers, sent) = numbered(hosts, 1_002, || thread::sleep(Duration::from_millis(500)));
     assert!(

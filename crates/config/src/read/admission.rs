@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use fairlane_classify::Classifier;
-use fairlane_core::Rate;
+use fairlane_core::{Nanos, Rate};
 
 use super::Surroundings;
 use super::grants::{Trial, Written, class, fits, kept, rules};
@@ -100,6 +100,10 @@ fn reached(
 /// Rates are looked for in whole kilobits, so a search ends soon.
 const STEP: u64 = 1_000;
 
+/// The part of a delay that is spared when it is granted: weights are whole numbers, and among
+/// thousands of siblings a share may later be some hundredths less than it was.
+const SPARE: u64 = 32;
+
 /// What a class would have.
 struct Had {
     /// Beside those that there are.
@@ -111,7 +115,8 @@ struct Had {
 impl Had {
     fn keeps(&self, terms: &Terms) -> Result<(), String> {
         terms.exactly_kept_by(&self.now)?;
-        terms.in_time(&self.ever)
+        let delay = terms.delay.map(|delay| Nanos(delay.0 - delay.0 / SPARE));
+        Terms { delay, ..*terms }.in_time(&self.ever)
     }
 }
 
@@ -196,7 +201,8 @@ impl Search<'_> {
             return Some(Offer { rate, delay });
         }
         terms.delay?;
-        let delay = Some(rounded(terms.delay_in(&had.ever).ok()?));
+        let delay = terms.delay_in(&had.ever).ok()?;
+        let delay = Some(rounded(Nanos(delay.0 + delay.0 / (SPARE - 1) + 1)));
         let is_kept = had.keeps(&Terms { delay, ..terms }).is_ok();
         is_kept.then_some(Offer { rate, delay })
     }

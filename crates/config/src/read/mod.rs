@@ -345,15 +345,20 @@ fn loopback(text: &Text, report: &mut Report) -> Option<SocketAddr> {
     None
 }
 
-/// Linux's rules for the name of an interface.
+/// What Linux asks of the name of an interface, in words.
+pub const INTERFACE_NAME: &str =
+    "the name of an interface has 1 to 15 bytes, without spaces, '/' and ':'";
+
+/// Whether an interface may be called so, by [Linux's rules](INTERFACE_NAME).
+pub fn is_interface_name(text: &str) -> bool {
+    let unfit = |c: char| c == '/' || c == ':' || c.is_whitespace();
+    (1..=15).contains(&text.len()) && text != "." && text != ".." && !text.contains(unfit)
+}
+
 fn interface_name(key: &str, name: &Text, report: &mut Report) {
     let text = name.value();
-    let unfit = |c: char| c == '/' || c == ':' || c.is_whitespace();
-    if !(1..=15).contains(&text.len()) || text == "." || text == ".." || text.contains(unfit) {
-        report.error(
-            &name.span(),
-            format!("{key} '{text}': the name of an interface has 1 to 15 bytes, without spaces, '/' and ':'"),
-        );
+    if !is_interface_name(text) {
+        report.error(&name.span(), format!("{key} '{text}': {INTERFACE_NAME}"));
     }
 }
 

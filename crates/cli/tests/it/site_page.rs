@@ -1,0 +1,241 @@
+//! The page of a running site, in a browser.
+
+use std::fmt::Write;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use fairlane_netlab::{Link, Wire};
+use serde_json::{Value, json};
+
+use crate::browser::Browser;
+use crate::program::Pressure;
+use crate::site::{Site, up, wire};
+use crate::site_reload::numbered;
+
+const PAGE: &str = "http://127.0.0.1:7172/";
+const TOKEN: &str = "a token that nobody guesses";
+/// A class whose name would run if it were ever taken for markup.
+const HOSTILE: &str = "<img src=x onerror=document.title='gone'>";
+
+/// A page of a site with these classes; a token in a file is needed for changes.
+fn config(classes: &str, token: &str) -> String {
+    let control = format!("\n[control]\nhttp = \"127.0.0.1:7172\"\ntoken = \"{token}\"\n");
+    up("packet", "20mbit") + classes + &control
+}
+
+fn few() -> String {
+    format!(
+        "[[link.class]]\nname = \"voice\"\nrate = \"2mbit\"\nceil = \"4mbit\"\n\
+         [[link.class]]\nname = \"office\"\n\
+         [[link.class]]\nname = \"web\"\nparent = \"office\"\ndefault = true\n\
+         [[link.class]]\nname = \"{HOSTILE}\"\nparent = \"office\"\n\
+         [[link.filter]]\nclass = \"voice\"\ndestination-port = 1001\n"
+    )
+}
+
+/// Hosts with a browser between them; the middle may ask itself.
+fn browsing(test: &str) -> Option<(Wire, Browser)> {
+    let wire = wire(test, 1)?;
+    Link::find(wire.middle(), "lo").unwrap().up().unwrap();
+    let browser = Browser::start(test, wire.middle())?;
+    Some((wire, browser))
+}
+
+/// An expression: the text of all that a selector finds has this in it.
+fn says(selector: &str, text: &str) -> String {
+    let (selector, text) = (json!(selector), json!(text));
+    format!(
+        "[...document.querySelectorAll({selector})].some((it) => it.textContent.includes({text}))"
+    )
+}
+
+/// Presses what a selector finds and says this.
+fn press(browser: &mut Browser, selector: &str, text: &str) {
+    let (selector, text) = (json!(selector), json!(text));
+    browser.value(&format!(
+        "[...document.querySelectorAll({selector})].find((it) => it.textContent === {text}).click()"
+    ));
+}
+
+/// Writes into the field with this label of the panel's first form.
+fn fill(browser: &mut Browser, label: &str, text: &str) {
+    let label = json!(label);
+    browser.value(&format!(
+        "(() => {{ const labels = [...document.querySelectorAll('#panel form label')];
+           const input = labels.find((it) => it.firstChild.data === {label}).querySelector('input');
+           input.focus(); input.select(); }})()"
+    ));
+    browser.type_text(text);
+}
+
+#[test]
+fn what_runs_is_shown_and_a_change_is_looked_at_before_it_is_made() {
+    let Some((wire, mut browser)) = browsing("the page of a site") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, TOKEN).unwrap();
+    let site = Site::start(&wire, &config(&few(), token.to_str().unwrap()));
+    browser.open(PAGE);
+    browser.until(&says("#site-words", "connected"));
+    browser.until(&says(".row .name", "voice"));
+    // A name is text, whatever is in it.
+    browser.until(&says(".row .name", HOSTILE));
+    assert_eq!(browser.value("document.images.length"), 0);
+    assert_ne!(browser.value("document.title"), "gone");
+    // By keyboard alone: to the first class, and into it.
+    browser.value("document.getElementById('grid').focus()");
+    browser.key("Home");
+    browser.key("ArrowDown");
+    browser.key("Enter");
+    browser.until(&says("#panel-title", "voice"));
+    browser.until(&says("#panel dd", "2.00 Mbit/s"));
+    let hosts = (wire.sender(0), wire.receiver());
+    numbered(hosts, 1_001, || {
+        browser.until("document.querySelectorAll('#panel .uplot canvas').length === 3");
+        // 1,000 datagrams of 500 bytes a second and their headers.
+        browser.until("/Rate: 4\\.\\d+ Mbit/.test(document.querySelector('.plot').ariaLabel)");
+        browser.until(&says(
+            "#panel .why li",
+            "the ceiling of class 'voice', 4mbit, held",
+        ));
+    });
+    // No token: said so, and asked for.
+    fill(&mut browser, "Rate (guaranteed)", "3mbit");
+    browser.key("Enter");
+    browser.until(&says("#panel .answer.refused", "needs a token"));
+    browser.until("document.getElementById('token').open");
+    browser.value("document.getElementById('token-text').focus()");
+    browser.type_text(TOKEN);
+    browser.key("Enter");
+    browser.until("!document.getElementById('token').open");
+    // Refused: the sentence, and nothing to apply.
+    fill(&mut browser, "Rate (guaranteed)", "19999kbit");
+    press(&mut browser, "#panel button", "What would it do?");
+    browser.until(&says("#panel .answer.refused", "Refused: "));
+    assert_eq!(
+        browser.value("document.querySelector('#panel .main').disabled"),
+        true
+    );
+    // Looked at: what becomes of each promise; only then may it be made.
+    fill(&mut browser, "Rate (guaranteed)", "3mbit");
+    press(&mut browser, "#panel button", "What would it do?");
+    let guaranteed = "guaranteed 2.00 Mbit/s → 3.00 Mbit/s ▲ more";
+    browser.until(&says("#panel .effects li", guaranteed));
+    browser.until(&says("#panel .effects li", "▼ less"));
+    browser.until(&says("#panel dd", "2.00 Mbit/s"));
+    press(&mut browser, "#panel button", "Apply");
+    browser.until(&says("#panel .answer", "Done."));
+    browser.until(&says("#panel dd", "3.00 Mbit/s"));
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+    site.stop();
+}
+
+#[test]
+fn a_daemon_that_goes_is_missed_and_followed_again_when_it_is_back() {
+    let Some((wire, mut browser)) = browsing("a page whose daemon goes") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, TOKEN).unwrap();
+    let config = config(&few(), token.to_str().unwrap());
+    let site = Site::start(&wire, &config);
+    browser.open(PAGE);
+    browser.until(&says("#site-words", "connected"));
+    site.stop();
+    browser.until("document.getElementById('site').className === 'gone'");
+    browser.until(&says("#age", "ago"));
+    // What was last told is still there, and known to be old.
+    assert_eq!(browser.value(&says(".row .name", "voice")), true);
+    let site = Site::start(&wire, &config.replace("voice", "calls"));
+    browser.until("document.getElementById('site').className === 'fine'");
+    browser.until(&says(".row .name", "calls"));
+    assert_eq!(browser.value(&says(".row .name", "voice")), false);
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+    site.stop();
+}
+
+/// The longest time that the page's own thread was busy with one thing, in milliseconds of a processor.
+fn longest_task(events: &[Value]) -> f64 {
+    let all = || {
+        events
+            .iter()
+            .filter_map(|event| event["value"].as_array())
+            .flatten()
+    };
+    let main = all()
+        .find(|event| event["name"] == "thread_name" && event["args"]["name"] == "CrRendererMain");
+    let main = main.expect("a thread of the page");
+    let tasks = all().filter(|event| {
+        event["name"]
+            .as_str()
+            .is_some_and(|name| name.ends_with("RunTask"))
+            && (&event["pid"], &event["tid"]) == (&main["pid"], &main["tid"])
+    });
+    let took = |event: &Value| event["tdur"].as_f64().or_else(|| event["dur"].as_f64());
+    let longest = tasks.filter_map(took).fold(0.0, f64::max);
+    longest / 1e3
+}
+
+#[test]
+fn a_thousand_classes_leave_no_frame_late() {
+    let Some((wire, mut browser)) = browsing("a page of 1,000 classes") else {
+        return;
+    };
+    let mut classes = String::new();
+    for site in 0..20 {
+        writeln!(classes, "[[link.class]]\nname = \"site-{site}\"").unwrap();
+        for class in 0..49 {
+            writeln!(
+                classes,
+                "[[link.class]]\nname = \"class-{site}-{class}\"\nparent = \"site-{site}\"\n\
+                 default = {}",
+                (site, class) == (0, 0)
+            )
+            .unwrap();
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, TOKEN).unwrap();
+    let site = Site::start(&wire, &config(&classes, token.to_str().unwrap()));
+    let pressure = Pressure::begin();
+    let categories = json!({
+        "traceConfig": { "includedCategories": ["toplevel", "disabled-by-default-devtools.timeline"] },
+    });
+    browser.ask("Tracing.start", &categories);
+    browser.open(PAGE);
+    browser.until(&says("#shown", "1000 classes"));
+    let hosts = (wire.sender(0), wire.receiver());
+    numbered(hosts, 1_001, || {
+        for order in ["rate", "drops", "name", "file"] {
+            browser.value(&format!(
+                "(() => {{ const order = document.getElementById('order');
+                   order.value = '{order}'; order.dispatchEvent(new Event('change')); }})()"
+            ));
+            for part in 1..=4 {
+                browser.value(&format!(
+                    "scrollTo(0, document.body.scrollHeight * {part} / 4)"
+                ));
+                thread::sleep(Duration::from_millis(300));
+            }
+        }
+        browser.value("document.getElementById('filter').focus()");
+        browser.type_text("class-1");
+        browser.until(&says("#shown", "of 1000 classes"));
+    });
+    // Only what can be seen is there.
+    let rows = browser.value("document.querySelectorAll('.row').length");
+    assert!(rows.as_u64().unwrap() < 60, "{rows}");
+    browser.ask("Tracing.end", &json!({}));
+    let events = browser.events_until("Tracing.dataCollected", "Tracing.tracingComplete");
+    let longest = longest_task(&events);
+    let most = pressure.most(100.0, 200.0);
+    assert!(longest > 0.0 && longest <= most, "{longest} ms of {most}");
+    site.stop();
+}

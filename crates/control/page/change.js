@@ -1,0 +1,234 @@
+// Changes: written in a form, looked at, and only then made.
+
+import { count, delay, make, rate, written } from "./figures.js";
+import { ask, path } from "./site.js";
+
+/** Effects that are listed at most. */
+const LISTED = 40;
+
+const PROMISES = [
+  ["guaranteed_bps", "guaranteed", rate, "no guarantee"],
+  ["bound_us", "delay at most", delay, "no bound"],
+  ["ceil_bps", "ceiling", rate, "no ceiling"],
+  ["weight", "weight", count, "none"],
+  ["room_packets", "room for packets", count, "none"],
+];
+
+const said = (value, format, none) => (value === null || value === undefined ? none : format(value));
+
+/** What becomes of a class, in words: an arrow says which way a figure goes. */
+function effectOn({ before, after }) {
+  if (!before || !after) {
+    const { guaranteed_bps: least, bound_us: bound } = before ?? after;
+    const promise = `guaranteed ${said(least, rate, "nothing")}, ${bound ? `delay at most ${delay(bound)}` : "no bound"}`;
+    return before ? `goes; it was ${promise}` : `comes: ${promise}`;
+  }
+  const changes = [];
+  if (before.parent !== after.parent) changes.push(`moves below ${after.parent ?? "the link"}`);
+  for (const [key, name, format, none] of PROMISES) {
+    const [was, is] = [before[key], after[key]];
+    if (was === is) continue;
+    const way = was === null || is === null ? "" : is > was ? " ▲ more" : " ▼ less";
+    changes.push(`${name} ${said(was, format, none)} → ${said(is, format, none)}${way}`);
+  }
+  return changes.join("; ");
+}
+
+/** What a change does, or did, to every promise. */
+export function effectsOf(changed) {
+  const effects = changed.effects ?? [];
+  const listed = effects.slice(0, LISTED);
+  const list = listed.map((effect) => make("li", {}, make("b", {}, effect.class), ` ${effectOn(effect)}`));
+  if (effects.length > LISTED) list.push(make("li", {}, `and ${effects.length - LISTED} more classes`));
+  const many = effects.length === 0 ? "no promise" : effects.length === 1 ? "one promise:" : `${effects.length} promises:`;
+  const words = changed.applied ? `Done. It changed ${many}` : `It would change ${many}`;
+  const warnings = (changed.warnings ?? []).map((warning) => make("li", {}, `Mind: ${warning}`));
+  return [make("p", {}, words), make("ul", { class: "effects" }, ...list, ...warnings)];
+}
+
+/**
+ * Two buttons and what was answered: one asks what a change would do, the other makes it, and only what
+ * was looked at as it stands. `request` says method, path and body, or throws a sentence. `told` says an
+ * answer in elements; `done` hears of what was made.
+ */
+export class Proposal {
+  constructor(request, { look = "What would it do?", make: making = "Apply", told = effectsOf, done = () => {} } = {}) {
+    Object.assign(this, { request, told, done });
+    // Enter in a field looks; it never makes.
+    this.look = make("button", { type: "submit" }, look);
+    this.make = make("button", { type: "button", class: "main", disabled: true, onclick: () => this.send(false) }, making);
+    this.answer = make("div", { class: "answer", "aria-live": "polite" });
+    this.element = make("div", {}, make("p", { class: "buttons" }, this.look, this.make), this.answer);
+    this.looked = null;
+  }
+
+  /** What was looked at is not what would be made by now. */
+  forget() {
+    this.looked = null;
+    this.make.disabled = true;
+    this.answer.replaceChildren();
+    this.answer.className = "answer";
+  }
+
+  async send(dry) {
+    this.look.disabled = true;
+    this.make.disabled = true;
+    this.answer.className = "answer";
+    this.answer.setAttribute("role", "status");
+    try {
+      const { method, where, body } = this.request();
+      const asked = JSON.stringify([method, where, body]);
+      if (!dry && asked !== this.looked) throw new Error("it was changed since it was looked at: look again");
+      const changed = await ask(dry ? `${where}?dry-run=true` : where, { method, body });
+      this.looked = dry ? asked : null;
+      this.make.disabled = !dry;
+      this.answer.replaceChildren(...this.told(changed));
+      if (!dry) this.done(changed, this);
+    } catch (error) {
+      this.looked = null;
+      this.answer.className = "answer refused";
+      this.answer.setAttribute("role", "alert");
+      this.answer.replaceChildren(`${error.status === 0 ? "No answer" : "Refused"}: ${error.message}`);
+      if (error.status === 401) dispatchEvent(new CustomEvent("token", { detail: error.message }));
+    } finally {
+      this.look.disabled = false;
+    }
+  }
+
+  /** A further line of the answer. */
+  add(...inside) {
+    this.answer.append(make("p", { class: "buttons" }, ...inside));
+  }
+}
+
+/** A field with what it had at first. */
+export class Field {
+  constructor(key, words, value, { hint = "", choices = null, number = false } = {}) {
+    Object.assign(this, { key, value, number });
+    this.input = choices
+      ? make("select", {}, ...choices.map(([it, name]) => make("option", { value: it, selected: it === value }, name)))
+      : make("input", {
+        value, placeholder: hint, autocomplete: "off", spellcheck: "false", inputmode: number ? "numeric" : null,
+      });
+    this.element = make("label", {}, words, this.input);
+    this.input.addEventListener("input", () => this.input.classList.toggle("changed", this.isChanged));
+  }
+
+  get text() {
+    return this.input.value.trim();
+  }
+
+  get isChanged() {
+    return this.text !== this.value;
+  }
+
+  /** What is written is what runs now. */
+  settle() {
+    this.value = this.text;
+    this.input.classList.remove("changed");
+  }
+
+  /** As the daemon takes it; null removes the key. */
+  get json() {
+    if (this.text === "") return null;
+    return this.number && /^\d+$/.test(this.text) ? Number(this.text) : this.text;
+  }
+}
+
+/** What is written in fields. */
+export function keysOf(fields, onlyChanged) {
+  const wanted = fields.filter((field) => (onlyChanged ? field.isChanged : field.text !== ""));
+  return Object.fromEntries(wanted.map((field) => [field.key, field.json]));
+}
+
+/** A form of fields, and its proposal. */
+export function form(fields, proposal) {
+  const element = make("form", {}, make("div", { class: "fields" }, ...fields.map((field) => field.element)), proposal.element);
+  element.addEventListener("input", () => proposal.forget());
+  element.addEventListener("submit", (event) => {
+    event.preventDefault();
+    proposal.send(true);
+  });
+  return element;
+}
+
+/** Offers to write what runs to the file that it was read from. */
+function offerToSave(proposal, fields) {
+  for (const field of fields) field.settle();
+  const save = make("button", { type: "button" }, "Save to the file");
+  save.addEventListener("click", async () => {
+    try {
+      const { saved } = await ask("/v1/save", { method: "POST", body: {} });
+      save.replaceWith(`Saved to ${saved}.`);
+    } catch (error) {
+      save.replaceWith(`Not saved: ${error.message}`);
+    }
+  });
+  proposal.add("It holds until the daemon ends.", save);
+}
+
+const NOTHING = "nothing is changed: write what is to be another";
+
+function changesOfClass(node, nodes) {
+  const { told } = node;
+  const below = new Set();
+  const take = (of) => {
+    below.add(of.name);
+    of.children.forEach(take);
+  };
+  take(node);
+  const inner = [...nodes.values()].filter((it) => it.link === node.link && it.told.kind === "inner");
+  const others = inner.filter((it) => !below.has(it.name));
+  const fields = [
+    new Field("rate", "Rate (guaranteed)", written(told.rate_bps), { hint: "as in 2mbit" }),
+    new Field("ceil", "Ceiling", written(told.ceil_bps), { hint: "as in 4mbit" }),
+    new Field("weight", "Weight", "", { hint: `${told.weight} now`, number: true }),
+    new Field("burst", "Burst at the ceiling", "", { hint: told.burst ? `${told.burst} bytes now` : "as in 16kb" }),
+    new Field("parent", "Part of", told.parent ?? "", {
+      choices: [["", "the link"], ...others.map((it) => [it.name, it.name])],
+    }),
+  ];
+  const where = path("links", node.link.name, "classes", node.name);
+  const proposal = new Proposal(() => {
+    const body = keysOf(fields, true);
+    if (!Object.keys(body).length) throw new Error(NOTHING);
+    return { method: "PATCH", where, body };
+  }, { done: (_, it) => offerToSave(it, fields) });
+  return [make("h3", {}, "Change it"), form(fields, proposal)];
+}
+
+function changesOfLink(node) {
+  const fields = [new Field("rate", "Rate", written(node.most), { hint: "as in 20mbit" })];
+  const proposal = new Proposal(() => {
+    const body = keysOf(fields, true);
+    if (!Object.keys(body).length) throw new Error(NOTHING);
+    return { method: "PATCH", where: path("links", node.name), body };
+  }, { done: (_, it) => offerToSave(it, fields) });
+  return [make("h3", {}, "Change it"), form(fields, proposal)];
+}
+
+function adding(node) {
+  const fields = [
+    new Field("name", "Name", ""),
+    new Field("rate", "Rate (guaranteed)", "", { hint: "none" }),
+    new Field("ceil", "Ceiling", "", { hint: "none" }),
+    new Field("weight", "Weight", "", { hint: "1", number: true }),
+  ];
+  const proposal = new Proposal(() => {
+    const parent = node.isLink ? {} : { parent: node.name };
+    return { method: "POST", where: path("links", node.link.name, "classes"), body: { ...keysOf(fields, false), ...parent } };
+  }, { make: "Add it", done: (_, it) => offerToSave(it, []) });
+  return make("details", {}, make("summary", {}, node.isLink ? "Add a class" : "Add a class below it"), form(fields, proposal));
+}
+
+function removing(node) {
+  const where = path("links", node.link.name, "classes", node.name);
+  const proposal = new Proposal(() => ({ method: "DELETE", where }), { make: "Remove it", done: (_, it) => offerToSave(it, []) });
+  return make("details", {}, make("summary", {}, "Remove it"), form([], proposal));
+}
+
+/** All that can be changed of a node. */
+export function changes(node, nodes) {
+  if (node.isLink) return [...changesOfLink(node), adding(node)];
+  return [...changesOfClass(node, nodes), ...(node.told.kind === "inner" ? [adding(node)] : []), removing(node)];
+}

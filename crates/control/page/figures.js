@@ -1,0 +1,79 @@
+// Figures as people read them, and the little that all parts of the page need of the document.
+
+const NONE = "–";
+
+/** Three digits of a number that is at least a thousandth. */
+function digits(value) {
+  if (value >= 99.95) return value.toFixed(0);
+  return value >= 9.995 ? value.toFixed(1) : value.toFixed(2);
+}
+
+function scaled(value, units) {
+  let [factor, unit] = units[0];
+  for (const [next, name] of units) if (value >= next * 0.9995) [factor, unit] = [next, name];
+  return `${digits(value / factor)} ${unit}`;
+}
+
+/** A rate, from bit/s. */
+export function rate(bps) {
+  if (bps === null || bps === undefined) return NONE;
+  if (bps < 0.5) return "0";
+  if (bps < 999.5) return `${Math.round(bps)} bit/s`;
+  return scaled(bps, [[1e3, "kbit/s"], [1e6, "Mbit/s"], [1e9, "Gbit/s"], [1e12, "Tbit/s"]]);
+}
+
+/** A time, from microseconds. */
+export function delay(us) {
+  if (us === null || us === undefined) return NONE;
+  return scaled(us, [[1, "µs"], [1e3, "ms"], [1e6, "s"]]);
+}
+
+/** A number of packets, say. */
+export function count(number) {
+  if (number === null || number === undefined) return NONE;
+  if (number < 9_999.5) return `${Math.round(number)}`;
+  return scaled(number, [[1e3, "k"], [1e6, "M"], [1e9, "G"], [1e12, "T"]]).replace(" ", "");
+}
+
+/** A part of something. */
+export function percent(part) {
+  const hundredths = part * 100;
+  if (hundredths < 0.05) return "0%";
+  return `${hundredths >= 9.95 ? hundredths.toFixed(0) : hundredths.toFixed(1)}%`;
+}
+
+/** A time that has passed, from seconds. */
+export function span(seconds) {
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 5_400) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172_800 ? `${Math.round(seconds / 3_600)} h` : `${Math.round(seconds / 86_400)} days`;
+}
+
+/** A rate as the configuration writes it. */
+export function written(bps) {
+  if (bps === null || bps === undefined) return "";
+  for (const [factor, unit] of [[1e9, "gbit"], [1e6, "mbit"], [1e3, "kbit"]]) {
+    // With three decimals at most.
+    if (bps >= factor && bps % (factor / 1e3) === 0) return `${bps / factor}${unit}`;
+  }
+  return `${bps}bit`;
+}
+
+/** An element with attributes, and text or elements in it. Text is never read as markup. */
+export function make(name, attributes = {}, ...inside) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+    else if (value === true) element.setAttribute(key, "");
+    else if (value !== false && value !== null) element.setAttribute(key, value);
+  }
+  element.append(...inside.filter((it) => it !== null));
+  return element;
+}
+
+/** Says a text in an element, if it is another than it says. */
+export function say(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+export const find = (id) => document.getElementById(id);

@@ -1,0 +1,244 @@
+// The other views: who sends most, what was granted, what the interfaces lost.
+
+import { effectsOf, Field, form, Proposal } from "./change.js";
+import { count, delay, find, make, percent, rate, say, span } from "./figures.js";
+import { ask, path } from "./site.js";
+
+/** A table whose rows are written in place. */
+class Table {
+  constructor(caption, heads) {
+    this.heads = heads;
+    const head = heads.map(([name, number]) => make("th", { scope: "col", class: number ? "number" : null }, name));
+    this.body = make("tbody");
+    this.element = make("div", { class: "scroll" }, make("table", { class: "figures" },
+      make("caption", { class: "hint" }, caption), make("thead", {}, make("tr", {}, ...head)), this.body));
+  }
+
+  add() {
+    const cells = this.heads.map(([, number]) => make("td", { class: number ? "number" : null }));
+    return this.body.appendChild(make("tr", {}, ...cells));
+  }
+
+  /** `rows` are texts, or elements that are put there as they are. */
+  show(rows) {
+    while (this.body.rows.length > rows.length) this.body.lastChild.remove();
+    rows.forEach((cells, at) => {
+      const row = this.body.rows[at] ?? this.add();
+      cells.forEach((cell, column) => {
+        const place = row.cells[column];
+        if (typeof cell === "string") say(place, cell);
+        else if (place.firstChild !== cell) place.replaceChildren(cell);
+      });
+    });
+  }
+}
+
+/** A view that asks the daemon while it is shown. */
+class Asking {
+  constructor(id, every) {
+    this.section = find(id);
+    this.every = every;
+    this.words = make("p", { class: "empty", role: "status" });
+    this.shown = false;
+  }
+
+  show(shown) {
+    this.shown = shown;
+    clearTimeout(this.timer);
+    if (shown) this.again();
+  }
+
+  async again() {
+    clearTimeout(this.timer);
+    try {
+      say(this.words, (await this.refresh()) ?? "");
+      this.there(true);
+    } catch (error) {
+      this.there(error.status !== 404);
+      say(this.words, error.status === 404 ? this.none : `Not told: ${error.message}.`);
+      if (error.status === 401) dispatchEvent(new CustomEvent("token", { detail: error.message }));
+    }
+    this.words.hidden = this.words.textContent === "";
+    if (this.shown) this.timer = setTimeout(() => this.again(), this.every);
+  }
+
+  there() {}
+  state() {}
+}
+
+/** Top talkers: whoever sends most of late. */
+export class Flows extends Asking {
+  constructor() {
+    super("flows", 2_000);
+    this.none = "This daemon does not tell who sends most.";
+    this.table = new Table("Who sent most of late", [
+      ["Flow"], ["Class"], ["Link"], ["Rate", true], ["Share", true], ["Packets", true],
+    ]);
+    this.link = make("select", { onchange: () => this.again() }, make("option", { value: "" }, "all"));
+    this.known = "";
+    this.tools = make("p", { class: "tools" }, make("label", {}, "Link ", this.link));
+    this.section.append(this.tools, this.words, this.table.element);
+  }
+
+  state(state) {
+    const names = state.links.map((link) => link.name);
+    if (names.join("\n") === this.known) return;
+    this.known = names.join("\n");
+    const { value } = this.link;
+    const options = names.map((name) => make("option", { value: name }, name));
+    this.link.replaceChildren(make("option", { value: "" }, "all"), ...options);
+    this.link.value = names.includes(value) ? value : "";
+  }
+
+  async refresh() {
+    const wanted = new URLSearchParams({ top: 20, ...(this.link.value ? { link: this.link.value } : {}) });
+    const { flows, seconds } = await ask(`${path("flows")}?${wanted}`);
+    this.table.show(flows.map((it) => [it.flow, it.class, it.link, rate(it.bps), percent(it.share), count(it.packets)]));
+    return flows.length ? null : `Nobody sent anything in the last ${span(seconds)}.`;
+  }
+
+  there(is) {
+    this.table.element.hidden = !is;
+    this.tools.hidden = !is;
+  }
+}
+
+/** What is written as KEY=VALUE, one or more of them with commas or spaces between. */
+function pairs(text) {
+  const all = text.split(/[\s,]+/).filter(Boolean).map((pair) => {
+    const at = pair.indexOf("=");
+    if (at < 1) throw new Error(`'${pair}' is no KEY=VALUE, as in destination-port=5060`);
+    const value = pair.slice(at + 1);
+    return [pair.slice(0, at), /^\d{1,9}$/.test(value) ? Number(value) : value];
+  });
+  if (!all.length) throw new Error("say which packets are the flow's, as in destination-port=5060");
+  return Object.fromEntries(all);
+}
+
+/** Admission: a flow asks for a rate and a delay, and has them granted, or the best that could be had. */
+export class Grants extends Asking {
+  constructor() {
+    super("grants", 3_000);
+    this.none = "This daemon grants nothing.";
+    this.table = new Table("What is granted", [
+      ["Grant"], ["Link"], ["Packets"], ["Rate", true], ["Sends", true], ["Delay at most", true],
+      ["Longest", true], ["Ends in", true], [""],
+    ]);
+    this.links = new Field("link", "Link", "", { choices: [] });
+    this.known = "";
+    const filter = new Field("filter", "Packets", "", { hint: "destination-port=5060" });
+    const fields = [
+      new Field("rate", "Rate", "", { hint: "as in 2mbit" }),
+      new Field("burst", "Burst", "", { hint: "as in 3kb" }),
+      new Field("delay", "Delay", "", { hint: "as in 20ms" }),
+      new Field("lifetime", "For how long", "", { hint: "an hour" }),
+    ];
+    const proposal = new Proposal(() => {
+      const written = fields.filter((field) => field.text).map((field) => [field.key, field.text]);
+      const body = { filter: pairs(filter.text), ...Object.fromEntries(written) };
+      return { method: "POST", where: path("links", this.links.text, "grants"), body };
+    }, { look: "Could it be granted?", make: "Ask for it", told: granted, done: () => this.again() });
+    this.form = make("div", {}, make("h3", {}, "Ask for a flow"), form([this.links, filter, ...fields], proposal));
+    this.section.append(this.words, this.table.element, this.form);
+  }
+
+  state(state) {
+    const names = state.links.map((link) => link.name);
+    if (names.join("\n") === this.known) return;
+    this.known = names.join("\n");
+    const { value } = this.links.input;
+    this.links.input.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
+    if (names.includes(value)) this.links.input.value = value;
+  }
+
+  async refresh() {
+    const grants = await ask(path("grants"));
+    this.table.show(grants.map((grant) => [
+      grant.class, grant.link, filters(grant.filter), rate(grant.rate_bps), rate(grant.measured?.sent_bps),
+      delay(grant.delay_us), delay(grant.measured?.delay_max_us), span(grant.expires_in_s), this.buttons(grant),
+    ]));
+    return grants.length ? null : "Nothing is granted now.";
+  }
+
+  /** Whatever is done with a grant; the same elements as long as it is there. */
+  buttons(grant) {
+    this.made ??= new Map();
+    if (!this.made.has(grant.id)) {
+      const button = (words, method) => make("button", {
+        type: "button", "aria-label": `${words}: ${grant.class}`, onclick: () => this.send(grant.id, method),
+      }, words);
+      this.made.set(grant.id, make("span", { class: "buttons" }, button("Renew", "PUT"), button("Give back", "DELETE")));
+    }
+    return this.made.get(grant.id);
+  }
+
+  async send(id, method) {
+    try {
+      await ask(path("grants", id), { method, body: method === "PUT" ? {} : undefined });
+      await this.again();
+    } catch (error) {
+      say(this.words, `Refused: ${error.message}`);
+      this.words.hidden = false;
+      if (error.status === 401) dispatchEvent(new CustomEvent("token", { detail: error.message }));
+    }
+  }
+
+  there(is) {
+    this.table.element.hidden = !is;
+    this.form.hidden = !is;
+  }
+}
+
+/** Filters as they are written in the field. */
+function filters(all) {
+  return all.map((filter) => Object.entries(filter).map(([key, value]) => `${key}=${value}`).join(", ")).join("; or ");
+}
+
+/** What is answered to who asks for a flow: what it has, and what others lose by it. */
+function granted(answer) {
+  const { grant } = answer;
+  const facts = [
+    ["Class", grant.class],
+    ["Rate", `${rate(grant.granted.guaranteed_bps)} guaranteed, ${rate(grant.rate_bps)} asked for`],
+    ["Delay at most", delay(grant.granted.delay_us)],
+    ["Room", `${count(grant.granted.room_packets)} packets`],
+    ["For", span(grant.lifetime_s)],
+  ];
+  const words = answer.applied ? "Granted." : "It could be granted.";
+  const list = facts.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]);
+  return [make("p", {}, words), make("dl", {}, ...list), ...effectsOf(answer)];
+}
+
+/** What the interfaces carry and lose. */
+export class Interfaces {
+  constructor() {
+    this.table = new Table("Frames that were lost before they were shaped, or after", [
+      ["Interface"], ["Read by"], ["Shaped"], ["Lost as they arrived", true], ["Dropped early", true],
+      ["Refused by it", true], ["While it was away", true],
+    ]);
+    this.words = make("p", { class: "hint" });
+    find("interfaces").append(this.table.element, this.words);
+  }
+
+  show() {}
+
+  /** Whether what leaves by an interface is shaped. */
+  shaped(state, it) {
+    if (it.attached === false) return "detached";
+    const is = it.shaped ?? state.links.some((link) => link.to === it.name);
+    return is ? "yes" : "no";
+  }
+
+  state(state) {
+    this.table.show(state.interfaces.map((it) => [
+      it.name || "processes", it.backend, this.shaped(state, it),
+      count(it.lost), count(it.early), count(it.refused), count(it.away),
+    ]));
+    const open = state.open.map((it) => `towards ${it.to || "processes"} nothing is shaped: ${count(it.frames)} frames`);
+    say(this.words, [
+      `The longest time that frames waited for a change or a count was ${Math.round(state.longest_step_us)} µs.`,
+      `${state.reloads} changes and reloads; ${state.attached} processes attached.`,
+      ...open,
+    ].join(" "));
+  }
+}

@@ -1,0 +1,164 @@
+// The page: states as they come, and what is shown of them.
+
+import { count, find, rate, say, span } from "./figures.js";
+import { Flows, Grants, Interfaces } from "./more.js";
+import { Panel } from "./panel.js";
+import { keepToken, states, token } from "./site.js";
+import { Tree } from "./tree.js";
+
+/** How long to wait until the daemon is tried again, in milliseconds: at first, and at most. */
+const SOON = 500;
+const LATE = 4_000;
+/** Seconds without a state that are worth words. */
+const SILENT = 15;
+
+const panel = new Panel(() => {
+  tree.chosen = null;
+  tree.draw();
+  tree.grid.focus({ preventScroll: true });
+});
+const tree = new Tree((node) => {
+  tree.chosen = node.key;
+  panel.open(node, tree.nodes);
+});
+const views = { flows: new Flows(), grants: new Grants(), interfaces: new Interfaces() };
+
+let last = null;
+let came = 0;
+let gone = null;
+let retry = null;
+/** Whether somebody was asked for a token and had none. */
+let declined = false;
+
+/** Says whether the daemon tells anything, and how old the figures are. */
+function tell() {
+  const age = last ? (performance.now() - came) / 1000 : 0;
+  const silent = !gone && last && age > Math.max(SILENT, 3 * last.recent_seconds);
+  const fine = !gone && last && !silent;
+  const site = find("site");
+  site.className = fine ? "fine" : gone || silent ? "gone" : "";
+  say(find("site-mark"), fine ? "✓" : gone || silent ? "✗" : "…");
+  say(find("site-words"), gone ?? (silent ? "connected, but nothing is told" : last ? "connected" : "connecting"));
+  const figures = last && (fine ? `figures of the last ${span(last.recent_seconds)}` : `figures of ${span(age)} ago`);
+  const runs = last && (gone ? "" : `, runs for ${span(last.seconds + age)}`);
+  say(find("age"), last ? figures + runs : "");
+  document.body.classList.toggle("gone-by", Boolean(gone && last));
+}
+
+/** What somebody should know at once. */
+function alarms(state) {
+  const words = state.interfaces.filter((it) => it.recently_lost || it.recently_early).map((it) => {
+    const lost = `${count(it.recently_lost)} frames of ${it.name} were lost before they were received`;
+    const early = `${count(it.recently_early)} frames of ${it.name} were dropped as they arrived, of classes beyond their share`;
+    return [it.recently_lost ? lost : null, it.recently_early ? early : null].filter(Boolean).join(", and ");
+  });
+  const alarm = find("alarm");
+  alarm.hidden = words.length === 0;
+  if (words.length) say(alarm, `Overloaded: in the last ${span(state.recent_seconds)} ${words.join("; ")}.`);
+}
+
+function show(state) {
+  const seconds = last && state.seconds > last.seconds ? state.seconds - last.seconds : 0;
+  if (last && state.seconds < last.seconds) tree.restart();
+  last = state;
+  came = performance.now();
+  gone = null;
+  tree.update(state, seconds);
+  panel.update(tree.nodes);
+  for (const view of Object.values(views)) view.state(state);
+  alarms(state);
+  const busiest = state.links.reduce((most, link) => (most && most.recent_bps > link.recent_bps ? most : link), null);
+  document.title = busiest ? `${rate(busiest.recent_bps)} ${busiest.name} – Fairlane` : "Fairlane";
+  tell();
+}
+
+/** Follows the daemon for as long as the page is there, through its ends and its starts. */
+async function follow() {
+  let wait = SOON;
+  for (;;) {
+    retry = new AbortController();
+    try {
+      for await (const state of states(retry.signal)) {
+        show(state);
+        wait = SOON;
+      }
+      gone = "the daemon has ended, or is being started again; trying again";
+    } catch (error) {
+      // Somebody gave another token.
+      if (retry.signal.aborted) continue;
+      if (error.status === 401) {
+        gone = "a token is needed to read";
+        if (!declined) askForToken(error.message);
+      } else gone = `${error.status === undefined ? "the connection broke" : error.message}; trying again`;
+    }
+    tell();
+    await new Promise((done) => {
+      const timer = setTimeout(done, wait);
+      retry.signal.addEventListener("abort", () => {
+        clearTimeout(timer);
+        done();
+      });
+    });
+    wait = Math.min(wait * 2, LATE);
+  }
+}
+
+const dialog = find("token");
+
+function askForToken(why) {
+  if (why) say(find("token-why"), `Refused: ${why}`);
+  if (!dialog.open) dialog.showModal();
+}
+
+function useToken(text) {
+  keepToken(text);
+  declined = false;
+  find("token-text").value = "";
+  say(find("token-open"), token() ? "Token: given" : "Token");
+  dialog.close();
+  retry?.abort();
+}
+
+find("token-open").addEventListener("click", () => askForToken(""));
+find("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  useToken(find("token-text").value.trim());
+});
+find("token-forget").addEventListener("click", () => useToken(""));
+find("token-cancel").addEventListener("click", () => dialog.close());
+dialog.addEventListener("close", () => {
+  declined = !token();
+});
+addEventListener("token", (event) => askForToken(event.detail));
+say(find("token-open"), token() ? "Token: given" : "Token");
+
+/** Shows one of the views. */
+function choose(name) {
+  for (const button of document.querySelectorAll("nav button")) {
+    const is = button.dataset.view === name;
+    if (is) button.setAttribute("aria-current", "page");
+    else button.removeAttribute("aria-current");
+    find(button.dataset.view).hidden = !is;
+  }
+  if (name !== "classes" && panel.node) panel.close();
+  for (const [key, view] of Object.entries(views)) view.show(key === name);
+  tree.draw();
+}
+
+for (const button of document.querySelectorAll("nav button")) {
+  button.addEventListener("click", () => choose(button.dataset.view));
+}
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.altKey || event.metaKey || dialog.open) return;
+  const writes = event.target.closest("input, select, textarea");
+  if (event.key === "Escape" && panel.node) panel.close();
+  else if (event.key === "/" && !writes) {
+    choose("classes");
+    find("filter").focus();
+    event.preventDefault();
+  }
+});
+
+setInterval(tell, 1_000);
+follow();

@@ -1,0 +1,215 @@
+// One class, or link: what it is promised and what it had, over time; why it waits; how to change it.
+
+import { changes } from "./change.js";
+import { count, delay, find, make, percent, rate, say } from "./figures.js";
+import { History, LINES, Plot } from "./plot.js";
+import { ask, path } from "./site.js";
+
+const RANGES = [
+  ["10 minutes", 600, "hour"],
+  ["hour", 3_600, "hour"],
+  ["week", 604_800, "week"],
+];
+/** Lines of one plot at most. */
+const LINED = LINES.length;
+
+/** What is said of a class at first: a name, and how its value is found. */
+const FIRST = [
+  ["Guaranteed", ({ told }) => (told.guaranteed_bps === null ? told.no_bound ?? "nothing" : rate(told.guaranteed_bps))],
+  ["Rate", (node) => `${rate(node.rate)}${node.guaranteed ? `, ${percent(node.share)} of the guarantee` : ""}`],
+  ["Delay at most", ({ told }) => (told.bound_us === null ? "no bound" : delay(told.bound_us))],
+  ["Delay of late", (node) => (node.worst === null ? "–" : `99 of 100 within ${delay(node.p99)}, worst ${delay(node.worst)}`)],
+];
+
+/** What is said below. */
+const FURTHER = [
+  ["Ceiling", ({ told }) => rate(told.ceil_bps)],
+  ["Worst so far", ({ told }) => delay(told.delay_us?.max)],
+  ["Bound broken", ({ told }) => (told.bound_us === null ? "–" : `${told.recent?.violations ?? 0} times`)],
+  ["Waiting", ({ told }) => `${count(told.queued_packets)} packets${told.room_packets ? `, room for ${count(told.room_packets)}` : ""}`],
+  ["Drops", ({ told }) => `${count(told.dropped)} full, ${count(told.discarded)} managed, ${count(told.early)} early`],
+  ["Weight", ({ told }) => `${told.weight}`],
+  ["Flows", ({ told }) => (told.each ? `${count(told.flows)} of ${count(told.each.most)}, per ${told.each.per}` : `${count(told.flows)}`)],
+];
+
+const OF_LINK = [
+  ["Carries", (node) => `${rate(node.rate)}, ${percent(node.rate / node.most)} of ${rate(node.most)}`],
+  ["Leaves by", ({ told }) => told.to || "processes"],
+  ["Algorithm", ({ told }) => told.algorithm],
+  ["Waiting", ({ told }) => `${count(told.queued_packets)} packets`],
+  ["No filter matched", ({ told }) => `${count(told.unmatched)} frames`],
+  ["Malformed, too long", ({ told }) => `${count(told.malformed)}, ${count(told.oversized)} frames`],
+];
+
+export class Panel {
+  /** `closed` hears that it is closed. */
+  constructor(closed) {
+    this.element = find("panel");
+    this.closed = closed;
+    this.node = null;
+    this.plots = [];
+    this.range = RANGES[0];
+    this.histories = new Map();
+  }
+
+  open(node, nodes) {
+    this.end();
+    this.node = node;
+    this.title = make("h2", { id: "panel-title" }, node.isLink ? `Link ${node.name}` : node.name);
+    this.gone = make("p", { class: "alarm", role: "alert", hidden: true }, "It is no longer there.");
+    this.facts = [];
+    const list = (facts) => make("dl", {}, ...facts.flatMap(([name, value]) => {
+      const place = make("dd");
+      this.facts.push([value, place]);
+      return [make("dt", {}, name), place];
+    }));
+    const further = make("details", { open: true }, make("summary", {}, "All figures"), list(FURTHER));
+    this.ranges = RANGES.map((range) => make("button", {
+      type: "button", "aria-pressed": `${range === this.range}`, onclick: () => this.show(range),
+    }, range[0]));
+    this.figures = make("div");
+    this.why = make("ul", { class: "why" });
+    const why = node.isLink ? [] : [make("h3", {}, "Why packets wait"), this.why];
+    this.element.replaceChildren(
+      make("div", { class: "top" }, this.title, make("button", { type: "button", onclick: () => this.close() }, "Close")),
+      ...(node.isLink ? [] : [make("p", { class: "hint" }, `of link ${node.link.name}`)]), this.gone,
+      list(node.isLink ? OF_LINK : FIRST),
+      make("div", { class: "ranges", role: "group", "aria-label": "Time that is shown" }, ...this.ranges),
+      this.figures, ...why, ...changes(node, nodes), ...(node.isLink ? [] : [further]),
+    );
+    this.element.hidden = false;
+    document.querySelector("main").classList.add("with-panel");
+    this.element.scrollTop = 0;
+    this.element.focus({ preventScroll: true });
+    this.compose();
+    this.update(nodes);
+  }
+
+  close() {
+    this.end();
+    this.element.hidden = true;
+    this.element.replaceChildren();
+    document.querySelector("main").classList.remove("with-panel");
+    this.closed();
+  }
+
+  end() {
+    for (const { plot } of this.plots) plot.end();
+    this.plots = [];
+    this.histories.clear();
+    this.node = null;
+  }
+
+  /** Which lines there are: of a class its own, of what has classes below those of the busiest. */
+  compose() {
+    for (const { plot } of this.plots) plot.end();
+    const { node } = this;
+    const busiest = [...node.children].sort((a, b) => b.rate - a.rate);
+    const own = node.isLink ? [] : [{ of: node, key: "rate_bps", label: "Rate", fill: !node.children.length }];
+    const most = node.isLink ? node.most : node.told.ceil_bps;
+    const guarantee = { value: () => this.node?.told.guaranteed_bps, label: "Guarantee" };
+    const ceiling = node.isLink
+      ? { value: () => this.node?.most, label: "Link" }
+      : { value: () => this.node?.told.ceil_bps, label: "Ceiling" };
+    const fixed = [...(node.guaranteed && !node.children.length ? [guarantee] : []), ...(most ? [ceiling] : [])];
+    const children = busiest.slice(0, LINED - own.length - fixed.length);
+    const lines = [...own, ...children.map((child) => ({ of: child, key: "rate_bps", label: child.name })), ...fixed];
+    this.plots = [this.plot("Rate", lines, rate)];
+    if (!node.isLink && node.told.kind !== "inner") {
+      const bound = node.bound ? [{ value: () => this.node?.told.bound_us, label: "Bound" }] : [];
+      const p99 = { of: node, key: "p99_us", label: "99 of 100" };
+      const worst = { of: node, key: "max_us", label: "Worst" };
+      this.plots.push(this.plot("Delay", [p99, worst, ...bound], delay, { log: true }));
+      const waiting = { of: node, key: "queued_packets", label: "Waiting" };
+      const step = this.range[2] === "week" ? "minute" : "second";
+      const drops = { of: node, key: "drops", label: `Drops in a ${step}` };
+      this.plots.push(this.plot("Packets", [waiting, drops], count, { height: 130 }));
+    }
+    this.figures.replaceChildren(...this.plots.map(({ plot }) => plot.element));
+  }
+
+  plot(title, lines, format, options) {
+    const looks = lines.map((line, at) => ({ ...LINES[at], ...line }));
+    return { lines, plot: new Plot(title, looks, format, options) };
+  }
+
+  show(range) {
+    this.range = range;
+    this.ranges.forEach((button, at) => button.setAttribute("aria-pressed", RANGES[at] === range));
+    this.compose();
+    this.follow();
+  }
+
+  /** Has the figures of another state. */
+  update(nodes) {
+    if (!this.node) return;
+    const node = nodes.get(this.node.key);
+    this.gone.hidden = Boolean(node);
+    if (!node) return;
+    this.node = node;
+    for (const [value, element] of this.facts) say(element, value(node));
+    this.follow();
+    if (!node.isLink) this.explain(node);
+  }
+
+  async explain(node) {
+    if (this.explaining) return;
+    this.explaining = true;
+    try {
+      const { because } = await ask(path("links", node.link.name, "classes", node.name, "explain"));
+      if (this.node?.key !== node.key) return;
+      // Whoever listens is not told the same again.
+      const said = [...this.why.children].map((item) => item.textContent);
+      if (said.join("\n") !== because.join("\n")) this.why.replaceChildren(...because.map((text) => make("li", {}, text)));
+    } catch {
+      // The page says whether the daemon answers.
+    } finally {
+      this.explaining = false;
+    }
+  }
+
+  history(node) {
+    const key = `${this.range[2]} ${node.key}`;
+    if (!this.histories.has(key)) this.histories.set(key, new History(node.link.name, node.name, this.range[2]));
+    return this.histories.get(key);
+  }
+
+  /** Asks for what is new, and draws. */
+  async follow() {
+    if (this.following) return;
+    this.following = true;
+    const of = this.node;
+    const range = this.range;
+    try {
+      const all = this.plots.flatMap(({ lines }) => lines);
+      const histories = new Set(all.filter((line) => line.of).map((line) => this.history(line.of)));
+      await Promise.allSettled([...histories].map((history) => history.refresh()));
+      if (this.node?.key === of.key && this.range === range) requestAnimationFrame(() => this.draw([...histories]));
+    } finally {
+      this.following = false;
+      if (this.node && (this.node.key !== of.key || this.range !== range)) this.follow();
+    }
+  }
+
+  draw(histories) {
+    const [, seconds] = this.range;
+    const known = histories.filter((history) => history.start !== null);
+    if (!this.node || !known.length) return;
+    const step = known[0].step;
+    const end = Math.max(...known.map((history) => history.end));
+    const first = Math.max(Math.min(...known.map((history) => history.start)), end - seconds);
+    // No more points than can be told apart; their steps stay where they are as time goes on.
+    const points = Math.max(this.figures.clientWidth / 2, 60);
+    const wide = step * Math.max(Math.ceil(Math.min(end - first, seconds) / step / points), 1);
+    const from = Math.floor(first / wide) * wide;
+    const times = Array.from({ length: Math.ceil((end - from) / wide) }, (_, at) => from + at * wide);
+    // At first there is little to show.
+    const range = [Math.min(first, end - 60 * step), end];
+    for (const { lines, plot } of this.plots) {
+      const columns = lines.map((line) => (line.of
+        ? this.history(line.of).at(times, wide, line.key)
+        : times.map(() => line.value() ?? null)));
+      plot.set(times, columns, range);
+    }
+  }
+}

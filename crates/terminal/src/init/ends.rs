@@ -1,0 +1,289 @@
+//! Between which interfaces a first site stands.
+
+use anyhow::{Result, bail};
+
+use super::Options;
+use super::interfaces::{Interface, Machine};
+
+/// Where a site stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) outside: String,
+    pub(super) near: Near,
+}
+
+/// What is on the other side of a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Near {
+    /// An interface: the site is a bump in the wire.
+    Inside(String),
+    /// The machine itself, by a tap device.
+    Tap,
+}
+
+/// What to do where no two interfaces serve.
+const DEMONSTRATION: &str = "`fairlane run` without a file is a demonstration that needs none";
+
+impl Ends {
+    /// As the options say, and as far as they do not, what the machine suggests; and why, in words.
+    pub(super) fn choose(options: &Options, machine: &Machine) -> Result<(Ends, Vec<String>)> {
+        let mut words = Vec::new();
+        let outside = match &options.outside {
+            Some(name) => {
+                words.extend(doubt(machine, name));
+                name.clone()
+            }
+            None => {
+                let (outside, why) = outside(options, machine)?;
+                words.push(format!("outside is {}: {why}", shown(outside)));
+                outside.name.clone()
+            }
+        };
+        if options.tap {
+            let near = Near::Tap;
+            return Ok((Ends { outside, near }, words));
+        }
+        let inside = match &options.inside {
+            Some(name) => {
+                words.extend(doubt(machine, name));
+                name.clone()
+            }
+            None => {
+                let (inside, why) = inside(options, machine, &outside)?;
+                words.push(format!("inside is {}: {why}", shown(inside)));
+                inside.name.clone()
+            }
+        };
+        if inside == outside {
+            bail!("{outside:?} is outside already: the two sides are two interfaces");
+        }
+        if machine.routes_between(&inside, &outside) {
+            let routes = format!(
+                "this machine routes between {inside:?} and {outside:?}, and every packet would leave \
+                 twice"
+            );
+            if options.inside.is_none() || options.outside.is_none() {
+                bail!(
+                    "{routes}: --tap shapes what a router sends and receives; who names both with \
+                     --outside and --inside gets a file for them"
+                );
+            }
+            words.push(format!("warning: {routes}, until that is turned off"));
+        }
+        let near = Near::Inside(inside);
+        Ok((Ends { outside, near }, words))
+    }
+}
+
+/// What speaks against a name that was given.
+fn doubt(machine: &Machine, name: &str) -> Option<String> {
+    if machine.find(name).is_some() {
+        return None;
+    }
+    Some(
+        match machine.unfit.iter().find(|(other, _)| other == name) {
+            Some((name, why)) => format!("warning: {name:?} {why}"),
+            None => format!("warning: there is no interface {name:?} here"),
+        },
+    )
+}
+
+/// The interface towards the rest of the world, and why it is taken for that.
+fn outside<'a>(options: &Options, machine: &'a Machine) -> Result<(&'a Interface, String)> {
+    let others = |it: &&Interface| Some(&it.name) != options.inside.as_ref();
+    let mut all = machine.interfaces.iter().filter(others);
+    if let Some(named) = all.clone().find(|it| it.name.starts_with("wan")) {
+        return Ok((named, "by its name".to_owned()));
+    }
+    let is_way_out = |it: &&Interface| Some(&it.name) == machine.default_route.as_ref();
+    if let Some(way_out) = all.clone().find(is_way_out) {
+        return Ok((way_out, "the default route leaves by it".to_owned()));
+    }
+    // One that is called lan is the other one, where there is another.
+    let count = all.clone().count();
+    let first = all.find(|it| count == 1 || !it.name.starts_with("lan"));
+    let Some(first) = first else {
+        bail!(
+            "no interface here may be outside{}: name one with --outside; {DEMONSTRATION}",
+            in_brackets(
+                machine
+                    .unfit
+                    .iter()
+                    .map(|(name, why)| format!("{name:?} {why}"))
+            )
+        );
+    };
+    let why = match &machine.default_route {
+        Some(route) => {
+            format!("a guess, for the default route leaves by {route:?}, where no site may stand")
+        }
+        None => "a guess, for there is no default route".to_owned(),
+    };
+    Ok((first, why))
+}
+
+/// The other interface, and why.
+fn inside<'a>(
+    options: &Options,
+    machine: &'a Machine,
+    outside: &str,
+) -> Result<(&'a Interface, String)> {
+    let others: Vec<_> = (machine.interfaces.iter())
+        .filter(|it| it.name != outside)
+        .collect();
+    let best = (others.iter()).min_by_key(|it| (!it.name.starts_with("lan"), !it.has_carrier));
+    let Some(best) = best else {
+        let again = match &options.outside {
+            Some(_) => "name another with --inside".to_owned(),
+            None => format!("{outside:?} is the only one here; name another with --inside"),
+        };
+        bail!(
+            "a bump in the wire stands between two interfaces, and {again}, or shape with --tap what \
+             this machine itself sends and receives by {outside:?}; {DEMONSTRATION}"
+        );
+    };
+    let rest = others.iter().filter(|it| it.name != best.name);
+    let rest = rest.map(|it| format!("{:?}", it.name));
+    let why = match (others.len(), best.name.starts_with("lan")) {
+        (1, _) => "the only other one".to_owned(),
+        (_, true) => "by its name".to_owned(),
+        (_, false) => format!("a guess; there are others{}", in_brackets(rest)),
+    };
+    Ok((best, why))
+}
+
+fn in_brackets(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<_> = items.collect();
+    match items.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", items.join(", ")),
+    }
+}
+
+/// The name, with what the interface carries.
+fn shown(interface: &Interface) -> String {
+    match interface.speed {
+        Some(speed) => format!("{:?} ({speed})", interface.name),
+        None => format!("{:?}", interface.name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::interfaces::tests::Files;
+    use super::*;
+
+    const PORT: &[(&str, &str)] = &[("device/vendor", ""), ("speed", "1000")];
+
+    fn machine(ports: &[&str]) -> Files {
+        let files = Files::new();
+        for port in ports {
+            files.port(port, PORT);
+        }
+        files
+    }
+
+    fn chosen(options: &Options, files: &Files) -> (String, String) {
+        let (ends, _) = Ends::choose(options, &files.machine()).unwrap();
+        let Near::Inside(inside) = ends.near else {
+            panic!("{ends:?}");
+        };
+        (ends.outside, inside)
+    }
+
+    fn pair(outside: &str, inside: &str) -> (String, String) {
+        (outside.to_owned(), inside.to_owned())
+    }
+
+    fn refused(options: &Options, files: &Files) -> String {
+        let sentence = Ends::choose(options, &files.machine())
+            .unwrap_err()
+            .to_string();
+        assert!(!sentence.contains('\n'), "{sentence}");
+        sentence
+    }
+
+    #[test]
+    fn the_default_route_and_names_say_which_is_which() {
+        let none = Options::default();
+        let files = machine(&["eth0", "eth1"]);
+        assert_eq!(chosen(&none, &files), pair("eth0", "eth1"));
+        files.route("eth1", "00000000", 0);
+        assert_eq!(chosen(&none, &files), pair("eth1", "eth0"));
+        let files = machine(&["mgmt", "lan0", "wan0"]);
+        files.route("mgmt", "00000000", 0);
+        assert_eq!(chosen(&none, &files), pair("wan0", "lan0"));
+        let files = machine(&["lan0", "eth7"]);
+        assert_eq!(chosen(&none, &files), pair("eth7", "lan0"));
+        let files = machine(&["eth0", "eth1", "eth2"]);
+        files.port("eth3", &[("device/vendor", ""), ("carrier", "0")]);
+        files.route("eth0", "00000000", 0);
+        let (_, words) = Ends::choose(&none, &files.machine()).unwrap();
+        let words = words.join("\n");
+        for part in ["\"eth0\" (1gbit)", "default route", "guess", "eth2", "eth3"] {
+            assert!(words.contains(part), "{words}");
+        }
+    }
+
+    #[test]
+    fn what_is_named_is_taken_with_a_warning_where_it_is_not_there() {
+        let files = machine(&["eth0", "eth1"]);
+        let mut options = Options {
+            inside: Some("eth0".to_owned()),
+            ..Options::default()
+        };
+        assert_eq!(chosen(&options, &files), pair("eth1", "eth0"));
+        options.outside = Some("ppp0".to_owned());
+        let (_, words) = Ends::choose(&options, &files.machine()).unwrap();
+        assert_eq!(words, ["warning: there is no interface \"ppp0\" here"]);
+        options.outside = Some("lo".to_owned());
+        let (_, words) = Ends::choose(&options, &files.machine()).unwrap();
+        assert_eq!(words, ["warning: \"lo\" is the loopback"]);
+        options.outside = Some("eth0".to_owned());
+        assert!(refused(&options, &files).contains("\"eth0\" is outside already"));
+    }
+
+    #[test]
+    fn with_one_interface_or_none_a_sentence_says_what_to_do() {
+        let none = Options::default();
+        let one = machine(&["eth0"]);
+        let sentence = refused(&none, &one);
+        for part in [
+            "\"eth0\" is the only one",
+            "--inside",
+            "--tap",
+            "fairlane run",
+        ] {
+            assert!(sentence.contains(part), "{sentence}");
+        }
+        let sentence = refused(&none, &machine(&[]));
+        for part in ["\"lo\" is the loopback", "--outside", "fairlane run"] {
+            assert!(sentence.contains(part), "{sentence}");
+        }
+        let tap = Options {
+            tap: true,
+            ..Options::default()
+        };
+        let (ends, _) = Ends::choose(&tap, &one.machine()).unwrap();
+        assert_eq!((&*ends.outside, ends.near), ("eth0", Near::Tap));
+    }
+
+    #[test]
+    fn a_router_is_told_that_a_bridge_would_send_twice() {
+        let files = machine(&["eth0", "eth1"]);
+        files.route("eth0", "00000000", 0);
+        files.route("eth1", "0001A8C0", 0);
+        let mut options = Options::default();
+        assert_eq!(chosen(&options, &files), pair("eth0", "eth1"));
+        files.forwards();
+        assert!(refused(&options, &files).contains("--tap"));
+        options.outside = Some("eth0".to_owned());
+        assert!(refused(&options, &files).contains("leave twice"));
+        options.inside = Some("eth1".to_owned());
+        let (_, words) = Ends::choose(&options, &files.machine()).unwrap();
+        assert!(
+            words[0].starts_with("warning: this machine routes"),
+            "{words:?}"
+        );
+    }
+}
