@@ -18,6 +18,8 @@ const CLASSES: &str = "
 [[link.class]]
 name = \"voice\"
 rate = \"10mbit\"
+# For as long as a busy machine may leave the daemon without a processor.
+room = { packets = 4000, bytes = \"4mb\" }
 
 [[link.class]]
 name = \"everybody\"
