@@ -48,8 +48,10 @@ fn round_trips_and_retransmissions_are_those_of_iperf3() {
             "{packets} packets: {again} came again, iperf3 sent {} again",
             transfer.retransmits
         );
-        // Nothing but acknowledgments comes back: the report at the end of each flow at most.
+        // Nothing but acknowledgments comes back, and what iperf3's ends tell each other: where they are
+        // late, that may come again.
         let back = &class(&report, "down", "default")["recent"];
-        assert_eq!(back["came_again"], 0, "{back:#}");
+        let again = back["came_again"].as_f64().unwrap();
+        assert!(again <= pressure.most(0.0, 10.0), "{back:#}");
     }
 }
