@@ -124,6 +124,7 @@ impl Edit {
             let parts: Vec<&str> = path.iter().map(String::as_str).collect();
             let known = Method::from_bytes(method.as_bytes()).ok();
             let at = at.map(|at| at.to_string());
+            let (has_keys, has_place) = (!keys.is_empty(), at.is_some());
             let edit = known.map_or(Ok(None), |method| {
                 Edit::of(&method, &parts, || Ok(keys), at.as_deref())
             });
@@ -133,7 +134,19 @@ impl Edit {
                      POST and DELETE of links, classes and filters"
                 ))
             };
-            edit.and_then(|edit| edit.ok_or_else(no_change))
+            let fits = |edit: &Edit| match edit {
+                Edit::AddFilter { .. } => Ok(()),
+                _ if has_place => Err("at: only a filter that is added has a place"),
+                Edit::RemoveClass { .. } | Edit::RemoveFilter { .. } if has_keys => {
+                    Err("keys: what is removed has none")
+                }
+                _ => Ok(()),
+            };
+            let edit = edit.and_then(|edit| edit.ok_or_else(no_change));
+            edit.and_then(|edit| match fits(&edit) {
+                Ok(()) => Ok(edit),
+                Err(sentence) => Err(EditError::Value(sentence.to_owned())),
+            })
                 .map_err(|error| error.of(place, all))
         });
         edits.collect()

@@ -162,6 +162,14 @@ impl Wanted {
         if note.as_ref().is_some_and(|note| note.len() > LONGEST_NOTE) {
             return Err(unfit(format!("note: {LONGEST_NOTE} bytes are the most")));
         }
+        if note
+            .as_ref()
+            .is_some_and(|note| note.contains(char::is_control))
+        {
+            return Err(unfit(
+                "note: it has a character that a terminal would obey".to_owned(),
+            ));
+        }
         Ok(Wanted {
             terms: Terms {
                 rate,
@@ -372,8 +380,12 @@ impl Grants {
                  one, and revoke this one"
             )));
         }
-        let lifetime = lifetime(keys.get("lifetime"))?;
         let (number, mut one) = self.find(number)?;
+        // As long as before where nothing is said.
+        let lifetime = match keys.get("lifetime") {
+            None => one.lifetime,
+            written => lifetime(written)?,
+        };
         if one.ending {
             return Err(EditError::Missing(format!("grant {number} is at its end")));
         }

@@ -21,6 +21,8 @@ const PLACES: usize = 1 << 13;
 pub(crate) const FINDINGS: usize = 1 << 14;
 /// Bits of a time in microseconds, beside the number of a class.
 const TIME_BITS: u32 = 40;
+/// Bytes behind the furthest that may come again.
+const WINDOW: i32 = 1 << 26;
 /// A segment that was acknowledged already.
 const ANSWERED: u64 = u64::MAX;
 /// A round trip that takes longer is none: its clock has come round.
@@ -161,7 +163,8 @@ impl Watch {
         let known = highest.load(Ordering::Relaxed);
         let whose = segment.flow & !u64::from(u32::MAX);
         let ahead = segment.next.wrapping_sub(known as u32) as i32;
-        if known & !u64::from(u32::MAX) == whose && ahead <= 0 {
+        // What lies further back is no segment that comes again, but another connection of the same ends.
+        if known & !u64::from(u32::MAX) == whose && (-WINDOW..=0).contains(&ahead) {
             return true;
         }
         highest.store(whose | u64::from(segment.next), Ordering::Relaxed);
@@ -245,6 +248,13 @@ mod tests {
             right.see(&frame([A, B], sequence, 1_000, [at, 1]), class(3), ms(5));
         }
         assert_eq!(all(&mut found), [Finding::Again(Side::Right, 3)]);
+        // Another connection of the same ends begins anywhere.
+        for (sequence, at) in [(2_000_000_000, 6), (2_000_001_000, 7)] {
+            right.see(&frame([A, B], sequence, 1_000, [at, 1]), class(3), ms(5));
+        }
+        right.see(&frame([A, B], 100, 1_000, [8, 1]), class(3), ms(5));
+        right.see(&frame([A, B], 1_100, 1_000, [8, 1]), class(3), ms(5));
+        assert_eq!(all(&mut found), []);
         // Keeping a connection alive repeats a byte of length 0: no segment that takes any of the sequence.
         right.see(&frame([A, B], 2_999, 0, [9, 1]), class(3), ms(9));
         assert_eq!(all(&mut found), []);

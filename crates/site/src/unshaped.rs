@@ -55,14 +55,17 @@ impl Unshaped {
     }
 
     /// Passes frames on until `stop`, which it notices within a millisecond; then those that have arrived
-    /// by then. [`rest`](Unshaped::rest) is to follow.
+    /// by then. To be opened anew for the next
+    /// time.
     ///
     /// # Errors
     ///
     /// An interface cannot be used any more: it is to be opened again.
     pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         before_all_others();
-        self.hear(true)?;
+        for side in Side::BOTH {
+            self.bridge.device(side).hear(true)?;
+        }
         let idling = Idling {
             longest_sleep: LONGEST_SLEEP,
             ..Idling::default()
@@ -74,23 +77,6 @@ impl Unshaped {
             if self.bridge.round(self.clock.now())?.moved() == 0 {
                 break;
             }
-        }
-        Ok(())
-    }
-
-    /// Hears nothing more, and forgets what somebody else has forwarded meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// As [`run`](Unshaped::run).
-    pub fn rest(&mut self) -> io::Result<()> {
-        self.hear(false)?;
-        forget_arrived(&mut self.bridge)
-    }
-
-    fn hear(&self, anything: bool) -> io::Result<()> {
-        for side in Side::BOTH {
-            self.bridge.device(side).hear(anything)?;
         }
         Ok(())
     }

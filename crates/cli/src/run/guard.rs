@@ -13,7 +13,7 @@ use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{self, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,10 +82,16 @@ pub(super) fn guard(path: &Path) -> Result<()> {
         let _ = to_guard.send(Event::Signal(signal));
     })
     .context("setting up signals")?;
+    // Where the program lies, whichever lies there when a worker is started again.
+    let program = env::current_exe().context("finding the program")?;
     let mut guard = Guard {
         wire: Wire::new(interfaces, unshaped),
-        worker: Worker::start(&to_self)?,
+        worker: Worker::start(&program, &to_self)?,
+        program,
+        file: path.to_owned(),
         to_self,
+        is_young: true,
+        hang_up: false,
         voice: log.voice(),
         pause: PAUSE[0],
         was_ready: false,
@@ -96,10 +102,10 @@ pub(super) fn guard(path: &Path) -> Result<()> {
     let ending = Ending::default();
     ending.ask();
     log.close(&ending);
-    // It has said itself what was wrong.
-    match status?.code() {
-        Some(0) => Ok(()),
-        code => process::exit(code.unwrap_or(2)),
+    match status? {
+        None => Ok(()),
+        // It has said itself what was wrong.
+        Some(status) => process::exit(status.code().unwrap_or(2)),
     }
 }
 
@@ -130,6 +136,13 @@ fn ask() -> io::Result<u8> {
 struct Guard {
     wire: Wire,
     worker: Worker,
+    program: PathBuf,
+    /// The site's.
+    file: PathBuf,
+    /// The worker may not yet know what signals are for.
+    is_young: bool,
+    /// It is to read the file again when it does.
+    hang_up: bool,
     to_self: Sender<Event>,
     voice: Voice,
     /// Until the next worker is started.
@@ -140,8 +153,8 @@ struct Guard {
 }
 
 impl Guard {
-    /// Returns how the last worker ended.
-    fn run(&mut self, events: &Receiver<Event>) -> Result<ExitStatus> {
+    /// Returns how the last worker ended, if that was not as it should.
+    fn run(&mut self, events: &Receiver<Event>) -> Result<Option<ExitStatus>> {
         let mut restart: Option<Instant> = None;
         loop {
             let event = match restart {
@@ -149,8 +162,11 @@ impl Guard {
                 None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match event {
+                // One that is started reads the file.
+                Ok(Event::Signal(SIGHUP)) if restart.is_some() => {}
+                Ok(Event::Signal(SIGHUP)) if self.is_young => self.hang_up = true,
                 Ok(Event::Signal(SIGHUP)) => self.worker.signal(Signal::HUP),
-                Ok(Event::Signal(_)) if restart.is_some() => return Ok(ExitStatus::default()),
+                Ok(Event::Signal(_)) if restart.is_some() => return Ok(None),
                 Ok(Event::Signal(signal)) => {
                     self.is_ending = true;
                     self.worker.signal(match signal {
@@ -163,8 +179,12 @@ impl Guard {
                 Ok(Event::Lost) => {}
                 Ok(Event::Ended(status)) => {
                     let status = status.context("waiting for the process that shapes")?;
-                    if status.success() || self.is_ending || !self.was_ready {
-                        return Ok(status);
+                    // One that was told to end before it could listen ends by the signal.
+                    if status.success() || (self.is_ending && status.signal().is_some()) {
+                        return Ok(None);
+                    }
+                    if self.is_ending || !self.was_ready {
+                        return Ok(Some(status));
                     }
                     restart = Some(Instant::now() + self.pause_after(status));
                 }
@@ -183,8 +203,12 @@ impl Guard {
             true => GO_ON,
             false => GO,
         });
-        self.wire.rest();
+        self.wire.rest(&self.file);
         self.was_ready = true;
+        self.is_young = false;
+        if mem::take(&mut self.hang_up) {
+            self.worker.signal(Signal::HUP);
+        }
     }
 
     /// Says that a worker has ended, and how long it is until the next.
@@ -207,7 +231,8 @@ impl Guard {
 
     /// Starts another worker; or says when that is tried again.
     fn restart(&mut self) -> Option<Instant> {
-        match Worker::start(&self.to_self) {
+        self.is_young = true;
+        match Worker::start(&self.program, &self.to_self) {
             Ok(worker) => {
                 self.worker = worker;
                 None
@@ -229,10 +254,9 @@ struct Worker {
 
 impl Worker {
     /// The same program, with the same arguments, and the guard behind its standard input.
-    fn start(events: &Sender<Event>) -> Result<Worker> {
+    fn start(program: &Path, events: &Sender<Event>) -> Result<Worker> {
         let starting = || "starting the process that shapes";
         let (line, theirs) = UnixStream::pair().with_context(starting)?;
-        let program = env::current_exe().with_context(starting)?;
         let mut child = Command::new(program)
             .args(env::args_os().skip(1))
             .arg("--guarded")
@@ -327,13 +351,17 @@ impl Wire {
         true
     }
 
-    /// Is ready for the next time. Takes as long as the system takes to let go of interfaces.
-    fn rest(&mut self) {
-        if let Some(unshaped) = &mut self.unshaped
-            && unshaped.rest().is_err()
+    /// Is ready for the next time, by the interfaces that the file names by then: takes as long as the
+    /// system takes to let go of the former ones.
+    fn rest(&mut self, file: &Path) {
+        if let Some(interfaces) = fairlane_site::read(file)
+            .ok()
+            .and_then(|site| site.interfaces)
         {
-            self.unshaped = None;
+            self.interfaces = interfaces;
         }
+        self.unshaped = None;
+        self.unshaped = Unshaped::open(&self.interfaces).ok();
     }
 }
 

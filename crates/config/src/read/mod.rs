@@ -406,6 +406,16 @@ impl<'a> Names<'a> {
                 format!("name: a {} needs one that is not empty", self.what),
             );
         }
+        if let "." | ".." = name.value().as_str() {
+            report.error(
+                &name.span(),
+                format!(
+                    "name '{}': no {} has that name, which is no part of an address",
+                    name.value(),
+                    self.what
+                ),
+            );
+        }
         if self.known.insert(name.value(), number).is_some() {
             report.error(
                 &name.span(),

@@ -222,11 +222,19 @@ fn step(line: &str, places: &mut Vec<Place>) -> Result<Option<Asked>> {
     if *dry_run || *break_grants {
         bail!("options that all changes share are those of ctl batch");
     }
-    let asked = command.asked(|class| view::find(places, class).map_err(Error::msg))?;
-    if let Command::Add { class, .. } = &command
-        && let Some((link, name)) = class.split_once('/')
-    {
-        places.push((link.to_owned(), name.to_owned()));
+    let find = |places: &[Place], class: &str| view::find(places, class).map_err(Error::msg);
+    let asked = command.asked(|class| find(places, class))?;
+    match &command {
+        Command::Add { class, .. } => {
+            let place = class.split_once('/');
+            let place = place.map(|(link, name)| (link.to_owned(), name.to_owned()));
+            places.extend(place.filter(|place| !places.contains(place)));
+        }
+        Command::Remove { class, .. } => {
+            let gone = find(places, class)?;
+            places.retain(|place| *place != gone);
+        }
+        _ => {}
     }
     Ok(Some(asked))
 }
@@ -274,6 +282,16 @@ mod tests {
                 {"method": "DELETE", "path": ["v1", "links", "up", "classes", "voice"], "keys": {}},
                 {"method": "PATCH", "path": ["v1", "links", "up"], "keys": {"rate": "18mbit"}},
             ])
+        );
+    }
+
+    #[test]
+    fn a_class_may_be_replaced() {
+        let lines = "remove voice\nadd up/voice weight=1\nset voice rate=2mbit";
+        let steps = together(lines, &places()).unwrap();
+        assert_eq!(
+            steps[2]["path"],
+            json!(["v1", "links", "up", "classes", "voice"])
         );
     }
 

@@ -36,9 +36,9 @@ pub(super) enum Command {
     Renew {
         /// Its number
         id: String,
-        /// How long
-        #[arg(long = "for", value_name = "TIME", default_value = "1h")]
-        lifetime: String,
+        /// How long; as long as before without it
+        #[arg(long = "for", value_name = "TIME")]
+        lifetime: Option<String>,
     },
     /// End a grant
     Revoke {
@@ -75,7 +75,10 @@ pub(super) fn run(site: &Site, command: &Command) -> Result<()> {
             }
         }
         Command::Renew { id, lifetime } => {
-            let body = Json::from(Map::from_iter([("lifetime".to_owned(), time(lifetime))]));
+            let lifetime = lifetime
+                .iter()
+                .map(|written| ("lifetime".to_owned(), time(written)));
+            let body = Json::from(Map::from_iter(lifetime));
             let path = format!("/v1/grants/{}", encoded(id));
             let renewed = site.client.json(Method::PUT, &path, body.to_string())?;
             match site.json {
