@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use caps::{CapSet, Capability};
 use fairlane_netlab::Wire;
+use rustix::process::getpriority_process;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -385,7 +386,8 @@ fn no_thread_of_a_run_has_what_the_run_does_not_need() {
             assert_eq!(thread.value("Seccomp"), "2", "{}", thread.name);
             let nice = match &*thread.name {
                 "forward" => -20,
-                _ => 0,
+                // As whoever started it.
+                _ => getpriority_process(None).unwrap(),
             };
             assert_eq!(thread.nice, nice, "{}", thread.name);
         }
