@@ -270,9 +270,9 @@ const GAUGES_OF_CLASSES: [Gauge; 10] = [
     ),
     (
         (
-            "class_rate_bits_per_second",
+            "class_rate_bytes_per_second",
             "Rate of what left lately",
-            |it| Some(it.recent?.sent_bps),
+            |it| Some(it.recent?.sent_bps / 8.0),
         ),
         None,
     ),
@@ -286,17 +286,17 @@ const GAUGES_OF_CLASSES: [Gauge; 10] = [
     ),
     (
         (
-            "class_guaranteed_bits_per_second",
+            "class_guaranteed_bytes_per_second",
             "Rate that the class has at least while it has something to send",
-            |it| Some(it.terms.guaranteed_bps? as f64),
+            |it| Some(it.terms.guaranteed_bps? as f64 / 8.0),
         ),
         None,
     ),
     (
         (
-            "class_ceiling_bits_per_second",
+            "class_ceiling_bytes_per_second",
             "Rate that the class never exceeds",
-            |it| Some(it.terms.ceil_bps? as f64),
+            |it| Some(it.terms.ceil_bps? as f64 / 8.0),
         ),
         None,
     ),
@@ -410,23 +410,23 @@ impl State {
         let mut rates = metric(
             encoder,
             MetricType::Gauge,
-            "link_rate_bits_per_second",
+            "link_rate_bytes_per_second",
             None,
             help,
         )?;
         for (labels, link) in links() {
-            rates.gauge(&labels, link.rate_bps as f64)?;
+            rates.gauge(&labels, link.rate_bps as f64 / 8.0)?;
         }
         let help = "Rate that the link carried lately, overhead included";
         let mut rates = metric(
             encoder,
             MetricType::Gauge,
-            "link_carried_bits_per_second",
+            "link_carried_bytes_per_second",
             None,
             help,
         )?;
         for (labels, link) in links() {
-            rates.gauge(&labels, link.recent_bps)?;
+            rates.gauge(&labels, link.recent_bps / 8.0)?;
         }
         Ok(())
     }
@@ -561,7 +561,7 @@ pub(crate) mod tests {
             "fairlane_class_marks_total{link=\"up\",class=\"voice\"} 0",
             "fairlane_class_overlimits_total{link=\"up\",class=\"voice\"} 0",
             "fairlane_class_bound_violations_total{link=\"up\",class=\"voice\"} 0",
-            "fairlane_class_guaranteed_bits_per_second{link=\"up\",class=\"voice\"} 2000000.0",
+            "fairlane_class_guaranteed_bytes_per_second{link=\"up\",class=\"voice\"} 250000.0",
             "fairlane_class_sojourn_seconds_count{link=\"up\",class=\"voice\"} 0",
             "fairlane_link_unmatched_packets_total{link=\"up\"} 3",
             "fairlane_link_shaped{link=\"up\"} 1.0",
