@@ -111,9 +111,10 @@ pub(super) fn guard(path: &Path) -> Result<()> {
 
 /// The worker's side: its interfaces are open. Returns when nobody else forwards any more.
 pub(super) fn ready(daemon: &mut Daemon) -> Result<()> {
-    // Without a guard nobody has forwarded anything.
-    if let Ok(GO_ON) = ask() {
-        daemon.forget_arrived()?;
+    match ask() {
+        Ok(GO) => {}
+        // Also where the guard is late: nothing comes twice.
+        _ => daemon.forget_arrived()?,
     }
     Ok(())
 }
