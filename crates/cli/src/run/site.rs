@@ -4,6 +4,7 @@
 mod text;
 
 use std::io::ErrorKind::PermissionDenied;
+use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -89,15 +90,18 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     }
     let (status, handle) = (status(path, &daemon), daemon.handle());
     let telling = manager.map(|manager| manager.serve(status, move || handle.rounds()));
-    // Until the end of this function.
-    let _telling = telling.transpose().context("starting a thread")?;
+    let telling = telling.transpose().context("starting a thread")?;
     let Outcome { report, result } = daemon.run(|report| {
         if let Some(service) = &service {
             service.publish(report);
         }
         screen.show(report, report);
     });
-    teller.stopping();
+    match options.guarded && result.is_err() {
+        // Whoever watches over it starts another: the service goes on, and nobody is told otherwise.
+        true => mem::forget(telling),
+        false => teller.stopping(),
+    }
     drop(service);
     let concluded = screen.conclude(report, |report| text::conclusion(report), &ending);
     log.close(&ending);
