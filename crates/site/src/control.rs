@@ -214,6 +214,10 @@ impl Control {
                 Err(RecvTimeoutError::Disconnected) => return None,
             };
             self.answered(report);
+            if let Asked::Nothing = self.state.asked {
+                // However seldom the state is told: what is seen waits in little room.
+                self.count_findings();
+            }
             if ended.is_some() {
                 return ended;
             }

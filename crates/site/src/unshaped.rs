@@ -22,7 +22,7 @@ const LAST_ROUNDS: usize = 1_000;
 
 /// Two interfaces whose frames pass as they come, in both directions and in their order, without a
 /// link's pace. For whoever watches over a daemon that shapes them: both interfaces are open beforehand
-/// and hear nothing, so that frames pass some microseconds after the daemon has died.
+/// and hear nothing, so that nothing has to be opened when the daemon has died.
 ///
 /// It does not hold the interfaces against other programs, and changes nothing of them.
 pub struct Unshaped {
@@ -54,9 +54,8 @@ impl Unshaped {
         })
     }
 
-    /// Passes frames on until `stop`, which it notices within a millisecond; then those that have arrived
-    /// by then. To be opened anew for the next
-    /// time.
+    /// Passes frames on until `stop`, which it notices within a millisecond, and those that have arrived by
+    /// then. It is to be opened anew for the next time.
     ///
     /// # Errors
     ///
