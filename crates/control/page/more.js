@@ -56,7 +56,7 @@ class Asking {
     } catch (error) {
       this.there(error.status !== 404);
       say(this.words, error.status === 404 ? this.none : `Not told: ${error.message}.`);
-      if (error.status === 401) dispatchEvent(new CustomEvent("token", { detail: error.message }));
+      if (error.status === 401) dispatchEvent(new CustomEvent("token-to-read", { detail: error.message }));
     }
     this.words.hidden = this.words.textContent === "";
     if (this.shown) this.timer = setTimeout(() => this.again(), this.every);

@@ -29,6 +29,8 @@ let gone = null;
 let retry = null;
 /** Whether somebody was asked for a token and had none. */
 let declined = false;
+/** A token was given before the dialog was closed. */
+let given = false;
 
 /** Says whether the daemon tells anything, and how old the figures are. */
 function tell() {
@@ -112,7 +114,7 @@ function askForToken(why) {
 
 function useToken(text) {
   keepToken(text);
-  declined = false;
+  given = text !== "";
   find("token-text").value = "";
   say(find("token-open"), token() ? "Token: given" : "Token");
   dialog.close();
@@ -127,9 +129,14 @@ find("token-form").addEventListener("submit", (event) => {
 find("token-forget").addEventListener("click", () => useToken(""));
 find("token-cancel").addEventListener("click", () => dialog.close());
 dialog.addEventListener("close", () => {
-  declined = !token();
+  declined = !given;
+  given = false;
 });
 addEventListener("token", (event) => askForToken(event.detail));
+// Nobody did anything: whoever said no is not asked again.
+addEventListener("token-to-read", (event) => {
+  if (!declined) askForToken(event.detail);
+});
 say(find("token-open"), token() ? "Token: given" : "Token");
 
 /** Shows one of the views. */

@@ -36,6 +36,7 @@ const HTML: &str = "text/html; charset=utf-8";
 const CSS: &str = "text/css; charset=utf-8";
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const SVG: &str = "image/svg+xml";
+const TEXT: &str = "text/plain; charset=utf-8";
 
 macro_rules! asset {
     ($path:literal, $media_type:expr) => {
@@ -47,7 +48,7 @@ macro_rules! asset {
     };
 }
 
-static ASSETS: [Asset; 13] = [
+static ASSETS: [Asset; 14] = [
     Asset::new("", HTML, include_bytes!("../page/index.html")),
     asset!("page.css", CSS),
     asset!("icon.svg", SVG),
@@ -61,6 +62,7 @@ static ASSETS: [Asset; 13] = [
     asset!("more.js", JAVASCRIPT),
     asset!("uplot/uPlot.iife.min.js", JAVASCRIPT),
     asset!("uplot/uPlot.min.css", CSS),
+    asset!("uplot/LICENSE", TEXT),
 ];
 
 /// Headers of each of them: nothing runs, is shown or is asked that is not ours, and nobody shows the
@@ -158,14 +160,14 @@ mod tests {
             let is_named = named.iter().any(|path| path == asset.path);
             assert!(is_named, "nothing names {}", asset.path);
         }
-        // And what lies in the folder is in the program, but for a licence.
+        // And what lies in the folder is in the program.
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("page");
         let entries = [&folder, &folder.join("uplot")];
         let entries = entries.map(|folder| fs::read_dir(folder).unwrap());
-        let files = entries.into_iter().flatten().filter(|entry| {
-            let entry = entry.as_ref().unwrap();
-            entry.file_type().unwrap().is_file() && entry.file_name() != "LICENSE"
-        });
+        let files = entries
+            .into_iter()
+            .flatten()
+            .filter(|entry| entry.as_ref().unwrap().file_type().unwrap().is_file());
         assert_eq!(files.count(), ASSETS.len());
     }
 
