@@ -401,23 +401,35 @@ impl Grants {
         Ok(one.told(Some(number), None))
     }
 
-    /// Ends a grant, or with `dry` only looks what that would do.
-    pub(crate) fn revoke(&self, number: &str, dry: bool) -> Result<Changed, Refused> {
-        let _turn = lock(&self.turn);
+    /// Ends a grant, or with `dry` only looks what that would do. Where others cannot be kept any more,
+    /// since an interface has changed, it is refused, or ends those too where `breaks` says so.
+    pub(crate) fn revoke(&self, number: &str, dry: bool, breaks: bool) -> Result<Changed, Refused> {
         let (number, one) = self.find(number)?;
-        let changed = self.without(&[&one.grant.name], dry)?;
+        let make = |kept: Option<&[_]>| self.without(&[&one.grant.name], kept, dry);
+        let changed = match breaks {
+            true => self.despite(true, make)?,
+            false => {
+                let _turn = lock(&self.turn);
+                make(None)?
+            }
+        };
         if !dry {
             lock(&self.held).all.remove(&number);
         }
         Ok(changed)
     }
 
-    /// Has the site go on without these.
-    fn without(&self, names: &[&str], dry: bool) -> Result<Changed, Refused> {
+    /// Has the site go on without these, of all grants that there are or of those that are to be `kept`.
+    fn without(
+        &self,
+        names: &[&str],
+        kept: Option<&[Arc<Grant>]>,
+        dry: bool,
+    ) -> Result<Changed, Refused> {
         let mut attempt = 1;
         loop {
             let before = self.site.site();
-            let kept = before.grants.iter();
+            let kept = kept.unwrap_or(&before.grants).iter();
             let kept = kept.filter(|grant| !names.contains(&&*grant.name)).cloned();
             let source = Source::Text(before.text.to_string());
             let source = Source::Granting(Box::new(source), kept.collect());
@@ -512,7 +524,7 @@ impl Grants {
             }
         }
         let names: Vec<_> = due.iter().map(|grant| &*grant.name).collect();
-        self.without(&names, false)?;
+        self.without(&names, None, false)?;
         let is_due = |one: &One| due.iter().any(|grant| grant.name == one.grant.name);
         lock(&self.held).all.retain(|_, one| !is_due(one));
         Ok(())

@@ -550,7 +550,8 @@ impl Api {
                 object(&self.grants.renew(number, &keys(body)?, dry)?)
             }
             (&Method::DELETE, ["v1", "grants", number]) => {
-                answer(self.grants.revoke(number, asked.is_dry(&[])?))
+                let (dry, breaks) = (asked.is_dry(&[BREAK_GRANTS])?, asked.breaks()?);
+                answer(self.grants.revoke(number, dry, breaks))
             }
             _ => not_here(
                 asked,

@@ -7,7 +7,7 @@ use fairlane_core::Nanos;
 use serde_json::{Map, Value as Json};
 
 use super::edits::pair;
-use super::{Site, effects, of_link};
+use super::{Change, Site, effects, of_link};
 use crate::{figures, output, table};
 
 /// Keys of a request that are no filter's.
@@ -44,9 +44,8 @@ pub(super) enum Command {
     Revoke {
         /// Its number
         id: String,
-        /// Only tell what that would do
-        #[arg(long)]
-        dry_run: bool,
+        #[command(flatten)]
+        change: Change,
     },
 }
 
@@ -86,13 +85,9 @@ pub(super) fn run(site: &Site, command: &Command) -> Result<()> {
                 false => output::line(sentence(&renewed)),
             }
         }
-        Command::Revoke { id, dry_run } => {
-            let path = format!("/v1/grants/{}{}", encoded(id), dry(*dry_run));
-            let changed = site.client.json(Method::DELETE, &path, "")?;
-            match site.json {
-                true => output::line(changed),
-                false => output::line(effects(&changed)),
-            }
+        Command::Revoke { id, change } => {
+            let path = format!("/v1/grants/{}", encoded(id));
+            site.ask_to_change(Method::DELETE, &path, String::new(), change)
         }
     }
 }
