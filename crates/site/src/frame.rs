@@ -20,7 +20,7 @@ impl Frame {
         }
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Frame::Bytes(bytes) => bytes,
             Frame::Shared(frame) => frame.bytes_mut(),
