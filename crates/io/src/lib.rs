@@ -104,6 +104,7 @@ pub mod early;
 mod hold;
 #[cfg(target_os = "linux")]
 pub mod interface;
+mod kept;
 #[cfg(target_os = "linux")]
 mod listener;
 pub mod memory;
@@ -138,6 +139,7 @@ pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
 pub use early::EarlyDrop;
 #[cfg(target_os = "linux")]
 pub use hold::Hold;
+pub use kept::KeptBytes;
 #[cfg(target_os = "linux")]
 pub use listener::{BindError, Carries, Listener};
 pub use memory::MemoryBackend;

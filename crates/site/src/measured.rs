@@ -45,7 +45,7 @@ pub fn pass(
 ) -> io::Result<u64> {
     let (mut lan, left) = memory::pair(ROOM);
     let (right, mut wan) = memory::pair(ROOM);
-    let mut waiting: VecDeque<Frame> = frames.into_iter().map(Frame::Bytes).collect();
+    let mut waiting: VecDeque<Frame> = frames.into_iter().map(Frame::from).collect();
     let mut through = through(way, left, right);
     let (mut batch, mut arrived, mut passed) = (VecDeque::new(), Vec::new(), 0);
     for number in 1..=count {

@@ -485,7 +485,7 @@ fn nobody_writes_over_what_he_has_not_read() {
         let head = format!("Host: localhost\r\nIf-Match: {tag}\r\nContent-Length: {length}");
         exchanged(
             connect(),
-            &format!("PUT /v1/config HTTP/1.1\r\n{head}\r\n\r\n{text}"),
+            format!("PUT /v1/config HTTP/1.1\r\n{head}\r\n\r\n{text}"),
         )
     };
     let late = put(tag);

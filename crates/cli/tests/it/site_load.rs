@@ -272,9 +272,10 @@ fn a_flush_of_a_hundred_thousand_packets_is_done_between_rounds() {
         }
     });
     let before = state(&socket);
-    let begun = Instant::now();
+    let (begun, pressure) = (Instant::now(), Pressure::begin());
     let flushed = posted(&socket, "/v1/links/up/classes/ours/flush", "");
     let took = begun.elapsed();
+    let most = pressure.most(200.0, 20_000.0);
     let report = site.stop();
     let gone = flushed["packets"].as_u64().unwrap();
     eprintln!(
@@ -286,4 +287,8 @@ fn a_flush_of_a_hundred_thousand_packets_is_done_between_rounds() {
     assert!(queued(&report) < 10, "{report:#}");
     assert_eq!(class(&report, "up", "ours")["discarded"], gone);
     assert!(took < PATIENCE, "{took:?}");
+    if !cfg!(debug_assertions) {
+        let longest = report["longest_step_us"].as_f64().unwrap();
+        assert!(longest <= most, "{longest} us, {most} at most");
+    }
 }

@@ -218,7 +218,8 @@ fn metrics_the_page_and_streams_cost_the_packets_next_to_nothing() {
     eprintln!("{classes} classes; {answers} answers, {told} bytes of streams");
     assert!(answers >= 5 && told > 10_000, "{answers}, {told}");
     compare("metrics, page and streams", &pressure, &without, &with);
-    (plain.stop(), site.stop());
+    plain.stop();
+    site.stop();
 }
 
 /// Reads a stream until `stop`; counts its bytes.
