@@ -48,6 +48,19 @@ impl Clock {
         }
     }
 
+    /// The same clock, set to tell `time` now: that of another process, say.
+    #[must_use]
+    pub fn set(self, time: Nanos) -> Self {
+        let counted = (u128::from(time.0) << 32) / u128::from(self.pace.max(1));
+        let counted = Duration::from_nanos(u64::try_from(counted).unwrap_or(u64::MAX));
+        let now = Instant::now();
+        Clock {
+            // A time before the counter's own cannot be told.
+            origin: now.checked_sub(counted).unwrap_or(now),
+            ..self
+        }
+    }
+
     /// Time since the start, in nanoseconds. Some 10 ns.
     #[inline]
     pub fn now(&self) -> Nanos {

@@ -44,6 +44,15 @@ pub enum Notice {
     Reloaded(Option<PathBuf>),
     /// A configuration cannot take over. The running one is kept.
     ReloadRefused(Error),
+    /// Another process forwards from now on.
+    HandedOver {
+        /// Which.
+        to: u32,
+        /// The frames that waited.
+        frames: u64,
+    },
+    /// Another process was to take over and has not: this one goes on.
+    NotHandedOver(u32),
 }
 
 impl Notice {
@@ -61,6 +70,8 @@ impl Notice {
             Notice::NotAttached(_) => "not attached",
             Notice::Reloaded(_) => "reloaded",
             Notice::ReloadRefused(_) => "reload refused",
+            Notice::HandedOver { .. } => "handed over",
+            Notice::NotHandedOver(_) => "not handed over",
         }
     }
 
@@ -69,7 +80,11 @@ impl Notice {
     pub fn is_trouble(&self) -> bool {
         !matches!(
             self,
-            Notice::Back(_) | Notice::Detached(_) | Notice::Attached(_) | Notice::Reloaded(_)
+            Notice::Back(_)
+                | Notice::Detached(_)
+                | Notice::Attached(_)
+                | Notice::Reloaded(_)
+                | Notice::HandedOver { .. }
         )
     }
 }
@@ -102,6 +117,12 @@ impl fmt::Display for Notice {
             Notice::Reloaded(None) => write!(f, "another configuration was taken over"),
             Notice::ReloadRefused(error) => {
                 write!(f, "reload refused, running configuration kept: {error}")
+            }
+            Notice::HandedOver { to, frames } => {
+                write!(f, "process {to} has taken over, with {frames} frames that waited")
+            }
+            Notice::NotHandedOver(to) => {
+                write!(f, "process {to} has not taken over: this one goes on")
             }
         }
     }

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use fairlane_config::{Backend, Site};
-use fairlane_control::Service;
+use fairlane_control::{Inherited, Service};
 use fairlane_service::log::Level;
 use fairlane_service::privileges::{Left, Needs, give_up};
 use fairlane_service::{Manager, Teller};
-use fairlane_site::{Daemon, Handle, Notice, OnLoss, Outcome, Source};
+use fairlane_site::{Daemon, Handle, Notice, OnLoss, Outcome, Running, Source};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -35,6 +35,10 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     // program as they end any.
     let signals = Signals::new([SIGHUP]).context("setting up signals")?;
     let site = read_site(path)?;
+    let (site, inherited, running) = match options.take_over {
+        true => take_over(site)?,
+        false => (site, Inherited::default(), None),
+    };
     // Before there is a second thread.
     let Left {
         lost_files,
@@ -55,7 +59,7 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     let manager = Manager::of_this_process();
     let teller = manager.as_ref().map(Manager::teller).unwrap_or_default();
     let (voice, to_manager) = (log.voice(), teller.clone());
-    let daemon = Daemon::open(site, &of_site, move |notice| {
+    let notify = move |notice| {
         if let Notice::Reloaded(_) | Notice::ReloadRefused(_) = notice {
             to_manager.reloaded(&notice);
         }
@@ -64,13 +68,20 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
             false => Level::Info,
         };
         voice.say_of(notice.kind(), level, notice);
-    });
+    };
+    let daemon = match running {
+        Some(running) => Daemon::take_over(running, site, &of_site, notify),
+        None => Daemon::open(site, &of_site, notify),
+    };
     let mut daemon = daemon.map_err(|error| match error {
         fairlane_site::Error::Unfit(_) => Error::new(error).context(path.display().to_string()),
         fairlane_site::Error::Attach(_) if lost_files => Error::new(error).context(OWN_FILES),
         _ => error.into(),
     })?;
-    let service = serve(path, &daemon, lost_files)?;
+    let mut service = serve(path, &daemon, lost_files, inherited)?;
+    if let Some(service) = &service {
+        daemon.hands_over(service.to_hand_over());
+    }
     let ending = Arc::new(Ending::default());
     let listener = Listener {
         path: path.to_owned(),
@@ -91,16 +102,24 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     let (status, handle) = (status(path, &daemon), daemon.handle());
     let telling = manager.map(|manager| manager.serve(status, move || handle.rounds()));
     let telling = telling.transpose().context("starting a thread")?;
-    let Outcome { report, result } = daemon.run(|report| {
-        if let Some(service) = &service {
+    let outcome = daemon.run(|report| {
+        if let Some(service) = &mut service {
             service.publish(report);
         }
         screen.show(report, report);
     });
-    match options.guarded && result.is_err() {
-        // Whoever watches over it starts another: the service goes on, and nobody is told otherwise.
+    let Outcome {
+        report,
+        result,
+        handed_over,
+    } = outcome;
+    match handed_over || (options.guarded && result.is_err()) {
+        // Another goes on, or is started: the service does, and nobody is told otherwise.
         true => mem::forget(telling),
         false => teller.stopping(),
+    }
+    if let Some(service) = service.as_mut().filter(|_| handed_over) {
+        service.leave();
     }
     drop(service);
     let concluded = screen.conclude(report, |report| text::conclusion(report), &ending);
@@ -110,6 +129,17 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         ending.leave(2);
     }
     outcome
+}
+
+/// What the process runs that holds the interfaces of a site's file, and has beside it.
+fn take_over(site: Site) -> Result<(Site, Inherited, Option<Running>)> {
+    let interfaces = site.interfaces.context(
+        "--take-over needs a running site between two interfaces: name inside and outside in [interfaces]",
+    )?;
+    let mut running = Running::ask(&interfaces).context("--take-over")?;
+    let inherited = Inherited::of(running.beside())?;
+    let site = running.site(&inherited.grants())?;
+    Ok((site, inherited, Some(running)))
 }
 
 /// The options of a site.
@@ -123,6 +153,7 @@ fn of_site(options: &Options) -> fairlane_site::Options {
         },
         early_drop: !options.no_early_drop,
         drain: options.drain,
+        guarded: options.guarded,
     }
 }
 
@@ -144,12 +175,18 @@ fn needs(site: &Site, options: &Options) -> Needs {
 }
 
 /// Lets the site be asked and changed, if its file says where.
-fn serve(path: &Path, daemon: &Daemon, lost_files: bool) -> Result<Option<Service>> {
+fn serve(
+    path: &Path,
+    daemon: &Daemon,
+    lost_files: bool,
+    inherited: Inherited,
+) -> Result<Option<Service>> {
     let site = daemon.site();
     let Some(control) = &site.control else {
         return Ok(None);
     };
-    let service = Service::start(control, daemon.handle(), Some(path.to_owned()));
+    let file = Some(path.to_owned());
+    let service = Service::start(control, daemon.handle(), file, inherited);
     service
         .map(Some)
         .map_err(|error| match error.reason.kind() {
