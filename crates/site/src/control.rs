@@ -21,7 +21,7 @@ use crate::daemon::{Handle, Interface, Outcome, SiteBridge};
 use crate::device::{Desk, Needs, Opened};
 use crate::error::{Doing, Error, Result};
 use crate::flows::{Hear, Watch};
-use crate::hand_over::{Gave, Handing, Stage};
+use crate::hand_over::{Gave, Handing, Stage, Took};
 use crate::notice::{Notice, Notify};
 use crate::order::{Adding, Counting, Order, Taking};
 use crate::passing::FINDINGS;
@@ -119,6 +119,8 @@ pub(crate) struct Control {
     pub(crate) desks: [Option<Desk>; 2],
     /// Which of them were let go of.
     pub(crate) detached: [bool; 2],
+    /// From whom it took over, until that was told.
+    pub(crate) took: Option<Took>,
     /// Another process watches over this one.
     pub(crate) is_guarded: bool,
     pub(crate) plans: Vec<Plan>,
@@ -500,6 +502,13 @@ impl Control {
                 std::mem::replace(&mut self.state.asked, Asked::Nothing),
             ) {
                 (Order::Count(counting), _) => {
+                    // It forwards.
+                    if let Some(took) = self.took.take() {
+                        self.notify(Notice::TookOver {
+                            from: took.from,
+                            stood: took.stood(),
+                        });
+                    }
                     self.tell(&counting);
                     report(&self.state.report);
                 }

@@ -311,6 +311,7 @@ impl Daemon {
             clock,
             file,
             taking,
+            took,
         } = running.parts()?;
         let opened = device::go_on_with(names, devices, options.on_loss, &notify, &ports)?;
         let base = Base {
@@ -321,7 +322,8 @@ impl Daemon {
             listener: Some(listener),
             taking: Some(taking),
         };
-        let daemon = Daemon::over(base, site, options, notify)?;
+        let mut daemon = Daemon::over(base, site, options, notify)?;
+        daemon.control.took = Some(took);
         daemon.handle().wrote(Arc::from(file));
         Ok(daemon)
     }
@@ -392,6 +394,7 @@ impl Daemon {
             devices,
             desks,
             detached: [false; 2],
+            took: None,
             is_guarded: options.guarded,
             plans,
             orders,

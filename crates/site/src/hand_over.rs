@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 pub use offer::Beside;
 pub(crate) use offer::{Gave, Give, Handing, Offer, Stage, listen};
 pub use take::Running;
-pub(crate) use take::{Parts, Taking};
+pub(crate) use take::{Parts, Taking, Took};
 
 /// Of what is said here. A version that says something else refuses the other.
 const VERSION: u32 = 1;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairlane_runtime::attach::Refusals;
 
@@ -51,6 +52,13 @@ pub enum Notice {
         /// The frames that waited.
         frames: u64,
     },
+    /// This process forwards from now on what another one did.
+    TookOver {
+        /// Which.
+        from: u32,
+        /// How long neither of both made a round.
+        stood: Duration,
+    },
     /// Another process was to take over and has not: this one goes on.
     NotHandedOver(u32),
 }
@@ -71,6 +79,7 @@ impl Notice {
             Notice::Reloaded(_) => "reloaded",
             Notice::ReloadRefused(_) => "reload refused",
             Notice::HandedOver { .. } => "handed over",
+            Notice::TookOver { .. } => "took over",
             Notice::NotHandedOver(_) => "not handed over",
         }
     }
@@ -85,6 +94,7 @@ impl Notice {
                 | Notice::Attached(_)
                 | Notice::Reloaded(_)
                 | Notice::HandedOver { .. }
+                | Notice::TookOver { .. }
         )
     }
 }
@@ -121,6 +131,11 @@ impl fmt::Display for Notice {
             Notice::HandedOver { to, frames } => {
                 write!(f, "process {to} has taken over, with {frames} frames that waited")
             }
+            Notice::TookOver { from, stood } => write!(
+                f,
+                "took over from process {from}: frames stood still for {} us",
+                stood.as_micros()
+            ),
             Notice::NotHandedOver(to) => {
                 write!(f, "process {to} has not taken over: this one goes on")
             }

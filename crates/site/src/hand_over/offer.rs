@@ -32,8 +32,9 @@ use crate::stop::Stop;
 const MAKING: Duration = Duration::from_secs(30);
 /// How often it is looked whether the site that was taken over is forwarded.
 const LOOK: Duration = Duration::from_millis(5);
-/// What is collected before it is written.
-const CHUNK: usize = 64 << 10;
+/// What is collected before it is written: little at first, so that the other one soon has something to
+/// send.
+const CHUNKS: [usize; 2] = [2 << 10, 64 << 10];
 /// Frames of one direction before those of the other.
 const TURN: usize = 16;
 
@@ -467,9 +468,11 @@ impl Handing {
     fn tell(&self, bridge: &mut SiteBridge, now: Nanos) -> io::Result<u64> {
         let mut told = Told {
             stream: &self.stream,
-            buffer: Vec::with_capacity(2 * CHUNK),
+            buffer: Vec::with_capacity(2 * CHUNKS[1]),
+            chunk: CHUNKS[0],
             frames: 0,
         };
+        told.buffer.extend(now.0.to_be_bytes());
         // What was received and is not yet queued comes after all that is.
         let mut rests = [const { Vec::new() }; 2];
         let waited = Side::BOTH.map(|side| {
@@ -508,6 +511,7 @@ impl Handing {
 struct Told<'a> {
     stream: &'a UnixStream,
     buffer: Vec<u8>,
+    chunk: usize,
     frames: u64,
 }
 
@@ -546,7 +550,7 @@ impl Told<'_> {
         self.buffer.extend(header.encode());
         self.buffer.extend(bytes);
         self.frames += 1;
-        match self.buffer.len() < CHUNK {
+        match self.buffer.len() < self.chunk {
             true => Ok(()),
             false => self.write(),
         }
@@ -555,6 +559,7 @@ impl Told<'_> {
     fn write(&mut self) -> io::Result<()> {
         self.stream.write_all(&self.buffer)?;
         self.buffer.clear();
+        self.chunk = (2 * self.chunk).min(CHUNKS[1]);
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use fairlane_config::{Grant, Interfaces, Site};
@@ -115,6 +116,7 @@ impl Running {
             given,
             files,
         } = self;
+        let stood = Arc::new(AtomicU64::new(0));
         let mut files = files.into_iter();
         let mut next = || files.next().ok_or(Error::Ended);
         let mut devices = Vec::new();
@@ -134,15 +136,21 @@ impl Running {
         let listening = next()?;
         let path = socket_of_holder(&given.names[1])?;
         let listener = Listener::share(&path, listening);
+        // A first clock takes a while.
+        let clock = Clock::start();
         let since = uptime().saturating_sub(Duration::from_nanos(given.uptime));
-        let time = Nanos(given.clock) + nanos(since);
+        let clock = clock.set(Nanos(given.clock) + nanos(since));
         Ok(Parts {
             names: given.names,
             devices: devices.try_into().map_err(|_| Error::Ended)?,
             listener: listener.doing("taking over a socket")?,
-            clock: Clock::start().set(time),
+            clock,
             file: given.file,
-            taking: Taking { stream },
+            took: Took {
+                from: given.pid,
+                stood: Arc::clone(&stood),
+            },
+            taking: Taking { stream, stood },
         })
     }
 }
@@ -156,6 +164,7 @@ pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) file: String,
     pub(crate) taking: Taking,
+    pub(crate) took: Took,
 }
 
 /// Why nothing was given.
@@ -187,6 +196,21 @@ fn ask(stream: &UnixStream) -> std::result::Result<(Given, Vec<OwnedFd>), Asked>
 /// Taking over, on the forwarding thread.
 pub(crate) struct Taking {
     stream: UnixStream,
+    /// How long frames stood still, in nanoseconds.
+    stood: Arc<AtomicU64>,
+}
+
+/// What is told of it when it is done.
+pub(crate) struct Took {
+    pub(crate) from: u32,
+    stood: Arc<AtomicU64>,
+}
+
+impl Took {
+    /// From the last round of the process before to the first of this one.
+    pub(crate) fn stood(&self) -> Duration {
+        Duration::from_nanos(self.stood.load(Ordering::Relaxed))
+    }
 }
 
 impl Taking {
@@ -208,6 +232,9 @@ impl Taking {
     fn take_all(&self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
         let mut stream = &self.stream;
         stream.write_all(&[READY])?;
+        let mut last_round = [0; 8];
+        stream.read_exact(&mut last_round)?;
+        let last_round = Nanos(u64::from_be_bytes(last_round));
         let mut stands = [Stand::default(); 2];
         for stand in &mut stands {
             let mut bytes = [0; Stand::BYTES];
@@ -220,6 +247,9 @@ impl Taking {
                 arbiter.is_busy_until(stand.busy_until);
             }
         }
+        let first_round = clock.now();
+        let stood = first_round.since(last_round).0;
+        self.stood.store(stood, Ordering::Relaxed);
         self.take_frames(bridge, clock)?;
         for (side, stand) in Side::BOTH.into_iter().zip(stands) {
             if stand.is_open {
