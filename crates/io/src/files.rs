@@ -28,7 +28,12 @@ pub fn send(stream: &UnixStream, files: &[OwnedFd]) -> io::Result<()> {
     if !borrowed.is_empty() {
         control.push(SendAncillaryMessage::ScmRights(&borrowed));
     }
-    sendmsg(stream, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL)?;
+    sendmsg(
+        stream,
+        &[IoSlice::new(&[0])],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
     Ok(())
 }
 
@@ -42,7 +47,12 @@ pub fn receive(stream: &UnixStream) -> io::Result<Vec<OwnedFd>> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
     let flags = RecvFlags::CMSG_CLOEXEC;
-    let received = recvmsg(stream, &mut [IoSliceMut::new(&mut byte)], &mut control, flags)?;
+    let received = recvmsg(
+        stream,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        flags,
+    )?;
     if received.bytes == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }

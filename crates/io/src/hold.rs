@@ -106,8 +106,12 @@ impl Hold {
     ///
     /// A sentence: there is no such interface, or what it says cannot be read.
     pub fn share(name: &str, file: Option<File>) -> io::Result<Hold> {
+        Hold::share_in(Path::new(FOLDER), name, file)
+    }
+
+    fn share_in(folder: &Path, name: &str, file: Option<File>) -> io::Result<Hold> {
         let interface = Interface::find(name).map_err(|error| explain(name, error))?;
-        let note = file.map(|file| Note::shared(file, Path::new(FOLDER), &interface));
+        let note = file.map(|file| Note::shared(file, folder, &interface));
         let note = note.transpose().map_err(|error| unnoted(name, error))?;
         let turned_off = note.iter().flat_map(Note::left_off).collect();
         Ok(Hold {
@@ -482,6 +486,38 @@ mod tests {
         drop(hold);
         drop(folder.take(&link).unwrap());
         drop(other);
+    }
+
+    #[test]
+    fn a_hold_that_is_handed_over_is_never_nobodys_and_puts_right_what_the_first_changed() {
+        let Some((link, _far)) = or_skip("a hold that is handed over", cable(1_500)) else {
+            return;
+        };
+        let folder = Folder::new();
+        let share = |file| {
+            let share = || Hold::share_in(&folder.0, link.name(), file).unwrap();
+            link.namespace().run(share)
+        };
+        join(&link, true);
+        let mut first = folder.take(&link).unwrap();
+        first.single_frames(link.name()).unwrap();
+        // One that fails before it owns it leaves all as it was.
+        drop(share(first.file().unwrap()));
+        assert!(!joins(&link));
+        assert!(folder.take(&link).is_err());
+
+        let mut second = share(first.file().unwrap());
+        first.leave();
+        second.own();
+        drop(first);
+        assert!(!joins(&link));
+        assert!(folder.take(&link).is_err());
+        let note = fs::read_to_string(&folder.notes()[0]).unwrap();
+        assert_eq!(value(&note, "off"), Some("gro"), "{note}");
+        drop(second);
+        assert!(joins(&link));
+        assert_eq!(folder.notes(), [""; 0].map(PathBuf::from));
+        drop(folder.take(&link).unwrap());
     }
 
     #[test]

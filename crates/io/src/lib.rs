@@ -101,14 +101,14 @@ mod datagram;
 #[cfg(target_os = "linux")]
 pub mod early;
 #[cfg(target_os = "linux")]
+pub mod files;
+#[cfg(target_os = "linux")]
 mod hold;
 #[cfg(target_os = "linux")]
 pub mod interface;
 #[cfg(target_os = "linux")]
 mod listener;
 pub mod memory;
-#[cfg(target_os = "linux")]
-pub mod files;
 #[cfg(target_os = "linux")]
 pub mod packet;
 #[cfg(target_os = "linux")]

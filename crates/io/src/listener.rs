@@ -201,3 +201,34 @@ impl Drop for Listener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_handed_over_keeps_its_file_and_who_waits_there() {
+        let folder = std::env::temp_dir().join(format!("fairlane-listener-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("socket");
+        let mut first = Listener::bind(&path, 0o600, Carries::Stream).unwrap();
+        let share = |first: &Listener| {
+            let socket = first.socket().try_clone().unwrap();
+            Listener::share(&path, socket).unwrap()
+        };
+        // One that fails before it owns it takes nothing away.
+        drop(share(&first));
+        let _waits = UnixStream::connect(&path).unwrap();
+        let mut second = share(&first);
+        first.leave();
+        second.own();
+        drop(first);
+        second.accept().unwrap();
+        drop(UnixStream::connect(&path).unwrap());
+        drop(second);
+        assert!(!path.exists());
+        fs::remove_dir(&folder).unwrap();
+    }
+}

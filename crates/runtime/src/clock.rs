@@ -84,3 +84,25 @@ fn both() -> (Instant, SystemTime) {
     let (_, counter, system) = (1..LOOKS).fold(look(), |best, _| quicker(best, look()));
     (counter, system)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_tells_that_time_and_runs_on() {
+        let clock = Clock::start();
+        for time in [Nanos::ZERO, Nanos::from_millis(60_000)] {
+            let set = clock.set(time);
+            let told = set.now();
+            // The pace may cut off a nanosecond.
+            let early = time.since(told);
+            assert!(
+                early.0 <= 1 && told.since(time) < Nanos::from_millis(2_000),
+                "{told:?}"
+            );
+            thread::sleep(Duration::from_millis(2));
+            assert!(set.now().since(told) >= Nanos::from_millis(2));
+        }
+    }
+}

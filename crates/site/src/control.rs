@@ -119,8 +119,6 @@ pub(crate) struct Control {
     pub(crate) desks: [Option<Desk>; 2],
     /// Which of them were let go of.
     pub(crate) detached: [bool; 2],
-    /// From whom it took over, until that was told.
-    pub(crate) took: Option<Took>,
     /// Another process watches over this one.
     pub(crate) is_guarded: bool,
     pub(crate) plans: Vec<Plan>,
@@ -147,6 +145,8 @@ pub(crate) struct State {
     pub(crate) tasks: VecDeque<Asking>,
     /// Whether another process takes over.
     pub(crate) stage: Stage,
+    /// From whom this one took over, until that was told.
+    pub(crate) took: Option<Took>,
     reloads: u32,
     start: Nanos,
     /// Something was taken over since the state was last told.
@@ -503,7 +503,7 @@ impl Control {
             ) {
                 (Order::Count(counting), _) => {
                     // It forwards.
-                    if let Some(took) = self.took.take() {
+                    if let Some(took) = self.state.took.take() {
                         self.notify(Notice::TookOver {
                             from: took.from,
                             stood: took.stood(),

@@ -323,7 +323,7 @@ impl Daemon {
             taking: Some(taking),
         };
         let mut daemon = Daemon::over(base, site, options, notify)?;
-        daemon.control.took = Some(took);
+        daemon.control.state.took = Some(took);
         daemon.handle().wrote(Arc::from(file));
         Ok(daemon)
     }
@@ -394,7 +394,6 @@ impl Daemon {
             devices,
             desks,
             detached: [false; 2],
-            took: None,
             is_guarded: options.guarded,
             plans,
             orders,

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use fairlane_config::{self as config, Interfaces, Near, Site};
 use fairlane_io::early::Gate;
-use fairlane_io::tun::Layer;
 use fairlane_io::packet::{Position, Sockets};
+use fairlane_io::tun::Layer;
 use fairlane_io::{Backend, Hold, PacketBackend, TunBackend, Umem, XdpMode, packet};
 use rustix::event::{EventfdFlags, eventfd};
 

@@ -106,11 +106,27 @@ impl From<Ring> for Shape {
 }
 
 /// The time that all processes have in common.
-fn uptime() -> Duration {
+fn uptime() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    // Below 10^9.
-    Duration::new(seconds, time.tv_nsec as u32)
+    Nanos(seconds * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+}
+
+/// What is made at a known time: of several looks the quickest, as nobody was in between. `make` is told
+/// when.
+fn timed<T>(make: impl Fn(Nanos) -> T) -> (T, Nanos) {
+    const LOOKS: usize = 20;
+    let look = || {
+        let before = uptime();
+        let made = make(before);
+        (uptime().since(before), made, before)
+    };
+    let quicker = |one: (Nanos, _, _), other: (Nanos, _, _)| match other.0 < one.0 {
+        true => other,
+        false => one,
+    };
+    let (_, made, at) = (1..LOOKS).fold(look(), |best, _| quicker(best, look()));
+    (made, at)
 }
 
 fn say(mut stream: &UnixStream, what: &impl Serialize) -> io::Result<()> {

@@ -129,7 +129,10 @@ impl fmt::Display for Notice {
                 write!(f, "reload refused, running configuration kept: {error}")
             }
             Notice::HandedOver { to, frames } => {
-                write!(f, "process {to} has taken over, with {frames} frames that waited")
+                write!(
+                    f,
+                    "process {to} has taken over, with {frames} frames that waited"
+                )
             }
             Notice::TookOver { from, stood } => write!(
                 f,

@@ -13,17 +13,19 @@ use std::time::{Duration, Instant};
 
 use fairlane_config::{Backend as Kind, Near, Site};
 use fairlane_core::Nanos;
-use fairlane_io::{BindError, Carries, Listener, Waiter, files, socket_of_holder};
+use fairlane_io::{Carries, Listener, Waiter, files, socket_of_holder};
 use fairlane_runtime::Clock;
 use fairlane_runtime::bridge::{Came, Side};
 
-use super::{Answer, Given, Header, Hello, READY, SILENCE, Stand, TAKEN, VERSION, hear, say, uptime};
+use super::{
+    Answer, Given, Header, Hello, READY, SILENCE, Stand, TAKEN, VERSION, hear, say, timed,
+};
 use crate::control::{Asked, Control, Event};
 use crate::daemon::{Handle, SiteBridge, nanos};
 use crate::device::ToPass;
 use crate::error::{Doing, Error, Result};
-use crate::notice::Notice;
 use crate::frame::Frame;
+use crate::notice::Notice;
 use crate::order::Order;
 use crate::plan::Plan;
 use crate::stop::Stop;
@@ -108,10 +110,7 @@ impl Drop for Offer {
 /// none, as a hold then says why.
 pub(crate) fn listen(outside: &str) -> Option<Listener> {
     let path = socket_of_holder(outside).ok()?;
-    match Listener::bind(&path, 0o600, Carries::Stream) {
-        Ok(listener) => Some(listener),
-        Err(BindError::InUse | BindError::NotASocket | BindError::Io(_)) => None,
-    }
+    Listener::bind(&path, 0o600, Carries::Stream).ok()
 }
 
 impl Offer {
@@ -250,10 +249,11 @@ impl Desk {
             return Err(Error::Ended);
         };
         let devices = [near, outside];
+        let (clock, uptime) = timed(|_| self.clock.now());
         let given = Given {
             pid: process::id(),
-            clock: self.clock.now().0,
-            uptime: nanos(uptime()).0,
+            clock: clock.0,
+            uptime: uptime.0,
             config: site.text.to_string(),
             file: file.to_owned(),
             names: [inside.clone(), interfaces.outside.clone()],

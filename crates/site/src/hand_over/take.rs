@@ -17,9 +17,9 @@ use fairlane_runtime::Clock;
 use fairlane_runtime::bridge::Side;
 
 use super::{
-    Answer, Beside, Given, Header, Hello, READY, SILENCE, Stand, TAKEN, VERSION, hear, say, uptime,
+    Answer, Beside, Given, Header, Hello, READY, SILENCE, Stand, TAKEN, VERSION, hear, say, timed,
 };
-use crate::daemon::{SiteBridge, nanos};
+use crate::daemon::SiteBridge;
 use crate::device::ToPass;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
@@ -106,7 +106,12 @@ impl Running {
     pub fn site(&self, grants: &[Arc<Grant>]) -> Result<Site> {
         let mtu = &|name: &str| interface::mtu(name).ok();
         let text = &self.given.config;
-        Ok(Site::parse_beside(text, "the running configuration", mtu, grants)?)
+        Ok(Site::parse_beside(
+            text,
+            "the running configuration",
+            mtu,
+            grants,
+        )?)
     }
 
     /// All that a daemon needs of it.
@@ -138,8 +143,10 @@ impl Running {
         let listener = Listener::share(&path, listening);
         // A first clock takes a while.
         let clock = Clock::start();
-        let since = uptime().saturating_sub(Duration::from_nanos(given.uptime));
-        let clock = clock.set(Nanos(given.clock) + nanos(since));
+        let (clock, _) = timed(|uptime| {
+            let since = uptime.since(Nanos(given.uptime));
+            clock.set(Nanos(given.clock) + since)
+        });
         Ok(Parts {
             names: given.names,
             devices: devices.try_into().map_err(|_| Error::Ended)?,
@@ -220,7 +227,9 @@ impl Taking {
         self.take_all(bridge, clock).map_err(|error| {
             io::Error::new(
                 error.kind(),
-                format!("the running process goes on, since it could not be taken over from: {error}"),
+                format!(
+                    "the running process goes on, since it could not be taken over from: {error}"
+                ),
             )
         })?;
         for side in Side::BOTH {

@@ -150,7 +150,14 @@ impl Site {
     /// A process that is to take over.
     pub(crate) fn start_next(&self, wire: &Wire) -> Running {
         let file = self.file();
-        let arguments = ["run", file.to_str().unwrap(), "--json", "--drain", "0", "--take-over"];
+        let arguments = [
+            "run",
+            file.to_str().unwrap(),
+            "--json",
+            "--drain",
+            "0",
+            "--take-over",
+        ];
         wire.middle().run(|| start(&arguments))
     }
 
