@@ -193,26 +193,8 @@ impl Service {
                     // Where there is no state, it is over.
                     let _ = told.changed().await;
                 }
-                tokio::spawn(api.grants().end_in_time());
                 tokio::spawn(noting);
-                let mut all = Vec::new();
-                for port in ports {
-                    let most = port.most().min(files);
-                    let places = Arc::new(Semaphore::new(most));
-                    let accepting = accept(port, Arc::clone(&api), Arc::clone(&places));
-                    all.push((tokio::spawn(accepting), places, most as u32));
-                }
-                let _ = stopped.await;
-                for (accepting, ..) in &all {
-                    accepting.abort();
-                }
-                // Whoever waits for a change, or watches, is told of the end.
-                let told = async {
-                    for (_, places, most) in &all {
-                        let _ = places.acquire_many(*most).await;
-                    }
-                };
-                let _ = timeout(LAST, told).await;
+                serve_all(ports, files, api, stopped).await;
             });
             runtime.shutdown_background();
         });
@@ -346,6 +328,29 @@ impl Port {
             Port::Http(_) => OVER_HTTP,
         }
     }
+}
+
+/// Serves at all ports, with so many connections at each, until it is to stop.
+async fn serve_all(ports: Vec<Port>, files: usize, api: Arc<Api>, stopped: oneshot::Receiver<()>) {
+    tokio::spawn(api.grants().end_in_time());
+    let mut all = Vec::new();
+    for port in ports {
+        let most = port.most().min(files);
+        let places = Arc::new(Semaphore::new(most));
+        let accepting = accept(port, Arc::clone(&api), Arc::clone(&places));
+        all.push((tokio::spawn(accepting), places, most as u32));
+    }
+    let _ = stopped.await;
+    for (accepting, ..) in &all {
+        accepting.abort();
+    }
+    // Whoever waits for a change, or watches, is told of the end.
+    let told = async {
+        for (_, places, most) in &all {
+            let _ = places.acquire_many(*most).await;
+        }
+    };
+    let _ = timeout(LAST, told).await;
 }
 
 /// Serves whoever connects. Each port has places of its own, so that nobody who may open only one

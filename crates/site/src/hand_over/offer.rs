@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use fairlane_config::{Backend as Kind, Near, Site};
 use fairlane_core::Nanos;
-use fairlane_io::{Carries, Listener, Waiter, files, socket_of_holder};
+use fairlane_io::{Carries, EarlyDrop, Listener, Waiter, files, socket_of_holder};
 use fairlane_runtime::Clock;
 use fairlane_runtime::bridge::{Came, Side};
 
@@ -461,6 +461,10 @@ impl Handing {
         };
         if told.is_ok() {
             self.stop.ask_at_once();
+            // Where the other one drops nothing early, nobody does any more.
+            let early = |side| bridge.arbiter(side)?.queue().classifier().early();
+            let all = Side::BOTH.into_iter().filter_map(early);
+            all.for_each(EarlyDrop::stop);
         }
         self.result = Some(told);
     }
