@@ -32,7 +32,7 @@ use crate::reload::Source;
 use crate::report::Report;
 use crate::stop::Stop;
 use crate::task::Attaching;
-use crate::unshaped::forget_arrived;
+use crate::unshaped::{forget_arrived, hear};
 
 /// Longest frame of an attached process in bytes, where the link's is longer: what its mailbox
 /// has slots for.
@@ -58,8 +58,10 @@ pub struct Options {
     pub early_drop: bool,
     /// How long at most what is queued is sent when it is told to stop.
     pub drain: Duration,
-    /// Another process watches over this one, and starts it anew: no third can take over.
-    pub guarded: bool,
+    /// Whether it hears nothing of interfaces until it is [told to](Daemon::hear): for one that takes
+    /// over from somebody who forwards, and who starts it anew. No third process can
+    /// [take over](Daemon::take_over) from it.
+    pub deaf: bool,
 }
 
 impl Default for Options {
@@ -72,7 +74,7 @@ impl Default for Options {
             on_loss: OnLoss::Wait,
             early_drop: true,
             drain: Duration::from_millis(500),
-            guarded: false,
+            deaf: false,
         }
     }
 }
@@ -271,7 +273,7 @@ impl Daemon {
             false => [None, None],
         };
         let needs = Needs::of(&site);
-        let opened = device::open(interfaces, needs, options.on_loss, &notify, &ports)?;
+        let opened = device::open(interfaces, needs, options, &notify, &ports)?;
         let base = Base {
             opened,
             near: near_role(interfaces),
@@ -313,7 +315,7 @@ impl Daemon {
             taking,
             took,
         } = running.parts()?;
-        let opened = device::go_on_with(names, devices, options.on_loss, &notify, &ports)?;
+        let opened = device::go_on_with(names, devices, options, &notify, &ports)?;
         let base = Base {
             opened,
             near: near_role(interfaces),
@@ -394,7 +396,7 @@ impl Daemon {
             devices,
             desks,
             detached: [false; 2],
-            is_guarded: options.guarded,
+            is_guarded: options.deaf,
             plans,
             orders,
             answers: done,
@@ -434,7 +436,17 @@ impl Daemon {
         self.control.plans.iter().map(|plan| &*plan.link)
     }
 
-    /// Forgets the frames that have arrived so far, since somebody else has forwarded them.
+    /// Frames that arrive are its own from now on, if it was [deaf](Options::deaf).
+    ///
+    /// # Errors
+    ///
+    /// An interface cannot be used.
+    pub fn hear(&mut self) -> Result<()> {
+        Ok(hear(&mut self.bridge)?)
+    }
+
+    /// Forgets the frames that have arrived so far, since somebody else has forwarded them; but not
+    /// those that nobody else can have heard.
     ///
     /// # Errors
     ///

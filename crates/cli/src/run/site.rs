@@ -217,7 +217,7 @@ fn of_site(options: &Options) -> fairlane_site::Options {
         },
         early_drop: !options.no_early_drop,
         drain: options.drain,
-        guarded: options.guarded,
+        deaf: options.guarded,
     }
 }
 
