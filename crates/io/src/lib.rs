@@ -101,6 +101,8 @@ mod datagram;
 #[cfg(target_os = "linux")]
 pub mod early;
 #[cfg(target_os = "linux")]
+pub mod files;
+#[cfg(target_os = "linux")]
 mod hold;
 #[cfg(target_os = "linux")]
 pub mod interface;
@@ -138,7 +140,7 @@ pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
 #[cfg(target_os = "linux")]
 pub use early::EarlyDrop;
 #[cfg(target_os = "linux")]
-pub use hold::Hold;
+pub use hold::{Hold, socket_of_holder};
 pub use kept::KeptBytes;
 #[cfg(target_os = "linux")]
 pub use listener::{BindError, Carries, Listener};

@@ -21,6 +21,7 @@ mod site_fail_open;
 mod site_faults;
 mod site_flows;
 mod site_grants;
+mod site_hand_over;
 mod site_input;
 mod site_interfaces;
 mod site_lengths;
