@@ -123,7 +123,7 @@ impl Delays {
     }
 
     /// Counts one more. O(distinct delays).
-    pub(crate) fn record(&mut self, delay: Nanos) {
+    pub fn record(&mut self, delay: Nanos) {
         self.add(bucket_of(delay), 1);
         self.longest = self.longest.max(delay);
     }
@@ -147,26 +147,23 @@ impl Delays {
     }
 
     /// How many there are.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.within(Nanos::MAX)
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().map(|&(_, count)| count).sum()
     }
 
-    /// How many did not exceed `most`. O(distinct delays).
-    #[must_use]
-    pub fn within(&self, most: Nanos) -> u64 {
+    /// Each delay that there was, ascending, and how often: too long by at most a sixty-fourth, and by a
+    /// microsecond below 64 of them.
+    pub fn distinct(&self) -> impl Iterator<Item = (Nanos, u64)> {
         let counts = self.counts.iter();
-        let within = counts.take_while(|&&(bucket, _)| longest_in(bucket) <= most.0);
-        within.map(|&(_, count)| count).sum()
+        counts.map(|&(bucket, count)| (Nanos(longest_in(bucket)), count))
     }
 
-    /// All of them together, in seconds: too much by at most a sixty-fourth, and a microsecond for each
-    /// below 64 of them.
-    #[must_use]
-    pub fn sum(&self) -> f64 {
-        let counts = self.counts.iter();
-        let longest = counts.map(|&(bucket, count)| longest_in(bucket) as f64 * count as f64);
-        longest.sum::<f64>() / 1e9
+    /// Their mean, in nanoseconds; `None` without any.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        let sum: f64 = (self.distinct())
+            .map(|(delay, count)| delay.0 as f64 * count as f64)
+            .sum();
+        (!self.counts.is_empty()).then(|| sum / self.count() as f64)
     }
 
     /// The longest that was ever counted; 0 before the first.

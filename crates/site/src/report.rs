@@ -348,7 +348,7 @@ fn tell(
             beyond_bound,
             violations: account.violations,
             rtt_us: in_micros(&passing.trips, None).map(|told| DelayReport {
-                mean: Some(passing.trips.sum() * 1e6 / passing.trips.count() as f64),
+                mean: passing.trips.mean().map(|nanos| nanos / 1e3),
                 ..told
             }),
             came_again: passing.again,
