@@ -29,7 +29,7 @@ use crate::reload::Source;
 use crate::report::Report;
 use crate::stop::Stop;
 use crate::task::Attaching;
-use crate::unshaped::forget_arrived;
+use crate::unshaped::{forget_arrived, hear};
 
 /// Longest frame of an attached process in bytes, where the link's is longer: what its mailbox
 /// has slots for.
@@ -55,6 +55,9 @@ pub struct Options {
     pub early_drop: bool,
     /// How long at most what is queued is sent when it is told to stop.
     pub drain: Duration,
+    /// Whether it hears nothing of interfaces until it is [told to](Daemon::hear): for one that takes
+    /// over from somebody who forwards.
+    pub deaf: bool,
 }
 
 impl Default for Options {
@@ -67,6 +70,7 @@ impl Default for Options {
             on_loss: OnLoss::Wait,
             early_drop: true,
             drain: Duration::from_millis(500),
+            deaf: false,
         }
     }
 }
@@ -257,7 +261,7 @@ impl Daemon {
             false => [None, None],
         };
         let needs = Needs::of(&site);
-        let opened = device::open(interfaces, needs, options.on_loss, &notify, &ports)?;
+        let opened = device::open(interfaces, needs, options, &notify, &ports)?;
         let near = near_role(interfaces);
         Daemon::over(opened, near, ports, site, options, notify)
     }
@@ -359,7 +363,17 @@ impl Daemon {
         self.control.plans.iter().map(|plan| &*plan.link)
     }
 
-    /// Forgets the frames that have arrived so far, since somebody else has forwarded them.
+    /// Frames that arrive are its own from now on, if it was [deaf](Options::deaf).
+    ///
+    /// # Errors
+    ///
+    /// An interface cannot be used.
+    pub fn hear(&mut self) -> Result<()> {
+        Ok(hear(&mut self.bridge)?)
+    }
+
+    /// Forgets the frames that have arrived so far, since somebody else has forwarded them; but not
+    /// those that nobody else can have heard.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use fairlane_io::tun::Layer;
 use fairlane_io::{Backend, Hold, PacketBackend, TunBackend, Umem, XdpMode, packet};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::daemon::OnLoss;
+use crate::daemon::Options;
 use crate::early::Port;
 use crate::error::{Doing, Result};
 use crate::frame::Frame;
@@ -45,6 +45,11 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     fn hear(&self, anything: bool) -> io::Result<()> {
         let _ = anything;
         Ok(())
+    }
+
+    /// Whether what it hears is heard by nobody else.
+    fn hears_alone(&self) -> bool {
+        false
     }
 
     /// How frames are exchanged with the interface.
@@ -121,7 +126,7 @@ pub(crate) type Ports = [Option<Arc<Port>>; 2];
 pub(crate) fn open(
     interfaces: &Interfaces,
     needs: Needs,
-    on_loss: OnLoss,
+    options: &Options,
     notify: &Notify,
     ports: &Ports,
 ) -> Result<[(String, AnyDevice); 2]> {
@@ -137,7 +142,8 @@ pub(crate) fn open(
             notify: Arc::clone(notify),
             port: port.clone(),
         };
-        Ok((name.to_owned(), Box::new(Lasting::open(opener, on_loss)?)))
+        let lasting = Lasting::open(opener, options.on_loss, options.deaf)?;
+        Ok((name.to_owned(), Box::new(lasting)))
     };
     let [near_port, port] = ports;
     let near = match &interfaces.near {
@@ -167,8 +173,8 @@ pub(crate) struct Opened {
 
 impl Opener {
     /// Opens an interface that no other program of this kind has, for frames as they were on the
-    /// wire.
-    fn open(&self) -> Result<Opened> {
+    /// wire. While it is `deaf`, it hears nothing until it is told to.
+    fn open(&self, deaf: bool) -> Result<Opened> {
         let name = &self.name;
         let mut hold = Hold::take(name)?;
         if let Some(complaint) = hold.complaint() {
@@ -176,13 +182,13 @@ impl Opener {
         }
         let device: AnyDevice = match &self.umem {
             None => {
-                let backend = PacketBackend::open(name, &of_packets())?;
+                let backend = PacketBackend::open(name, &of_packets(deaf))?;
                 // What the kernel joins is cut again.
                 hold.single_frames_of_device(name)?;
                 Box::new(backend)
             }
             Some(umem) => {
-                let shared = Shared::bind(umem, name)?;
+                let shared = Shared::bind(umem, name, deaf)?;
                 if shared.mode() == XdpMode::Generic {
                     // In the others frames come before anybody may join them.
                     hold.single_frames(name)?;
@@ -201,8 +207,9 @@ impl Opener {
 }
 
 /// How an interface is opened through packet sockets.
-fn of_packets() -> packet::Options {
+fn of_packets(deaf: bool) -> packet::Options {
     packet::Options {
+        deaf,
         // Somebody may wait for a lone frame: in a block it would wait a millisecond.
         prompt: true,
         promiscuous: true,
@@ -213,11 +220,7 @@ fn of_packets() -> packet::Options {
 
 /// An interface that hears nothing until it is told to. It is not held: another program may have it.
 pub(crate) fn unheld(name: &str) -> Result<AnyDevice> {
-    let options = packet::Options {
-        deaf: true,
-        ..of_packets()
-    };
-    Ok(Box::new(PacketBackend::open(name, &options)?))
+    Ok(Box::new(PacketBackend::open(name, &of_packets(true))?))
 }
 
 fn tap(name: &str) -> Result<(String, AnyDevice)> {

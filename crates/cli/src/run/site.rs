@@ -123,6 +123,7 @@ fn of_site(options: &Options) -> fairlane_site::Options {
         },
         early_drop: !options.no_early_drop,
         drain: options.drain,
+        deaf: options.guarded,
     }
 }
 

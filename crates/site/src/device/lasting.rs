@@ -69,10 +69,10 @@ struct Keeper {
 }
 
 impl Lasting {
-    /// Opens an interface, now and whenever it is back. The thread that does the latter says so.
-    pub(super) fn open(opener: Opener, on_loss: OnLoss) -> Result<Lasting> {
+    /// Opens an interface, now, to hear nothing yet perhaps, and whenever it is back. The thread that does the latter says so.
+    pub(super) fn open(opener: Opener, on_loss: OnLoss, deaf: bool) -> Result<Lasting> {
         Ok(Lasting {
-            opened: Some(opener.open()?),
+            opened: Some(opener.open(deaf)?),
             detached: false,
             waits: on_loss == OnLoss::Wait,
             never: eventfd(0, EventfdFlags::CLOEXEC).doing("making an event")?,
@@ -155,7 +155,7 @@ fn keep(mut opener: Opener, told: &Receiver<ToKeep>, back: &Sender<Opened>) {
                     name,
                     ..opener.clone()
                 };
-                let opened = other.open();
+                let opened = other.open(false);
                 if opened.is_ok() {
                     opener = other;
                     missing = None;
@@ -176,7 +176,7 @@ fn keep(mut opener: Opener, told: &Receiver<ToKeep>, back: &Sender<Opened>) {
 /// Opens the interface again if it is there; whether it is used. Says once why it cannot be.
 fn look_for(opener: &Opener, said: &mut String, back: &Sender<Opened>) -> bool {
     let Opener { name, notify, .. } = opener;
-    match opener.open() {
+    match opener.open(false) {
         Ok(opened) => {
             notify(Notice::Back(name.clone()));
             // Where nobody takes it, it is closed, and the end is told soon.
@@ -290,6 +290,18 @@ impl Device for Lasting {
         }
         losses.away = self.away;
         Ok(losses)
+    }
+
+    fn hear(&self, anything: bool) -> io::Result<()> {
+        match &self.opened {
+            Some(opened) => opened.device.hear(anything),
+            None => Ok(()),
+        }
+    }
+
+    fn hears_alone(&self) -> bool {
+        let opened = self.opened.as_ref();
+        opened.is_some_and(|opened| opened.device.hears_alone())
     }
 
     fn is_filling(&self) -> bool {
