@@ -34,6 +34,8 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     // A HUP from here on has the file read again. Until the file is read, the other signals end the
     // program as they end any.
     let signals = Signals::new([SIGHUP]).context("setting up signals")?;
+    // What is read takes several times the memory that is kept of it.
+    fairlane_io::keep_little_unused();
     let site = read_site(path)?;
     // Before there is a second thread.
     let Left {

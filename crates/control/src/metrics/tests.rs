@@ -7,7 +7,7 @@ use fairlane_config::Site;
 use fairlane_config::class_report::{ClassReport, ClassTerms};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos};
-use fairlane_site::{Delays, InterfaceReport, LinkReport};
+use fairlane_site::{InterfaceReport, LinkReport};
 use prost::Message;
 
 use super::*;
@@ -51,7 +51,7 @@ pub(crate) fn report() -> Report {
         unmatched: 3,
         transmitted: 6,
         queued_packets: 0,
-        delays: vec![Delays::default(); classes.len()],
+        delays: vec![Arc::default(); classes.len()],
         classes,
     };
     Report {
@@ -169,7 +169,7 @@ fn interface(name: &str) -> InterfaceReport {
 /// The state with delays of its first class.
 fn delayed(all: &[Nanos]) -> Report {
     let mut report = report();
-    let delays = &mut report.links[0].delays[0];
+    let delays = Arc::make_mut(&mut report.links[0].delays[0]);
     for &delay in all {
         delays.record(delay);
     }
