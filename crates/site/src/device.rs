@@ -4,20 +4,23 @@ mod lasting;
 mod xdp;
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::ops::AddAssign;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairlane_config::{self as config, Interfaces, Near, Site};
 use fairlane_io::early::Gate;
+use fairlane_io::packet::{Position, Sockets};
 use fairlane_io::tun::Layer;
 use fairlane_io::{Backend, Hold, PacketBackend, TunBackend, Umem, XdpMode, packet};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::daemon::Options;
 use crate::early::Port;
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::{Notice, Notify};
 use lasting::Lasting;
@@ -65,6 +68,40 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     fn desk(&self) -> Option<Desk> {
         None
     }
+
+    /// What another process needs to go on with it, if one can.
+    fn to_pass(&self) -> io::Result<Option<ToPass>> {
+        Ok(None)
+    }
+
+    /// Frames that arrived and are neither received nor where another process would find them; how long
+    /// they have waited.
+    fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
+        let _ = into;
+        Duration::ZERO
+    }
+
+    /// Where another process is to go on.
+    fn position(&self) -> Position {
+        Position::default()
+    }
+
+    /// Goes on where another process has come to.
+    fn go_on_from(&mut self, position: Position) {
+        let _ = position;
+    }
+
+    /// Whether its interface is this process's from now on, or another's that has it too.
+    fn own(&mut self, ours: bool) {
+        let _ = ours;
+    }
+}
+
+/// What another process needs to go on with a device.
+pub(crate) struct ToPass {
+    pub(crate) sockets: Sockets,
+    /// Where its holder notes what is changed.
+    pub(crate) note: Option<File>,
 }
 
 /// Frames that arrived and went no further than the device.
@@ -154,6 +191,33 @@ pub(crate) fn open(
     Ok([near, open(outside, port)?])
 }
 
+/// The same two, of another process that is to hand them over.
+pub(crate) fn go_on_with(
+    names: [String; 2],
+    passed: [ToPass; 2],
+    options: &Options,
+    notify: &Notify,
+    ports: &Ports,
+) -> Result<[(String, AnyDevice); 2]> {
+    let go_on = |name: String, passed, port: &Option<Arc<Port>>| {
+        let opener = Opener {
+            name: name.clone(),
+            umem: None,
+            notify: Arc::clone(notify),
+            port: port.clone(),
+        };
+        let opened = opener.go_on_with(passed)?;
+        let device: AnyDevice = Box::new(Lasting::over(opened, opener, options.on_loss)?);
+        Ok::<_, Error>((name, device))
+    };
+    let ([near, outside], [of_near, of_outside]) = (names, passed);
+    let [near_port, port] = ports;
+    Ok([
+        go_on(near, of_near, near_port)?,
+        go_on(outside, of_outside, port)?,
+    ])
+}
+
 /// What it takes to open an interface, for the first time or again.
 #[derive(Clone)]
 struct Opener {
@@ -168,7 +232,7 @@ struct Opener {
 pub(crate) struct Opened {
     pub(crate) device: AnyDevice,
     /// After the device, which may still bring frames.
-    _hold: Hold,
+    hold: Hold,
 }
 
 impl Opener {
@@ -199,10 +263,19 @@ impl Opener {
         if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
             port.opened(name, gate);
         }
-        Ok(Opened {
-            device,
-            _hold: hold,
-        })
+        Ok(Opened { device, hold })
+    }
+
+    /// Goes on with an interface that another process has, and will have until this one owns it.
+    fn go_on_with(&self, passed: ToPass) -> Result<Opened> {
+        let name = &self.name;
+        let hold = Hold::share(name, passed.note)?;
+        let backend = PacketBackend::from_sockets(name, of_packets(false).budget, passed.sockets)?;
+        let device: AnyDevice = Box::new(backend);
+        if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
+            port.opened(name, gate);
+        }
+        Ok(Opened { device, hold })
     }
 }
 
@@ -260,6 +333,26 @@ impl Device for PacketBackend<Frame> {
 
     fn backend(&self) -> String {
         "packet".to_owned()
+    }
+
+    fn to_pass(&self) -> io::Result<Option<ToPass>> {
+        let sockets = self.sockets()?;
+        Ok(sockets.map(|sockets| ToPass {
+            sockets,
+            note: None,
+        }))
+    }
+
+    fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
+        PacketBackend::rest(self, into)
+    }
+
+    fn position(&self) -> Position {
+        PacketBackend::position(self)
+    }
+
+    fn go_on_from(&mut self, position: Position) {
+        PacketBackend::go_on_from(self, position);
     }
 }
 

@@ -64,7 +64,7 @@ fn changes(round: usize, count: usize, classes: usize) -> Value {
     all.collect()
 }
 
-fn posted(socket: &Path, path: &str, body: &str) -> Value {
+pub(crate) fn posted(socket: &Path, path: &str, body: &str) -> Value {
     let mut stream = UnixStream::connect(socket).unwrap();
     let head = format!(
         "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
@@ -82,7 +82,7 @@ fn posted(socket: &Path, path: &str, body: &str) -> Value {
 }
 
 /// Megabytes of memory that a process has.
-fn resident_mb(process: u32) -> u64 {
+pub(crate) fn resident_mb(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
