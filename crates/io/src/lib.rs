@@ -150,6 +150,8 @@ pub use packet::PacketBackend;
 #[cfg(target_os = "linux")]
 pub use shared_memory::{PeerCredentials, SharedMemory};
 #[cfg(target_os = "linux")]
+pub use sys::heap::{give_back_unused, keep_little_unused};
+#[cfg(target_os = "linux")]
 pub use sys::umask::with_umask;
 #[cfg(target_os = "linux")]
 pub use tun::TunBackend;

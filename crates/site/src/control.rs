@@ -79,6 +79,9 @@ const IDLE: Duration = Duration::from_millis(200);
 /// Least time between two states that are told, however much changes.
 const CHANGED: Nanos = Nanos::from_millis(100);
 
+/// Least time between two times that memory is given back.
+const TIDIED: Nanos = Nanos::from_millis(5_000);
+
 /// What the forwarding thread was asked last.
 #[derive(Default)]
 pub(crate) enum Asked {
@@ -153,6 +156,8 @@ pub(crate) struct State {
     pub(crate) changed: bool,
     /// When the state was last told, and what.
     told: Nanos,
+    /// When memory was last given back.
+    tidied: Nanos,
     report: Arc<Report>,
     flows: Watch,
 }
@@ -511,6 +516,8 @@ impl Control {
                     }
                     self.tell(&counting);
                     report(&self.state.report);
+                    drop(counting);
+                    self.tidy_up();
                 }
                 (Order::Walk(walking), _) => self.state.flows.walked(*walking, &self.plans),
                 (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),
@@ -564,6 +571,15 @@ impl Control {
                 .push_front(running.becomes(link).made_anew());
         }
         self.taken_over();
+    }
+
+    /// A configuration that is read, or compared with another, takes several times the memory that is kept
+    /// of it: what is free is given back, not too often.
+    fn tidy_up(&mut self) {
+        if self.state.told.since(self.state.tidied) >= TIDIED {
+            self.state.tidied = self.state.told;
+            fairlane_io::give_back_unused();
+        }
     }
 
     /// Counts what was seen in passing, of both directions.

@@ -38,6 +38,7 @@ a tap device, is shaped by the classes of the file. SIGHUP reloads the file.
 
 Examples:
   fairlane run site.toml                      until Ctrl-C
+  fairlane run site.toml --take-over          the same, in the place of the one that runs
   fairlane run                                until Ctrl-C
   fairlane run --seconds 5 --json             five seconds, one JSON object at the end
   fairlane run --rate 250mbit --weights 1,1,10 --packet 500 --alg drr
@@ -157,7 +158,11 @@ impl Options {
 pub fn run(options: &Options) -> Result<()> {
     match &options.config {
         Some(config) if options.fail_open && !options.guarded => guard::guard(config),
-        Some(config) => site::run(config, options),
+        Some(config) => {
+            // What is read takes several times the memory that is kept of it.
+            fairlane_io::keep_little_unused();
+            site::run(config, options)
+        }
         None => loopback::run(options),
     }
 }
