@@ -24,7 +24,7 @@ use crate::flows::{Hear, Watch};
 use crate::notice::{Notice, Notify};
 use crate::order::{Adding, Counting, Order, Taking};
 use crate::passing::FINDINGS;
-use crate::plan::{Next, Plan};
+use crate::plan::{Next, Plan, Running};
 use crate::reload::{Former, Prepared, Source};
 use crate::report::{InterfaceReport, LinkReport, OpenReport, Report};
 use crate::task::{Asking, Attaching, Waiting};
@@ -82,6 +82,8 @@ pub(crate) enum Asked {
     Flows,
     /// To add the classes that come with this link.
     Classes(Box<Next>),
+    /// To change parameters alone, as this link says.
+    Parameters(Box<Next>),
     /// To go on as this plan.
     Plan(Box<Plan>),
     /// To do something else, for whoever waits for it.
@@ -356,7 +358,10 @@ impl Control {
             }
         }
         if self.state.waiting.is_empty()
-            && !matches!(self.state.asked, Asked::Classes(_) | Asked::Plan(_))
+            && !matches!(
+                self.state.asked,
+                Asked::Classes(_) | Asked::Parameters(_) | Asked::Plan(_)
+            )
             && let Some(site) = self.state.next.take()
             && let Some(asker) = self.state.request.take()
         {
@@ -426,6 +431,10 @@ impl Control {
         let Some(plan) = self.plan_mut(next.side) else {
             return;
         };
+        if let Some(changing) = plan.changing(&next) {
+            self.state.asked = Asked::Parameters(Box::new(next));
+            return self.order(Order::Take(Box::new(changing)));
+        }
         match plan.adding(&next) {
             Some(adding) => {
                 self.state.asked = Asked::Classes(Box::new(next));
@@ -452,6 +461,9 @@ impl Control {
                 }
                 (Order::Walk(walking), _) => self.state.flows.walked(*walking, &self.plans),
                 (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),
+                (Order::Take(taking), Asked::Parameters(next)) => {
+                    self.changed(taking.error.is_some(), *next);
+                }
                 (Order::Take(taking), Asked::Plan(plan)) => self.taken(&taking, *plan),
                 (order, Asked::Task(waiting)) => self.task_done(order, waiting),
                 (Order::Exchange(side, _), Asked::Attach(interface)) => {
@@ -477,6 +489,26 @@ impl Control {
         }
     }
 
+    /// Classes have other parameters; with `refused`, one of them has not.
+    fn changed(&mut self, refused: bool, next: Next) {
+        let Some(plan) = self.plan_mut(next.side) else {
+            return;
+        };
+        plan.describe(next);
+        let again = refused.then(|| plan.running());
+        self.take_anew(again);
+        self.taken_over();
+    }
+
+    /// Where a class is not what the file says, all of them are made as it says.
+    fn take_anew(&mut self, running: Option<Running>) {
+        if let Some(running) = running {
+            let link = Arc::clone(&running.link);
+            let next = running.becomes(link).made_anew();
+            self.state.waiting.push_front(next);
+        }
+    }
+
     fn taken(&mut self, taking: &Taking, mut after: Plan) {
         let side = after.side;
         if taking.anew.is_some() {
@@ -490,13 +522,7 @@ impl Control {
         let again = taking.error.is_some().then(|| after.running());
         after.findings = plan.findings.take();
         *plan = after;
-        if let Some(running) = again {
-            // A class is not what the file says: all of them are made as it says.
-            let link = (*running.link).clone();
-            self.state
-                .waiting
-                .push_front(running.becomes(link).made_anew());
-        }
+        self.take_anew(again);
         self.taken_over();
     }
 

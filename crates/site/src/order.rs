@@ -215,8 +215,8 @@ pub(crate) struct Taking {
     pub(crate) link: Arc<Link>,
     /// Those that go on with other parameters: their places and numbers.
     pub(crate) changed: Vec<(usize, ClassId)>,
-    /// The new filters; then the former ones.
-    pub(crate) classifier: FrameClassifier,
+    /// The new filters; then the former ones. None where packets go on where they went.
+    pub(crate) classifier: Option<FrameClassifier>,
     /// New queues for all classes, if they are made anew; then the former ones.
     pub(crate) anew: Option<Discipline<FromPort<Received>>>,
     /// Children before their parents.
@@ -246,7 +246,7 @@ impl Taking {
         side: Side,
         link: Arc<Link>,
         changed: Vec<(usize, ClassId)>,
-        classifier: FrameClassifier,
+        classifier: Option<FrameClassifier>,
         gone: Vec<Gone>,
     ) -> Taking {
         Taking {
@@ -285,6 +285,7 @@ impl Taking {
                 self.at = 0;
                 self.phase = match self.phase {
                     Phase::Change => Phase::Exchange,
+                    Phase::Exchange if self.classifier.is_none() => Phase::Done,
                     Phase::Exchange => Phase::Move,
                     Phase::Move => Phase::GoOn,
                     // Former queues go back whole.
@@ -320,15 +321,15 @@ impl Taking {
 
     /// From here on packets go by the new filters; none leaves until those that move are there.
     fn exchange(&mut self, queue: &mut Shaped) {
-        std::mem::swap(queue.classifier_mut(), &mut self.classifier);
-        queue
-            .classifier_mut()
-            .filters
-            .resume(&self.classifier.filters);
-        queue.classifier_mut().watch = self.classifier.watch.take();
-        queue.classifier_mut().naming = self.classifier.naming.take();
+        let Some(classifier) = &mut self.classifier else {
+            return;
+        };
+        std::mem::swap(queue.classifier_mut(), classifier);
+        queue.classifier_mut().filters.resume(&classifier.filters);
+        queue.classifier_mut().watch = classifier.watch.take();
+        queue.classifier_mut().naming = classifier.naming.take();
         // It knows the former filters alone.
-        if let Some(early) = self.classifier.early() {
+        if let Some(early) = classifier.early() {
             early.stop();
         }
         if let Some(anew) = &mut self.anew {

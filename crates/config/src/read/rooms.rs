@@ -10,8 +10,8 @@ use fairlane_core::{Length, Limits, Rate, SchedulerLimits};
 use super::queue::{self, DEFAULT_PACKETS, MOST};
 use crate::diagnostic::Report;
 use crate::file;
-use crate::guarantee::{Guarantee, NoGuarantee, walk};
-use crate::site::{Class, ClassKind, LinkAlgorithm, Queue};
+use crate::guarantee::{Guarantee, NoGuarantee};
+use crate::site::{Class, ClassKind, Queue};
 use crate::units::Size;
 use crate::written::At;
 
@@ -32,8 +32,6 @@ fn granted(bps: u64, longest: Length) -> u64 {
 
 /// The link that rooms are kept in.
 pub(super) struct Rooms<'a> {
-    pub algorithm: LinkAlgorithm,
-    pub rate: Rate,
     pub longest: Length,
     pub shortest: Length,
     /// As the file has them, for those that it has.
@@ -41,17 +39,15 @@ pub(super) struct Rooms<'a> {
 }
 
 impl Rooms<'_> {
-    /// Gives each class its room, and a limit that it fits into where the file has none.
-    pub(super) fn settle(&self, classes: &mut [Class], report: &mut Report) {
-        let guarantees = walk(
-            self.algorithm,
-            self.rate,
-            self.longest,
-            classes,
-            |_, _, _| (),
-        );
+    /// By what it is guaranteed, gives each class its room, and a limit that it fits into where the file has none.
+    pub(super) fn settle(
+        &self,
+        classes: &mut [Class],
+        guarantees: &[Guarantee],
+        report: &mut Report,
+    ) {
         let all = classes.len() as u64;
-        for (at, (class, guarantee)) in classes.iter_mut().zip(&guarantees).enumerate() {
+        for (at, (class, guarantee)) in classes.iter_mut().zip(guarantees).enumerate() {
             let written = self.places.get(at).copied();
             let bps = match (guarantee.rate, class.rate) {
                 (Ok(bps), _) => bps,
