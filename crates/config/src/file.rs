@@ -184,10 +184,10 @@ pub(crate) struct Class {
     pub algorithm: Option<Text>,
     /// The most that waits in it (or in each of its flows): 1000 packets by default, or what is kept
     /// for it if that is more.
-    pub limit: Option<At<Limit>>,
+    pub limit: Option<Box<At<Limit>>>,
     /// What is kept for it, or for all its flows together, however full the link is. By default, what
     /// its guarantee needs for bursts of 10 ms of its rate, at least two packets and at most 64 kB.
-    pub room: Option<At<Limit>>,
+    pub room: Option<Box<At<Limit>>>,
     /// Queue management: "tail-drop" (the default), "red", "codel", or a table.
     pub queue: Option<At<Queue>>,
     /// Makes a queue for each flow in this class, as its first packet comes. A flow is all that
@@ -196,7 +196,7 @@ pub(crate) struct Class {
     /// sent it).
     pub per: Option<Text>,
     /// What holds for each of these flows.
-    pub flows: Option<At<Flows>>,
+    pub flows: Option<Box<At<Flows>>>,
     /// Whether packets that no filter matches go here. A class "default" is made for those
     /// where no class says so.
     pub default: Option<At<bool>>,

@@ -67,10 +67,14 @@ pub(crate) struct Ended {
 
 /// Longest time until an answer of the forwarding thread is looked at.
 const LOOK: Duration = Duration::from_millis(1);
+/// The same at first: most orders are soon done.
+const FIRST_LOOK: Duration = Duration::from_micros(50);
 /// The same while nothing was asked.
 const IDLE: Duration = Duration::from_millis(200);
 /// Least time between two states that are told, however much changes.
 const CHANGED: Nanos = Nanos::from_millis(100);
+/// The part of the time that telling states may take where much changes: changes wait meanwhile.
+const TELLING: u64 = 10;
 
 /// What the forwarding thread was asked last.
 #[derive(Default)]
@@ -120,6 +124,10 @@ pub(crate) struct Control {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) asked: Asked,
+    /// When that was.
+    ordered: Nanos,
+    /// The time in which what was told last may be told again.
+    telling: Nanos,
     /// The configuration that is being read, or taken over then.
     pub(crate) request: Option<Asker>,
     /// Those that are to be read after it.
@@ -239,7 +247,10 @@ impl Control {
                 let due = self.due().min(self.state.flows.due());
                 Duration::from(due.since(self.clock.now())).clamp(LOOK, IDLE)
             }
-            _ => LOOK,
+            _ => {
+                let waited = self.clock.now().since(self.state.ordered);
+                Duration::from(waited).clamp(FIRST_LOOK, LOOK)
+            }
         }
     }
 
@@ -409,13 +420,14 @@ impl Control {
     /// When the state is to be told next: what was changed is, soon after.
     fn due(&self) -> Nanos {
         let interval = match self.state.changed {
-            true => self.interval.min(CHANGED),
+            true => self.interval.min(CHANGED.max(self.state.telling)),
             false => self.interval,
         };
         self.state.told + interval
     }
 
     pub(crate) fn order(&mut self, order: Order) {
+        self.state.ordered = self.clock.now();
         // One at a time has room. After the forwarding thread it does not matter.
         let _ = self.orders.push(order);
     }
@@ -456,8 +468,11 @@ impl Control {
                 std::mem::replace(&mut self.state.asked, Asked::Nothing),
             ) {
                 (Order::Count(counting), _) => {
+                    let began = self.clock.now();
                     self.tell(&counting);
                     report(&self.state.report);
+                    let took = self.clock.now().since(began);
+                    self.state.telling = Nanos(took.0.saturating_mul(TELLING));
                 }
                 (Order::Walk(walking), _) => self.state.flows.walked(*walking, &self.plans),
                 (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),

@@ -2,7 +2,7 @@
 //!
 //! Everything that can be made beforehand comes with the order, and everything that is left over
 //! goes back with it, so that nothing is built or freed here. No step looks at more than
-//! [`STEP`] classes, flows or packets, however many there are.
+//! [`STEP`] classes, flows or packets, however many there are, and at fewer where more is done to each.
 
 use std::sync::Arc;
 
@@ -22,6 +22,10 @@ use crate::plan::Shaped;
 
 /// Classes, flows or packets that one step looks at: some tens of microseconds.
 pub(crate) const STEP: usize = 256;
+/// As how many a class counts that comes, goes or changes: its place among others does, too.
+const CLASS: usize = 4;
+/// As how many a packet counts that moves: it is classified and queued again.
+const MOVED: usize = 2;
 
 /// One thing to do between rounds.
 pub(crate) enum Order {
@@ -177,7 +181,7 @@ impl Adding {
     }
 
     fn step(&mut self, queue: &mut Shaped) -> bool {
-        for _ in 0..STEP {
+        for _ in 0..STEP / CLASS {
             let Some(&place) = self.added.get(self.at) else {
                 return true;
             };
@@ -304,7 +308,7 @@ impl Taking {
                 return false;
             }
             if !self.begun {
-                *left -= 1;
+                *left = left.saturating_sub(CLASS);
                 self.begun = true;
                 if let Err(error) = queue.classes_mut().change(&self.link, place, id, now) {
                     self.error = Some(error);
@@ -348,13 +352,13 @@ impl Taking {
                 Some(former) => former,
                 None => queue.classes_mut(),
             };
-            let most = *left as u32;
+            let most = left.div_ceil(MOVED) as u32;
             let empty = former.take_out(gone.id, &mut self.from, most, now, |packet| {
                 taken.push(packet);
             });
             // It has looked at as many as it may where it did not come to the end.
             *left = match empty {
-                true => left.saturating_sub(taken.len().max(1)),
+                true => left.saturating_sub(MOVED * taken.len().max(1)),
                 false => 0,
             };
             for packet in taken.drain(..) {
@@ -380,7 +384,7 @@ impl Taking {
             if *left == 0 {
                 return false;
             }
-            *left -= 1;
+            *left = left.saturating_sub(CLASS);
             self.at += 1;
             // It is empty: its packets have moved.
             match queue.classes_mut().remove(gone.id, |_| {}) {

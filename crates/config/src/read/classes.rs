@@ -326,10 +326,14 @@ fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Optio
     let own = [
         (
             "limit",
-            class.limit.as_ref().map(At::span),
+            class.limit.as_deref().map(At::span),
             "waits in those",
         ),
-        ("room", class.room.as_ref().map(At::span), "waits in those"),
+        (
+            "room",
+            class.room.as_deref().map(At::span),
+            "waits in those",
+        ),
         (
             "queue",
             class.queue.as_ref().map(At::span),
@@ -417,7 +421,7 @@ fn flows(
         None => Some(DEFAULT_ALGORITHM),
     };
     let queue = queue::queue(class, longest, report);
-    let given = class.flows.as_ref().map(At::value);
+    let given = class.flows.as_deref().map(At::value);
     let most = match given.and_then(|flows| flows.most.as_ref()) {
         Some(most) => most.within("most", 1..MOST_FLOWS + 1, report),
         None => Some(FLOWS),

@@ -58,7 +58,7 @@ impl Rooms<'_> {
             match &mut class.kind {
                 ClassKind::Inner(_) => {}
                 ClassKind::Leaf(queue) => {
-                    let own = written.and_then(|class| class.room.as_ref());
+                    let own = written.and_then(|class| class.room.as_deref());
                     self.keep(queue, written, own, needed, report);
                     self.look(&class.name, queue.room, guarantee.service, written, report);
                 }
@@ -77,7 +77,7 @@ impl Rooms<'_> {
                         packets: needed.packets.max(one.packets.saturating_mul(of)).min(MOST),
                         bytes: needed.bytes.max(one.bytes.saturating_mul(of)).min(MOST),
                     };
-                    let own = written.and_then(|class| class.room.as_ref());
+                    let own = written.and_then(|class| class.room.as_deref());
                     flows.room = written_room(own, by_default, self.longest, report);
                     self.look(&class.name, flows.room, guarantee.service, written, report);
                 }
@@ -119,7 +119,9 @@ impl Rooms<'_> {
         report: &mut Report,
     ) {
         let room = written_room(own, needed, self.longest, report);
-        let limit = class.and_then(|class| class.limit.as_ref()).map(At::value);
+        let limit = class
+            .and_then(|class| class.limit.as_deref())
+            .map(At::value);
         if limit.is_none_or(|limit| limit.packets.is_none()) {
             queue.limits.packets = room.packets.max(DEFAULT_PACKETS);
         }
@@ -162,8 +164,8 @@ impl Rooms<'_> {
         {
             return;
         }
-        let limit = class.limit.as_ref().map(At::span);
-        let own = class.room.as_ref().map(At::span);
+        let limit = class.limit.as_deref().map(At::span);
+        let own = class.room.as_deref().map(At::span);
         let place = own.or(limit).unwrap_or_else(|| class.name.span());
         report.warning(
             &place,
