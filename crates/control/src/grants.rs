@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use fairlane_config::class_report::ClassReport;
 use fairlane_config::{Broken, ClassKind, Grant, NotGranted, Size, Terms, Time};
+use fairlane_core::Rate;
 use fairlane_core::units::quantity;
 use fairlane_io::interface;
 use fairlane_site::{Error, Handle, Report, Source};
@@ -68,7 +69,7 @@ struct One {
 }
 
 /// What a grant's class was guaranteed when it was granted.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Had {
     guaranteed_bps: Option<u64>,
     guaranteed_burst: Option<u64>,
@@ -251,6 +252,25 @@ impl Grants {
             turn: Mutex::default(),
             news: Notify::new(),
         }
+    }
+
+    /// All of them, for another process to go on with, once the one that is asked for is granted.
+    pub(crate) fn kept(&self) -> Kept {
+        let _turn = lock(&self.turn);
+        let held = lock(&self.held);
+        Kept {
+            last: held.last,
+            all: held.all.iter().map(KeptGrant::of).collect(),
+        }
+    }
+
+    /// Goes on with those of another process, which the site has.
+    pub(crate) fn go_on_with(&self, kept: Kept) {
+        let now = Instant::now();
+        let mut held = lock(&self.held);
+        held.last = kept.last;
+        held.all = kept.all.into_iter().map(|one| one.from(now)).collect();
+        self.news.notify_one();
     }
 
     /// Grants what is wanted on a link, or with `dry` only looks whether it could.
@@ -528,6 +548,98 @@ impl Grants {
         let is_due = |one: &One| due.iter().any(|grant| grant.name == one.grant.name);
         lock(&self.held).all.retain(|_, one| !is_due(one));
         Ok(())
+    }
+}
+
+/// All grants as one process tells another of them.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    last: u64,
+    all: Vec<KeptGrant>,
+}
+
+/// A grant likewise: rates in bits a second, times in nanoseconds.
+#[derive(Debug, Serialize, Deserialize)]
+struct KeptGrant {
+    number: u64,
+    link: String,
+    class: String,
+    parent: Option<String>,
+    texts: Vec<String>,
+    reserved: u64,
+    rate: u64,
+    burst: Option<u64>,
+    delay: Option<u64>,
+    filters: Vec<Keys>,
+    note: Option<String>,
+    lifetime: Duration,
+    left: Duration,
+    had: Had,
+}
+
+impl Kept {
+    /// What the site goes on with.
+    pub(crate) fn grants(&self) -> Vec<Arc<Grant>> {
+        self.all.iter().map(|one| Arc::new(one.grant())).collect()
+    }
+}
+
+impl KeptGrant {
+    fn of((&number, one): (&u64, &One)) -> KeptGrant {
+        let Grant {
+            link,
+            name,
+            parent,
+            filters,
+            reserved,
+            terms,
+        } = &*one.grant;
+        KeptGrant {
+            number,
+            link: link.clone(),
+            class: name.clone(),
+            parent: parent.clone(),
+            texts: filters.clone(),
+            reserved: reserved.bps(),
+            rate: terms.rate.bps(),
+            burst: terms.burst,
+            delay: terms.delay.map(|delay| delay.0),
+            filters: one.filters.clone(),
+            note: one.note.clone(),
+            lifetime: one.lifetime,
+            left: one.ends.saturating_duration_since(Instant::now()),
+            had: one.had.clone(),
+        }
+    }
+
+    fn grant(&self) -> Grant {
+        // It was a rate when it was told.
+        let rate = |bps| Rate::from_bps(bps).unwrap_or(Rate::MIN);
+        Grant {
+            link: self.link.clone(),
+            name: self.class.clone(),
+            parent: self.parent.clone(),
+            filters: self.texts.clone(),
+            reserved: rate(self.reserved),
+            terms: Terms {
+                rate: rate(self.rate),
+                burst: self.burst,
+                delay: self.delay.map(fairlane_core::Nanos),
+            },
+        }
+    }
+
+    fn from(self, now: Instant) -> (u64, One) {
+        let one = One {
+            grant: Arc::new(self.grant()),
+            filters: self.filters,
+            note: self.note,
+            lifetime: self.lifetime,
+            ends: now + self.left,
+            had: self.had,
+            ending: false,
+        };
+        (self.number, one)
     }
 }
 

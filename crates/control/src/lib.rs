@@ -38,7 +38,7 @@ pub use explain::Explanation;
 pub use hyper::Method;
 pub use metrics::{MEDIA_TYPE, metrics};
 pub use save::{create, save};
-pub use service::{ServeError, Service};
+pub use service::{Inherited, ServeError, Service};
 
 /// What can be asked, as an OpenAPI 3.1 document.
 pub const OPENAPI: &str = include_str!("../openapi.json");

@@ -4,25 +4,28 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use fairlane_config::Control;
+use fairlane_config::{Control, Grant};
 use fairlane_io::{BindError, Carries, Listener};
-use fairlane_site::{Handle, Report};
+use fairlane_site::{Beside, Handle, Report};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::process::{Resource, getrlimit, setrlimit};
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
 
-use crate::history::Kept;
+use crate::grants::{Grants, Kept};
+use crate::history::Kept as History;
 use crate::patient::Patient;
 use crate::routes::{Access, Api};
 use crate::stream::State;
@@ -61,11 +64,68 @@ pub struct Service {
     path: Option<PathBuf>,
     http: Option<SocketAddr>,
     /// Takes its file away when it goes.
-    _socket: Option<Listener>,
+    socket: Option<Listener>,
+    to_hand_over: ToHandOver,
+}
+
+/// What another process is to go on with.
+#[derive(Clone, Debug)]
+struct ToHandOver {
+    grants: Arc<Grants>,
+    unix: Option<Arc<OwnedFd>>,
+    http: Option<Arc<OwnedFd>>,
+}
+
+/// What a service of another process had, for this one to go on with: its grants, and where it can be
+/// asked.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    kept: Kept,
+    unix: Option<OwnedFd>,
+    http: Option<OwnedFd>,
+}
+
+/// The same as it is told.
+#[derive(Default, Serialize, Deserialize)]
+struct Told {
+    kept: Kept,
+    unix: bool,
+    http: bool,
+}
+
+impl Inherited {
+    /// What a process has [told](Service::to_hand_over); nothing where that had no service.
+    ///
+    /// # Errors
+    ///
+    /// It is nothing of the kind.
+    pub fn of(beside: Beside) -> Result<Inherited, ServeError> {
+        if beside.text.is_empty() {
+            return Ok(Inherited::default());
+        }
+        let told = serde_json::from_str(&beside.text).map_err(io::Error::from);
+        let told: Told = told.map_err(doing("taking over the control interface"))?;
+        let mut files = beside.files.into_iter();
+        Ok(Inherited {
+            unix: files.next().filter(|_| told.unix),
+            http: match told.unix {
+                true => files.next().filter(|_| told.http),
+                false => None,
+            },
+            kept: told.kept,
+        })
+    }
+
+    /// What is granted beside the file.
+    #[must_use]
+    pub fn grants(&self) -> Vec<Arc<Grant>> {
+        self.kept.grants()
+    }
 }
 
 impl Service {
-    /// Serves a site where its configuration says. `file` is where it was read from.
+    /// Serves a site where its configuration says, with what was inherited of another process's: then
+    /// nobody is answered before the site has told its state. `file` is where it was read from.
     ///
     /// # Errors
     ///
@@ -74,24 +134,37 @@ impl Service {
         control: &Control,
         site: Handle,
         file: Option<PathBuf>,
+        inherited: Inherited,
     ) -> Result<Service, ServeError> {
         let token = control.token.as_deref().map(Token::read).transpose()?;
         let read_token = control.read_token.as_deref().map(Token::read).transpose()?;
-        let http = control.http.map(bind).transpose()?;
+        let Inherited { kept, unix, http } = inherited;
+        let waits = unix.is_some() || http.is_some();
+        let http = match (control.http, http) {
+            (Some(_), Some(inherited)) => Some(inherited.into()),
+            (address, _) => address.map(bind).transpose()?,
+        };
         let address = http.as_ref().and_then(|http| http.local_addr().ok());
         let socket = control
             .socket
             .as_deref()
-            .map(|path| listen(path, control.mode));
+            .map(|path| listen(path, control.mode, unix));
         let socket = socket.transpose()?;
         let unix = socket.as_ref().map(|socket| socket.socket().try_clone());
         let unix = unix
             .transpose()
             .map_err(doing("starting the control interface"))?;
         let (reports, states) = watch::channel(Arc::default());
-        let history = Kept::default();
+        let history = History::default();
         let noting = history.clone().follow(states.clone());
+        let mut told = states.clone();
         let api = Arc::new(Api::new(site, states, history, file, [token, read_token]));
+        api.grants().go_on_with(kept);
+        let to_hand_over = ToHandOver {
+            grants: api.grants(),
+            unix: duplicate(unix.as_ref())?,
+            http: duplicate(http.as_ref())?,
+        };
         let starting = || doing("starting the control interface");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
@@ -116,26 +189,12 @@ impl Service {
         let thread = thread::Builder::new().name("control".to_owned());
         let thread = thread.spawn(move || {
             runtime.block_on(async move {
-                tokio::spawn(api.grants().end_in_time());
+                if waits {
+                    // Where there is no state, it is over.
+                    let _ = told.changed().await;
+                }
                 tokio::spawn(noting);
-                let mut all = Vec::new();
-                for port in ports {
-                    let most = port.most().min(files);
-                    let places = Arc::new(Semaphore::new(most));
-                    let accepting = accept(port, Arc::clone(&api), Arc::clone(&places));
-                    all.push((tokio::spawn(accepting), places, most as u32));
-                }
-                let _ = stopped.await;
-                for (accepting, ..) in &all {
-                    accepting.abort();
-                }
-                // Whoever waits for a change, or watches, is told of the end.
-                let told = async {
-                    for (_, places, most) in &all {
-                        let _ = places.acquire_many(*most).await;
-                    }
-                };
-                let _ = timeout(LAST, told).await;
+                serve_all(ports, files, api, stopped).await;
             });
             runtime.shutdown_background();
         });
@@ -146,12 +205,41 @@ impl Service {
             thread: Some(thread),
             path: control.socket.clone(),
             http: address,
-            _socket: socket,
+            socket,
+            to_hand_over,
         })
     }
 
-    /// The state from now on. Never waits.
-    pub fn publish(&self, report: &Arc<Report>) {
+    /// What another process that takes over goes on with, asked from any thread.
+    pub fn to_hand_over(&self) -> impl Fn() -> io::Result<Beside> + Send + use<> {
+        let to_hand_over = self.to_hand_over.clone();
+        move || {
+            let ToHandOver { grants, unix, http } = &to_hand_over;
+            let told = Told {
+                kept: grants.kept(),
+                unix: unix.is_some(),
+                http: http.is_some(),
+            };
+            let files = unix.iter().chain(http).map(|file| file.try_clone());
+            Ok(Beside {
+                text: serde_json::to_string(&told)?,
+                files: files.collect::<io::Result<_>>()?,
+            })
+        }
+    }
+
+    /// Another process has taken over: the socket's file stays.
+    pub fn leave(&mut self) {
+        if let Some(socket) = &mut self.socket {
+            socket.leave();
+        }
+    }
+
+    /// The state from now on. Never waits. What was inherited is its own once there is one.
+    pub fn publish(&mut self, report: &Arc<Report>) {
+        if let Some(socket) = &mut self.socket {
+            socket.own();
+        }
         if let Some(reports) = &self.reports {
             reports.send_replace(Arc::new(State::of(report)));
         }
@@ -192,9 +280,21 @@ fn bind(address: SocketAddr) -> Result<std::net::TcpListener, ServeError> {
     bound.map_err(doing(format!("control: http {address}")))
 }
 
-/// A socket at a path that only those may open whom the mode lets.
-fn listen(path: &Path, mode: u32) -> Result<Listener, ServeError> {
-    Listener::bind(path, mode, Carries::Stream).map_err(|error| ServeError {
+fn duplicate(socket: Option<&impl AsFd>) -> Result<Option<Arc<OwnedFd>>, ServeError> {
+    let socket = socket.map(|socket| socket.as_fd().try_clone_to_owned());
+    let socket = socket.transpose();
+    let socket = socket.map_err(doing("starting the control interface"))?;
+    Ok(socket.map(Arc::new))
+}
+
+/// A socket at a path that only those may open whom the mode lets; the one that listens there already,
+/// if it was inherited.
+fn listen(path: &Path, mode: u32, inherited: Option<OwnedFd>) -> Result<Listener, ServeError> {
+    let listening = match inherited {
+        Some(socket) => Listener::share(path, socket).map_err(BindError::Io),
+        None => Listener::bind(path, mode, Carries::Stream),
+    };
+    listening.map_err(|error| ServeError {
         what: format!("control: socket {}", path.display()),
         reason: match error {
             BindError::Io(error) => error,
@@ -228,6 +328,29 @@ impl Port {
             Port::Http(_) => OVER_HTTP,
         }
     }
+}
+
+/// Serves at all ports, with so many connections at each, until it is to stop.
+async fn serve_all(ports: Vec<Port>, files: usize, api: Arc<Api>, stopped: oneshot::Receiver<()>) {
+    tokio::spawn(api.grants().end_in_time());
+    let mut all = Vec::new();
+    for port in ports {
+        let most = port.most().min(files);
+        let places = Arc::new(Semaphore::new(most));
+        let accepting = accept(port, Arc::clone(&api), Arc::clone(&places));
+        all.push((tokio::spawn(accepting), places, most as u32));
+    }
+    let _ = stopped.await;
+    for (accepting, ..) in &all {
+        accepting.abort();
+    }
+    // Whoever waits for a change, or watches, is told of the end.
+    let told = async {
+        for (_, places, most) in &all {
+            let _ = places.acquire_many(*most).await;
+        }
+    };
+    let _ = timeout(LAST, told).await;
 }
 
 /// Serves whoever connects. Each port has places of its own, so that nobody who may open only one

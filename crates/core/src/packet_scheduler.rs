@@ -551,7 +551,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             let selected = self.algorithm.select(flows);
             let flow = flows.get_mut(selected.index())?;
             let id = EntityId::in_use(selected.index() as u32);
-            let Some((len, payload, behind)) = flow.packets.advance(&mut self.slab) else {
+            let Some((len, payload, rest)) = flow.packets.advance(&mut self.slab) else {
                 self.pass_over(id);
                 continue;
             };
@@ -559,7 +559,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             flow.room_bytes += len.get() as i32;
             self.room_bytes += i64::from(len.get());
             self.algorithm.served(len.into());
-            let next = behind.length().map(Charge::from);
+            let next = rest.length().map(Charge::from);
             self.algorithm.reschedule(flows, id, len.into(), next);
             return Some(Packet {
                 owner: FlowId::of(id),

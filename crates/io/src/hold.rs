@@ -32,12 +32,21 @@ const OFFLOADS: [(&str, Joins); 2] = [("gro", Joins::Kernel), ("lro", Joins::Dev
 /// What [`single_frames`](Self::single_frames) turns off is noted in the file before it is changed,
 /// and dropping the hold puts it right. If the process is killed the note stays: who takes the hold
 /// next puts right what it says, as far as it is of this start of the machine.
+///
+/// # Handed over
+///
+/// A hold can go from one process to another without an instant in which it is nobody's: the other one
+/// gets the locked file ([`file`](Self::file)) and [shares](Self::share) it, then [owns](Self::own) it
+/// while the first [leaves](Self::leave) it.
 #[derive(Debug)]
 pub struct Hold {
+    name: String,
     interface: Interface,
     note: Option<Note>,
     complaint: Option<String>,
     turned_off: Vec<Joins>,
+    /// Another process puts right what was changed.
+    is_others: bool,
 }
 
 impl Hold {
@@ -72,10 +81,12 @@ impl Hold {
             }
         };
         let mut hold = Hold {
+            name: name.to_owned(),
             interface,
             note,
             complaint,
             turned_off: Vec::new(),
+            is_others: false,
         };
         if let Some(note) = &mut hold.note {
             for by in note.left_off() {
@@ -86,6 +97,56 @@ impl Hold {
                 .map_err(|error| unnoted(name, error))?;
         }
         Ok(hold)
+    }
+
+    /// Takes part in a hold that another process has, which gave its [file](Self::file), if there is one.
+    /// Until it is [owned](Self::own) nothing is put right here.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: there is no such interface, or what it says cannot be read.
+    pub fn share(name: &str, file: Option<File>) -> io::Result<Hold> {
+        Hold::share_in(Path::new(FOLDER), name, file)
+    }
+
+    fn share_in(folder: &Path, name: &str, file: Option<File>) -> io::Result<Hold> {
+        let interface = Interface::find(name).map_err(|error| explain(name, error))?;
+        let note = file.map(|file| Note::shared(file, folder, &interface));
+        let note = note.transpose().map_err(|error| unnoted(name, error))?;
+        let turned_off = note.iter().flat_map(Note::left_off).collect();
+        Ok(Hold {
+            name: name.to_owned(),
+            interface,
+            note,
+            complaint: None,
+            turned_off,
+            is_others: true,
+        })
+    }
+
+    /// Its locked file, for another process to [share](Self::share); `None` where nothing could be
+    /// noted.
+    ///
+    /// # Errors
+    ///
+    /// There are no descriptors left.
+    pub fn file(&self) -> io::Result<Option<File>> {
+        let note = self.note.as_ref();
+        note.map(|note| note.file.try_clone()).transpose()
+    }
+
+    /// It is this process's alone: it puts right what was changed, and the note says so. It was another's
+    /// whom nobody asks any more. Where that cannot be noted, the note names the other one still.
+    pub fn own(&mut self) {
+        self.is_others = false;
+        if let Some(note) = &mut self.note {
+            let _ = note.write(&self.name, &self.turned_off);
+        }
+    }
+
+    /// Another process owns it from now on: dropping it here changes nothing.
+    pub fn leave(&mut self) {
+        self.is_others = true;
     }
 
     /// Why nothing could be noted, if so: a sentence to warn of.
@@ -139,6 +200,9 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        if self.is_others {
+            return;
+        }
         for &by in &self.turned_off {
             // The interface may be gone by now, and its offloads with it.
             let _ = self.interface.join_segments(by, true);
@@ -164,10 +228,9 @@ struct Note {
 
 impl Note {
     fn open(folder: &Path, name: &str, interface: &Interface) -> io::Result<Note> {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        let boot = boot.trim().to_owned();
+        let boot = boot()?;
         own(folder)?;
-        let path = folder.join(format!("{}-{}", interface.namespace()?, interface.index()));
+        let path = path_of(folder, interface)?;
         loop {
             let mut file = OpenOptions::new()
                 .read(true)
@@ -199,6 +262,19 @@ impl Note {
         }
     }
 
+    /// That of another process, which has it locked.
+    fn shared(file: File, folder: &Path, interface: &Interface) -> io::Result<Note> {
+        let mut former = String::new();
+        (&file).rewind()?;
+        (&file).take(4_096).read_to_string(&mut former)?;
+        Ok(Note {
+            file,
+            path: path_of(folder, interface)?,
+            boot: boot()?,
+            former,
+        })
+    }
+
     /// What a holder that was killed has left off.
     fn left_off(&self) -> impl Iterator<Item = Joins> {
         let off = match value(&self.former, "boot") {
@@ -227,6 +303,31 @@ impl Note {
         self.file.set_len(0)?;
         self.file.write_all(text.as_bytes())
     }
+}
+
+/// Which start of the machine this is.
+fn boot() -> io::Result<String> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(boot.trim().to_owned())
+}
+
+/// Where the note of an interface is.
+fn path_of(folder: &Path, interface: &Interface) -> io::Result<PathBuf> {
+    Ok(folder.join(format!("{}-{}", interface.namespace()?, interface.index())))
+}
+
+/// The socket in the folder of notes at which the process that holds the interface of this name, in the
+/// calling thread's network namespace, can be asked to hand over. The folder is made if it is not there.
+///
+/// # Errors
+///
+/// A sentence: there is no such interface, or no folder that can be trusted.
+pub fn socket_of_holder(name: &str) -> io::Result<PathBuf> {
+    let interface = Interface::find(name).map_err(|error| explain(name, error))?;
+    let folder = Path::new(FOLDER);
+    own(folder).map_err(|error| unnoted(name, error))?;
+    let path = path_of(folder, &interface).map_err(|error| unnoted(name, error))?;
+    Ok(path.with_extension("take-over"))
 }
 
 /// Makes the folder, or makes sure that nobody else can change what is in it.
@@ -385,6 +486,38 @@ mod tests {
         drop(hold);
         drop(folder.take(&link).unwrap());
         drop(other);
+    }
+
+    #[test]
+    fn a_hold_that_is_handed_over_is_never_nobodys_and_puts_right_what_the_first_changed() {
+        let Some((link, _far)) = or_skip("a hold that is handed over", cable(1_500)) else {
+            return;
+        };
+        let folder = Folder::new();
+        let share = |file| {
+            let share = || Hold::share_in(&folder.0, link.name(), file).unwrap();
+            link.namespace().run(share)
+        };
+        join(&link, true);
+        let mut first = folder.take(&link).unwrap();
+        first.single_frames(link.name()).unwrap();
+        // One that fails before it owns it leaves all as it was.
+        drop(share(first.file().unwrap()));
+        assert!(!joins(&link));
+        assert!(folder.take(&link).is_err());
+
+        let mut second = share(first.file().unwrap());
+        first.leave();
+        second.own();
+        drop(first);
+        assert!(!joins(&link));
+        assert!(folder.take(&link).is_err());
+        let note = fs::read_to_string(&folder.notes()[0]).unwrap();
+        assert_eq!(value(&note, "off"), Some("gro"), "{note}");
+        drop(second);
+        assert!(joins(&link));
+        assert_eq!(folder.notes(), [""; 0].map(PathBuf::from));
+        drop(folder.take(&link).unwrap());
     }
 
     #[test]

@@ -101,6 +101,8 @@ mod datagram;
 #[cfg(target_os = "linux")]
 pub mod early;
 #[cfg(target_os = "linux")]
+pub mod files;
+#[cfg(target_os = "linux")]
 mod hold;
 #[cfg(target_os = "linux")]
 pub mod interface;
@@ -137,7 +139,7 @@ pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
 #[cfg(target_os = "linux")]
 pub use early::EarlyDrop;
 #[cfg(target_os = "linux")]
-pub use hold::Hold;
+pub use hold::{Hold, socket_of_holder};
 #[cfg(target_os = "linux")]
 pub use listener::{BindError, Carries, Listener};
 pub use memory::MemoryBackend;

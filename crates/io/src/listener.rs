@@ -80,6 +80,8 @@ pub struct Listener {
     path: PathBuf,
     /// Device and number of the socket's file.
     file: (u64, u64),
+    /// Another process takes the file away.
+    is_others: bool,
 }
 
 impl Listener {
@@ -99,14 +101,37 @@ impl Listener {
             // At once: who sees the file may connect.
             listen(&socket, BACKLOG).map_err(BindError::from)
         })??;
-        let metadata = fs::symlink_metadata(path)?;
-        let file = (metadata.dev(), metadata.ino());
-        let listener = Listener {
+        Ok(Listener {
             socket,
             path: path.to_owned(),
-            file,
-        };
-        Ok(listener)
+            file: file_at(path)?,
+            is_others: false,
+        })
+    }
+
+    /// Takes part in the listening of another process at this path, which gave its socket. Until it is
+    /// [owned](Self::own) its file stays.
+    ///
+    /// # Errors
+    ///
+    /// There is nothing at the path.
+    pub fn share(path: &Path, socket: OwnedFd) -> io::Result<Self> {
+        Ok(Listener {
+            socket,
+            path: path.to_owned(),
+            file: file_at(path)?,
+            is_others: true,
+        })
+    }
+
+    /// It is this process's alone from now on.
+    pub fn own(&mut self) {
+        self.is_others = false;
+    }
+
+    /// Another process owns it from now on: the file stays.
+    pub fn leave(&mut self) {
+        self.is_others = true;
     }
 
     /// A connection that waits, if there is one.
@@ -159,14 +184,51 @@ fn remove_if_stale(
     }
 }
 
+/// Device and number of the file at a path.
+fn file_at(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
 impl Drop for Listener {
     fn drop(&mut self) {
+        if self.is_others {
+            return;
+        }
         // Another daemon may have put its own socket there meanwhile.
-        let ours = fs::symlink_metadata(&self.path).is_ok_and(|found| {
-            found.file_type().is_socket() && (found.dev(), found.ino()) == self.file
-        });
-        if ours {
+        if file_at(&self.path).is_ok_and(|found| found == self.file) {
             let _ = fs::remove_file(&self.path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_that_is_handed_over_keeps_its_file_and_who_waits_there() {
+        let folder = std::env::temp_dir().join(format!("fairlane-listener-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("socket");
+        let mut first = Listener::bind(&path, 0o600, Carries::Stream).unwrap();
+        let share = |first: &Listener| {
+            let socket = first.socket().try_clone().unwrap();
+            Listener::share(&path, socket).unwrap()
+        };
+        // One that fails before it owns it takes nothing away.
+        drop(share(&first));
+        let _waits = UnixStream::connect(&path).unwrap();
+        let mut second = share(&first);
+        first.leave();
+        second.own();
+        drop(first);
+        second.accept().unwrap();
+        drop(UnixStream::connect(&path).unwrap());
+        drop(second);
+        assert!(!path.exists());
+        fs::remove_dir(&folder).unwrap();
     }
 }

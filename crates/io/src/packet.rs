@@ -98,6 +98,7 @@ use crate::early::{Gate, Target};
 use crate::interface::no_ethernet;
 use crate::segment::Cutter;
 use crate::sys::interface::{Interface, LinkState};
+pub use crate::sys::packet::Shape;
 use crate::sys::packet::{self, HandOver, Hears, Ring};
 use crate::waits::{Look, Waits};
 use crate::{Arrival, Backend, Budget, sys, verdict};
@@ -135,6 +136,26 @@ impl Default for Options {
             deaf: false,
         }
     }
+}
+
+/// What another process needs to go on with the sockets of a backend, wherever that has come to.
+#[derive(Debug)]
+pub struct Sockets {
+    /// What frames leave by.
+    pub sender: OwnedFd,
+    /// What frames arrive at.
+    pub receiver: OwnedFd,
+    /// The ring that they arrive in.
+    pub ring: Shape,
+}
+
+/// Where a backend has come to: what it has not received lies in the ring from there on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// A block of the ring.
+    pub block: usize,
+    /// The byte in it where the next frame's place begins.
+    pub at: usize,
 }
 
 /// An interface that sends and receives frames `F`, each a whole Ethernet frame without
@@ -234,12 +255,68 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
         if options.promiscuous {
             packet::hear_all_addresses(ring.as_fd(), index).map_err(explained)?;
         }
-        Ok(Self {
+        Ok(Self::over(name, interface, sender, ring, options.budget))
+    }
+}
+
+impl<F: From<Vec<u8>>> PacketBackend<F> {
+    /// What is left of a frame that is being cut: frames that came before all that is in the ring. With
+    /// how long that has waited.
+    pub fn rest(&mut self, into: &mut Vec<F>) -> Duration {
+        self.cutter.go_on(into, usize::MAX);
+        self.waits.look_by_wall().waited(self.begun.0)
+    }
+}
+
+impl<F> PacketBackend<F> {
+    /// Goes on with the sockets of another backend, most likely another process's, that had this
+    /// interface and this budget. Only one of both may receive at a time: this one begins at the
+    /// [position](Self::go_on_from) that the other one has come to.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: there is no such interface, or the sockets are no such sockets.
+    pub fn from_sockets(name: &str, budget: Budget, sockets: Sockets) -> io::Result<Self> {
+        let explained = |error| explain(name, error);
+        let interface = Interface::find(name).map_err(explained)?;
+        let ring = Ring::shared(sockets.receiver, sockets.ring).map_err(explained)?;
+        Ok(Self::over(name, interface, sockets.sender, ring, budget))
+    }
+
+    /// Its sockets, for another process; `None` where frames come in blocks. Two system calls.
+    ///
+    /// # Errors
+    ///
+    /// There are no descriptors left.
+    pub fn sockets(&self) -> io::Result<Option<Sockets>> {
+        let Some(ring) = self.ring.shape() else {
+            return Ok(None);
+        };
+        Ok(Some(Sockets {
+            sender: self.sender.try_clone()?,
+            receiver: self.ring.socket().try_clone()?,
+            ring,
+        }))
+    }
+
+    /// Where it has come to, once it has given out [the rest](Self::rest).
+    pub fn position(&self) -> Position {
+        let (block, at) = self.ring.next();
+        Position { block, at }
+    }
+
+    /// The next frame that it receives is the one there. A position that is none is not taken.
+    pub fn go_on_from(&mut self, position: Position) {
+        self.ring.go_on_from((position.block, position.at));
+    }
+
+    fn over(name: &str, interface: Interface, sender: OwnedFd, ring: Ring, budget: Budget) -> Self {
+        Self {
             name: name.to_owned(),
             interface,
             sender,
             ring,
-            budget: options.budget,
+            budget,
             vain: 0,
             down: false,
             refused: 0,
@@ -251,11 +328,9 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
             waits: Waits::new(),
             arrivals: Vec::new(),
             frames: PhantomData,
-        })
+        }
     }
-}
 
-impl<F> PacketBackend<F> {
     /// Hears what arrives from now on, or nothing more. What arrived until then is in the ring, to be
     /// received. To begin takes some microseconds; to end takes as long as some processor may be
     /// about to bring a frame, tens of milliseconds. It may be said again.

@@ -131,6 +131,9 @@ pub struct XdpOptions {
     /// [`in_flight`](Backend::in_flight) ever says, *Q*. At least the interface's longest frame.
     /// 64 KiB if not chosen.
     pub budget: Budget,
+    /// Whether packets go on to the kernel's own stack until it is [told to hear](XdpBackend::hear)
+    /// them. Not if not chosen.
+    pub deaf: bool,
 }
 
 impl Default for XdpOptions {
@@ -140,6 +143,7 @@ impl Default for XdpOptions {
             rx_ring: 1_024,
             tx_ring: 256,
             budget: Budget::from_bytes(64 << 10),
+            deaf: false,
         }
     }
 }
@@ -217,6 +221,16 @@ impl XdpBackend {
     pub fn dropped(&self) -> io::Result<u64> {
         let counted = self.socket.statistics()?;
         Ok(counted.rx_dropped + counted.rx_ring_full)
+    }
+
+    /// From now on packets come here, or go on to the kernel's own stack as if this were not there. At
+    /// once for all that arrive.
+    ///
+    /// # Errors
+    ///
+    /// None are known.
+    pub fn hear(&self, anything: bool) -> io::Result<()> {
+        self.socket.hear(anything)
     }
 
     /// Whether a quarter of the frames that may be received into is full: more arrives than is

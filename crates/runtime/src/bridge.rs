@@ -28,6 +28,7 @@
 //! pushed may the first packet of a client leave after a pause. The price is a thousand short
 //! wake-ups a second on an idle bridge; without clients there are ten.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -290,19 +291,33 @@ where
     /// What a device says when it is unusable. Queued packets stay where they are.
     pub fn round(&mut self, now: Nanos) -> io::Result<Step> {
         self.changed = false;
+        let (mut drained, mut next) = (0, Next::WhenPushed);
+        if !self.is_closed {
+            for side in Side::BOTH {
+                if self.take_in(side, now, &mut drained)? {
+                    next = Next::Now;
+                }
+            }
+        }
+        let mut round = self.send(now)?;
+        round.drained += drained;
+        round.next = round.next.min(next);
+        Ok(round)
+    }
+
+    /// The part of a round that takes in nothing from the devices.
+    ///
+    /// # Errors
+    ///
+    /// As of a round.
+    #[inline]
+    pub fn send(&mut self, now: Nanos) -> io::Result<Step> {
         let mut round = Step {
             drained: 0,
             released: 0,
             transmitted: 0,
             next: Next::WhenPushed,
         };
-        if !self.is_closed {
-            for side in Side::BOTH {
-                if self.take_in(side, now, &mut round.drained)? {
-                    round.next = Next::Now;
-                }
-            }
-        }
         for side in Side::BOTH {
             let way = &mut self.ways[side.index()];
             let step = way.step(now)?;
@@ -313,6 +328,36 @@ where
             round.next = round.next.min(step.next);
         }
         Ok(round)
+    }
+
+    /// Takes in a frame that is to leave by this device, and that came as `came` says: what another
+    /// process had taken in, say. It is counted as received.
+    pub fn admit(&mut self, frame: F, leaves_by: Side, came: Came, now: Nanos) {
+        let Bridge {
+            ways, stats, make, ..
+        } = self;
+        let stats = &mut stats[leaves_by.index()];
+        match &mut ways[leaves_by.index()] {
+            Way::Shaped(arbiter, flow, _) => {
+                let make = |frame| make(frame, leaves_by.other(), came);
+                enqueue(arbiter, *flow, stats, frame, make, now);
+            }
+            Way::Open(out, _) => {
+                stats.received.add(frame.byte_len());
+                out.push(frame);
+            }
+        }
+    }
+
+    /// Takes back, in order, the frames that were to leave by this device next and that it has not taken.
+    pub fn take_back(&mut self, leaves_by: Side) -> VecDeque<F> {
+        match &mut self.ways[leaves_by.index()] {
+            Way::Shaped(arbiter, ..) => arbiter.release_mut().take_back(),
+            Way::Open(out, held_up) => {
+                *held_up = false;
+                out.take_back()
+            }
+        }
     }
 
     /// Receives what is to leave by the device on this side, and adds to `drained` how many frames
@@ -360,20 +405,9 @@ where
         let mut arrivals = device.arrivals().iter();
         for frame in self.arrived.drain(..) {
             let arrival = arrivals.next().copied().unwrap_or_default();
-            let bytes = frame.byte_len();
-            stats.received.add(bytes);
-            let length = u32::try_from(bytes).ok().and_then(Length::new);
-            let Some(carried) = length.and_then(|length| arbiter.link().carried(length)) else {
-                stats.oversized.add(bytes);
-                continue;
-            };
-            let payload = (self.make)(frame, leaves_by.other(), Came::of(arrival, now));
-            if let Err(rejected) = arbiter.enqueue(flow, carried, payload, now) {
-                stats.rejected.add(bytes);
-                if let Rejection::TooLong { .. } = rejected.reason {
-                    stats.oversized.add(bytes);
-                }
-            }
+            let make = &mut self.make;
+            let make = |frame| make(frame, leaves_by.other(), Came::of(arrival, now));
+            enqueue(arbiter, flow, stats, frame, make, now);
         }
         Ok(came)
     }
@@ -463,6 +497,31 @@ where
             });
         }
         stats
+    }
+}
+
+/// Queues a frame, as `make` makes it, or counts why not.
+#[inline]
+fn enqueue<Q: Queue<Payload: Into<D::Tx>>, D: Backend, F: ByteLen>(
+    arbiter: &mut Arbiter<Q, Straight<D>>,
+    flow: FlowId,
+    stats: &mut LaneStats,
+    frame: F,
+    make: impl FnOnce(F) -> Q::Payload,
+    now: Nanos,
+) {
+    let bytes = frame.byte_len();
+    stats.received.add(bytes);
+    let length = u32::try_from(bytes).ok().and_then(Length::new);
+    let Some(carried) = length.and_then(|length| arbiter.link().carried(length)) else {
+        stats.oversized.add(bytes);
+        return;
+    };
+    if let Err(rejected) = arbiter.enqueue(flow, carried, make(frame), now) {
+        stats.rejected.add(bytes);
+        if let Rejection::TooLong { .. } = rejected.reason {
+            stats.oversized.add(bytes);
+        }
     }
 }
 

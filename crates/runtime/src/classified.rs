@@ -213,6 +213,28 @@ where
         port
     }
 
+    /// Hands out the packet that would be next without any ceiling, for somebody who queues it elsewhere:
+    /// it counts as sent, and nobody is told that it left. What is discarded on the way is dropped, and
+    /// counted.
+    pub fn hand_over(&mut self, now: Nanos) -> Option<(Length, P)> {
+        const MOST_FREED: u32 = 64;
+        loop {
+            let ports = &mut self.ports;
+            let next = self.classes.dequeue(now, |gone| {
+                ports.of(gone.payload.port).discarded.add(gone.len);
+            });
+            match next {
+                Dequeue::Packet(packet) => {
+                    let FromPort { port, payload } = packet.payload;
+                    self.ports.of(port).sent.add(packet.len);
+                    return Some((packet.len, payload));
+                }
+                Dequeue::NotBefore(_) if self.classes.free_held(MOST_FREED, now) > 0 => {}
+                Dequeue::NotBefore(_) | Dequeue::Empty => return None,
+            }
+        }
+    }
+
     /// Until [`go_on`](Self::go_on), packets that come wait beside the classes, in order, and
     /// none leaves: for packets that are moved from class to class in several steps.
     pub fn hold(&mut self) {

@@ -48,6 +48,19 @@ impl Clock {
         }
     }
 
+    /// The same clock, set to tell `time` now: that of another process, say.
+    #[must_use]
+    pub fn set(self, time: Nanos) -> Self {
+        let counted = (u128::from(time.0) << 32) / u128::from(self.pace.max(1));
+        let counted = Duration::from_nanos(u64::try_from(counted).unwrap_or(u64::MAX));
+        let now = Instant::now();
+        Clock {
+            // A time before the counter's own cannot be told.
+            origin: now.checked_sub(counted).unwrap_or(now),
+            ..self
+        }
+    }
+
     /// Time since the start, in nanoseconds. Some 10 ns.
     #[inline]
     pub fn now(&self) -> Nanos {
@@ -70,4 +83,26 @@ fn both() -> (Instant, SystemTime) {
     };
     let (_, counter, system) = (1..LOOKS).fold(look(), |best, _| quicker(best, look()));
     (counter, system)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_is_set_tells_that_time_and_runs_on() {
+        let clock = Clock::start();
+        for time in [Nanos::ZERO, Nanos::from_millis(60_000)] {
+            let set = clock.set(time);
+            let told = set.now();
+            // The pace may cut off a nanosecond.
+            let early = time.since(told);
+            assert!(
+                early.0 <= 1 && told.since(time) < Nanos::from_millis(2_000),
+                "{told:?}"
+            );
+            thread::sleep(Duration::from_millis(2));
+            assert!(set.now().since(told) >= Nanos::from_millis(2));
+        }
+    }
 }

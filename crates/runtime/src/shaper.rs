@@ -247,6 +247,12 @@ impl<Q: Queue, R> Shaper<Q, R> {
         self.pacer.change_rate(rate);
     }
 
+    /// The link carries until then what others have released to it, if that is later than it would be
+    /// idle by itself.
+    pub fn is_busy_until(&mut self, time: Nanos) {
+        self.pacer.idled(time);
+    }
+
     /// Whether packets pass by the queue, without a pace.
     #[inline]
     pub fn is_open(&self) -> bool {

@@ -6,7 +6,7 @@
 //! said, so that nobody waits for a manager that is busy.
 
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -33,6 +33,8 @@ const STATUS: usize = 400;
 /// Whoever started this process, and wants to hear of it.
 #[derive(Debug)]
 pub struct Manager {
+    /// What names its socket.
+    socket: OsString,
     address: SocketAddr,
     watchdog: Option<Duration>,
     teller: Teller,
@@ -58,6 +60,8 @@ enum Word {
     Reloading(u128),
     /// It was.
     Reloaded(String),
+    /// This process is the daemon.
+    HandedOver(u32),
     /// The daemon is about to end.
     Stopping,
     /// There is nothing more to tell.
@@ -92,11 +96,29 @@ impl Manager {
         };
         let (teller, words) = channel();
         Some(Manager {
+            socket: socket.to_owned(),
             address: address.ok()?,
             watchdog,
             teller: Teller(Some(teller)),
             words,
         })
+    }
+
+    /// What another process has to know to [go on](Manager::handed_over) as the one that this manager
+    /// hears of; nothing where that cannot be written.
+    #[must_use]
+    pub fn to_hand_over(&self) -> Option<String> {
+        let watchdog = self.watchdog.map_or(0, |watchdog| watchdog.as_micros());
+        let socket = self.socket.to_str()?;
+        (!socket.contains(char::is_control)).then(|| format!("{watchdog} {socket}"))
+    }
+
+    /// The manager of a process that has [told](Manager::to_hand_over) of it.
+    #[must_use]
+    pub fn handed_over(told: &str) -> Option<Manager> {
+        let (watchdog, socket) = told.split_once(' ')?;
+        let watchdog = watchdog.parse().ok().filter(|&micros| micros > 0);
+        Manager::at(OsStr::new(socket), watchdog.map(Duration::from_micros))
     }
 
     /// For whoever has something to tell.
@@ -124,6 +146,7 @@ impl Manager {
             watchdog,
             teller,
             words,
+            ..
         } = self;
         let mut line = Line {
             socket,
@@ -158,6 +181,11 @@ impl Teller {
         }
     }
 
+    /// Another process is the daemon from now on.
+    pub fn handed_over(&self, process: u32) {
+        self.say(Word::HandedOver(process));
+    }
+
     /// The daemon is about to end, and does not forward for ever from now on.
     pub fn stopping(&self) {
         self.say(Word::Stopping);
@@ -171,13 +199,24 @@ impl Teller {
     }
 }
 
-impl Drop for Telling {
-    fn drop(&mut self) {
-        self.teller.say(Word::Stopping);
+impl Telling {
+    /// Nothing more is told by this process, and not that it ends: another goes on.
+    pub fn leave(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
         self.teller.say(Word::End);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.teller.say(Word::Stopping);
+        self.end();
     }
 }
 
@@ -240,6 +279,7 @@ impl Line {
             }
             Word::Reloaded(status) if !self.is_ready => self.status = status,
             Word::Reloaded(status) => self.send(format_args!("READY=1\nSTATUS={status}\n")),
+            Word::HandedOver(process) => self.send(format_args!("MAINPID={process}\n")),
             Word::Stopping if !self.is_stopping => {
                 self.is_stopping = true;
                 self.send("STOPPING=1\nSTATUS=about to end\n");

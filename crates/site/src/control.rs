@@ -21,6 +21,7 @@ use crate::daemon::{Handle, Interface, Outcome, SiteBridge};
 use crate::device::{Desk, Needs, Opened};
 use crate::error::{Doing, Error, Result};
 use crate::flows::{Hear, Watch};
+use crate::hand_over::{Gave, Handing, Stage, Took};
 use crate::notice::{Notice, Notify};
 use crate::order::{Adding, Counting, Order, Taking};
 use crate::passing::FINDINGS;
@@ -41,6 +42,12 @@ pub(crate) enum Event {
     Do(Asking),
     /// The interface was opened, or could not be, that a configuration is to take over with.
     Opened(Result<Box<Opened>>),
+    /// Another process is to take over, and asks what there is.
+    Give(SyncSender<Result<Box<Gave>>>),
+    /// It is ready.
+    HandOver(Box<Handing>, SyncSender<Result<u64>>),
+    /// It does not take over after all.
+    Keep(u32),
     /// The forwarding thread has ended.
     Ended(Box<Ended>),
 }
@@ -94,6 +101,10 @@ pub(crate) enum Asked {
     Task(Waiting),
     /// To use the interface that was opened, as what is told of it then.
     Attach(Interface),
+    /// What the devices have.
+    Give(SyncSender<Result<Box<Gave>>>),
+    /// To hand over to another process.
+    HandOver(SyncSender<Result<u64>>),
 }
 
 /// The control thread's own.
@@ -114,6 +125,8 @@ pub(crate) struct Control {
     pub(crate) desks: [Option<Desk>; 2],
     /// Which of them were let go of.
     pub(crate) detached: [bool; 2],
+    /// Another process watches over this one.
+    pub(crate) is_guarded: bool,
     pub(crate) plans: Vec<Plan>,
     pub(crate) orders: Producer<Order>,
     pub(crate) answers: Consumer<Order>,
@@ -140,6 +153,10 @@ pub(crate) struct State {
     pub(crate) opened: Option<(Side, Box<Opened>)>,
     /// What else is to be done.
     pub(crate) tasks: VecDeque<Asking>,
+    /// Whether another process takes over.
+    pub(crate) stage: Stage,
+    /// From whom this one took over, until that was told.
+    pub(crate) took: Option<Took>,
     reloads: u32,
     start: Nanos,
     /// Something was taken over since the state was last told.
@@ -182,10 +199,17 @@ impl Control {
             while !counting.step(&mut ended.bridge) {}
             self.tell(&counting);
         }
+        let handed_over = matches!(self.state.stage, Stage::HandedOver);
+        if let Some(ended) = ended.as_mut().filter(|_| handed_over) {
+            for side in Side::BOTH {
+                ended.bridge.device_mut(side).own(false);
+            }
+        }
         // Nobody attaches any more, then the interfaces are let go of.
         drop(self.attach);
         Outcome {
             report: self.state.report,
+            handed_over,
             // What was until then was worth knowing all the same.
             result: ended.map_or(Ok(()), |ended| ended.result.map_err(Error::from)),
         }
@@ -217,6 +241,18 @@ impl Control {
                 }
                 Ok(Event::Opened(opened)) => {
                     self.opened(opened);
+                    None
+                }
+                Ok(Event::Give(answer)) => {
+                    self.give(answer);
+                    None
+                }
+                Ok(Event::HandOver(handing, answer)) => {
+                    self.hand_over(handing, answer);
+                    None
+                }
+                Ok(Event::Keep(other)) => {
+                    self.keep(other);
                     None
                 }
                 Ok(Event::Ended(ended)) => Some(ended),
@@ -284,6 +320,9 @@ impl Control {
             attach: None,
             answer,
         };
+        if let Err(error) = self.is_fixed() {
+            return self.refuse(asker, error);
+        }
         let site = self.handle.site();
         if base.is_some_and(|base| !Arc::ptr_eq(&base, &site)) {
             return self.refuse(asker, Error::Outdated);
@@ -389,6 +428,19 @@ impl Control {
         }
     }
 
+    /// Whether something is being changed, or waits for it.
+    pub(crate) fn is_busy(&self) -> bool {
+        let State {
+            asked,
+            request,
+            requests,
+            tasks,
+            ..
+        } = &self.state;
+        let asked = matches!(asked, Asked::Nothing | Asked::Counts | Asked::Flows);
+        !asked || request.is_some() || !requests.is_empty() || !tasks.is_empty()
+    }
+
     fn plan_mut(&mut self, side: Side) -> Option<&mut Plan> {
         self.plans.iter_mut().find(|plan| plan.side == side)
     }
@@ -400,6 +452,9 @@ impl Control {
         }
         if let Some(next) = self.state.waiting.pop_front() {
             return self.take_over(next);
+        }
+        if self.order_of_stage() {
+            return;
         }
         if let Some((side, opened)) = self.state.opened.take() {
             return self.attach_on(side, *opened);
@@ -468,6 +523,13 @@ impl Control {
                 std::mem::replace(&mut self.state.asked, Asked::Nothing),
             ) {
                 (Order::Count(counting), _) => {
+                    // It forwards.
+                    if let Some(took) = self.state.took.take() {
+                        self.notify(Notice::TookOver {
+                            from: took.from,
+                            stood: took.stood(),
+                        });
+                    }
                     let began = self.clock.now();
                     self.tell(&counting);
                     report(&self.state.report);
@@ -480,6 +542,10 @@ impl Control {
                     self.changed(taking.error.is_some(), *next);
                 }
                 (Order::Take(taking), Asked::Plan(plan)) => self.taken(&taking, *plan),
+                (Order::Give(give), Asked::Give(answer)) => self.gave(*give, &answer),
+                (Order::HandOver(handing), Asked::HandOver(answer)) => {
+                    self.handed_over(*handing, &answer);
+                }
                 (order, Asked::Task(waiting)) => self.task_done(order, waiting),
                 (Order::Exchange(side, _), Asked::Attach(interface)) => {
                     self.attached(side, interface);

@@ -1,6 +1,7 @@
 //! A site from its configuration to its end.
 
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +11,7 @@ use std::time::Duration;
 use fairlane_classify::{Origin, Owner};
 use fairlane_config::{Interfaces, Link, Near, Role, Site};
 use fairlane_core::{FlowConfig, Length, Nanos, Weight};
+use fairlane_io::Listener;
 use fairlane_mailbox::mailbox;
 use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, Who};
 use fairlane_runtime::bridge::{Bridge, Came, Lane, Side};
@@ -22,6 +24,7 @@ use crate::error::{Doing, Error, Result, unfit};
 use crate::flows::TopFlows;
 use crate::forward::Forwarding;
 use crate::frame::{Frame, Received};
+use crate::hand_over::{self, Beside, Offer, Parts, Running, Taking};
 use crate::notice::{Notice, Notify};
 use crate::passing::{Findings, Watch, watches};
 use crate::plan::{Plan, Shaped};
@@ -29,7 +32,7 @@ use crate::reload::Source;
 use crate::report::Report;
 use crate::stop::Stop;
 use crate::task::Attaching;
-use crate::unshaped::forget_arrived;
+use crate::unshaped::{forget_arrived, hear};
 
 /// Longest frame of an attached process in bytes, where the link's is longer: what its mailbox
 /// has slots for.
@@ -55,6 +58,10 @@ pub struct Options {
     pub early_drop: bool,
     /// How long at most what is queued is sent when it is told to stop.
     pub drain: Duration,
+    /// Whether it hears nothing of interfaces until it is [told to](Daemon::hear): for one that takes
+    /// over from somebody who forwards, and who starts it anew. No third process can
+    /// [take over](Daemon::take_over) from it.
+    pub deaf: bool,
 }
 
 impl Default for Options {
@@ -67,6 +74,7 @@ impl Default for Options {
             on_loss: OnLoss::Wait,
             early_drop: true,
             drain: Duration::from_millis(500),
+            deaf: false,
         }
     }
 }
@@ -97,7 +105,13 @@ pub struct Daemon {
     forwarding: Forwarding,
     bridge: SiteBridge,
     time: Option<Duration>,
+    /// Where it can be asked to hand over.
+    listener: Option<Listener>,
+    beside: BesideIt,
 }
+
+/// Tells what others hand over beside a site.
+type BesideIt = Box<dyn Fn() -> io::Result<Beside> + Send>;
 
 /// Stops a running site, or has it go on as another. From any thread.
 #[derive(Clone)]
@@ -228,6 +242,8 @@ pub struct Outcome {
     pub report: Arc<Report>,
     /// Why it ended before it was to end.
     pub result: Result<()>,
+    /// Another process forwards now, with what was [let go with it](Daemon::hands_over).
+    pub handed_over: bool,
 }
 
 impl Daemon {
@@ -257,27 +273,78 @@ impl Daemon {
             false => [None, None],
         };
         let needs = Needs::of(&site);
-        let opened = device::open(interfaces, needs, options.on_loss, &notify, &ports)?;
-        let near = near_role(interfaces);
-        Daemon::over(opened, near, ports, site, options, notify)
+        let opened = device::open(interfaces, needs, options, &notify, &ports)?;
+        let base = Base {
+            opened,
+            near: near_role(interfaces),
+            ports,
+            clock: Clock::start(),
+            listener: hand_over::listen(&interfaces.outside),
+            taking: None,
+        };
+        Daemon::over(base, site, options, notify)
     }
 
-    /// A site over its devices, of which the near one plays this role.
-    fn over(
-        opened: [(String, AnyDevice); 2],
-        near: Role,
-        ports: Ports,
+    /// A site that another process [runs](Running::site), with its interfaces. That one goes on until
+    /// this one is [run](Daemon::run), which then takes over between two frames: none is lost, comes
+    /// twice or passes another of its flow, and what waits there is sent here.
+    ///
+    /// # Errors
+    ///
+    /// As to [open](Daemon::open) one. The other process goes on as before.
+    pub fn take_over(
+        running: Running,
         site: Site,
         options: &Options,
-        notify: Notify,
+        notify: impl Fn(Notice) + Send + Sync + 'static,
     ) -> Result<Daemon> {
+        let notify: Notify = Arc::new(notify);
+        let Some(interfaces) = &site.interfaces else {
+            return Err(Error::Ended);
+        };
+        let ports = match options.early_drop {
+            true => ports(interfaces, &notify),
+            false => [None, None],
+        };
+        let Parts {
+            names,
+            devices,
+            listener,
+            clock,
+            file,
+            taking,
+            took,
+        } = running.parts()?;
+        let opened = device::go_on_with(names, devices, options, &notify, &ports)?;
+        let base = Base {
+            opened,
+            near: near_role(interfaces),
+            ports,
+            clock,
+            listener: Some(listener),
+            taking: Some(taking),
+        };
+        let mut daemon = Daemon::over(base, site, options, notify)?;
+        daemon.control.state.took = Some(took);
+        daemon.handle().wrote(Arc::from(file));
+        Ok(daemon)
+    }
+
+    fn over(base: Base, site: Site, options: &Options, notify: Notify) -> Result<Daemon> {
+        let Base {
+            opened,
+            near,
+            ports,
+            clock,
+            listener,
+            taking,
+        } = base;
         let devices = opened.each_ref().map(|(name, device)| Interface {
             name: Arc::from(&**name),
             backend: device.backend(),
         });
         let desks = opened.each_ref().map(|(_, device)| device.desk());
         let [(_, left), (_, right)] = opened;
-        let clock = Clock::start();
         let mut lanes = Lanes {
             site: &site,
             ports,
@@ -316,6 +383,7 @@ impl Daemon {
             orders: to_do,
             answers,
             longest_step: Arc::clone(&longest_step),
+            taking,
         };
         let control = Control {
             clock,
@@ -328,6 +396,7 @@ impl Daemon {
             devices,
             desks,
             detached: [false; 2],
+            is_guarded: options.deaf,
             plans,
             orders,
             answers: done,
@@ -339,7 +408,15 @@ impl Daemon {
             forwarding,
             bridge,
             time: options.time,
+            listener,
+            beside: Box::new(|| Ok(Beside::default())),
         })
+    }
+
+    /// What others have beside the site, for a process that takes it over. `beside` is called on a
+    /// thread of its own, when nothing is changed any more.
+    pub fn hands_over(&mut self, beside: impl Fn() -> io::Result<Beside> + Send + 'static) {
+        self.beside = Box::new(beside);
     }
 
     /// What stops it, or has it go on otherwise.
@@ -359,7 +436,17 @@ impl Daemon {
         self.control.plans.iter().map(|plan| &*plan.link)
     }
 
-    /// Forgets the frames that have arrived so far, since somebody else has forwarded them.
+    /// Frames that arrive are its own from now on, if it was [deaf](Options::deaf).
+    ///
+    /// # Errors
+    ///
+    /// An interface cannot be used.
+    pub fn hear(&mut self) -> Result<()> {
+        Ok(hear(&mut self.bridge)?)
+    }
+
+    /// Forgets the frames that have arrived so far, since somebody else has forwarded them; but not
+    /// those that nobody else can have heard.
     ///
     /// # Errors
     ///
@@ -384,8 +471,18 @@ impl Daemon {
             forwarding,
             mut bridge,
             time,
+            listener,
+            beside,
         } = self;
         let start = control.start();
+        let offer = listener.map(|listener| {
+            let (handle, clock) = (control.handle.clone(), control.clock);
+            Offer::start(listener, handle, clock, beside)
+        });
+        let _offer = match offer.transpose() {
+            Ok(offer) => offer,
+            Err(error) => return Outcome::failed(error),
+        };
         let end = time.map_or(Nanos::MAX, |time| start + nanos(time));
         let to_control = control.handle.events.clone();
         let thread = thread::Builder::new().name("forward".to_owned());
@@ -396,12 +493,31 @@ impl Daemon {
         });
         match started.doing("starting a thread") {
             Ok(_) => control.run(&events, report),
-            Err(error) => Outcome {
-                report: Arc::default(),
-                result: Err(error),
-            },
+            Err(error) => Outcome::failed(error),
         }
     }
+}
+
+impl Outcome {
+    /// Of a run that has not begun.
+    fn failed(error: Error) -> Outcome {
+        Outcome {
+            report: Arc::default(),
+            result: Err(error),
+            handed_over: false,
+        }
+    }
+}
+
+/// What a site is put on.
+struct Base {
+    opened: [(String, AnyDevice); 2],
+    /// What the near one of these is.
+    near: Role,
+    ports: Ports,
+    clock: Clock,
+    listener: Option<Listener>,
+    taking: Option<Taking>,
 }
 
 /// What cannot be refused, as it is said all the same.

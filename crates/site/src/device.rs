@@ -4,20 +4,23 @@ mod lasting;
 mod xdp;
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::ops::AddAssign;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairlane_config::{self as config, Interfaces, Near, Site};
 use fairlane_io::early::Gate;
+use fairlane_io::packet::{Position, Sockets};
 use fairlane_io::tun::Layer;
 use fairlane_io::{Backend, Hold, PacketBackend, TunBackend, Umem, XdpMode, packet};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::daemon::OnLoss;
+use crate::daemon::Options;
 use crate::early::Port;
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::{Notice, Notify};
 use lasting::Lasting;
@@ -47,6 +50,11 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
         Ok(())
     }
 
+    /// Whether what it hears is heard by nobody else.
+    fn hears_alone(&self) -> bool {
+        false
+    }
+
     /// How frames are exchanged with the interface.
     fn backend(&self) -> String;
 
@@ -60,6 +68,40 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     fn desk(&self) -> Option<Desk> {
         None
     }
+
+    /// What another process needs to go on with it, if one can.
+    fn to_pass(&self) -> io::Result<Option<ToPass>> {
+        Ok(None)
+    }
+
+    /// Frames that arrived and are neither received nor where another process would find them; how long
+    /// they have waited.
+    fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
+        let _ = into;
+        Duration::ZERO
+    }
+
+    /// Where another process is to go on.
+    fn position(&self) -> Position {
+        Position::default()
+    }
+
+    /// Goes on where another process has come to.
+    fn go_on_from(&mut self, position: Position) {
+        let _ = position;
+    }
+
+    /// Whether its interface is this process's from now on, or another's that has it too.
+    fn own(&mut self, ours: bool) {
+        let _ = ours;
+    }
+}
+
+/// What another process needs to go on with a device.
+pub(crate) struct ToPass {
+    pub(crate) sockets: Sockets,
+    /// Where its holder notes what is changed.
+    pub(crate) note: Option<File>,
 }
 
 /// Frames that arrived and went no further than the device.
@@ -121,7 +163,7 @@ pub(crate) type Ports = [Option<Arc<Port>>; 2];
 pub(crate) fn open(
     interfaces: &Interfaces,
     needs: Needs,
-    on_loss: OnLoss,
+    options: &Options,
     notify: &Notify,
     ports: &Ports,
 ) -> Result<[(String, AnyDevice); 2]> {
@@ -137,7 +179,8 @@ pub(crate) fn open(
             notify: Arc::clone(notify),
             port: port.clone(),
         };
-        Ok((name.to_owned(), Box::new(Lasting::open(opener, on_loss)?)))
+        let lasting = Lasting::open(opener, options.on_loss, options.deaf)?;
+        Ok((name.to_owned(), Box::new(lasting)))
     };
     let [near_port, port] = ports;
     let near = match &interfaces.near {
@@ -146,6 +189,33 @@ pub(crate) fn open(
         Near::Nothing => (String::new(), nothing()?),
     };
     Ok([near, open(outside, port)?])
+}
+
+/// The same two, of another process that is to hand them over.
+pub(crate) fn go_on_with(
+    names: [String; 2],
+    passed: [ToPass; 2],
+    options: &Options,
+    notify: &Notify,
+    ports: &Ports,
+) -> Result<[(String, AnyDevice); 2]> {
+    let go_on = |name: String, passed, port: &Option<Arc<Port>>| {
+        let opener = Opener {
+            name: name.clone(),
+            umem: None,
+            notify: Arc::clone(notify),
+            port: port.clone(),
+        };
+        let opened = opener.go_on_with(passed)?;
+        let device: AnyDevice = Box::new(Lasting::over(opened, opener, options.on_loss)?);
+        Ok::<_, Error>((name, device))
+    };
+    let ([near, outside], [of_near, of_outside]) = (names, passed);
+    let [near_port, port] = ports;
+    Ok([
+        go_on(near, of_near, near_port)?,
+        go_on(outside, of_outside, port)?,
+    ])
 }
 
 /// What it takes to open an interface, for the first time or again.
@@ -162,13 +232,13 @@ struct Opener {
 pub(crate) struct Opened {
     pub(crate) device: AnyDevice,
     /// After the device, which may still bring frames.
-    _hold: Hold,
+    hold: Hold,
 }
 
 impl Opener {
     /// Opens an interface that no other program of this kind has, for frames as they were on the
-    /// wire.
-    fn open(&self) -> Result<Opened> {
+    /// wire. While it is `deaf`, it hears nothing until it is told to.
+    fn open(&self, deaf: bool) -> Result<Opened> {
         let name = &self.name;
         let mut hold = Hold::take(name)?;
         if let Some(complaint) = hold.complaint() {
@@ -176,13 +246,13 @@ impl Opener {
         }
         let device: AnyDevice = match &self.umem {
             None => {
-                let backend = PacketBackend::open(name, &of_packets())?;
+                let backend = PacketBackend::open(name, &of_packets(deaf))?;
                 // What the kernel joins is cut again.
                 hold.single_frames_of_device(name)?;
                 Box::new(backend)
             }
             Some(umem) => {
-                let shared = Shared::bind(umem, name)?;
+                let shared = Shared::bind(umem, name, deaf)?;
                 if shared.mode() == XdpMode::Generic {
                     // In the others frames come before anybody may join them.
                     hold.single_frames(name)?;
@@ -193,16 +263,26 @@ impl Opener {
         if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
             port.opened(name, gate);
         }
-        Ok(Opened {
-            device,
-            _hold: hold,
-        })
+        Ok(Opened { device, hold })
+    }
+
+    /// Goes on with an interface that another process has, and will have until this one owns it.
+    fn go_on_with(&self, passed: ToPass) -> Result<Opened> {
+        let name = &self.name;
+        let hold = Hold::share(name, passed.note)?;
+        let backend = PacketBackend::from_sockets(name, of_packets(false).budget, passed.sockets)?;
+        let device: AnyDevice = Box::new(backend);
+        if let (Some(port), Some(gate)) = (&self.port, device.gate()) {
+            port.opened(name, gate);
+        }
+        Ok(Opened { device, hold })
     }
 }
 
 /// How an interface is opened through packet sockets.
-fn of_packets() -> packet::Options {
+fn of_packets(deaf: bool) -> packet::Options {
     packet::Options {
+        deaf,
         // Somebody may wait for a lone frame: in a block it would wait a millisecond.
         prompt: true,
         promiscuous: true,
@@ -213,11 +293,7 @@ fn of_packets() -> packet::Options {
 
 /// An interface that hears nothing until it is told to. It is not held: another program may have it.
 pub(crate) fn unheld(name: &str) -> Result<AnyDevice> {
-    let options = packet::Options {
-        deaf: true,
-        ..of_packets()
-    };
-    Ok(Box::new(PacketBackend::open(name, &options)?))
+    Ok(Box::new(PacketBackend::open(name, &of_packets(true))?))
 }
 
 fn tap(name: &str) -> Result<(String, AnyDevice)> {
@@ -257,6 +333,26 @@ impl Device for PacketBackend<Frame> {
 
     fn backend(&self) -> String {
         "packet".to_owned()
+    }
+
+    fn to_pass(&self) -> io::Result<Option<ToPass>> {
+        let sockets = self.sockets()?;
+        Ok(sockets.map(|sockets| ToPass {
+            sockets,
+            note: None,
+        }))
+    }
+
+    fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
+        PacketBackend::rest(self, into)
+    }
+
+    fn position(&self) -> Position {
+        PacketBackend::position(self)
+    }
+
+    fn go_on_from(&mut self, position: Position) {
+        PacketBackend::go_on_from(self, position);
     }
 }
 

@@ -96,6 +96,11 @@ impl Port {
         self.change(|state| state.early = early);
     }
 
+    /// The same tables count again.
+    pub(crate) fn put_again(&self) {
+        self.change(|_| ());
+    }
+
     /// The tables for a link, with its classes' places; none where the kernel does not let us.
     pub(crate) fn tables(&self, link: &Link, filters: &LinkClassifier) -> Option<Tables> {
         let mut rules = rules(link, filters, self.role);

@@ -13,6 +13,7 @@ use rustix::process::setpriority_process;
 
 use crate::daemon::{SiteBridge, nanos};
 use crate::early::Guard;
+use crate::hand_over::Taking;
 use crate::order::Order;
 use crate::stop::Stop;
 
@@ -42,6 +43,8 @@ pub(crate) struct Forwarding {
     pub(crate) answers: Producer<Order>,
     /// The longest time between two rounds while something was ordered, in nanoseconds.
     pub(crate) longest_step: Arc<AtomicU64>,
+    /// What another process forwards until this one begins.
+    pub(crate) taking: Option<Taking>,
 }
 
 impl Forwarding {
@@ -49,6 +52,9 @@ impl Forwarding {
     /// others](before_all_others). What was ordered by then is done.
     pub(crate) fn run(mut self, bridge: &mut SiteBridge, end: Nanos) -> io::Result<()> {
         before_all_others();
+        if let Some(taking) = self.taking.take() {
+            taking.take(bridge, &self.clock)?;
+        }
         let idling = Idling {
             longest_sleep: LONGEST_SLEEP,
             ..Idling::default()

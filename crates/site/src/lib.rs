@@ -44,6 +44,7 @@ mod error;
 mod flows;
 mod forward;
 mod frame;
+mod hand_over;
 #[doc(hidden)]
 pub mod measured;
 mod meter;
@@ -60,6 +61,7 @@ mod unshaped;
 pub use daemon::{Daemon, Handle, Interface, OnLoss, Options, Outcome};
 pub use error::Error;
 pub use flows::{FlowReport, TopFlows};
+pub use hand_over::{Beside, Running};
 pub use meter::Delays;
 pub use notice::Notice;
 pub use reload::{Source, read};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fairlane_runtime::attach::Refusals;
 
@@ -44,6 +45,22 @@ pub enum Notice {
     Reloaded(Option<PathBuf>),
     /// A configuration cannot take over. The running one is kept.
     ReloadRefused(Error),
+    /// Another process forwards from now on.
+    HandedOver {
+        /// Which.
+        to: u32,
+        /// The frames that waited.
+        frames: u64,
+    },
+    /// This process forwards from now on what another one did.
+    TookOver {
+        /// Which.
+        from: u32,
+        /// How long neither of both made a round.
+        stood: Duration,
+    },
+    /// Another process was to take over and has not: this one goes on.
+    NotHandedOver(u32),
 }
 
 impl Notice {
@@ -61,6 +78,9 @@ impl Notice {
             Notice::NotAttached(_) => "not attached",
             Notice::Reloaded(_) => "reloaded",
             Notice::ReloadRefused(_) => "reload refused",
+            Notice::HandedOver { .. } => "handed over",
+            Notice::TookOver { .. } => "took over",
+            Notice::NotHandedOver(_) => "not handed over",
         }
     }
 
@@ -69,7 +89,12 @@ impl Notice {
     pub fn is_trouble(&self) -> bool {
         !matches!(
             self,
-            Notice::Back(_) | Notice::Detached(_) | Notice::Attached(_) | Notice::Reloaded(_)
+            Notice::Back(_)
+                | Notice::Detached(_)
+                | Notice::Attached(_)
+                | Notice::Reloaded(_)
+                | Notice::HandedOver { .. }
+                | Notice::TookOver { .. }
         )
     }
 }
@@ -102,6 +127,20 @@ impl fmt::Display for Notice {
             Notice::Reloaded(None) => write!(f, "another configuration was taken over"),
             Notice::ReloadRefused(error) => {
                 write!(f, "reload refused, running configuration kept: {error}")
+            }
+            Notice::HandedOver { to, frames } => {
+                write!(
+                    f,
+                    "process {to} has taken over, with {frames} frames that waited"
+                )
+            }
+            Notice::TookOver { from, stood } => write!(
+                f,
+                "took over from process {from}: frames stood still for {} us",
+                stood.as_micros()
+            ),
+            Notice::NotHandedOver(to) => {
+                write!(f, "process {to} has not taken over: this one goes on")
             }
         }
     }

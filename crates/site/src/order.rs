@@ -18,6 +18,7 @@ use crate::daemon::SiteBridge;
 use crate::device::{AnyDevice, Losses, Opened};
 use crate::flows::walk::Walking;
 use crate::frame::Received;
+use crate::hand_over::{Give, Handing};
 use crate::plan::Shaped;
 
 /// Classes, flows or packets that one step looks at: some tens of microseconds.
@@ -43,6 +44,10 @@ pub(crate) enum Order {
     Flush(Box<Flushing>),
     /// Exchange the interface on a side for another, or for none; then the former one.
     Exchange(Side, Box<Option<Opened>>),
+    /// Tell what another process needs to go on with the devices.
+    Give(Box<Give>),
+    /// Hand over to that process.
+    HandOver(Box<Handing>),
 }
 
 impl Order {
@@ -65,6 +70,14 @@ impl Order {
             }
             Order::Exchange(side, opened) => {
                 bridge.device_mut(*side).exchange(opened);
+                true
+            }
+            Order::Give(give) => {
+                give.step(bridge);
+                true
+            }
+            Order::HandOver(handing) => {
+                handing.step(bridge, now);
                 true
             }
             Order::Flush(flushing) => match bridge.arbiter_mut(flushing.side) {

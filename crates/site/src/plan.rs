@@ -261,6 +261,14 @@ impl Plan {
         }
     }
 
+    /// What may be dropped early is put again where frames arrive, since somebody else has put other
+    /// tables there.
+    pub(crate) fn put_again(&self) {
+        if let Some(port) = &self.port {
+            port.put_again();
+        }
+    }
+
     pub(crate) fn running(&self) -> Running {
         Running {
             side: self.side,

@@ -133,7 +133,7 @@ impl Control {
     /// Asks the forwarding thread for the next task that can be done.
     pub(crate) fn begin_task(&mut self) {
         while let Some(Asking { task, waiting }) = self.state.tasks.pop_front() {
-            match self.order_for(&task) {
+            match self.is_fixed().and_then(|()| self.order_for(&task)) {
                 Ok(order) => {
                     self.state.asked = Asked::Task(waiting);
                     return self.order(order);

@@ -62,9 +62,7 @@ impl Unshaped {
     /// An interface cannot be used any more: it is to be opened again.
     pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         before_all_others();
-        for side in Side::BOTH {
-            self.bridge.device(side).hear(true)?;
-        }
+        hear(&mut self.bridge)?;
         let idling = Idling {
             longest_sleep: LONGEST_SLEEP,
             ..Idling::default()
@@ -81,10 +79,20 @@ impl Unshaped {
     }
 }
 
-/// Receives what has arrived at both devices, for nobody.
+/// Hears what arrives at both devices from now on.
+pub(crate) fn hear(bridge: &mut SiteBridge) -> io::Result<()> {
+    Side::BOTH
+        .into_iter()
+        .try_for_each(|side| bridge.device(side).hear(true))
+}
+
+/// Receives what has arrived at both devices, for nobody, unless nobody else has heard it.
 pub(crate) fn forget_arrived(bridge: &mut SiteBridge) -> io::Result<()> {
     let mut arrived = Vec::new();
     for side in Side::BOTH {
+        if bridge.device(side).hears_alone() {
+            continue;
+        }
         for _ in 0..MOST_FORGOTTEN {
             let came = bridge.device_mut(side).receive(&mut arrived, BATCH)?;
             arrived.clear();

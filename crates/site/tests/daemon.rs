@@ -54,7 +54,7 @@ fn a_site_tells_its_state_and_takes_over_another_while_frames_pass_and_stops_whe
     assert_eq!(daemon.links().count(), 1);
     let handle = daemon.handle();
     let (tell, reports) = channel::<Arc<Report>>();
-    let Outcome { report, result } = std::thread::scope(|scope| {
+    let Outcome { report, result, .. } = std::thread::scope(|scope| {
         let running = scope.spawn(move || {
             daemon.run(|report| {
                 // Nobody waits for the last ones.
@@ -106,7 +106,7 @@ fn a_change_is_answered_and_is_made_only_to_what_it_was_made_from() {
     let daemon = opened.unwrap();
     let handle = daemon.handle();
     let source = |class| Source::Site(Box::new(site(INTERFACES, class)));
-    let Outcome { report, result } = std::thread::scope(|scope| {
+    let Outcome { report, result, .. } = std::thread::scope(|scope| {
         let running = scope.spawn(move || daemon.run(|_| {}));
         let first = handle.site();
         let considered = handle.consider(source("calls")).unwrap();
@@ -156,7 +156,7 @@ fn a_site_whose_time_is_over_ends_by_itself() {
         time: Some(Duration::from_millis(100)),
         ..options()
     };
-    let Outcome { report, result } = wire.middle().run(|| {
+    let Outcome { report, result, .. } = wire.middle().run(|| {
         let daemon = Daemon::open(site(INTERFACES, "voice"), &options, |_| {});
         daemon.unwrap().run(|_| {})
     });
@@ -180,7 +180,7 @@ fn a_link_is_left_unshaped_and_its_queues_are_emptied_by_call() {
     let daemon = opened.unwrap();
     let handle = daemon.handle();
     let (tell, reports) = channel::<Arc<Report>>();
-    let Outcome { report, result } = std::thread::scope(|scope| {
+    let Outcome { report, result, .. } = std::thread::scope(|scope| {
         let running = scope.spawn(move || {
             daemon.run(|report| {
                 let _ = tell.send(Arc::clone(report));

@@ -111,6 +111,7 @@ pub(super) fn guard(path: &Path) -> Result<()> {
 
 /// The worker's side: its interfaces are open. Returns when nobody else forwards any more.
 pub(super) fn ready(daemon: &mut Daemon) -> Result<()> {
+    daemon.hear()?;
     match ask() {
         Ok(GO) => {}
         // Also where the guard is late: nothing comes twice.

@@ -105,6 +105,10 @@ pub struct Options {
     /// This is the process that is watched over, with the other behind its standard input
     #[arg(long, requires = "fail_open", hide = true)]
     guarded: bool,
+    /// With CONFIG: take over from the process that runs between the same interfaces, which then ends:
+    /// no frame is lost, and what was changed or granted there goes on
+    #[arg(long, requires = "config", conflicts_with = "fail_open")]
+    take_over: bool,
     /// With CONFIG: under overload, drop no frames in the kernel before they are received
     #[arg(long, requires = "config")]
     no_early_drop: bool,

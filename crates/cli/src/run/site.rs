@@ -3,7 +3,7 @@
 
 mod text;
 
-use std::io::ErrorKind::PermissionDenied;
+use std::io::{self, ErrorKind::PermissionDenied};
 use std::mem;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Error, Result};
 use fairlane_config::{Backend, Site};
-use fairlane_control::Service;
+use fairlane_control::{Inherited, Service};
 use fairlane_service::log::Level;
 use fairlane_service::privileges::{Left, Needs, give_up};
-use fairlane_service::{Manager, Teller};
-use fairlane_site::{Daemon, Handle, Notice, OnLoss, Outcome, Source};
+use fairlane_service::{Manager, Teller, Telling};
+use fairlane_site::{Beside, Daemon, Handle, Notice, OnLoss, Outcome, Running, Source};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::ending::Ending;
-use super::log::Log;
+use super::log::{Log, Voice};
 use super::screen::Screen;
 use super::{Options, ends, guard};
 use crate::interrupt;
@@ -35,6 +35,15 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     // program as they end any.
     let signals = Signals::new([SIGHUP]).context("setting up signals")?;
     let site = read_site(path)?;
+    let Begun {
+        site,
+        running,
+        inherited,
+        manager,
+    } = match options.take_over {
+        true => Begun::by_another(site)?,
+        false => Begun::here(site),
+    };
     // Before there is a second thread.
     let Left {
         lost_files,
@@ -44,33 +53,22 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         false => give_up(needs(&site, options)).context("giving up privileges")?,
     };
     let log = Log::open().context("starting a thread")?;
-    if let Some(complaint) = complaint {
-        log.voice().say(format_args!("warning: {complaint}"));
-    }
+    let voice = log.voice();
+    complaint.inspect(|complaint| voice.say(format_args!("warning: {complaint}")));
     for signal in [SIGINT, SIGTERM] {
         (signals.add_signal(signal)).context("setting up Ctrl-C")?;
     }
     let shows = options.shows();
-    let of_site = of_site(options);
-    let manager = Manager::of_this_process();
     let teller = manager.as_ref().map(Manager::teller).unwrap_or_default();
-    let (voice, to_manager) = (log.voice(), teller.clone());
-    let daemon = Daemon::open(site, &of_site, move |notice| {
-        if let Notice::Reloaded(_) | Notice::ReloadRefused(_) = notice {
-            to_manager.reloaded(&notice);
-        }
-        let level = match notice.is_trouble() {
-            true => Level::Warning,
-            false => Level::Info,
-        };
-        voice.say_of(notice.kind(), level, notice);
-    });
-    let mut daemon = daemon.map_err(|error| match error {
-        fairlane_site::Error::Unfit(_) => Error::new(error).context(path.display().to_string()),
-        fairlane_site::Error::Attach(_) if lost_files => Error::new(error).context(OWN_FILES),
-        _ => error.into(),
-    })?;
-    let service = serve(path, &daemon, lost_files)?;
+    let heard = notify(voice, teller.clone());
+    let of_site = of_site(options);
+    let daemon = match running {
+        Some(running) => Daemon::take_over(running, site, &of_site, heard),
+        None => Daemon::open(site, &of_site, heard),
+    };
+    let mut daemon = daemon.map_err(|error| explained(error, path, lost_files))?;
+    let mut service = serve(path, &daemon, lost_files, inherited)?;
+    daemon.hands_over(beside(service.as_ref(), manager.as_ref()));
     let ending = Arc::new(Ending::default());
     let listener = Listener {
         path: path.to_owned(),
@@ -91,16 +89,23 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     let (status, handle) = (status(path, &daemon), daemon.handle());
     let telling = manager.map(|manager| manager.serve(status, move || handle.rounds()));
     let telling = telling.transpose().context("starting a thread")?;
-    let Outcome { report, result } = daemon.run(|report| {
-        if let Some(service) = &service {
+    let Outcome {
+        report,
+        result,
+        handed_over,
+    } = daemon.run(|report| {
+        if let Some(service) = &mut service {
             service.publish(report);
         }
         screen.show(report, report);
     });
-    match options.guarded && result.is_err() {
+    if options.guarded && result.is_err() {
         // Whoever watches over it starts another: the service goes on, and nobody is told otherwise.
-        true => mem::forget(telling),
-        false => teller.stopping(),
+        mem::forget(telling);
+    } else if handed_over {
+        leave(telling, service.as_mut());
+    } else {
+        teller.stopping();
     }
     drop(service);
     let concluded = screen.conclude(report, |report| text::conclusion(report), &ending);
@@ -110,6 +115,95 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         ending.leave(2);
     }
     outcome
+}
+
+/// A site, and what another process has told of it that runs it.
+struct Begun {
+    site: Site,
+    running: Option<Running>,
+    inherited: Inherited,
+    manager: Option<Manager>,
+}
+
+impl Begun {
+    fn here(site: Site) -> Begun {
+        Begun {
+            site,
+            running: None,
+            inherited: Inherited::default(),
+            manager: Manager::of_this_process(),
+        }
+    }
+
+    /// What the process runs that holds the interfaces of a site's file, and has beside it.
+    fn by_another(site: Site) -> Result<Begun> {
+        let interfaces = site.interfaces.context(
+            "--take-over needs a running site between two interfaces: name inside and outside in \
+             [interfaces]",
+        )?;
+        let mut running = Running::ask(&interfaces).context("--take-over")?;
+        let mut beside = running.beside();
+        let (manager, control) = beside.text.split_once('\n').unwrap_or_default();
+        let manager = Manager::handed_over(manager);
+        beside.text = control.to_owned();
+        let inherited = Inherited::of(beside)?;
+        Ok(Begun {
+            site: running.site(&inherited.grants())?,
+            running: Some(running),
+            inherited,
+            manager: manager.or_else(Manager::of_this_process),
+        })
+    }
+}
+
+/// What is handed over beside the site: who hears of this process, and where it can be asked.
+fn beside(
+    service: Option<&Service>,
+    manager: Option<&Manager>,
+) -> impl Fn() -> io::Result<Beside> + Send + use<> {
+    let service = service.map(Service::to_hand_over);
+    let manager = manager.and_then(Manager::to_hand_over).unwrap_or_default();
+    move || {
+        let beside = service.as_ref().map(|service| service()).transpose()?;
+        let Beside { text, files } = beside.unwrap_or_default();
+        let text = format!("{manager}\n{text}");
+        Ok(Beside { text, files })
+    }
+}
+
+/// Another process goes on.
+fn leave(telling: Option<Telling>, service: Option<&mut Service>) {
+    if let Some(telling) = telling {
+        telling.leave();
+    }
+    if let Some(service) = service {
+        service.leave();
+    }
+}
+
+/// Tells the log of what happens, and the service manager of what is for it.
+fn notify(voice: Voice, teller: Teller) -> impl Fn(Notice) + Send + Sync {
+    move |notice| {
+        match notice {
+            Notice::Reloaded(_) | Notice::ReloadRefused(_) => teller.reloaded(&notice),
+            Notice::HandedOver { to, .. } => teller.handed_over(to),
+            _ => {}
+        }
+        let level = match notice.is_trouble() {
+            true => Level::Warning,
+            false => Level::Info,
+        };
+        voice.say_of(notice.kind(), level, notice);
+    }
+}
+
+/// Says where it was met.
+fn explained(error: fairlane_site::Error, path: &Path, lost_files: bool) -> Error {
+    match error {
+        fairlane_site::Error::Unfit(_) => Error::new(error).context(path.display().to_string()),
+        fairlane_site::Error::Attach(_) if lost_files => Error::new(error).context(OWN_FILES),
+        _ => error.into(),
+    }
 }
 
 /// The options of a site.
@@ -123,6 +217,7 @@ fn of_site(options: &Options) -> fairlane_site::Options {
         },
         early_drop: !options.no_early_drop,
         drain: options.drain,
+        deaf: options.guarded,
     }
 }
 
@@ -144,12 +239,18 @@ fn needs(site: &Site, options: &Options) -> Needs {
 }
 
 /// Lets the site be asked and changed, if its file says where.
-fn serve(path: &Path, daemon: &Daemon, lost_files: bool) -> Result<Option<Service>> {
+fn serve(
+    path: &Path,
+    daemon: &Daemon,
+    lost_files: bool,
+    inherited: Inherited,
+) -> Result<Option<Service>> {
     let site = daemon.site();
     let Some(control) = &site.control else {
         return Ok(None);
     };
-    let service = Service::start(control, daemon.handle(), Some(path.to_owned()));
+    let file = Some(path.to_owned());
+    let service = Service::start(control, daemon.handle(), file, inherited);
     service
         .map(Some)
         .map_err(|error| match error.reason.kind() {

@@ -20,6 +20,7 @@ mod site_early;
 mod site_fail_open;
 mod site_flows;
 mod site_grants;
+mod site_hand_over;
 mod site_input;
 mod site_interfaces;
 mod site_lengths;

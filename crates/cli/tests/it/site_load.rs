@@ -73,7 +73,7 @@ fn changes(round: usize, count: usize, classes: usize) -> Value {
     all.collect()
 }
 
-fn posted(socket: &Path, path: &str, body: &str) -> Value {
+pub(crate) fn posted(socket: &Path, path: &str, body: &str) -> Value {
     asked(socket, "POST", path, body)
 }
 
@@ -95,7 +95,7 @@ fn asked(socket: &Path, method: &str, path: &str, body: &str) -> Value {
 }
 
 /// Megabytes of memory that a process has.
-fn resident_mb(process: u32) -> u64 {
+pub(crate) fn resident_mb(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kilobytes = line.unwrap().trim().trim_end_matches(" kB");

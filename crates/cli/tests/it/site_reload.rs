@@ -10,6 +10,7 @@ use fairlane_netlab::{Host, long_tests};
 
 use crate::program::Pressure;
 use crate::site::{BACKENDS, Site, bind, class, link, total, up, wire};
+use crate::site_load::{posted, resident_mb};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use serde_json::Value;
 
@@ -171,4 +172,51 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
             "{backend}"
         );
     }
+}
+
+/// The figures of many classes are those of an optimised build, by
+/// `FAIRLANE_LONG_TESTS=1 cargo test --release -p fairlane-cli --test it site_reload -- --nocapture`.
+#[test]
+fn reloads_one_after_another_lose_nothing_and_change_no_order() {
+    let Some(wire) = wire("reloads in a row", 1) else {
+        return;
+    };
+    let (classes, rounds) = match long_tests() && !cfg!(debug_assertions) {
+        true => (10_000, 5_000),
+        false => (200, 60),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ctl.sock");
+    let texts: Vec<_> = (0..6)
+        .map(|variant| {
+            let control = format!("[control]\nsocket = \"{}\"\n", socket.display());
+            config("packet", classes, variant) + &control
+        })
+        .collect();
+    let site = Site::start(&wire, &texts[0]);
+    let hosts = (wire.sender(0), wire.receiver());
+    let begun = Instant::now();
+    let ((), numbers, sent) = numbered(hosts, 1_001, || {
+        for round in 1..=rounds {
+            std::fs::write(site.file(), &texts[round % texts.len()]).unwrap();
+            let changed = posted(&socket, "/v1/reload", "");
+            assert_eq!(changed["applied"], true, "{round}: {changed}");
+        }
+    });
+    let took = begun.elapsed();
+    let resident = resident_mb(site.id());
+    let report = site.stop();
+    eprintln!(
+        "{classes} classes: {rounds} reloads in {took:?}; longest step of the forwarding thread {:.0} us; {} of \
+         {sent} packets; {resident} MB resident",
+        report["longest_step_us"].as_f64().unwrap(),
+        numbers.len(),
+    );
+    assert!(
+        numbers.iter().copied().eq(0..sent),
+        "{} of {sent}",
+        numbers.len()
+    );
+    assert_eq!(report["reloads"], rounds);
+    assert_eq!(class(&report, "up", "ours")["sent_packets"], sent);
 }

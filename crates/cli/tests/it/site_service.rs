@@ -210,6 +210,56 @@ fn a_manager_hears_when_it_is_ready_reads_its_file_again_and_ends() {
 }
 
 #[test]
+fn a_manager_hears_of_the_process_that_takes_over_and_not_of_an_end() {
+    let Some(wire) = wire("a manager and a hand-over", 1) else {
+        return;
+    };
+    let beats = ("WATCHDOG_USEC", "400000");
+    let managed = Managed::start(&wire, &up("packet", "50mbit"), &["--quiet"], &[beats]);
+    assert!(managed.word().starts_with("READY=1\n"));
+    let take_over = || {
+        let mut next = Command::new(PROGRAM);
+        next.arg("run").arg(managed.file());
+        // Nobody has told it of a manager.
+        next.args(["--take-over", "--quiet"])
+            .env_remove("NOTIFY_SOCKET");
+        next.stdin(Stdio::null()).stdout(Stdio::null());
+        let next = next.stderr(Stdio::null()).spawn().unwrap();
+        let hears = managed.hears.try_clone().unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        Managed {
+            child: next,
+            hears,
+            folder,
+        }
+    };
+    let second = wire.middle().run(take_over);
+    let told = [managed.word(), managed.word()];
+    assert!(
+        told.contains(&format!("MAINPID={}\n", second.child.id())),
+        "{told:?}"
+    );
+    assert!(
+        told.iter().any(|word| word.starts_with("READY=1\n")),
+        "{told:?}"
+    );
+    // The first one's words are over: the second one lives.
+    let third = wire.middle().run(take_over);
+    let told = [third.word(), third.word()];
+    assert!(
+        told.contains(&format!("MAINPID={}\n", third.child.id())),
+        "{told:?}"
+    );
+    while third.next_within(PATIENCE).expect("it lives") != BEAT {}
+    third.signal("TERM");
+    assert!(third.word().starts_with("STOPPING=1\n"));
+    for ended in [managed, second, third] {
+        let mut ended = ended;
+        assert!(ended.child.wait().unwrap().success());
+    }
+}
+
+#[test]
 fn a_manager_hears_that_it_lives_while_it_makes_rounds_and_only_then() {
     let Some(wire) = wire("what a watchdog hears", 1) else {
         return;

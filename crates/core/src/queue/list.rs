@@ -4,7 +4,7 @@ use super::slab::{Behind, NIL, PacketSlab, Stored};
 use crate::units::Length;
 
 /// A list of packets, in eight bytes: it names slots of one [`PacketSlab`], the
-/// same one at every call.
+/// same one at every call. Without packets it names none, neither as the first nor as the last.
 #[derive(Clone, Copy, Debug)]
 pub struct PacketList {
     head: u32,
@@ -17,6 +17,26 @@ impl Default for PacketList {
             head: NIL,
             tail: NIL,
         }
+    }
+}
+
+/// What is left of a list whose first packet was taken.
+#[must_use = "a list without packets has no last one, and is told so by length()"]
+pub(crate) struct Rest<'a, P> {
+    behind: Behind<'a, P>,
+    tail: &'a mut u32,
+}
+
+impl<P> Rest<'_, P> {
+    /// The length of the packet that is first now, if there is one. As late as can be, so that whether
+    /// there is one is decided once.
+    #[inline(always)]
+    pub(crate) fn length(self) -> Option<Length> {
+        let length = self.behind.length();
+        if length.is_none() {
+            *self.tail = NIL;
+        }
+        length
     }
 }
 
@@ -44,11 +64,10 @@ impl PacketList {
     /// Appends a packet that is in the slab; whether the list was empty before.
     #[inline]
     pub(crate) fn append<P>(&mut self, slab: &mut PacketSlab<P>, stored: Stored) -> bool {
-        let was_empty = self.head == NIL;
+        // One look finds the last packet, and whether there is one.
+        let was_empty = !slab.set_next(self.tail, stored.0);
         if was_empty {
             self.head = stored.0;
-        } else {
-            slab.set_next(self.tail, stored.0);
         }
         self.tail = stored.0;
         was_empty
@@ -57,20 +76,22 @@ impl PacketList {
     /// Takes the first packet, which is the caller's from then on. O(1).
     #[inline]
     pub fn pop_front<P>(&mut self, slab: &mut PacketSlab<P>) -> Option<(Length, P)> {
-        let (len, payload, _) = self.advance(slab)?;
+        let (len, payload, rest) = self.advance(slab)?;
+        rest.length();
         Some((len, payload))
     }
 
-    /// Takes the first packet as [`pop_front`](Self::pop_front) does, with a look at the one that
-    /// is first then. O(1).
+    /// Takes the first packet as [`pop_front`](Self::pop_front) does; what is left is to be asked for
+    /// the length of the one that is first then. O(1).
     #[inline(always)]
     pub(crate) fn advance<'a, P>(
-        &mut self,
+        &'a mut self,
         slab: &'a mut PacketSlab<P>,
-    ) -> Option<(Length, P, Behind<'a, P>)> {
+    ) -> Option<(Length, P, Rest<'a, P>)> {
         let (len, payload, behind) = slab.take(self.head)?;
         self.head = behind.next;
-        Some((len, payload, behind))
+        let tail = &mut self.tail;
+        Some((len, payload, Rest { behind, tail }))
     }
 
     /// Takes the packet behind the first, if there is one; the first stays what it is. O(1).

@@ -26,15 +26,15 @@ const _: () = assert!(size_of::<Slot<alloc::boxed::Box<u8>>>() == 16);
 pub(crate) struct Stored(pub(super) u32);
 
 /// Who is behind a packet that was taken out.
-pub(crate) struct Behind<'a, P> {
+pub(super) struct Behind<'a, P> {
     slots: &'a [Slot<P>],
     pub(super) next: u32,
 }
 
 impl<P> Behind<'_, P> {
     /// Its length, if there is one.
-    #[inline]
-    pub(crate) fn length(&self) -> Option<Length> {
+    #[inline(always)]
+    pub(super) fn length(&self) -> Option<Length> {
         let slot = self.slots.get(self.next as usize)?;
         Some(slot.len)
     }
@@ -144,6 +144,7 @@ impl<P> PacketSlab<P> {
     pub(super) fn take(&mut self, index: u32) -> Option<(Length, P, Behind<'_, P>)> {
         let slots = self.slots.as_mut_slice();
         let slot = slots.get_mut(index as usize)?;
+        slot.payload.as_ref()?;
         let payload = slot.payload.take()?;
         let (len, next) = (slot.len, slot.next);
         slot.next = self.free;
@@ -152,11 +153,11 @@ impl<P> PacketSlab<P> {
         Some((len, payload, Behind { slots, next }))
     }
 
+    /// Puts a packet behind the one at `index`, if there is one.
     #[inline]
-    pub(super) fn set_next(&mut self, index: u32, next: u32) {
-        if let Some(slot) = self.slots.get_mut(index as usize) {
-            slot.next = next;
-        }
+    pub(super) fn set_next(&mut self, index: u32, next: u32) -> bool {
+        let slot = self.slots.get_mut(index as usize);
+        slot.map(|slot| slot.next = next).is_some()
     }
 
     #[inline]

@@ -25,9 +25,12 @@ pub struct FifoEntity {
 /// table grows. A ring would ask at each packet where it ends.
 #[derive(Clone, Debug, Default)]
 pub struct Fifo {
-    places: Vec<EntityId>,
+    /// Nobody's from `filled` on.
+    places: Vec<MaybeEntity>,
     /// Places that were served.
     served: usize,
+    /// Places that were given to a packet.
+    filled: usize,
 }
 
 impl Fifo {
@@ -37,22 +40,27 @@ impl Fifo {
     }
 
     /// Those that wait, the first one first.
-    fn waiting(&self) -> &[EntityId] {
-        self.places.get(self.served..).unwrap_or_default()
+    fn waiting(&self) -> &[MaybeEntity] {
+        self.places
+            .get(self.served..self.filled)
+            .unwrap_or_default()
     }
 
     /// Forgets the places that were served.
     fn forget(&mut self) {
-        self.places.drain(..self.served);
-        self.served = 0;
+        let waiting = self.filled - self.served;
+        self.places.copy_within(self.served..self.filled, 0);
+        self.places[waiting..self.filled].fill(MaybeEntity::NONE);
+        (self.served, self.filled) = (0, waiting);
     }
 
     /// The table is full.
     #[cold]
     #[inline(never)]
     fn make_room(&mut self) {
-        if self.served < self.places.len().div_ceil(2) {
-            self.places.reserve(1);
+        let places = self.places.len();
+        if self.served < places.div_ceil(2).max(1) {
+            self.places.resize((2 * places).max(8), MaybeEntity::NONE);
         } else {
             self.forget();
         }
@@ -86,7 +94,7 @@ impl Scheduler for Fifo {
 
     /// O(packets queued), unlike others: FIFO knows no entities, only arrivals.
     fn is_active(&self, _: &[impl Holds<FifoEntity>], id: EntityId) -> bool {
-        self.waiting().contains(&id)
+        self.waiting().contains(&MaybeEntity::of(id))
     }
 
     #[inline]
@@ -94,20 +102,28 @@ impl Scheduler for Fifo {
 
     #[inline]
     fn arrived(&mut self, _: &mut [impl Holds<FifoEntity>], id: EntityId, _: Charge) {
-        if self.places.len() == self.places.capacity() {
+        if self.filled >= self.places.len() {
             self.make_room();
         }
-        self.places.push(id);
+        if let Some(place) = self.places.get_mut(self.filled) {
+            *place = MaybeEntity::of(id);
+            self.filled += 1;
+        }
     }
 
     fn discarded(&mut self, _: &mut [impl Holds<FifoEntity>], id: EntityId, packets: u32) {
-        self.forget();
         let mut left = packets;
-        self.places.retain(|&other| {
-            let drop = other == id && left > 0;
-            left -= u32::from(drop);
-            !drop
-        });
+        let mut kept = 0;
+        for place in self.served..self.filled {
+            let waiting = core::mem::replace(&mut self.places[place], MaybeEntity::NONE);
+            if waiting == MaybeEntity::of(id) && left > 0 {
+                left -= 1;
+            } else {
+                self.places[self.served + kept] = waiting;
+                kept += 1;
+            }
+        }
+        self.filled = self.served + kept;
     }
 
     /// Its place is the first one, which need not be looked for.
@@ -118,7 +134,7 @@ impl Scheduler for Fifo {
     #[inline]
     fn select(&self, _: &[impl Holds<FifoEntity>]) -> MaybeEntity {
         let first = self.places.get(self.served);
-        first.map_or(MaybeEntity::NONE, |&id| MaybeEntity::of(id))
+        first.copied().unwrap_or(MaybeEntity::NONE)
     }
 
     #[inline]
@@ -135,26 +151,38 @@ impl Scheduler for Fifo {
         _charged: Charge,
         _next: Option<Charge>,
     ) {
-        debug_assert_eq!(self.waiting().first(), Some(&id), "it is the selected one");
+        debug_assert_eq!(
+            self.waiting().first(),
+            Some(&MaybeEntity::of(id)),
+            "it is the selected one"
+        );
         self.served += 1;
     }
 
     fn idle(&mut self, _: &mut [impl Holds<FifoEntity>], id: EntityId) {
-        if self.waiting().first() == Some(&id) {
+        if self.waiting().first() == Some(&MaybeEntity::of(id)) {
             self.served += 1;
         }
     }
 
     fn invariants(&self, entities: &[impl Holds<FifoEntity>]) -> Result<(), Violation> {
         ensure_invariant!(
-            self.served <= self.places.len(),
-            "fifo: {} of {} places were served",
+            self.served <= self.filled && self.filled <= self.places.len(),
+            "fifo: {} of {} places were served, of a table of {}",
             self.served,
+            self.filled,
             self.places.len()
         );
-        for &id in self.waiting() {
+        let free = &self.places[self.filled..];
+        ensure_invariant!(
+            free.iter().all(|&place| place == MaybeEntity::NONE),
+            "fifo: a place behind the last packet is somebody's"
+        );
+        for id in self.waiting() {
             ensure_invariant!(
-                id.index() < entities.len() && entities.entity(id).weight.is_some(),
+                id.get().is_some_and(
+                    |id| id.index() < entities.len() && entities.entity(id).weight.is_some()
+                ),
                 "fifo: {id:?} has a place and was never added"
             );
         }

@@ -471,13 +471,14 @@ impl Order {
         if child.flags != 0 {
             return None;
         }
-        let (len, payload, behind) = child.packets.advance(slab)?;
+        let (len, payload, rest) = child.packets.advance(slab)?;
+        let next = rest.length().map(Charge::from);
         child.give_room(len);
         Some(Taken {
             class: child.side,
             len,
             payload,
-            next: behind.length().map(Charge::from),
+            next,
         })
     }
 

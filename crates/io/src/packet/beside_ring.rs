@@ -169,3 +169,44 @@ fn a_link_that_went_down_gives_what_came_before_and_is_known_to_be_down() {
     let error = calls.find_map(|_| backend.receive(&mut Vec::new(), 64).err());
     assert_eq!(error.unwrap().kind(), io::ErrorKind::NotFound);
 }
+
+#[test]
+fn two_backends_with_the_same_sockets_receive_by_turns_and_miss_nothing() {
+    let Some((near, far)) = or_skip("sockets that are handed over", cable(1_500)) else {
+        return;
+    };
+    let mut one = listen(&far, 0);
+    let go_on = |other: &PacketBackend| {
+        let sockets = other.sockets().unwrap().unwrap();
+        let go_on = || PacketBackend::from_sockets(far.name(), Budget::default(), sockets);
+        far.namespace().run(go_on).unwrap()
+    };
+    // Some have a place in the ring, some come beside it; each is cut into two. More than the ring has
+    // places for, all together.
+    let mut number = 0;
+    let mut expected = Vec::new();
+    for turn in 0..60_u16 {
+        let some: Vec<u16> = (0..5 + turn % 3).map(|more| number + more).collect();
+        number += some.len() as u16;
+        expected.extend(some.iter().flat_map(|&number| [number as u8; 2]));
+        let length = if turn % 2 == 0 { 1_200 } else { 20_000 };
+        send(
+            &near,
+            some.iter()
+                .map(|&number| whole(number, length, length as u16 / 2)),
+        );
+        let mut arrived = Vec::new();
+        // In the middle of a frame that is being cut, but for the last.
+        while arrived.len() < 3 {
+            one.receive(&mut arrived, 3).unwrap();
+        }
+        one.rest(&mut arrived);
+        let mut other = go_on(&one);
+        other.go_on_from(one.position());
+        arrived.extend(collect(&mut other, 64));
+        let marks: Vec<u8> = arrived.iter().map(|frame| frame[58]).collect();
+        assert_eq!(marks, expected.split_off(0), "{turn}");
+        assert_eq!((one.discarded(), other.discarded()), (0, 0));
+        one = other;
+    }
+}

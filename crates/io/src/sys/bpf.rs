@@ -9,7 +9,7 @@ use libc::{c_int, c_long, c_uint};
 use super::memory::Mapped;
 use super::set_option;
 use crate::bpf::{Assembler, Do, Instruction, Register};
-use crate::xdp::program::redirect;
+use crate::xdp::program::{enter, redirect};
 
 /// Queues of one interface that can have a socket.
 pub(crate) const QUEUES: u32 = 256;
@@ -21,9 +21,9 @@ const MAP_DELETE_ELEM: c_uint = 3;
 const PROG_LOAD: c_uint = 5;
 const PROG_TEST_RUN: c_uint = 10;
 const LINK_CREATE: c_uint = 28;
-const LINK_UPDATE: c_uint = 29;
 const MAP_TYPE_HASH: u32 = 1;
 const MAP_TYPE_ARRAY: u32 = 2;
+const MAP_TYPE_PROG_ARRAY: u32 = 3;
 const MAP_TYPE_XSKMAP: u32 = 17;
 const MAP_MMAPABLE: u32 = 1 << 10;
 const PROG_TYPE_SOCKET_FILTER: u32 = 1;
@@ -53,10 +53,17 @@ pub(crate) enum AttachPoint {
 }
 
 /// The program that brings packets to sockets, on one interface. Dropping it takes it off.
+///
+/// The kernel empties a table of programs with the last descriptor of it, and what stands on the
+/// interface passes packets on as if it were not there where the table is empty. Taking that off, and
+/// the sockets apart, takes the kernel a tenth of a second. So the table has one of the highest
+/// descriptors: of those of a process that dies, Linux lets go of the highest first.
 #[derive(Debug)]
 pub(crate) struct Program {
     /// Declared first, so that no packet is redirected to a map that is going.
-    link: OwnedFd,
+    table: OwnedFd,
+    /// Keeps what enters the table on the interface.
+    _link: OwnedFd,
     sockets: OwnedFd,
 }
 
@@ -70,12 +77,25 @@ impl Program {
             max_entries: QUEUES,
             flags: 0,
         })?;
+        let table = highest(create_map(MapCreate {
+            map_type: MAP_TYPE_PROG_ARRAY,
+            key_size: size_of::<u32>() as u32,
+            value_size: size_of::<u32>() as u32,
+            max_entries: 1,
+            flags: 0,
+        })?);
+        let entry = load(ProgramKind::Xdp, &enter(table.as_raw_fd()))?;
+        let link = create_link(entry.as_fd(), interface, place)?;
+        let program = Self {
+            table,
+            _link: link,
+            sockets,
+        };
         let mut asm = Assembler::default();
         asm.calculate_by(Do::Set, Register::R6, Register::R1);
-        redirect(&mut asm, sockets.as_raw_fd());
-        let program = load(ProgramKind::Xdp, &asm.finish())?;
-        let link = create_link(program.as_fd(), interface, place)?;
-        Ok(Self { link, sockets })
+        redirect(&mut asm, program.sockets());
+        program.exchange(&load(ProgramKind::Xdp, &asm.finish())?)?;
+        Ok(program)
     }
 
     /// The descriptor of the map of sockets.
@@ -85,35 +105,12 @@ impl Program {
 
     /// Puts another program in the place of this one, at once.
     pub(crate) fn exchange(&self, program: &OwnedFd) -> io::Result<()> {
-        #[repr(C)]
-        struct LinkUpdate {
-            link: u32,
-            program: u32,
-            flags: u32,
-            former: u32,
-        }
-        let attributes = LinkUpdate {
-            link: self.link.as_raw_fd() as u32,
-            program: program.as_raw_fd() as u32,
-            flags: 0,
-            former: 0,
-        };
-        // SAFETY: `LinkUpdate` is what this command reads; there are no pointers in it.
-        unsafe { bpf(LINK_UPDATE, &attributes) }.map(drop)
+        set_entry(self.table.as_fd(), 0, program.as_fd())
     }
 
     /// Lets the packets of `queue` go to `socket`.
     pub(crate) fn serve(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        let value = socket.as_raw_fd();
-        let attributes = MapElement {
-            map: self.sockets.as_raw_fd() as u32,
-            key: &raw const queue as u64,
-            value: &raw const value as u64,
-            ..MapElement::default()
-        };
-        // SAFETY: `MapElement` is what this command reads; the pointers in it are to a key and a
-        // value of the four bytes that the map was made for, which outlive the call.
-        unsafe { bpf(MAP_UPDATE_ELEM, &attributes) }.map(drop)
+        set_entry(self.sockets.as_fd(), queue, socket)
     }
 
     /// Lets the packets of `queue` go to the kernel's stack again.
@@ -123,7 +120,7 @@ impl Program {
             key: &raw const queue as u64,
             ..MapElement::default()
         };
-        // SAFETY: as in `serve`; this command reads no value.
+        // SAFETY: as in `set_entry`; this command reads no value.
         unsafe { bpf(MAP_DELETE_ELEM, &attributes) }.map(drop)
     }
 }
@@ -145,6 +142,51 @@ struct MapCreate {
     value_size: u32,
     max_entries: u32,
     flags: u32,
+}
+
+/// Puts what a descriptor stands for at the place `key` of a map.
+fn set_entry(map: BorrowedFd<'_>, key: u32, value: BorrowedFd<'_>) -> io::Result<()> {
+    let value = value.as_raw_fd();
+    let attributes = MapElement {
+        map: map.as_raw_fd() as u32,
+        key: &raw const key as u64,
+        value: &raw const value as u64,
+        ..MapElement::default()
+    };
+    // SAFETY: `MapElement` is what this command reads; the pointers in it are to a key and a
+    // value of the four bytes that these maps are made for, which outlive the call.
+    unsafe { bpf(MAP_UPDATE_ELEM, &attributes) }.map(drop)
+}
+
+/// The same with one of the highest numbers that the process may have, if one is free.
+fn highest(descriptor: OwnedFd) -> OwnedFd {
+    /// A table of descriptors is as long as its highest.
+    const MOST: libc::rlim_t = 1 << 16;
+    /// Places that are looked at.
+    const PLACES: libc::rlim_t = 64;
+
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the kernel writes one `rlimit` at the pointer.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    let least = limit.rlim_cur.min(MOST).saturating_sub(PLACES);
+    if known != 0 || least == 0 {
+        return descriptor;
+    }
+    // SAFETY: takes no pointer.
+    let copy = unsafe {
+        libc::fcntl(
+            descriptor.as_raw_fd(),
+            libc::F_DUPFD_CLOEXEC,
+            least as c_int,
+        )
+    };
+    match copy {
+        -1 => descriptor,
+        copy => own(copy.into()),
+    }
 }
 
 fn create_map(attributes: MapCreate) -> io::Result<OwnedFd> {
@@ -324,9 +366,9 @@ unsafe fn bpf<T>(command: c_uint, attributes: &T) -> io::Result<c_long> {
     }
 }
 
-/// A descriptor that `bpf` has just returned.
+/// A descriptor that the kernel has just returned.
 fn own(descriptor: c_long) -> OwnedFd {
-    // SAFETY: the commands that this is used for return a new descriptor, closed on `exec`, that
+    // SAFETY: the calls that this is used for return a new descriptor, closed on `exec`, that
     // nobody else knows.
     unsafe { OwnedFd::from_raw_fd(descriptor as i32) }
 }

@@ -125,6 +125,17 @@ pub(crate) enum HandOver {
     Frames { place: usize, queue: usize },
 }
 
+/// How a ring is divided that hands over frame by frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Its blocks.
+    pub blocks: usize,
+    /// Bytes of each.
+    pub block_size: usize,
+    /// Bytes of each frame's place in them.
+    pub place: usize,
+}
+
 /// A receiving socket with its ring.
 ///
 /// The ring is an array of blocks in memory shared with the kernel. Where frames are handed over in
@@ -162,6 +173,8 @@ impl Ring {
         block_size: usize,
     ) -> io::Result<Self> {
         let fd = socket.as_fd();
+        let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
+        blocks.checked_mul(block_size).ok_or_else(too_large)?;
         set(fd, libc::PACKET_IGNORE_OUTGOING, 1 as c_int)?;
         set(fd, libc::PACKET_VNET_HDR, 1 as c_int)?;
         let (version, place) = match hand_over {
@@ -170,14 +183,10 @@ impl Ring {
             HandOver::Frames { place, .. } => (libc::tpacket_versions::TPACKET_V2, place),
         };
         set(fd, libc::PACKET_VERSION, version as c_int)?;
-        let mut long = 0;
         if let HandOver::Frames { queue, .. } = hand_over {
             set(fd, libc::PACKET_COPY_THRESH, 1 as c_int)?;
             set_queue(fd, queue)?;
-            long = segment::HEADER + LONGEST;
         }
-        let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
-        blocks.checked_mul(block_size).ok_or_else(too_large)?;
         let narrow = |value| c_uint::try_from(value).map_err(|_| too_large());
         let request = libc::tpacket_req {
             tp_block_size: narrow(block_size)?,
@@ -201,7 +210,37 @@ impl Ring {
                 },
             )?,
         }
-        let memory = Memory::map(fd, blocks, block_size)?;
+        Ring::over(socket, hand_over, blocks, block_size)
+    }
+
+    /// The ring of frame by frame that a socket has, which has been given one of this shape. It is read
+    /// by one side at a time.
+    pub(crate) fn shared(socket: OwnedFd, shape: Shape) -> io::Result<Self> {
+        let fits = (1..=shape.block_size).contains(&shape.place)
+            && shape.place.is_multiple_of(16)
+            && shape.blocks.checked_mul(shape.block_size).is_some();
+        if !fits {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let frames = HandOver::Frames {
+            place: shape.place,
+            queue: 0,
+        };
+        // The kernel maps a ring whole or not at all.
+        Ring::over(socket, frames, shape.blocks, shape.block_size)
+    }
+
+    fn over(
+        socket: OwnedFd,
+        hand_over: HandOver,
+        blocks: usize,
+        block_size: usize,
+    ) -> io::Result<Self> {
+        let memory = Memory::map(socket.as_fd(), blocks, block_size)?;
+        let long = match hand_over {
+            HandOver::Frames { .. } => segment::HEADER + LONGEST,
+            HandOver::Blocks => 0,
+        };
         Ok(Self {
             socket: Arc::new(socket),
             hand_over,
@@ -212,6 +251,36 @@ impl Ring {
             long: vec![0; long].into(),
             met: None,
         })
+    }
+
+    /// What another process has to know to read it; nothing of one in blocks.
+    pub(crate) fn shape(&self) -> Option<Shape> {
+        match self.hand_over {
+            HandOver::Frames { place, .. } => Some(Shape {
+                blocks: self.memory.blocks,
+                block_size: self.memory.block_size,
+                place,
+            }),
+            HandOver::Blocks => None,
+        }
+    }
+
+    /// The block and the place in it that are looked at next.
+    pub(crate) fn next(&self) -> (usize, usize) {
+        (self.block, self.at)
+    }
+
+    /// Goes on from there, which another process that has read the ring has [told](Self::next).
+    pub(crate) fn go_on_from(&mut self, (block, at): (usize, usize)) {
+        let fits = self.shape().is_some_and(|shape| {
+            block < shape.blocks
+                && at.is_multiple_of(shape.place)
+                && at + shape.place <= shape.block_size
+        });
+        debug_assert!(fits, "no place of the ring: {block}, {at}");
+        if fits {
+            (self.block, self.at) = (block, at);
+        }
     }
 
     /// Shows at most `max` frames that arrived to `deliver`, in order, which says how many it makes

@@ -201,11 +201,18 @@ impl Socket {
         self.zero_copy
     }
 
-    /// Lets `program` bring the packets of `queue`.
-    pub(crate) fn serve(&mut self, program: Arc<Program>, queue: u32) -> io::Result<()> {
-        program.serve(queue, self.socket.as_fd())?;
+    /// `program` is what may bring the packets of `queue`.
+    pub(crate) fn route(&mut self, program: Arc<Program>, queue: u32) {
         self.route = Some((program, queue));
-        Ok(())
+    }
+
+    /// Lets it bring them, or not any more.
+    pub(crate) fn hear(&self, anything: bool) -> io::Result<()> {
+        match &self.route {
+            Some((program, queue)) if anything => program.serve(*queue, self.socket.as_fd()),
+            Some((program, queue)) => left(program.leave(*queue)),
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn umem(&self) -> &Umem {
@@ -454,11 +461,11 @@ impl Drop for Socket {
         let patience = Instant::now() + Duration::from_millis(100);
         self.reap();
         // A driver goes on with all that is in the ring; else what is there stays there.
-        let left = |socket: &Socket| match socket.zero_copy {
+        let in_ring = |socket: &Socket| match socket.zero_copy {
             true => 0,
             false => socket.pending(),
         };
-        while self.unsent > left(self) && Instant::now() < patience {
+        while self.unsent > in_ring(self) && Instant::now() < patience {
             thread::sleep(Duration::from_millis(1));
             self.reap();
         }
@@ -467,11 +474,7 @@ impl Drop for Socket {
         self.sending.take_back();
 
         let unrouted = match self.route.take() {
-            // `ENOENT`: gone already.
-            Some((program, queue)) => {
-                let left = program.leave(queue).map_err(|error| error.raw_os_error());
-                matches!(left, Ok(()) | Err(Some(libc::ENOENT))) && wait_for_readers()
-            }
+            Some((program, queue)) => left(program.leave(queue)).is_ok() && wait_for_readers(),
             None => true,
         };
         let ending = Ending {
@@ -508,6 +511,14 @@ impl Drop for Socket {
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+/// What came of taking a socket out of a map: it may not have been there.
+fn left(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        result => result,
     }
 }
 

@@ -115,7 +115,10 @@ fn open(
     socket
         .bind(device.index(), queue, copying)
         .map_err(at(Step::Bind))?;
-    socket.serve(program, queue).map_err(at(Step::Attach))?;
+    socket.route(program, queue);
+    if !options.deaf {
+        socket.hear(true).map_err(at(Step::Attach))?;
+    }
     let mode = match place {
         _ if socket.is_zero_copy() => XdpMode::ZeroCopy,
         AttachPoint::Driver => XdpMode::Native,

@@ -1,10 +1,12 @@
 //! The program that brings an interface's packets to AF_XDP sockets.
 //!
-//! It looks up the packet's receive queue in a map of sockets (`XSKMAP`). A packet of a queue with a
-//! socket goes there, any other on to the kernel's own stack. Before each packet it writes when it
-//! came, as far as the driver has room for that.
+//! What stands on the interface goes on with the program that is in a table at the time, and where
+//! there is none packets go to the kernel's own stack. The one in the table looks up the packet's receive
+//! queue in a map of sockets (`XSKMAP`). A packet of a queue with a socket goes there, any other on to
+//! the kernel's own stack. Before each packet it writes when it came, as far as the driver has room for
+//! that.
 
-use crate::bpf::{Assembler, Do, If, Register::*, Size};
+use crate::bpf::{Assembler, Do, If, Instruction, Register::*, Size};
 use crate::sys::bpf::XDP_PASS;
 
 /// Bytes before a packet that say when it came: nanoseconds since the start of the machine
@@ -13,6 +15,7 @@ pub(crate) const STAMP: usize = 8;
 
 // The kernel's functions.
 const KTIME_GET_NS: i32 = 5;
+const TAIL_CALL: i32 = 12;
 const REDIRECT_MAP: i32 = 51;
 const XDP_ADJUST_META: i32 = 54;
 // Offsets in `struct xdp_md`.
@@ -20,7 +23,19 @@ const DATA: i16 = 0;
 const DATA_META: i16 = 8;
 const RX_QUEUE_INDEX: i16 = 16;
 
-/// Ends a program by it, with the context in `R6` and the descriptor of the map.
+/// What goes on with the program in `table`.
+pub(crate) fn enter(table: i32) -> Vec<Instruction> {
+    let mut asm = Assembler::default();
+    asm.set_map(R2, table);
+    asm.calculate(Do::Set, R3, 0);
+    asm.call(TAIL_CALL);
+    // There is none.
+    asm.calculate(Do::Set, R0, XDP_PASS);
+    asm.exit();
+    asm.finish()
+}
+
+/// Ends a program by bringing packets to sockets, with the context in `R6` and the descriptor of the map.
 pub(crate) fn redirect(asm: &mut Assembler, sockets: i32) {
     let unstamped = asm.label();
     asm.calculate_by(Do::Set, R1, R6);

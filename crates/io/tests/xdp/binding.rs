@@ -121,6 +121,7 @@ fn the_smallest_rings_and_budget_serve() {
         tx_ring: 64,
         budget: Budget::from_bytes(1_522),
         mode: None,
+        deaf: false,
     };
     bind(&umem, &near, &least).unwrap();
 }

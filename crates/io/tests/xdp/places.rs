@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use fairlane_io::{Backend, Umem, XdpFrame, XdpOptions};
+use fairlane_io::{Backend, PacketBackend, Umem, XdpFrame, XdpOptions, packet};
 use fairlane_netlab::{cable, or_skip};
 
 use crate::rig::*;
@@ -103,4 +103,43 @@ fn a_backend_keeps_no_more_frames_to_receive_into_than_its_ring_has_places() {
     let held = collect(&mut lab.far, 32);
     let kept = lab.umem.frames() - lab.umem.free_frames() - held.len() as u32;
     assert_eq!(kept, at_rest(2, &options));
+}
+
+#[test]
+fn what_is_not_heard_goes_on_to_the_kernel_and_what_is_heard_does_not() {
+    for mode in MODES {
+        let Some((near, far)) = or_skip("a deaf backend", cable(1_500)) else {
+            return;
+        };
+        let umem = Umem::new(8_192, 2_048).unwrap();
+        let deaf = XdpOptions {
+            deaf: true,
+            ..options(mode)
+        };
+        let mut hears = bind(&umem, &far, &deaf).unwrap();
+        let mut near = bind(&umem, &near, &options(mode)).unwrap();
+        let kernel = far
+            .namespace()
+            .run(|| PacketBackend::<Vec<u8>>::open(far.name(), &packet::Options::default()));
+        let mut kernel = kernel.unwrap();
+        let mut batch = VecDeque::new();
+        let mut next = 0;
+        for hear in [None, Some(true), Some(false)] {
+            if let Some(anything) = hear {
+                hears.hear(anything).unwrap();
+            }
+            let end = next + 20;
+            top_up(&mut batch, &umem, &mut next, end);
+            send(&mut near, &mut batch);
+            let begun = Instant::now();
+            let (mut to_kernel, mut here) = (Vec::new(), Vec::new());
+            while to_kernel.len() + here.len() < 20 {
+                kernel.receive(&mut to_kernel, 20).unwrap();
+                hears.receive(&mut here, 20).unwrap();
+                assert!(begun.elapsed() < PATIENCE, "{mode}: some are lost");
+            }
+            let expected = if hear == Some(true) { 20 } else { 0 };
+            assert_eq!(here.len(), expected, "{mode}, {hear:?}");
+        }
+    }
 }

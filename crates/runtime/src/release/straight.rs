@@ -46,6 +46,11 @@ impl<B: Backend> Straight<B> {
         !self.batch.is_empty()
     }
 
+    /// Takes back, in order, what the backend has not taken.
+    pub fn take_back(&mut self) -> VecDeque<B::Tx> {
+        std::mem::take(&mut self.batch)
+    }
+
     /// The backend.
     pub fn backend(&self) -> &B {
         &self.backend

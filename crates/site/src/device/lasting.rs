@@ -15,10 +15,11 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use fairlane_core::Count;
+use fairlane_io::packet::Position;
 use fairlane_io::{Arrival, Backend};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Device, Losses, Opened, Opener};
+use super::{Device, Losses, Opened, Opener, ToPass};
 use crate::daemon::OnLoss;
 use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
@@ -69,10 +70,16 @@ struct Keeper {
 }
 
 impl Lasting {
-    /// Opens an interface, now and whenever it is back. The thread that does the latter says so.
-    pub(super) fn open(opener: Opener, on_loss: OnLoss) -> Result<Lasting> {
+    /// Opens an interface, now, to hear nothing yet perhaps, and whenever it is back. The thread that
+    /// does the latter says so.
+    pub(super) fn open(opener: Opener, on_loss: OnLoss, deaf: bool) -> Result<Lasting> {
+        Lasting::over(opener.open(deaf)?, opener, on_loss)
+    }
+
+    /// The same of one that is open.
+    pub(super) fn over(opened: Opened, opener: Opener, on_loss: OnLoss) -> Result<Lasting> {
         Ok(Lasting {
-            opened: Some(opener.open()?),
+            opened: Some(opened),
             detached: false,
             waits: on_loss == OnLoss::Wait,
             never: eventfd(0, EventfdFlags::CLOEXEC).doing("making an event")?,
@@ -155,7 +162,7 @@ fn keep(mut opener: Opener, told: &Receiver<ToKeep>, back: &Sender<Opened>) {
                     name,
                     ..opener.clone()
                 };
-                let opened = other.open();
+                let opened = other.open(false);
                 if opened.is_ok() {
                     opener = other;
                     missing = None;
@@ -176,7 +183,7 @@ fn keep(mut opener: Opener, told: &Receiver<ToKeep>, back: &Sender<Opened>) {
 /// Opens the interface again if it is there; whether it is used. Says once why it cannot be.
 fn look_for(opener: &Opener, said: &mut String, back: &Sender<Opened>) -> bool {
     let Opener { name, notify, .. } = opener;
-    match opener.open() {
+    match opener.open(false) {
         Ok(opened) => {
             notify(Notice::Back(name.clone()));
             // Where nobody takes it, it is closed, and the end is told soon.
@@ -292,6 +299,18 @@ impl Device for Lasting {
         Ok(losses)
     }
 
+    fn hear(&self, anything: bool) -> io::Result<()> {
+        match &self.opened {
+            Some(opened) => opened.device.hear(anything),
+            None => Ok(()),
+        }
+    }
+
+    fn hears_alone(&self) -> bool {
+        let opened = self.opened.as_ref();
+        opened.is_some_and(|opened| opened.device.hears_alone())
+    }
+
     fn is_filling(&self) -> bool {
         let opened = self.opened.as_ref();
         opened.is_some_and(|opened| opened.device.is_filling())
@@ -312,5 +331,43 @@ impl Device for Lasting {
 
     fn desk(&self) -> Option<Desk> {
         Some(self.keeper.desk.clone())
+    }
+
+    fn to_pass(&self) -> io::Result<Option<ToPass>> {
+        let Some(opened) = &self.opened else {
+            return Ok(None);
+        };
+        let Some(to_pass) = opened.device.to_pass()? else {
+            return Ok(None);
+        };
+        Ok(Some(ToPass {
+            note: opened.hold.file()?,
+            ..to_pass
+        }))
+    }
+
+    fn rest(&mut self, into: &mut Vec<Frame>) -> Duration {
+        let opened = self.opened.as_mut();
+        opened.map_or(Duration::ZERO, |opened| opened.device.rest(into))
+    }
+
+    fn position(&self) -> Position {
+        let opened = self.opened.as_ref();
+        opened.map_or_else(Position::default, |opened| opened.device.position())
+    }
+
+    fn go_on_from(&mut self, position: Position) {
+        if let Some(opened) = &mut self.opened {
+            opened.device.go_on_from(position);
+        }
+    }
+
+    fn own(&mut self, ours: bool) {
+        if let Some(opened) = &mut self.opened {
+            match ours {
+                true => opened.hold.own(),
+                false => opened.hold.leave(),
+            }
+        }
     }
 }

@@ -96,7 +96,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn bind(umem: &Umem, name: &str) -> Result<Shared> {
+    pub(super) fn bind(umem: &Umem, name: &str, deaf: bool) -> Result<Shared> {
         let queues = queues(name);
         if queues > 1 {
             return unfit(format!(
@@ -117,6 +117,7 @@ impl Shared {
             rx_ring: RX_RING,
             tx_ring: TX_RING,
             budget: Budget::from_bytes(128 << 10),
+            deaf,
             ..XdpOptions::default()
         };
         Ok(Shared {
@@ -212,6 +213,14 @@ impl Device for Shared {
 
     fn gate(&self) -> Option<Gate> {
         Some(self.backend.gate())
+    }
+
+    fn hear(&self, anything: bool) -> io::Result<()> {
+        self.backend.hear(anything)
+    }
+
+    fn hears_alone(&self) -> bool {
+        true
     }
 
     fn backend(&self) -> String {

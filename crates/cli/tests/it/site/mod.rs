@@ -140,6 +140,27 @@ impl Site {
         Site { running, folder }
     }
 
+    /// Has another process take over, and waits for the end of the one that ran.
+    #[track_caller]
+    pub(crate) fn hand_over(&mut self, wire: &Wire) -> Finished {
+        let next = self.start_next(wire);
+        std::mem::replace(&mut self.running, next).finish()
+    }
+
+    /// A process that is to take over.
+    pub(crate) fn start_next(&self, wire: &Wire) -> Running {
+        let file = self.file();
+        let arguments = [
+            "run",
+            file.to_str().unwrap(),
+            "--json",
+            "--drain",
+            "0",
+            "--take-over",
+        ];
+        wire.middle().run(|| start(&arguments))
+    }
+
     pub(crate) fn file(&self) -> PathBuf {
         self.folder.path().join("site.toml")
     }

@@ -1,0 +1,423 @@
+//! `fairlane run CONFIG --take-over`: a new process goes on with what another one runs.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_io::packet::Options;
+use fairlane_io::{Backend, PacketBackend, Waiter, files, socket_of_holder};
+use fairlane_netlab::{Host, Link, Wire};
+use serde_json::Value;
+
+use crate::program::{Finished, Pressure, fairlane};
+use crate::site::{PATIENCE, Site, bind, class, up, wire};
+use crate::site_control::Asked;
+use crate::site_reload::{Ends, numbered, send};
+
+/// Of which nothing may be lost, and of which there is always some that waits.
+const STEADY: u16 = 1_001;
+const BULK: u16 = 1_002;
+
+/// What arrived at a port: the numbers, and when by the kernel's note.
+type Arrivals = Vec<(u32, Instant)>;
+
+/// Notes all that arrives at a host until `done`, and for a while after it.
+fn watch(mut device: PacketBackend, done: &AtomicBool) -> HashMap<u16, Arrivals> {
+    let (mut waiter, mut frames) = (Waiter::new(), Vec::new());
+    let mut arrived: HashMap<u16, Arrivals> = HashMap::new();
+    let mut patience = 10;
+    while patience > 0 {
+        let over = done.load(Ordering::Relaxed);
+        let wait = Duration::from_millis(50);
+        if waiter
+            .wait_readable(&[&device], wait)
+            .unwrap()
+            .next()
+            .is_none()
+            && over
+        {
+            patience -= 1;
+        }
+        device.receive(&mut frames, 256).unwrap();
+        let now = Instant::now();
+        for (frame, arrival) in frames.drain(..).zip(device.arrivals()) {
+            // Ethernet, IP and UDP before the number.
+            if let (Some(port), Some(number)) = (frame.get(36..38), frame.get(42..46)) {
+                let port = u16::from_be_bytes(port.try_into().unwrap());
+                let number = u32::from_be_bytes(number.try_into().unwrap());
+                let all = arrived.entry(port).or_default();
+                all.push((number, now - arrival.waited));
+            }
+        }
+    }
+    assert_eq!(device.lost().unwrap(), 0, "the test itself has lost some");
+    arrived
+}
+
+/// What hears all that arrives at a host.
+fn listen(host: &Host) -> PacketBackend {
+    let options = Options {
+        prompt: true,
+        ..Options::default()
+    };
+    let open = || PacketBackend::open(host.link().name(), &options);
+    host.namespace().run(open).unwrap()
+}
+
+/// What arrived under a load of more than the link carries.
+struct Load {
+    arrived: HashMap<u16, Arrivals>,
+    /// To each of the two ports.
+    sent: [u32; 2],
+    /// When there was a backlog.
+    full: [Instant; 2],
+}
+
+impl Load {
+    /// The longest time between two frames while there was a backlog.
+    fn longest_gap(&self) -> Duration {
+        let [from, until] = self.full;
+        let times = self.arrived.values().flatten().map(|(_, at)| *at);
+        let mut times: Vec<_> = times.filter(|at| (from..until).contains(at)).collect();
+        times.sort();
+        let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);
+        gaps.max().unwrap()
+    }
+}
+
+/// Loads the link from the sender to the receiver while `meanwhile` lasts.
+fn loaded(wire: &Wire, meanwhile: impl FnOnce()) -> Load {
+    let (from, to) = (wire.sender(0), wire.receiver());
+    let device = listen(to);
+    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let watching = scope.spawn(|| watch(device, &done));
+        let sending = [(STEADY, 1_000.0), (BULK, 5_000.0)].map(|(port, pps)| {
+            let (socket, stop) = (bind(from, 0), &stop);
+            let to = format!("{}:{port}", to.address());
+            scope.spawn(move || send(&socket, &to, pps, stop))
+        });
+        let ends = Ends([&stop, &done]);
+        // Until there is a backlog.
+        thread::sleep(Duration::from_millis(700));
+        let begun = Instant::now();
+        meanwhile();
+        let full = [begun, Instant::now()];
+        stop.store(true, Ordering::Relaxed);
+        let sent = sending.map(|sending| sending.join().unwrap());
+        drop(ends);
+        Load {
+            arrived: watching.join().unwrap(),
+            sent,
+            full,
+        }
+    })
+}
+
+fn config() -> String {
+    up("packet", "16mbit")
+        + "[[link.class]]\nname = \"steady\"\nrate = \"8mbit\"\n\
+           [[link.class]]\nname = \"bulk\"\nweight = 1\ndefault = true\n\
+           [[link.filter]]\nclass = \"steady\"\ndestination-port = 1001\n"
+}
+
+fn report(finished: &Finished) -> Value {
+    assert!(finished.status.success(), "{finished:?}");
+    serde_json::from_str(&finished.stdout).unwrap()
+}
+
+/// The numbers that arrived at a port.
+fn numbers_of(load: &Load, port: u16) -> Vec<u32> {
+    load.arrived[&port]
+        .iter()
+        .map(|(number, _)| *number)
+        .collect()
+}
+
+#[test]
+fn a_loaded_link_is_handed_over_again_and_again_and_nothing_is_lost_or_out_of_order() {
+    let Some(wire) = wire("a site that is handed over", 1) else {
+        return;
+    };
+    const TIMES: usize = 5;
+    let mut site = Site::start(&wire, &config());
+    let pressure = Pressure::begin();
+    let mut ended = Vec::new();
+    let load = loaded(&wire, || {
+        for _ in 0..TIMES {
+            ended.push(site.hand_over(&wire));
+            thread::sleep(Duration::from_millis(200));
+        }
+    });
+    ended.push(site.end());
+    let waited = ended.iter().filter_map(|one| {
+        let (_, told) = one.stderr.split_once("has taken over, with ")?;
+        told.split(' ').next()?.parse::<u64>().ok()
+    });
+    let waited: Vec<_> = waited.collect();
+    assert_eq!(waited.len(), TIMES, "{ended:#?}");
+    assert!(
+        waited.iter().all(|&waited| waited > 20),
+        "no backlog: {waited:?}"
+    );
+    let steady = numbers_of(&load, STEADY);
+    assert!(
+        steady.iter().copied().eq(0..load.sent[0]),
+        "{} of {:?} arrived, or not in order",
+        steady.len(),
+        load.sent
+    );
+    let bulk = numbers_of(&load, BULK);
+    assert!(
+        bulk.is_sorted_by(|one, next| one < next),
+        "twice, or out of order"
+    );
+    // What did not arrive had no room, and was told.
+    let told = ended.iter().map(|one| {
+        let report = report(one);
+        let bulk = class(&report, "up", "bulk");
+        let count = |key: &str| bulk[key].as_u64().unwrap();
+        count("dropped") + count("discarded") + count("queued_packets")
+    });
+    let told: u64 = told.sum();
+    assert_eq!(bulk.len() as u64 + told, u64::from(load.sent[1]));
+    let stood = ended.iter().filter_map(|one| {
+        let (_, told) = one.stderr.split_once("frames stood still for ")?;
+        told.split(' ').next()?.parse().ok()
+    });
+    let stood: Vec<f64> = stood.collect();
+    assert_eq!(stood.len(), TIMES, "{ended:#?}");
+    let gap = load.longest_gap();
+    eprintln!("{gap:?} between two frames; without a round {stood:?} us; {waited:?} waited");
+    let longest = stood.into_iter().fold(0.0, f64::max) / 1e3;
+    let most = pressure.most(1.0, 100.0);
+    assert!(
+        longest <= most,
+        "{longest} ms without a round, {most} allowed"
+    );
+    let (gap, most) = (gap.as_secs_f64() * 1e3, pressure.most(5.0, 1_000.0));
+    assert!(gap <= most, "nothing left for {gap} ms, {most} allowed");
+}
+
+#[test]
+fn what_was_changed_granted_and_disabled_goes_on_and_who_asks_is_answered() {
+    let Some(wire) = wire("a site that was changed and is handed over", 1) else {
+        return;
+    };
+    Link::find(wire.middle(), "lo").unwrap().up().unwrap();
+    let mut asked = Asked::start(&wire, "packet", "http = \"127.0.0.1:7373\"\n");
+    let file = fs::read_to_string(asked.site.file()).unwrap();
+    asked.json(&["set", "voice", "rate=3mbit"]);
+    let grant = [
+        "grant",
+        "up",
+        "rate=1mbit",
+        "destination-port=1003",
+        "--for",
+        "10min",
+    ];
+    asked.json(&grant);
+    asked.json(&[
+        "grant",
+        "up",
+        "rate=1mbit",
+        "destination-port=1004",
+        "--for",
+        "2s",
+    ]);
+    asked.json(&["disable", "outside"]);
+    let (config, before) = (asked.config(), asked.json(&["grants"]));
+    let hosts = (wire.sender(0), wire.receiver());
+    let (ended, numbers, sent) = numbered(hosts, 1_001, || asked.site.hand_over(&wire));
+    report(&ended);
+    assert!(
+        numbers.iter().copied().eq(0..sent),
+        "{} of {sent}",
+        numbers.len()
+    );
+
+    assert_eq!(asked.config(), config);
+    assert!(
+        config.contains("\"3mbit\"") && !file.contains("\"3mbit\""),
+        "{config}"
+    );
+    let after = asked.json(&["grants"]);
+    for key in [
+        "id",
+        "class",
+        "filter",
+        "rate_bps",
+        "reserved_bps",
+        "granted",
+        "lifetime_s",
+    ] {
+        assert_eq!(after[0][key], before[0][key], "{key}: {after:#}");
+    }
+    let left = |grants: &Value| grants[0]["expires_in_s"].as_f64().unwrap();
+    assert!(left(&after) <= left(&before), "{after:#}");
+    let state = asked.json(&["show"]);
+    assert_eq!(state["interfaces"][1]["shaped"], false, "{state:#}");
+    let over_http = || {
+        let ctl = ["ctl", "--http", "127.0.0.1:7373", "show"];
+        fairlane(&ctl)
+    };
+    wire.middle().run(over_http).success();
+    // A grant ends when it would have.
+    let begun = Instant::now();
+    while asked.json(&["grants"]).as_array().unwrap().len() > 1 {
+        assert!(begun.elapsed() < PATIENCE, "it does not end");
+        thread::sleep(Duration::from_millis(50));
+    }
+    // What is granted next is another.
+    let next = asked.json(&["grant", "up", "rate=1mbit", "destination-port=1005"]);
+    assert_eq!(next["grant"]["id"], 3, "{next:#}");
+    asked.json(&["save"]);
+    assert_eq!(fs::read_to_string(asked.site.file()).unwrap(), config);
+    report(&asked.site.end());
+}
+
+/// A process that asks to take over, in the words of the protocol.
+struct Other(UnixStream);
+
+impl Other {
+    fn ask(wire: &Wire, version: u32) -> (Other, String) {
+        let path = wire.middle().run(|| socket_of_holder("outside")).unwrap();
+        let mut stream = UnixStream::connect(path).unwrap();
+        let hello = format!("{{\"version\":{version},\"pid\":1}}");
+        let length = u32::try_from(hello.len()).unwrap();
+        stream.write_all(&length.to_be_bytes()).unwrap();
+        stream.write_all(hello.as_bytes()).unwrap();
+        let mut length = [0; 4];
+        stream.read_exact(&mut length).unwrap();
+        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
+        stream.read_exact(&mut answer).unwrap();
+        (Other(stream), String::from_utf8(answer).unwrap())
+    }
+
+    /// Takes the files, says that it is ready, and reads so many bytes of what is told then.
+    fn begin(&mut self, bytes: usize) {
+        // Of both interfaces, where it is asked, and of `[control]`.
+        assert_eq!(files::receive(&self.0).unwrap().len(), 8);
+        self.0.write_all(b"r").unwrap();
+        self.0.read_exact(&mut vec![0; bytes]).unwrap();
+    }
+}
+
+#[test]
+fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
+    let Some(wire) = wire("a hand-over that fails", 1) else {
+        return;
+    };
+    let mut asked = Asked::over(&wire, &config(), "");
+    let hosts = (wire.sender(0), wire.receiver());
+    // Before it is ready nothing has happened.
+    let ((), numbers, sent) = numbered(hosts, STEADY, || {
+        let (other, answer) = Other::ask(&wire, 1);
+        assert!(answer.starts_with("{\"Given\":"), "{answer}");
+        let refused = asked.refused(&["set", "steady", "rate=7mbit"]);
+        assert!(
+            refused.contains("another process is taking over"),
+            "{refused}"
+        );
+        drop(other);
+        let (_, answer) = Other::ask(&wire, 2);
+        assert!(answer.starts_with("{\"Refused\":"), "{answer}");
+        for pause in [0, 20, 40, 60] {
+            let killed = asked.site.start_next(&wire);
+            thread::sleep(Duration::from_millis(pause));
+            drop(killed);
+        }
+    });
+    assert!(
+        numbers.iter().copied().eq(0..sent),
+        "{} of {sent}",
+        numbers.len()
+    );
+    asked.json(&["set", "steady", "rate=7mbit"]);
+    // From then on what waits may be lost, and nothing else; where it only falls silent, too.
+    for hangs in [false, true] {
+        let load = loaded(&wire, || {
+            let (mut other, _) = Other::ask(&wire, 1);
+            other.begin(20_000);
+            if hangs {
+                thread::sleep(Duration::from_millis(1_500));
+            }
+            drop(other);
+            thread::sleep(Duration::from_millis(1_000));
+        });
+        let steady = numbers_of(&load, STEADY);
+        assert!(
+            steady.is_sorted_by(|one, next| one < next),
+            "twice, or out of order"
+        );
+        let lost = load.sent[0] as usize - steady.len();
+        // After a second there may be more than the class has room for.
+        assert!(lost < 100 || hangs, "{lost} of {:?}", load.sent);
+        let last = steady.last().unwrap();
+        assert!(load.sent[0] - last < 100, "{last} of {:?}", load.sent);
+    }
+    let ended = asked.site.hand_over(&wire);
+    report(&ended);
+    let told = ended
+        .stderr
+        .matches("has not taken over: this one goes on")
+        .count();
+    assert!(told >= 3, "{ended:?}");
+    asked.site.stop();
+}
+
+#[test]
+fn what_cannot_take_over_or_be_taken_over_is_said_and_goes_on() {
+    let Some(wire) = wire("a site that is not handed over", 1) else {
+        return;
+    };
+    let refused = |site: &Site, sentence: &str| {
+        let finished = site.start_next(&wire).finish();
+        assert_eq!(finished.status.code(), Some(2), "{finished:?}");
+        assert_eq!(finished.stderr.lines().count(), 1, "{finished:?}");
+        assert!(finished.stderr.contains(sentence), "{finished:?}");
+        assert!(wire.is_through(PATIENCE).unwrap(), "nothing passes");
+    };
+    let socket = tempfile::tempdir().unwrap();
+    let attach = format!(
+        "[attach]\nsocket = \"{}\"\n",
+        socket.path().join("attach").display()
+    );
+    for (config, more, sentence) in [
+        (
+            up("xdp", "20mbit"),
+            &[][..],
+            "the backend xdp cannot be handed over",
+        ),
+        (
+            up("packet", "20mbit") + &attach,
+            &[],
+            "a site that processes attach to",
+        ),
+        (
+            up("packet", "20mbit"),
+            &["--fail-open"],
+            "runs with --fail-open",
+        ),
+    ] {
+        let site = Site::start_with(&wire, &config, more);
+        refused(&site, sentence);
+        site.end();
+    }
+    let site = Site::start(&wire, &up("packet", "20mbit"));
+    fs::write(site.file(), "no configuration").unwrap();
+    refused(&site, "site.toml:1:");
+    let elsewhere = up("packet", "20mbit").replace("\"outside\"\nb", "\"lo\"\nb");
+    fs::write(site.file(), elsewhere).unwrap();
+    refused(&site, "there is nothing to take over");
+    site.stop();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("site.toml");
+    fs::write(&file, up("packet", "20mbit")).unwrap();
+    let both = fairlane(&["run", file.to_str().unwrap(), "--take-over", "--fail-open"]);
+    assert!(both.stderr.contains("cannot be used with"), "{both:?}");
+}

@@ -1,0 +1,569 @@
+//! The process that runs, and hands over.
+
+use std::io::{self, Read, Write};
+use std::mem;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use fairlane_config::{Backend as Kind, Near, Site};
+use fairlane_core::Nanos;
+use fairlane_io::{Carries, EarlyDrop, Listener, Waiter, files, socket_of_holder};
+use fairlane_runtime::Clock;
+use fairlane_runtime::bridge::{Came, Side};
+
+use super::{
+    Answer, Given, Header, Hello, READY, SILENCE, Stand, TAKEN, VERSION, hear, say, timed,
+};
+use crate::control::{Asked, Control, Event};
+use crate::daemon::{Handle, SiteBridge, nanos};
+use crate::device::ToPass;
+use crate::error::{Doing, Error, Result};
+use crate::frame::Frame;
+use crate::notice::Notice;
+use crate::order::Order;
+use crate::plan::Plan;
+use crate::stop::Stop;
+
+/// How long the new process may take to make what it needs; meanwhile nothing can be changed.
+const MAKING: Duration = Duration::from_secs(30);
+/// How often it is looked whether the site that was taken over is forwarded.
+const LOOK: Duration = Duration::from_millis(5);
+/// What is collected before it is written: little at first, so that the other one soon has something to
+/// send.
+const CHUNKS: [usize; 2] = [2 << 10, 64 << 10];
+/// Frames of one direction before those of the other.
+const TURN: usize = 16;
+
+/// What others than the site hand over with it.
+#[derive(Debug, Default)]
+pub struct Beside {
+    /// What is known.
+    pub text: String,
+    /// What is open, six files at most.
+    pub files: Vec<OwnedFd>,
+}
+
+/// How far it is, for the control thread.
+#[derive(Default)]
+pub(crate) enum Stage {
+    #[default]
+    Nothing,
+    /// Somebody wants what the devices have, and is told when the forwarding thread has told it.
+    Wanted(SyncSender<Result<Box<Gave>>>),
+    /// It is another's soon: nothing is changed any more.
+    Given,
+    /// That is ready.
+    Ready(Box<Handing>, SyncSender<Result<u64>>),
+    /// Another process forwards.
+    HandedOver,
+}
+
+/// What the control thread gives.
+pub(crate) struct Gave {
+    site: Arc<Site>,
+    file: Arc<str>,
+    give: Give,
+}
+
+/// What the forwarding thread gives.
+#[derive(Default)]
+pub(crate) struct Give {
+    devices: [Option<ToPass>; 2],
+    error: Option<io::Error>,
+}
+
+impl Give {
+    /// O(1), a few system calls.
+    pub(crate) fn step(&mut self, bridge: &SiteBridge) {
+        for side in Side::BOTH {
+            match bridge.device(side).to_pass() {
+                Ok(device) => self.devices[side as usize] = device,
+                Err(error) => self.error = Some(error),
+            }
+        }
+    }
+}
+
+/// Where a running site can be asked to hand over, until it is dropped.
+pub(crate) struct Offer {
+    /// Closed when it is over.
+    bell: UnixStream,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        let _ = self.bell.shutdown(Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The socket where the process is asked that holds the interface of this name; none where there can be
+/// none, as a hold then says why.
+pub(crate) fn listen(outside: &str) -> Option<Listener> {
+    let path = socket_of_holder(outside).ok()?;
+    Listener::bind(&path, 0o600, Carries::Stream).ok()
+}
+
+impl Offer {
+    /// Lets others ask at a socket, which is owned once the site forwards.
+    pub(crate) fn start(
+        listener: Listener,
+        site: Handle,
+        clock: Clock,
+        beside: impl Fn() -> io::Result<Beside> + Send + 'static,
+    ) -> Result<Offer> {
+        let (bell, rung) = UnixStream::pair().doing("making a socket pair")?;
+        let desk = Desk {
+            events: site.events.clone(),
+            stop: Arc::clone(&site.stop),
+            clock,
+            beside: Box::new(beside),
+            rung,
+        };
+        let thread = thread::Builder::new().name("hand over".to_owned());
+        let thread = thread.spawn(move || desk.follow(listener, &site));
+        Ok(Offer {
+            bell,
+            thread: Some(thread.doing("starting a thread")?),
+        })
+    }
+}
+
+/// The thread that is asked.
+struct Desk {
+    events: Sender<Event>,
+    stop: Arc<Stop>,
+    clock: Clock,
+    beside: Box<dyn Fn() -> io::Result<Beside> + Send>,
+    rung: UnixStream,
+}
+
+impl Desk {
+    fn follow(self, mut listener: Listener, site: &Handle) {
+        let mut waiter = Waiter::new();
+        while site.rounds() == 0 {
+            if self.is_over(&mut waiter, LOOK) {
+                return;
+            }
+        }
+        listener.own();
+        loop {
+            let both = [listener.socket().as_fd(), self.rung.as_fd()];
+            if waiter.wait_readable(&both, MAKING).is_err()
+                || self.is_over(&mut waiter, Duration::ZERO)
+            {
+                return;
+            }
+            let Ok(stream) = listener.accept() else {
+                continue;
+            };
+            if let Ok(true) = self.serve(UnixStream::from(stream), &listener, &mut waiter) {
+                return listener.leave();
+            }
+        }
+    }
+
+    /// Whether the run ends within this time.
+    fn is_over(&self, waiter: &mut Waiter, within: Duration) -> bool {
+        let over = waiter.wait_readable(&[&self.rung], within);
+        over.map_or(true, |mut readable| readable.next().is_some())
+    }
+
+    /// Speaks with one that asks. Returns whether it has taken over.
+    fn serve(
+        &self,
+        stream: UnixStream,
+        listener: &Listener,
+        waiter: &mut Waiter,
+    ) -> io::Result<bool> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(SILENCE))?;
+        stream.set_write_timeout(Some(SILENCE))?;
+        let hello: Hello = hear(&stream)?;
+        let given = match hello.version {
+            VERSION => self.given(listener),
+            other => Err(Error::Unfit(format!(
+                "the running program hands over by version {VERSION}, and was asked by {other}: \
+                 stop it, and start the new one"
+            ))),
+        };
+        let told = match given {
+            Ok((given, files)) => say(&stream, &Answer::Given(Box::new(given)))
+                .and_then(|()| files::send(&stream, &files)),
+            Err(error) => return say(&stream, &Answer::Refused(error.to_string())).map(|()| false),
+        };
+        let ready = told.and_then(|()| self.is_ready(&stream, waiter));
+        if !matches!(ready, Ok(true)) {
+            // Where nobody hears of it, the run has ended.
+            let _ = self.events.send(Event::Keep(hello.pid));
+            return Ok(false);
+        }
+        let (answer, answered) = sync_channel(1);
+        let handing = Handing {
+            stream,
+            to: hello.pid,
+            stop: Arc::clone(&self.stop),
+            result: None,
+        };
+        let _ = self.events.send(Event::HandOver(Box::new(handing), answer));
+        Ok(matches!(answered.recv(), Ok(Ok(_))))
+    }
+
+    /// What runs, with its files. Nothing is changed from then on.
+    fn given(&self, listener: &Listener) -> Result<(Given, Vec<OwnedFd>)> {
+        let (answer, answered) = sync_channel(1);
+        let asked = self.events.send(Event::Give(answer));
+        asked.map_err(|_| Error::Ended)?;
+        let Gave { site, file, give } = *answered.recv().unwrap_or(Err(Error::Ended))?;
+        let packed = self.pack(&site, &file, give, listener);
+        if packed.is_err() {
+            let _ = self.events.send(Event::Keep(0));
+        }
+        packed
+    }
+
+    fn pack(
+        &self,
+        site: &Site,
+        file: &str,
+        give: Give,
+        listener: &Listener,
+    ) -> Result<(Given, Vec<OwnedFd>)> {
+        let beside = (self.beside)().doing("handing over the control interface")?;
+        let Some(interfaces) = &site.interfaces else {
+            return Err(Error::Ended);
+        };
+        let Near::Inside(inside) = &interfaces.near else {
+            return Err(Error::Ended);
+        };
+        let [Some(near), Some(outside)] = give.devices else {
+            return Err(Error::Ended);
+        };
+        let devices = [near, outside];
+        let (clock, uptime) = timed(|_| self.clock.now());
+        let given = Given {
+            pid: process::id(),
+            clock: clock.0,
+            uptime: uptime.0,
+            config: site.text.to_string(),
+            file: file.to_owned(),
+            names: [inside.clone(), interfaces.outside.clone()],
+            rings: devices.each_ref().map(|device| device.sockets.ring.into()),
+            noted: devices.each_ref().map(|device| device.note.is_some()),
+            beside: beside.text,
+        };
+        let mut all = Vec::new();
+        for device in devices {
+            all.push(device.sockets.sender);
+            all.push(device.sockets.receiver);
+            all.extend(device.note.map(OwnedFd::from));
+        }
+        let listening = listener.socket().try_clone();
+        all.push(listening.doing("handing over a socket")?);
+        all.extend(beside.files);
+        Ok((given, all))
+    }
+
+    /// Waits until the other one has made what it needs, or is gone, or the run ends.
+    fn is_ready(&self, mut stream: &UnixStream, waiter: &mut Waiter) -> io::Result<bool> {
+        let both = [stream, &self.rung];
+        let begun = Instant::now();
+        // A signal ends a wait.
+        let first = loop {
+            let left = MAKING.saturating_sub(begun.elapsed());
+            let first = waiter.wait_readable(&both, left)?.next();
+            if first.is_some() || left.is_zero() {
+                break first;
+            }
+        };
+        if first != Some(0) {
+            return Ok(false);
+        }
+        let mut said = [0];
+        stream.read_exact(&mut said)?;
+        Ok(said == [READY])
+    }
+}
+
+impl Control {
+    /// Whether nothing may be changed, since another process is to go on with what runs.
+    pub(crate) fn is_fixed(&self) -> Result<()> {
+        match self.state.stage {
+            Stage::Nothing => Ok(()),
+            _ => Err(Error::Conflict(
+                "another process is taking over: ask again in a moment".to_owned(),
+            )),
+        }
+    }
+
+    /// Somebody wants to take over.
+    pub(crate) fn give(&mut self, answer: SyncSender<Result<Box<Gave>>>) {
+        match self.may_hand_over() {
+            Ok(()) => self.state.stage = Stage::Wanted(answer),
+            // Whoever does not wait any more needs no answer.
+            Err(error) => drop(answer.send(Err(error))),
+        }
+    }
+
+    fn may_hand_over(&self) -> Result<()> {
+        self.is_fixed()?;
+        let site = self.handle.site();
+        let why = match &site.interfaces {
+            _ if self.is_guarded => {
+                "the process that runs with --fail-open cannot be taken over from: it is started anew \
+                 by the one that watches over it, when it is killed"
+            }
+            Some(named) if named.backend == Kind::Xdp => {
+                "the backend xdp cannot be handed over: no other process can have its queues while \
+                 they are bound"
+            }
+            Some(named) if !matches!(named.near, Near::Inside(_)) => {
+                "only a site between two interfaces can be handed over: a tap device goes with its \
+                 process"
+            }
+            _ if site.attach.is_some() => {
+                "a site that processes attach to ([attach]) cannot be handed over: their mailboxes go \
+                 with its process"
+            }
+            _ if self.is_busy() => {
+                return Err(Error::Conflict(
+                    "the running configuration is being changed: try again in a moment".to_owned(),
+                ));
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Conflict(why.to_owned()))
+    }
+
+    /// Asks the forwarding thread for what is next of it; whether there is anything.
+    pub(crate) fn order_of_stage(&mut self) -> bool {
+        match mem::take(&mut self.state.stage) {
+            Stage::Wanted(answer) => {
+                self.state.stage = Stage::Given;
+                self.state.asked = Asked::Give(answer);
+                self.order(Order::Give(Box::default()));
+                true
+            }
+            Stage::Ready(handing, answer) => {
+                self.state.stage = Stage::Given;
+                self.state.asked = Asked::HandOver(answer);
+                self.order(Order::HandOver(handing));
+                true
+            }
+            stage => {
+                self.state.stage = stage;
+                false
+            }
+        }
+    }
+
+    /// The forwarding thread has told what the devices have.
+    pub(crate) fn gave(&mut self, give: Give, answer: &SyncSender<Result<Box<Gave>>>) {
+        let told = match give {
+            Give {
+                error: Some(error), ..
+            } => Err(error).doing("handing over the interfaces' sockets"),
+            Give {
+                devices: [Some(_), Some(_)],
+                ..
+            } => Ok(Box::new(Gave {
+                site: self.handle.site(),
+                file: self.handle.file_text(),
+                give,
+            })),
+            _ => Err(Error::Conflict(
+                "an interface is away or detached: a site is handed over with both".to_owned(),
+            )),
+        };
+        let refused = told.is_err();
+        // Whoever does not wait any more takes nothing over.
+        if answer.send(told).is_err() || refused {
+            self.state.stage = Stage::Nothing;
+        }
+    }
+
+    /// The other one is ready.
+    pub(crate) fn hand_over(&mut self, handing: Box<Handing>, answer: SyncSender<Result<u64>>) {
+        self.state.stage = Stage::Ready(handing, answer);
+    }
+
+    /// The forwarding thread has handed over, or could not.
+    pub(crate) fn handed_over(&mut self, handing: Handing, answer: &SyncSender<Result<u64>>) {
+        let told = match handing.result {
+            Some(Ok(frames)) => {
+                self.state.stage = Stage::HandedOver;
+                self.notify(Notice::HandedOver {
+                    to: handing.to,
+                    frames,
+                });
+                Ok(frames)
+            }
+            Some(Err(error)) => {
+                self.keep(handing.to);
+                Err(error).doing("handing over")
+            }
+            None => Err(Error::Ended),
+        };
+        // Whoever does not wait any more needs no answer.
+        let _ = answer.send(told);
+    }
+
+    /// Nobody takes over: all goes on as before. A process without a number has not even begun.
+    pub(crate) fn keep(&mut self, other: u32) {
+        self.state.stage = Stage::Nothing;
+        // The other one has put its own tables there.
+        self.plans.iter().for_each(Plan::put_again);
+        if other > 0 {
+            self.notify(Notice::NotHandedOver(other));
+        }
+    }
+}
+
+/// Handing over, on the forwarding thread.
+pub(crate) struct Handing {
+    stream: UnixStream,
+    /// The other process.
+    to: u32,
+    stop: Arc<Stop>,
+    /// How many frames waited.
+    result: Option<io::Result<u64>>,
+}
+
+impl Handing {
+    /// Receives nothing any more, tells the other one where it has come to and what waits, and waits until
+    /// that has taken it; then the run ends. Takes as long as the other one takes; if that fails, or says
+    /// nothing for a second, all goes on but what was handed over by then.
+    pub(crate) fn step(&mut self, bridge: &mut SiteBridge, now: Nanos) {
+        let told = self.tell(bridge, now).and_then(|told| {
+            (&self.stream).read_exact(&mut [0])?;
+            Ok(told)
+        });
+        let told = match told {
+            Ok(told) => Ok(told),
+            Err(error) => {
+                // From here on the other one cannot say that it has taken; it may have before.
+                let _ = self.stream.shutdown(Shutdown::Both);
+                let mut said = [0];
+                match (&self.stream).read(&mut said) {
+                    Ok(1) if said == [TAKEN] => Ok(0),
+                    _ => Err(error),
+                }
+            }
+        };
+        if told.is_ok() {
+            self.stop.ask_at_once();
+            // Where the other one drops nothing early, nobody does any more.
+            let early = |side| bridge.arbiter(side)?.queue().classifier().early();
+            let all = Side::BOTH.into_iter().filter_map(early);
+            all.for_each(EarlyDrop::stop);
+        }
+        self.result = Some(told);
+    }
+
+    fn tell(&self, bridge: &mut SiteBridge, now: Nanos) -> io::Result<u64> {
+        let mut told = Told {
+            stream: &self.stream,
+            buffer: Vec::with_capacity(2 * CHUNKS[1]),
+            chunk: CHUNKS[0],
+            frames: 0,
+        };
+        told.buffer.extend(now.0.to_be_bytes());
+        // What was received and is not yet queued comes after all that is.
+        let mut rests = [const { Vec::new() }; 2];
+        let waited = Side::BOTH.map(|side| {
+            let leaves_by = side.other();
+            bridge.device_mut(side).rest(&mut rests[leaves_by as usize])
+        });
+        for side in Side::BOTH {
+            let arbiter = bridge.arbiter(side);
+            let stand = Stand {
+                position: bridge.device(side).position(),
+                busy_until: arbiter.map_or(Nanos::ZERO, |arbiter| arbiter.idle_at()),
+                is_open: arbiter.is_some_and(|arbiter| arbiter.is_open()),
+            };
+            stand.encode(&mut told.buffer);
+        }
+        let at = |at| Came { at, losing: false };
+        for side in Side::BOTH {
+            for frame in bridge.take_back(side) {
+                told.frame(side, at(now), &frame)?;
+            }
+        }
+        told.queued(bridge, now)?;
+        for (side, rest) in Side::BOTH.into_iter().zip(rests) {
+            let came = at(now.since(nanos(waited[side.other() as usize])));
+            for frame in rest {
+                told.frame(side, came, &frame)?;
+            }
+        }
+        told.buffer.extend(Header::END.encode());
+        told.write()?;
+        Ok(told.frames)
+    }
+}
+
+/// What was told of frames.
+struct Told<'a> {
+    stream: &'a UnixStream,
+    buffer: Vec<u8>,
+    chunk: usize,
+    frames: u64,
+}
+
+impl Told<'_> {
+    /// All that is queued, of both directions by turns, each in the order of its queue.
+    fn queued(&mut self, bridge: &mut SiteBridge, now: Nanos) -> io::Result<()> {
+        let mut left = Side::BOTH.map(|_| true);
+        while left != [false; 2] {
+            for side in Side::BOTH {
+                for _ in 0..TURN {
+                    let arbiter = bridge.arbiter_mut(side);
+                    let next = arbiter.and_then(|arbiter| arbiter.queue_mut().hand_over(now));
+                    let Some((_, received)) = next else {
+                        left[side as usize] = false;
+                        break;
+                    };
+                    let came = Came {
+                        at: received.came,
+                        losing: received.losing,
+                    };
+                    self.frame(side, came, &received.frame)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, leaves_by: Side, came: Came, frame: &Frame) -> io::Result<()> {
+        let bytes = frame.bytes();
+        let header = Header {
+            leaves_by,
+            came,
+            // No longer than what a ring or a socket gives.
+            length: bytes.len() as u32,
+        };
+        self.buffer.extend(header.encode());
+        self.buffer.extend(bytes);
+        self.frames += 1;
+        match self.buffer.len() < self.chunk {
+            true => Ok(()),
+            false => self.write(),
+        }
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        self.stream.write_all(&self.buffer)?;
+        self.buffer.clear();
+        self.chunk = (2 * self.chunk).min(CHUNKS[1]);
+        Ok(())
+    }
+}

@@ -1,0 +1,324 @@
+//! The process that takes over.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use fairlane_config::{Grant, Interfaces, Site};
+use fairlane_core::Nanos;
+use fairlane_io::packet::Sockets;
+use fairlane_io::{Listener, files, interface, socket_of_holder};
+use fairlane_runtime::Clock;
+use fairlane_runtime::bridge::Side;
+
+use super::{
+    Answer, Beside, Given, Header, Hello, READY, SILENCE, Stand, TAKEN, VERSION, hear, say, timed,
+};
+use crate::daemon::SiteBridge;
+use crate::device::ToPass;
+use crate::error::{Doing, Error, Result};
+use crate::frame::Frame;
+
+/// How long the running process may take to answer.
+const ANSWER: Duration = Duration::from_secs(10);
+/// The longest frame that can be: more than any device gives.
+const LONGEST: u32 = 1 << 17;
+/// Bytes that are read at once.
+const CHUNK: usize = 256 << 10;
+
+/// A site that another process runs, and is to hand over.
+pub struct Running {
+    stream: UnixStream,
+    given: Given,
+    files: Vec<OwnedFd>,
+}
+
+impl Running {
+    /// Asks the process that holds the interface outside. It forwards as before, and changes nothing any
+    /// more until this is dropped, or has been [taken over](crate::Daemon::take_over).
+    ///
+    /// # Errors
+    ///
+    /// Nobody holds the interface, or whoever does cannot hand over: the sentence says why. It goes on
+    /// as before.
+    pub fn ask(interfaces: &Interfaces) -> Result<Running> {
+        let outside = &interfaces.outside;
+        let path = socket_of_holder(outside)?;
+        let stream = UnixStream::connect(&path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Error::Missing(format!(
+                "there is nothing to take over: no process that could hand over holds {outside}"
+            )),
+            _ => Error::System {
+                doing: format!("asking the process that holds {outside}"),
+                reason: error,
+            },
+        })?;
+        let (given, files) = ask(&stream).map_err(|error| match error {
+            Asked::Refused(sentence) => Error::Conflict(sentence),
+            Asked::Broken(reason) => Error::System {
+                doing: format!("taking over from the process that holds {outside}"),
+                reason,
+            },
+        })?;
+        let running = Running {
+            stream,
+            given,
+            files,
+        };
+        match running.files.len() >= running.own_files() {
+            true => Ok(running),
+            false => Err(Error::Unfit(
+                "the running process handed over fewer files than it has".to_owned(),
+            )),
+        }
+    }
+
+    /// Files that are the site's own.
+    fn own_files(&self) -> usize {
+        let noted = self.given.noted.iter().filter(|noted| **noted).count();
+        2 * Side::BOTH.len() + noted + 1
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.given.pid
+    }
+
+    /// What others have handed over beside the site; nothing the second time.
+    pub fn beside(&mut self) -> Beside {
+        Beside {
+            text: std::mem::take(&mut self.given.beside),
+            files: self.files.split_off(self.own_files()),
+        }
+    }
+
+    /// What it runs, with these grants.
+    ///
+    /// # Errors
+    ///
+    /// This version does not take what that one runs.
+    pub fn site(&self, grants: &[Arc<Grant>]) -> Result<Site> {
+        let mtu = &|name: &str| interface::mtu(name).ok();
+        let text = &self.given.config;
+        Ok(Site::parse_beside(
+            text,
+            "the running configuration",
+            mtu,
+            grants,
+        )?)
+    }
+
+    /// All that a daemon needs of it.
+    pub(crate) fn parts(self) -> Result<Parts> {
+        let Running {
+            stream,
+            given,
+            files,
+        } = self;
+        let stood = Arc::new(AtomicU64::new(0));
+        let mut files = files.into_iter();
+        let mut next = || files.next().ok_or(Error::Ended);
+        let mut devices = Vec::new();
+        for (ring, noted) in given.rings.into_iter().zip(given.noted) {
+            devices.push(ToPass {
+                sockets: Sockets {
+                    sender: next()?,
+                    receiver: next()?,
+                    ring: ring.into(),
+                },
+                note: match noted {
+                    true => Some(File::from(next()?)),
+                    false => None,
+                },
+            });
+        }
+        let listening = next()?;
+        let path = socket_of_holder(&given.names[1])?;
+        let listener = Listener::share(&path, listening);
+        // A first clock takes a while.
+        let clock = Clock::start();
+        let (clock, _) = timed(|uptime| {
+            let since = uptime.since(Nanos(given.uptime));
+            clock.set(Nanos(given.clock) + since)
+        });
+        Ok(Parts {
+            names: given.names,
+            devices: devices.try_into().map_err(|_| Error::Ended)?,
+            listener: listener.doing("taking over a socket")?,
+            clock,
+            file: given.file,
+            took: Took {
+                from: given.pid,
+                stood: Arc::clone(&stood),
+            },
+            taking: Taking { stream, stood },
+        })
+    }
+}
+
+/// What a daemon is made of.
+pub(crate) struct Parts {
+    pub(crate) names: [String; 2],
+    pub(crate) devices: [ToPass; 2],
+    pub(crate) listener: Listener,
+    /// It tells the other's time.
+    pub(crate) clock: Clock,
+    pub(crate) file: String,
+    pub(crate) taking: Taking,
+    pub(crate) took: Took,
+}
+
+/// Why nothing was given.
+enum Asked {
+    Refused(String),
+    Broken(io::Error),
+}
+
+impl From<io::Error> for Asked {
+    fn from(error: io::Error) -> Asked {
+        Asked::Broken(error)
+    }
+}
+
+fn ask(stream: &UnixStream) -> std::result::Result<(Given, Vec<OwnedFd>), Asked> {
+    stream.set_read_timeout(Some(ANSWER))?;
+    stream.set_write_timeout(Some(ANSWER))?;
+    let hello = Hello {
+        version: VERSION,
+        pid: process::id(),
+    };
+    say(stream, &hello)?;
+    match hear(stream)? {
+        Answer::Refused(sentence) => Err(Asked::Refused(sentence)),
+        Answer::Given(given) => Ok((*given, files::receive(stream)?)),
+    }
+}
+
+/// Taking over, on the forwarding thread.
+pub(crate) struct Taking {
+    stream: UnixStream,
+    /// How long frames stood still, in nanoseconds.
+    stood: Arc<AtomicU64>,
+}
+
+/// What is told of it when it is done.
+pub(crate) struct Took {
+    pub(crate) from: u32,
+    stood: Arc<AtomicU64>,
+}
+
+impl Took {
+    /// From the last round of the process before to the first of this one.
+    pub(crate) fn stood(&self) -> Duration {
+        Duration::from_nanos(self.stood.load(Ordering::Relaxed))
+    }
+}
+
+impl Taking {
+    /// Says that all is ready, takes what waits and sends what is due of it, and then is the one who
+    /// receives.
+    pub(crate) fn take(self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
+        self.take_all(bridge, clock).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!(
+                    "the running process goes on, since it could not be taken over from: {error}"
+                ),
+            )
+        })?;
+        for side in Side::BOTH {
+            bridge.device_mut(side).own(true);
+        }
+        Ok(())
+    }
+
+    fn take_all(&self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
+        let mut stream = &self.stream;
+        stream.write_all(&[READY])?;
+        let mut last_round = [0; 8];
+        stream.read_exact(&mut last_round)?;
+        let last_round = Nanos(u64::from_be_bytes(last_round));
+        let mut stands = [Stand::default(); 2];
+        for stand in &mut stands {
+            let mut bytes = [0; Stand::BYTES];
+            stream.read_exact(&mut bytes)?;
+            *stand = Stand::decode(&bytes);
+        }
+        for (side, stand) in Side::BOTH.into_iter().zip(stands) {
+            bridge.device_mut(side).go_on_from(stand.position);
+            if let Some(arbiter) = bridge.arbiter_mut(side) {
+                arbiter.is_busy_until(stand.busy_until);
+            }
+        }
+        let first_round = clock.now();
+        let stood = first_round.since(last_round).0;
+        self.stood.store(stood, Ordering::Relaxed);
+        self.take_frames(bridge, clock)?;
+        for (side, stand) in Side::BOTH.into_iter().zip(stands) {
+            if stand.is_open {
+                bridge.set_shaped(side, false);
+            }
+        }
+        stream.write_all(&[TAKEN])
+    }
+
+    /// Nothing is waited for while something is to be sent.
+    fn take_frames(&self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
+        let mut stream = &self.stream;
+        stream.set_nonblocking(true)?;
+        let mut buffer = vec![0; CHUNK];
+        let (mut filled, mut heard) = (0, Instant::now());
+        loop {
+            match stream.read(&mut buffer[filled..]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(more) => {
+                    filled += more;
+                    heard = Instant::now();
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if heard.elapsed() >= SILENCE {
+                        return Err(ErrorKind::TimedOut.into());
+                    }
+                    std::thread::yield_now();
+                }
+                Err(error) => return Err(error),
+            }
+            let now = clock.now();
+            let (used, is_end) = admit(&buffer[..filled], bridge, now)?;
+            buffer.copy_within(used..filled, 0);
+            filled -= used;
+            bridge.send(now)?;
+            if is_end {
+                return stream.set_nonblocking(false);
+            }
+        }
+    }
+}
+
+/// Takes in the frames that are there whole: how many bytes they were, and whether the last was there.
+fn admit(bytes: &[u8], bridge: &mut SiteBridge, now: Nanos) -> io::Result<(usize, bool)> {
+    let mut left = bytes;
+    while let Some((header, rest)) = left.split_first_chunk() {
+        let header = Header::decode(header);
+        if header == Header::END {
+            return Ok((bytes.len() - rest.len(), true));
+        }
+        if header.length > LONGEST {
+            return Err(ErrorKind::InvalidData.into());
+        }
+        let Some((frame, rest)) = rest.split_at_checked(header.length as usize) else {
+            break;
+        };
+        let frame = Frame::from(frame.to_vec());
+        bridge.admit(frame, header.leaves_by, header.came, now);
+        left = rest;
+    }
+    Ok((bytes.len() - left.len(), false))
+}
