@@ -141,10 +141,11 @@ pub(crate) fn change_beside(
     retried(|| {
         let before = handle.site();
         let mut made = None;
-        let source = match drafts
-            .changed(&before, edits.all())
-            .filter(|_| grants.is_none())
-        {
+        let drafted = match grants {
+            None => drafts.changed(&before, edits.all()),
+            Some(_) => None,
+        };
+        let source = match drafted {
             Some((draft, site)) => {
                 made = Some(draft);
                 Source::Site(Box::new(site))
