@@ -260,20 +260,13 @@ pub(crate) fn walk(
     walk_for(Hold::AsTheyAre, (algorithm, rate, longest), classes, meet)
 }
 
-fn walk_for(
-    hold: Hold,
-    (algorithm, rate, longest): (LinkAlgorithm, Rate, Length),
-    classes: &mut [Class],
-    mut meet: impl FnMut(usize, &mut Class, Service),
-) -> Vec<Guarantee> {
-    let LinkAlgorithm::Tree(root) = algorithm else {
-        return classes
-            .iter()
-            .map(|class| by_estimate(&class.kind))
-            .collect();
-    };
-    // By the place of the class that they are below, and one; of the link first.
-    let below = |parent: Option<usize>| parent.map_or(0, |parent| parent + 1);
+/// Where what is below a class stands, or below the link.
+fn below(parent: Option<usize>) -> usize {
+    parent.map_or(0, |parent| parent + 1)
+}
+
+/// What classes are below, by [place](below).
+fn nodes(hold: Hold, root: Algorithm, longest: Length, classes: &[Class]) -> Vec<Option<Node>> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); classes.len() + 1];
     for (at, class) in classes.iter().enumerate() {
         children[below(class.parent)].push(at);
@@ -300,23 +293,36 @@ fn walk_for(
             nodes[at + 1] = Some(node(at + 1, algorithm, &above));
         }
     }
+    nodes
+}
+
+fn walk_for(
+    hold: Hold,
+    (algorithm, rate, longest): (LinkAlgorithm, Rate, Length),
+    classes: &mut [Class],
+    mut meet: impl FnMut(usize, &mut Class, Service),
+) -> Vec<Guarantee> {
+    let LinkAlgorithm::Tree(root) = algorithm else {
+        return classes
+            .iter()
+            .map(|class| by_estimate(&class.kind))
+            .collect();
+    };
+    let nodes = nodes(hold, root, longest, classes);
     let link = Service::of_link(rate, longest);
     let mut served: Vec<Result<Served, NoGuarantee>> = Vec::with_capacity(classes.len());
     let mut guarantees: Vec<Guarantee> = Vec::with_capacity(classes.len());
-    for at in 0..classes.len() {
-        let parent = classes[at].parent;
-        let node = nodes[below(parent)]
-            .as_ref()
-            .expect("who has children is inner");
-        let above = match parent {
+    for (at, class) in classes.iter_mut().enumerate() {
+        let node = nodes[below(class.parent)].as_ref();
+        let node = node.expect("who has children is inner");
+        let above = match class.parent {
             Some(parent) => served[parent].and_then(|served| served.service),
             None => Ok(link),
         };
-        let free = above.and_then(|above| share(node, above, &classes[at], longest));
+        let free = above.and_then(|above| share(node, above, class, longest));
         if let Ok(free) = free {
-            meet(at, &mut classes[at], free.free);
+            meet(at, class, free.free);
         }
-        let class = &classes[at];
         let has = free.map(|free| free.capped(class.ceiling, longest));
         let path = Arc::clone(&node.path);
         guarantees.push(match &class.kind {
