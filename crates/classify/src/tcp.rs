@@ -40,6 +40,8 @@ pub struct Segment {
 pub fn segment(bytes: &[u8], layer: Layer) -> Option<Segment> {
     let ip = match layer {
         Layer::Ip => bytes,
+        // Most frames, without a look for tags.
+        Layer::Ethernet if matches!(bytes.get(12..14)?, [0x08, 0x00]) => &bytes[14..],
         Layer::Ethernet => match network(bytes)? {
             (ETHERTYPE_IPV4 | ETHERTYPE_IPV6, offset) => bytes.get(offset..)?,
             _ => return None,
@@ -52,18 +54,22 @@ pub fn segment(bytes: &[u8], layer: Layer) -> Option<Segment> {
     }
 }
 
+#[inline]
 fn u16_at(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
+#[inline]
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
+#[inline]
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
 
+#[inline]
 fn ipv4(ip: &[u8]) -> Option<Segment> {
     let header = ip.first_chunk::<IPV4>()?;
     // A fragment has no header of TCP, or not the whole segment.
@@ -72,7 +78,7 @@ fn ipv4(ip: &[u8]) -> Option<Segment> {
     }
     let length = usize::from(header[0] & 0xf) * 4;
     let tcp = ip.get(length.max(IPV4)..usize::from(u16_at(header, 2)))?;
-    let ends = [12, 16].map(|at| u64::from(u32_at(header, at)));
+    let ends = [u32_at(header, 12).into(), u32_at(header, 16).into()];
     tcp_segment(tcp, ends, header[1])
 }
 
@@ -82,19 +88,18 @@ fn ipv6(ip: &[u8]) -> Option<Segment> {
         return None;
     }
     let tcp = ip.get(IPV6..IPV6 + usize::from(u16_at(header, 4)))?;
-    let ends = [8, 24].map(|at| mixed(u64_at(header, at)) ^ u64_at(header, at + 8));
-    tcp_segment(tcp, ends, header[1] >> 4)
+    let end = |at| mixed(u64_at(header, at)) ^ u64_at(header, at + 8);
+    tcp_segment(tcp, [end(8), end(24)], header[1] >> 4)
 }
 
 /// `ends` are numbers of both addresses.
+#[inline]
 fn tcp_segment(tcp: &[u8], ends: [u64; 2], traffic_class: u8) -> Option<Segment> {
     let header = tcp.first_chunk::<HEADER>()?;
     let behind = usize::from(header[12] >> 4) * 4;
     let (value, echo) = timestamps(tcp.get(HEADER..behind)?)?;
-    let [source, destination] = [0, 1].map(|end| {
-        let port = u64::from(u16_at(header, 2 * end));
-        mixed(ends[end] ^ port << 40)
-    });
+    let of = |end: u64, port_at| mixed(end ^ u64::from(u16_at(header, port_at)) << 40);
+    let (source, destination) = (of(ends[0], 0), of(ends[1], 2));
     let flags = header[13];
     let beyond = u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
     let length = (tcp.len() - behind) as u32 + beyond;
@@ -110,9 +115,14 @@ fn tcp_segment(tcp: &[u8], ends: [u64; 2], traffic_class: u8) -> Option<Segment>
 }
 
 /// TSval and TSecr.
+#[inline]
 fn timestamps(mut options: &[u8]) -> Option<(u32, u32)> {
     loop {
         match *options {
+            // As nearly everybody writes them.
+            [1, 1, 8, 10, ..] if options.len() >= 12 => {
+                return Some((u32_at(options, 4), u32_at(options, 8)));
+            }
             // No operation.
             [1, ..] => options = &options[1..],
             [8, 10, ..] if options.len() >= 10 => {
@@ -128,6 +138,7 @@ fn timestamps(mut options: &[u8]) -> Option<(u32, u32)> {
 }
 
 /// One number for each other, spread over all bits.
+#[inline]
 fn mixed(number: u64) -> u64 {
     let product = (number ^ 0x2545_f491_4f6c_dd1d).wrapping_mul(0xd6e8_feb8_6659_fd93);
     product ^ product >> 32

@@ -5,17 +5,29 @@
 //! refused.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use fairlane_config::{Draft, Site, Table};
 use fairlane_io::interface;
 use serde_json::Value as Json;
+use tokio::time::sleep;
 
 use crate::document::{Document, EditError};
 use crate::edit::Edit;
 
-/// The draft of what runs, once something was changed: a text is read whole at its first change.
+/// How long a draft is kept at least that nobody changes.
+const KEPT: Duration = Duration::from_secs(2);
+
+/// The draft of what runs, while it is changed: a text is read whole at its first change after a while.
 #[derive(Debug, Default)]
-pub(crate) struct Drafts(Mutex<Option<Draft>>);
+pub(crate) struct Drafts(Mutex<Last>);
+
+#[derive(Debug, Default)]
+struct Last {
+    draft: Option<Draft>,
+    /// Since it was last looked whether anybody needs it.
+    is_used: bool,
+}
 
 impl Drafts {
     /// What a site would be after some changes, and its draft; `None` where the whole text is to be
@@ -26,12 +38,14 @@ impl Drafts {
         }
         let mtu = |name: &str| interface::mtu(name).ok();
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !(last.as_ref()).is_some_and(|draft| Arc::ptr_eq(draft.text(), &site.text)) {
+        last.is_used = true;
+        let of_text = |draft: &Draft| Arc::ptr_eq(draft.text(), &site.text);
+        if !last.draft.as_ref().is_some_and(of_text) {
             // The one of another text is let go of first.
-            *last = None;
-            *last = Draft::of(&site.text, &mtu);
+            last.draft = None;
+            last.draft = Draft::of(&site.text, &mtu);
         }
-        let mut draft = last.clone()?;
+        let mut draft = last.draft.clone()?;
         drop(last);
         for edit in edits {
             edit.draft(&mut draft)?;
@@ -41,7 +55,21 @@ impl Drafts {
 
     /// What runs by now.
     pub(crate) fn keep(&self, draft: Draft) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(draft);
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.draft = Some(draft);
+    }
+
+    /// Lets go of a draft that nobody changes any more: it is as large as what it is of. Does not end.
+    pub(crate) async fn let_go(&self) {
+        loop {
+            sleep(KEPT).await;
+            // Where somebody has it, it is needed.
+            if let Ok(mut last) = self.0.try_lock()
+                && !std::mem::take(&mut last.is_used)
+            {
+                last.draft = None;
+            }
+        }
     }
 }
 

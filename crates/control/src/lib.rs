@@ -36,7 +36,7 @@ pub use client::{Client, ClientError, Target, encoded};
 pub use document::{Document, EditError, Keys, value_of};
 pub use explain::Explanation;
 pub use hyper::Method;
-pub use metrics::{MEDIA_TYPE, metrics};
+pub use metrics::{Exposition, Format};
 pub use save::{create, save};
 pub use service::{Inherited, ServeError, Service};
 

@@ -35,7 +35,7 @@ use crate::explain::explain;
 use crate::flows::Question;
 use crate::grants::{Grants, Wanted, refusal};
 use crate::history::{Kept, Span, Told};
-use crate::metrics::{MEDIA_TYPE, PLAIN, metrics, plain};
+use crate::metrics::{Exposition, Format};
 use crate::operate;
 use crate::page;
 use crate::save::save;
@@ -147,8 +147,8 @@ struct Asked {
     /// The parts of its path, decoded.
     path: Vec<String>,
     query: Vec<(String, String)>,
-    /// Metrics are wanted as OpenMetrics.
-    openmetrics: bool,
+    /// What metrics are wanted as.
+    format: Format,
 }
 
 impl Asked {
@@ -168,7 +168,7 @@ impl Asked {
             method: parts.method.clone(),
             path,
             query: query.collect(),
-            openmetrics: accept.contains("application/openmetrics-text"),
+            format: Format::accepted(accept),
         })
     }
 
@@ -249,6 +249,11 @@ impl Api {
             streams: STREAMS.map(|most| Arc::new(Semaphore::new(most))),
             changes: Arc::new(Semaphore::new(CHANGES)),
         }
+    }
+
+    /// Lets go of what is kept for the next change, where none comes. Does not end.
+    pub(crate) async fn let_go(self: Arc<Self>) {
+        self.drafts.let_go().await;
     }
 
     /// What was granted.
@@ -363,10 +368,11 @@ impl Api {
             told(report)?;
         }
         match path[..] {
-            ["metrics"] => Ok(match asked.openmetrics {
-                true => text(StatusCode::OK, MEDIA_TYPE, metrics(report)),
-                false => text(StatusCode::OK, PLAIN, plain(&metrics(report))),
-            }),
+            ["metrics"] => {
+                let metrics = Exposition::new(Arc::clone(&state.report), asked.format);
+                let media_type = asked.format.media_type();
+                Ok(with(StatusCode::OK, media_type, metrics.boxed_unsync()))
+            }
             ["v1", "openapi.json"] => Ok(text(StatusCode::OK, JSON, crate::OPENAPI)),
             ["v1", "state"] => Ok(text(StatusCode::OK, JSON, state.json())),
             ["v1", "config"] => {
@@ -841,7 +847,15 @@ fn object(value: &(impl Serialize + ?Sized)) -> Result<Answer> {
 }
 
 pub(crate) fn text(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()).boxed_unsync());
+    with(status, media_type, Full::new(body.into()).boxed_unsync())
+}
+
+fn with(
+    status: StatusCode,
+    media_type: &'static str,
+    body: UnsyncBoxBody<Bytes, Infallible>,
+) -> Answer {
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     let media_type = HeaderValue::from_static(media_type);
     answer.headers_mut().insert(CONTENT_TYPE, media_type);

@@ -106,6 +106,7 @@ pub mod files;
 mod hold;
 #[cfg(target_os = "linux")]
 pub mod interface;
+mod kept;
 #[cfg(target_os = "linux")]
 mod listener;
 pub mod memory;
@@ -140,6 +141,7 @@ pub use datagram::{Datagram, Frame, MAX_DATAGRAM};
 pub use early::EarlyDrop;
 #[cfg(target_os = "linux")]
 pub use hold::{Hold, socket_of_holder};
+pub use kept::KeptBytes;
 #[cfg(target_os = "linux")]
 pub use listener::{BindError, Carries, Listener};
 pub use memory::MemoryBackend;
@@ -147,6 +149,8 @@ pub use memory::MemoryBackend;
 pub use packet::PacketBackend;
 #[cfg(target_os = "linux")]
 pub use shared_memory::{PeerCredentials, SharedMemory};
+#[cfg(target_os = "linux")]
+pub use sys::heap::{give_back_unused, keep_little_unused};
 #[cfg(target_os = "linux")]
 pub use sys::umask::with_umask;
 #[cfg(target_os = "linux")]

@@ -163,7 +163,7 @@ pub struct Position {
 ///
 /// No call blocks. [`transmit`](Backend::transmit) makes two system calls for 64 frames and
 /// allocates nothing. [`receive`](Backend::receive) makes none while frames are there, and
-/// allocates each one's bytes at their exact size (beside the tag put back), and knows of each how
+/// puts each one's bytes into memory that is [kept](crate::KeptBytes), or allocated, and knows of each how
 /// long it lay in the ring ([`arrivals`](Backend::arrivals)). To wait, use
 /// [`Waiter`](crate::Waiter), once `receive` has given out less than was asked for: the rest of a
 /// frame that is being cut is here, where no descriptor tells of it.

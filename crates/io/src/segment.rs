@@ -55,6 +55,7 @@ pub(crate) mod whole;
 use std::fmt;
 
 use crate::checksum::{fold, internet_sum};
+use crate::kept;
 
 /// Bytes of a `virtio_net_hdr`.
 pub const HEADER: usize = 10;
@@ -236,8 +237,8 @@ impl Cut {
         self.total.div_ceil(self.size).max(1)
     }
 
-    /// The frame of this number, from 0, of `whole`: that for which this was made. Allocates its
-    /// bytes at their exact size. O(length).
+    /// The frame of this number, from 0, of `whole`: that for which this was made. In memory
+    /// that is [kept](crate::KeptBytes), or allocated. O(length).
     ///
     /// # Panics
     ///
@@ -247,7 +248,7 @@ impl Cut {
         let payload = self.transport.payload();
         let from = number * self.size;
         let length = self.size.min(self.total - from);
-        let mut frame = Vec::with_capacity(payload + length);
+        let mut frame = kept::room(payload + length);
         frame.extend_from_slice(&whole[..payload]);
         frame.extend_from_slice(&whole[payload + from..][..length]);
         self.network.adapt(&mut frame, number);

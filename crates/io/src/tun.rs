@@ -48,6 +48,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use crate::kept;
 use crate::sys::interface::Interface;
 use crate::sys::tun;
 use crate::verdict::{self, Taken};
@@ -67,8 +68,8 @@ const LONGEST: usize = 65_535 + 22;
 
 /// The program's end of a virtual interface: sends and receives packets `F`.
 ///
-/// No call blocks. Each packet costs one system call in either direction; one received is allocated
-/// at its exact size. To wait, use [`Waiter`](crate::Waiter).
+/// No call blocks. Each packet costs one system call in either direction; one received is
+/// in memory that is [kept](crate::KeptBytes), or allocated. To wait, use [`Waiter`](crate::Waiter).
 #[derive(Debug)]
 pub struct TunBackend<F = Vec<u8>> {
     device: File,
@@ -159,7 +160,9 @@ impl<F: AsRef<[u8]> + From<Vec<u8>>> Backend for TunBackend<F> {
             let length = device
                 .read(buffer)
                 .map_err(|error| while_running(name, error))?;
-            into.push(buffer[..length].to_vec().into());
+            let mut packet = kept::room(length);
+            packet.extend_from_slice(&buffer[..length]);
+            into.push(packet.into());
             Ok(Taken {
                 asked: 1,
                 came: 1,

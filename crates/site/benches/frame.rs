@@ -3,12 +3,14 @@
 //!
 //! The site is the README's: a class with a ceiling, and one with a queue for each machine. One frame
 //! comes at a time. Without arguments, prints the time of a frame beyond what the devices take; with
-//! `site 100000`, or `devices 100000`, it only sends so many, for a tool that counts instructions.
+//! `site 100000`, or `devices 100000`, it only sends so many, for a tool that counts instructions. With
+//! `unseen 100000` and `seen 100000` they are segments of TCP with timestamps, each behind the one before,
+//! at which nobody looks in passing or somebody does.
 
 use std::time::Instant;
 
 use fairlane_config::Site;
-use fairlane_site::measured::pass;
+use fairlane_site::measured::{Through, pass};
 
 const README: &str = include_str!("../../../README.md");
 
@@ -41,10 +43,38 @@ fn frames() -> Vec<Vec<u8>> {
         .collect()
 }
 
+/// Bytes of IPv4's header, and behind it of TCP's with timestamps alone.
+const IP: usize = 20;
+const TCP: usize = 32;
+
+/// A long segment of each of eight machines, with timestamps.
+fn segments() -> Vec<Vec<u8>> {
+    let machines = (1..=8).map(|number| [192, 168, 0, number]);
+    let segments = machines.map(|source| {
+        let mut segment = frame(source, 6, 0, 1500);
+        let tcp = &mut segment[14 + IP..];
+        // Four bits of how many words, the acknowledgment's flag, and two bytes of nothing in front.
+        (tcp[12], tcp[13]) = (((TCP / 4) as u8) << 4, 0x10);
+        tcp[20..24].copy_from_slice(&[1, 1, 8, 10]);
+        segment
+    });
+    segments.collect()
+}
+
+/// The next segment of the same connection: bytes further, and a millisecond later.
+fn next_segment(frame: &mut [u8]) {
+    let tcp = &mut frame[14 + IP..];
+    let bytes = (1500 - IP - TCP) as u32;
+    for (place, more) in [(4, bytes), (24, 1), (28, 1)] {
+        let (number, _) = tcp[place..].split_first_chunk_mut::<4>().expect("a header");
+        *number = u32::from_be_bytes(*number).wrapping_add(more).to_be_bytes();
+    }
+}
+
 /// Nanoseconds of a frame.
-fn time(site: Option<&Site>, count: u64) -> f64 {
+fn time(way: Through<'_>, count: u64) -> f64 {
     let began = Instant::now();
-    assert_eq!(pass(site, frames(), count).unwrap(), count);
+    assert_eq!(pass(way, frames(), count, |_| {}).unwrap(), count);
     began.elapsed().as_nanos() as f64 / count as f64
 }
 
@@ -52,17 +82,25 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let site = site();
     if let [what, count, ..] = arguments.as_slice() {
-        let site = match what.as_str() {
-            "site" => Some(&site),
-            "devices" => None,
-            other => panic!("{other}: one of site, devices"),
+        let count = count.parse().expect("a number of frames");
+        let segments = |way| {
+            assert_eq!(pass(way, segments(), count, next_segment).unwrap(), count);
         };
-        time(site, count.parse().expect("a number of frames"));
+        match what.as_str() {
+            "site" => drop(time(Through::Link(&site), count)),
+            "devices" => drop(time(Through::Nothing, count)),
+            "unseen" => segments(Through::Link(&site)),
+            "seen" => segments(Through::Watched(&site)),
+            other => panic!("{other}: one of site, devices, unseen, seen"),
+        }
         return;
     }
     let small = arguments.iter().any(|argument| argument == "--test");
     let count = if small { 1_000 } else { 1_000_000 };
-    let (all, devices) = (time(Some(&site), count), time(None, count));
+    let (all, devices) = (
+        time(Through::Link(&site), count),
+        time(Through::Nothing, count),
+    );
     println!(
         "{:.0} ns a frame, {devices:.0} ns of it for the devices",
         all

@@ -83,6 +83,9 @@ const CHANGED: Nanos = Nanos::from_millis(100);
 /// The part of the time that telling states may take where much changes: changes wait meanwhile.
 const TELLING: u64 = 10;
 
+/// Least time between two times that memory is given back.
+const TIDIED: Nanos = Nanos::from_millis(5_000);
+
 /// What the forwarding thread was asked last.
 #[derive(Default)]
 pub(crate) enum Asked {
@@ -163,6 +166,8 @@ pub(crate) struct State {
     pub(crate) changed: bool,
     /// When the state was last told, and what.
     told: Nanos,
+    /// When memory was last given back.
+    tidied: Nanos,
     report: Arc<Report>,
     flows: Watch,
 }
@@ -535,6 +540,8 @@ impl Control {
                     report(&self.state.report);
                     let took = self.clock.now().since(began);
                     self.state.telling = Nanos(took.0.saturating_mul(TELLING));
+                    drop(counting);
+                    self.tidy_up();
                 }
                 (Order::Walk(walking), _) => self.state.flows.walked(*walking, &self.plans),
                 (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),
@@ -605,6 +612,15 @@ impl Control {
         *plan = after;
         self.take_anew(again);
         self.taken_over();
+    }
+
+    /// A configuration that is read, or compared with another, takes several times the memory that is kept
+    /// of it: what is free is given back, not too often.
+    fn tidy_up(&mut self) {
+        if self.state.told.since(self.state.tidied) >= TIDIED {
+            self.state.tidied = self.state.told;
+            fairlane_io::give_back_unused();
+        }
     }
 
     /// Counts what was seen in passing, of both directions.

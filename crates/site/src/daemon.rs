@@ -641,7 +641,7 @@ fn let_attach(
         ..AttachConfig::new(mapping)
     };
     let make = move |bytes: Vec<u8>, process: &Attached| Received {
-        frame: Frame::Bytes(bytes),
+        frame: bytes.into(),
         origin: Origin {
             ingress: Origin::ATTACHED,
             owner: Some(Owner {

@@ -3,12 +3,12 @@
 use fairlane_classify::{Layer, Origin, mark_ce};
 use fairlane_core::Nanos;
 use fairlane_core::tree::Payload;
-use fairlane_io::{ByteLen, XdpFrame};
+use fairlane_io::{ByteLen, KeptBytes, XdpFrame};
 
 /// A whole Ethernet frame, in memory of its own or in memory shared with the kernel.
 #[derive(Debug)]
 pub(crate) enum Frame {
-    Bytes(Vec<u8>),
+    Bytes(KeptBytes),
     Shared(XdpFrame),
 }
 
@@ -20,7 +20,7 @@ impl Frame {
         }
     }
 
-    fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Frame::Bytes(bytes) => bytes,
             Frame::Shared(frame) => frame.bytes_mut(),
@@ -30,7 +30,7 @@ impl Frame {
 
 impl From<Vec<u8>> for Frame {
     fn from(bytes: Vec<u8>) -> Frame {
-        Frame::Bytes(bytes)
+        Frame::Bytes(KeptBytes::new(bytes))
     }
 }
 

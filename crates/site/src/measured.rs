@@ -10,13 +10,25 @@ use fairlane_runtime::bridge::{Bridge, Lane, Side};
 
 use crate::daemon::maker;
 use crate::frame::Frame;
+use crate::passing::watches;
 use crate::plan::Plan;
 
 /// Frames that a device holds at once.
 const ROOM: usize = 64;
 
-/// Sends `count` frames, one each millisecond, through the link of a site that leads outside, in
-/// turn those given; without a site, from one device to the other. How many came out.
+/// What frames go through from one device to the other.
+#[derive(Clone, Copy, Debug)]
+pub enum Through<'a> {
+    /// Nothing.
+    Nothing,
+    /// The link of a site that leads outside, where nobody looks at TCP in passing.
+    Link(&'a Site),
+    /// The same, where it is looked at.
+    Watched(&'a Site),
+}
+
+/// Sends `count` frames, one each millisecond, in turn those given, after `renew` has made the next of
+/// each. How many came out.
 ///
 /// # Errors
 ///
@@ -25,14 +37,22 @@ const ROOM: usize = 64;
 /// # Panics
 ///
 /// The site has no link outside.
-pub fn pass(site: Option<&Site>, frames: Vec<Vec<u8>>, count: u64) -> io::Result<u64> {
+pub fn pass(
+    way: Through<'_>,
+    frames: Vec<Vec<u8>>,
+    count: u64,
+    mut renew: impl FnMut(&mut [u8]),
+) -> io::Result<u64> {
     let (mut lan, left) = memory::pair(ROOM);
     let (right, mut wan) = memory::pair(ROOM);
-    let mut waiting: VecDeque<Frame> = frames.into_iter().map(Frame::Bytes).collect();
-    let mut through = through(site, left, right);
+    let mut waiting: VecDeque<Frame> = frames.into_iter().map(Frame::from).collect();
+    let mut through = through(way, left, right);
     let (mut batch, mut arrived, mut passed) = (VecDeque::new(), Vec::new(), 0);
     for number in 1..=count {
-        batch.extend(waiting.pop_front());
+        if let Some(mut frame) = waiting.pop_front() {
+            renew(frame.bytes_mut());
+            batch.push_back(frame);
+        }
         lan.transmit(&mut batch)?;
         through(Nanos::from_millis(number))?;
         passed += wan.receive(&mut arrived, ROOM)? as u64;
@@ -45,25 +65,36 @@ type Memory = MemoryBackend<Frame>;
 
 /// What carries frames from the one device to the other, at a time.
 fn through(
-    site: Option<&Site>,
+    way: Through<'_>,
     mut left: Memory,
     mut right: Memory,
 ) -> Box<dyn FnMut(Nanos) -> io::Result<()>> {
-    let Some(site) = site else {
-        let (mut arrived, mut batch) = (Vec::new(), VecDeque::new());
-        return Box::new(move |_| {
-            left.receive(&mut arrived, ROOM)?;
-            batch.extend(arrived.drain(..));
-            right.transmit(&mut batch).map(drop)
-        });
+    let site = match way {
+        Through::Link(site) | Through::Watched(site) => site,
+        Through::Nothing => {
+            let (mut arrived, mut batch) = (Vec::new(), VecDeque::new());
+            return Box::new(move |_| {
+                left.receive(&mut arrived, ROOM)?;
+                batch.extend(arrived.drain(..));
+                right.transmit(&mut batch).map(drop)
+            });
+        }
     };
     let mut links = site.links.iter();
     let link = links.rfind(|link| link.to == Role::Outside);
     let link = link.expect("a link outside");
-    let (_, arbiter) = Plan::start(link, Side::Right, right, 0, None, Nanos::ZERO);
+    let (_, mut arbiter) = Plan::start(link, Side::Right, right, 0, None, Nanos::ZERO);
+    let [_, (watch, mut findings)] = watches().expect("room for what is found");
+    if let Through::Watched(_) = way {
+        arbiter.queue_mut().classifier_mut().watch = Some(Box::new(watch));
+    }
     let frames = FlowConfig::new(Weight::ONE, Length::MAX);
     let shaped = Lane::Shaped(Box::new(arbiter), frames);
     let bridge = Bridge::new(Lane::Open(left), shaped, maker(Role::Inside));
     let mut bridge = bridge.expect("a flow for what is received");
-    Box::new(move |now| bridge.round(now).map(drop))
+    Box::new(move |now| {
+        // In a site, the control thread's business.
+        while findings.pop().is_some() {}
+        bridge.round(now).map(drop)
+    })
 }

@@ -17,11 +17,16 @@ const UNIT_BITS: u32 = 10;
 const DOUBLINGS: usize = 21;
 const BUCKETS: usize = PARTS * (DOUBLINGS + 1);
 
+/// The counts of one doubling, and of all.
+type Parts = Box<[AtomicU32; PARTS]>;
+type Doublings = Box<[OnceLock<Parts>; DOUBLINGS + 1]>;
+
 /// The delays of one class since it came.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
-    /// Made for the first packet: there may be thousands of classes that have none.
-    buckets: OnceLock<Box<[AtomicU32]>>,
+    /// Made for the first packet, and each doubling for the first one in it: there may be thousands of
+    /// classes, of which many have no packets, and the delays of one are within a few doublings.
+    doublings: OnceLock<Doublings>,
     /// In nanoseconds.
     longest: AtomicU64,
     /// Frames that came while their interface was losing others: a sample of those.
@@ -32,8 +37,7 @@ impl Meter {
     /// Counts one delay. Of one thread only.
     #[inline]
     pub(crate) fn record(&self, delay: Nanos) {
-        let make = || (0..BUCKETS).map(|_| AtomicU32::new(0)).collect();
-        let bucket = &self.buckets.get_or_init(make)[bucket_of(delay)];
+        let bucket = self.bucket(bucket_of(delay));
         bucket.store(
             bucket.load(Ordering::Relaxed).wrapping_add(1),
             Ordering::Relaxed,
@@ -41,6 +45,25 @@ impl Meter {
         if delay.0 > self.longest.load(Ordering::Relaxed) {
             self.longest.store(delay.0, Ordering::Relaxed);
         }
+    }
+
+    #[inline]
+    fn bucket(&self, bucket: usize) -> &AtomicU32 {
+        let none = || Box::new([const { OnceLock::new() }; DOUBLINGS + 1]);
+        let empty = || Box::new([const { AtomicU32::new(0) }; PARTS]);
+        let doublings = self.doublings.get_or_init(none);
+        &doublings[bucket / PARTS].get_or_init(empty)[bucket % PARTS]
+    }
+
+    /// Each bucket that was made, in order, and what it counts.
+    fn buckets(&self) -> impl Iterator<Item = (usize, u32)> {
+        let doublings = self.doublings.get().into_iter();
+        let doublings = doublings.flat_map(|doublings| doublings.iter().enumerate());
+        let made = doublings.filter_map(|(doubling, parts)| Some((doubling, parts.get()?)));
+        made.flat_map(|(doubling, parts)| {
+            let counts = parts.iter().map(|count| count.load(Ordering::Relaxed));
+            (doubling * PARTS..).zip(counts)
+        })
     }
 
     /// Counts a frame that came while others were lost. Of one thread only.
@@ -55,15 +78,14 @@ impl Meter {
     }
 
     /// What was counted so far, of which `before` was read last: the buckets themselves count only
-    /// to 2^32, so it is to be read within so many packets. O(buckets).
+    /// to 2^32, so it is to be read within so many packets. O(buckets that were made).
     pub(crate) fn read(&self, before: &Delays) -> Delays {
-        let buckets = self.buckets.get().map_or(&[][..], |buckets| &buckets[..]);
         let mut before = before.counts.iter().peekable();
         let mut counts = Vec::new();
-        for (bucket, count) in buckets.iter().enumerate() {
+        for (bucket, count) in self.buckets() {
             let had = before.next_if(|&&(other, _)| other == bucket);
             let had = had.map_or(0, |&(_, count)| count);
-            let more = count.load(Ordering::Relaxed).wrapping_sub(had as u32);
+            let more = count.wrapping_sub(had as u32);
             if had + u64::from(more) > 0 {
                 counts.push((bucket, had + u64::from(more)));
             }
@@ -123,7 +145,7 @@ impl Delays {
     }
 
     /// Counts one more. O(distinct delays).
-    pub(crate) fn record(&mut self, delay: Nanos) {
+    pub fn record(&mut self, delay: Nanos) {
         self.add(bucket_of(delay), 1);
         self.longest = self.longest.max(delay);
     }
@@ -147,26 +169,23 @@ impl Delays {
     }
 
     /// How many there are.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.within(Nanos::MAX)
+    pub(crate) fn count(&self) -> u64 {
+        self.counts.iter().map(|&(_, count)| count).sum()
     }
 
-    /// How many did not exceed `most`. O(distinct delays).
-    #[must_use]
-    pub fn within(&self, most: Nanos) -> u64 {
+    /// Each delay that there was, ascending, and how often: too long by at most a sixty-fourth, and by a
+    /// microsecond below 64 of them.
+    pub fn distinct(&self) -> impl Iterator<Item = (Nanos, u64)> {
         let counts = self.counts.iter();
-        let within = counts.take_while(|&&(bucket, _)| longest_in(bucket) <= most.0);
-        within.map(|&(_, count)| count).sum()
+        counts.map(|&(bucket, count)| (Nanos(longest_in(bucket)), count))
     }
 
-    /// All of them together, in seconds: too much by at most a sixty-fourth, and a microsecond for each
-    /// below 64 of them.
-    #[must_use]
-    pub fn sum(&self) -> f64 {
-        let counts = self.counts.iter();
-        let longest = counts.map(|&(bucket, count)| longest_in(bucket) as f64 * count as f64);
-        longest.sum::<f64>() / 1e9
+    /// Their mean, in nanoseconds; `None` without any.
+    pub(crate) fn mean(&self) -> Option<f64> {
+        let sum: f64 = (self.distinct())
+            .map(|(delay, count)| delay.0 as f64 * count as f64)
+            .sum();
+        (!self.counts.is_empty()).then(|| sum / self.count() as f64)
     }
 
     /// The longest that was ever counted; 0 before the first.
@@ -234,6 +253,22 @@ mod tests {
     }
 
     #[test]
+    fn a_class_whose_delays_are_alike_has_few_buckets_and_one_without_packets_none() {
+        let meter = Meter::default();
+        assert_eq!(meter.buckets().count(), 0);
+        for us in 1_100..2_000 {
+            meter.record(Nanos::from_micros(us));
+        }
+        assert_eq!(meter.buckets().count(), PARTS);
+        assert_eq!(meter.read(&Delays::default()).count(), 900);
+        meter.record(Nanos::from_micros(7));
+        meter.record(Nanos::MAX);
+        assert_eq!(meter.buckets().count(), 3 * PARTS);
+        let buckets: Vec<usize> = meter.buckets().map(|(bucket, _)| bucket).collect();
+        assert!(buckets.is_sorted());
+    }
+
+    #[test]
     fn a_window_has_what_came_in_it_and_the_whole_has_all() {
         let meter = Meter::default();
         let none = Delays::default();
@@ -263,8 +298,8 @@ mod tests {
     fn a_bucket_that_is_full_goes_on_from_the_beginning_and_nobody_notices() {
         let meter = Meter::default();
         meter.record(Nanos::from_millis(1));
-        let bucket = bucket_of(Nanos::from_millis(1));
-        meter.buckets.get().unwrap()[bucket].store(u32::MAX, Ordering::Relaxed);
+        let bucket = meter.bucket(bucket_of(Nanos::from_millis(1)));
+        bucket.store(u32::MAX, Ordering::Relaxed);
         let before = meter.read(&Delays::default());
         assert_eq!(before.count(), u64::from(u32::MAX));
         meter.record(Nanos::from_millis(1));

@@ -4,6 +4,7 @@
 //! The forwarding thread looks at each segment of the links of both directions, and tells what it found to
 //! the control thread, which counts it. Where that comes too late some of it is missed, and no more.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -31,14 +32,14 @@ const LONGEST: u64 = 60_000_000;
 /// What is known of segments on their way: one writer, which locks nothing.
 struct Table {
     /// Of each direction, by what a segment is known by.
-    sent: [Box<[Sent]>; 2],
+    sent: [Box<[Sent; PLACES]>; 2],
     /// Of each direction, by connection: some bits of which, and the highest sequence number that it has
     /// come to.
-    highest: [Box<[AtomicU64]>; 2],
+    highest: [Box<[AtomicU64; PLACES]>; 2],
 }
 
 /// The first segment with a timestamp.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Sent {
     /// A number of connection and timestamp; 0 of none.
     key: AtomicU64,
@@ -86,13 +87,17 @@ pub(crate) struct Watch {
 /// What the eyes of a direction have found.
 pub(crate) type Findings = Consumer<Finding>;
 
+/// A table of nothing.
+fn places<T: Default + fmt::Debug>() -> Box<[T; PLACES]> {
+    let places: Box<[T]> = (0..PLACES).map(|_| T::default()).collect();
+    places.try_into().expect("as many as were made")
+}
+
 /// The eyes of both directions.
 pub(crate) fn watches() -> Result<[(Watch, Findings); 2]> {
-    let places = |_| (0..PLACES).map(|_| Sent::default()).collect();
-    let connections = |_| (0..PLACES).map(|_| AtomicU64::new(0)).collect();
     let table = Arc::new(Table {
-        sent: [(); 2].map(places),
-        highest: [(); 2].map(connections),
+        sent: [places(), places()],
+        highest: [places(), places()],
     });
     let watch = |side| {
         let Ok((findings, found)) = mailbox(FINDINGS) else {

@@ -74,7 +74,7 @@ pub(crate) struct Told {
     /// Bytes that had come.
     pub(crate) offered: u64,
     pub(crate) beside_lost: u64,
-    pub(crate) delays: Delays,
+    pub(crate) delays: Arc<Delays>,
 }
 
 impl Account {

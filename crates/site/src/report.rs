@@ -119,7 +119,7 @@ pub struct LinkReport {
     pub classes: Vec<ClassReport>,
     /// The delays of each of them, since the start.
     #[serde(skip)]
-    pub delays: Vec<Delays>,
+    pub delays: Vec<Arc<Delays>>,
 }
 
 /// Delays that were counted, in microseconds; none of no packet. `longest` is known better than by
@@ -270,7 +270,7 @@ impl LinkReport {
             delays: (plan
                 .accounts
                 .iter()
-                .map(|account| account.told.delays.clone()))
+                .map(|account| Arc::clone(&account.told.delays)))
             .collect(),
         }
     }
@@ -315,14 +315,14 @@ fn tell(
     link: &Link,
     [whole, recent]: [Span; 2],
 ) -> ClassReport {
-    let delays = account.meter.read(&account.told.delays);
+    let delays = Arc::new(account.meter.read(&account.told.delays));
     let told = std::mem::replace(
         &mut account.told,
         Told {
             stats: sums.stats,
             offered: sums.offered(),
             beside_lost: account.meter.beside_lost(),
-            delays: delays.clone(),
+            delays: Arc::clone(&delays),
         },
     );
     let sent = sums.stats.sent.bytes.saturating_sub(told.stats.sent.bytes);
@@ -348,7 +348,7 @@ fn tell(
             beyond_bound,
             violations: account.violations,
             rtt_us: in_micros(&passing.trips, None).map(|told| DelayReport {
-                mean: Some(passing.trips.sum() * 1e6 / passing.trips.count() as f64),
+                mean: passing.trips.mean().map(|nanos| nanos / 1e3),
                 ..told
             }),
             came_again: passing.again,

@@ -10,6 +10,15 @@ pub fn line(text: impl Display) -> Result<()> {
     writeln!(io::stdout(), "{text}").context("printing")
 }
 
+/// Prints text as it came, however long, and ends its last line.
+pub fn text(text: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    let printed = out.write_all(text.trim_ascii_end());
+    printed
+        .and_then(|()| out.write_all(b"\n"))
+        .context("printing")
+}
+
 /// Says something on standard error. Where nobody hears it any more, as after a
 /// terminal was closed, it is lost: no reason to end the run, or to end it otherwise.
 pub fn aside(text: impl Display) {

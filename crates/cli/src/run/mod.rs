@@ -157,7 +157,11 @@ impl Options {
 pub fn run(options: &Options) -> Result<()> {
     match &options.config {
         Some(config) if options.fail_open && !options.guarded => guard::guard(config),
-        Some(config) => site::run(config, options),
+        Some(config) => {
+            // What is read takes several times the memory that is kept of it.
+            fairlane_io::keep_little_unused();
+            site::run(config, options)
+        }
         None => loopback::run(options),
     }
 }

@@ -89,9 +89,9 @@ impl Asked {
 }
 
 /// What comes back for these bytes.
-pub(crate) fn exchanged(mut stream: impl Read + Write, request: &str) -> String {
+pub(crate) fn exchanged(mut stream: impl Read + Write, request: impl AsRef<[u8]>) -> String {
     // It may answer, and close, before all of it is sent.
-    let _ = stream.write_all(request.as_bytes());
+    let _ = stream.write_all(request.as_ref());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
@@ -485,7 +485,7 @@ fn nobody_writes_over_what_he_has_not_read() {
         let head = format!("Host: localhost\r\nIf-Match: {tag}\r\nContent-Length: {length}");
         exchanged(
             connect(),
-            &format!("PUT /v1/config HTTP/1.1\r\n{head}\r\n\r\n{text}"),
+            format!("PUT /v1/config HTTP/1.1\r\n{head}\r\n\r\n{text}"),
         )
     };
     let late = put(tag);

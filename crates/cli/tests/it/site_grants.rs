@@ -19,7 +19,7 @@ fn request(socket: &Path, method: &str, path: &str, body: &Value) -> (String, Va
     let length = body.len();
     let answer = exchanged(
         UnixStream::connect(socket).unwrap(),
-        &format!(
+        format!(
             "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}"
         ),
     );

@@ -7,22 +7,31 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fairlane_netlab::long_tests;
 use serde_json::{Value, json};
 
-use crate::program::fairlane;
+use crate::program::{Pressure, fairlane};
 use crate::site::{PATIENCE, Site, class, up, wire};
-use crate::site_reload::numbered;
+use crate::site_reload::{numbered, numbered_at};
+
+/// Memory that a daemon of 10,000 classes may have, the rings of its interfaces included.
+const MEMORY_MB: u64 = 100;
 
 /// A link of so many classes, each with a filter, and one that carries what is sent.
-fn config(classes: usize, socket: &Path) -> String {
-    grouped(classes, None, socket)
+pub(crate) fn config(classes: usize, socket: &Path) -> String {
+    grouped(0, classes, None, socket)
+}
+
+/// The same with other weights each time.
+fn config_of_round(round: usize, classes: usize, socket: &Path) -> String {
+    grouped(round, classes, None, socket)
 }
 
 /// The same, with so many classes below each of others.
-fn grouped(classes: usize, group: Option<usize>, socket: &Path) -> String {
+fn grouped(round: usize, classes: usize, group: Option<usize>, socket: &Path) -> String {
     let mut text = up("packet", "200mbit");
     write!(
         text,
@@ -44,7 +53,7 @@ fn grouped(classes: usize, group: Option<usize>, socket: &Path) -> String {
             text,
             "[[link.class]]\nname = \"c{number}\"\nweight = {}\n{parent}\
              [[link.filter]]\nclass = \"c{number}\"\ndestination = \"10.{}.{}.1\"\n",
-            1 + number % 7,
+            1 + (number + round) % 7,
             number / 250,
             number % 250
         )
@@ -102,6 +111,19 @@ pub(crate) fn resident_mb(process: u32) -> u64 {
     kilobytes.parse::<u64>().unwrap() / 1024
 }
 
+/// The same, once what is free was given back: at most the megabytes that it may have, or what it has after
+/// some time.
+fn settled_mb(process: u32) -> u64 {
+    let begun = Instant::now();
+    loop {
+        let resident = resident_mb(process);
+        if resident <= MEMORY_MB || begun.elapsed() > PATIENCE {
+            return resident;
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[test]
 fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
     let Some(wire) = wire("thousands of changes", 1) else {
@@ -134,7 +156,7 @@ fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
     let metrics = fairlane(&["ctl", "--socket", socket, "metrics"]).success();
     let scraped = begun.elapsed();
     assert!(metrics.matches("fairlane_class_bytes_total{").count() > classes);
-    let resident = resident_mb(site.id());
+    let resident = settled_mb(site.id());
     let report = site.stop();
     let whole: Duration = took.iter().sum();
     eprintln!(
@@ -156,6 +178,11 @@ fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
     assert_eq!(class(&report, "up", "ours")["sent_packets"], sent);
     assert_eq!(report["reloads"], rounds);
     assert!(whole < PATIENCE * 10, "{whole:?}");
+    // A program that is not optimised is itself larger.
+    assert!(
+        cfg!(debug_assertions) || resident <= MEMORY_MB,
+        "{resident} MB"
+    );
 }
 
 /// How long it took until each of some things was done.
@@ -182,7 +209,7 @@ fn changes_one_after_another_cost_what_they_touch() {
     for group in [None, Some(100)] {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("ctl.sock");
-        let text = grouped(classes, group, &socket);
+        let text = grouped(0, classes, group, &socket);
         let site = Site::start(&wire, &text);
         let put = |_| drop(asked(&socket, "PUT", "/v1/config", &text));
         let change = |step: usize| {
@@ -255,4 +282,120 @@ fn of_changes_that_are_made_together_all_are_or_none() {
     assert!(answer.contains("weight"), "{answer}");
     assert_eq!(ask("config"), before);
     site.stop();
+}
+
+/// What a site's state says at its socket.
+fn state(socket: &Path) -> Value {
+    let socket = socket.to_str().unwrap();
+    let state = fairlane(&["ctl", "--socket", socket, "show", "--json"]).success();
+    serde_json::from_str(&state).unwrap()
+}
+
+#[test]
+fn a_file_that_is_read_again_every_second_loses_nothing_and_leaves_no_memory_behind() {
+    let Some(wire) = wire("a reload every second", 1) else {
+        return;
+    };
+    let (classes, rounds) = match long_tests() && !cfg!(debug_assertions) {
+        true => (10_000, 300),
+        false => (500, 10),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ctl.sock");
+    let mut site = Site::start(&wire, &config(classes, &socket));
+    let pressure = Pressure::begin();
+    let hosts = (wire.sender(0), wire.receiver());
+    let (memory, numbers, sent) = numbered(hosts, 1_001, || {
+        let mut memory = Vec::new();
+        let begun = Instant::now();
+        for round in 1..=rounds {
+            fs::write(site.file(), config_of_round(round, classes, &socket)).unwrap();
+            site.signal("HUP");
+            let next = begun + Duration::from_secs(round as u64);
+            thread::sleep(next.saturating_duration_since(Instant::now()));
+            memory.push(site.memory() >> 10);
+        }
+        memory
+    });
+    // It has logged each.
+    let finished = site.end();
+    let report: Value = serde_json::from_str(&finished.stdout).unwrap();
+    let reloads = report["reloads"].as_u64().unwrap();
+    // What the first ones take is kept for the next.
+    let settled = memory[rounds / 5..rounds / 2].iter().max().unwrap();
+    let last = memory[rounds / 2..].iter().max().unwrap();
+    eprintln!(
+        "{classes} classes: {reloads} reloads in {rounds} s; longest step of the forwarding thread {:.0} us; \
+         {} of {sent} packets; {} to {settled} kB resident in the first half, {last} in the second",
+        report["longest_step_us"].as_f64().unwrap(),
+        numbers.len(),
+        memory[0],
+    );
+    assert!(
+        numbers.iter().copied().eq(0..sent),
+        "{} of {sent}",
+        numbers.len()
+    );
+    assert_eq!(class(&report, "up", "ours")["sent_packets"], sent);
+    // Those that come while one is read are one.
+    let least = pressure.least(0.9, 0.1) * rounds as f64;
+    assert!(reloads as f64 >= least, "{reloads} of {rounds}");
+    assert!(last <= &(settled + settled / 20), "it grows: {memory:?} kB");
+}
+
+#[test]
+fn a_flush_of_a_hundred_thousand_packets_is_done_between_rounds() {
+    let Some(wire) = wire("a long flush", 1) else {
+        return;
+    };
+    let packets = match long_tests() {
+        true => 100_000,
+        false => 10_000,
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ctl.sock");
+    let text = up("packet", "200mbit")
+        + &format!(
+            "limit = {{ packets = 131072, bytes = \"100mb\" }}\n\
+             [[link.class]]\nname = \"ours\"\nceil = \"16kbit\"\n\
+             limit = {{ packets = 120000, bytes = \"90mb\" }}\n\
+             [[link.class]]\nname = \"rest\"\ndefault = true\n\
+             [[link.filter]]\nclass = \"ours\"\ndestination-port = 1001\n\
+             [control]\nsocket = \"{}\"\n",
+            socket.display()
+        );
+    let site = Site::start(&wire, &text);
+    let hosts = (wire.sender(0), wire.receiver());
+    let queued = |state: &Value| {
+        class(state, "up", "ours")["queued_packets"]
+            .as_u64()
+            .unwrap()
+    };
+    numbered_at(30_000.0, hosts, 1_001, || {
+        let begun = Instant::now();
+        while queued(&state(&socket)) < packets {
+            assert!(begun.elapsed() < PATIENCE * 3, "it does not fill");
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
+    let before = state(&socket);
+    let (begun, pressure) = (Instant::now(), Pressure::begin());
+    let flushed = posted(&socket, "/v1/links/up/classes/ours/flush", "");
+    let took = begun.elapsed();
+    let most = pressure.most(200.0, 20_000.0);
+    let report = site.stop();
+    let gone = flushed["packets"].as_u64().unwrap();
+    eprintln!(
+        "a flush of {gone} packets took {took:?}; longest step of the forwarding thread {:.0} us, {:.0} before",
+        report["longest_step_us"].as_f64().unwrap(),
+        before["longest_step_us"].as_f64().unwrap(),
+    );
+    assert!(gone + 10 >= packets, "{flushed}");
+    assert!(queued(&report) < 10, "{report:#}");
+    assert_eq!(class(&report, "up", "ours")["discarded"], gone);
+    assert!(took < PATIENCE, "{took:?}");
+    if !cfg!(debug_assertions) {
+        let longest = report["longest_step_us"].as_f64().unwrap();
+        assert!(longest <= most, "{longest} us, {most} at most");
+    }
 }

@@ -87,15 +87,13 @@ fn promtool_finds_nothing_to_complain_of() {
     site.stop();
 }
 
-#[test]
-fn prometheus_scrapes_a_running_site() {
-    let test = "a site scraped by Prometheus";
+/// Runs Prometheus beside a site, with `more` arguments, until it knows what is asked for, and gives each
+/// answer; `None`, and said why, where that cannot be.
+fn scraped(test: &str, more: &[&str], asked: &[&str]) -> Option<Vec<Value>> {
     if !has("prometheus", test) {
-        return;
+        return None;
     }
-    let Some(wire) = wire(test, 1) else {
-        return;
-    };
+    let wire = wire(test, 1)?;
     let middle = wire.middle();
     Link::find(middle, "lo").unwrap().up().unwrap();
     let control = format!("\n[control]\nhttp = \"{SITE}\"\n");
@@ -112,32 +110,25 @@ fn prometheus_scrapes_a_running_site() {
         .arg(format!("--config.file={}", file.display()))
         .arg(format!("--storage.tsdb.path={}", folder.path().display()))
         .arg(format!("--web.listen-address={PROMETHEUS}"))
-        .arg("--log.level=error");
+        .arg("--log.level=error")
+        .args(more);
     let prometheus = Program::start(middle, &mut command).unwrap();
     let query =
         |what: &str| middle.run(|| answered(PROMETHEUS, &format!("/api/v1/query?query={what}")));
     let begun = Instant::now();
-    // What was asked for, and how many series of it there are.
-    for (what, series) in [
-        ("fairlane_class_bytes_total", 2),
-        ("fairlane_class_delay_bound_seconds", 2),
-        ("fairlane_class_sojourn_seconds_count", 2),
-        ("fairlane_class_bound_violations_total", 2),
-    ] {
-        let found = loop {
+    let told = asked.iter().map(|what| {
+        loop {
             let answer = query(what);
             let result = answer.as_ref().map(|answer| &answer["data"]["result"]);
-            if let Some(found) = result
-                .and_then(Value::as_array)
-                .filter(|all| !all.is_empty())
-            {
-                break found.len();
+            let found = result.filter(|all| all.as_array().is_some_and(|all| !all.is_empty()));
+            if let Some(found) = found {
+                break found.clone();
             }
             assert!(begun.elapsed() < 3 * PATIENCE, "{what}: {answer:?}");
             thread::sleep(Duration::from_millis(200));
-        };
-        assert_eq!(found, series, "{what}");
-    }
+        }
+    });
+    let told = told.collect();
     let targets = middle
         .run(|| answered(PROMETHEUS, "/api/v1/targets"))
         .unwrap();
@@ -150,4 +141,57 @@ fn prometheus_scrapes_a_running_site() {
     prometheus.interrupt();
     prometheus.finish(PATIENCE).unwrap();
     site.stop();
+    Some(told)
+}
+
+#[test]
+fn prometheus_scrapes_a_running_site() {
+    let asked = [
+        "fairlane_class_bytes_total",
+        "fairlane_class_delay_bound_seconds",
+        "fairlane_class_sojourn_seconds_count",
+        "fairlane_class_bound_violations_total",
+    ];
+    let Some(told) = scraped("a site scraped by Prometheus", &[], &asked) else {
+        return;
+    };
+    for (what, told) in asked.iter().zip(told) {
+        assert_eq!(told.as_array().unwrap().len(), 2, "{what}: {told:#}");
+    }
+}
+
+#[test]
+fn prometheus_takes_delays_as_native_histograms() {
+    let test = "native histograms scraped by Prometheus";
+    // What is asked of a histogram is told of native ones alone.
+    let asked = [
+        "fairlane_class_bytes_total",
+        "sum(histogram_count(fairlane_class_sojourn_seconds))",
+        "histogram_quantile(0.5,sum(fairlane_class_sojourn_seconds))",
+        "histogram_quantile(1,sum(fairlane_class_sojourn_seconds))",
+    ];
+    let Some(told) = scraped(test, &["--enable-feature=native-histograms"], &asked) else {
+        return;
+    };
+    let [bytes, delays @ ..] = &told[..] else {
+        unreachable!("as many answers as questions");
+    };
+    assert_eq!(bytes.as_array().unwrap().len(), 2, "{bytes:#}");
+    let value = |told: &Value| {
+        told[0]["value"][1]
+            .as_str()
+            .unwrap()
+            .parse::<f64>()
+            .unwrap()
+    };
+    let [count, median, longest] = delays else {
+        unreachable!("as many answers as questions");
+    };
+    // What showed that frames pass has passed.
+    assert!(value(count) >= 1.0, "{count:#}");
+    let (median, longest) = (value(median), value(longest));
+    assert!(
+        0.0 < median && median <= longest && longest < 10.0,
+        "{median} {longest}"
+    );
 }

@@ -28,6 +28,16 @@ impl Drop for Ends<'_> {
 /// Numbered datagrams from a host to another while `meanwhile` lasts: what it returns, the numbers
 /// that arrived, in order, and how many were sent.
 pub(crate) fn numbered<T>(
+    hosts: (&Host, &Host),
+    port: u16,
+    meanwhile: impl FnOnce() -> T,
+) -> (T, Vec<u32>, u32) {
+    numbered_at(1_000.0, hosts, port, meanwhile)
+}
+
+/// The same, so many a second: up to 40,000.
+pub(crate) fn numbered_at<T>(
+    pps: f64,
     (from, to): (&Host, &Host),
     port: u16,
     meanwhile: impl FnOnce() -> T,
@@ -42,7 +52,7 @@ pub(crate) fn numbered<T>(
     let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
     thread::scope(|scope| {
         let receiving = scope.spawn(|| receive(&listening, &done));
-        let sending = scope.spawn(|| send(&socket, &to, 1_000.0, &stop));
+        let sending = scope.spawn(|| send(&socket, &to, pps, &stop));
         // Where it panics, the threads end too.
         let ends = Ends([&stop, &done]);
         let told = meanwhile();

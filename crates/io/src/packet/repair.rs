@@ -4,6 +4,7 @@
 //! machine, behind a virtual device, leaves checksums to hardware that is not there.
 
 use crate::checksum;
+use crate::kept;
 use crate::segment::Offload;
 use crate::sys::packet::Arrival;
 
@@ -12,7 +13,7 @@ const ADDRESSES: usize = 12;
 
 /// A copy of the frame as the wire would have it, if it is a whole one that need not be cut.
 pub(super) fn repair(arrival: &Arrival<'_>) -> Vec<u8> {
-    let mut frame = Vec::with_capacity(arrival.bytes.len() + tag_length(arrival));
+    let mut frame = kept::room(arrival.bytes.len() + tag_length(arrival));
     write(arrival, &mut frame);
     if let Some((start, field)) = offload(arrival).checksum {
         checksum::write(&mut frame, start, field);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use libc::{c_int, c_uint, c_void, socklen_t};
 
 pub(crate) mod bpf;
+pub(crate) mod heap;
 pub(crate) mod interface;
 pub(crate) mod memory;
 pub(crate) mod packet;

@@ -67,7 +67,7 @@ impl Rig {
     fn pass_one(&mut self, bytes: Vec<u8>) {
         let len = Length::new(bytes.len() as u32).unwrap();
         let received = Received {
-            frame: Frame::Bytes(bytes),
+            frame: bytes.into(),
             origin: Origin::default(),
             came: self.now,
             losing: false,

@@ -258,7 +258,7 @@ impl Site {
 
     fn print(&self, path: &str) -> Result<()> {
         let text = self.client.ask(Method::GET, path, "")?;
-        output::line(String::from_utf8_lossy(&text).trim_end())
+        output::text(&text)
     }
 
     fn explain(&self, class: &str) -> Result<()> {

@@ -1,0 +1,401 @@
+//! What is told: each metric once, whatever the format.
+
+use fairlane_config::class_report::ClassReport;
+use fairlane_site::{Delays, InterfaceReport, LinkReport, Report};
+
+/// One metric, and a value of it for each of several things.
+pub(super) struct Family {
+    /// Without what all names begin with; with its unit, and of a counter without `_total`.
+    pub(super) name: &'static str,
+    pub(super) help: &'static str,
+    pub(super) of: Of,
+}
+
+/// What kind of number it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// What a metric is about, and where its values are.
+pub(super) enum Of {
+    /// The program: its version.
+    Build,
+    SiteCount(fn(&Report) -> u64),
+    Site(fn(&Report) -> f64),
+    InterfaceCount(fn(&InterfaceReport) -> u64),
+    Interface(fn(&InterfaceReport) -> f64),
+    LinkCount(fn(&LinkReport) -> u64),
+    Link(fn(&LinkReport) -> f64),
+    ClassCount(fn(&ClassReport) -> u64),
+    /// Which some classes do not have.
+    Class(fn(&ClassReport) -> Option<f64>),
+    /// Drops of a class, for each reason.
+    Reasons,
+    /// Delays of a class that holds packets.
+    Delays,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'a> {
+    Count(u64),
+    Gauge(f64),
+    Delays(&'a Delays),
+}
+
+/// Names and values of labels: what the configuration names.
+pub(super) type Labels<'a> = [(&'static str, &'a str)];
+
+impl Family {
+    pub(super) fn kind(&self) -> Kind {
+        match self.of {
+            Of::SiteCount(_) | Of::InterfaceCount(_) | Of::LinkCount(_) => Kind::Counter,
+            Of::ClassCount(_) | Of::Reasons => Kind::Counter,
+            Of::Build | Of::Site(_) | Of::Interface(_) | Of::Link(_) | Of::Class(_) => Kind::Gauge,
+            Of::Delays => Kind::Histogram,
+        }
+    }
+
+    /// The unit, where the name has one that formats know.
+    pub(super) fn unit(&self) -> Option<&'static str> {
+        let known = ["seconds", "bytes"];
+        let last = self.name.rsplit_once('_').map_or("", |(_, last)| last);
+        // A rate is per second, and in no such unit.
+        let is_rate = self.name.ends_with("_per_second");
+        let unit = known.into_iter().find(|&unit| unit == last && !is_rate);
+        // What bytes are counted of is a number, as all counts are.
+        unit.filter(|_| self.kind() != Kind::Counter)
+    }
+
+    /// How many things it is about.
+    pub(super) fn things(&self, report: &Report) -> usize {
+        match self.of {
+            Of::Build | Of::SiteCount(_) | Of::Site(_) => 1,
+            Of::InterfaceCount(_) | Of::Interface(_) => report.interfaces.len(),
+            Of::LinkCount(_) | Of::Link(_) => report.links.len(),
+            Of::ClassCount(_) | Of::Class(_) | Of::Reasons | Of::Delays => {
+                report.links.iter().map(|link| link.classes.len()).sum()
+            }
+        }
+    }
+
+    /// Its values for one of them, by its place; most things have one.
+    pub(super) fn values(
+        &self,
+        report: &Report,
+        place: usize,
+        mut tell: impl FnMut(&Labels<'_>, Value<'_>),
+    ) {
+        let of_interface = || &report.interfaces[place];
+        let of_link = || &report.links[place];
+        match self.of {
+            Of::Build => tell(&[("version", env!("CARGO_PKG_VERSION"))], Value::Gauge(1.0)),
+            Of::SiteCount(value) => tell(&[], Value::Count(value(report))),
+            Of::Site(value) => tell(&[], Value::Gauge(value(report))),
+            Of::InterfaceCount(value) => {
+                let it = of_interface();
+                tell(&[("interface", &it.name)], Value::Count(value(it)));
+            }
+            Of::Interface(value) => {
+                let it = of_interface();
+                tell(&[("interface", &it.name)], Value::Gauge(value(it)));
+            }
+            Of::LinkCount(value) => {
+                let it = of_link();
+                tell(&[("link", &it.name)], Value::Count(value(it)));
+            }
+            Of::Link(value) => {
+                let it = of_link();
+                tell(&[("link", &it.name)], Value::Gauge(value(it)));
+            }
+            Of::ClassCount(_) | Of::Class(_) | Of::Reasons | Of::Delays => {
+                if let Some((link, place)) = at(report, place) {
+                    self.values_of_class(link, place, tell);
+                }
+            }
+        }
+    }
+
+    fn values_of_class(
+        &self,
+        link: &LinkReport,
+        place: usize,
+        mut tell: impl FnMut(&Labels<'_>, Value<'_>),
+    ) {
+        let class = &link.classes[place];
+        let labels = [("link", &*link.name), ("class", &*class.terms.name)];
+        match self.of {
+            Of::ClassCount(value) => tell(&labels, Value::Count(value(class))),
+            Of::Class(value) => {
+                if let Some(value) = value(class) {
+                    tell(&labels, Value::Gauge(value));
+                }
+            }
+            Of::Reasons => {
+                let [link, class_name] = labels;
+                for (reason, count) in [
+                    ("full", class.dropped),
+                    ("managed", class.discarded),
+                    ("early", class.early),
+                ] {
+                    tell(&[link, class_name, ("reason", reason)], Value::Count(count));
+                }
+            }
+            // Of an inner class, classes below hold the packets.
+            Of::Delays if class.terms.kind != "inner" => {
+                tell(&labels, Value::Delays(&link.delays[place]));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A class by its place among those of all links, and in its own.
+fn at(report: &Report, mut place: usize) -> Option<(&LinkReport, usize)> {
+    for link in &report.links {
+        if place < link.classes.len() {
+            return Some((link, place));
+        }
+        place -= link.classes.len();
+    }
+    None
+}
+
+fn drops(class: &ClassReport) -> u64 {
+    class.dropped + class.discarded + class.early
+}
+
+fn yes(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}
+
+const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
+    Family { name, help, of }
+}
+
+/// All of them, in the order in which they are told.
+pub(super) static FAMILIES: [Family; 45] = [
+    family("build_info", Of::Build, "Which Fairlane this is"),
+    family(
+        "uptime_seconds",
+        Of::Site(|it| it.seconds),
+        "Time since the start",
+    ),
+    family(
+        "longest_step_seconds",
+        Of::Site(|it| it.longest_step_us / 1e6),
+        "Longest time between two rounds while classes were changed or counted",
+    ),
+    family(
+        "reloads",
+        Of::SiteCount(|it| it.reloads.into()),
+        "Times that another configuration took over",
+    ),
+    family(
+        "attached_processes",
+        Of::Site(|it| it.attached as f64),
+        "Processes that are attached",
+    ),
+    family(
+        "interface_lost",
+        Of::InterfaceCount(|it| it.lost),
+        "Frames that arrived and were not received: no room, or no time",
+    ),
+    family(
+        "interface_early_drops",
+        Of::InterfaceCount(|it| it.early),
+        "Frames dropped as they arrived, beyond their classes' share of an overload",
+    ),
+    family(
+        "interface_uncut",
+        Of::InterfaceCount(|it| it.uncut),
+        "Frames left to be cut into segments, which could not be",
+    ),
+    family(
+        "interface_refused",
+        Of::InterfaceCount(|it| it.refused),
+        "Frames that the interface would not send",
+    ),
+    family(
+        "interface_away",
+        Of::InterfaceCount(|it| it.away),
+        "Frames dropped while there was no interface of this name",
+    ),
+    family(
+        "interface_attached",
+        Of::Interface(|it| yes(it.attached)),
+        "Whether the interface is used: it was not detached",
+    ),
+    family(
+        "link_received_packets",
+        Of::LinkCount(|it| it.received_frames),
+        "Frames that were received for the link",
+    ),
+    family(
+        "link_transmitted_packets",
+        Of::LinkCount(|it| it.transmitted),
+        "Frames that the interface took",
+    ),
+    family(
+        "link_passed_packets",
+        Of::LinkCount(|it| it.passed_frames),
+        "Frames that passed by the classes while the link did not shape",
+    ),
+    family(
+        "link_passed_bytes",
+        Of::LinkCount(|it| it.passed_bytes),
+        "Bytes of the frames that passed by the classes, without overhead",
+    ),
+    family(
+        "link_oversized_packets",
+        Of::LinkCount(|it| it.oversized),
+        "Frames longer than the link can ever carry",
+    ),
+    family(
+        "link_malformed_packets",
+        Of::LinkCount(|it| it.malformed),
+        "Frames that are not what their headers say",
+    ),
+    family(
+        "link_unmatched_packets",
+        Of::LinkCount(|it| it.unmatched),
+        "Frames that no filter matched",
+    ),
+    family(
+        "link_shaped",
+        Of::Link(|it| yes(it.shaped)),
+        "Whether the link shapes; else frames pass by its classes",
+    ),
+    family(
+        "link_rate_bytes_per_second",
+        Of::Link(|it| it.rate_bps as f64 / 8.0),
+        "Rate of the link",
+    ),
+    family(
+        "link_carried_bytes_per_second",
+        Of::Link(|it| it.recent_bps / 8.0),
+        "Rate that the link carried lately, overhead included",
+    ),
+    family(
+        "class_bytes",
+        Of::ClassCount(|it| it.sent_bytes),
+        "Bytes that left, the link's overhead included",
+    ),
+    family(
+        "class_packets",
+        Of::ClassCount(|it| it.sent_packets),
+        "Packets that left",
+    ),
+    family(
+        "class_offered_bytes",
+        Of::ClassCount(|it| it.offered_bytes),
+        "Bytes that arrived, whatever became of them",
+    ),
+    family(
+        "class_offered_packets",
+        Of::ClassCount(|it| it.offered_packets),
+        "Packets that arrived, whatever became of them",
+    ),
+    family(
+        "class_drops",
+        Of::ClassCount(drops),
+        "Packets that were dropped, for whatever reason",
+    ),
+    family(
+        "class_marks",
+        Of::ClassCount(|it| it.marked),
+        "Packets that queue management marked (ECN)",
+    ),
+    family(
+        "class_overlimits",
+        Of::ClassCount(|it| it.throttled),
+        "Times that its ceiling, or one of a flow of it, held packets back",
+    ),
+    family(
+        "class_lost_estimate",
+        Of::ClassCount(|it| it.lost_estimate),
+        "Its part of the frames that were lost before they were classified",
+    ),
+    family(
+        "class_overflowed",
+        Of::ClassCount(|it| it.overflowed),
+        "Packets for whose flow there was no queue of its own",
+    ),
+    family(
+        "class_bound_violations",
+        Of::ClassCount(|it| it.recent.map_or(0, |recent| recent.violations)),
+        "Reports in which a packet took longer than the bound although the class offered no more than its guaranteed rate",
+    ),
+    family(
+        "class_tcp_came_again",
+        Of::ClassCount(|it| it.recent.map_or(0, |recent| recent.came_again)),
+        "Segments of TCP that came again, or later than those behind them",
+    ),
+    family(
+        "class_tcp_came_marked",
+        Of::ClassCount(|it| it.recent.map_or(0, |recent| recent.came_marked)),
+        "Segments of TCP that came marked: congestion experienced",
+    ),
+    family(
+        "class_round_trip_seconds",
+        Of::Class(|it| Some(it.recent?.rtt_us?.p50 / 1e6)),
+        "Median round trip of TCP lately, seen in passing: from the class's segment to its acknowledgment",
+    ),
+    family(
+        "class_backlog_packets",
+        Of::Class(|it| Some(it.queued_packets as f64)),
+        "Packets that wait",
+    ),
+    family(
+        "class_backlog_bytes",
+        Of::Class(|it| Some(it.queued_bytes as f64)),
+        "Bytes that wait",
+    ),
+    family(
+        "class_flows",
+        Of::Class(|it| Some(it.flows as f64)),
+        "Flows that the class has queues for",
+    ),
+    family(
+        "class_rate_bytes_per_second",
+        Of::Class(|it| Some(it.recent?.sent_bps / 8.0)),
+        "Rate of what left lately",
+    ),
+    family(
+        "class_share_ratio",
+        Of::Class(|it| Some(it.recent?.share)),
+        "Part of what the link sent lately",
+    ),
+    family(
+        "class_guaranteed_bytes_per_second",
+        Of::Class(|it| Some(it.terms.guaranteed_bps? as f64 / 8.0)),
+        "Rate that the class has at least while it has something to send",
+    ),
+    family(
+        "class_ceiling_bytes_per_second",
+        Of::Class(|it| Some(it.terms.ceil_bps? as f64 / 8.0)),
+        "Rate that the class never exceeds",
+    ),
+    family(
+        "class_worst_delay_seconds",
+        Of::Class(|it| Some(it.delay_us?.max / 1e6)),
+        "Longest delay of a packet since the start",
+    ),
+    family(
+        "class_delay_bound_seconds",
+        Of::Class(|it| Some(it.terms.bound_us? / 1e6)),
+        "Computed worst-case delay of a packet that finds its class empty",
+    ),
+    family(
+        "class_drops_by_reason",
+        Of::Reasons,
+        "Packets that were dropped: where the queue was full, by queue management or to make room, or as they arrived under overload",
+    ),
+    family(
+        "class_sojourn_seconds",
+        Of::Delays,
+        "Time from interface to interface of the packets that left",
+    ),
+];

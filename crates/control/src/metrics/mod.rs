@@ -1,0 +1,179 @@
+//! The state of a site for Prometheus, and whoever reads the same: as text, or with native histograms.
+//!
+//! Labels name links, classes and interfaces: what the configuration names. Flows that come and go
+//! by themselves have no labels, so that the number of series is known beforehand.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use fairlane_site::Report;
+use hyper::body::{Body, Frame};
+
+mod buckets;
+mod families;
+mod protobuf;
+mod text;
+
+use families::{FAMILIES, Family};
+use text::Dialect;
+
+/// What all names begin with.
+const PREFIX: &str = "fairlane_";
+
+/// About how many bytes are made at a time.
+const CHUNK: usize = 64 << 10;
+
+/// What a state may be told as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Prometheus' text format, version 0.0.4: what every program of its reads.
+    Plain,
+    /// OpenMetrics, version 1.0.0.
+    OpenMetrics,
+    /// Messages of protocol buffers, each with its length: with native histograms beside the classic
+    /// buckets.
+    Protobuf,
+}
+
+impl Format {
+    /// What whoever sends such a header `Accept` likes best of these; plain text where he names none.
+    #[must_use]
+    pub fn accepted(accept: &str) -> Format {
+        let mut best = (0.0, Format::Plain);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or("");
+            let parameter = |name: &str| {
+                let all = parts.clone().filter_map(|part| part.split_once('='));
+                let mut found = all.filter(|(other, _)| other.eq_ignore_ascii_case(name));
+                found.next().map(|(_, value)| value.trim_matches('"'))
+            };
+            let of_metrics = || {
+                parameter("proto") == Some("io.prometheus.client.MetricFamily")
+                    && parameter("encoding") == Some("delimited")
+            };
+            let format = match kind.to_ascii_lowercase().as_str() {
+                "text/plain" => Format::Plain,
+                "application/openmetrics-text" => Format::OpenMetrics,
+                "application/vnd.google.protobuf" if of_metrics() => Format::Protobuf,
+                _ => continue,
+            };
+            let liked = parameter("q").map_or(1.0, |q| q.parse().unwrap_or(0.0));
+            if liked > best.0 {
+                best = (liked, format);
+            }
+        }
+        best.1
+    }
+
+    /// The media type.
+    #[must_use]
+    pub const fn media_type(self) -> &'static str {
+        match self {
+            Format::Plain => "text/plain; version=0.0.4; charset=utf-8",
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Protobuf => {
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; \
+                 encoding=delimited"
+            }
+        }
+    }
+
+    fn dialect(self) -> Option<Dialect> {
+        match self {
+            Format::Plain => Some(Dialect::Plain),
+            Format::OpenMetrics => Some(Dialect::OpenMetrics),
+            Format::Protobuf => None,
+        }
+    }
+}
+
+/// A state as it is told, made in pieces of some 64 KiB as they are taken: however many classes there
+/// are, no more of it is in memory. O(classes) altogether.
+#[derive(Debug)]
+pub struct Exposition {
+    report: Arc<Report>,
+    format: Format,
+    /// The metric that is told next, and of which of its things.
+    family: usize,
+    place: usize,
+    /// For what is written twice, or several times.
+    scratch: Vec<u8>,
+}
+
+impl Exposition {
+    /// Of this state.
+    #[must_use]
+    pub fn new(report: Arc<Report>, format: Format) -> Exposition {
+        Exposition {
+            report,
+            format,
+            family: 0,
+            place: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Tells of one thing, after what introduces its metric if it is the first one.
+    fn step(&mut self, out: &mut Vec<u8>, family: &Family) {
+        let Exposition {
+            report,
+            format,
+            place,
+            scratch,
+            ..
+        } = self;
+        let dialect = format.dialect();
+        if *place == 0 {
+            match dialect {
+                Some(dialect) => text::begin(out, family, dialect),
+                None => protobuf::begin(out, scratch, family, report),
+            }
+        }
+        if *place < family.things(report) {
+            family.values(report, *place, |labels, value| match dialect {
+                Some(_) => text::value(out, scratch, family, labels, value),
+                None => protobuf::value(out, labels, value),
+            });
+            *place += 1;
+        }
+        if *place >= family.things(report) {
+            (self.family, self.place) = (self.family + 1, 0);
+            if let (true, Some(dialect)) = (self.family == FAMILIES.len(), dialect) {
+                text::end(out, dialect);
+            }
+        }
+    }
+}
+
+impl Iterator for Exposition {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        let mut piece = Vec::with_capacity(CHUNK + CHUNK / 16);
+        while piece.len() < CHUNK
+            && let Some(family) = FAMILIES.get(self.family)
+        {
+            self.step(&mut piece, family);
+        }
+        (!piece.is_empty()).then(|| piece.into())
+    }
+}
+
+impl Body for Exposition {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.next().map(|piece| Ok(Frame::data(piece))))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,194 @@
+//! The format of Prometheus that has native histograms: messages `io.prometheus.client.MetricFamily`, each
+//! with its length before it. Of protocol buffers it needs numbers of variable length, doubles and nested
+//! messages.
+
+use fairlane_site::{Delays, Report};
+
+use super::Family;
+use super::buckets::{Buckets, Native, SCHEMA, ZERO};
+use super::families::{Kind, Labels, Value};
+
+/// Where things are in the messages, as Prometheus' `metrics.proto` numbers them.
+mod field {
+    pub(super) mod family {
+        pub(in super::super) const NAME: u32 = 1;
+        pub(in super::super) const HELP: u32 = 2;
+        pub(in super::super) const KIND: u32 = 3;
+        pub(in super::super) const METRIC: u32 = 4;
+    }
+    pub(super) mod metric {
+        pub(in super::super) const LABEL: u32 = 1;
+        pub(in super::super) const GAUGE: u32 = 2;
+        pub(in super::super) const COUNTER: u32 = 3;
+        pub(in super::super) const HISTOGRAM: u32 = 7;
+    }
+    pub(super) mod label {
+        pub(in super::super) const NAME: u32 = 1;
+        pub(in super::super) const VALUE: u32 = 2;
+    }
+    /// Of a counter and of a gauge.
+    pub(super) const VALUE: u32 = 1;
+    pub(super) mod histogram {
+        pub(in super::super) const COUNT: u32 = 1;
+        pub(in super::super) const SUM: u32 = 2;
+        pub(in super::super) const BUCKET: u32 = 3;
+        pub(in super::super) const SCHEMA: u32 = 5;
+        pub(in super::super) const ZERO_THRESHOLD: u32 = 6;
+        pub(in super::super) const ZERO_COUNT: u32 = 7;
+        pub(in super::super) const SPAN: u32 = 12;
+        pub(in super::super) const DELTA: u32 = 13;
+    }
+    pub(super) mod bucket {
+        pub(in super::super) const COUNT: u32 = 1;
+        pub(in super::super) const END: u32 = 2;
+    }
+    pub(super) mod span {
+        pub(in super::super) const OFFSET: u32 = 1;
+        pub(in super::super) const LENGTH: u32 = 2;
+    }
+}
+
+/// Begins the message of a metric: its values, which follow, are its last part. Its length comes first, so
+/// each of them is written twice, the first time to `scratch`.
+pub(super) fn begin(out: &mut Vec<u8>, scratch: &mut Vec<u8>, family: &Family, report: &Report) {
+    let mut length = 0;
+    for place in 0..family.things(report) {
+        family.values(report, place, |labels, told| {
+            scratch.clear();
+            value(scratch, labels, told);
+            length += scratch.len();
+        });
+    }
+    scratch.clear();
+    let (suffix, kind) = match family.kind() {
+        Kind::Counter => ("_total", 0),
+        Kind::Gauge => ("", 1),
+        Kind::Histogram => ("", 4),
+    };
+    nested(scratch, field::family::NAME, |name| {
+        for part in [super::PREFIX, family.name, suffix] {
+            name.extend_from_slice(part.as_bytes());
+        }
+    });
+    text(scratch, field::family::HELP, family.help);
+    unsigned(scratch, field::family::KIND, kind);
+    varint(out, (scratch.len() + length) as u64);
+    out.extend_from_slice(scratch);
+}
+
+/// One value, with its labels.
+pub(super) fn value(out: &mut Vec<u8>, labels: &Labels<'_>, value: Value<'_>) {
+    nested(out, field::family::METRIC, |out| {
+        for (name, value) in labels {
+            nested(out, field::metric::LABEL, |out| {
+                text(out, field::label::NAME, name);
+                text(out, field::label::VALUE, value);
+            });
+        }
+        match value {
+            Value::Count(count) => nested(out, field::metric::COUNTER, |out| {
+                double(out, field::VALUE, count as f64);
+            }),
+            Value::Gauge(gauge) => nested(out, field::metric::GAUGE, |out| {
+                double(out, field::VALUE, gauge);
+            }),
+            Value::Delays(delays) => {
+                nested(out, field::metric::HISTOGRAM, |out| histogram(out, delays));
+            }
+        }
+    });
+}
+
+fn histogram(out: &mut Vec<u8>, delays: &Delays) {
+    let buckets = Buckets::of(delays);
+    unsigned(out, field::histogram::COUNT, buckets.count);
+    double(out, field::histogram::SUM, buckets.sum);
+    for (end, count) in buckets.classic() {
+        nested(out, field::histogram::BUCKET, |out| {
+            unsigned(out, field::bucket::COUNT, count);
+            double(out, field::bucket::END, end);
+        });
+    }
+    let native = Native::of(delays);
+    signed(out, field::histogram::SCHEMA, SCHEMA.into());
+    double(out, field::histogram::ZERO_THRESHOLD, ZERO);
+    unsigned(out, field::histogram::ZERO_COUNT, native.zeros);
+    // Each run of buckets without a gap is a span. The first begins so far from bucket 0, the others so
+    // far from the end of the last.
+    let mut end = 0;
+    for run in native
+        .others
+        .chunk_by(|(one, _), (next, _)| one + 1 == *next)
+    {
+        nested(out, field::histogram::SPAN, |out| {
+            signed(out, field::span::OFFSET, (run[0].0 - end).into());
+            unsigned(out, field::span::LENGTH, run.len() as u64);
+        });
+        end = run[0].0 + run.len() as i32;
+    }
+    // And each bucket has so many more than the one before.
+    if !native.others.is_empty() {
+        nested(out, field::histogram::DELTA, |out| {
+            let mut last = 0;
+            for &(_, count) in &native.others {
+                varint(out, zigzag(count as i64 - last));
+                last = count as i64;
+            }
+        });
+    }
+}
+
+/// A number in as many bytes as it needs, seven bits each, the least first.
+fn varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Numbers near zero are short, whichever side they are on.
+fn zigzag(number: i64) -> u64 {
+    ((number << 1) ^ (number >> 63)) as u64
+}
+
+fn unsigned(out: &mut Vec<u8>, field: u32, number: u64) {
+    varint(out, u64::from(field << 3));
+    varint(out, number);
+}
+
+fn signed(out: &mut Vec<u8>, field: u32, number: i64) {
+    unsigned(out, field, zigzag(number));
+}
+
+fn double(out: &mut Vec<u8>, field: u32, number: f64) {
+    varint(out, u64::from(field << 3 | 1));
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+fn text(out: &mut Vec<u8>, field: u32, text: &str) {
+    nested(out, field, |out| out.extend_from_slice(text.as_bytes()));
+}
+
+/// A message in a message, or text: its length, and what it is made of.
+fn nested(out: &mut Vec<u8>, field: u32, make: impl FnOnce(&mut Vec<u8>)) {
+    varint(out, u64::from(field << 3 | 2));
+    // Most are shorter than 128 bytes, whose length is one byte.
+    let begin = out.len() + 1;
+    out.push(0);
+    make(out);
+    let mut length = (out.len() - begin) as u64;
+    if length < 0x80 {
+        out[begin - 1] = length as u8;
+        return;
+    }
+    out[begin - 1] = length as u8 | 0x80;
+    length >>= 7;
+    let mut at = begin;
+    while length >= 0x80 {
+        out.insert(at, length as u8 | 0x80);
+        length >>= 7;
+        at += 1;
+    }
+    out.insert(at, length as u8);
+}

@@ -1,0 +1,469 @@
+//! What is told, in each format.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use fairlane_config::Site;
+use fairlane_config::class_report::{ClassReport, ClassTerms};
+use fairlane_core::tree::ClassStats;
+use fairlane_core::{Count, Nanos};
+use fairlane_site::{InterfaceReport, LinkReport};
+use prost::Message;
+
+use super::*;
+
+const SITE: &str = "[[link]]\nname = \"up\"\nrate = \"20mbit\"\n\
+    [[link.class]]\nname = \"voice\"\nrate = \"2mbit\"\n\
+    [[link.class]]\nname = \"odd \\\"one\\\"\"\n\
+    [[link.filter]]\nclass = \"voice\"\ndscp = 46\n";
+
+pub(crate) fn report() -> Report {
+    let site = Site::parse(SITE, "site").unwrap();
+    let link = &site.links[0];
+    let stats = ClassStats {
+        sent: Count {
+            packets: 3,
+            bytes: 4_500,
+        },
+        ..ClassStats::default()
+    };
+    let classes: Vec<_> = ClassTerms::of(link)
+        .iter()
+        .map(|terms| ClassReport::counted(terms, &stats, Count::default(), 2.0, 9_000))
+        .collect();
+    let link = LinkReport {
+        name: Arc::from("up"),
+        to: Arc::from("wan0"),
+        algorithm: "qfq".to_owned(),
+        rate_bps: 20_000_000,
+        rate: link.rate,
+        overhead: 24,
+        longest_frame: 1_514,
+        carried_bps: 36_000.0,
+        utilisation: 0.0018,
+        recent_bps: 36_000.0,
+        shaped: true,
+        passed_frames: 0,
+        passed_bytes: 0,
+        received_frames: 6,
+        oversized: 0,
+        malformed: 0,
+        unmatched: 3,
+        transmitted: 6,
+        queued_packets: 0,
+        delays: vec![Arc::default(); classes.len()],
+        classes,
+    };
+    Report {
+        seconds: 2.0,
+        links: vec![link],
+        ..Report::default()
+    }
+}
+
+/// All pieces.
+fn made(report: Report, format: Format) -> Vec<u8> {
+    Exposition::new(Arc::new(report), format)
+        .flatten()
+        .collect()
+}
+
+fn told(report: Report, format: Format) -> String {
+    String::from_utf8(made(report, format)).unwrap()
+}
+
+#[test]
+fn every_class_has_its_counts_once_and_the_text_ends_as_it_must() {
+    let text = told(report(), Format::OpenMetrics);
+    assert!(text.ends_with("# EOF\n"), "{text}");
+    for line in [
+        "fairlane_class_bytes_total{link=\"up\",class=\"voice\"} 4500",
+        "fairlane_class_packets_total{link=\"up\",class=\"voice\"} 3",
+        "fairlane_class_drops_total{link=\"up\",class=\"voice\"} 0",
+        "fairlane_class_marks_total{link=\"up\",class=\"voice\"} 0",
+        "fairlane_class_overlimits_total{link=\"up\",class=\"voice\"} 0",
+        "fairlane_class_bound_violations_total{link=\"up\",class=\"voice\"} 0",
+        "fairlane_class_guaranteed_bytes_per_second{link=\"up\",class=\"voice\"} 250000.0",
+        "fairlane_class_sojourn_seconds_count{link=\"up\",class=\"voice\"} 0",
+        "fairlane_link_unmatched_packets_total{link=\"up\"} 3",
+        "fairlane_link_shaped{link=\"up\"} 1.0",
+        "fairlane_link_passed_packets_total{link=\"up\"} 0",
+    ] {
+        let found = text.lines().filter(|&other| other == line).count();
+        assert_eq!(found, 1, "{line} in {text}");
+    }
+    // A bound for each class that has one.
+    let bounds = text
+        .lines()
+        .filter(|line| line.starts_with("fairlane_class_delay_bound_seconds{"));
+    assert_eq!(bounds.count(), 3, "{text}");
+    assert!(text.contains("class=\"odd \\\"one\\\"\""), "{text}");
+    // No series twice, and each of a metric that was introduced.
+    let mut series: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let before = series.len();
+    series.sort_unstable();
+    series.dedup_by_key(|line| line.rsplit_once(' ').unwrap().0);
+    assert_eq!(series.len(), before);
+}
+
+#[test]
+fn in_the_older_format_a_counter_is_introduced_by_the_name_of_its_series() {
+    let text = told(report(), Format::Plain);
+    let introduced: BTreeSet<&str> = (text.lines())
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .map(|(name, _)| name)
+        .collect();
+    for line in text.lines().filter(|line| !line.starts_with("# ")) {
+        let name = line.split_once(['{', ' ']).unwrap().0;
+        let of_histogram = ["_bucket", "_sum", "_count"];
+        let family = of_histogram.iter().find_map(|part| name.strip_suffix(part));
+        assert!(
+            introduced.contains(name) || introduced.contains(family.unwrap_or("")),
+            "{name} in {introduced:?}"
+        );
+    }
+    assert!(
+        text.contains("# TYPE fairlane_class_bytes_total counter\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("# TYPE fairlane_class_sojourn_seconds histogram\n"),
+        "{text}"
+    );
+    assert!(
+        !text.contains("# UNIT") && !text.contains("# EOF"),
+        "{text}"
+    );
+}
+
+/// Each name of ours in a text.
+fn names(text: &str) -> BTreeSet<&str> {
+    let is_part = |c: char| c.is_ascii_lowercase() || c == '_';
+    let words = text.split(|c| !is_part(c));
+    words.filter(|word| word.starts_with("fairlane_")).collect()
+}
+
+#[test]
+fn what_the_dashboard_asks_for_is_there() {
+    let mut report = report();
+    report.interfaces = ["lan0", "wan0"].map(interface).into();
+    let text = told(report, Format::OpenMetrics);
+    let there = names(&text);
+    let dashboard = include_str!("../../../../examples/grafana/fairlane.json");
+    let dashboard: serde_json::Value = serde_json::from_str(dashboard).unwrap();
+    let queries = dashboard.to_string();
+    let asked = names(&queries);
+    assert!(asked.len() > 12, "{asked:?}");
+    for name in asked {
+        assert!(there.contains(name), "{name} of {there:?}");
+    }
+}
+
+fn interface(name: &str) -> InterfaceReport {
+    InterfaceReport {
+        name: Arc::from(name),
+        ..InterfaceReport::default()
+    }
+}
+
+/// The state with delays of its first class.
+fn delayed(all: &[Nanos]) -> Report {
+    let mut report = report();
+    let delays = Arc::make_mut(&mut report.links[0].delays[0]);
+    for &delay in all {
+        delays.record(delay);
+    }
+    report
+}
+
+#[test]
+fn what_is_made_is_never_in_memory_at_once_however_many_classes_there_are() {
+    let mut report = report();
+    let link = &mut report.links[0];
+    let (class, delays) = (link.classes[0].clone(), link.delays[0].clone());
+    link.classes.resize(3_000, class);
+    link.delays.resize(3_000, delays);
+    let report = Arc::new(report);
+    for format in [Format::Plain, Format::OpenMetrics, Format::Protobuf] {
+        let pieces: Vec<Bytes> = Exposition::new(Arc::clone(&report), format).collect();
+        assert!(pieces.len() > 20, "{format:?}: {}", pieces.len());
+        let longest = pieces.iter().map(Bytes::len).max().unwrap();
+        assert!(longest < CHUNK + CHUNK / 16, "{format:?}: {longest}");
+    }
+}
+
+#[test]
+fn who_asks_gets_what_he_likes_best() {
+    let protobuf = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
+    for (accept, format) in [
+        ("", Format::Plain),
+        ("*/*", Format::Plain),
+        ("application/json", Format::Plain),
+        ("application/openmetrics-text", Format::OpenMetrics),
+        (
+            "text/plain;version=0.0.4, application/openmetrics-text;q=0.9",
+            Format::Plain,
+        ),
+        (
+            "text/plain; q=0.5, Application/OpenMetrics-Text; version=1.0.0; q=0.8",
+            Format::OpenMetrics,
+        ),
+        (
+            "application/openmetrics-text;q=0, text/plain;q=0.1",
+            Format::Plain,
+        ),
+        ("application/openmetrics-text;q=no", Format::Plain),
+        ("application/vnd.google.protobuf", Format::Plain),
+        (protobuf, Format::Protobuf),
+        (
+            &format!("{protobuf};q=0.3,application/openmetrics-text;version=1.0.0;q=0.6"),
+            Format::OpenMetrics,
+        ),
+        // As Prometheus 2.42 asks where it takes native histograms.
+        (
+            &format!(
+                "{protobuf},application/openmetrics-text;version=1.0.0;q=0.8,text/plain;q=0.5,*/*;q=0.1"
+            ),
+            Format::Protobuf,
+        ),
+    ] {
+        assert_eq!(Format::accepted(accept), format, "{accept}");
+    }
+}
+
+/// The messages of Prometheus' `metrics.proto`, as far as they are used.
+mod proto {
+    #[derive(prost::Message)]
+    pub(super) struct MetricFamily {
+        #[prost(string, tag = "1")]
+        pub(super) name: String,
+        #[prost(string, tag = "2")]
+        pub(super) help: String,
+        /// 0 a counter, 1 a gauge, 4 a histogram.
+        #[prost(int32, tag = "3")]
+        pub(super) kind: i32,
+        #[prost(message, repeated, tag = "4")]
+        pub(super) metric: Vec<Metric>,
+    }
+
+    #[derive(prost::Message)]
+    pub(super) struct Metric {
+        #[prost(message, repeated, tag = "1")]
+        pub(super) label: Vec<Label>,
+        #[prost(message, optional, tag = "2")]
+        pub(super) gauge: Option<Number>,
+        #[prost(message, optional, tag = "3")]
+        pub(super) counter: Option<Number>,
+        #[prost(message, optional, tag = "7")]
+        pub(super) histogram: Option<Histogram>,
+    }
+
+    #[derive(prost::Message)]
+    pub(super) struct Label {
+        #[prost(string, tag = "1")]
+        pub(super) name: String,
+        #[prost(string, tag = "2")]
+        pub(super) value: String,
+    }
+
+    #[derive(prost::Message)]
+    pub(super) struct Number {
+        #[prost(double, optional, tag = "1")]
+        pub(super) value: Option<f64>,
+    }
+
+    #[derive(prost::Message)]
+    pub(super) struct Histogram {
+        #[prost(uint64, tag = "1")]
+        pub(super) count: u64,
+        #[prost(double, tag = "2")]
+        pub(super) sum: f64,
+        #[prost(message, repeated, tag = "3")]
+        pub(super) bucket: Vec<Bucket>,
+        #[prost(sint32, tag = "5")]
+        pub(super) schema: i32,
+        #[prost(double, tag = "6")]
+        pub(super) zero_threshold: f64,
+        #[prost(uint64, tag = "7")]
+        pub(super) zero_count: u64,
+        #[prost(message, repeated, tag = "12")]
+        pub(super) span: Vec<Span>,
+        #[prost(sint64, repeated, tag = "13")]
+        pub(super) delta: Vec<i64>,
+    }
+
+    #[derive(prost::Message)]
+    pub(super) struct Bucket {
+        #[prost(uint64, tag = "1")]
+        pub(super) count: u64,
+        #[prost(double, tag = "2")]
+        pub(super) end: f64,
+    }
+
+    #[derive(prost::Message)]
+    pub(super) struct Span {
+        #[prost(sint32, tag = "1")]
+        pub(super) offset: i32,
+        #[prost(uint32, tag = "2")]
+        pub(super) length: u32,
+    }
+}
+
+fn decoded(report: Report) -> Vec<proto::MetricFamily> {
+    let made = made(report, Format::Protobuf);
+    let mut rest = &made[..];
+    let mut all = Vec::new();
+    while !rest.is_empty() {
+        all.push(proto::MetricFamily::decode_length_delimited(&mut rest).unwrap());
+    }
+    all
+}
+
+/// Each series as a line of text has it, and its value; and each metric's kind and help.
+#[derive(Debug, Default, PartialEq)]
+struct Series {
+    values: BTreeMap<String, f64>,
+    families: BTreeMap<String, (String, String)>,
+}
+
+impl Series {
+    fn of_text(text: &str) -> Series {
+        let mut series = Series::default();
+        for line in text.lines() {
+            if let Some((what, (name, said))) = (line.strip_prefix("# "))
+                .and_then(|line| line.split_once(' '))
+                .and_then(|(what, line)| Some((what, line.split_once(' ')?)))
+            {
+                let family = series.families.entry(name.to_owned()).or_default();
+                let place = if what == "TYPE" {
+                    &mut family.0
+                } else {
+                    &mut family.1
+                };
+                said.clone_into(place);
+            } else {
+                let (name, value) = line.rsplit_once(' ').unwrap();
+                let twice = series
+                    .values
+                    .insert(name.to_owned(), value.parse().unwrap());
+                assert_eq!(twice, None, "{name}");
+            }
+        }
+        series
+    }
+
+    fn add(&mut self, name: &str, suffix: &str, labels: &[String], value: f64) {
+        let labels = match labels.join(",") {
+            none if none.is_empty() => none,
+            labels => format!("{{{labels}}}"),
+        };
+        let twice = self.values.insert(format!("{name}{suffix}{labels}"), value);
+        assert_eq!(twice, None, "{name}{suffix}{labels}");
+    }
+
+    fn of_messages(families: &[proto::MetricFamily]) -> Series {
+        let mut series = Series::default();
+        for family in families {
+            let kind = ["counter", "gauge", "", "", "histogram"][family.kind as usize];
+            let said = (kind.to_owned(), family.help.clone());
+            series.families.insert(family.name.clone(), said);
+            for metric in &family.metric {
+                let labels = metric.label.iter();
+                let mut labels: Vec<String> = labels
+                    .map(|label| format!("{}={:?}", label.name, label.value))
+                    .collect();
+                let number = metric.gauge.as_ref().or(metric.counter.as_ref());
+                match (number, &metric.histogram) {
+                    (Some(number), None) => {
+                        series.add(&family.name, "", &labels, number.value.unwrap());
+                    }
+                    (None, Some(histogram)) => {
+                        series.add(&family.name, "_sum", &labels, histogram.sum);
+                        series.add(&family.name, "_count", &labels, histogram.count as f64);
+                        for bucket in &histogram.bucket {
+                            let end = format!("{:?}", bucket.end).replace("inf", "+Inf");
+                            labels.push(format!("le=\"{end}\""));
+                            series.add(&family.name, "_bucket", &labels, bucket.count as f64);
+                            labels.pop();
+                        }
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        series
+    }
+}
+
+#[test]
+fn the_messages_say_what_the_text_says() {
+    let report = || {
+        let mut report =
+            delayed(&[70, 250, 999, 4_000, 900_000, 7_000_000].map(Nanos::from_micros));
+        report.interfaces = ["lan0", "wan0"].map(interface).into();
+        report.interfaces[1].lost = 300;
+        report.links[0].classes[1].discarded = 1 << 40;
+        report
+    };
+    let text = Series::of_text(&told(report(), Format::Plain));
+    assert_eq!(Series::of_messages(&decoded(report())), text);
+    let bucket = |end| {
+        let labels = format!("{{link=\"up\",class=\"voice\",le=\"{end}\"}}");
+        text.values[&format!("fairlane_class_sojourn_seconds_bucket{labels}")]
+    };
+    let within = [
+        "0.0001", "0.0003", "0.001", "0.003", "0.01", "1.0", "3.0", "+Inf",
+    ]
+    .map(bucket);
+    assert_eq!(within, [1.0, 2.0, 3.0, 3.0, 4.0, 5.0, 5.0, 6.0]);
+}
+
+/// The native buckets of a histogram that hold anything: lower and upper end, and how many.
+fn native(histogram: &proto::Histogram) -> Vec<(f64, f64, u64)> {
+    let growth = 2_f64.powf(2_f64.powi(-histogram.schema));
+    let mut buckets = vec![(0.0, histogram.zero_threshold, histogram.zero_count)];
+    let (mut at, mut count, mut deltas) = (0, 0, histogram.delta.iter());
+    for span in &histogram.span {
+        at += span.offset;
+        for _ in 0..span.length {
+            count += deltas.next().unwrap();
+            buckets.push((growth.powi(at - 1), growth.powi(at), count as u64));
+            at += 1;
+        }
+    }
+    assert_eq!(deltas.next(), None);
+    buckets.retain(|&(.., count)| count > 0);
+    buckets
+}
+
+#[test]
+fn each_delay_is_in_the_native_bucket_around_it() {
+    let mut delays = vec![Nanos(0), Nanos(900), Nanos(1_023)];
+    delays.extend((0..400).map(|step| Nanos((1_024.0 * 1.045_f64.powi(step)) as u64)));
+    delays.extend([Nanos::from_millis(20); 7]);
+    let families = decoded(delayed(&delays));
+    let of_delays = families.last().unwrap();
+    assert_eq!(of_delays.name, "fairlane_class_sojourn_seconds");
+    let histogram = of_delays.metric[0].histogram.as_ref().unwrap();
+    let buckets = native(histogram);
+    assert_eq!(histogram.zero_count, 3);
+    let all: u64 = buckets.iter().map(|&(.., count)| count).sum();
+    assert_eq!((all, all), (histogram.count, delays.len() as u64));
+    delays.sort_unstable();
+    let mut delays = delays.into_iter();
+    for (lower, upper, count) in buckets {
+        for delay in delays.by_ref().take(count as usize) {
+            let delay = delay.0 as f64 / 1e9;
+            // As well as it was counted.
+            let most = (delay * (1.0 + 1.0 / 63.0)).max(delay + 1.1e-6);
+            assert!(lower < most && delay <= upper, "{lower} {delay} {upper}");
+        }
+    }
+    // A class without a packet has a native histogram too, as whoever reads it knows by its threshold.
+    let empty = of_delays.metric[1].histogram.as_ref().unwrap();
+    assert_eq!(
+        (empty.count, empty.schema, empty.span.len()),
+        (0, histogram.schema, 0)
+    );
+    assert!(empty.zero_threshold > 0.0);
+}

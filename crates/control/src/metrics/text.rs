@@ -1,0 +1,167 @@
+//! Both text formats of Prometheus: OpenMetrics 1.0.0, and the older one, version 0.0.4.
+
+use super::Family;
+use super::buckets::Buckets;
+use super::families::{Kind, Labels, Value};
+
+/// Which of both. In the older one a counter is introduced by the name that its series have, and there
+/// is no unit and no end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    OpenMetrics,
+    Plain,
+}
+
+const TOTAL: &str = "_total";
+
+/// Introduces a metric.
+pub(super) fn begin(out: &mut Vec<u8>, family: &Family, dialect: Dialect) {
+    let kind = family.kind();
+    let suffix = match (dialect, kind) {
+        (Dialect::Plain, Kind::Counter) => TOTAL,
+        _ => "",
+    };
+    let kind = match kind {
+        Kind::Counter => "counter",
+        Kind::Gauge => "gauge",
+        Kind::Histogram => "histogram",
+    };
+    let unit = family.unit().filter(|_| dialect == Dialect::OpenMetrics);
+    for (what, told) in [
+        ("HELP", Some(family.help)),
+        ("TYPE", Some(kind)),
+        ("UNIT", unit),
+    ] {
+        if let Some(told) = told {
+            for part in [
+                "# ",
+                what,
+                " ",
+                super::PREFIX,
+                family.name,
+                suffix,
+                " ",
+                told,
+                "\n",
+            ] {
+                push(out, part);
+            }
+        }
+    }
+}
+
+/// Ends the whole.
+pub(super) fn end(out: &mut Vec<u8>, dialect: Dialect) {
+    if dialect == Dialect::OpenMetrics {
+        push(out, "# EOF\n");
+    }
+}
+
+/// The lines of one value. Their labels are written once, to `scratch`.
+pub(super) fn value(
+    out: &mut Vec<u8>,
+    scratch: &mut Vec<u8>,
+    family: &Family,
+    labels: &Labels<'_>,
+    value: Value<'_>,
+) {
+    scratch.clear();
+    for (at, (name, value)) in labels.iter().enumerate() {
+        if at > 0 {
+            scratch.push(b',');
+        }
+        push(scratch, name);
+        push(scratch, "=\"");
+        escaped(scratch, value);
+        scratch.push(b'"');
+    }
+    let mut series = Series {
+        out,
+        name: family.name,
+        labels: scratch,
+    };
+    match value {
+        Value::Count(count) => {
+            series.begin(TOTAL);
+            series.count(count);
+        }
+        Value::Gauge(gauge) => {
+            series.begin("");
+            series.float(gauge);
+        }
+        Value::Delays(delays) => {
+            let buckets = Buckets::of(delays);
+            for (end, count) in buckets.classic() {
+                series.bucket(end);
+                series.count(count);
+            }
+            series.begin("_sum");
+            series.float(buckets.sum);
+            series.begin("_count");
+            series.count(buckets.count);
+        }
+    }
+}
+
+/// Lines with the same labels.
+struct Series<'a> {
+    out: &'a mut Vec<u8>,
+    name: &'a str,
+    labels: &'a [u8],
+}
+
+impl Series<'_> {
+    fn name(&mut self, suffix: &str) {
+        push(self.out, super::PREFIX);
+        push(self.out, self.name);
+        push(self.out, suffix);
+    }
+
+    fn begin(&mut self, suffix: &str) {
+        self.name(suffix);
+        if !self.labels.is_empty() {
+            self.out.push(b'{');
+            self.out.extend_from_slice(self.labels);
+            self.out.push(b'}');
+        }
+        self.out.push(b' ');
+    }
+
+    fn bucket(&mut self, end: f64) {
+        self.name("_bucket");
+        self.out.push(b'{');
+        self.out.extend_from_slice(self.labels);
+        push(self.out, ",le=\"");
+        if end.is_finite() {
+            push(self.out, zmij::Buffer::new().format_finite(end));
+        } else {
+            push(self.out, "+Inf");
+        }
+        push(self.out, "\"} ");
+    }
+
+    fn count(&mut self, count: u64) {
+        push(self.out, itoa::Buffer::new().format(count));
+        self.out.push(b'\n');
+    }
+
+    fn float(&mut self, value: f64) {
+        push(self.out, zmij::Buffer::new().format(value));
+        self.out.push(b'\n');
+    }
+}
+
+fn push(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn escaped(out: &mut Vec<u8>, text: &str) {
+    for &byte in text.as_bytes() {
+        match byte {
+            b'\\' => push(out, "\\\\"),
+            b'"' => push(out, "\\\""),
+            b'\n' => push(out, "\\n"),
+            _ => out.push(byte),
+        }
+    }
+}
