@@ -242,7 +242,7 @@ pub struct Outcome {
     pub report: Arc<Report>,
     /// Why it ended before it was to end.
     pub result: Result<()>,
-    /// Another process forwards now, with what was [let go with it](Daemon::hands_over).
+    /// Another process [took over](Daemon::take_over), and forwards now.
     pub handed_over: bool,
 }
 

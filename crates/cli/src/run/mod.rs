@@ -38,6 +38,7 @@ a tap device, is shaped by the classes of the file. SIGHUP reloads the file.
 
 Examples:
   fairlane run site.toml                      until Ctrl-C
+  fairlane run site.toml --take-over          the same, in the place of the one that runs
   fairlane run                                until Ctrl-C
   fairlane run --seconds 5 --json             five seconds, one JSON object at the end
   fairlane run --rate 250mbit --weights 1,1,10 --packet 500 --alg drr

@@ -367,7 +367,7 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
         .matches("has not taken over: this one goes on")
         .count();
     assert!(told >= 3, "{ended:?}");
-    asked.site.stop();
+    report(&asked.site.end());
 }
 
 #[test]
@@ -408,6 +408,22 @@ fn what_cannot_take_over_or_be_taken_over_is_said_and_goes_on() {
         refused(&site, sentence);
         site.end();
     }
+    let tap = up("packet", "20mbit").replace("inside = \"inside\"", "tap = \"fair0\"");
+    let site = Site::start_unseen(&wire, &tap);
+    let begun = Instant::now();
+    // Until it runs there is nothing to take over.
+    loop {
+        let refused = site.start_next(&wire).finish();
+        assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+        if refused
+            .stderr
+            .contains("a tap device goes with its process")
+        {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{refused:?}");
+    }
+    site.end();
     let site = Site::start(&wire, &up("packet", "20mbit"));
     fs::write(site.file(), "no configuration").unwrap();
     refused(&site, "site.toml:1:");

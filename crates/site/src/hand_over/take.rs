@@ -228,7 +228,8 @@ impl Taking {
             io::Error::new(
                 error.kind(),
                 format!(
-                    "the running process goes on, since it could not be taken over from: {error}"
+                    "nothing was taken over, and the process that runs goes on unless it has ended: \
+                     {error}"
                 ),
             )
         })?;
