@@ -166,7 +166,8 @@ pub(crate) struct State {
     pub(crate) changed: bool,
     /// When the state was last told, and what.
     told: Nanos,
-    /// When memory was last given back.
+    /// A configuration was read since memory was last given back, which was then.
+    littered: bool,
     tidied: Nanos,
     report: Arc<Report>,
     flows: Watch,
@@ -185,6 +186,7 @@ pub(crate) struct Asker {
 impl Control {
     /// The run begins. Returns when.
     pub(crate) fn start(&mut self) -> Nanos {
+        self.state.littered = true;
         self.state.start = self.clock.now();
         self.state.told = self.state.start;
         // Whoever asks at once is told soon.
@@ -233,6 +235,7 @@ impl Control {
                     None
                 }
                 Ok(Event::Prepared(prepared)) => {
+                    self.state.littered = true;
                     self.prepared(*prepared);
                     None
                 }
@@ -615,10 +618,11 @@ impl Control {
     }
 
     /// A configuration that is read, or compared with another, takes several times the memory that is kept
-    /// of it: what is free is given back, not too often.
+    /// of it: what is free is given back, not too often, and not where nothing was read.
     fn tidy_up(&mut self) {
-        if self.state.told.since(self.state.tidied) >= TIDIED {
-            self.state.tidied = self.state.told;
+        let State { told, tidied, .. } = self.state;
+        if self.state.littered && told.since(tidied) >= TIDIED {
+            (self.state.littered, self.state.tidied) = (false, told);
             fairlane_io::give_back_unused();
         }
     }
