@@ -1,5 +1,6 @@
 //! From a packet's bytes to its class and flow, for all who send packets through a link.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use fairlane_core::tree::{ClassFlow, ClassId};
@@ -9,7 +10,7 @@ use crate::{Classifier, DigestKey, FlowKey, Layer, Origin, Per, Rule, parse};
 /// The filters of a link: which class, and which flow in it, a packet is of.
 #[derive(Clone, Debug)]
 pub struct LinkClassifier {
-    rules: Classifier<u32>,
+    rules: Arc<Classifier<u32>>,
     classes: Vec<(ClassId, Option<Per>)>,
     default: u32,
     key: DigestKey,
@@ -31,8 +32,18 @@ impl LinkClassifier {
         default: u32,
         key: DigestKey,
     ) -> LinkClassifier {
+        LinkClassifier::sharing(Arc::new(Classifier::new(rules)), classes, default, key)
+    }
+
+    /// The same with rules that were made ready before. O(classes).
+    pub fn sharing(
+        rules: Arc<Classifier<u32>>,
+        classes: impl IntoIterator<Item = (ClassId, Option<Per>)>,
+        default: u32,
+        key: DigestKey,
+    ) -> LinkClassifier {
         LinkClassifier {
-            rules: Classifier::new(rules),
+            rules,
             classes: classes.into_iter().collect(),
             default,
             key,
@@ -42,7 +53,7 @@ impl LinkClassifier {
     }
 
     /// The rules alone, which lead to the classes' places in the link.
-    pub fn rules(&self) -> &Classifier<u32> {
+    pub fn rules(&self) -> &Arc<Classifier<u32>> {
         &self.rules
     }
 

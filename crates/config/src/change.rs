@@ -6,6 +6,7 @@
 //! with another name, if nothing else of it is new: its parent, its parameters, and the filters
 //! that lead there. Whoever goes on keeps its packets, its flows and its place in virtual time.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -31,6 +32,14 @@ impl Steps {
     /// Whether no class comes, goes or changes.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.gone.is_empty()
+    }
+
+    /// Whether every class goes on in its place, be it with other parameters.
+    pub fn is_in_place(&self) -> bool {
+        let mut places = self.stays.iter().enumerate();
+        self.added.is_empty()
+            && self.gone.is_empty()
+            && places.all(|(place, &was)| was == Some(place))
     }
 }
 
@@ -81,20 +90,16 @@ impl Link {
 struct Side<'a> {
     link: &'a Link,
     children: Vec<Vec<usize>>,
-    /// The filters that lead to each class.
-    rules: Vec<Vec<&'a Rule<u32>>>,
+    /// The filters that lead to each class: seldom asked for.
+    rules: OnceCell<Vec<Vec<&'a Rule<u32>>>>,
 }
 
 impl<'a> Side<'a> {
     fn new(link: &'a Link) -> Side<'a> {
-        let mut rules = vec![Vec::new(); link.classes.len()];
-        for rule in &link.rules {
-            rules[rule.target as usize].push(rule);
-        }
         Side {
             link,
             children: link.children(),
-            rules,
+            rules: OnceCell::new(),
         }
     }
 
@@ -103,7 +108,14 @@ impl<'a> Side<'a> {
     }
 
     fn leads_to(&self, place: usize) -> impl Iterator<Item = (i32, &fairlane_classify::Match)> {
-        self.rules[place]
+        let rules = self.rules.get_or_init(|| {
+            let mut rules = vec![Vec::new(); self.link.classes.len()];
+            for rule in &*self.link.rules {
+                rules[rule.target as usize].push(rule);
+            }
+            rules
+        });
+        rules[place]
             .iter()
             .map(|rule| (rule.priority, &rule.matches))
     }
@@ -125,7 +137,7 @@ impl<'a> Side<'a> {
 
     fn names_below(&self, place: usize) -> impl Iterator<Item = &'a str> {
         let below = self.children[place].iter();
-        below.map(|&child| self.link.classes[child].name.as_str())
+        below.map(|&child| &*self.link.classes[child].name)
     }
 }
 
@@ -181,14 +193,23 @@ impl<'a> Matching<'a> {
 
     /// The classes right below one that goes on.
     fn below(&mut self, was: usize, is: usize) {
+        if self.old.names_below(was).eq(self.new.names_below(is)) {
+            let pairs = self.old.children[was].clone().into_iter();
+            for (former, place) in pairs.zip(self.new.children[is].clone()) {
+                if same_kind(self.old.class(former), self.new.class(place)) {
+                    self.pair(former, place);
+                }
+            }
+            return;
+        }
         let by_name: HashMap<&str, usize> = self.old.children[was]
             .iter()
-            .map(|&place| (self.old.class(place).name.as_str(), place))
+            .map(|&place| (&*self.old.class(place).name, place))
             .collect();
         let names: HashSet<&str> = self.new.names_below(is).collect();
         let mut without = Vec::new();
         for place in self.new.children[is].clone() {
-            match by_name.get(self.new.class(place).name.as_str()) {
+            match by_name.get(&*self.new.class(place).name) {
                 Some(&former) if same_kind(self.old.class(former), self.new.class(place)) => {
                     self.pair(former, place);
                 }
@@ -200,7 +221,7 @@ impl<'a> Matching<'a> {
         let mut left: HashMap<u64, VecDeque<usize>> = HashMap::new();
         for &place in &self.old.children[was] {
             // One whose name is there again is no other's former one.
-            if !self.goes_on[place] && !names.contains(self.old.class(place).name.as_str()) {
+            if !self.goes_on[place] && !names.contains(&*self.old.class(place).name) {
                 left.entry(self.old.fingerprint(place))
                     .or_default()
                     .push_back(place);

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Rate};
 use serde::Serialize;
@@ -12,7 +13,7 @@ use crate::{Class, ClassKind, Flows, Guarantee, Link, NoGuarantee};
 
 /// What a class is, and what it is promised; null where there is none. `cap_bps`, `bound_us` and
 /// `none` repeat what another key says, for readers of either.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ClassTerms {
     /// Its name.
     pub name: Arc<str>,
@@ -53,7 +54,7 @@ pub struct ClassTerms {
     /// Bytes likewise.
     pub room_bytes: Option<u32>,
     /// The algorithms whose bounds these are, from the root down.
-    pub bounds: Vec<&'static str>,
+    pub bounds: Arc<[&'static str]>,
     /// Why there is no guarantee, or no bound.
     pub no_bound: Option<String>,
     /// The same.
@@ -63,7 +64,7 @@ pub struct ClassTerms {
 }
 
 /// What each flow of a class is promised.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FlowTerms {
     /// What tells them apart.
     pub per: String,
@@ -84,26 +85,19 @@ pub struct FlowTerms {
 }
 
 impl ClassTerms {
-    /// Of all classes of a link, in the order of the file. O(classes).
-    pub fn of(link: &Link) -> Vec<Arc<ClassTerms>> {
-        let mut all: Vec<Arc<ClassTerms>> = Vec::with_capacity(link.classes.len());
-        let guarantees = link.guarantees();
-        for (at, (class, guarantee)) in link.classes.iter().zip(&guarantees).enumerate() {
-            // Parents come before their children.
-            let parent = class.parent.map(|parent| &all[parent]);
-            let terms = ClassTerms {
-                parent: parent.map(|parent| Arc::clone(&parent.name)),
-                depth: parent.map_or(0, |parent| parent.depth + 1),
-                default: at == link.default as usize,
-                ..ClassTerms::alone(class, guarantee)
-            };
-            all.push(Arc::new(terms));
-        }
-        all
+    /// Of all classes of a link, in the order of the file. O(classes), once for a link.
+    pub fn of(link: &Link) -> Arc<[Arc<ClassTerms>]> {
+        ClassTerms::after(link, &[])
+    }
+
+    /// The same; of classes in whose place there was one with the same terms, it is those that are shared.
+    pub fn after(link: &Link, former: &[Arc<ClassTerms>]) -> Arc<[Arc<ClassTerms>]> {
+        let terms = link.found.terms.get_or_init(|| terms_of(link, former));
+        Arc::clone(terms)
     }
 
     /// A class as if there were no other.
-    fn alone(class: &Class, guarantee: &Guarantee) -> ClassTerms {
+    fn alone(class: &Class, guarantee: &Guarantee, bounds: Arc<[&'static str]>) -> ClassTerms {
         let (kind, room) = match &class.kind {
             ClassKind::Inner(_) => ("inner", None),
             ClassKind::Leaf(queue) => ("leaf", Some(queue.room)),
@@ -117,7 +111,7 @@ impl ClassTerms {
         let delay = guarantee.delay.and_then(Result::ok);
         let ceil_bps = class.ceiling.map(|ceiling| ceiling.rate.bps());
         ClassTerms {
-            name: Arc::from(&*class.name),
+            name: Arc::clone(&class.name),
             number: class.number,
             parent: None,
             depth: 0,
@@ -135,7 +129,7 @@ impl ClassTerms {
             bound_us: delay.map(|delay| delay.0 as f64 / 1e3),
             room_packets: room.map(|room| room.packets),
             room_bytes: room.map(|room| room.bytes),
-            bounds: guarantee.path.iter().map(|path| path.name()).collect(),
+            bounds,
             none: no_bound.clone(),
             no_bound,
             each: match &class.kind {
@@ -144,6 +138,41 @@ impl ClassTerms {
             },
         }
     }
+}
+
+/// The names of the algorithms of paths; classes beside one another share theirs.
+#[derive(Default)]
+struct Bounds(Arc<[Algorithm]>, Arc<[&'static str]>);
+
+impl Bounds {
+    fn of(&mut self, path: &Arc<[Algorithm]>) -> Arc<[&'static str]> {
+        if !Arc::ptr_eq(&self.0, path) {
+            let names = path.iter().map(|algorithm| algorithm.name());
+            *self = Bounds(Arc::clone(path), names.collect());
+        }
+        Arc::clone(&self.1)
+    }
+}
+
+fn terms_of(link: &Link, former: &[Arc<ClassTerms>]) -> Arc<[Arc<ClassTerms>]> {
+    let mut all: Vec<Arc<ClassTerms>> = Vec::with_capacity(link.classes.len());
+    let guarantees = link.kept_guarantees();
+    let mut bounds = Bounds::default();
+    for (at, (class, guarantee)) in link.classes.iter().zip(guarantees).enumerate() {
+        // Parents come before their children.
+        let parent = class.parent.map(|parent| &all[parent]);
+        let terms = ClassTerms {
+            parent: parent.map(|parent| Arc::clone(&parent.name)),
+            depth: parent.map_or(0, |parent| parent.depth + 1),
+            default: at == link.default as usize,
+            ..ClassTerms::alone(class, guarantee, bounds.of(&guarantee.path))
+        };
+        all.push(match former.get(at) {
+            Some(same) if **same == terms => Arc::clone(same),
+            _ => Arc::new(terms),
+        });
+    }
+    all.into()
 }
 
 impl FlowTerms {

@@ -98,6 +98,11 @@ impl<'a> Report<'a> {
         !self.errors.is_empty()
     }
 
+    /// Whether there is nothing to be told.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.errors.is_empty() && self.warnings.is_empty()
+    }
+
     /// The first error that was found, or warning: without its place.
     pub(crate) fn first(self) -> Option<String> {
         let mut all = self.errors.into_iter().chain(self.warnings);

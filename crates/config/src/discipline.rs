@@ -1,6 +1,8 @@
 //! From a link's classes to the queues that hold its packets.
 
-use fairlane_classify::{DigestKey, LinkClassifier};
+use std::sync::Arc;
+
+use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
 use fairlane_core::scheduler::Violation;
 use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass, CbqError};
 use fairlane_core::tree::{
@@ -47,21 +49,46 @@ impl Link {
     /// [`classes`](Link::classes); `key` is drawn at random, so that nobody can choose packets
     /// whose flows meet.
     pub fn classifier(&self, classes: &[ClassId], key: DigestKey) -> LinkClassifier {
+        let rules = Arc::new(Classifier::new(self.rules.iter().copied()));
+        self.classifier_by(rules, classes, key)
+    }
+
+    /// The same, where another link's filters are the same. O(classes).
+    pub fn classifier_by(
+        &self,
+        rules: Arc<Classifier<u32>>,
+        classes: &[ClassId],
+        key: DigestKey,
+    ) -> LinkClassifier {
         let per = self.classes.iter().map(|class| match &class.kind {
             ClassKind::Flows(flows) => Some(flows.per),
             _ => None,
         });
         let classes = classes.iter().copied().zip(per);
-        LinkClassifier::new(self.rules.iter().copied(), classes, self.default, key)
+        LinkClassifier::sharing(rules, classes, self.default, key)
     }
 
     /// The same, or what the discipline cannot be, by the class's place.
     pub(crate) fn build<P: Payload>(
         &self,
     ) -> Result<(Discipline<P>, Vec<ClassId>), (usize, BuildError)> {
+        self.build_those(|_| true)
+    }
+
+    /// The same of some classes and those above them; the others have no number.
+    pub(crate) fn build_those<P: Payload>(
+        &self,
+        is_one: impl Fn(&Class) -> bool,
+    ) -> Result<(Discipline<P>, Vec<ClassId>), (usize, BuildError)> {
+        let mut wanted: Vec<bool> = self.classes.iter().map(is_one).collect();
+        for at in (0..wanted.len()).rev() {
+            if let (true, Some(parent)) = (wanted[at], self.classes[at].parent) {
+                wanted[parent] = true;
+            }
+        }
         let LinkAlgorithm::Tree(algorithm) = self.algorithm else {
             let mut cbq = Cbq::new(self.rate, self.limits);
-            let ids = self.fill(|parent, class| match &class.kind {
+            let ids = self.fill(&wanted, |parent, class| match &class.kind {
                 ClassKind::Leaf(queue) => {
                     Ok(cbq.add_leaf(parent, self.cbq_class(class), self.leaf(queue, None))?)
                 }
@@ -71,7 +98,9 @@ impl Link {
             return Ok((Discipline::Cbq(cbq), ids));
         };
         let mut tree = Tree::new(algorithm, None, self.limits);
-        let ids = self.fill(|parent, class| Ok(self.add(&mut tree, parent, class)?))?;
+        let ids = self.fill(&wanted, |parent, class| {
+            Ok(self.add(&mut tree, parent, class)?)
+        })?;
         Ok((Discipline::Tree(tree), ids))
     }
 
@@ -93,12 +122,16 @@ impl Link {
 
     fn fill(
         &self,
+        wanted: &[bool],
         mut add: impl FnMut(ClassId, &Class) -> Result<ClassId, BuildError>,
     ) -> Result<Vec<ClassId>, (usize, BuildError)> {
         let mut ids: Vec<ClassId> = Vec::with_capacity(self.classes.len());
         for (at, class) in self.classes.iter().enumerate() {
             let parent = class.parent.map_or(ClassId::ROOT, |parent| ids[parent]);
-            ids.push(add(parent, class).map_err(|error| (at, error))?);
+            ids.push(match wanted[at] {
+                true => add(parent, class).map_err(|error| (at, error))?,
+                false => ClassId::ROOT,
+            });
         }
         Ok(ids)
     }

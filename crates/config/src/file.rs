@@ -1,6 +1,8 @@
 //! The file's tables and keys as they may be written. What they say is documented here, once:
 //! the schema is made from it.
 
+use std::sync::Arc;
+
 use fairlane_core::Rate;
 #[cfg(test)]
 use schemars::JsonSchema;
@@ -14,7 +16,7 @@ use crate::written::{At, Scalar, Text};
 
 /// A site: the interfaces that Fairlane stands between, and what it does with packets that
 /// leave by them.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "site"))]
@@ -28,14 +30,14 @@ pub(crate) struct File {
     pub control: Option<At<Control>>,
     /// The shaped directions, one each. A direction without one is forwarded as it comes.
     #[serde(default)]
-    pub link: Vec<At<Link>>,
+    pub link: Vec<Arc<At<Link>>>,
 }
 
 /// Which interfaces there are. `outside` with `inside` is a bump in the wire: what comes in
 /// by one leaves by the other. `outside` with `tap` is the egress of one interface: Fairlane
 /// makes the tap device, and the host sends there instead. `outside` alone carries what
 /// attached processes send.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "interfaces"))]
@@ -53,7 +55,7 @@ pub(crate) struct Interfaces {
 }
 
 /// Where processes attach.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "attach"))]
@@ -74,7 +76,7 @@ pub(crate) struct Attach {
 
 /// Where a running site is asked for its state, and changed: by `fairlane ctl`, or by anybody who
 /// speaks HTTP.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "control"))]
@@ -96,7 +98,7 @@ pub(crate) struct Control {
 }
 
 /// One shaped direction: all that leaves by one interface.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[cfg_attr(test, derive(JsonSchema))]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[cfg_attr(test, schemars(rename = "link"))]
@@ -127,11 +129,11 @@ pub(crate) struct Link {
     pub limit: Option<At<Limit>>,
     /// The classes. Without any, all packets are in one.
     #[serde(default)]
-    pub class: Vec<At<Class>>,
+    pub class: Vec<Arc<At<Class>>>,
     /// Which packets are of which class. The first that matches counts, by priority, then by
     /// place in the file.
     #[serde(default)]
-    pub filter: Vec<At<Filter>>,
+    pub filter: Vec<Arc<At<Filter>>>,
 }
 
 /// Packets and bytes that may wait, or for which room is kept; both hold.
@@ -182,10 +184,10 @@ pub(crate) struct Class {
     pub algorithm: Option<Text>,
     /// The most that waits in it (or in each of its flows): 1000 packets by default, or what is kept
     /// for it if that is more.
-    pub limit: Option<At<Limit>>,
+    pub limit: Option<Box<At<Limit>>>,
     /// What is kept for it, or for all its flows together, however full the link is. By default, what
     /// its guarantee needs for bursts of 10 ms of its rate, at least two packets and at most 64 kB.
-    pub room: Option<At<Limit>>,
+    pub room: Option<Box<At<Limit>>>,
     /// Queue management: "tail-drop" (the default), "red", "codel", or a table.
     pub queue: Option<At<Queue>>,
     /// Makes a queue for each flow in this class, as its first packet comes. A flow is all that
@@ -194,7 +196,7 @@ pub(crate) struct Class {
     /// sent it).
     pub per: Option<Text>,
     /// What holds for each of these flows.
-    pub flows: Option<At<Flows>>,
+    pub flows: Option<Box<At<Flows>>>,
     /// Whether packets that no filter matches go here. A class "default" is made for those
     /// where no class says so.
     pub default: Option<At<bool>>,

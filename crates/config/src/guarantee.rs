@@ -1,6 +1,7 @@
 //! What each class is guaranteed, through the tree.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fairlane_core::aqm::AqmConfig;
 use fairlane_core::bounds::{Head, Service, Siblings, Transmit, Wfi};
@@ -29,7 +30,7 @@ pub struct Guarantee {
     /// guaranteed.
     pub burst: Option<u64>,
     /// The algorithms whose bounds these are, from the root down.
-    pub path: Vec<Algorithm>,
+    pub path: Arc<[Algorithm]>,
 }
 
 /// What each flow of a class has.
@@ -141,6 +142,27 @@ impl Taken {
     }
 }
 
+/// What classes are below: the link, or a class.
+struct Node {
+    order: Order,
+    /// What may be taken by all of them that are at a level or above, where levels count.
+    taken: HashMap<u32, Taken>,
+    /// The algorithms from the root to it.
+    path: Arc<[Algorithm]>,
+}
+
+fn taken(children: &[usize], classes: &[Class]) -> HashMap<u32, Taken> {
+    let mut by_level = children.to_vec();
+    by_level.sort_by_key(|&child| std::cmp::Reverse(classes[child].level));
+    let mut taken = HashMap::new();
+    let mut so_far = Taken::default();
+    for child in by_level {
+        so_far.add(classes[child].ceiling);
+        taken.insert(classes[child].level, so_far);
+    }
+    taken
+}
+
 /// What is served to a class, and how its own packets wait for it.
 #[derive(Clone, Copy)]
 struct Served {
@@ -195,19 +217,34 @@ impl Served {
 impl Link {
     /// What each class is guaranteed, in the order of [`classes`](Link::classes). O(n log n).
     pub fn guarantees(&self) -> Vec<Guarantee> {
-        self.guarantees_for(Hold::AsTheyAre)
+        self.kept_guarantees().to_vec()
+    }
+
+    /// The same, looked up once.
+    pub(crate) fn kept_guarantees(&self) -> &[Guarantee] {
+        let found = &self.found.guarantees;
+        found.get_or_init(|| self.guarantees_for(Hold::AsTheyAre))
     }
 
     /// The same, for those weights.
     pub(crate) fn guarantees_for(&self, hold: Hold) -> Vec<Guarantee> {
         let mut classes = self.classes.clone();
         let root = (self.algorithm, self.rate, self.longest);
-        let mut guarantees = walk_for(hold, root, &mut classes, |_, _, _| ());
-        for (guarantee, class) in guarantees.iter_mut().zip(&self.classes) {
-            grant(guarantee, &class.kind, self.shortest());
-        }
-        guarantees
+        let guarantees = walk_for(hold, root, &mut classes, |_, _, _| ());
+        granted(guarantees, &self.classes, self.shortest())
     }
+}
+
+/// With what they are good for in the room that classes have.
+pub(crate) fn granted(
+    mut guarantees: Vec<Guarantee>,
+    classes: &[Class],
+    shortest: Length,
+) -> Vec<Guarantee> {
+    for (guarantee, class) in guarantees.iter_mut().zip(classes) {
+        grant(guarantee, &class.kind, shortest);
+    }
+    guarantees
 }
 
 /// The same, and lets `meet` see each class with the service that it has without its ceiling, and
@@ -223,6 +260,42 @@ pub(crate) fn walk(
     walk_for(Hold::AsTheyAre, (algorithm, rate, longest), classes, meet)
 }
 
+/// Where what is below a class stands, or below the link.
+fn below(parent: Option<usize>) -> usize {
+    parent.map_or(0, |parent| parent + 1)
+}
+
+/// What classes are below, by [place](below).
+fn nodes(hold: Hold, root: Algorithm, longest: Length, classes: &[Class]) -> Vec<Option<Node>> {
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); classes.len() + 1];
+    for (at, class) in classes.iter().enumerate() {
+        children[below(class.parent)].push(at);
+    }
+    let node = |at: usize, algorithm: Algorithm, above: &[Algorithm]| Node {
+        order: order(
+            algorithm,
+            (children[at].iter()).map(|&child| (classes[child].weight, longest, 1)),
+            hold,
+        ),
+        taken: match algorithm {
+            Algorithm::Priority => taken(&children[at], classes),
+            _ => HashMap::new(),
+        },
+        path: above.iter().copied().chain([algorithm]).collect(),
+    };
+    let mut nodes: Vec<Option<Node>> = (0..classes.len() + 1).map(|_| None).collect();
+    nodes[0] = Some(node(0, root, &[]));
+    for (at, class) in classes.iter().enumerate() {
+        if let ClassKind::Inner(algorithm) = class.kind {
+            // Parents come before their children.
+            let above = nodes[below(class.parent)].as_ref();
+            let above = above.map_or_else(Arc::default, |above| Arc::clone(&above.path));
+            nodes[at + 1] = Some(node(at + 1, algorithm, &above));
+        }
+    }
+    nodes
+}
+
 fn walk_for(
     hold: Hold,
     (algorithm, rate, longest): (LinkAlgorithm, Rate, Length),
@@ -235,54 +308,23 @@ fn walk_for(
             .map(|class| by_estimate(&class.kind))
             .collect();
     };
-    let mut children: HashMap<Option<usize>, Vec<usize>> = HashMap::new();
-    for (at, class) in classes.iter().enumerate() {
-        children.entry(class.parent).or_default().push(at);
-    }
-    // What may be taken by all classes of a node that are at a level or above.
-    let mut taken: HashMap<(Option<usize>, u32), Taken> = HashMap::new();
-    for (parent, below) in &children {
-        let mut by_level = below.clone();
-        by_level.sort_by_key(|&child| std::cmp::Reverse(classes[child].level));
-        let mut so_far = Taken::default();
-        for child in by_level {
-            so_far.add(classes[child].ceiling);
-            taken.insert((*parent, classes[child].level), so_far);
-        }
-    }
-    let of = |parent: Option<usize>, algorithm: Algorithm, classes: &[Class]| {
-        let below = children.get(&parent).into_iter().flatten();
-        order(
-            algorithm,
-            below.map(|&child| (classes[child].weight, longest, 1)),
-            hold,
-        )
-    };
-    let mut orders = HashMap::from([(None, (of(None, root, classes), root))]);
-    for (at, class) in classes.iter().enumerate() {
-        if let ClassKind::Inner(algorithm) = class.kind {
-            orders.insert(Some(at), (of(Some(at), algorithm, classes), algorithm));
-        }
-    }
+    let nodes = nodes(hold, root, longest, classes);
     let link = Service::of_link(rate, longest);
     let mut served: Vec<Result<Served, NoGuarantee>> = Vec::with_capacity(classes.len());
     let mut guarantees: Vec<Guarantee> = Vec::with_capacity(classes.len());
-    for at in 0..classes.len() {
-        let parent = classes[at].parent;
-        let (order, algorithm) = &orders[&parent];
-        let above = match parent {
+    for (at, class) in classes.iter_mut().enumerate() {
+        let node = nodes[below(class.parent)].as_ref();
+        let node = node.expect("who has children is inner");
+        let above = match class.parent {
             Some(parent) => served[parent].and_then(|served| served.service),
             None => Ok(link),
         };
-        let taken = taken[&(parent, classes[at].level)];
-        let free = above.and_then(|above| share(order, above, &classes[at], taken, longest));
+        let free = above.and_then(|above| share(node, above, class, longest));
         if let Ok(free) = free {
-            meet(at, &mut classes[at], free.free);
+            meet(at, class, free.free);
         }
-        let class = &classes[at];
         let has = free.map(|free| free.capped(class.ceiling, longest));
-        let mut path = parent.map_or_else(Vec::new, |parent| guarantees[parent].path.clone());
-        path.push(*algorithm);
+        let path = Arc::clone(&node.path);
         guarantees.push(match &class.kind {
             ClassKind::Inner(_) => plain(has, None, path),
             ClassKind::Leaf(_) => plain(has, Some(has.map(|has| has.delay(longest))), path),
@@ -296,7 +338,7 @@ fn walk_for(
 fn plain(
     has: Result<Served, NoGuarantee>,
     delay: Option<Result<Nanos, NoGuarantee>>,
-    path: Vec<Algorithm>,
+    path: Arc<[Algorithm]>,
 ) -> Guarantee {
     Guarantee {
         rate: has.and_then(Served::bps),
@@ -315,7 +357,7 @@ fn by_estimate(kind: &ClassKind) -> Guarantee {
         burst: None,
         delay: (!matches!(kind, ClassKind::Inner(_))).then_some(Err(NoGuarantee::Cbq)),
         each: None,
-        path: Vec::new(),
+        path: Arc::default(),
     }
 }
 
@@ -329,19 +371,18 @@ fn head(kind: &ClassKind) -> Head {
 
 /// A class's part of what its parent has, before its own ceiling.
 fn share(
-    order: &Order,
+    node: &Node,
     above: Service,
     class: &Class,
-    taken: Taken,
     longest: Length,
 ) -> Result<Served, NoGuarantee> {
-    match order {
+    match &node.order {
         Order::None(reason) => Err(*reason),
         Order::Shares(siblings) => {
             within(siblings, above, class.weight, head(&class.kind), longest)
         }
         Order::Levels => {
-            let others = taken.without(class.ceiling);
+            let others = node.taken[&class.level].without(class.ceiling);
             let service = match others.open {
                 0 => above.behind(others.bps, others.burst),
                 _ => None,
@@ -372,7 +413,7 @@ fn each(
     has: Result<Served, NoGuarantee>,
     flows: &Flows,
     longest: Length,
-    mut path: Vec<Algorithm>,
+    path: Arc<[Algorithm]>,
     hold: Hold,
 ) -> Guarantee {
     let most = flows.most.saturating_add(1);
@@ -390,7 +431,7 @@ fn each(
             Ok(free.capped(flows.ceiling, longest))
         }
     });
-    path.push(flows.algorithm);
+    let path = path.iter().copied().chain([flows.algorithm]).collect();
     Guarantee {
         rate: has.and_then(Served::bps),
         delay: Some(one.map(|one| one.delay(longest))),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fairlane_classify::{Origin, Per, Rule};
 use fairlane_core::aqm::AqmConfig;
@@ -13,8 +13,10 @@ use fairlane_core::{Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 use fairlane_core::sched::Algorithm;
 use serde::Deserialize;
 
+use crate::class_report::ClassTerms;
 use crate::diagnostic::{Diagnostic, Report, SiteError};
 use crate::grants::Grant;
+use crate::guarantee::Guarantee;
 use crate::{file, parse, read, text};
 
 /// What is known of the machine that a file is for: the MTU, in bytes, of the interface of this
@@ -34,7 +36,7 @@ pub struct Site {
     /// Where it is asked for its state, and changed.
     pub control: Option<Control>,
     /// The shaped directions, at least one; no two leave by the same interface.
-    pub links: Vec<Link>,
+    pub links: Vec<Arc<Link>>,
     /// The text that says all this; empty where it is a part of another file.
     pub text: Arc<str>,
     /// What is allowed and hardly meant, such as a filter that never matches.
@@ -129,7 +131,8 @@ impl Site {
 
     /// The link of this name.
     pub fn link(&self, name: &str) -> Option<&Link> {
-        self.links.iter().find(|link| link.name == name)
+        let mut links = self.links.iter();
+        links.find(|link| link.name == name).map(|link| &**link)
     }
 }
 
@@ -255,9 +258,24 @@ pub struct Link {
     /// The classes, parents before their children.
     pub classes: Vec<Class>,
     /// What filters say, with the classes' places in [`classes`](Link::classes).
-    pub rules: Vec<Rule<u32>>,
+    pub rules: Arc<[Rule<u32>]>,
     /// Where packets go that no rule matches, and malformed ones.
     pub default: u32,
+    /// What was found out about it. A copy, which may become another link, begins without.
+    pub(crate) found: Found,
+}
+
+/// What is looked up once of a link, and kept.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) guarantees: OnceLock<Vec<Guarantee>>,
+    pub(crate) terms: OnceLock<Arc<[Arc<ClassTerms>]>>,
+}
+
+impl Clone for Found {
+    fn clone(&self) -> Found {
+        Found::default()
+    }
 }
 
 /// The shortest Ethernet frame, without its checksum.
@@ -323,7 +341,7 @@ impl LinkAlgorithm {
 #[derive(Clone, Debug)]
 pub struct Class {
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
     /// Its number in the order of the file, from 0; a default class that is not there is last.
     pub number: usize,
     /// Its parent's place among the link's classes; none for a child of the root.

@@ -10,6 +10,8 @@ use fairlane_site::{Error, Handle, Source};
 use serde::Serialize;
 
 use crate::document::{Document, EditError};
+use crate::draft::Drafts;
+use crate::edit::Edits;
 
 /// Times that a change is made anew where another one came first.
 pub(crate) const ATTEMPTS: u32 = 16;
@@ -119,28 +121,69 @@ pub fn change(
     dry: bool,
     edit: impl Fn(&mut Document) -> Result<(), EditError>,
 ) -> Result<Changed, Refused> {
-    change_beside(handle, dry, None, edit)
+    retried(|| {
+        let before = handle.site();
+        let source = edited(&before, &edit)?;
+        replace(handle, source, base(dry, &before), &before)
+    })
 }
 
-/// The same, with these grants in place of those that run.
+/// Makes some changes together, or with `dry` only looks what they would do, with these grants in place
+/// of those that run. What they touch is read again, where the text is such that this can be done
+/// ([`Draft`](fairlane_config::Draft)), else the whole text.
 pub(crate) fn change_beside(
     handle: &Handle,
+    drafts: &Drafts,
     dry: bool,
     grants: Option<&[Arc<Grant>]>,
-    edit: impl Fn(&mut Document) -> Result<(), EditError>,
+    edits: &Edits,
 ) -> Result<Changed, Refused> {
+    retried(|| {
+        let before = handle.site();
+        let mut made = None;
+        let drafted = match grants {
+            None => drafts.changed(&before, edits.all()),
+            Some(_) => None,
+        };
+        let source = match drafted {
+            Some((draft, site)) => {
+                made = Some(draft);
+                Source::Site(Box::new(site))
+            }
+            None => edited(&before, |text| edits.make(text))?,
+        };
+        let changed = replace(handle, beside(source, grants), base(dry, &before), &before)?;
+        if let Some(draft) = made.filter(|_| !dry) {
+            drafts.keep(draft);
+        }
+        Ok(changed)
+    })
+}
+
+/// Makes a change anew, where another one came first.
+fn retried(make: impl Fn() -> Result<Changed, Refused>) -> Result<Changed, Refused> {
     let mut attempt = 1;
     loop {
-        let before = handle.site();
-        let mut document = Document::new(&before.text)?;
-        edit(&mut document)?;
-        let source = beside(Source::Text(document.to_string()), grants);
-        let base = (!dry).then(|| Arc::clone(&before));
-        match replace(handle, source, base, &before) {
+        match make() {
             Err(Refused::Site(Error::Outdated)) if attempt < ATTEMPTS => attempt += 1,
             done => return done,
         }
     }
+}
+
+/// What a change was made from, if it is to be made.
+fn base(dry: bool, before: &Arc<Site>) -> Option<Arc<Site>> {
+    (!dry).then(|| Arc::clone(before))
+}
+
+/// The whole text with a change.
+fn edited(
+    before: &Site,
+    edit: impl Fn(&mut Document) -> Result<(), EditError>,
+) -> Result<Source, EditError> {
+    let mut document = Document::new(&before.text)?;
+    edit(&mut document)?;
+    Ok(Source::Text(document.to_string()))
 }
 
 /// A configuration with these grants, or with those that run.
@@ -194,41 +237,45 @@ impl Promise {
 pub(crate) fn effects(before: &Site, after: &Site) -> Vec<Effect> {
     let links = after.links.iter().flat_map(|link| {
         let former = before.links.iter().find(|former| former.to == link.to);
-        effects_on(former, link)
+        effects_on(former.map(|former| &**former), link)
     });
     links.collect()
 }
 
 fn effects_on(before: Option<&Link>, after: &Link) -> Vec<Effect> {
-    let mut former: HashMap<Arc<str>, (usize, Promise)> = HashMap::new();
-    for (place, terms) in before
-        .iter()
-        .flat_map(|link| ClassTerms::of(link))
-        .enumerate()
-    {
-        former.insert(Arc::clone(&terms.name), (place, Promise::of(&terms)));
+    let was = before.map_or_else(Arc::default, ClassTerms::of);
+    let is = ClassTerms::after(after, &was);
+    let mut pairs = was.iter().zip(&*is);
+    // Where nobody comes or goes, nobody is to be looked for.
+    let in_place = was.len() == is.len() && pairs.all(|(was, is)| was.name == is.name);
+    let mut former: HashMap<&str, &Arc<ClassTerms>> = HashMap::new();
+    if !in_place {
+        former.extend(was.iter().map(|terms| (&*terms.name, terms)));
     }
+    let effect = |was: Option<&Arc<ClassTerms>>, is: Option<&Arc<ClassTerms>>| Effect {
+        link: after.name.clone(),
+        class: is
+            .or(was)
+            .map_or_else(Arc::default, |terms| Arc::clone(&terms.name)),
+        before: was.map(|terms| Promise::of(terms)),
+        after: is.map(|terms| Promise::of(terms)),
+    };
     let mut effects = Vec::new();
-    for terms in ClassTerms::of(after) {
-        let before = former.remove(&terms.name).map(|(_, promise)| promise);
-        let now = Promise::of(&terms);
-        if before.as_ref() != Some(&now) {
-            effects.push(Effect {
-                link: after.name.clone(),
-                class: Arc::clone(&terms.name),
-                before,
-                after: Some(now),
-            });
+    for (at, terms) in is.iter().enumerate() {
+        let was = match in_place {
+            true => Some(&was[at]),
+            false => former.remove(&*terms.name),
+        };
+        if was.is_some_and(|was| Arc::ptr_eq(was, terms)) {
+            continue;
+        }
+        let effect = effect(was, Some(terms));
+        if effect.before != effect.after {
+            effects.push(effect);
         }
     }
-    let mut gone: Vec<_> = former.into_iter().collect();
-    gone.sort_unstable_by_key(|&(_, (place, _))| place);
-    effects.extend(gone.into_iter().map(|(class, (_, promise))| Effect {
-        link: after.name.clone(),
-        class,
-        before: Some(promise),
-        after: None,
-    }));
+    let gone = was.iter().filter(|terms| former.contains_key(&*terms.name));
+    effects.extend(gone.map(|terms| effect(Some(terms), None)));
     effects
 }
 

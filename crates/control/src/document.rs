@@ -344,6 +344,8 @@ impl<'a> List<'a> {
                 let mut table = Table::new();
                 set(&mut table, &name)?;
                 set(&mut table, keys)?;
+                // Behind the last one, whatever becomes of that.
+                table.set_position(tables.iter().last().and_then(last_position));
                 tables.push(table);
             }
             List::Values(values) => {
@@ -384,16 +386,16 @@ impl<'a> List<'a> {
         }
         match self {
             List::Tables(tables) => {
-                // Tables are written in the order of their positions, which is that of the text.
                 let mut all: Vec<Table> = tables.iter().cloned().collect();
-                let places: Vec<_> = all.iter().map(Table::position).collect();
-                let moved = all.remove(last);
+                let mut moved = all.remove(last);
+                // Tables are written in the order of their positions, which is that of the text; of two
+                // with the same, the first first.
+                if let Some(next) = all.get(at) {
+                    moved.set_position(next.position());
+                }
                 all.insert(at, moved);
                 tables.clear();
-                for (mut table, place) in all.into_iter().zip(places) {
-                    table.set_position(place);
-                    tables.push(table);
-                }
+                tables.extend(all);
             }
             List::Values(values) => {
                 let moved = values.remove(last);
@@ -402,6 +404,16 @@ impl<'a> List<'a> {
         }
         Ok(())
     }
+}
+
+/// Where the last table stands that is a part of this one, if not this one itself.
+fn last_position(table: &Table) -> Option<isize> {
+    let below = table.iter().flat_map(|(_, item)| match item {
+        Item::Table(table) => vec![last_position(table)],
+        Item::ArrayOfTables(tables) => tables.iter().map(last_position).collect(),
+        _ => Vec::new(),
+    });
+    below.chain([table.position()]).max().flatten()
 }
 
 /// Every table that has the text `from` for a key has `to` then.

@@ -177,13 +177,35 @@ impl Edit {
             Edit::RemoveFilter { link, at } => document.remove_filter(link, *at),
         }
     }
+}
+
+/// Changes that are made as one.
+#[derive(Debug)]
+pub(crate) enum Edits {
+    /// One, by itself.
+    One(Edit),
+    /// Several, each of which is named where it cannot be made.
+    Together(Vec<Edit>),
+}
+
+impl Edits {
+    pub(crate) fn all(&self) -> &[Edit] {
+        match self {
+            Edits::One(edit) => std::slice::from_ref(edit),
+            Edits::Together(edits) => edits,
+        }
+    }
 
     /// Writes all of them down, one after the other.
     ///
     /// # Errors
     ///
     /// Of the first that cannot be; those before it are written down, in a document to be thrown away.
-    pub(crate) fn make_all(edits: &[Edit], document: &mut Document) -> Result<()> {
+    pub(crate) fn make(&self, document: &mut Document) -> Result<()> {
+        let edits = match self {
+            Edits::One(edit) => return edit.make(document),
+            Edits::Together(edits) => edits,
+        };
         for (place, edit) in edits.iter().enumerate() {
             edit.make(document)
                 .map_err(|error| error.of(place, edits.len()))?;
@@ -232,7 +254,7 @@ mod tests {
         ]"#;
         let edits = Edit::several(body).unwrap();
         let mut document = Document::new(SITE).unwrap();
-        Edit::make_all(&edits, &mut document).unwrap();
+        Edits::Together(edits).make(&mut document).unwrap();
         let text = document.to_string();
         assert!(
             text.contains("rate = \"9mbit\"") && text.contains("# calls"),
@@ -250,9 +272,8 @@ mod tests {
         let sentence = |body: &str| match Edit::several(body.as_bytes()) {
             Ok(edits) => {
                 let mut document = Document::new(SITE).unwrap();
-                Edit::make_all(&edits, &mut document)
-                    .unwrap_err()
-                    .to_string()
+                let refused = Edits::Together(edits).make(&mut document);
+                refused.unwrap_err().to_string()
             }
             Err(error) => error.to_string(),
         };

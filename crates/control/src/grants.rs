@@ -286,7 +286,7 @@ impl Grants {
             }
             let (number, name) = self.free(|name| {
                 let link = before.link(link);
-                link.is_some_and(|link| link.classes.iter().any(|class| class.name == name))
+                link.is_some_and(|link| link.classes.iter().any(|class| &*class.name == name))
             });
             let grant = Grant {
                 link: link.to_owned(),
@@ -649,7 +649,7 @@ impl Had {
         let link = site.link(&grant.link);
         let class = link.and_then(|link| {
             let mut classes = link.classes.iter();
-            let at = classes.position(|class| class.name == grant.name)?;
+            let at = classes.position(|class| *class.name == *grant.name)?;
             Some((&link.classes[at], link.guarantees().swap_remove(at)))
         });
         let us = |delay: fairlane_core::Nanos| delay.0 as f64 / 1e3;

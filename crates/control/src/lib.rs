@@ -14,6 +14,7 @@
 mod change;
 mod client;
 mod document;
+mod draft;
 mod edit;
 mod explain;
 mod flows;

@@ -28,8 +28,9 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::change::{ATTEMPTS, Changed, Ended, Refused, beside, broken_by, change_beside, replace};
-use crate::document::{Document, EditError};
-use crate::edit::{Edit, keys};
+use crate::document::EditError;
+use crate::draft::Drafts;
+use crate::edit::{Edit, Edits, keys};
 use crate::explain::explain;
 use crate::flows::Question;
 use crate::grants::{Grants, Wanted, refusal};
@@ -86,6 +87,7 @@ struct HistoryOf<'a> {
 pub(crate) struct Api {
     site: Handle,
     grants: Arc<Grants>,
+    drafts: Drafts,
     states: States,
     history: Kept,
     file: Option<PathBuf>,
@@ -237,6 +239,7 @@ impl Api {
     ) -> Api {
         Api {
             grants: Arc::new(Grants::new(site.clone())),
+            drafts: Drafts::default(),
             site,
             states,
             history,
@@ -246,6 +249,11 @@ impl Api {
             streams: STREAMS.map(|most| Arc::new(Semaphore::new(most))),
             changes: Arc::new(Semaphore::new(CHANGES)),
         }
+    }
+
+    /// Lets go of what is kept for the next change, where none comes. Does not end.
+    pub(crate) async fn let_go(self: Arc<Self>) {
+        self.drafts.let_go().await;
     }
 
     /// What was granted.
@@ -479,13 +487,14 @@ impl Api {
     /// Makes a change, and waits for what comes of it.
     fn write(&self, asked: &Asked, body: &[u8], if_match: Option<&[u8]>) -> Result<Answer> {
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
-        let edit = |edit: &dyn Fn(&mut Document) -> std::result::Result<(), EditError>| {
+        let edit = |edits: &Edits| {
             let also = match path.last() {
                 Some(&"filters") => &["at", BREAK_GRANTS][..],
                 _ => &[BREAK_GRANTS],
             };
             let (dry, breaks) = (asked.is_dry(also)?, asked.breaks()?);
-            let make = |grants: Option<&[_]>| change_beside(&self.site, dry, grants, edit);
+            let make =
+                |grants: Option<&[_]>| change_beside(&self.site, &self.drafts, dry, grants, edits);
             answer(self.grants.despite(breaks, make))
         };
         if let ["v1", "links", link, "classes", class] = path[..] {
@@ -511,7 +520,7 @@ impl Api {
                 for (link, class) in edits.iter().filter_map(Edit::class) {
                     self.grants.guard(link, class)?;
                 }
-                edit(&|site| Edit::make_all(&edits, site))
+                edit(&Edits::Together(edits))
             }
             (_, ["v1", "links", _, "grants"] | ["v1", "grants", ..]) => {
                 self.write_grants(asked, &path, body)
@@ -525,7 +534,7 @@ impl Api {
             _ => {
                 let at = asked.parameter("at");
                 match Edit::of(&asked.method, &path, || keys(body), at)? {
-                    Some(one) => edit(&|site| one.make(site)),
+                    Some(one) => edit(&Edits::One(one)),
                     None => not_here(asked, WRITTEN),
                 }
             }

@@ -333,6 +333,7 @@ impl Port {
 /// Serves at all ports, with so many connections at each, until it is to stop.
 async fn serve_all(ports: Vec<Port>, files: usize, api: Arc<Api>, stopped: oneshot::Receiver<()>) {
     tokio::spawn(api.grants().end_in_time());
+    tokio::spawn(Arc::clone(&api).let_go());
     let mut all = Vec::new();
     for port in ports {
         let most = port.most().min(files);

@@ -112,6 +112,7 @@ fn unsafe_code_stays_in_its_named_homes() {
         "mailbox/src/producer.rs",
         "mailbox/src/consumer.rs",
         "io/src/sys/bpf.rs",
+        "io/src/sys/heap.rs",
         "io/src/sys/interface.rs",
         "io/src/sys/memory.rs",
         "io/src/sys/mod.rs",

@@ -521,6 +521,32 @@ mod tests {
     }
 
     #[test]
+    fn where_nothing_can_be_noted_nothing_is_turned_off() {
+        let Some((link, _far)) = or_skip("notes on a full disk", cable(1_500)) else {
+            return;
+        };
+        let folder = Folder::new();
+        fs::create_dir(&folder.0).unwrap();
+        let run = |program: &str, arguments: &[&str]| {
+            let mut command = process::Command::new(program);
+            command.args(arguments).arg(&folder.0).status()
+        };
+        let options = ["-t", "tmpfs", "-o", "size=4k,mode=755", "small"];
+        assert!(run("mount", &options).unwrap().success());
+        join(&link, true);
+        fs::write(folder.0.join("filler"), [0; 4_096]).unwrap();
+        let error = folder.take(&link).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        let sentence = format!("what is changed about {} cannot be noted", link.name());
+        assert!(error.to_string().starts_with(&sentence), "{error}");
+        assert!(joins(&link));
+        assert_eq!(folder.notes(), [folder.0.join("filler")]);
+        fs::remove_file(folder.0.join("filler")).unwrap();
+        drop(folder.take(&link).unwrap());
+        assert!(run("umount", &["-l"]).unwrap().success());
+    }
+
+    #[test]
     fn what_a_killed_holder_turned_off_is_turned_on_by_the_next() {
         let Some((link, _far)) = or_skip("a killed holder", cable(1_500)) else {
             return;

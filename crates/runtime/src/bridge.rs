@@ -251,6 +251,8 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     waiter: Waiter,
     /// Since the last round an arbiter was given to somebody to change, or somebody is in a hurry.
     changed: bool,
+    /// Somebody is likely to ask something soon.
+    is_attentive: bool,
     /// Nothing more is taken in.
     is_closed: bool,
 }
@@ -276,6 +278,7 @@ where
             arrived: Vec::with_capacity(BATCH),
             waiter: Waiter::new(),
             changed: false,
+            is_attentive: false,
             is_closed: false,
         })
     }
@@ -449,6 +452,12 @@ where
         self.changed = true;
     }
 
+    /// Sleeps for no longer than [`CLIENT_NAP`] from now on, or as long as it may again: for who asks
+    /// something of this thread between two rounds, which does not end a sleep.
+    pub fn set_attentive(&mut self, attentive: bool) {
+        self.is_attentive = attentive;
+    }
+
     /// Takes in nothing more from devices and clients: rounds only send what is queued, as before.
     /// Not to be taken back: the end is near.
     pub fn close(&mut self) {
@@ -563,7 +572,7 @@ where
             Way::Shaped(arbiter, ..) => arbiter.may_be_pushed(),
             Way::Open(..) => false,
         };
-        let longest = match self.ways.iter().any(has_clients) {
+        let longest = match self.is_attentive || self.ways.iter().any(has_clients) {
             true => longest.min(CLIENT_NAP.into()),
             false => longest,
         };

@@ -25,7 +25,7 @@ use crate::hand_over::{Gave, Handing, Stage, Took};
 use crate::notice::{Notice, Notify};
 use crate::order::{Adding, Counting, Order, Taking};
 use crate::passing::FINDINGS;
-use crate::plan::{Next, Plan};
+use crate::plan::{Next, Plan, Running};
 use crate::reload::{Former, Prepared, Source};
 use crate::report::{InterfaceReport, LinkReport, OpenReport, Report};
 use crate::task::{Asking, Attaching, Waiting};
@@ -74,10 +74,14 @@ pub(crate) struct Ended {
 
 /// Longest time until an answer of the forwarding thread is looked at.
 const LOOK: Duration = Duration::from_millis(1);
+/// The same at first: most orders are soon done.
+const FIRST_LOOK: Duration = Duration::from_micros(50);
 /// The same while nothing was asked.
 const IDLE: Duration = Duration::from_millis(200);
 /// Least time between two states that are told, however much changes.
 const CHANGED: Nanos = Nanos::from_millis(100);
+/// The part of the time that telling states may take where much changes: changes wait meanwhile.
+const TELLING: u64 = 10;
 
 /// Least time between two times that memory is given back.
 const TIDIED: Nanos = Nanos::from_millis(5_000);
@@ -92,6 +96,8 @@ pub(crate) enum Asked {
     Flows,
     /// To add the classes that come with this link.
     Classes(Box<Next>),
+    /// To change parameters alone, as this link says.
+    Parameters(Box<Next>),
     /// To go on as this plan.
     Plan(Box<Plan>),
     /// To do something else, for whoever waits for it.
@@ -134,6 +140,10 @@ pub(crate) struct Control {
 #[derive(Default)]
 pub(crate) struct State {
     pub(crate) asked: Asked,
+    /// When that was.
+    ordered: Nanos,
+    /// The time in which what was told last may be told again.
+    telling: Nanos,
     /// The configuration that is being read, or taken over then.
     pub(crate) request: Option<Asker>,
     /// Those that are to be read after it.
@@ -278,7 +288,10 @@ impl Control {
                 let due = self.due().min(self.state.flows.due());
                 Duration::from(due.since(self.clock.now())).clamp(LOOK, IDLE)
             }
-            _ => LOOK,
+            _ => {
+                let waited = self.clock.now().since(self.state.ordered);
+                Duration::from(waited).clamp(FIRST_LOOK, LOOK)
+            }
         }
     }
 
@@ -400,7 +413,10 @@ impl Control {
             }
         }
         if self.state.waiting.is_empty()
-            && !matches!(self.state.asked, Asked::Classes(_) | Asked::Plan(_))
+            && !matches!(
+                self.state.asked,
+                Asked::Classes(_) | Asked::Parameters(_) | Asked::Plan(_)
+            )
             && let Some(site) = self.state.next.take()
             && let Some(asker) = self.state.request.take()
         {
@@ -464,13 +480,14 @@ impl Control {
     /// When the state is to be told next: what was changed is, soon after.
     fn due(&self) -> Nanos {
         let interval = match self.state.changed {
-            true => self.interval.min(CHANGED),
+            true => self.interval.min(CHANGED.max(self.state.telling)),
             false => self.interval,
         };
         self.state.told + interval
     }
 
     pub(crate) fn order(&mut self, order: Order) {
+        self.state.ordered = self.clock.now();
         // One at a time has room. After the forwarding thread it does not matter.
         let _ = self.orders.push(order);
     }
@@ -486,6 +503,10 @@ impl Control {
         let Some(plan) = self.plan_mut(next.side) else {
             return;
         };
+        if let Some(changing) = plan.changing(&next) {
+            self.state.asked = Asked::Parameters(Box::new(next));
+            return self.order(Order::Take(Box::new(changing)));
+        }
         match plan.adding(&next) {
             Some(adding) => {
                 self.state.asked = Asked::Classes(Box::new(next));
@@ -514,13 +535,19 @@ impl Control {
                             stood: took.stood(),
                         });
                     }
+                    let began = self.clock.now();
                     self.tell(&counting);
                     report(&self.state.report);
+                    let took = self.clock.now().since(began);
+                    self.state.telling = Nanos(took.0.saturating_mul(TELLING));
                     drop(counting);
                     self.tidy_up();
                 }
                 (Order::Walk(walking), _) => self.state.flows.walked(*walking, &self.plans),
                 (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),
+                (Order::Take(taking), Asked::Parameters(next)) => {
+                    self.changed(taking.error.is_some(), *next);
+                }
                 (Order::Take(taking), Asked::Plan(plan)) => self.taken(&taking, *plan),
                 (Order::Give(give), Asked::Give(answer)) => self.gave(*give, &answer),
                 (Order::HandOver(handing), Asked::HandOver(answer)) => {
@@ -550,6 +577,26 @@ impl Control {
         }
     }
 
+    /// Classes have other parameters; with `refused`, one of them has not.
+    fn changed(&mut self, refused: bool, next: Next) {
+        let Some(plan) = self.plan_mut(next.side) else {
+            return;
+        };
+        plan.describe(next);
+        let again = refused.then(|| plan.running());
+        self.take_anew(again);
+        self.taken_over();
+    }
+
+    /// Where a class is not what the file says, all of them are made as it says.
+    fn take_anew(&mut self, running: Option<Running>) {
+        if let Some(running) = running {
+            let link = Arc::clone(&running.link);
+            let next = running.becomes(link).made_anew();
+            self.state.waiting.push_front(next);
+        }
+    }
+
     fn taken(&mut self, taking: &Taking, mut after: Plan) {
         let side = after.side;
         if taking.anew.is_some() {
@@ -563,13 +610,7 @@ impl Control {
         let again = taking.error.is_some().then(|| after.running());
         after.findings = plan.findings.take();
         *plan = after;
-        if let Some(running) = again {
-            // A class is not what the file says: all of them are made as it says.
-            let link = (*running.link).clone();
-            self.state
-                .waiting
-                .push_front(running.becomes(link).made_anew());
-        }
+        self.take_anew(again);
         self.taken_over();
     }
 

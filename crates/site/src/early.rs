@@ -22,6 +22,8 @@ const FEW: u64 = 2_000;
 /// same of a flow.
 const OF_CLASS: (u32, u32) = (32, 256);
 const OF_FLOW: (u32, u32) = (2, 16);
+/// The part by which it is more than has to be, so that tables outlast small changes.
+const SPARE: u32 = 8;
 
 const FAMILIES: [(classify::Family, Family); 3] = [
     (classify::Family::V4, Family::V4),
@@ -100,15 +102,41 @@ impl Port {
     }
 
     /// The tables for a link, with its classes' places; none where the kernel does not let us.
-    pub(crate) fn tables(&self, link: &Link, filters: &LinkClassifier) -> Option<Arc<EarlyDrop>> {
-        match EarlyDrop::new(&rules(link, filters, self.role)) {
-            Ok(early) => Some(Arc::new(early)),
+    pub(crate) fn tables(&self, link: &Link, filters: &LinkClassifier) -> Option<Tables> {
+        let mut rules = rules(link, filters, self.role);
+        for class in &mut rules.classes {
+            class.most = class.most.saturating_add(class.most / SPARE);
+        }
+        match EarlyDrop::new(&rules) {
+            Ok(early) => Some(Tables {
+                early: Arc::new(early),
+                most: rules.classes.iter().map(|class| class.most).collect(),
+            }),
             Err(error) => {
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                 self.complain(&mut state, error);
                 None
             }
         }
+    }
+}
+
+/// What may be dropped early of a link.
+#[derive(Clone)]
+pub(crate) struct Tables {
+    pub(crate) early: Arc<EarlyDrop>,
+    /// What a limit lets through at once of each class, or flow, by place.
+    most: Arc<[u32]>,
+}
+
+impl Tables {
+    /// Whether they are good for a link of the same classes and filters, of which some have other
+    /// parameters by now: no class may bring less at once than what is kept for it, or much more.
+    pub(crate) fn outlast(&self, link: &Link) -> bool {
+        let needs = link.classes.iter().map(|class| limit(&class.kind).1);
+        let mut pairs = needs.zip(&*self.most);
+        link.classes.len() == self.most.len()
+            && pairs.all(|(needed, most)| (needed..=needed.saturating_mul(2)).contains(most))
     }
 }
 
@@ -131,15 +159,15 @@ fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
             .collect()
     };
     let class = |kind: &ClassKind| {
-        let (flows, (first, most), room) = match kind {
-            ClassKind::Inner(_) => (None, OF_CLASS, Room::NONE),
-            ClassKind::Leaf(queue) => (None, OF_CLASS, queue.room),
-            ClassKind::Flows(flows) => (Some(flows.per), OF_FLOW, flows.queue.room),
+        let flows = match kind {
+            ClassKind::Flows(flows) => Some(flows.per),
+            ClassKind::Inner(_) | ClassKind::Leaf(_) => None,
         };
+        let (first, most) = limit(kind);
         Class {
             flows: flows.map(|per| FAMILIES.map(|(family, _)| per.words(family))),
             first,
-            most: most.max(room.packets),
+            most,
         }
     };
     Rules {
@@ -147,6 +175,16 @@ fn rules(link: &Link, filters: &LinkClassifier, from: Role) -> Rules {
         default: link.default,
         classes: link.classes.iter().map(|one| class(&one.kind)).collect(),
     }
+}
+
+/// What a limit lets through of a class, or of each of its flows: at first, and at once.
+fn limit(kind: &ClassKind) -> (u32, u32) {
+    let ((first, most), room) = match kind {
+        ClassKind::Inner(_) => (OF_CLASS, Room::NONE),
+        ClassKind::Leaf(queue) => (OF_CLASS, queue.room),
+        ClassKind::Flows(flows) => (OF_FLOW, flows.queue.room),
+    };
+    (first, most.max(room.packets))
 }
 
 /// The words of a frame's headers; none of one that is malformed.
@@ -220,7 +258,7 @@ pub(crate) struct Early {
 
 impl Early {
     /// It is in these tables from now on.
-    pub(crate) fn enter(&mut self, early: &Option<Arc<EarlyDrop>>, place: usize) {
+    pub(crate) fn enter(&mut self, early: Option<&Arc<EarlyDrop>>, place: usize) {
         if let Some(early) = early {
             self.tables.push((Arc::clone(early), place as u32));
         }

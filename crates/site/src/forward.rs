@@ -29,6 +29,8 @@ pub(crate) fn before_all_others() {
 
 /// How long an idle bridge may not look for orders.
 const LONGEST_SLEEP: Nanos = Nanos::from_millis(20);
+/// For how long after an order it looks for the next one more often: changes seldom come alone.
+const ATTENTIVE: Nanos = Nanos::from_millis(100);
 
 /// What the forwarding thread shares with the control thread.
 pub(crate) struct Forwarding {
@@ -63,6 +65,7 @@ impl Forwarding {
         let mut worked_at: Option<Nanos> = None;
         let mut rounds = 0;
         let mut draining = None;
+        let mut ordered: Option<Nanos> = None;
         let outcome = drive(bridge, &self.clock, idling, |bridge, now, round| {
             rounds += 1;
             self.rounds.store(rounds, Ordering::Relaxed);
@@ -93,10 +96,12 @@ impl Forwarding {
             if let Some(order) = &mut doing {
                 bridge.hurry();
                 worked_at = Some(now);
+                ordered = Some(now);
                 if order.step(bridge, now) {
                     answer(&mut self.answers, doing.take());
                 }
             }
+            bridge.set_attentive(ordered.is_some_and(|then| now.since(then) < ATTENTIVE));
             now < end && goes_on(&self.stop, bridge, now, &mut draining)
         });
         if let Some(mut order) = doing.or_else(|| self.orders.pop()) {

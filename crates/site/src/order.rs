@@ -2,7 +2,7 @@
 //!
 //! Everything that can be made beforehand comes with the order, and everything that is left over
 //! goes back with it, so that nothing is built or freed here. No step looks at more than
-//! [`STEP`] classes, flows or packets, however many there are.
+//! [`STEP`] classes, flows or packets, however many there are, and at fewer where more is done to each.
 
 use std::sync::Arc;
 
@@ -23,6 +23,10 @@ use crate::plan::Shaped;
 
 /// Classes, flows or packets that one step looks at: some tens of microseconds.
 pub(crate) const STEP: usize = 256;
+/// As how many a class counts that comes, goes or changes: its place among others does, too.
+const CLASS: usize = 4;
+/// As how many a packet counts that moves: it is classified and queued again.
+const MOVED: usize = 2;
 
 /// One thing to do between rounds.
 pub(crate) enum Order {
@@ -190,7 +194,7 @@ impl Adding {
     }
 
     fn step(&mut self, queue: &mut Shaped) -> bool {
-        for _ in 0..STEP {
+        for _ in 0..STEP / CLASS {
             let Some(&place) = self.added.get(self.at) else {
                 return true;
             };
@@ -228,8 +232,8 @@ pub(crate) struct Taking {
     pub(crate) link: Arc<Link>,
     /// Those that go on with other parameters: their places and numbers.
     pub(crate) changed: Vec<(usize, ClassId)>,
-    /// The new filters; then the former ones.
-    pub(crate) classifier: FrameClassifier,
+    /// The new filters; then the former ones. None where packets go on where they went.
+    pub(crate) classifier: Option<FrameClassifier>,
     /// New queues for all classes, if they are made anew; then the former ones.
     pub(crate) anew: Option<Discipline<FromPort<Received>>>,
     /// Children before their parents.
@@ -259,7 +263,7 @@ impl Taking {
         side: Side,
         link: Arc<Link>,
         changed: Vec<(usize, ClassId)>,
-        classifier: FrameClassifier,
+        classifier: Option<FrameClassifier>,
         gone: Vec<Gone>,
     ) -> Taking {
         Taking {
@@ -298,6 +302,7 @@ impl Taking {
                 self.at = 0;
                 self.phase = match self.phase {
                     Phase::Change => Phase::Exchange,
+                    Phase::Exchange if self.classifier.is_none() => Phase::Done,
                     Phase::Exchange => Phase::Move,
                     Phase::Move => Phase::GoOn,
                     // Former queues go back whole.
@@ -316,7 +321,7 @@ impl Taking {
                 return false;
             }
             if !self.begun {
-                *left -= 1;
+                *left = left.saturating_sub(CLASS);
                 self.begun = true;
                 if let Err(error) = queue.classes_mut().change(&self.link, place, id, now) {
                     self.error = Some(error);
@@ -333,15 +338,15 @@ impl Taking {
 
     /// From here on packets go by the new filters; none leaves until those that move are there.
     fn exchange(&mut self, queue: &mut Shaped) {
-        std::mem::swap(queue.classifier_mut(), &mut self.classifier);
-        queue
-            .classifier_mut()
-            .filters
-            .resume(&self.classifier.filters);
-        queue.classifier_mut().watch = self.classifier.watch.take();
-        queue.classifier_mut().naming = self.classifier.naming.take();
+        let Some(classifier) = &mut self.classifier else {
+            return;
+        };
+        std::mem::swap(queue.classifier_mut(), classifier);
+        queue.classifier_mut().filters.resume(&classifier.filters);
+        queue.classifier_mut().watch = classifier.watch.take();
+        queue.classifier_mut().naming = classifier.naming.take();
         // It knows the former filters alone.
-        if let Some(early) = self.classifier.early() {
+        if let Some(early) = classifier.early() {
             early.stop();
         }
         if let Some(anew) = &mut self.anew {
@@ -360,13 +365,13 @@ impl Taking {
                 Some(former) => former,
                 None => queue.classes_mut(),
             };
-            let most = *left as u32;
+            let most = left.div_ceil(MOVED) as u32;
             let empty = former.take_out(gone.id, &mut self.from, most, now, |packet| {
                 taken.push(packet);
             });
             // It has looked at as many as it may where it did not come to the end.
             *left = match empty {
-                true => left.saturating_sub(taken.len().max(1)),
+                true => left.saturating_sub(MOVED * taken.len().max(1)),
                 false => 0,
             };
             for packet in taken.drain(..) {
@@ -392,7 +397,7 @@ impl Taking {
             if *left == 0 {
                 return false;
             }
-            *left -= 1;
+            *left = left.saturating_sub(CLASS);
             self.at += 1;
             // It is empty: its packets have moved.
             match queue.classes_mut().remove(gone.id, |_| {}) {

@@ -4,17 +4,17 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fairlane_classify::{DigestKey, LinkClassifier};
+use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
 use fairlane_config::class_report::ClassTerms;
 use fairlane_config::{Discipline, Link, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Nanos};
-use fairlane_io::{Backend, EarlyDrop};
+use fairlane_io::Backend;
 use fairlane_runtime::bridge::Side;
 use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, FromPort, Straight};
 
 use crate::classifier::{FrameClassifier, random_key};
-use crate::early::{Early, Port};
+use crate::early::{Early, Port, Tables};
 use crate::frame::{Frame, Received};
 use crate::meter::{Delays, Meter};
 use crate::order::{Adding, Gone, Taking};
@@ -89,14 +89,18 @@ pub(crate) struct Plan {
     /// The device that its packets leave by.
     pub(crate) side: Side,
     pub(crate) link: Arc<Link>,
-    pub(crate) terms: Vec<Arc<ClassTerms>>,
+    pub(crate) terms: Arc<[Arc<ClassTerms>]>,
     /// The numbers of its classes.
     pub(crate) ids: Vec<ClassId>,
     pub(crate) accounts: Vec<Account>,
     /// What flows are told apart by.
     key: DigestKey,
+    /// Its rules, made ready.
+    rules: Arc<Classifier<u32>>,
     /// Where its frames arrive.
     port: Option<Arc<Port>>,
+    /// What may be dropped of them before they are received.
+    early: Option<Tables>,
     /// What was seen of them.
     pub(crate) findings: Option<Findings>,
 }
@@ -105,17 +109,20 @@ pub(crate) struct Plan {
 pub(crate) struct Next {
     pub(crate) side: Side,
     link: Arc<Link>,
-    terms: Vec<Arc<ClassTerms>>,
+    terms: Arc<[Arc<ClassTerms>]>,
     /// Its classes have no numbers yet.
     filters: LinkClassifier,
     port: Option<Arc<Port>>,
-    early: Option<Arc<EarlyDrop>>,
+    early: Option<Tables>,
     how: How,
 }
 
 enum How {
     /// No class comes, goes or changes, no filter either.
     Same,
+    /// The link's rate is another one, or the parameters of classes at these places: nobody comes, goes or
+    /// moves, and packets go where they went.
+    Parameters(Vec<usize>),
     Steps(Steps),
     /// By place: the class of that name before.
     Anew(Box<(Discipline<FromPort<Received>>, Vec<ClassId>)>),
@@ -127,42 +134,44 @@ pub(crate) struct Running {
     pub(crate) side: Side,
     pub(crate) link: Arc<Link>,
     key: DigestKey,
+    terms: Arc<[Arc<ClassTerms>]>,
+    rules: Arc<Classifier<u32>>,
     port: Option<Arc<Port>>,
+    early: Option<Tables>,
 }
 
 impl Running {
-    /// How this link becomes the other one. Takes the time that classes and filters take.
-    pub(crate) fn becomes(&self, link: Link) -> Next {
-        let steps = link.steps_from(&self.link);
-        let same_filters = link.rules == self.link.rules && link.default == self.link.default;
-        let in_place = |steps: &Steps| {
-            let places = steps.stays.iter().enumerate();
-            places.clone().all(|(place, &was)| was == Some(place))
-        };
-        let how = match steps {
-            Some(steps)
-                if steps.is_empty()
-                    && same_filters
-                    && in_place(&steps)
-                    && link.rate == self.link.rate =>
-            {
-                How::Same
-            }
+    /// How this link becomes the other one. Takes the time that classes take, and filters where they are
+    /// others.
+    pub(crate) fn becomes(&self, link: Arc<Link>) -> Next {
+        let same_rules =
+            Arc::ptr_eq(&link.rules, &self.link.rules) || link.rules == self.link.rules;
+        let same_filters = same_rules && link.default == self.link.default;
+        let early = (self.early.as_ref()).filter(|early| same_filters && early.outlast(&link));
+        let lasts = same_filters && (early.is_some() || self.early.is_none());
+        let how = match link.steps_from(&self.link) {
+            Some(steps) if lasts && steps.is_in_place() => match steps.changed.is_empty() {
+                true if link.rate == self.link.rate => How::Same,
+                _ => How::Parameters(steps.changed),
+            },
             Some(steps) => How::Steps(steps),
             None => How::Anew(Box::new(link.discipline())),
         };
         let unnumbered = vec![ClassId::ROOT; link.classes.len()];
-        let filters = link.classifier(&unnumbered, self.key);
+        let filters = match same_rules {
+            true => link.classifier_by(Arc::clone(&self.rules), &unnumbered, self.key),
+            false => link.classifier(&unnumbered, self.key),
+        };
         Next {
             side: self.side,
-            terms: ClassTerms::of(&link),
+            terms: ClassTerms::after(&link, &self.terms),
             early: match how {
-                How::Same => None,
+                How::Same | How::Parameters(_) => early.cloned(),
                 How::Steps(_) | How::Anew(_) => tables(&self.port, &link, &filters),
             },
             port: self.port.clone(),
             filters,
-            link: Arc::new(link),
+            link,
             how,
         }
     }
@@ -176,21 +185,16 @@ impl Next {
 
     /// All queues are made anew, since something was refused that should not have been.
     pub(crate) fn made_anew(self) -> Next {
-        let tables = || tables(&self.port, &self.link, &self.filters);
         Next {
             how: How::Anew(Box::new(self.link.discipline())),
-            early: self.early.clone().or_else(tables),
+            early: tables(&self.port, &self.link, &self.filters),
             ..self
         }
     }
 }
 
 /// What may be dropped early of what arrives there.
-fn tables(
-    port: &Option<Arc<Port>>,
-    link: &Link,
-    filters: &LinkClassifier,
-) -> Option<Arc<EarlyDrop>> {
+fn tables(port: &Option<Arc<Port>>, link: &Link, filters: &LinkClassifier) -> Option<Tables> {
     port.as_ref()?.tables(link, filters)
 }
 
@@ -198,7 +202,7 @@ impl Plan {
     /// The arbiter of a link that is idle from `now`, where at most so many processes attach. Its
     /// frames arrive at `port`.
     pub(crate) fn start<D: Backend<Tx = Frame>>(
-        link: &Link,
+        link: &Arc<Link>,
         side: Side,
         device: D,
         processes: usize,
@@ -211,15 +215,18 @@ impl Plan {
         let early = tables(&port, link, &filters);
         let mut plan = Plan {
             side,
-            link: Arc::new(link.clone()),
+            link: Arc::clone(link),
             terms: ClassTerms::of(link),
             accounts: ids.iter().map(|_| Account::default()).collect(),
             ids,
             key,
+            rules: Arc::clone(filters.rules()),
             port,
+            early,
             findings: None,
         };
-        plan.enter(&early);
+        plan.enter();
+        let early = plan.early.as_ref().map(|tables| Arc::clone(&tables.early));
         let classifier = FrameClassifier::new(filters, plan.metered(), early, &plan.ids);
         let config = ArbiterConfig {
             max_clients: processes.max(1),
@@ -243,13 +250,14 @@ impl Plan {
         self.terms = next.terms;
     }
 
-    /// Its frames are dropped early by these tables, and counted in them, from now on.
-    fn enter(&mut self, early: &Option<Arc<EarlyDrop>>) {
+    /// Its frames are dropped early by its tables, and counted in them, from now on.
+    fn enter(&mut self) {
+        let early = self.early.as_ref().map(|tables| &tables.early);
         for (place, account) in self.accounts.iter_mut().enumerate() {
             account.early.enter(early, place);
         }
         if let Some(port) = &self.port {
-            port.exchange(early.clone());
+            port.exchange(early.cloned());
         }
     }
 
@@ -266,7 +274,10 @@ impl Plan {
             side: self.side,
             link: Arc::clone(&self.link),
             key: self.key,
+            terms: Arc::clone(&self.terms),
+            rules: Arc::clone(&self.rules),
             port: self.port.clone(),
+            early: self.early.clone(),
         }
     }
 
@@ -284,6 +295,22 @@ impl Plan {
             let link = Arc::clone(&next.link);
             Adding::new(self.side, link, steps.added.clone(), self.kept(steps))
         })
+    }
+
+    /// What there is to be done, where only parameters are others.
+    pub(crate) fn changing(&self, next: &Next) -> Option<Taking> {
+        let How::Parameters(places) = &next.how else {
+            return None;
+        };
+        let changed = places.iter().map(|&place| (place, self.ids[place]));
+        let link = Arc::clone(&next.link);
+        Some(Taking::new(
+            self.side,
+            link,
+            changed.collect(),
+            None,
+            Vec::new(),
+        ))
     }
 
     /// The numbers of the classes that stay, by their new places.
@@ -306,7 +333,7 @@ impl Plan {
         } = next;
         let (steps, anew) = match how {
             How::Steps(steps) => (steps, None),
-            How::Same => (unchanged(&link), None),
+            How::Same | How::Parameters(_) => (unchanged(&link), None),
             How::Anew(made) => (all_gone(&self.link, &link), Some(*made)),
         };
         let (anew, new_ids) = anew.unzip();
@@ -357,16 +384,19 @@ impl Plan {
             ids,
             accounts,
             key: self.key,
+            rules: Arc::clone(filters.rules()),
             port: self.port.clone(),
+            early,
             // They come with the plan that takes over.
             findings: None,
         };
-        plan.enter(&early);
+        plan.enter();
+        let early = plan.early.as_ref().map(|tables| Arc::clone(&tables.early));
         // Those that go still have packets to send until they have moved.
         let metered = self.metered().chain(plan.metered());
         let classifier = FrameClassifier::new(filters, metered, early, &plan.ids);
         let changed = steps.changed.iter().map(|&place| (place, plan.ids[place]));
-        let mut taking = Taking::new(self.side, link, changed.collect(), classifier, gone);
+        let mut taking = Taking::new(self.side, link, changed.collect(), Some(classifier), gone);
         taking.anew = anew;
         (taking, plan)
     }

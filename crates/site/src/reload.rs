@@ -91,7 +91,7 @@ impl Former {
         })?;
         let links = site.links.iter().filter_map(|link| {
             let running = self.links.iter().find(|other| other.link.to == link.to)?;
-            Some(running.becomes(link.clone()))
+            Some(running.becomes(Arc::clone(link)))
         });
         Ok(Prepared {
             links: links.collect(),

@@ -110,14 +110,14 @@ fn a_change_is_answered_and_is_made_only_to_what_it_was_made_from() {
         let running = scope.spawn(move || daemon.run(|_| {}));
         let first = handle.site();
         let considered = handle.consider(source("calls")).unwrap();
-        assert_eq!(considered.links[0].classes[0].name, "calls");
+        assert_eq!(&*considered.links[0].classes[0].name, "calls");
         assert!(Arc::ptr_eq(&handle.site(), &first), "nothing has changed");
 
         let second = handle
             .change(source("calls"), Some(Arc::clone(&first)))
             .unwrap();
         assert!(Arc::ptr_eq(&handle.site(), &second));
-        assert_eq!(second.links[0].classes[0].name, "calls");
+        assert_eq!(&*second.links[0].classes[0].name, "calls");
         let late = handle.change(source("voice"), Some(first));
         assert!(matches!(late, Err(Error::Outdated)), "{late:?}");
         let refused = handle.change(Source::Site(Box::new(site("", "voice"))), None);

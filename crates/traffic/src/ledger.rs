@@ -73,7 +73,7 @@ pub(crate) struct Ledger {
     /// The queues' numbers of the classes.
     ids: Vec<ClassId>,
     places: Places,
-    terms: Vec<Arc<ClassTerms>>,
+    terms: Arc<[Arc<ClassTerms>]>,
     accounts: Vec<Account>,
     /// What the queue had counted when this began.
     before: Vec<ClassStats>,

@@ -54,7 +54,7 @@ struct ClassRow {
 impl Report {
     pub(crate) fn new(site: &Site) -> Report {
         Report {
-            links: site.links.iter().map(LinkRow::new).collect(),
+            links: site.links.iter().map(|link| LinkRow::new(link)).collect(),
             warnings: site.warnings.iter().map(ToString::to_string).collect(),
         }
     }
@@ -90,7 +90,7 @@ impl LinkRow {
             },
             algorithm: link.algorithm.to_string(),
             filters: link.rules.len(),
-            classes: ClassTerms::of(link).into_iter().map(row).collect(),
+            classes: ClassTerms::of(link).iter().cloned().map(row).collect(),
         }
     }
 

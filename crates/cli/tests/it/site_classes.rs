@@ -204,7 +204,7 @@ destination-port = 7777
 "#;
     let plan = Plan::parse(&config, "site.toml").unwrap();
     let link = plan.link("up").unwrap();
-    let ping = link.classes.iter().position(|class| class.name == "ping");
+    let ping = link.classes.iter().position(|class| &*class.name == "ping");
     let bound = link.guarantees()[ping.unwrap()].delay.unwrap().unwrap();
     let (report, (mut rounds, noise)) = flooded(&wire, &config, &[1001], 3_000.0, |_| {
         let mut echo = Echo::between(wire.sender(0), wire.receiver(), 7_777).unwrap();

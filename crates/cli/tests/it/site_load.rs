@@ -22,11 +22,16 @@ const MEMORY_MB: u64 = 100;
 
 /// A link of so many classes, each with a filter, and one that carries what is sent.
 pub(crate) fn config(classes: usize, socket: &Path) -> String {
-    config_of_round(0, classes, socket)
+    grouped(0, classes, None, socket)
 }
 
 /// The same with other weights each time.
 fn config_of_round(round: usize, classes: usize, socket: &Path) -> String {
+    grouped(round, classes, None, socket)
+}
+
+/// The same, with so many classes below each of others.
+fn grouped(round: usize, classes: usize, group: Option<usize>, socket: &Path) -> String {
     let mut text = up("packet", "200mbit");
     write!(
         text,
@@ -36,9 +41,17 @@ fn config_of_round(round: usize, classes: usize, socket: &Path) -> String {
     )
     .unwrap();
     for number in 0..classes {
+        let mut parent = String::new();
+        if let Some(group) = group {
+            let above = number / group;
+            parent = format!("parent = \"g{above}\"\n");
+            if number % group == 0 {
+                write!(text, "[[link.class]]\nname = \"g{above}\"\n").unwrap();
+            }
+        }
         write!(
             text,
-            "[[link.class]]\nname = \"c{number}\"\nweight = {}\n\
+            "[[link.class]]\nname = \"c{number}\"\nweight = {}\n{parent}\
              [[link.filter]]\nclass = \"c{number}\"\ndestination = \"10.{}.{}.1\"\n",
             1 + (number + round) % 7,
             number / 250,
@@ -70,9 +83,13 @@ fn changes(round: usize, count: usize, classes: usize) -> Value {
 }
 
 pub(crate) fn posted(socket: &Path, path: &str, body: &str) -> Value {
+    asked(socket, "POST", path, body)
+}
+
+fn asked(socket: &Path, method: &str, path: &str, body: &str) -> Value {
     let mut stream = UnixStream::connect(socket).unwrap();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).unwrap();
@@ -166,6 +183,75 @@ fn changes_by_the_thousand_lose_nothing_and_change_no_order() {
         cfg!(debug_assertions) || resident <= MEMORY_MB,
         "{resident} MB"
     );
+}
+
+/// How long it took until each of some things was done.
+fn times<T>(each: impl IntoIterator<Item = T>, mut done: impl FnMut(T)) -> Vec<Duration> {
+    let each = each.into_iter().map(|one| {
+        let begun = Instant::now();
+        done(one);
+        begun.elapsed()
+    });
+    let mut took: Vec<_> = each.collect();
+    took.sort_unstable();
+    took
+}
+
+#[test]
+fn changes_one_after_another_cost_what_they_touch() {
+    let Some(wire) = wire("changes one after another", 1) else {
+        return;
+    };
+    let (classes, count) = match long_tests() && !cfg!(debug_assertions) {
+        true => (10_000, 500),
+        false => (1_000, 40),
+    };
+    for group in [None, Some(100)] {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("ctl.sock");
+        let text = grouped(0, classes, group, &socket);
+        let site = Site::start(&wire, &text);
+        let put = |_| drop(asked(&socket, "PUT", "/v1/config", &text));
+        let change = |step: usize| {
+            let path = format!("/v1/links/up/classes/c{}", step * 7 % classes);
+            let keys = match step % 5 {
+                0 => json!({"ceil": format!("{}mbit", 3 + step % 4)}),
+                _ => json!({"weight": 1 + step % 9}),
+            };
+            let changed = asked(&socket, "PATCH", &path, &keys.to_string());
+            assert_eq!(changed["applied"], true);
+        };
+        let hosts = (wire.sender(0), wire.receiver());
+        let ((whole, took), numbers, sent) = numbered(hosts, 1_001, || {
+            let whole = times(0..3, put);
+            // The text is cut into its tables with the first one.
+            change(0);
+            (whole, times(0..count, change))
+        });
+        let resident = resident_mb(site.id());
+        let report = site.stop();
+        let all: Duration = took.iter().sum();
+        eprintln!(
+            "{classes} classes in groups of {group:?}: {:.0} changes a second, each in {:?} to {:?}, half of \
+             them in {:?}; all of them again in {:?}; longest step of the forwarding thread {:.0} us; {} of \
+             {sent} packets; {resident} MB resident",
+            count as f64 / all.as_secs_f64(),
+            took[0],
+            took[count - 1],
+            took[count / 2],
+            whole[0],
+            report["longest_step_us"].as_f64().unwrap(),
+            numbers.len(),
+        );
+        assert!(
+            numbers.iter().copied().eq(0..sent),
+            "{} of {sent}",
+            numbers.len()
+        );
+        // With the same text there is nothing to be taken over.
+        assert_eq!(report["reloads"], 3 + 1 + count);
+        assert!(took[0] * 2 < whole[0], "{:?} and {:?}", took[0], whole[0]);
+    }
 }
 
 #[test]

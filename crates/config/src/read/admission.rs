@@ -47,7 +47,11 @@ pub(crate) fn admit(
     fits(link, &own, &around).map_err(NotGranted::Unfit)?;
     reached(link.to, &others, &own, &around).map_err(NotGranted::Unfit)?;
     let mut search = Search {
-        trial: Trial::of(file.link[place].value_mut(), link.to, &around),
+        trial: Trial::of(
+            Arc::make_mut(&mut file.link[place]).value_mut(),
+            link.to,
+            &around,
+        ),
         most: link.rate.bps() / STEP,
         others,
         grant,
@@ -128,7 +132,7 @@ struct Search<'a> {
     others: Vec<Written>,
     grant: Grant,
     /// What each class of the file with a rate is guaranteed of it without the grant, by name.
-    promised: HashMap<String, u64>,
+    promised: HashMap<Arc<str>, u64>,
 }
 
 impl Search<'_> {
@@ -239,7 +243,7 @@ impl Search<'_> {
     }
 
     /// What the file's classes with a rate are guaranteed of it as it is.
-    fn promised_without(&mut self) -> Result<HashMap<String, u64>, String> {
+    fn promised_without(&mut self) -> Result<HashMap<Arc<str>, u64>, String> {
         let link = self.with([])?;
         let guarantees = link.guarantees();
         let with_rate = link.classes.iter().zip(&guarantees);
@@ -311,5 +315,5 @@ impl Search<'_> {
 }
 
 fn place_of(link: &Link, name: &str) -> Option<usize> {
-    link.classes.iter().rposition(|class| class.name == name)
+    link.classes.iter().rposition(|class| &*class.name == name)
 }

@@ -1,6 +1,6 @@
 //! Classes: what each one is.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 
 use fairlane_core::room::Room;
 use fairlane_core::sched::Algorithm;
@@ -9,12 +9,14 @@ use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use super::Names;
 use super::above::{Above, Sharing};
+use super::again::{Reading, Same};
 use super::entitlements::{Entitlements, bursts};
-use super::family::{DEFAULT, Tree};
+use super::family::{DEFAULT, Family, Tree};
 use super::queue::{self, DEFAULT_ALGORITHM};
 use super::rooms::Rooms;
 use crate::diagnostic::Report;
 use crate::file;
+use crate::guarantee::{Guarantee, granted};
 use crate::site::{Ceiling, Class, ClassKind, Flows, LinkAlgorithm};
 use crate::units::Time;
 use crate::written::{At, Text};
@@ -32,16 +34,18 @@ const CBQ_BURST: u32 = 16;
 pub(super) struct Classes {
     pub classes: Vec<Class>,
     pub default: u32,
-    by_name: HashMap<String, u32>,
+    pub family: Arc<Family>,
+    /// Each as if there were no others, in the order of the file.
+    pub alone: Vec<Arc<Class>>,
+    /// Which of them were read before.
+    pub known: Vec<bool>,
+    /// What each is guaranteed.
+    pub guarantees: Vec<Guarantee>,
 }
 
 impl Classes {
-    pub(super) fn find(&self, name: &str) -> Option<u32> {
-        self.by_name.get(name).copied()
-    }
-
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.classes.iter().map(|class| class.name.as_str())
+        self.classes.iter().map(|class| &*class.name)
     }
 }
 
@@ -51,24 +55,31 @@ pub(super) fn read(
     rate: Rate,
     (longest, shortest): (Length, Length),
     algorithm: LinkAlgorithm,
+    former: Option<&Reading>,
     report: &mut Report,
 ) -> Option<Classes> {
     let before = report.errors();
-    let mut names = Names::new("class");
-    for at in &link.class {
-        names.insert(&at.value().name, report);
+    if former.is_none_or(|former| former.family_of(link).is_none()) {
+        let mut names = Names::new("class");
+        for at in &link.class {
+            names.insert(&at.value().name, report);
+        }
     }
-    let tree = Tree::of(link, report)?;
+    let tree = Tree::of(link, former, report)?;
     let default = tree.default(report);
+    let former = former.filter(|former| former.is_alike(algorithm, longest));
+    let (alone, known) = alone(&tree, link, longest, algorithm, former, report);
+    if report.errors() > before {
+        return None;
+    }
     let mut classes = Vec::with_capacity(tree.order.len() + 1);
     let mut numbers = vec![0; tree.written.len()];
     for &at in &tree.order {
         numbers[at] = classes.len();
-        let parent = tree.parents[at].map(|parent| numbers[parent]);
-        classes.extend(class(&tree, at, parent, longest, algorithm, report));
-    }
-    if report.errors() > before {
-        return None;
+        classes.push(Class {
+            parent: tree.parents[at].map(|parent| numbers[parent]),
+            ..(*alone[at]).clone()
+        });
     }
     let default = match default {
         Some(at) => numbers[at],
@@ -84,29 +95,68 @@ pub(super) fn read(
         places: &places,
     }
     .settle(&mut classes, rate, report);
+    let mut guarantees = Vec::new();
     if report.errors() == before {
-        bursts(&mut classes, &places, algorithm, rate, longest, report);
+        guarantees = bursts(&mut classes, &places, algorithm, rate, longest, report);
         Rooms {
-            algorithm,
-            rate,
             longest,
             shortest,
             places: &places,
         }
-        .settle(&mut classes, report);
+        .settle(&mut classes, &guarantees, report);
+        guarantees = granted(guarantees, &classes, shortest);
     }
     if default == tree.order.len() {
         warn_of_default(link, &classes, default, algorithm, report);
     }
-    let numbered = classes.iter().zip(0..);
-    let by_name = numbered
-        .map(|(class, number)| (class.name.clone(), number))
-        .collect();
     (report.errors() == before).then_some(Classes {
-        by_name,
         default: default as u32,
         classes,
+        family: tree.family,
+        alone,
+        known,
+        guarantees,
     })
+}
+
+/// Each class as if there were no others, in the order of the file, and whether it was read before.
+fn alone(
+    tree: &Tree,
+    link: &file::Link,
+    longest: Length,
+    algorithm: LinkAlgorithm,
+    former: Option<&Reading>,
+    report: &mut Report,
+) -> (Vec<Arc<Class>>, Vec<bool>) {
+    let same = former.map(|former| (former, Same::of(&former.link().class, &link.class)));
+    let mut known = vec![false; tree.written.len()];
+    let classes = (0..tree.written.len()).filter_map(|at| {
+        let again = same.as_ref().and_then(|(former, same)| {
+            let was = same.former(at)?;
+            let parent = match tree.parents[at] {
+                // What is above decides which of its keys count.
+                Some(parent) => Some(same.former(parent)?),
+                None => None,
+            };
+            let alike = former.family.parents[was] == parent
+                && former.family.has_children[was] == tree.has_children[at];
+            alike.then(|| &former.alone[was])
+        });
+        match again {
+            Some(class) => {
+                known[at] = true;
+                Some(match class.number == at {
+                    true => Arc::clone(class),
+                    false => Arc::new(Class {
+                        number: at,
+                        ..(**class).clone()
+                    }),
+                })
+            }
+            None => class(tree, at, longest, algorithm, report).map(Arc::new),
+        }
+    });
+    (classes.collect(), known)
 }
 
 /// Tells of a default class that was made and takes part of what the file's weights share.
@@ -168,7 +218,7 @@ fn made(
         }
     }
     Class {
-        name: DEFAULT.to_owned(),
+        name: Arc::from(DEFAULT),
         number: classes.len(),
         parent: None,
         rate,
@@ -186,7 +236,6 @@ fn made(
 fn class(
     tree: &Tree,
     at: usize,
-    parent: Option<usize>,
     longest: Length,
     link: LinkAlgorithm,
     report: &mut Report,
@@ -254,9 +303,9 @@ fn class(
         );
     }
     Some(Class {
-        name: name.clone(),
+        name: Arc::from(&**name),
         number: at,
-        parent,
+        parent: None,
         rate,
         ceiling,
         weight: Weight::ONE,
@@ -277,10 +326,14 @@ fn inner(class: &file::Class, link: LinkAlgorithm, report: &mut Report) -> Optio
     let own = [
         (
             "limit",
-            class.limit.as_ref().map(At::span),
+            class.limit.as_deref().map(At::span),
             "waits in those",
         ),
-        ("room", class.room.as_ref().map(At::span), "waits in those"),
+        (
+            "room",
+            class.room.as_deref().map(At::span),
+            "waits in those",
+        ),
         (
             "queue",
             class.queue.as_ref().map(At::span),
@@ -368,7 +421,7 @@ fn flows(
         None => Some(DEFAULT_ALGORITHM),
     };
     let queue = queue::queue(class, longest, report);
-    let given = class.flows.as_ref().map(At::value);
+    let given = class.flows.as_deref().map(At::value);
     let most = match given.and_then(|flows| flows.most.as_ref()) {
         Some(most) => most.within("most", 1..MOST_FLOWS + 1, report),
         None => Some(FLOWS),

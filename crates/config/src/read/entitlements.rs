@@ -3,18 +3,20 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use fairlane_core::bounds::Service;
 use fairlane_core::{Length, Rate};
 
 use super::above::Sharing;
 use crate::diagnostic::Report;
 use crate::file;
-use crate::guarantee::{NoGuarantee, walk};
+use crate::guarantee::{Guarantee, NoGuarantee, walk};
 use crate::shares::{Claim, divide, scale};
 use crate::site::{Class, ClassKind, LinkAlgorithm};
 use crate::units::Size;
 
 /// Makes bursts that the file does not have as long as the guarantees ask for, and tells of
 /// those that it has and are too short.
+/// Returns what each class is guaranteed then, but for its room.
 pub(super) fn bursts(
     classes: &mut [Class],
     places: &[&file::Class],
@@ -22,20 +24,29 @@ pub(super) fn bursts(
     link: Rate,
     longest: Length,
     report: &mut Report,
-) {
-    walk(algorithm, link, longest, classes, |at, class, service| {
-        if let (Some(ceiling), Some(None)) =
-            (&mut class.ceiling, places.get(at).map(|place| &place.burst))
-        {
-            ceiling.burst = ceiling.burst.max(service.burst_for(ceiling.rate, longest));
-        }
-    });
+) -> Vec<Guarantee> {
     let mut needed = vec![0; classes.len()];
-    let guarantees = walk(algorithm, link, longest, classes, |at, class, service| {
+    let mut need = |at: usize, class: &Class, service: Service| {
         if let Some(ceiling) = class.ceiling {
             needed[at] = service.burst_for(class.rate.unwrap_or(ceiling.rate), longest);
         }
+    };
+    let mut longer = false;
+    let mut guarantees = walk(algorithm, link, longest, classes, |at, class, service| {
+        if let (Some(ceiling), Some(None)) =
+            (&mut class.ceiling, places.get(at).map(|place| &place.burst))
+        {
+            let before = ceiling.burst;
+            ceiling.burst = before.max(service.burst_for(ceiling.rate, longest));
+            longer |= ceiling.burst > before;
+        }
+        need(at, class, service);
     });
+    if longer {
+        guarantees = walk(algorithm, link, longest, classes, |at, class, service| {
+            need(at, class, service);
+        });
+    }
     for (at, guarantee) in guarantees.iter().enumerate() {
         let Some(rate) = classes[at].rate else {
             continue;
@@ -66,6 +77,7 @@ pub(super) fn bursts(
             ),
         );
     }
+    guarantees
 }
 
 /// What each class is entitled to: weights, and rates that are kept.

@@ -1,10 +1,12 @@
 //! Who is whose parent.
 
 use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::Arc;
 
+use super::again::Reading;
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
-use crate::written::At;
 
 /// The class that packets go to where no other is the default.
 pub(super) const DEFAULT: &str = "default";
@@ -14,18 +16,45 @@ pub(super) const DEFAULT: &str = "default";
 pub(super) const MOST_LEVELS: usize = 64;
 
 /// Who is whose parent, by places in the file.
-pub(super) struct Tree<'a> {
-    pub written: Vec<&'a file::Class>,
+#[derive(Debug)]
+pub(crate) struct Family {
     pub parents: Vec<Option<usize>>,
     pub has_children: Vec<bool>,
     /// Parents before their children.
     pub order: Vec<usize>,
 }
 
+/// The classes of a file, and who is whose parent.
+pub(super) struct Tree<'a> {
+    pub written: Vec<&'a file::Class>,
+    pub family: Arc<Family>,
+}
+
+impl Deref for Tree<'_> {
+    type Target = Family;
+
+    fn deref(&self) -> &Family {
+        &self.family
+    }
+}
+
 impl<'a> Tree<'a> {
-    pub(super) fn of(link: &'a file::Link, report: &mut Report) -> Option<Tree<'a>> {
+    /// Of classes with names that differ; as they were read before, where nobody has another name or
+    /// another parent.
+    pub(super) fn of(
+        link: &'a file::Link,
+        former: Option<&Reading>,
+        report: &mut Report,
+    ) -> Option<Tree<'a>> {
+        let written: Vec<_> = link.class.iter().map(|at| at.value()).collect();
+        if let Some(family) = former.and_then(|former| former.family_of(link)) {
+            return Some(Tree { written, family });
+        }
+        Tree::anew(written, report)
+    }
+
+    fn anew(written: Vec<&'a file::Class>, report: &mut Report) -> Option<Tree<'a>> {
         let before = report.errors();
-        let written: Vec<_> = link.class.iter().map(At::value).collect();
         let by_name: HashMap<_, _> = written
             .iter()
             .enumerate()
@@ -82,12 +111,12 @@ impl<'a> Tree<'a> {
                 ),
             );
         }
-        let tree = Tree {
+        let family = Arc::new(Family {
             has_children: children.iter().map(|below| !below.is_empty()).collect(),
-            written,
             parents,
             order,
-        };
+        });
+        let tree = Tree { written, family };
         tree.report_circles(report);
         (report.errors() == before).then_some(tree)
     }

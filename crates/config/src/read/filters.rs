@@ -1,31 +1,50 @@
 //! Filters: which packets are of which class.
 
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use fairlane_classify::{Classifier, Dscp, Family, Match, Protocol, Rule, VlanId};
 use nix::unistd::{Group, User};
 
+use super::again::{Reading, Same};
 use super::classes::Classes;
 use super::{Surroundings, word};
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
-use crate::site::{ClassKind, Role};
+use crate::site::{Class, ClassKind, Role};
 use crate::written::{At, Scalar, Text};
 
-/// The rules, in the order of the file; what is wrong is reported, and what never matches.
+/// The rules, in the order of the file; what is wrong is reported, and what never matches. Those that
+/// were read before are not read again; of a link that was, nothing was to be told.
 pub(super) fn read(
     link: &file::Link,
     to: Role,
     classes: &Classes,
     around: &Surroundings,
+    former: Option<&Reading>,
     report: &mut Report,
-) -> Vec<Rule<u32>> {
-    let mut rules = Vec::new();
-    let mut places = Vec::new();
-    for at in &link.filter {
-        let written = at.value();
-        let target = target(&written.class, classes, report);
+) -> Arc<[Rule<u32>]> {
+    let former = former.filter(|former| former.link.to == to);
+    let known = former.map(|former| Known::new(former, link, classes));
+    if let Some(rules) = known.as_ref().and_then(Known::all) {
+        return rules;
+    }
+    let mut by_name = None;
+    let mut rules = Vec::with_capacity(link.filter.len());
+    let mut places = Vec::with_capacity(link.filter.len());
+    let mut is_another = former.is_none();
+    for (at, written) in link.filter.iter().enumerate() {
+        let written = written.value();
+        if let Some(rule) = known.as_ref().and_then(|known| known.rule(at)) {
+            places.push(written);
+            rules.push(rule);
+            continue;
+        }
+        is_another = true;
+        let by_name = by_name.get_or_insert_with(|| places_of(&classes.classes));
+        let target = target(&written.class, classes, by_name, report);
         let priority = match &written.priority {
             Some(priority) => priority.within(
                 "priority",
@@ -44,10 +63,81 @@ pub(super) fn read(
             });
         }
     }
-    if !report.failed() {
+    // Without some, others are reached as before.
+    if is_another && !report.failed() {
         warn(&rules, &places, report);
     }
-    rules
+    rules.into()
+}
+
+fn places_of(classes: &[Class]) -> HashMap<&str, u32> {
+    let names = classes.iter().map(|class| &*class.name);
+    names.zip(0..).collect()
+}
+
+/// What was read of a link's filters before.
+struct Known<'a> {
+    former: &'a Reading,
+    filters: Same<'a, At<file::Filter>>,
+    classes: Same<'a, At<file::Class>>,
+    is: &'a Classes,
+    /// By place in the file: the place of each class.
+    places: Vec<u32>,
+}
+
+impl<'a> Known<'a> {
+    fn new(former: &'a Reading, link: &'a file::Link, is: &'a Classes) -> Known<'a> {
+        let mut places = vec![0; is.family.order.len()];
+        for (&at, place) in is.family.order.iter().zip(0..) {
+            places[at] = place;
+        }
+        Known {
+            filters: Same::of(&former.link().filter, &link.filter),
+            classes: Same::of(&former.link().class, &link.class),
+            former,
+            is,
+            places,
+        }
+    }
+
+    /// All rules, where no filter is another and all classes are in their places.
+    fn all(&self) -> Option<Arc<[Rule<u32>]>> {
+        let same = self.filters.is_whole()
+            && Arc::ptr_eq(&self.former.family, &self.is.family)
+            && !self
+                .former
+                .link()
+                .filter
+                .iter()
+                .any(|at| asks_names(at.value()));
+        same.then(|| Arc::clone(&self.former.link.rules))
+    }
+
+    /// That of a filter, if it is as it was and so is its class.
+    fn rule(&self, at: usize) -> Option<Rule<u32>> {
+        let was = self.filters.former(at)?;
+        let rule = self.former.link.rules[was];
+        if asks_names(self.former.link().filter[was].value()) {
+            return None;
+        }
+        let class = &self.former.link.classes[rule.target as usize];
+        // One that was made for what no filter matches is nobody's target.
+        let now = self.classes.now(class.number)?;
+        let is_leaf = !self.is.family.has_children[now];
+        is_leaf.then(|| Rule {
+            target: self.places[now],
+            ..rule
+        })
+    }
+}
+
+/// Whether a filter has names of users or groups, which the machine may know otherwise by now.
+fn asks_names(filter: &file::Filter) -> bool {
+    let named = |at: &Option<At<Scalar>>| {
+        let scalar = at.as_ref().map(|at| at.value());
+        matches!(scalar, Some(Scalar::Text(_)))
+    };
+    named(&filter.user) || named(&filter.group)
 }
 
 /// The rules that never match.
@@ -73,8 +163,13 @@ fn warn(rules: &[Rule<u32>], places: &[&file::Filter], report: &mut Report) {
     }
 }
 
-fn target(name: &Text, classes: &Classes, report: &mut Report) -> Option<u32> {
-    let Some(class) = classes.find(name.value()) else {
+fn target(
+    name: &Text,
+    classes: &Classes,
+    places: &HashMap<&str, u32>,
+    report: &mut Report,
+) -> Option<u32> {
+    let Some(&class) = places.get(name.value().as_str()) else {
         let near = suggestion(name.value(), classes.names());
         report.error(
             &name.span(),

@@ -20,7 +20,7 @@ use crate::written::At;
 pub(super) struct Written {
     pub(super) grant: Arc<Grant>,
     pub(super) class: file::Class,
-    filters: Vec<At<file::Filter>>,
+    filters: Vec<Arc<At<file::Filter>>>,
 }
 
 impl Written {
@@ -41,8 +41,12 @@ pub(super) fn class(grant: &Grant, rate: Rate) -> file::Class {
     }
 }
 
+fn made<T>(table: T) -> Arc<At<T>> {
+    Arc::new(At::made(table))
+}
+
 /// A filter to a class, before all of any file.
-fn filter(class: &str, keys: &str) -> Result<At<file::Filter>, String> {
+fn filter(class: &str, keys: &str) -> Result<Arc<At<file::Filter>>, String> {
     let text = format!("class = \"\"\n{keys}");
     let mut report = Report::new("", &text);
     let Some(filter) = parse::<file::Filter>(&text, &mut report) else {
@@ -51,7 +55,7 @@ fn filter(class: &str, keys: &str) -> Result<At<file::Filter>, String> {
     if filter.priority.is_some() {
         return Err("priority: the filters of grants come before all others".to_owned());
     }
-    Ok(At::made(file::Filter {
+    Ok(made(file::Filter {
         class: At::made(class.to_owned()),
         priority: Some(At::made(i32::MAX.into())),
         ..filter
@@ -82,7 +86,7 @@ pub(super) fn fits(link: &Link, written: &Written, around: &Surroundings) -> Res
         }
         (LinkAlgorithm::Tree(algorithm), None) => (algorithm, format!("link '{}'", link.name)),
         (_, Some(parent)) => {
-            let Some(class) = link.classes.iter().find(|class| class.name == parent) else {
+            let Some(class) = link.classes.iter().find(|class| &*class.name == parent) else {
                 let near = suggestion(parent, link.classes.iter().map(|class| &*class.name));
                 return Err(format!(
                     "its parent, class '{parent}', is not in link '{}'{near}",
@@ -165,7 +169,7 @@ pub(crate) fn together(
     for (at, link) in file.link.iter_mut().zip(&alone.links) {
         let of_link = written.iter().filter(|one| one.grant.link == link.name);
         let of_link: Vec<_> = of_link.collect();
-        let mut trial = Trial::of(at.value_mut(), link.to, &around);
+        let mut trial = Trial::of(Arc::make_mut(at).value_mut(), link.to, &around);
         trial.sift(&mut Vec::new(), &of_link, &mut broken);
     }
     if broken.is_empty() {
@@ -196,12 +200,12 @@ fn look(alone: &Site, grant: &Arc<Grant>, around: &Surroundings) -> Result<Writt
 fn add(file: &mut file::File, written: &[Written]) -> Vec<(usize, usize)> {
     let mut added = Vec::with_capacity(file.link.len());
     for at in &mut file.link {
-        let link = at.value_mut();
+        let link = Arc::make_mut(at).value_mut();
         let ours = || {
             let name = link.name.value().clone();
             written.iter().filter(move |one| one.grant.link == name)
         };
-        let classes: Vec<_> = ours().map(|one| At::made(one.class.clone())).collect();
+        let classes: Vec<_> = ours().map(|one| made(one.class.clone())).collect();
         let filters: Vec<_> = ours().flat_map(|one| one.filters.clone()).collect();
         added.push((classes.len(), filters.len()));
         link.class.extend(classes);
@@ -213,7 +217,7 @@ fn add(file: &mut file::File, written: &[Written]) -> Vec<(usize, usize)> {
 /// The other way round.
 fn take_out(file: &mut file::File, added: &[(usize, usize)]) {
     for (at, &(classes, filters)) in file.link.iter_mut().zip(added) {
-        let link = at.value_mut();
+        let link = Arc::make_mut(at).value_mut();
         link.class.truncate(link.class.len() - classes);
         link.filter.drain(..filters);
     }
@@ -285,9 +289,9 @@ impl<'a> Trial<'a> {
         classes: impl Iterator<Item = file::Class>,
     ) -> Result<Link, String> {
         self.link.class.truncate(self.own);
-        self.link.class.extend(classes.map(At::made));
+        self.link.class.extend(classes.map(made));
         let mut report = Report::new("", "");
-        let read = unfiltered(self.link, self.to, self.around, &mut report);
+        let read = unfiltered(self.link, self.to, self.around, None, &mut report);
         match read {
             Some((Some(link), classes)) if !report.failed() => Ok(Link {
                 classes: classes.classes,

@@ -2,6 +2,7 @@
 
 mod above;
 mod admission;
+mod again;
 mod classes;
 mod entitlements;
 mod family;
@@ -14,7 +15,7 @@ mod rooms;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use fairlane_core::Rate;
 use fairlane_core::units::MAX_LENGTH;
@@ -22,11 +23,13 @@ use fairlane_core::units::MAX_LENGTH;
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
 pub(crate) use admission::admit;
+pub(crate) use again::Reading;
 pub(crate) use grants::together;
 pub(crate) use rooms::{grant, kept, kept_for};
 
 use crate::site::{
-    Attach, Backend, Control, Interfaces, Link, LinkAlgorithm, MtuOf, Near, Role, Site,
+    Attach, Backend, Class, Control, Found, Interfaces, Link, LinkAlgorithm, MtuOf, Near, Role,
+    Site,
 };
 use crate::units::Size;
 use crate::written::{At, Scalar, Text};
@@ -38,6 +41,17 @@ pub const XDP_MOST_WAITING: u32 = 122_368;
 
 /// The site, or what is wrong is reported.
 pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Option<Site> {
+    site_again(file, mtu, &[], report).map(|(site, _)| site)
+}
+
+/// The same, with what was read of its links, which needs not be read again. Of `former` there was
+/// nothing to be told.
+pub(crate) fn site_again(
+    file: &file::File,
+    mtu: MtuOf<'_>,
+    former: &[Reading],
+    report: &mut Report,
+) -> Option<(Site, Vec<Reading>)> {
     let attach = file.attach.as_ref().map(|at| at.value());
     let interfaces = file
         .interfaces
@@ -56,8 +70,8 @@ pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Op
     }
     let mut names = Names::new("link");
     let mut ways = HashMap::new();
-    let mut links = Vec::new();
-    for at in &file.link {
+    let mut links: Vec<Reading> = Vec::new();
+    for (number, at) in file.link.iter().enumerate() {
         let written = at.value();
         names.insert(&written.name, report);
         let to = around.to(written, report);
@@ -68,7 +82,7 @@ pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Op
                 format!("link '{first}' leaves by {} already", to.name()),
             );
         }
-        links.extend(link(written, to, &around, report));
+        links.extend(link(at, to, &around, former.get(number), report));
     }
     if let Some(at) = &file.interfaces
         && !report.failed()
@@ -77,14 +91,17 @@ pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Op
     }
     let attach = attach.map(|attach| attached(attach, report));
     let control = (file.control.as_ref()).map(|written| control(written, report));
-    (!report.failed()).then(|| Site {
-        interfaces: interfaces.flatten(),
-        attach: attach.flatten(),
-        control: control.flatten(),
-        links,
-        text: Arc::default(),
-        warnings: Vec::new(),
-        grants: Vec::new(),
+    (!report.failed()).then(|| {
+        let site = Site {
+            interfaces: interfaces.flatten(),
+            attach: attach.flatten(),
+            control: control.flatten(),
+            links: links.iter().map(|one| Arc::clone(&one.link)).collect(),
+            text: Arc::default(),
+            warnings: Vec::new(),
+            grants: Vec::new(),
+        };
+        (site, links)
     })
 }
 
@@ -92,8 +109,8 @@ pub(crate) fn site(file: &file::File, mtu: MtuOf<'_>, report: &mut Report) -> Op
 /// no limit share what their classes leave of it.
 fn xdp_room(
     written: &file::Interfaces,
-    tables: &[At<file::Link>],
-    links: &mut [Link],
+    tables: &[Arc<At<file::Link>>],
+    links: &mut [Reading],
     report: &mut Report,
 ) {
     let Some(backend) = written
@@ -105,14 +122,14 @@ fn xdp_room(
     };
     let most = u64::from(XDP_MOST_WAITING);
     let kept = |link: &Link| rooms::kept(&link.classes).0;
-    let is_open = |at: &At<file::Link>| {
+    let is_open = |at: &Arc<At<file::Link>>| {
         let limit = at.value().limit.as_ref().map(At::value);
         limit.is_none_or(|limit| limit.packets.is_none())
     };
     let mut fixed = 0;
-    let mut open: Vec<&mut Link> = Vec::new();
+    let mut open: Vec<&mut Arc<Link>> = Vec::new();
     let mut in_all = 0;
-    for (at, link) in tables.iter().zip(links) {
+    for (at, link) in tables.iter().zip(links.iter_mut().map(|one| &mut one.link)) {
         in_all += kept(link);
         match is_open(at) {
             true => {
@@ -137,7 +154,8 @@ fn xdp_room(
     let shared = most.saturating_sub(fixed) / links;
     for link in open {
         let packets = kept(link) + shared;
-        link.limits.packets = link.limits.packets.min(packets.max(1) as u32);
+        let most = link.limits.packets.min(packets.max(1) as u32);
+        Arc::make_mut(link).limits.packets = most;
     }
 }
 
@@ -430,29 +448,44 @@ impl<'a> Names<'a> {
 }
 
 fn link(
-    written: &file::Link,
+    at: &Arc<At<file::Link>>,
     to: Role,
     around: &Surroundings,
+    former: Option<&Reading>,
     report: &mut Report,
-) -> Option<Link> {
-    let (link, classes) = unfiltered(written, to, around, report)?;
-    let rules = filters::read(written, to, &classes, around, report);
+) -> Option<Reading> {
+    let written = at.value();
+    let (link, mut classes) = unfiltered(written, to, around, former, report)?;
+    let rules = filters::read(written, to, &classes, around, former, report);
     let link = Link {
-        classes: classes.classes,
+        classes: std::mem::take(&mut classes.classes),
         rules,
+        found: Found {
+            guarantees: OnceLock::from(std::mem::take(&mut classes.guarantees)),
+            terms: OnceLock::new(),
+        },
         ..link?
     };
-    // What was overlooked above is found here, not in front of a running link.
-    if let Err((class, reason)) = link.build::<()>() {
+    // What was overlooked above is found here, not in front of a running link; of a tree that is as it
+    // was, among classes that were not found to be sound before.
+    let same = former.is_some_and(|former| Arc::ptr_eq(&former.family, &classes.family));
+    let known = |class: &Class| classes.known.get(class.number).is_some_and(|known| *known);
+    let looked_at = |class: &Class| !(same && known(class));
+    if let Err((class, reason)) = link.build_those::<()>(looked_at) {
         let name = &link.classes[class].name;
-        let place = written.class.iter().map(|class| &class.value().name);
-        let place = place.into_iter().find(|place| place.value() == name);
+        let mut places = written.class.iter().map(|class| &class.value().name);
+        let place = places.find(|place| place.value().as_str() == &**name);
         report.error(
             &place.unwrap_or(&written.name).span(),
             format!("class '{name}': {reason}"),
         );
     }
-    Some(link)
+    Some(Reading {
+        written: Arc::clone(at),
+        link: Arc::new(link),
+        family: classes.family,
+        alone: classes.alone,
+    })
 }
 
 /// A link without its filters and, apart, its classes; no link where only its limit is unsound.
@@ -460,6 +493,7 @@ fn unfiltered(
     written: &file::Link,
     to: Role,
     around: &Surroundings,
+    former: Option<&Reading>,
     report: &mut Report,
 ) -> Option<(Option<Link>, classes::Classes)> {
     let rate: Option<Rate> = written.rate.read("rate", report);
@@ -475,7 +509,8 @@ fn unfiltered(
     };
     let shortest = crate::site::shortest(longest, overhead?);
     let limits = rooms::Written::read(written, longest, report);
-    let classes = classes::read(written, rate?, (longest, shortest), algorithm, report)?;
+    let lengths = (longest, shortest);
+    let classes = classes::read(written, rate?, lengths, algorithm, former, report)?;
     let limits = limits?.settle(written, &classes.classes, report);
     let (rate, overhead) = (rate?, overhead?);
     let link = limits.map(|limits| Link {
@@ -489,7 +524,8 @@ fn unfiltered(
         limits,
         default: classes.default,
         classes: Vec::new(),
-        rules: Vec::new(),
+        rules: Arc::default(),
+        found: Found::default(),
     });
     Some((link, classes))
 }

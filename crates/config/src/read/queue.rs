@@ -75,7 +75,7 @@ pub(super) fn plain_queue() -> Queue {
 
 /// The queue of a class, or of each of its flows.
 pub(super) fn queue(class: &file::Class, longest: Length, report: &mut Report) -> Option<Queue> {
-    let limit = class.limit.as_ref().map(At::value);
+    let limit = class.limit.as_deref().map(At::value);
     let packets = match limit.and_then(|limit| limit.packets.as_ref()) {
         Some(packets) => packets.within("limit packets", 1..i64::from(MOST) + 1, report),
         None => Some(DEFAULT_PACKETS),

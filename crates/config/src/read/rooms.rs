@@ -10,8 +10,8 @@ use fairlane_core::{Length, Limits, Rate, SchedulerLimits};
 use super::queue::{self, DEFAULT_PACKETS, MOST};
 use crate::diagnostic::Report;
 use crate::file;
-use crate::guarantee::{Guarantee, NoGuarantee, walk};
-use crate::site::{Class, ClassKind, LinkAlgorithm, Queue};
+use crate::guarantee::{Guarantee, NoGuarantee};
+use crate::site::{Class, ClassKind, Queue};
 use crate::units::Size;
 use crate::written::At;
 
@@ -32,8 +32,6 @@ fn granted(bps: u64, longest: Length) -> u64 {
 
 /// The link that rooms are kept in.
 pub(super) struct Rooms<'a> {
-    pub algorithm: LinkAlgorithm,
-    pub rate: Rate,
     pub longest: Length,
     pub shortest: Length,
     /// As the file has them, for those that it has.
@@ -41,17 +39,15 @@ pub(super) struct Rooms<'a> {
 }
 
 impl Rooms<'_> {
-    /// Gives each class its room, and a limit that it fits into where the file has none.
-    pub(super) fn settle(&self, classes: &mut [Class], report: &mut Report) {
-        let guarantees = walk(
-            self.algorithm,
-            self.rate,
-            self.longest,
-            classes,
-            |_, _, _| (),
-        );
+    /// By what it is guaranteed, gives each class its room, and a limit that it fits into where the file has none.
+    pub(super) fn settle(
+        &self,
+        classes: &mut [Class],
+        guarantees: &[Guarantee],
+        report: &mut Report,
+    ) {
         let all = classes.len() as u64;
-        for (at, (class, guarantee)) in classes.iter_mut().zip(&guarantees).enumerate() {
+        for (at, (class, guarantee)) in classes.iter_mut().zip(guarantees).enumerate() {
             let written = self.places.get(at).copied();
             let bps = match (guarantee.rate, class.rate) {
                 (Ok(bps), _) => bps,
@@ -62,7 +58,7 @@ impl Rooms<'_> {
             match &mut class.kind {
                 ClassKind::Inner(_) => {}
                 ClassKind::Leaf(queue) => {
-                    let own = written.and_then(|class| class.room.as_ref());
+                    let own = written.and_then(|class| class.room.as_deref());
                     self.keep(queue, written, own, needed, report);
                     self.look(&class.name, queue.room, guarantee.service, written, report);
                 }
@@ -81,7 +77,7 @@ impl Rooms<'_> {
                         packets: needed.packets.max(one.packets.saturating_mul(of)).min(MOST),
                         bytes: needed.bytes.max(one.bytes.saturating_mul(of)).min(MOST),
                     };
-                    let own = written.and_then(|class| class.room.as_ref());
+                    let own = written.and_then(|class| class.room.as_deref());
                     flows.room = written_room(own, by_default, self.longest, report);
                     self.look(&class.name, flows.room, guarantee.service, written, report);
                 }
@@ -123,7 +119,9 @@ impl Rooms<'_> {
         report: &mut Report,
     ) {
         let room = written_room(own, needed, self.longest, report);
-        let limit = class.and_then(|class| class.limit.as_ref()).map(At::value);
+        let limit = class
+            .and_then(|class| class.limit.as_deref())
+            .map(At::value);
         if limit.is_none_or(|limit| limit.packets.is_none()) {
             queue.limits.packets = room.packets.max(DEFAULT_PACKETS);
         }
@@ -166,8 +164,8 @@ impl Rooms<'_> {
         {
             return;
         }
-        let limit = class.limit.as_ref().map(At::span);
-        let own = class.room.as_ref().map(At::span);
+        let limit = class.limit.as_deref().map(At::span);
+        let own = class.room.as_deref().map(At::span);
         let place = own.or(limit).unwrap_or_else(|| class.name.span());
         report.warning(
             &place,

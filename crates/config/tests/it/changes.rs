@@ -15,7 +15,7 @@ fn length() -> Length {
 fn link(text: &str) -> Link {
     let text = format!("[[link]]\nname = \"up\"\nrate = \"100mbit\"\n{text}");
     let site = Site::parse(&text, "site.toml").unwrap_or_else(|error| panic!("{error}"));
-    site.links[0].clone()
+    (*site.links[0]).clone()
 }
 
 /// A class without children of its own.
@@ -48,7 +48,7 @@ impl Running {
 
     fn place(&self, name: &str) -> usize {
         let mut classes = self.link.classes.iter();
-        classes.position(|class| class.name == name).unwrap()
+        classes.position(|class| *class.name == *name).unwrap()
     }
 
     fn fill(&mut self, name: &str, packets: usize) {

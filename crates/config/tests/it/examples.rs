@@ -20,7 +20,7 @@ fn guarantee(link: &Link, name: &str) -> Guarantee {
     let at = link
         .classes
         .iter()
-        .position(|class| class.name == name)
+        .position(|class| *class.name == *name)
         .unwrap();
     let guarantee = link.guarantees()[at].clone();
     if let Some(rate) = link.classes[at].rate {

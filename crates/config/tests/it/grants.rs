@@ -72,7 +72,7 @@ fn broken(text: &str, grants: &[Arc<Grant>]) -> Vec<Broken> {
 
 fn terms(site: &Site, name: &str) -> Arc<ClassTerms> {
     let all = ClassTerms::of(&site.links[0]);
-    let found = all.into_iter().find(|terms| &*terms.name == name);
+    let found = all.iter().find(|terms| &*terms.name == name).cloned();
     found.unwrap_or_else(|| panic!("no class {name}"))
 }
 

@@ -71,7 +71,7 @@ fn site(random: &mut Random, algorithm: &str, limit: Option<(u64, u64)>) -> Stri
 
 fn link(text: &str) -> Link {
     let site = Site::parse(text, "site.toml").unwrap_or_else(|error| panic!("{error}\n{text}"));
-    site.links[0].clone()
+    (*site.links[0]).clone()
 }
 
 /// A running link between flooders and the class that keeps to its rate and burst.
@@ -98,7 +98,7 @@ impl Running<'_> {
 
     /// Puts a packet of ours into its class.
     fn offer_ours(&mut self, bytes: u64) {
-        let place = self.link.classes.iter().position(|c| c.name == "ours");
+        let place = self.link.classes.iter().position(|c| &*c.name == "ours");
         let class = self.ids[place.unwrap()];
         let length = Length::new(bytes as u32).unwrap();
         let now = self.time();
@@ -113,7 +113,7 @@ impl Running<'_> {
         for _ in 0..packets {
             let place = self.random.below(self.link.classes.len() as u64) as usize;
             let class = &self.link.classes[place];
-            if class.name == "ours" || matches!(class.kind, ClassKind::Inner(_)) {
+            if &*class.name == "ours" || matches!(class.kind, ClassKind::Inner(_)) {
                 continue;
             }
             let length = Length::new(self.random.of(&[1u32, 60, 1500])).unwrap();
@@ -217,7 +217,7 @@ fn kept(gone: Discarded<u32>) {
 
 /// The burst that a link grants our class.
 fn burst(link: &Link) -> u64 {
-    let place = link.classes.iter().position(|class| class.name == "ours");
+    let place = link.classes.iter().position(|class| &*class.name == "ours");
     link.guarantees()[place.unwrap()].burst.unwrap()
 }
 

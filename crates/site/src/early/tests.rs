@@ -23,7 +23,8 @@ fn link(rules: &[(i32, Match)]) -> Link {
     let text = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1mbit\"\n".to_owned()
         + &(1..CLASSES).map(class).collect::<String>()
         + "[[link.class]]\nname = \"rest\"\ndefault = true\n";
-    let mut link = Site::parse(&text, "site.toml").unwrap().links.remove(0);
+    let site = Site::parse(&text, "site.toml").unwrap();
+    let mut link = (*site.links[0]).clone();
     let numbered = rules.iter().zip((0..CLASSES as u32).cycle());
     link.rules = numbered
         .map(|(&(priority, matches), target)| Rule {
@@ -142,7 +143,7 @@ fn agree(
 ) -> Result<(), TestCaseError> {
     let link = link(list);
     let early = exhausted(&link).unwrap();
-    let classifier = Classifier::new(link.rules.clone());
+    let classifier = Classifier::new(link.rules.iter().copied());
     let trials = [false, true].map(|by_xdp| early.trial(by_xdp).unwrap());
     for (number, (headers, _)) in packets.iter().enumerate() {
         let whole = frame(headers);

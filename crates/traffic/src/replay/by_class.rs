@@ -30,9 +30,7 @@ pub fn rows<'a>(
 ) -> Result<impl Arrivals<ClassFlow, ()> + 'a> {
     let rows = csv::Rows::with_optional(input, name, ["time_ns", "flow", "len", "key"], 1)?;
     let places = || link.classes.iter().enumerate();
-    let by_name: HashMap<&str, usize> = places()
-        .map(|(at, class)| (class.name.as_str(), at))
-        .collect();
+    let by_name: HashMap<&str, usize> = places().map(|(at, class)| (&*class.name, at)).collect();
     let by_number: HashMap<u64, usize> = places()
         .map(|(at, class)| (class.number as u64, at))
         .collect();

@@ -119,7 +119,9 @@ impl<'a> Run<'a> {
         let (ledger, _) = self.simulation.observer();
         let sources = self.scenario.sources.iter().zip(&self.classes);
         let names = |places: &Vec<usize>| {
-            let names = places.iter().map(|&place| link.classes[place].name.clone());
+            let names = places
+                .iter()
+                .map(|&place| link.classes[place].name.to_string());
             names.collect()
         };
         Outcome {
@@ -157,7 +159,7 @@ impl<'a> Run<'a> {
                 .map(|number| ((number as f64 + 0.5) * step, rate(number)))
                 .collect::<Vec<_>>();
             if points.iter().any(|&(_, rate)| rate > 0.0) {
-                classes.push((class.name.clone(), points));
+                classes.push((class.name.to_string(), points));
             }
         }
         Some(Rates {

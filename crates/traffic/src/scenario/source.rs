@@ -213,8 +213,8 @@ impl Reader<'_> {
     fn class(&self, text: &Text, report: &mut Report) -> Option<usize> {
         let name = text.value();
         let classes = &self.link.classes;
-        let Some(place) = classes.iter().position(|class| class.name == *name) else {
-            let near = suggestion(name, classes.iter().map(|class| class.name.as_str()));
+        let Some(place) = classes.iter().position(|class| *class.name == **name) else {
+            let near = suggestion(name, classes.iter().map(|class| &*class.name));
             let link = &self.link.name;
             let sentence = format!("class '{name}' does not exist in link '{link}'{near}");
             report.error(&text.span(), sentence);

@@ -1,0 +1,383 @@
+//! A configuration that is changed table by table: what is not touched is neither read nor written again.
+//!
+//! A text is cut into its tables, of which each can be read alone. What is read of them is shared with
+//! what was read before, so that only what has become another is looked at
+//! ([`site_again`](crate::read)). This is for texts as people write them, `[[link]]` with
+//! `[[link.class]]` and `[[link.filter]]` below; of any other, and where there is something to be told of
+//! it, with its place, the whole text is read.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::diagnostic::Report;
+use crate::file::{Class, File, Filter, Link};
+use crate::parse::parse;
+use crate::read::{Reading, site_again};
+use crate::site::{MtuOf, Site};
+use crate::written::At;
+
+/// A table of a draft, by the places of its link and of itself in that, each from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    /// The keys of a link itself.
+    Link(usize),
+    /// A class.
+    Class(usize, usize),
+    /// A filter.
+    Filter(usize, usize),
+}
+
+/// A sound configuration, to be changed. A copy is O(classes and filters), with a small constant.
+#[derive(Clone)]
+pub struct Draft {
+    text: Arc<str>,
+    /// All of the text, in its order.
+    parts: Vec<Part>,
+    file: File,
+    former: Arc<Vec<Reading>>,
+}
+
+impl fmt::Debug for Draft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Draft").finish_non_exhaustive()
+    }
+}
+
+/// A piece of the text: a table with the comments above it.
+#[derive(Clone, Debug)]
+struct Part {
+    kind: Kind,
+    /// Its bytes in the text.
+    start: usize,
+    end: usize,
+    /// What it says by now.
+    new: Option<Arc<str>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Link,
+    Class,
+    Filter,
+    /// Nothing of a link.
+    Other,
+}
+
+/// One table of a link alone: without one above it, a link is no list.
+#[derive(Deserialize)]
+struct Alone<T> {
+    link: T,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneClass {
+    class: [Arc<At<Class>>; 1],
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OneFilter {
+    filter: [Arc<At<Filter>>; 1],
+}
+
+/// What a text says, if that can be read and nothing is to be told of it.
+fn read<T: DeserializeOwned>(text: &str) -> Option<T> {
+    parse(text, &mut Report::new("", text))
+}
+
+impl Draft {
+    /// Of a text; `None` where that can only be read whole, or something is to be told of it. Takes what
+    /// reading it takes.
+    pub fn of(text: &Arc<str>, mtu: MtuOf<'_>) -> Option<Draft> {
+        let parts = parts(text)?;
+        let file: File = read(text)?;
+        let mut report = Report::new("", "");
+        let (_, readings) = site_again(&file, mtu, &[], &mut report)?;
+        let draft = Draft {
+            text: Arc::clone(text),
+            parts,
+            file,
+            former: Arc::new(readings),
+        };
+        (report.is_empty() && draft.is_whole()).then_some(draft)
+    }
+
+    /// The text that it was made of, or read with last.
+    pub fn text(&self) -> &Arc<str> {
+        &self.text
+    }
+
+    /// Whether each table that was read has its part.
+    fn is_whole(&self) -> bool {
+        let mut kinds = self.parts.iter().map(|part| part.kind).peekable();
+        while kinds.next_if_eq(&Kind::Other).is_some() {}
+        self.file.link.iter().all(|link| {
+            let mut counts = (0, 0);
+            let begins = kinds.next_if_eq(&Kind::Link).is_some();
+            while let Some(kind) = kinds.next_if(|&kind| kind != Kind::Link) {
+                counts.0 += usize::from(kind == Kind::Class);
+                counts.1 += usize::from(kind == Kind::Filter);
+            }
+            begins && counts == (link.value().class.len(), link.value().filter.len())
+        })
+    }
+
+    /// The place of a link.
+    pub fn link(&self, name: &str) -> Option<usize> {
+        let mut links = self.file.link.iter();
+        links.position(|link| link.value().name.value() == name)
+    }
+
+    fn of_link(&self, link: usize) -> Option<&Link> {
+        self.file.link.get(link).map(|at| at.value())
+    }
+
+    /// The place of a class.
+    pub fn class(&self, link: usize, name: &str) -> Option<usize> {
+        let mut classes = self.of_link(link)?.class.iter();
+        classes.position(|class| class.value().name.value() == name)
+    }
+
+    /// Whether a class has others below it.
+    pub fn has_children(&self, link: usize, name: &str) -> bool {
+        let classes = self.of_link(link).map_or(&[][..], |link| &link.class);
+        let parent = |class: &Arc<At<Class>>| {
+            let parent = class.value().parent.as_ref();
+            parent.is_some_and(|parent| parent.value() == name)
+        };
+        classes.iter().any(parent)
+    }
+
+    /// How many classes and filters a link has.
+    pub fn counts(&self, link: usize) -> (usize, usize) {
+        let link = self.of_link(link);
+        link.map_or((0, 0), |link| (link.class.len(), link.filter.len()))
+    }
+
+    /// The places of the filters that lead to a class.
+    pub fn filters_to(&self, link: usize, class: &str) -> Vec<usize> {
+        let filters = self.of_link(link).map_or(&[][..], |link| &link.filter);
+        let filters = filters.iter().enumerate();
+        let leads = |(at, filter): (usize, &Arc<At<Filter>>)| {
+            (filter.value().class.value() == class).then_some(at)
+        };
+        filters.filter_map(leads).collect()
+    }
+
+    /// The text of a table, with the comments above it.
+    pub fn table(&self, table: Table) -> Option<&str> {
+        let part = &self.parts[self.part(table)?];
+        Some(
+            part.new
+                .as_deref()
+                .unwrap_or(&self.text[part.start..part.end]),
+        )
+    }
+
+    /// Where the part of a table is.
+    fn part(&self, table: Table) -> Option<usize> {
+        let (link, kind, at) = match table {
+            Table::Link(link) => (link, Kind::Link, 0),
+            Table::Class(link, at) => (link, Kind::Class, at),
+            Table::Filter(link, at) => (link, Kind::Filter, at),
+        };
+        let kinds = self.parts.iter().map(|part| part.kind).enumerate();
+        let mut heads = kinds.clone().filter(|&(_, kind)| kind == Kind::Link);
+        let (begin, _) = heads.nth(link)?;
+        let of_link =
+            (kinds.skip(begin)).take_while(|&(part, other)| part == begin || other != Kind::Link);
+        let (found, _) = of_link.filter(|&(_, other)| other == kind).nth(at)?;
+        Some(found)
+    }
+
+    fn link_mut(&mut self, link: usize) -> Option<&mut Link> {
+        let at = self.file.link.get_mut(link)?;
+        Some(Arc::make_mut(at).value_mut())
+    }
+
+    /// Puts another text in the place of a table's; `None` where that is no such table alone: what it
+    /// would say is to be read in the whole text.
+    pub fn replace(&mut self, table: Table, text: &str) -> Option<()> {
+        let part = self.part(table)?;
+        match table {
+            Table::Link(link) => {
+                let mut file: File = read(text)?;
+                let head = Arc::make_mut(file.link.get_mut(0)?).value_mut();
+                let whole = self.link_mut(link)?;
+                head.class = std::mem::take(&mut whole.class);
+                head.filter = std::mem::take(&mut whole.filter);
+                std::mem::swap(head, whole);
+            }
+            Table::Class(link, at) => {
+                let Alone {
+                    link: OneClass { class: [class] },
+                } = read(text)?;
+                self.link_mut(link)?.class[at] = class;
+            }
+            Table::Filter(link, at) => {
+                let Alone {
+                    link: OneFilter { filter: [filter] },
+                } = read(text)?;
+                self.link_mut(link)?.filter[at] = filter;
+            }
+        }
+        self.parts[part].new = Some(Arc::from(text));
+        Some(())
+    }
+
+    /// Puts another class or filter behind the last one of its kind, or before the one in the place that
+    /// it is to have; `None` as of [`replace`](Draft::replace), and where there was none.
+    pub fn insert(&mut self, table: Table, text: &str) -> Option<()> {
+        let (kind, part) = match table {
+            Table::Link(_) => return None,
+            Table::Class(link, at) => {
+                let Alone {
+                    link: OneClass { class: [class] },
+                } = read(text)?;
+                let part = self.place_for(table, Table::Class(link, at.checked_sub(1)?))?;
+                self.link_mut(link)?.class.insert(at, class);
+                (Kind::Class, part)
+            }
+            Table::Filter(link, at) => {
+                let Alone {
+                    link: OneFilter { filter: [filter] },
+                } = read(text)?;
+                let part = self.place_for(table, Table::Filter(link, at.saturating_sub(1)))?;
+                self.link_mut(link)?.filter.insert(at, filter);
+                (Kind::Filter, part)
+            }
+        };
+        let new = Part {
+            kind,
+            start: 0,
+            end: 0,
+            new: Some(Arc::from(text)),
+        };
+        self.parts.insert(part, new);
+        Some(())
+    }
+
+    fn place_for(&self, table: Table, last: Table) -> Option<usize> {
+        match self.part(table) {
+            Some(part) => Some(part),
+            None => Some(self.part(last)? + 1),
+        }
+    }
+
+    /// Takes a class or filter away; `None` where there is none.
+    pub fn remove(&mut self, table: Table) -> Option<()> {
+        let part = self.part(table)?;
+        match table {
+            Table::Link(_) => return None,
+            Table::Class(link, at) => drop(self.link_mut(link)?.class.remove(at)),
+            Table::Filter(link, at) => drop(self.link_mut(link)?.filter.remove(at)),
+        }
+        self.parts.remove(part);
+        Some(())
+    }
+
+    /// The site that it says by now, to be changed again; `None` where it is not sound, or something is to
+    /// be told of it: by the [whole text](Draft::written), which says where. Looks at all classes, and
+    /// longer at those that became others.
+    pub fn read(mut self, mtu: MtuOf<'_>) -> Option<(Draft, Site)> {
+        let mut report = Report::new("", "");
+        let (site, readings) = site_again(&self.file, mtu, &self.former, &mut report)?;
+        if !report.is_empty() {
+            return None;
+        }
+        self.settle();
+        self.former = Arc::new(readings);
+        let text = Arc::clone(&self.text);
+        Some((self, Site { text, ..site }))
+    }
+
+    /// All of the text as it is by now.
+    pub fn written(mut self) -> Arc<str> {
+        self.settle();
+        self.text
+    }
+
+    /// Writes the text of what has become another.
+    fn settle(&mut self) {
+        let mut text = String::with_capacity(self.text.len() + 256);
+        let mut same = 0..0;
+        for part in &mut self.parts {
+            let new = part.new.take();
+            if new.is_some() || part.start != same.end {
+                text.push_str(&self.text[same]);
+                same = part.start..part.start;
+            }
+            let start = text.len() + same.len();
+            match new {
+                Some(new) => {
+                    text.push_str(&new);
+                    // What comes next begins anew.
+                    same = part.end..part.end;
+                }
+                None => same.end = part.end,
+            }
+            (part.start, part.end) = (start, text.len() + same.len());
+        }
+        text.push_str(&self.text[same]);
+        self.text = text.into();
+    }
+}
+
+/// The tables of a text, each with the comments above it; `None` where one could be cut in two.
+fn parts(text: &str) -> Option<Vec<Part>> {
+    let lines_in_text = ["\"\"\"", "'''", "\r"];
+    if lines_in_text.iter().any(|mark| text.contains(mark)) || !text.ends_with('\n') {
+        return None;
+    }
+    let mut parts: Vec<Part> = Vec::new();
+    let mut kind = Kind::Other;
+    let mut start = 0;
+    // Where comments and empty lines begin, if what was last is one.
+    let mut comments = None;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let (here, trimmed) = (at, line.trim());
+        at += line.len();
+        if trimmed.is_empty() || trimmed.starts_with('#') {
+            comments = comments.or(Some(here));
+            continue;
+        }
+        let begin = comments.take().unwrap_or(here);
+        if !trimmed.starts_with('[') {
+            continue;
+        }
+        let header = trimmed.split('#').next().unwrap_or_default().trim_end();
+        let next = match header {
+            "[[link]]" => Kind::Link,
+            "[[link.class]]" => Kind::Class,
+            "[[link.filter]]" => Kind::Filter,
+            "[interfaces]" | "[attach]" | "[control]" => Kind::Other,
+            "[link.limit]" if kind == Kind::Link => continue,
+            _ if kind == Kind::Class && header.starts_with("[link.class.") => continue,
+            _ => return None,
+        };
+        parts.push(Part {
+            kind,
+            start,
+            end: begin,
+            new: None,
+        });
+        (kind, start) = (next, begin);
+    }
+    for (kind, start, end) in [
+        (kind, start, comments.unwrap_or(at)),
+        (Kind::Other, comments.unwrap_or(at), at),
+    ] {
+        parts.push(Part {
+            kind,
+            start,
+            end,
+            new: None,
+        });
+    }
+    Some(parts)
+}

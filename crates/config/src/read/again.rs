@@ -1,0 +1,100 @@
+//! Reading again what little of has become another: what was read before is looked up by the tables that
+//! it was read from, which are shared as long as they stay as they are.
+
+use std::sync::Arc;
+
+use fairlane_core::Length;
+
+use super::family::Family;
+use crate::file;
+use crate::site::{Class, Link, LinkAlgorithm};
+use crate::written::At;
+
+/// What was read of a link.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    pub(super) written: Arc<At<file::Link>>,
+    pub(super) link: Arc<Link>,
+    pub(super) family: Arc<Family>,
+    /// Each class as if there were no others, in the order of the file.
+    pub(super) alone: Vec<Arc<Class>>,
+}
+
+impl Reading {
+    /// Its tables.
+    pub(super) fn link(&self) -> &file::Link {
+        self.written.value()
+    }
+
+    /// Who is whose parent, if that is so among these classes too.
+    pub(super) fn family_of(&self, link: &file::Link) -> Option<Arc<Family>> {
+        let (was, is) = (&self.link().class, &link.class);
+        let mut pairs = was.iter().zip(is);
+        let same = was.len() == is.len()
+            && pairs
+                .all(|(was, is)| Arc::ptr_eq(was, is) || names(was.value()) == names(is.value()));
+        same.then(|| Arc::clone(&self.family))
+    }
+
+    /// Whether each class alone is what it was.
+    pub(super) fn is_alike(&self, algorithm: LinkAlgorithm, longest: Length) -> bool {
+        (self.link.algorithm, self.link.longest) == (algorithm, longest)
+    }
+}
+
+/// Which of some tables are those of a former list: of as many, those in their places; else those
+/// before the first that is another, and those behind the last.
+pub(super) struct Same<'a, T> {
+    former: &'a [Arc<T>],
+    now: &'a [Arc<T>],
+    first: usize,
+    last: usize,
+}
+
+impl<'a, T> Same<'a, T> {
+    pub(super) fn of(former: &'a [Arc<T>], now: &'a [Arc<T>]) -> Same<'a, T> {
+        let same = |(was, is): &(&Arc<T>, &Arc<T>)| Arc::ptr_eq(was, is);
+        let first = former.iter().zip(now).take_while(same).count();
+        let left = former[first..].iter().rev().zip(now[first..].iter().rev());
+        Same {
+            former,
+            now,
+            first,
+            last: left.take_while(same).count(),
+        }
+    }
+
+    /// Where the one at this place was.
+    pub(super) fn former(&self, at: usize) -> Option<usize> {
+        let (was, is) = (self.former.len(), self.now.len());
+        if was == is {
+            return Arc::ptr_eq(&self.former[at], &self.now[at]).then_some(at);
+        }
+        match at {
+            _ if at < self.first => Some(at),
+            _ if at >= is - self.last => Some(at + was - is),
+            _ => None,
+        }
+    }
+
+    /// Where the one is that was at this place.
+    pub(super) fn now(&self, at: usize) -> Option<usize> {
+        let turned = Same {
+            former: self.now,
+            now: self.former,
+            ..*self
+        };
+        turned.former(at)
+    }
+
+    /// Whether all are in their places.
+    pub(super) fn is_whole(&self) -> bool {
+        self.former.len() == self.now.len() && self.first == self.now.len()
+    }
+}
+
+/// What says who a class is, and whose.
+fn names(class: &file::Class) -> (&str, Option<&str>) {
+    let parent = class.parent.as_ref().map(|parent| parent.value().as_str());
+    (class.name.value(), parent)
+}

@@ -1,0 +1,172 @@
+//! Changes written into a draft: a table of it becomes what the whole text would have in its place.
+//!
+//! Each is made by [`Document`] as any other, of as little text as there has to be around the table. What
+//! cannot be made so is no change here: then it is made of the whole text, which says why where it is
+//! refused.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fairlane_config::{Draft, Site, Table};
+use fairlane_io::interface;
+use serde_json::Value as Json;
+use tokio::time::sleep;
+
+use crate::document::{Document, EditError};
+use crate::edit::Edit;
+
+/// How long a draft is kept at least that nobody changes.
+const KEPT: Duration = Duration::from_secs(2);
+
+/// The draft of what runs, while it is changed: a text is read whole at its first change after a while.
+#[derive(Debug, Default)]
+pub(crate) struct Drafts(Mutex<Last>);
+
+#[derive(Debug, Default)]
+struct Last {
+    draft: Option<Draft>,
+    /// Since it was last looked whether anybody needs it.
+    is_used: bool,
+}
+
+impl Drafts {
+    /// What a site would be after some changes, and its draft; `None` where the whole text is to be
+    /// changed and read.
+    pub(crate) fn changed(&self, site: &Site, edits: &[Edit]) -> Option<(Draft, Site)> {
+        if !site.grants.is_empty() || !site.warnings.is_empty() {
+            return None;
+        }
+        let mtu = |name: &str| interface::mtu(name).ok();
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.is_used = true;
+        let of_text = |draft: &Draft| Arc::ptr_eq(draft.text(), &site.text);
+        if !last.draft.as_ref().is_some_and(of_text) {
+            // The one of another text is let go of first.
+            last.draft = None;
+            last.draft = Draft::of(&site.text, &mtu);
+        }
+        let mut draft = last.draft.clone()?;
+        drop(last);
+        for edit in edits {
+            edit.draft(&mut draft)?;
+        }
+        draft.read(&mtu)
+    }
+
+    /// What runs by now.
+    pub(crate) fn keep(&self, draft: Draft) {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        last.draft = Some(draft);
+    }
+
+    /// Lets go of a draft that nobody changes any more: it is as large as what it is of. Does not end.
+    pub(crate) async fn let_go(&self) {
+        loop {
+            sleep(KEPT).await;
+            // Where somebody has it, it is needed.
+            if let Ok(mut last) = self.0.try_lock()
+                && !std::mem::take(&mut last.is_used)
+            {
+                last.draft = None;
+            }
+        }
+    }
+}
+
+impl Edit {
+    /// Makes it in a draft; `None` where it cannot be made there.
+    fn draft(&self, draft: &mut Draft) -> Option<()> {
+        match self {
+            Edit::ChangeLink { link, keys } => {
+                if keys.contains_key("name") {
+                    return None;
+                }
+                let at = Table::Link(draft.link(link)?);
+                let new = around(draft, at, None, |site| site.change_link(link, keys))?;
+                draft.replace(at, &new)
+            }
+            Edit::ChangeClass { link, class, keys } => {
+                if keys.contains_key("name") {
+                    return None;
+                }
+                let of = draft.link(link)?;
+                let at = Table::Class(of, draft.class(of, class)?);
+                let change = |site: &mut Document| site.change_class(link, class, keys);
+                let new = around(draft, Table::Link(of), Some(at), change)?;
+                draft.replace(at, new.strip_prefix(draft.table(Table::Link(of))?)?)
+            }
+            Edit::AddClass { link, keys } => {
+                let of = draft.link(link)?;
+                let Some(Json::String(name)) = keys.get("name") else {
+                    return None;
+                };
+                if draft.class(of, name).is_some() {
+                    return None;
+                }
+                let (classes, _) = draft.counts(of);
+                let last = Table::Class(of, classes.checked_sub(1)?);
+                let new = behind(draft, of, last, |site| site.add_class(link, keys))?;
+                draft.insert(Table::Class(of, classes), &new)
+            }
+            Edit::RemoveClass { link, class } => {
+                let of = draft.link(link)?;
+                let at = draft.class(of, class)?;
+                if draft.has_children(of, class) {
+                    return None;
+                }
+                draft.remove(Table::Class(of, at))?;
+                let filters = draft.filters_to(of, class).into_iter().rev();
+                filters
+                    .map(|at| draft.remove(Table::Filter(of, at)))
+                    .collect()
+            }
+            Edit::AddFilter { link, keys, at } => {
+                let of = draft.link(link)?;
+                let (_, filters) = draft.counts(of);
+                let place = at.unwrap_or(filters);
+                if place > filters {
+                    return None;
+                }
+                let last = Table::Filter(of, filters.checked_sub(1)?);
+                let new = behind(draft, of, last, |site| site.add_filter(link, keys, None))?;
+                draft.insert(Table::Filter(of, place), &new)
+            }
+            Edit::RemoveFilter { link, at } => {
+                let of = draft.link(link)?;
+                draft.remove(Table::Filter(of, *at))
+            }
+        }
+    }
+}
+
+/// What becomes of a table, and of one below it.
+fn around(
+    draft: &Draft,
+    table: Table,
+    below: Option<Table>,
+    change: impl FnOnce(&mut Document) -> Result<(), EditError>,
+) -> Option<String> {
+    let mut text = draft.table(table)?.to_owned();
+    if let Some(below) = below {
+        text.push_str(draft.table(below)?);
+    }
+    let mut document = Document::new(&text).ok()?;
+    change(&mut document).ok()?;
+    Some(document.to_string())
+}
+
+/// What comes behind a table of a link.
+fn behind(
+    draft: &Draft,
+    link: usize,
+    last: Table,
+    change: impl FnOnce(&mut Document) -> Result<(), EditError>,
+) -> Option<String> {
+    let head = Table::Link(link);
+    let text = around(draft, head, Some(last), change)?;
+    let rest = text.strip_prefix(draft.table(head)?)?;
+    Some(rest.strip_prefix(draft.table(last)?)?.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,310 @@
+//! A draft comes to what the whole text comes to, and refuses what that is refused for.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::document::Keys;
+use crate::edit::Edits;
+
+const SITE: &str = r#"# A house.
+[interfaces]
+outside = "wan0"
+inside = "lan0"
+
+[[link]]
+name = "up"   # to the provider
+to = "outside"
+rate = "20mbit"
+# The end of the link's own keys.
+
+# Calls.
+[[link.class]]
+name = "voice"
+rate = "2mbit"  # enough for twenty
+ceil = "4mbit"
+
+[[link.class]]
+name = "business"
+weight = 3
+[link.class.limit]
+packets = 500
+
+[[link.class]]
+name = "office"
+parent = "business"
+weight = 2
+
+[[link.class]]
+name = "backup"
+parent = "business"
+queue = "codel"
+
+# All that phones send.
+[[link.filter]]
+class = "voice"
+dscp = 46
+
+[[link.class]]
+name = "rest"
+default = true
+per = "source-ip"
+
+[[link.filter]]
+class = "backup"
+destination-port = 873
+
+[[link]]
+name = "down"
+to = "inside"
+rate = "100mbit"
+
+[[link.class]]
+name = "all"
+default = true
+# The end.
+"#;
+
+/// As the site has it: without the limit that a class with others below it cannot have.
+fn site() -> String {
+    SITE.replace("[link.class.limit]\npackets = 500\n", "ceil = \"15mbit\"\n")
+}
+
+fn mtu(_: &str) -> Option<u32> {
+    Some(1_500)
+}
+
+fn read(text: &str) -> Result<Site, String> {
+    Site::parse_for(text, "site", &mtu).map_err(|error| error.to_string())
+}
+
+/// What the whole text says after some changes: its text too, where they can be written down.
+fn by_the_whole(text: &str, edits: &Edits) -> Option<(String, Result<Site, String>)> {
+    let mut document = Document::new(text).unwrap();
+    edits.make(&mut document).ok()?;
+    let text = document.to_string();
+    let site = read(&text);
+    Some((text, site))
+}
+
+/// All that is said of a site, whatever was read again of it.
+fn all(site: &Site) -> String {
+    let links = site.links.iter().map(|link| {
+        format!(
+            "{link:#?} {:#?} {:#?}",
+            link.guarantees(),
+            fairlane_config::class_report::ClassTerms::of(link)
+        )
+    });
+    let links: Vec<String> = links.collect();
+    format!(
+        "{:?} {:?}\n{}",
+        site.interfaces,
+        site.warnings,
+        links.join("\n")
+    )
+}
+
+/// Draft and site after some changes, where the draft can make them.
+fn by_draft(draft: &Draft, edits: &Edits) -> Option<(Draft, Site)> {
+    let mut draft = draft.clone();
+    for edit in edits.all() {
+        edit.draft(&mut draft)?;
+    }
+    draft.read(&mtu)
+}
+
+fn names() -> impl Strategy<Value = String> {
+    let names = [
+        "voice", "business", "office", "backup", "rest", "new", "other", "default", "none",
+    ];
+    prop::sample::select(names.to_vec()).prop_map(str::to_owned)
+}
+
+fn keys(name: bool) -> impl Strategy<Value = Keys> {
+    let values =
+        |values: &[Json]| prop::option::weighted(0.3, prop::sample::select(values.to_vec()));
+    let rates = [
+        json!("1mbit"),
+        json!("3mbit"),
+        json!("30mbit"),
+        json!("soon"),
+        Json::Null,
+    ];
+    let keys = (
+        values(&[json!(1), json!(4), json!(0), json!(1_000_000), Json::Null]),
+        values(&rates),
+        values(&rates),
+        values(&[json!({"packets": 50}), json!({"packets": 0}), Json::Null]),
+        prop::option::weighted(0.2, names().prop_map(Json::from)),
+        values(&[json!("codel"), json!("red"), json!("tail-drop"), Json::Null]),
+        values(&[json!("5-tuple"), Json::Null]),
+        names(),
+    );
+    keys.prop_map(
+        move |(weight, rate, ceil, limit, parent, queue, per, own)| {
+            let named = name.then(|| ("name", Some(Json::from(own))));
+            let all = [
+                ("weight", weight),
+                ("rate", rate),
+                ("ceil", ceil),
+                ("limit", limit),
+                ("parent", parent),
+                ("queue", queue),
+                ("per", per),
+            ];
+            let all = all.into_iter().chain(named);
+            all.filter_map(|(key, value)| Some((key.to_owned(), value?)))
+                .collect()
+        },
+    )
+}
+
+fn filter() -> impl Strategy<Value = Keys> {
+    let ports = prop::sample::select(vec![
+        json!(80),
+        json!("1-1000"),
+        json!(873),
+        json!(0),
+        json!(99_999),
+    ]);
+    (names(), ports).prop_map(|(class, port)| {
+        let keys = json!({"class": class, "destination-port": port});
+        keys.as_object().cloned().unwrap_or_default()
+    })
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let link = || prop_oneof![9 => Just("up".to_owned()), 1 => Just("down".to_owned())];
+    let rate = prop::sample::select(vec!["20mbit", "21mbit", "40mbit", "1mbit", "1bit"]);
+    prop_oneof![
+        1 => (link(), rate).prop_map(|(link, rate)| {
+            let keys = json!({"rate": rate});
+            Edit::ChangeLink { link, keys: keys.as_object().cloned().unwrap_or_default() }
+        }),
+        6 => (link(), names(), keys(false))
+            .prop_map(|(link, class, keys)| Edit::ChangeClass { link, class, keys }),
+        1 => (link(), names(), keys(true))
+            .prop_map(|(link, class, keys)| Edit::ChangeClass { link, class, keys }),
+        3 => (link(), keys(true)).prop_map(|(link, keys)| Edit::AddClass { link, keys }),
+        2 => (link(), names()).prop_map(|(link, class)| Edit::RemoveClass { link, class }),
+        2 => (link(), filter(), prop::option::of(0..4usize))
+            .prop_map(|(link, keys, at)| Edit::AddFilter { link, keys, at }),
+        1 => (link(), 0..4usize).prop_map(|(link, at)| Edit::RemoveFilter { link, at }),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn a_draft_comes_to_what_the_whole_text_comes_to(
+        changes in prop::collection::vec(prop::collection::vec(edit(), 1..4), 1..12),
+    ) {
+        let mut text: Arc<str> = site().into();
+        let mut draft = Draft::of(&text, &mtu).expect("it is written as people write");
+        for edits in changes {
+            let edits = Edits::Together(edits);
+            let whole = by_the_whole(&text, &edits);
+            let drafted = by_draft(&draft, &edits);
+            match (whole, drafted) {
+                (Some((written, Ok(site))), Some((next, same))) => {
+                    prop_assert_eq!(&*same.text, &*written);
+                    prop_assert_eq!(all(&same), all(&site));
+                    (text, draft) = (Arc::clone(&same.text), next);
+                }
+                // Of what is refused the whole text says why, and of what is to be told, where.
+                (Some((written, Ok(site))), None) => {
+                    if site.warnings.is_empty() {
+                        let again = Draft::of(&written.as_str().into(), &mtu);
+                        if let Some(again) = again {
+                            (text, draft) = (again.text().clone(), again);
+                        }
+                    }
+                }
+                (whole, Some((_, site))) => {
+                    prop_assert!(false, "{:?} and not {whole:?}", site.text);
+                }
+                (_, None) => {}
+            }
+        }
+    }
+}
+
+fn of(json: Json) -> Keys {
+    json.as_object().cloned().unwrap_or_default()
+}
+
+#[test]
+fn the_usual_changes_are_made_in_the_draft() {
+    let (link, class) = ("up".to_owned(), "office".to_owned());
+    let text: Arc<str> = site().into();
+    let mut draft = Draft::of(&text, &mtu).unwrap();
+    let mut whole = text.to_string();
+    for edit in [
+        Edit::ChangeClass {
+            link: link.clone(),
+            class: class.clone(),
+            keys: of(json!({"weight": 5})),
+        },
+        Edit::ChangeClass {
+            link: link.clone(),
+            class: class.clone(),
+            keys: of(json!({"parent": null})),
+        },
+        Edit::ChangeClass {
+            link: link.clone(),
+            class: "voice".into(),
+            keys: of(json!({"rate": "3mbit"})),
+        },
+        Edit::ChangeLink {
+            link: link.clone(),
+            keys: of(json!({"rate": "30mbit"})),
+        },
+        Edit::AddClass {
+            link: link.clone(),
+            keys: of(json!({"name": "new", "weight": 2})),
+        },
+        Edit::AddFilter {
+            link: link.clone(),
+            keys: of(json!({"class": "new", "dscp": 8})),
+            at: Some(0),
+        },
+        Edit::AddFilter {
+            link: link.clone(),
+            keys: of(json!({"class": "new", "dscp": 9})),
+            at: None,
+        },
+        Edit::RemoveFilter {
+            link: link.clone(),
+            at: 1,
+        },
+        Edit::RemoveClass {
+            link,
+            class: "new".into(),
+        },
+    ] {
+        let edits = Edits::One(edit);
+        let (written, site) = by_the_whole(&whole, &edits).unwrap();
+        let (next, same) = by_draft(&draft, &edits).unwrap_or_else(|| panic!("{edits:?}"));
+        assert_eq!(&*same.text, written);
+        assert_eq!(all(&same), all(&site.unwrap()));
+        (draft, whole) = (next, written);
+    }
+}
+
+#[test]
+fn what_is_laid_out_otherwise_is_read_whole() {
+    let is_drafted = |text: &str| Draft::of(&text.into(), &mtu).is_some();
+    assert!(is_drafted(&site()));
+    for other in [
+        // A class in two pieces, a list in a line, lines in a text, no end of the last line, a warning.
+        SITE.to_owned(),
+        site().replace("default = true\n# The end.\n", "")
+            + "[[link.filter]]\nclass = \"all\"\n[link.class.flows]\nmost = 5\n",
+        "link = [{ name = \"up\", rate = \"1mbit\" }]\n".to_owned(),
+        site().replace("\"voice\"\nrate", "\"\"\"voice\"\"\"\nrate"),
+        site().trim_end().to_owned(),
+        site() + "[[link.filter]]\nclass = \"all\"\ningress = \"inside\"\n",
+    ] {
+        assert!(!is_drafted(&other), "{other}");
+    }
+}
