@@ -85,6 +85,8 @@ const TELLING: u64 = 10;
 
 /// Least time between two times that memory is given back.
 const TIDIED: Nanos = Nanos::from_millis(5_000);
+/// How often it is after a configuration was read: what was made of the former one is let go of later.
+const TIDYINGS: u32 = 3;
 
 /// What the forwarding thread was asked last.
 #[derive(Default)]
@@ -166,8 +168,8 @@ pub(crate) struct State {
     pub(crate) changed: bool,
     /// When the state was last told, and what.
     told: Nanos,
-    /// A configuration was read since memory was last given back, which was then.
-    littered: bool,
+    /// How often memory is still to be given back after a configuration was read, and when it last was.
+    littered: u32,
     tidied: Nanos,
     report: Arc<Report>,
     flows: Watch,
@@ -186,7 +188,7 @@ pub(crate) struct Asker {
 impl Control {
     /// The run begins. Returns when.
     pub(crate) fn start(&mut self) -> Nanos {
-        self.state.littered = true;
+        self.state.littered = TIDYINGS;
         self.state.start = self.clock.now();
         self.state.told = self.state.start;
         // Whoever asks at once is told soon.
@@ -235,7 +237,7 @@ impl Control {
                     None
                 }
                 Ok(Event::Prepared(prepared)) => {
-                    self.state.littered = true;
+                    self.state.littered = TIDYINGS;
                     self.prepared(*prepared);
                     None
                 }
@@ -620,9 +622,10 @@ impl Control {
     /// A configuration that is read, or compared with another, takes several times the memory that is kept
     /// of it: what is free is given back, not too often, and not where nothing was read.
     fn tidy_up(&mut self) {
-        let State { told, tidied, .. } = self.state;
-        if self.state.littered && told.since(tidied) >= TIDIED {
-            (self.state.littered, self.state.tidied) = (false, told);
+        let state = &mut self.state;
+        if state.littered > 0 && state.told.since(state.tidied) >= TIDIED {
+            state.littered -= 1;
+            state.tidied = state.told;
             fairlane_io::give_back_unused();
         }
     }
