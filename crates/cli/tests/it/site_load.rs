@@ -87,6 +87,11 @@ pub(crate) fn posted(socket: &Path, path: &str, body: &str) -> Value {
 }
 
 fn asked(socket: &Path, method: &str, path: &str, body: &str) -> Value {
+    serde_json::from_str(&answered(socket, method, path, body)).unwrap()
+}
+
+/// The same, unread: that of a change which alters every promise has megabytes.
+fn answered(socket: &Path, method: &str, path: &str, body: &str) -> String {
     let mut stream = UnixStream::connect(socket).unwrap();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
@@ -100,7 +105,7 @@ fn asked(socket: &Path, method: &str, path: &str, body: &str) -> Value {
         .split_once("\r\n\r\n")
         .unwrap_or_else(|| panic!("{answer}"));
     assert!(head.starts_with("HTTP/1.1 200 "), "{answer}");
-    serde_json::from_str(body).unwrap()
+    body.to_owned()
 }
 
 /// Megabytes of memory that a process has.
@@ -211,15 +216,15 @@ fn changes_one_after_another_cost_what_they_touch() {
         let socket = folder.path().join("ctl.sock");
         let text = grouped(0, classes, group, &socket);
         let site = Site::start(&wire, &text);
-        let put = |_| drop(asked(&socket, "PUT", "/v1/config", &text));
+        let put = |_| drop(answered(&socket, "PUT", "/v1/config", &text));
         let change = |step: usize| {
             let path = format!("/v1/links/up/classes/c{}", step * 7 % classes);
             let keys = match step % 5 {
                 0 => json!({"ceil": format!("{}mbit", 3 + step % 4)}),
                 _ => json!({"weight": 1 + step % 9}),
             };
-            let changed = asked(&socket, "PATCH", &path, &keys.to_string());
-            assert_eq!(changed["applied"], true);
+            let changed = answered(&socket, "PATCH", &path, &keys.to_string());
+            assert!(changed.starts_with("{\"applied\":true,"), "{changed:.200}");
         };
         let hosts = (wire.sender(0), wire.receiver());
         let ((whole, took), numbers, sent) = numbered(hosts, 1_001, || {
