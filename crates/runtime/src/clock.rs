@@ -16,6 +16,10 @@ const LOOKS: usize = 100;
 
 /// A monotonic clock that starts at zero; copies tell the same time, on every core.
 ///
+/// The counter is read out of order with loads before it, as far as a processor looks ahead
+/// (up to some microseconds): a time that another thread has handed over may be ahead of the
+/// one that is read next. It counts as now, as [`Nanos::since`] has it.
+///
 /// Reads the processor's time-stamp counter where it runs at a constant rate, through all
 /// power states and alike on all cores; elsewhere, the system's monotonic clock. The first
 /// clock of a process calibrates the counter against the system's clock, which takes up to a
