@@ -60,7 +60,7 @@ impl<A: Scheduler + 'static> Conformance<A> {
             may_be_held: true,
             guarantees: None,
             seed: 1,
-            cases: 32,
+            cases: 24,
         }
     }
 
@@ -100,7 +100,7 @@ impl<A: Scheduler + 'static> Conformance<A> {
         Conformance { seed, ..self }
     }
 
-    /// So many cases of statements, operations and scale, an eighth of that of long runs. 32
+    /// So many cases of statements, operations and scale, an eighth of that of long runs. 24
     /// unless said: a second or less in a debug build.
     #[must_use]
     pub fn cases(self, cases: u32) -> Self {

@@ -117,7 +117,7 @@ impl Scheduler for StartTime {
         self.wakes += 1;
         match self.mutation {
             Mutation::NewcomersFirst => self.order.insert(usize::from(self.held), (start, id)),
-            Mutation::WakeLost if self.wakes % 8 == 0 => {}
+            Mutation::WakeLost if self.wakes.is_multiple_of(8) => {}
             _ => self.insert(start, id, usize::from(self.held)),
         }
     }
