@@ -53,9 +53,7 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         false => give_up(needs(&site, options)).context("giving up privileges")?,
     };
     let log = Log::open(options.log).context("starting a thread")?;
-    if let Some(complaint) = complaint {
-        warn!(name: "privileges", "warning: {complaint}");
-    }
+    complaint.inspect(|complaint| warn!(name: "privileges", "warning: {complaint}"));
     for signal in [SIGINT, SIGTERM] {
         (signals.add_signal(signal)).context("setting up Ctrl-C")?;
     }
