@@ -430,10 +430,11 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         if room < i64::from(bytes) {
             return Err(self.refused(id, len, payload, Against::Bytes));
         }
-        match self.slab.insert_free(len, payload) {
-            Ok(stored) => self.append(id, len, stored),
-            Err(payload) => return self.enqueue_with_growth(id, len, payload),
-        }
+        let Some(vacant) = self.slab.vacant() else {
+            return self.enqueue_with_growth(id, len, payload);
+        };
+        let stored = vacant.fill(len, payload);
+        self.append(id, len, stored);
         Ok(())
     }
 

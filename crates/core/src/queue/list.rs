@@ -94,6 +94,21 @@ impl PacketList {
         Some((len, payload, Rest { behind, tail }))
     }
 
+    /// Takes the first packet out of the list; it stays in the slab, to be
+    /// [removed](PacketSlab::remove). O(1).
+    #[inline]
+    pub(crate) fn detach<'a, P>(
+        &mut self,
+        slab: &'a PacketSlab<P>,
+    ) -> Option<(Stored, Length, &'a P)> {
+        let (len, payload, next) = slab.get(self.head)?;
+        let stored = Stored(core::mem::replace(&mut self.head, next));
+        if next == NIL {
+            self.tail = NIL;
+        }
+        Some((stored, len, payload))
+    }
+
     /// Takes the packet behind the first, if there is one; the first stays what it is. O(1).
     #[inline]
     pub fn pop_second<P>(&mut self, slab: &mut PacketSlab<P>) -> Option<(Length, P)> {

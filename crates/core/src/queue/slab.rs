@@ -25,6 +25,27 @@ const _: () = assert!(size_of::<Slot<alloc::boxed::Box<u8>>>() == 16);
 #[must_use]
 pub(crate) struct Stored(pub(super) u32);
 
+/// A free slot: the next one to be filled.
+pub(crate) struct Vacant<'a, P> {
+    slot: &'a mut Slot<P>,
+    free: &'a mut u32,
+    stored: &'a mut u64,
+}
+
+impl<P> Vacant<'_, P> {
+    /// Stores a packet there.
+    #[inline(always)]
+    pub(crate) fn fill(self, len: Length, payload: P) -> Stored {
+        let index = core::mem::replace(self.free, self.slot.next);
+        self.slot.next = NIL;
+        self.slot.len = len;
+        // A free slot has nothing that would have to be dropped.
+        core::mem::forget(self.slot.payload.replace(payload));
+        *self.stored += 1;
+        Stored(index)
+    }
+}
+
 /// Who is behind a packet that was taken out.
 pub(super) struct Behind<'a, P> {
     slots: &'a [Slot<P>],
@@ -101,25 +122,30 @@ impl<P> PacketSlab<P> {
     // As part of whatever takes a packet in: the call would cost as much again.
     #[inline(always)]
     pub(crate) fn insert(&mut self, len: Length, payload: P) -> Result<Stored, P> {
-        if self.free as usize >= self.slots.len() && !self.grow() {
-            return Err(payload);
+        match self.make_vacant() {
+            Some(vacant) => Ok(vacant.fill(len, payload)),
+            None => Err(payload),
         }
-        self.insert_free(len, payload)
     }
 
-    /// Stores a packet where a slot is free, or hands it back: it may be that the slab must grow.
+    /// A free slot, if there is one without growing.
     #[inline(always)]
-    pub(crate) fn insert_free(&mut self, len: Length, payload: P) -> Result<Stored, P> {
-        let index = self.free;
-        let Some(slot) = self.slots.get_mut(index as usize) else {
-            return Err(payload);
-        };
-        self.free = slot.next;
-        slot.next = NIL;
-        slot.len = len;
-        slot.payload = Some(payload);
-        self.stored += 1;
-        Ok(Stored(index))
+    pub(crate) fn vacant(&mut self) -> Option<Vacant<'_, P>> {
+        let slot = self.slots.get_mut(self.free as usize)?;
+        Some(Vacant {
+            slot,
+            free: &mut self.free,
+            stored: &mut self.stored,
+        })
+    }
+
+    /// A free slot, for which the slab grows if it must; `None` at the limit. O(1) amortised.
+    #[inline(always)]
+    pub(crate) fn make_vacant(&mut self) -> Option<Vacant<'_, P>> {
+        if self.free as usize >= self.slots.len() && !self.grow() {
+            return None;
+        }
+        self.vacant()
     }
 
     /// Adds a free slot, unless the limit is reached.
@@ -137,6 +163,18 @@ impl<P> PacketSlab<P> {
         });
         self.free = index;
         true
+    }
+
+    /// Takes a packet out that is in no list.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, stored: Stored) -> Option<P> {
+        self.take(stored.0).map(|(_, payload, _)| payload)
+    }
+
+    /// A packet that is in no list, to change.
+    #[inline]
+    pub(crate) fn payload_mut(&mut self, stored: &Stored) -> Option<&mut P> {
+        self.slots.get_mut(stored.0 as usize)?.payload.as_mut()
     }
 
     /// Takes the packet at `index` out: its length, payload and who is behind it.

@@ -48,18 +48,21 @@ impl<P: Payload> Tree<P> {
     #[inline(never)]
     pub(super) fn holds_queue(&mut self, at: u32, slot: u32, now: Nanos) -> bool {
         let child = *self.nodes[at as usize].order.child(slot);
-        let extra = self.extra_of(&child);
-        match self.extras.get(extra as usize).map(|extra| extra.ceiling) {
-            None | Some(NONE) => false,
-            Some(ceiling) if self.ceilings.is_held(ceiling) => true,
-            // It was flushed, and its ceiling changed: it sends once from the place it has.
-            Some(_) if self.nodes[at as usize].order.is_active(slot) => false,
-            Some(ceiling) => {
-                let held = self.ceilings.hold(ceiling, now);
-                self.count(at, &child, |losses| losses.throttled += u64::from(held));
-                held
-            }
+        let Some(ceiling) = self.ceiling_of_queue(&child) else {
+            return false;
+        };
+        if self.ceilings.is_held(ceiling) {
+            return true;
         }
+        // It was flushed, and its ceiling changed: it sends once from the place it has.
+        if self.nodes[at as usize].order.is_active(slot) {
+            return false;
+        }
+        let held = self.ceilings.hold(ceiling, now);
+        if held {
+            self.count(at, &child, |losses| losses.throttled += 1);
+        }
+        held
     }
 
     /// A class with others below it and a ceiling has something to send: whether the ceiling holds

@@ -168,20 +168,20 @@ impl<P: Payload> Tree<P> {
         }
     }
 
-    fn ceiling_of(&self, child: &Child) -> u32 {
+    fn ceiling_of(&self, child: &Child) -> Option<u32> {
         match child.kind {
-            Kind::Inner => self.nodes[child.side as usize].ceiling,
-            Kind::Leaf | Kind::Flow => {
-                let extra = self.extras.get(self.extra_of(child) as usize);
-                extra.map_or(NONE, |extra| extra.ceiling)
+            Kind::Inner => {
+                let ceiling = self.nodes[child.side as usize].ceiling;
+                (ceiling != NONE).then_some(ceiling)
             }
-            Kind::Free | Kind::Leaving => NONE,
+            Kind::Leaf | Kind::Flow => self.ceiling_of_queue(child),
+            Kind::Free | Kind::Leaving => None,
         }
     }
 
     fn is_held(&self, child: &Child) -> bool {
         let ceiling = self.ceiling_of(child);
-        ceiling != NONE && self.ceilings.is_held(ceiling)
+        ceiling.is_some_and(|ceiling| self.ceilings.is_held(ceiling))
     }
 
     /// What a child holds, which agrees with its place and its room.

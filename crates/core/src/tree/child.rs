@@ -25,10 +25,10 @@ pub(super) enum Kind {
 pub(super) mod flag {
     /// A ceiling of its own.
     pub(crate) const CAP: u8 = 1;
-    /// Queue management.
+    /// Queue management that is asked about packets that come.
     pub(crate) const AQM: u8 = 2;
-    /// Its first packet may be dropped before it is sent, so that the algorithm is told of
-    /// the longest one instead.
+    /// Queue management that is asked about packets that leave: the first one may be dropped
+    /// before it is sent, so that the algorithm is told of the longest one instead.
     pub(crate) const LONGEST: u8 = 4;
     /// A flow without packets, in the list of idle ones.
     pub(crate) const IDLE: u8 = 8;

@@ -1,19 +1,13 @@
 //! The next packet goes out: down the path of the selected ones, and up again with the charge.
 
 use crate::aqm::{Backlog, Verdict};
-use crate::units::{Charge, Length, Nanos};
+use crate::queue::Stored;
+use crate::units::{Length, Nanos};
 
 use super::ceiling::NONE;
 use super::child::{Child, Kind, flag};
 use super::{ClassId, Discarded, Payload, ROOT, Reason, Tree};
 use crate::packet::{Dequeue, Packet};
-
-/// What to do with a packet at the head of a special queue.
-enum Departure {
-    /// It leaves; this is what the order is told of next.
-    Sent(Option<Charge>),
-    Dropped,
-}
 
 impl<P: Payload> Tree<P> {
     /// Hands out the next packet at time `now`; what queue management drops on the way goes to
@@ -102,7 +96,8 @@ impl<P: Payload> Tree<P> {
     }
 
     /// Takes the packet at the head of a flow, or of a leaf with queue management or a ceiling: it
-    /// leaves, or is dropped. All is accounted for then. `None` where there is none.
+    /// leaves, or is dropped. All is accounted for then. `None` where there is none. It is moved last,
+    /// and once.
     #[cold]
     #[inline(never)]
     fn send_special(
@@ -113,7 +108,7 @@ impl<P: Payload> Tree<P> {
     ) -> Option<Result<Packet<P, ClassId>, Discarded<P>>> {
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
-        let (len, (came, mut payload)) = child.packets.pop_front(&mut self.slab)?;
+        let (stored, len, &(came, _)) = child.packets.detach(&self.slab)?;
         child.give_room(len);
         self.room_bytes += i64::from(len.get());
         let child = *child;
@@ -125,19 +120,21 @@ impl<P: Payload> Tree<P> {
             _ => node.class,
         };
         let class = ClassId::new(class);
-        let mut next = child.packets.front_length(&self.slab).map(Charge::from);
-        if child.has(flag::AQM | flag::CAP) {
-            match self.departure(at, slot, &child, (len, came), &mut payload, now) {
-                Departure::Sent(head) => next = head,
-                Departure::Dropped => {
-                    return Some(Err(Discarded {
-                        class,
-                        len,
-                        payload,
-                        reason: Reason::Congestion,
-                    }));
-                }
-            }
+        let head = child.packets.front_length(&self.slab);
+        let mut next = head.map(|head| child.announced(head));
+        if child.has(flag::AQM | flag::LONGEST)
+            && !self.may_leave(at, slot, &child, (len, came), &stored, now)
+        {
+            let (_, payload) = self.slab.remove(stored)?;
+            return Some(Err(Discarded {
+                class,
+                len,
+                payload,
+                reason: Reason::Congestion,
+            }));
+        }
+        if child.has(flag::CAP) && self.charge_queue(at, &child, len, next.is_some(), now) {
+            next = None;
         }
         let node = &mut self.nodes[at as usize];
         (node.order).charge(slot, len.into(), next, &mut node.selected);
@@ -149,6 +146,7 @@ impl<P: Payload> Tree<P> {
             }
         }
         self.charge_above(at, len, now);
+        let (_, payload) = self.slab.remove(stored)?;
         Some(Ok(Packet {
             owner: class,
             len,
@@ -156,58 +154,66 @@ impl<P: Payload> Tree<P> {
         }))
     }
 
-    /// What becomes of the packet at the head of a queue with queue management or a ceiling, and
-    /// what the order is told of next if it leaves.
+    /// Whether queue management lets the packet leave that was at the head of its queue.
     #[inline(never)]
-    fn departure(
+    fn may_leave(
         &mut self,
         at: u32,
         slot: u32,
         child: &Child,
         (len, came): (Length, Nanos),
-        payload: &mut P,
+        stored: &Stored,
         now: Nanos,
-    ) -> Departure {
-        let extra = self.extra_of(child);
-        let mut verdict = Verdict::Pass;
-        let mut ceiling = NONE;
+    ) -> bool {
         let queued = child.queued(self.limits_of(at, child));
-        if let Some(extra) = self.extras.get_mut(extra as usize) {
-            ceiling = extra.ceiling;
-            let left = Backlog {
-                packets: queued.packets as u32,
-                bytes: queued.bytes,
-            };
-            verdict = extra.aqm.leaving(now, now.since(came), left);
-            if child.packets.is_empty() {
-                extra.aqm.emptied(now);
-            }
+        let left = Backlog {
+            packets: queued.packets as u32,
+            bytes: queued.bytes,
+        };
+        let extra = self.extra_of(child);
+        let Some(extra) = self.extras.get_mut(extra as usize) else {
+            return true;
+        };
+        let verdict = extra.aqm.leaving(now, now.since(came), left);
+        if child.packets.is_empty() {
+            extra.aqm.emptied(now);
         }
-        match verdict {
-            Verdict::Pass => {}
-            Verdict::Mark if payload.mark() => {
-                self.count(at, child, |losses| losses.marked += 1);
-            }
-            Verdict::Mark | Verdict::Drop => {
-                self.count(at, child, |losses| losses.discarded.add(len));
-                // One that has nothing left is passed over.
-                if !child.packets.is_empty() {
-                    self.nodes[at as usize].order.dropped_first(slot);
-                    self.refresh(at);
-                }
-                return Departure::Dropped;
-            }
+        let marked = verdict == Verdict::Mark
+            && (self.slab.payload_mut(stored)).is_some_and(|(_, payload)| payload.mark());
+        if verdict == Verdict::Pass {
+            return true;
         }
-        let head = child.packets.front_length(&self.slab);
-        let mut next = head.map(|head| child.announced(head));
-        if ceiling != NONE {
-            self.ceilings.charge(ceiling, len, now);
-            if next.is_some() && self.ceilings.hold(ceiling, now) {
-                next = None;
-                self.count(at, child, |losses| losses.throttled += 1);
-            }
+        if marked {
+            self.count(at, child, |losses| losses.marked += 1);
+            return true;
         }
-        Departure::Sent(next)
+        self.count(at, child, |losses| losses.discarded.add(len));
+        // One that has nothing left is passed over.
+        if !child.packets.is_empty() {
+            self.nodes[at as usize].order.dropped_first(slot);
+            self.refresh(at);
+        }
+        false
+    }
+
+    /// A queue with a ceiling sent a packet: whether the ceiling holds what it has more of.
+    fn charge_queue(
+        &mut self,
+        at: u32,
+        child: &Child,
+        len: Length,
+        has_more: bool,
+        now: Nanos,
+    ) -> bool {
+        let Some(ceiling) = self.ceiling_of_queue(child) else {
+            return false;
+        };
+        self.ceilings.charge(ceiling, len, now);
+        let held = has_more && self.ceilings.hold(ceiling, now);
+        if held {
+            self.count(at, child, |losses| losses.throttled += 1);
+        }
+        held
     }
 
     /// Nobody is next in a node on the selected path: nobody may be served, if it is the

@@ -16,10 +16,11 @@
 
 use crate::packet::Count;
 use crate::packet_scheduler::Limits;
-use crate::room::Room;
+use crate::room::{Measure, Room};
 use crate::units::{Length, Nanos};
 
 use super::child::{Child, Kind, flag};
+use super::dynamic::Flows;
 use super::{Body, Class, ClassId, Discarded, Payload, Reason, Tree, TreeError};
 
 /// Least packets that a licence grows by.
@@ -34,6 +35,27 @@ pub(super) struct Claim {
     pub queued: Count,
     pub own: Room,
     pub len: Length,
+}
+
+impl Flows {
+    /// A flow accepted a packet: whether the class holds no more than it is taken to hold.
+    #[inline(always)]
+    pub(super) fn accept(
+        &mut self,
+        slot: u32,
+        flow: &Child,
+        len: Length,
+        measure: Measure,
+    ) -> bool {
+        self.accepted.add(len);
+        self.queued.add(len);
+        let held = flow.queued(self.config.leaf.limits);
+        let own = self.own_at_least(flow);
+        if held.packets > own.packets.into() || held.bytes > own.bytes.into() {
+            self.beyond.raise(slot, measure.beyond(held, own));
+        }
+        self.queued.packets <= self.known.packets && self.queued.bytes <= self.known.bytes
+    }
 }
 
 impl<P: Payload> Tree<P> {
@@ -307,24 +329,6 @@ impl<P: Payload> Tree<P> {
         let extra = self.extra_of(&child);
         if let Some(extra) = self.extras.get_mut(extra as usize) {
             extra.aqm.emptied(now);
-        }
-    }
-
-    /// A flow accepted a packet: what is known of it and of its class.
-    #[inline]
-    pub(super) fn note_flow(&mut self, at: u32, slot: u32, len: Length) {
-        let node = &mut self.nodes[at as usize];
-        let Some(flows) = &mut node.flows else { return };
-        flows.queued.add(len);
-        let flow = node.order.child(slot);
-        let held = flow.queued(flows.config.leaf.limits);
-        let own = flows.own_at_least(flow);
-        if held.packets > own.packets.into() || held.bytes > own.bytes.into() {
-            flows.beyond.raise(slot, self.measure.beyond(held, own));
-        }
-        let (held, known) = (flows.queued, flows.known);
-        if held.packets > known.packets || held.bytes > known.bytes {
-            self.extend_flows(at);
         }
     }
 

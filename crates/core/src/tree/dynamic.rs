@@ -366,9 +366,8 @@ impl<P: Payload> Tree<P> {
 
     /// Whether a flow owes its ceiling something, which it would not if it were new.
     fn owes(&self, flow: &Child, now: Nanos) -> bool {
-        let extra = self.extras.get(flow.side as usize);
-        let ceiling = extra.map_or(NONE, |extra| extra.ceiling);
-        ceiling != NONE && !self.ceilings.is_full(ceiling, now)
+        let ceiling = self.ceiling_of_queue(flow);
+        ceiling.is_some_and(|ceiling| !self.ceilings.is_full(ceiling, now))
     }
 
     /// Keeps an idle flow that owes its ceiling something for another while.

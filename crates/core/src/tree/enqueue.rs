@@ -38,7 +38,7 @@ impl<P: Payload> Tree<P> {
         class: ClassId,
         flow: u64,
         len: Length,
-        mut payload: P,
+        payload: P,
         now: Nanos,
         mut discard: impl FnMut(Discarded<P>),
     ) -> Result<(), Rejected<P>> {
@@ -49,24 +49,21 @@ impl<P: Payload> Tree<P> {
         if let Some(node) = self.nodes.get_mut(at as usize)
             && self.room_bytes >= bytes
             && let Some(child) = node.order.plain_leaf(slot, len)
+            && let Some(vacant) = self.slab.vacant()
         {
-            match self.slab.insert_free(len, (now, payload)) {
-                Ok(stored) => {
-                    child.take_room(len);
-                    child.count_accepted(len);
-                    let first = child.packets.append(&mut self.slab, stored);
-                    self.room_bytes -= bytes;
-                    self.accepted_bytes += bytes as u64;
-                    if first {
-                        return self.begin_leaf(at, slot, len, now);
-                    }
-                    if node.follows_packets {
-                        node.order.arrived(slot, len.into());
-                    }
-                    return Ok(());
-                }
-                Err((_, refused)) => payload = refused,
+            let stored = vacant.fill(len, (now, payload));
+            child.take_room(len);
+            child.count_accepted(len);
+            let first = child.packets.append(&mut self.slab, stored);
+            self.room_bytes -= bytes;
+            self.accepted_bytes += bytes as u64;
+            if first {
+                return self.begin_leaf(at, slot, len, now);
             }
+            if node.follows_packets {
+                node.order.arrived(slot, len.into());
+            }
+            return Ok(());
         }
         self.offer_special(class, flow, len, payload, now, &mut discard)
     }
@@ -98,14 +95,77 @@ impl<P: Payload> Tree<P> {
         now: Nanos,
         discard: &mut dyn FnMut(Discarded<P>),
     ) -> Result<(), Rejected<P>> {
+        let (at, slot) = match self.queue_of(class, flow, len, &mut payload, now, discard) {
+            Ok(place) => place,
+            Err(reason) => return Err(Rejected { payload, reason }),
+        };
+        let Some(vacant) = self.slab.make_vacant() else {
+            let reason = self.reject(class, at, slot, len, now);
+            return Err(Rejected { payload, reason });
+        };
+        let stored = vacant.fill(len, (now, payload));
+        let bytes = i64::from(len.get());
+        self.room_bytes -= bytes;
+        self.accepted_bytes += bytes as u64;
+        let node = &mut self.nodes[at as usize];
+        let child = node.order.child_mut(slot);
+        child.take_room(len);
+        let was_empty = child.packets.append(&mut self.slab, stored);
+        let (head, is_capped) = (child.announced(len), child.has(flag::CAP));
+        let follows_packets = node.follows_packets;
+        match &mut node.flows {
+            Some(flows) => {
+                if !flows.accept(slot, child, len, self.measure) {
+                    self.extend_flows(at);
+                }
+            }
+            None => child.count_accepted(len),
+        }
+        if !was_empty {
+            if follows_packets {
+                self.nodes[at as usize].order.arrived(slot, len.into());
+            }
+        } else if !is_capped || !self.holds_queue(at, slot, now) {
+            self.activate(at, slot, head, len.into(), now);
+        }
+        Ok(())
+    }
+
+    /// Whether a packet may come in: the node and the slot of its queue, which has room for it.
+    #[inline(always)]
+    fn queue_of(
+        &mut self,
+        class: ClassId,
+        flow: u64,
+        len: Length,
+        payload: &mut P,
+        now: Nanos,
+        discard: &mut dyn FnMut(Discarded<P>),
+    ) -> Result<(u32, u32), Rejection> {
         let place = self.places.get(class.index());
         let Place { node: at, mut slot } = *place.unwrap_or(&Place::NOWHERE);
         if slot == NONE {
-            match self.slot_of(class, at, flow, len, now, discard) {
-                Ok(found) => slot = found,
-                Err(reason) => return Err(Rejected { payload, reason }),
-            }
+            slot = self.slot_of(class, at, flow, len, now, discard)?;
         }
+        let child = self.nodes[at as usize].order.child(slot);
+        if !child.has_room(len) || child.has(flag::AQM) || !self.fits(len) {
+            self.ask(class, (at, slot), len, payload, now, discard)?;
+        }
+        Ok((at, slot))
+    }
+
+    /// Whether a packet may come into a queue that has no room for it, asks queue management, or
+    /// is one of a full tree. Queue management may have marked it.
+    #[inline(never)]
+    fn ask(
+        &mut self,
+        class: ClassId,
+        (at, slot): (u32, u32),
+        len: Length,
+        payload: &mut P,
+        now: Nanos,
+        discard: &mut dyn FnMut(Discarded<P>),
+    ) -> Result<(), Rejection> {
         let mut child = *self.nodes[at as usize].order.child(slot);
         if child.kind == Kind::Leaf && !child.has_room(len) {
             self.extend(at, slot, class, len);
@@ -116,17 +176,14 @@ impl<P: Payload> Tree<P> {
             false => Verdict::Pass,
         };
         if !child.has_room(len) {
-            let reason = self.reject(class, at, slot, len, now);
-            return Err(Rejected { payload, reason });
+            return Err(self.reject(class, at, slot, len, now));
         }
         if verdict == Verdict::Drop {
             self.reject(class, at, slot, len, now);
-            let reason = Rejection::Congestion;
-            return Err(Rejected { payload, reason });
+            return Err(Rejection::Congestion);
         }
         if !self.fits(len) && !self.make_room(self.claim(class, at, slot, len), now, discard) {
-            let reason = self.reject(class, at, slot, len, now);
-            return Err(Rejected { payload, reason });
+            return Err(self.reject(class, at, slot, len, now));
         }
         // Its licence may have been cut back meanwhile.
         if child.kind == Kind::Leaf && !self.nodes[at as usize].order.child(slot).has_room(len) {
@@ -135,40 +192,9 @@ impl<P: Payload> Tree<P> {
         if verdict == Verdict::Mark {
             if !payload.mark() {
                 self.reject(class, at, slot, len, now);
-                let reason = Rejection::Congestion;
-                return Err(Rejected { payload, reason });
+                return Err(Rejection::Congestion);
             }
             self.count(at, &child, |losses| losses.marked += 1);
-        }
-        let stored = match self.slab.insert(len, (now, payload)) {
-            Ok(stored) => stored,
-            Err((_, payload)) => {
-                let reason = self.reject(class, at, slot, len, now);
-                return Err(Rejected { payload, reason });
-            }
-        };
-        let bytes = i64::from(len.get());
-        self.room_bytes -= bytes;
-        self.accepted_bytes += bytes as u64;
-        let node = &mut self.nodes[at as usize];
-        let child = node.order.child_mut(slot);
-        child.take_room(len);
-        let was_empty = child.packets.append(&mut self.slab, stored);
-        let (head, is_capped) = (child.announced(len), child.has(flag::CAP));
-        match &mut node.flows {
-            Some(flows) => {
-                flows.accepted.add(len);
-                self.note_flow(at, slot, len);
-            }
-            None => child.count_accepted(len),
-        }
-        let node = &mut self.nodes[at as usize];
-        if !was_empty {
-            if node.follows_packets {
-                node.order.arrived(slot, len.into());
-            }
-        } else if !is_capped || !self.holds_queue(at, slot, now) {
-            self.activate(at, slot, head, len.into(), now);
         }
         Ok(())
     }
@@ -204,7 +230,6 @@ impl<P: Payload> Tree<P> {
 
     /// Asks queue management whether a packet may come in. It hears of those for which there is no
     /// room, too; only one that comes in is marked.
-    #[inline(never)]
     fn ask_management(&mut self, at: u32, child: &Child, len: Length, now: Nanos) -> Verdict {
         let queued = child.queued(self.limits_of(at, child));
         let backlog = Backlog {

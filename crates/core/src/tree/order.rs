@@ -369,13 +369,13 @@ impl Order {
     }
 
     /// The record in a slot that is in use.
-    #[inline]
+    #[inline(always)]
     pub(super) fn child(&self, slot: u32) -> &Child {
         of_any!(&self.any, ordered => &ordered.lines[slot as usize].child)
     }
 
     /// The record in a slot that is in use, to change.
-    #[inline]
+    #[inline(always)]
     pub(super) fn child_mut(&mut self, slot: u32) -> &mut Child {
         of_any!(&mut self.any, ordered => &mut ordered.lines[slot as usize].child)
     }

@@ -303,6 +303,13 @@ impl<P: Payload> Tree<P> {
         }
     }
 
+    /// Ceiling of a child that is a queue.
+    #[inline]
+    pub(super) fn ceiling_of_queue(&self, child: &Child) -> Option<u32> {
+        let extra = self.extras.get(self.extra_of(child) as usize)?;
+        (extra.ceiling != NONE).then_some(extra.ceiling)
+    }
+
     /// Looks again who is next in a node, after a statement about it.
     pub(super) fn refresh(&mut self, node: u32) {
         let node = &mut self.nodes[node as usize];
@@ -315,7 +322,7 @@ pub(super) fn flags(ceiling: Option<Ceiling>, aqm: &AqmConfig) -> u8 {
     let managed = match aqm {
         AqmConfig::TailDrop => 0,
         AqmConfig::Red(_) => flag::AQM,
-        AqmConfig::Codel(_) => flag::AQM | flag::LONGEST,
+        AqmConfig::Codel(_) => flag::LONGEST,
     };
     managed | if ceiling.is_some() { flag::CAP } else { 0 }
 }
