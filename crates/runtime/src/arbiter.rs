@@ -167,7 +167,7 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
             _ => self.drain(),
         };
         let left = self.shaper.step(now)?;
-        if Q::DISCARDS {
+        if self.shaper.has_discarded() {
             self.tell_discarded();
         }
         // Where all has been released since, there is room for what was held back.
@@ -244,6 +244,8 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
     }
 
     /// Clients are told of what the queue has discarded, as of any drop.
+    #[cold]
+    #[inline(never)]
     fn tell_discarded(&mut self) {
         for flow in self.shaper.discarded() {
             if let Some(client) = self.clients.of_flow(flow) {

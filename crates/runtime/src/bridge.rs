@@ -238,8 +238,21 @@ impl<Q: Queue<Payload: Into<D::Tx>>, D: Backend> Way<Q, D> {
     }
 }
 
-/// Two devices, and what passes between them. `make` turns a received frame into what the queue
-/// of its direction holds; it is told the device it arrived at, and what is known of how.
+/// Turns a received frame into what the queue of its direction holds. Each function that takes the
+/// same does.
+pub trait Make<F, P> {
+    /// What becomes of a frame, by the device that it arrived at and what is known of how.
+    fn make(&mut self, frame: F, arrived_at: Side, came: Came) -> P;
+}
+
+impl<F, P, M: FnMut(F, Side, Came) -> P> Make<F, P> for M {
+    #[inline]
+    fn make(&mut self, frame: F, arrived_at: Side, came: Came) -> P {
+        self(frame, arrived_at, came)
+    }
+}
+
+/// Two devices, and what passes between them.
 ///
 /// Not to be shared: one thread makes its rounds.
 pub struct Bridge<Q: Queue, D: Backend, M> {
@@ -262,7 +275,7 @@ where
     Q: Queue<Payload: Into<F>>,
     D: Backend<Tx = F, Rx = F>,
     F: ByteLen,
-    M: FnMut(F, Side, Came) -> Q::Payload,
+    M: Make<F, Q::Payload>,
 {
     /// A bridge of two lanes, named by the device that they leave by. An arbiter's link is idle
     /// from the time at which it was made.
@@ -339,7 +352,7 @@ where
         let stats = &mut stats[leaves_by.index()];
         match &mut ways[leaves_by.index()] {
             Way::Shaped(arbiter, flow, _) => {
-                let make = |frame| make(frame, leaves_by.other(), came);
+                let make = |frame| make.make(frame, leaves_by.other(), came);
                 enqueue(arbiter, *flow, stats, frame, make, now);
             }
             Way::Open(out, _) => {
@@ -366,7 +379,11 @@ where
     fn take_in(&mut self, leaves_by: Side, now: Nanos, drained: &mut usize) -> io::Result<bool> {
         let batches = self.ways[leaves_by.index()].batches();
         for _ in 0..batches {
-            let came = self.take_in_batch(leaves_by, now)?;
+            let device = self.ways[leaves_by.other().index()].device_mut();
+            let came = device.receive(&mut self.arrived, BATCH)?;
+            if came > 0 {
+                self.take_in_arrived(leaves_by, now);
+            }
             *drained += came;
             if came < BATCH {
                 return Ok(false);
@@ -375,18 +392,15 @@ where
         Ok(batches > 0)
     }
 
-    #[inline]
-    fn take_in_batch(&mut self, leaves_by: Side, now: Nanos) -> io::Result<usize> {
+    /// Takes in the frames that a device has just received. Apart, since mostly one of the two has
+    /// none.
+    #[inline(never)]
+    fn take_in_arrived(&mut self, leaves_by: Side, now: Nanos) {
         let [left, right] = &mut self.ways;
         let (from, way) = match leaves_by {
             Side::Left => (right, left),
             Side::Right => (left, right),
         };
-        let device = from.device_mut();
-        let came = device.receive(&mut self.arrived, BATCH)?;
-        if came == 0 {
-            return Ok(0);
-        }
         let stats = &mut self.stats[leaves_by.index()];
         let (arbiter, flow) = match way {
             Way::Shaped(arbiter, flow, _) if !arbiter.is_open() => (arbiter, *flow),
@@ -394,22 +408,21 @@ where
                 let passed = hand_over(&mut self.arrived, arbiter.release_mut());
                 stats.received = stats.received.plus(passed);
                 stats.passed = stats.passed.plus(passed);
-                return Ok(came);
+                return;
             }
             Way::Open(out, _) => {
                 let passed = hand_over(&mut self.arrived, out);
                 stats.received = stats.received.plus(passed);
-                return Ok(came);
+                return;
             }
         };
-        let mut arrivals = device.arrivals().iter();
+        let mut arrivals = from.device().arrivals().iter();
         for frame in self.arrived.drain(..) {
             let arrival = arrivals.next().copied().unwrap_or_default();
             let make = &mut self.make;
-            let make = |frame| make(frame, leaves_by.other(), Came::of(arrival, now));
+            let make = |frame| make.make(frame, leaves_by.other(), Came::of(arrival, now));
             enqueue(arbiter, flow, stats, frame, make, now);
         }
-        Ok(came)
     }
 
     /// The arbiter of the lane that leaves by this device, if it has one.
@@ -546,7 +559,7 @@ where
     Q: Queue<Payload: Into<F>>,
     D: Backend<Tx = F, Rx = F> + AsFd,
     F: ByteLen,
-    M: FnMut(F, Side, Came) -> Q::Payload,
+    M: Make<F, Q::Payload>,
 {
     fn step(&mut self, now: Nanos) -> io::Result<Step> {
         self.round(now)

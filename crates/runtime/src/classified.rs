@@ -317,28 +317,29 @@ where
             ports,
             ..
         } = self;
-        let reason = match ports.get(flow) {
-            None => Some(Rejection::Unknown),
-            Some(&Port {
-                max_length: max, ..
-            }) => (len > max).then_some(Rejection::TooLong { max }),
+        let Some(Some(port)) = ports.ports.get_mut(flow.number() as usize) else {
+            ports.gone.dropped.add(len);
+            let reason = Rejection::Unknown;
+            return Err(Rejected { payload, reason });
         };
-        if let Some(reason) = reason {
-            ports.of(flow).dropped.add(len);
+        if len > port.max_length {
+            port.stats.dropped.add(len);
+            let max = port.max_length;
+            let reason = Rejection::TooLong { max };
             return Err(Rejected { payload, reason });
         }
-        if self.holding {
-            ports.of(flow).accepted.add(len);
-            let port = flow;
-            self.held.push_back((len, FromPort { port, payload }));
-            self.came = self.came.map(|came| came + 1);
-            return Ok(());
-        }
-        let to = classify.classify(&payload, len, now);
+        // Taken back if it is not: seldom.
+        port.stats.accepted.add(len);
         let packet = FromPort {
             port: flow,
             payload,
         };
+        if self.holding {
+            self.held.push_back((len, packet));
+            self.came = self.came.map(|came| came + 1);
+            return Ok(());
+        }
+        let to = classify.classify(&packet.payload, len, now);
         let gives_way = |gone: tree::Discarded<FromPort<P>>| {
             let FromPort { port, payload } = gone.payload;
             classify.refused(gone.class, &payload);
@@ -350,14 +351,15 @@ where
             });
         };
         let Err(rejected) = classes.enqueue(to.class, to.flow, len, packet, now, gives_way) else {
-            ports.of(flow).accepted.add(len);
             return Ok(());
         };
         let (payload, reason) = (rejected.payload.payload, rejected.reason);
         if is_want_of_room(reason) {
             classify.refused(to.class, &payload);
         }
-        ports.of(flow).dropped.add(len);
+        let stats = ports.of(flow);
+        stats.accepted.subtract(len);
+        stats.dropped.add(len);
         Err(Rejected { payload, reason })
     }
 
@@ -378,10 +380,10 @@ where
         });
         match next {
             Dequeue::Packet(packet) => {
-                let FromPort { port, payload } = packet.payload;
+                let FromPort { port, ref payload } = packet.payload;
                 ports.of(port).sent.add(packet.len);
-                self.classify
-                    .leaves(packet.owner, &payload, packet.len, now);
+                self.classify.leaves(packet.owner, payload, packet.len, now);
+                let payload = packet.payload.payload;
                 Dequeue::Packet(Packet {
                     owner: port,
                     len: packet.len,

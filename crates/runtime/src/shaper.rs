@@ -224,8 +224,13 @@ impl<Q: Queue, R: Release<Q::Payload>> Shaper<Q, R> {
         (released, next)
     }
 
-    /// The flow of each packet that the queue discarded since this was last asked.
+    /// Whether the queue has discarded packets since it was last asked which.
     #[inline]
+    pub(crate) fn has_discarded(&self) -> bool {
+        Q::DISCARDS && !self.discarded.is_empty()
+    }
+
+    /// The flow of each packet that the queue discarded since this was last asked.
     pub(crate) fn discarded(&mut self) -> impl Iterator<Item = FlowId> {
         self.discarded.drain(..)
     }

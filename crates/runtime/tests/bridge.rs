@@ -331,7 +331,7 @@ fn a_made_payload_knows_where_and_when_its_frame_arrived() {
     let mut bridge: Bridge<Queue, Memory, _> = Bridge::new(
         shaped(left, 10, 0),
         shaped(right, 10, 0),
-        |frame: Frame, side, now| {
+        |frame: Frame, side: Side, now: Came| {
             made.push((frame[0], side, now));
             frame
         },

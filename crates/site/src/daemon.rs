@@ -14,7 +14,7 @@ use fairlane_core::{FlowConfig, Length, Nanos, Weight};
 use fairlane_io::Listener;
 use fairlane_mailbox::mailbox;
 use fairlane_runtime::attach::{Attach, AttachConfig, Attached, Class, Mapping, Who};
-use fairlane_runtime::bridge::{Bridge, Came, Lane, Side};
+use fairlane_runtime::bridge::{Bridge, Came, Lane, Make, Side};
 use fairlane_runtime::{Clock, Registrar};
 
 use crate::control::{Control, Ended, Event, Request, State};
@@ -39,10 +39,14 @@ use crate::unshaped::{forget_arrived, hear};
 const LONGEST_ATTACHED: u32 = 9_018;
 
 /// The bridge of a site.
-pub(crate) type SiteBridge = Bridge<Shaped, AnyDevice, Make>;
+pub(crate) type SiteBridge = Bridge<Shaped, AnyDevice, Maker>;
 
 /// Makes of a received frame what the classes hold.
-type Make = fn(Frame, Side, Came) -> Received;
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Maker {
+    /// What the interface on the left is.
+    pub(crate) near: Role,
+}
 
 /// How a site is run.
 #[derive(Clone, Debug)]
@@ -358,7 +362,7 @@ impl Daemon {
         let Lanes {
             plans, registrar, ..
         } = lanes;
-        let bridge = Bridge::new(left, right, maker(near)).map_err(never)?;
+        let bridge = Bridge::new(left, right, Maker { near }).map_err(never)?;
         let attach = match &site.attach {
             Some(attach) => Some(let_attach(attach, registrar, clock)?),
             None => None,
@@ -586,27 +590,22 @@ impl Lanes<'_> {
     }
 }
 
-pub(crate) fn maker(near: Role) -> Make {
-    match near {
-        Role::Tap => |frame, side, came| received(Role::Tap, frame, side, came),
-        _ => |frame, side, came| received(Role::Inside, frame, side, came),
-    }
-}
-
-#[inline]
-fn received(near: Role, frame: Frame, side: Side, came: Came) -> Received {
-    let from = match side {
-        Side::Left => near,
-        Side::Right => Role::Outside,
-    };
-    Received {
-        frame,
-        origin: Origin {
-            ingress: from.ingress(),
-            owner: None,
-        },
-        came: came.at,
-        losing: came.losing,
+impl Make<Frame, Received> for Maker {
+    #[inline]
+    fn make(&mut self, frame: Frame, arrived_at: Side, came: Came) -> Received {
+        let from = match arrived_at {
+            Side::Left => self.near,
+            Side::Right => Role::Outside,
+        };
+        Received {
+            frame,
+            origin: Origin {
+                ingress: from.ingress(),
+                owner: None,
+            },
+            came: came.at,
+            losing: came.losing,
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use fairlane_core::{FlowConfig, Length, Nanos, Weight};
 use fairlane_io::{Backend, MemoryBackend, memory};
 use fairlane_runtime::bridge::{Bridge, Lane, Side};
 
-use crate::daemon::maker;
+use crate::daemon::Maker;
 use crate::frame::Frame;
 use crate::passing::watches;
 use crate::plan::Plan;
@@ -90,7 +90,7 @@ fn through(
     }
     let frames = FlowConfig::new(Weight::ONE, Length::MAX);
     let shaped = Lane::Shaped(Box::new(arbiter), frames);
-    let bridge = Bridge::new(Lane::Open(left), shaped, maker(Role::Inside));
+    let bridge = Bridge::new(Lane::Open(left), shaped, Maker { near: Role::Inside });
     let mut bridge = bridge.expect("a flow for what is received");
     Box::new(move |now| {
         // In a site, the control thread's business.

@@ -8,7 +8,7 @@ use fairlane_core::Nanos;
 use fairlane_runtime::bridge::{BATCH, Bridge, Lane, Side};
 use fairlane_runtime::{Clock, Idling, drive};
 
-use crate::daemon::{SiteBridge, maker};
+use crate::daemon::{Maker, SiteBridge};
 use crate::device;
 use crate::error::{Result, unfit};
 use crate::forward::before_all_others;
@@ -46,7 +46,7 @@ impl Unshaped {
         };
         let open = |name: &str| device::unheld(name).map(Lane::Open);
         let (left, right) = (open(inside)?, open(&interfaces.outside)?);
-        let bridge = Bridge::new(left, right, maker(Role::Inside));
+        let bridge = Bridge::new(left, right, Maker { near: Role::Inside });
         let bridge = bridge.map_err(|error| io::Error::other(error.to_string()))?;
         Ok(Unshaped {
             bridge,
