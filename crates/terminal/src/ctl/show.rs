@@ -46,10 +46,6 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
                 .as_f64()
                 .map_or("-".to_owned(), |bps| figures::rate(bps as u64))
         };
-        let time = |value: &Json| {
-            let us = value.as_f64();
-            us.map_or("-".to_owned(), |us| figures::time(Nanos((us * 1e3) as u64)))
-        };
         let count = |key: &str| class[key].as_u64().unwrap_or(0);
         let depth = depth(link, class);
         table.add_row([
@@ -74,6 +70,12 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
     table::fit(&mut table, &[10, 11, 4, 5, 2]);
     lines.push(table.to_string());
     lines.join("\n")
+}
+
+/// A time that is told in microseconds; a dash where there is none.
+pub(super) fn time(value: &Json) -> String {
+    let us = value.as_f64();
+    us.map_or("-".to_owned(), |us| figures::time(Nanos((us * 1e3) as u64)))
 }
 
 /// Classes above a class.
