@@ -3,12 +3,13 @@
 use serde_json::Value as Json;
 
 use super::show::time;
+use crate::plain::told;
 use crate::{figures, table};
 
 /// A table, or that there is nothing in it.
-pub(super) fn text(told: &Json) -> String {
-    let flows = told["flows"].as_array().map_or(&[][..], Vec::as_slice);
-    let seconds = told["seconds"].as_f64().unwrap_or(0.0);
+pub(super) fn text(answer: &Json) -> String {
+    let flows = answer["flows"].as_array().map_or(&[][..], Vec::as_slice);
+    let seconds = answer["seconds"].as_f64().unwrap_or(0.0);
     if flows.is_empty() {
         return format!("no flow sent anything in the last {seconds:.1} s");
     }
@@ -16,10 +17,10 @@ pub(super) fn text(told: &Json) -> String {
         "flow", "class", "rate", "share", "packets", "rtt", "again", "marked",
     ]);
     for flow in flows {
-        let name = |key: &str| flow[key].as_str().unwrap_or_default();
+        let name = |key: &str| told(&flow[key]);
         let number = |key: &str| flow[key].as_f64().unwrap_or(0.0);
         table.add_row([
-            name("flow").to_owned(),
+            name("flow").into_owned(),
             format!("{}/{}", name("link"), name("class")),
             figures::rate(number("bps") as u64),
             format!("{:.1}%", 100.0 * number("share")),

@@ -4,6 +4,7 @@ use fairlane_control::view::{Place, classes};
 use fairlane_core::Nanos;
 use serde_json::Value as Json;
 
+use crate::plain::told;
 use crate::{figures, table};
 
 /// A table, with what was lately where that is known.
@@ -18,8 +19,8 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
         };
         lines.push(format!(
             "{} to {}: {} of {}, {} packets wait{open}",
-            link["name"].as_str().unwrap_or_default(),
-            link["to"].as_str().unwrap_or_default(),
+            told(&link["name"]),
+            told(&link["to"]),
             rate("recent_bps"),
             rate("rate_bps"),
             link["queued_packets"]
@@ -49,11 +50,7 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
         let count = |key: &str| class[key].as_u64().unwrap_or(0);
         let depth = depth(link, class);
         table.add_row([
-            format!(
-                "{}{}",
-                "  ".repeat(depth),
-                class["name"].as_str().unwrap_or_default()
-            ),
+            table::class(depth, class["name"].as_str().unwrap_or_default()),
             rate(&recent["sent_bps"]),
             format!("{:.1}%", 100.0 * recent["share"].as_f64().unwrap_or(0.0)),
             rate(&class["guaranteed_bps"]),
