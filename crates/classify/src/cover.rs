@@ -17,18 +17,162 @@ use crate::space::Space;
 /// the tables for each.
 pub(crate) fn covered<const N: usize>(patterns: &[Pattern<N>]) -> Vec<Option<Vec<usize>>> {
     let unions = Unions::of(patterns);
-    // A union is as good as its last part: it comes just behind that.
-    let mut order: Vec<usize> = (0..unions.parts.len()).collect();
-    order.sort_by_key(|&at| unions.parts[at].last);
-    let ranks: Vec<usize> = order.iter().map(|&at| unions.parts[at].last).collect();
-    let ordered: Vec<_> = order.iter().map(|&at| unions.parts[at].pattern).collect();
-    let space = Space::new(&ordered);
+    let covers = Covers::of(&unions.parts);
     let cover_of = |(rank, pattern): (usize, &Pattern<N>)| {
-        let before = ranks.partition_point(|&last| last < rank);
-        let at = space.cover(&pattern.implied(), before)?;
-        Some(unions.leaves(order[at]))
+        let before = unions.parts.partition_point(|part| part.last < rank);
+        Some(unions.leaves(covers.first(&pattern.implied(), before)?))
     };
     patterns.iter().enumerate().map(cover_of).collect()
+}
+
+/// What parts take, by port: of those that are alike in all but one.
+struct Covers<const N: usize> {
+    /// What is alike.
+    space: Space<N>,
+    /// The ports, of each in its place.
+    ports: Vec<Ports>,
+}
+
+impl<const N: usize> Covers<N> {
+    fn of(parts: &[Part<N>]) -> Self {
+        let mut alike: [BTreeMap<Pattern<N>, Vec<u32>>; 2] = Default::default();
+        for (at, part) in (0u32..).zip(parts) {
+            for source in [true, false] {
+                // Of what ranges of this port made, each port is taken by one of them; and what takes all
+                // is looked up by its destination ports.
+                let is_known = part.made == Made::Ranges(source)
+                    || (source && part.pattern.has_any_port(source));
+                if !is_known {
+                    let alike = alike[usize::from(source)].entry(part.pattern.any_port(source));
+                    alike.or_default().push(at);
+                }
+            }
+        }
+        let [by_destination, by_source] = alike;
+        // A part alone is looked up by its destination ports, but for what is looked up by the source
+        // ports that it was made of.
+        let is_known = |of: &[u32], source: bool| match *of {
+            [one] => source || parts[one as usize].made == Made::Ranges(true),
+            _ => false,
+        };
+        let mut sides: Vec<_> = [(by_destination, false), (by_source, true)]
+            .into_iter()
+            .flat_map(|(alike, source)| alike.into_iter().map(move |alike| (alike, source)))
+            .filter(|((_, of), source)| !is_known(of, *source))
+            .collect();
+        sides.sort_by_key(|((_, of), _)| of[0]);
+        let patterns: Vec<_> = sides.iter().map(|&((pattern, _), _)| pattern).collect();
+        let ports = sides.iter().map(|((_, of), source)| {
+            let range = |&at: &u32| (at, parts[at as usize].pattern.range(*source));
+            Ports::of(*source, of.iter().map(range))
+        });
+        Covers {
+            space: Space::new(&patterns),
+            ports: ports.collect(),
+        }
+    }
+
+    /// Of the parts before `before`, the first that take all packets of a pattern, each for its ports.
+    fn first(&self, pattern: &Pattern<N>, before: usize) -> Option<Vec<usize>> {
+        let mut last = before as u32;
+        let mut found = None;
+        for at in self.space.covers(pattern) {
+            let ports = &self.ports[at];
+            let range = pattern.range(ports.source);
+            let needed = ports.last(range);
+            if needed < last {
+                (last, found) = (needed, Some((ports, range)));
+            }
+        }
+        found.map(|(ports, range)| ports.parts(range))
+    }
+}
+
+/// A port that no part takes.
+const NOBODY: u32 = u32::MAX;
+
+/// Which part is the first to take each port.
+struct Ports {
+    /// Of the source, or of the destination.
+    source: bool,
+    /// Where each piece begins that one part, or nobody, is the first to take; from 0.
+    begins: Vec<u16>,
+    /// From the middle on, that part of each piece; before, of two places each the larger one.
+    parts: Vec<u32>,
+}
+
+impl Ports {
+    /// Of these parts, each with its range, in their order. O(n log n).
+    fn of(source: bool, ranges: impl Iterator<Item = (u32, (u16, u16))>) -> Ports {
+        let mut ends = vec![(0, NOBODY, true)];
+        for (part, (first, last)) in ranges {
+            ends.push((u32::from(first), part, true));
+            ends.push((u32::from(last) + 1, part, false));
+        }
+        ends.sort_unstable();
+        let mut here = BTreeSet::new();
+        let mut begins: Vec<u16> = Vec::new();
+        let mut pieces: Vec<u32> = Vec::new();
+        for at in ends.chunk_by(|a, b| a.0 == b.0) {
+            for &(_, part, begins) in at {
+                match begins {
+                    true => here.insert(part),
+                    false => here.remove(&part),
+                };
+            }
+            let first = here.first().copied().unwrap_or(NOBODY);
+            if let Ok(port) = u16::try_from(at[0].0)
+                && pieces.last() != Some(&first)
+            {
+                begins.push(port);
+                pieces.push(first);
+            }
+        }
+        let mut parts = vec![0; pieces.len()];
+        parts.append(&mut pieces);
+        for place in (1..begins.len()).rev() {
+            parts[place] = parts[2 * place].max(parts[2 * place + 1]);
+        }
+        Ports {
+            source,
+            begins,
+            parts,
+        }
+    }
+
+    /// The pieces that ports lie in, by their places from the middle on.
+    fn pieces(&self, (first, last): (u16, u16)) -> (usize, usize) {
+        let of = |port: u16| self.begins.partition_point(|&begin| begin <= port);
+        (
+            self.begins.len() + of(first) - 1,
+            self.begins.len() + of(last),
+        )
+    }
+
+    /// The last of the parts that it takes for all these ports. O(log n).
+    fn last(&self, range: (u16, u16)) -> u32 {
+        let (mut from, mut to) = self.pieces(range);
+        let mut last = 0;
+        while from < to {
+            if from % 2 == 1 {
+                last = last.max(self.parts[from]);
+                from += 1;
+            }
+            if to % 2 == 1 {
+                to -= 1;
+                last = last.max(self.parts[to]);
+            }
+            (from, to) = (from / 2, to / 2);
+        }
+        last
+    }
+
+    /// All of those.
+    fn parts(&self, range: (u16, u16)) -> Vec<usize> {
+        let (from, to) = self.pieces(range);
+        let parts = self.parts[from..to].iter();
+        parts.map(|&part| part as usize).collect()
+    }
 }
 
 /// A pattern, or what some add up to.
@@ -38,10 +182,21 @@ struct Part<const N: usize> {
     last: usize,
     /// What it is made of; nothing for a pattern of the list.
     of: Vec<usize>,
+    made: Made,
+}
+
+/// What made a part.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Made {
+    /// It is in the list, or two halves did.
+    Otherwise,
+    /// Ranges of a port: of the source, or of the destination.
+    Ranges(bool),
 }
 
 /// Patterns and what they add up to.
 struct Unions<const N: usize> {
+    /// By the last rank that they take.
     parts: Vec<Part<N>>,
     /// Those that were seen, each once.
     known: BTreeMap<Pattern<N>, usize>,
@@ -63,6 +218,7 @@ impl<const N: usize> Unions<N> {
                 pattern,
                 last: rank,
                 of: Vec::new(),
+                made: Made::Otherwise,
             }];
             while let Some(part) = waiting.pop() {
                 if unions.known.contains_key(&part.pattern) {
@@ -94,6 +250,7 @@ impl<const N: usize> Unions<N> {
                     pattern: whole,
                     last,
                     of: vec![at, other],
+                    made: Made::Otherwise,
                 });
             }
         }
@@ -103,8 +260,10 @@ impl<const N: usize> Unions<N> {
     fn touching(&mut self, at: usize, last: usize, found: &mut Vec<Part<N>>) {
         let pattern = self.parts[at].pattern;
         for source in [true, false] {
-            let mut alike = pattern;
-            alike.set_range((0, u16::MAX), source);
+            if pattern.has_any_port(source) {
+                continue;
+            }
+            let alike = pattern.any_port(source);
             let ranges = self.ranges[usize::from(source)].entry(alike).or_default();
             let (mut first, mut end) = pattern.range(source);
             let mut of = vec![at];
@@ -131,17 +290,17 @@ impl<const N: usize> Unions<N> {
                     pattern: whole,
                     last,
                     of,
+                    made: Made::Ranges(source),
                 });
             }
         }
     }
 
-    /// The ranks that a part is made of.
-    fn leaves(&self, at: usize) -> Vec<usize> {
+    /// The ranks that parts are made of.
+    fn leaves(&self, mut waiting: Vec<usize>) -> Vec<usize> {
         let mut leaves = Vec::new();
-        // A part may be in several of those that a third is made of.
+        // A part may be in several of those that others are made of.
         let mut seen = BTreeSet::new();
-        let mut waiting = vec![at];
         while let Some(at) = waiting.pop() {
             if !seen.insert(at) {
                 continue;

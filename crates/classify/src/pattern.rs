@@ -204,6 +204,17 @@ impl<const N: usize> Pattern<N> {
         }) = (first, last);
     }
 
+    /// The same for any number of one port, if there are ports.
+    pub(crate) fn any_port(mut self, source: bool) -> Self {
+        self.set_range(ANY_PORT, source);
+        self
+    }
+
+    /// Whether any number of one port is what is asked for.
+    pub(crate) fn has_any_port(&self, source: bool) -> bool {
+        self.range(source) == ANY_PORT
+    }
+
     /// The range of one port.
     pub(crate) fn range(&self, source: bool) -> (u16, u16) {
         if source {

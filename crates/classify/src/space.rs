@@ -141,21 +141,14 @@ impl<const N: usize> Space<N> {
         (found != NONE).then_some(found as usize)
     }
 
-    /// The first pattern before `rank` that covers `pattern`.
-    pub(crate) fn cover(&self, pattern: &Pattern<N>, rank: usize) -> Option<usize> {
-        let mut found = rank as u32;
-        for table in &self.tables {
-            let asks_more = (0..N).any(|word| table.mask[word] & !pattern.mask[word] != 0);
-            if asks_more {
-                continue;
-            }
-            let slot = table.entries_for(&pattern.value).iter();
-            let mut before = slot.take_while(|entry| entry.rank < found);
-            if let Some(entry) = before.find(|entry| entry.pattern.covers(pattern)) {
-                found = entry.rank;
-            }
-        }
-        (found != rank as u32).then_some(found as usize)
+    /// The ranks of all patterns that cover `pattern`.
+    pub(crate) fn covers(&self, pattern: &Pattern<N>) -> impl Iterator<Item = usize> {
+        let asks_less =
+            |table: &&Table<N>| (0..N).all(|word| table.mask[word] & !pattern.mask[word] == 0);
+        let tables = self.tables.iter().filter(asks_less);
+        let near = tables.flat_map(|table| table.entries_for(&pattern.value));
+        near.filter(|entry| entry.pattern.covers(pattern))
+            .map(|entry| entry.rank as usize)
     }
 
     /// What it was made of.

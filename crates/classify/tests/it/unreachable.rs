@@ -6,6 +6,7 @@ use fairlane_classify::{
     VlanId,
 };
 use proptest::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::support::{addresses, packet, rule_match};
 
@@ -319,4 +320,67 @@ fn ten_thousand_rules_are_looked_through_and_an_exact_double_is_found() {
         let listed = Classifier::new(rules).unreachable();
         assert!(listed.iter().any(|u| u.rule == 10_000), "{kind}");
     }
+}
+
+/// Processor time that looking through this many contiguous ranges of ports takes, and one that all of
+/// them take together: the least of some runs.
+fn time_for_contiguous(many: u32) -> i64 {
+    let of = |first: u32, last: u32| format!("proto=udp dport={first}-{last}");
+    let mut texts: Vec<_> = (0..many).map(|at| of(1 + 6 * at, 6 + 6 * at)).collect();
+    texts.push(of(1, 6 * many));
+    let matches: Vec<Match> = texts.iter().map(|text| asks(text)).collect();
+    let rules = matches.into_iter().zip(0..).map(|(matches, target)| Rule {
+        priority: 0,
+        matches,
+        target,
+    });
+    let classifier = Classifier::new(rules);
+    let runs = (0..3).map(|_| {
+        let before = clock_gettime(ClockId::ThreadCPUTime);
+        let listed = classifier.unreachable();
+        let took = clock_gettime(ClockId::ThreadCPUTime) - before;
+        assert_eq!(listed.len(), 1);
+        assert!(listed[0].by.iter().copied().eq(0..many as usize));
+        1_000_000_000 * took.tv_sec + took.tv_nsec
+    });
+    runs.min().unwrap()
+}
+
+#[test]
+fn contiguous_ranges_of_ports_cost_about_the_same_each_however_many_there_are() {
+    let [few, many] = [1_500, 6_000].map(time_for_contiguous);
+    // Four times as many, and a level or two of trees; each with each other one would be sixteen times.
+    assert!(many < 8 * few, "1,500: {few} ns, 6,000: {many} ns");
+}
+
+#[test]
+fn what_two_ranges_add_up_to_is_found_across_both_ports_and_prefixes() {
+    // Sources first, then what they make beside a third.
+    claim(
+        &[
+            "proto=udp sport=1-6 dport=1-6",
+            "proto=udp sport=7-12 dport=1-6",
+            "proto=udp sport=1-12 dport=7-12",
+            "proto=udp sport=2-8 dport=2-8",
+            "proto=udp sport=2-13 dport=2-8",
+        ],
+        &[(3, &[0, 1, 2])],
+    );
+    claim(
+        &[
+            "proto=udp dst=10.0.0.0/9 dport=1-6",
+            "proto=udp dst=10.0.0.0/9 dport=7-12",
+            "proto=udp dst=10.128.0.0/9 dport=1-12",
+            "proto=udp dst=10.0.0.0/8 dport=13-20",
+            "proto=udp dst=10.0.0.0/8 dport=2-15",
+        ],
+        &[(4, &[0, 1, 2, 3])],
+    );
+    // Only those that the ports need.
+    claim(
+        &["dport=1-10", "dport=11-20", "dport=21-30", "dport=12-25"],
+        &[(3, &[1, 2])],
+    );
+    // A gap.
+    claim(&["dport=1-10", "dport=12-20", "dport=9-13"], &[]);
 }

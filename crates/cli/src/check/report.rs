@@ -100,7 +100,7 @@ impl LinkRow {
         format!(
             "{} leaves by {} at {}: {}, packets up to {} bytes with {} of overhead{}, {} filter{}",
             plain(&self.name),
-            plain(&self.to),
+            plain(self.to),
             rate(self.rate_bps),
             self.algorithm,
             self.longest,
