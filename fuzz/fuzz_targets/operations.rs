@@ -5,8 +5,8 @@
 
 #![no_main]
 
-#[path = "../../crates/core/tests/it/support/model.rs"]
-mod model;
+#[path = "../../crates/core/tests/it/support/algorithms.rs"]
+mod algorithms;
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -14,9 +14,9 @@ use std::sync::LazyLock;
 
 use fairlane_core::VirtualTime;
 use fairlane_core::sched::*;
+use fairlane_testkit::model::{Config, Operation, before_the_wrap, drive};
 use libfuzzer_sys::arbitrary::{self, Arbitrary, Unstructured};
 use libfuzzer_sys::{Corpus, fuzz_target};
-use model::{Config, Operation, before_the_wrap, drive};
 
 type Drive = fn(VirtualTime, NonZeroU32, &[Operation]);
 
@@ -24,12 +24,13 @@ macro_rules! table {
     ($($algorithm:ident: $make:expr;)*) => {
         &[$((stringify!($algorithm), |start, members, operations| {
             let make: fn(VirtualTime, NonZeroU32) -> _ = $make;
-            drive(make(start, members), operations);
+            let outcome = drive(make(start, members), operations);
+            outcome.unwrap_or_else(|what| panic!("{what}"));
         })),*]
     };
 }
 
-const ALGORITHMS: &[(&str, Drive)] = model::algorithms!(table);
+const ALGORITHMS: &[(&str, Drive)] = algorithms::algorithms!(table);
 
 /// Whether each algorithm is to be driven.
 static CHOSEN: LazyLock<Vec<bool>> = LazyLock::new(|| {

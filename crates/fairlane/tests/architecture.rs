@@ -41,7 +41,9 @@ fn dependencies(name: &str) -> Vec<String> {
 #[test]
 fn dependencies_point_one_way() {
     for (name, allowed) in [
-        ("core", &[][..]),
+        // For its tests alone: `the_testkit_is_for_tests` says so.
+        ("core", &["testkit"][..]),
+        ("testkit", &["core"]),
         ("classify", &["core"]),
         ("config", &["classify", "core"]),
         ("mailbox", &[]),
@@ -89,6 +91,22 @@ fn dependencies_point_one_way() {
     assert_eq!(dependencies("runtime").len(), 3, "the manifests are read");
 }
 
+/// Nothing that the forwarding thread runs could log: only `site` has both that thread and events.
+#[test]
+fn what_forwards_knows_of_no_log() {
+    for name in ["core", "classify", "mailbox", "io", "runtime", "fairlane"] {
+        let manifest = read(&crates().join(name).join("Cargo.toml"));
+        assert!(!manifest.contains("tracing"), "{name} tells of events");
+    }
+    let of_site = read(&crates().join("site/Cargo.toml"));
+    assert!(of_site.contains("tracing"), "the manifests are read");
+    for path in sources(&crates().join("site/src")) {
+        let tells = ["tracing::", "warn!(", "info!("];
+        let tells = tells.iter().any(|part| read(&path).contains(part));
+        assert_eq!(tells, path.ends_with("notice.rs"), "{}", path.display());
+    }
+}
+
 #[test]
 fn every_crate_is_listed_here() {
     let mut names: Vec<_> = fs::read_dir(crates())
@@ -100,9 +118,24 @@ fn every_crate_is_listed_here() {
         names,
         [
             "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io",
-            "lab", "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "traffic"
+            "lab", "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "testkit",
+            "traffic"
         ]
     );
+}
+
+#[test]
+fn the_testkit_is_for_tests() {
+    for entry in fs::read_dir(crates()).unwrap() {
+        let path = entry.unwrap().path().join("Cargo.toml");
+        let manifest = read(&path);
+        let to_build = manifest.split("[dev-dependencies]").next().unwrap();
+        assert!(
+            !to_build.contains("\nfairlane-testkit"),
+            "{}: it is no dev-dependency",
+            path.display()
+        );
+    }
 }
 
 #[test]
@@ -128,7 +161,7 @@ fn unsafe_code_stays_in_its_named_homes() {
     let mut found = Vec::new();
     for name in [
         "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io", "lab",
-        "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "traffic",
+        "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "testkit", "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);
@@ -168,6 +201,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("cli/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/main.rs", "#![forbid(unsafe_code)]"),
         ("lab/src/main.rs", "#![forbid(unsafe_code)]"),
+        ("testkit/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("mailbox/src/lib.rs", "#![deny(unsafe_code)]"),
         ("io/src/lib.rs", "#![deny(unsafe_code)]"),
     ] {

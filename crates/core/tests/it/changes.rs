@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::support::{
-    Backlogged, Offer, Random, Wfi, check, config, drain, length, next, scheduler, times, weight,
+    Backlogged, OfBound as _, Offer, Random, Wfi, check, config, drain, length, next, scheduler,
+    times, weight,
 };
 use fairlane_core::sched::{Drr, Qfq, SKps};
 use fairlane_core::scheduler::MAX_ENTITIES;

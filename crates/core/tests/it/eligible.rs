@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::support::{
-    Backlogged, FRACTION, Offer, Random, Wfi, check, config, drain, length, next, scheduler, times,
-    weight,
+    Backlogged, FRACTION, OfBound as _, Offer, Random, Wfi, check, config, drain, length, next,
+    scheduler, times, weight,
 };
 use fairlane_core::sched::{Wf2q, Wf2qPlus};
 use fairlane_core::scheduler::{EntityId, Removal, Scheduler};

@@ -1,7 +1,9 @@
 //! Flows that go idle and come back: what they did before, and how long they were away,
 //! neither helps nor harms them; nor does it matter where virtual time stands.
 
-use crate::support::{Offer, Random, Wfi, check, config, drain, length, next, scheduler};
+use crate::support::{
+    OfBound as _, Offer, Random, Wfi, check, config, drain, length, next, scheduler,
+};
 use fairlane_core::sched::{Drr, Qfq, SKps};
 use fairlane_core::{FlowId, Length, PacketScheduler, Scheduler, VirtualTime};
 

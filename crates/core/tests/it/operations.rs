@@ -3,63 +3,19 @@
 //! the link never idles while something waits, every count adds up, and the
 //! algorithm's invariants hold after each operation.
 //!
-//! Algorithms are listed in `support/model.rs`.
+//! Algorithms are listed in `support/algorithms.rs`; the model is the testkit's.
 
 use std::num::NonZeroU32;
 
-use crate::support::model::{self, Config, Operation, before_the_wrap, drive};
-use crate::support::some_cases;
-use fairlane_core::VirtualTime;
+use crate::support::{algorithms, some_cases};
 use fairlane_core::sched::{Plus, Qfq};
+use fairlane_core::{Scheduler, VirtualTime};
+use fairlane_testkit::model::{self, Config, Operation, before_the_wrap};
+use fairlane_testkit::operations::operations;
 use proptest::prelude::*;
 
-fn config() -> impl Strategy<Value = Config> {
-    let weight = prop_oneof![
-        Just(1u32),
-        Just(2),
-        Just(1000),
-        Just(1_000_000),
-        1..=1_000_000u32,
-        1..=16u32
-    ];
-    let max_length = prop_oneof![
-        Just(1u32),
-        Just(64),
-        Just(1500),
-        Just(65_535),
-        1..=65_535u32
-    ];
-    let limits = prop_oneof![
-        6 => Just(None),
-        1 => (0u32..4, 0u32..200_000).prop_map(Some),
-    ];
-    (weight, max_length, limits).prop_map(|(weight, max_length, limits)| Config {
-        weight,
-        max_length,
-        limits,
-    })
-}
-
-fn operation() -> impl Strategy<Value = Operation> {
-    let flow = 0usize..64;
-    let len = prop_oneof![Just(1u32), Just(65_535), 1..=1500u32, 1..=65_535u32];
-    prop_oneof![
-        2 => config().prop_map(Operation::Add),
-        1 => flow.clone().prop_map(Operation::Remove),
-        2 => (flow.clone(), config()).prop_map(|(flow, c)| Operation::Change(flow, c)),
-        1 => flow.clone().prop_map(Operation::Flush),
-        8 => (flow.clone(), len.clone(), 1u8..6)
-            .prop_map(|(flow, len, packets)| Operation::Enqueue { flow, len, packets }),
-        2 => len.prop_map(|len| Operation::EnqueueAll { len }),
-        6 => (1u16..20).prop_map(Operation::Dequeue),
-        1 => Just(Operation::Peek),
-        1 => (0u32..200).prop_map(Operation::Stray),
-        1 => prop_oneof![Just(1u32), Just(1000), Just(1_000_000)].prop_map(Operation::ChangeAll),
-    ]
-}
-
-fn operations() -> impl Strategy<Value = Vec<Operation>> {
-    proptest::collection::vec(operation(), 1..120)
+fn drive<A: Scheduler>(algorithm: A, operations: &[Operation]) {
+    model::drive(algorithm, operations).unwrap_or_else(|what| panic!("{}: {what}", A::NAME));
 }
 
 /// Anywhere, or shortly before virtual time wraps.
@@ -102,7 +58,7 @@ mod agrees_with_the_model {
     use super::*;
     use fairlane_core::sched::*;
 
-    model::algorithms!(tests);
+    algorithms::algorithms!(tests);
 }
 
 /// Each leaves with its weight as soon as it was served, ahead of V, which then runs faster:

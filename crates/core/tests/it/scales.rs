@@ -10,10 +10,11 @@
 //! long or half, and what they are guaranteed with them.
 
 use crate::support::{config, length, next, scheduler, some_cases, weight};
+use fairlane_core::Scheduler;
 use fairlane_core::bounds::{Head, Siblings, Transmit, Wfi};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::sched::{Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Scfq, Sfq, Wf2q, Wf2qPlus};
-use fairlane_core::{FlowId, PacketScheduler, Scheduler};
+use fairlane_testkit::scale::{self, Case, any_case, power_case};
 use proptest::prelude::*;
 
 /// Runs a generic test on each algorithm that keeps its order to the packet at every scale.
@@ -43,127 +44,9 @@ macro_rules! for_every_rounding_algorithm {
     };
 }
 
-#[derive(Clone, Debug)]
-enum Operation {
-    /// Of a flow, a part of its longest packet, in percent.
-    Enqueue(usize, u32),
-    Dequeue,
-    /// Another weight, and another longest packet where none longer waits.
-    Change(usize, u32, u32),
-    /// A flow goes, and comes back with another number, maybe.
-    Replace(usize),
-}
-
-const FLOWS: usize = 6;
-
-#[derive(Clone, Debug)]
-struct Case {
-    /// Weight and longest packet.
-    flows: Vec<(u32, u32)>,
-    operations: Vec<Operation>,
-    factor: u32,
-}
-
-fn case(weights: BoxedStrategy<u32>, factors: BoxedStrategy<u32>) -> impl Strategy<Value = Case> {
-    let lengths = prop_oneof![Just(1500u32), 1..=9000u32];
-    let flows = prop::collection::vec((weights.clone(), lengths.clone()), FLOWS);
-    let operation = prop_oneof![
-        8 => (0..FLOWS, prop_oneof![Just(100u32), 1..=100u32])
-            .prop_map(|(flow, part)| Operation::Enqueue(flow, part)),
-        6 => Just(Operation::Dequeue),
-        1 => (0..FLOWS, weights, lengths)
-            .prop_map(|(flow, weight, longest)| Operation::Change(flow, weight, longest)),
-        1 => (0..FLOWS).prop_map(Operation::Replace),
-    ];
-    let operations = prop::collection::vec(operation, 1..400);
-    (flows, operations, factors).prop_map(|(flows, operations, factor)| Case {
-        flows,
-        operations,
-        factor,
-    })
-}
-
-/// Any weights, and a factor that leaves them within 1 to 10^6.
-fn any_case() -> impl Strategy<Value = Case> {
-    (1..=1_000_000u32).prop_flat_map(|factor| {
-        let most = 1_000_000 / factor;
-        let weights = prop_oneof![1..=most.min(10), 1..=most];
-        case(weights.boxed(), Just(factor).boxed())
-    })
-}
-
-/// Weights that are powers of two, as is their sum, by a power of two; flows that stay.
-fn power_case() -> impl Strategy<Value = Case> {
-    let splits = prop::collection::vec(0..FLOWS, FLOWS - 1);
-    let cases = case(
-        Just(1).boxed(),
-        (1..=10u32).prop_map(|log| 1 << log).boxed(),
-    );
-    (splits, cases).prop_map(|(splits, mut case)| {
-        let mut weights = vec![512];
-        for split in splits {
-            // Nine halvings at most, of 512.
-            let half = split % weights.len();
-            weights[half] /= 2;
-            weights.push(weights[half]);
-        }
-        for (flow, weight) in case.flows.iter_mut().zip(weights) {
-            flow.0 = weight;
-        }
-        case.operations
-            .retain(|operation| matches!(operation, Operation::Enqueue(..) | Operation::Dequeue));
-        case
-    })
-}
-
-/// What leaves, by the place of its flow, its length and the order of its arrival.
-fn order<A: Scheduler>(algorithm: A, case: &Case, factor: u32) -> Vec<(FlowId, u32, usize)> {
-    let mut link = scheduler(algorithm);
-    let mut shares = case.flows.clone();
-    let mut flows: Vec<FlowId> = shares
-        .iter()
-        .map(|&(of, longest)| link.add_flow(config(of * factor, longest)).unwrap())
-        .collect();
-    let mut left = Vec::new();
-    for (number, operation) in case.operations.iter().enumerate() {
-        match *operation {
-            Operation::Enqueue(flow, part) => {
-                let len = length((shares[flow].1 * part / 100).max(1));
-                link.enqueue(flows[flow], len, number).unwrap();
-            }
-            Operation::Dequeue => take(&mut link, &mut left),
-            Operation::Change(flow, of, longest) => {
-                if link
-                    .change_flow(flows[flow], config(of * factor, longest))
-                    .is_ok()
-                {
-                    shares[flow] = (of, longest);
-                }
-            }
-            Operation::Replace(flow) => {
-                link.remove_flow(flows[flow], |_| {}).unwrap();
-                let (of, longest) = shares[flow];
-                flows[flow] = link.add_flow(config(of * factor, longest)).unwrap();
-            }
-        }
-    }
-    while !link.is_empty() {
-        take(&mut link, &mut left);
-    }
-    left
-}
-
-fn take<A: Scheduler>(link: &mut PacketScheduler<A, usize>, left: &mut Vec<(FlowId, u32, usize)>) {
-    if let Some(packet) = link.dequeue() {
-        left.push((packet.owner, packet.len.get(), packet.payload));
-    }
-}
-
 fn same_order<A: Scheduler + Clone>(algorithm: A, case: &Case) {
-    let [plain, scaled] = [1, case.factor].map(|factor| order(algorithm.clone(), case, factor));
-    let differs = plain.iter().zip(&scaled).position(|(a, b)| a != b);
-    assert_eq!(differs, None, "{}: {case:?}", A::NAME);
-    assert_eq!(plain.len(), scaled.len());
+    let outcome = scale::same_order(&|| algorithm.clone(), case);
+    outcome.unwrap_or_else(|what| panic!("{}: {what}", A::NAME));
 }
 
 /// Flows that are always backlogged, at two scales and at each time after as much work as can be:

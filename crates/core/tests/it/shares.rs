@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use crate::support::{
-    Backlogged, FRACTION, Offer, Random, Wfi, check, config, length, next, scheduler, slot,
+    Backlogged, FRACTION, OfBound as _, Offer, Random, Wfi, check, config, length, next, scheduler,
+    slot,
 };
 use fairlane_core::sched::{Drr, Fifo, Gfq, Qfq, SKps};
 use fairlane_core::{FlowId, Scheduler};

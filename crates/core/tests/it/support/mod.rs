@@ -1,14 +1,16 @@
-//! What the tests share: short names, a source of numbers that is the same in every
-//! run, flows that are never idle, and the measure of Eq. 7.
+//! What the tests share: short names, and the measure of Eq. 7 over the bounds. Flows that are never
+//! idle and their meter are the testkit's.
 
-pub(crate) mod model;
+pub(crate) mod algorithms;
 pub(crate) mod rounded;
 pub(crate) mod tree;
 
 use std::env;
 
 use fairlane_core::scheduler::Scheduler;
-use fairlane_core::{FlowConfig, FlowId, Length, Packet, PacketScheduler, SchedulerLimits, Weight};
+use fairlane_core::{FlowId, Packet, PacketScheduler};
+pub(crate) use fairlane_testkit::flows::{Backlogged, Offer, Random, Wfi};
+pub(crate) use fairlane_testkit::numbers::{config, length, scheduler, weight};
 use proptest::prelude::ProptestConfig;
 
 /// Whether tests that are long by nature take their whole form.
@@ -31,23 +33,6 @@ pub(crate) fn some_cases(few: u32) -> ProptestConfig {
 /// How often a test does what it does: `few` times, or `many` where tests are to be long.
 pub(crate) fn times(few: u32, many: u32) -> u32 {
     if long_tests() { many } else { few }
-}
-
-pub(crate) fn length(bytes: u32) -> Length {
-    Length::new(bytes).unwrap()
-}
-
-pub(crate) fn weight(weight: u32) -> Weight {
-    Weight::new(weight).unwrap()
-}
-
-/// A flow of this weight with packets up to `max_length`.
-pub(crate) fn config(of_weight: u32, max_length: u32) -> FlowConfig {
-    FlowConfig::new(weight(of_weight), length(max_length))
-}
-
-pub(crate) fn scheduler<A: Scheduler, P>(algorithm: A) -> PacketScheduler<A, P> {
-    PacketScheduler::new(algorithm, SchedulerLimits::default())
 }
 
 /// The next packet, which must be there.
@@ -88,113 +73,6 @@ macro_rules! for_every_algorithm {
     };
 }
 
-/// Steele, Lea, Flood: SplitMix64. The same numbers in every run.
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    pub(crate) fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// 0 to `count` - 1.
-    pub(crate) fn below(&mut self, count: u32) -> u32 {
-        (self.number() % u64::from(count)) as u32
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u32) as usize]
-    }
-}
-
-/// A flow of a test: its weight, its longest packet, the lengths that it sends.
-#[derive(Clone, Debug)]
-pub(crate) struct Offer {
-    pub weight: u32,
-    pub max_length: u32,
-    pub lengths: Vec<u32>,
-}
-
-impl Offer {
-    pub(crate) fn of(weight: u32, length: u32) -> Offer {
-        Offer {
-            weight,
-            max_length: length,
-            lengths: vec![length],
-        }
-    }
-
-    /// Short and long packets and some in between.
-    pub(crate) fn mixed(weight: u32, max_length: u32) -> Offer {
-        let lengths = [1, 2, 3, 10, 29, 67, 90, 100].map(|percent| max_length * percent / 100);
-        Offer {
-            weight,
-            max_length,
-            lengths: lengths.into_iter().filter(|&length| length > 0).collect(),
-        }
-    }
-}
-
-/// Flows that are never idle: numbers 0 and up, in the order of their offers.
-pub(crate) struct Backlogged<A: Scheduler> {
-    pub link: PacketScheduler<A, ()>,
-    pub offers: Vec<Offer>,
-    random: Random,
-}
-
-impl<A: Scheduler> Backlogged<A> {
-    pub(crate) fn new(algorithm: A, offers: Vec<Offer>) -> Self {
-        Self::holding(algorithm, offers, |_| 2)
-    }
-
-    /// Flows that hold so many packets each.
-    pub(crate) fn holding(
-        algorithm: A,
-        offers: Vec<Offer>,
-        packets: impl Fn(&Offer) -> u32,
-    ) -> Self {
-        let mut link = scheduler(algorithm);
-        for offer in &offers {
-            link.add_flow(config(offer.weight, offer.max_length))
-                .unwrap();
-        }
-        let mut all = Backlogged {
-            link,
-            offers,
-            random: Random(1),
-        };
-        for flow in 0..all.offers.len() {
-            for _ in 0..packets(&all.offers[flow]) {
-                all.refill(flow);
-            }
-        }
-        all
-    }
-
-    fn refill(&mut self, flow: usize) {
-        let bytes = self.random.pick(&self.offers[flow].lengths);
-        let id = FlowId::new(flow as u32);
-        self.link.enqueue(id, length(bytes), ()).unwrap();
-    }
-
-    /// Who would be served next.
-    pub(crate) fn next_flow(&mut self) -> usize {
-        let packet = self.link.peek().expect("all flows are backlogged");
-        packet.owner.number() as usize
-    }
-
-    /// Serves one packet, in whose place another comes: its flow and bytes.
-    pub(crate) fn serve(&mut self) -> (usize, u32) {
-        let packet = next(&mut self.link);
-        let flow = packet.owner.number() as usize;
-        self.refill(flow);
-        (flow, packet.len.get())
-    }
-}
-
 /// Bits of fraction of QFQ's virtual time, in which the bounds are computed exactly.
 pub(crate) const FRACTION: u32 = 40;
 
@@ -212,84 +90,10 @@ pub(crate) fn slot(offer: &Offer, weight_sum: u64, longest: u32) -> u128 {
     1 << own.max(ceil_log2(lag).saturating_sub(5))
 }
 
-/// B-WFI (Eq. 7) of every flow while the sum of weights is constant:
-/// the most by which `phi W(t1, t2)` exceeds `W^k(t1, t2)` over any interval in which
-/// flow k is backlogged. Counted in bytes times the sum of weights, it is exact.
-///
-/// It is enough to look at intervals from the end of one of the flow's packets (or
-/// the start of its backlog) to the start of another: within its own packets the
-/// difference only falls.
-pub(crate) struct Wfi {
-    offers: Vec<Offer>,
-    weight_sum: i128,
-    longest: u32,
-    work: i128,
-    /// Of each flow: W^k, the largest `W^k - phi W` of this backlog, the B-WFI so far.
-    served: Vec<i128>,
-    ahead: Vec<i128>,
-    worst: Vec<i128>,
-}
-
-impl Wfi {
-    pub(crate) fn new(offers: &[Offer]) -> Self {
-        let count = offers.len();
-        Wfi {
-            weight_sum: offers.iter().map(|offer| i128::from(offer.weight)).sum(),
-            longest: offers.iter().map(|offer| offer.max_length).max().unwrap(),
-            offers: offers.to_vec(),
-            work: 0,
-            served: vec![0; count],
-            ahead: vec![0; count],
-            worst: vec![0; count],
-        }
-    }
-
-    fn difference(&self, flow: usize) -> i128 {
-        self.served[flow] * self.weight_sum - i128::from(self.offers[flow].weight) * self.work
-    }
-
-    /// The flow was idle until now.
-    pub(crate) fn backlogged(&mut self, flow: usize) {
-        self.ahead[flow] = self.difference(flow);
-    }
-
-    /// Measures the flow from here on.
-    pub(crate) fn forget(&mut self, flow: usize) {
-        self.worst[flow] = 0;
-        self.backlogged(flow);
-    }
-
-    /// A packet of the flow is about to leave, or the run to end.
-    pub(crate) fn look(&mut self, flow: usize) {
-        let behind = self.ahead[flow] - self.difference(flow);
-        self.worst[flow] = self.worst[flow].max(behind);
-    }
-
-    pub(crate) fn serve(&mut self, flow: usize, bytes: u32) {
-        self.look(flow);
-        self.work += i128::from(bytes);
-        self.served[flow] += i128::from(bytes);
-        self.ahead[flow] = self.ahead[flow].max(self.difference(flow));
-    }
-
-    /// B-WFI of the flow so far, in bytes.
-    pub(crate) fn service(&self, flow: usize) -> f64 {
-        self.worst[flow] as f64 / self.weight_sum as f64
-    }
-
-    /// What the link did in all, in bytes.
-    pub(crate) fn work(&self) -> u64 {
-        self.work as u64
-    }
-
+/// The measured B-WFI over the bounds of algorithms with slots.
+pub(crate) trait OfBound {
     /// [`of_bound`](Self::of_bound) of the flow for which it is largest, to the end of the run.
-    pub(crate) fn worst(&mut self, slots: u32, packets: u32) -> f64 {
-        let flows = 0..self.offers.len();
-        flows.clone().for_each(|flow| self.look(flow));
-        flows
-            .map(|flow| self.of_bound(flow, slots, packets))
-            .fold(0.0, f64::max)
-    }
+    fn worst(&mut self, slots: u32, packets: u32) -> f64;
 
     /// B-WFI of the flow over `phi (slots sigma_i + packets L)`: at most 1 where that
     /// is a bound.
@@ -298,38 +102,58 @@ impl Wfi {
     /// inverse weight is rounded up to 2^-40, so that the flow is charged for its
     /// service up to phi 2^-40 times too much. V advances by the inverse of the sum,
     /// rounded down to 2^-64, for each byte, and is then read rounded down to 2^-40.
-    pub(crate) fn of_bound(&self, flow: usize, slots: u32, packets: u32) -> f64 {
-        let offer = &self.offers[flow];
-        let (weight, sum) = (i128::from(offer.weight), self.weight_sum);
-        let sigma = slot(offer, sum as u64, self.longest) as i128;
-        let bound = weight
-            * (i128::from(slots) * sigma * sum + (i128::from(packets * self.longest) << FRACTION));
-        self.of(flow, bound)
-    }
-
-    /// B-WFI of the flow over the least there is, `(2 - 2 phi) L^k + phi L`.
-    pub(crate) fn of_least_bound(&self, flow: usize) -> f64 {
-        self.of_bound_from_finish(flow, 0)
-    }
+    fn of_bound(&self, flow: usize, slots: u32, packets: u32) -> f64;
 
     /// B-WFI of the flow over `(2 - 2 phi) L^k + phi (slots sigma_i + L)`, for finish times
     /// that are rounded by themselves.
-    pub(crate) fn of_bound_from_finish(&self, flow: usize, slots: u32) -> f64 {
-        let offer = &self.offers[flow];
-        let (weight, sum) = (i128::from(offer.weight), self.weight_sum);
-        let sigma = slot(offer, sum as u64, self.longest) as i128;
-        let own = 2 * (sum - weight) * i128::from(offer.max_length);
-        let least = (own + weight * i128::from(self.longest)) << FRACTION;
-        self.of(flow, weight * i128::from(slots) * sigma * sum + least)
+    fn of_bound_from_finish(&self, flow: usize, slots: u32) -> f64;
+
+    /// B-WFI of the flow over the least there is, `(2 - 2 phi) L^k + phi L`.
+    fn of_least_bound(&self, flow: usize) -> f64 {
+        self.of_bound_from_finish(flow, 0)
+    }
+}
+
+impl OfBound for Wfi {
+    fn worst(&mut self, slots: u32, packets: u32) -> f64 {
+        let flows = 0..self.offers().len();
+        flows.clone().for_each(|flow| self.look(flow));
+        flows
+            .map(|flow| self.of_bound(flow, slots, packets))
+            .fold(0.0, f64::max)
     }
 
-    /// B-WFI of the flow, less the two roundings, over a bound in 2^-[`FRACTION`] bytes
-    /// times the sum of weights.
-    fn of(&self, flow: usize, bound: i128) -> f64 {
-        let (weight, sum) = (i128::from(self.offers[flow].weight), self.weight_sum);
-        let charged_too_much = weight * weight * self.work;
-        let clock_too_slow = weight * sum * ((self.work >> (64 - FRACTION)) + 2);
-        let worst = (self.worst[flow] << FRACTION) - charged_too_much - clock_too_slow;
-        worst as f64 / bound as f64
+    fn of_bound(&self, flow: usize, slots: u32, packets: u32) -> f64 {
+        let (offer, longest) = (&self.offers()[flow], longest(self));
+        let (weight, sum) = (i128::from(offer.weight), self.weight_sum());
+        let sigma = slot(offer, sum as u64, longest) as i128;
+        let bound = weight
+            * (i128::from(slots) * sigma * sum + (i128::from(packets * longest) << FRACTION));
+        of(self, flow, bound)
     }
+
+    fn of_bound_from_finish(&self, flow: usize, slots: u32) -> f64 {
+        let (offer, longest) = (&self.offers()[flow], longest(self));
+        let (weight, sum) = (i128::from(offer.weight), self.weight_sum());
+        let sigma = slot(offer, sum as u64, longest) as i128;
+        let own = 2 * (sum - weight) * i128::from(offer.max_length);
+        let least = (own + weight * i128::from(longest)) << FRACTION;
+        of(self, flow, weight * i128::from(slots) * sigma * sum + least)
+    }
+}
+
+fn longest(wfi: &Wfi) -> u32 {
+    let lengths = wfi.offers().iter().map(|offer| offer.max_length);
+    lengths.max().unwrap()
+}
+
+/// B-WFI of the flow, less the two roundings, over a bound in 2^-[`FRACTION`] bytes
+/// times the sum of weights.
+fn of(wfi: &Wfi, flow: usize, bound: i128) -> f64 {
+    let (weight, sum) = (i128::from(wfi.offers()[flow].weight), wfi.weight_sum());
+    let work = i128::from(wfi.work());
+    let charged_too_much = weight * weight * work;
+    let clock_too_slow = weight * sum * ((work >> (64 - FRACTION)) + 2);
+    let worst = (wfi.exact(flow) << FRACTION) - charged_too_much - clock_too_slow;
+    worst as f64 / bound as f64
 }

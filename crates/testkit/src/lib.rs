@@ -1,0 +1,15 @@
+#![doc = include_str!("../README.md")]
+#![forbid(unsafe_code)]
+
+mod broken;
+mod conformance;
+mod fairness;
+pub mod flows;
+pub mod model;
+pub mod numbers;
+pub mod operations;
+pub mod scale;
+mod statements;
+
+pub use broken::{Broken, Sentence};
+pub use conformance::{Conformance, Scale, Shares, conforms};

@@ -1,0 +1,64 @@
+//! All algorithms of the core pass, with what each claims.
+
+use fairlane_core::Scheduler;
+use fairlane_core::sched::Algorithm;
+use fairlane_core::with_algorithm;
+use fairlane_testkit::{Conformance, Scale, Shares};
+
+/// What the algorithm claims beside the usual.
+fn claims<A: Scheduler + 'static>(algorithm: Algorithm, all: Conformance<A>) -> Conformance<A> {
+    let all = match algorithm {
+        Algorithm::Fifo | Algorithm::Sfq => all.shares(Shares::Not).scale(Scale::Exact),
+        Algorithm::Priority => all.shares(Shares::AmongEquals).scale(Scale::Exact),
+        Algorithm::Drr | Algorithm::DrrPlus(_) => all.scale(Scale::Exact),
+        // Its fluid server divides by whatever sum of weights is backlogged.
+        Algorithm::Wf2q => all.scale(Scale::Free),
+        _ => all,
+    };
+    let has_aggregates = algorithm != algorithm.with_members(core::num::NonZeroU32::MAX);
+    let all = if has_aggregates {
+        all.never_held()
+    } else {
+        all
+    };
+    all.guarantees(algorithm)
+}
+
+fn conforms(algorithm: Algorithm) {
+    with_algorithm!(algorithm, new => claims(algorithm, Conformance::of(new)).assert());
+}
+
+/// By name, so that they share the machine.
+macro_rules! tests {
+    ($($test:ident: $name:literal;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                conforms($name.parse().unwrap());
+            }
+        )*
+
+        #[test]
+        fn every_algorithm_is_tested() {
+            assert_eq!(Algorithm::ALL.map(Algorithm::name), [$($name),*]);
+        }
+    };
+}
+
+tests! {
+    fifo_conforms: "fifo";
+    drr_conforms: "drr";
+    wf2q_conforms: "wf2q";
+    wf2q_plus_conforms: "wf2q+";
+    scfq_conforms: "scfq";
+    qfq_conforms: "qfq";
+    qfq_plus_conforms: "qfq+";
+    s_kps_conforms: "s-kps";
+    gfq_conforms: "gfq";
+    priority_conforms: "priority";
+    sfq_conforms: "sfq";
+    wf2q_plus_plus_conforms: "wf2q++";
+    s_kps_plus_conforms: "s-kps+";
+    gfq_plus_conforms: "gfq+";
+    drr_plus_conforms: "drr+";
+}
