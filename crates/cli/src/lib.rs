@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use fairlane_config::SiteError;
 use fairlane_terminal::{completions, ctl, figures, init, manual, top};
-pub use fairlane_terminal::{interrupt, output, table};
+pub use fairlane_terminal::{interrupt, output, plain, table};
 
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {

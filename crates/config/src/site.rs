@@ -91,7 +91,7 @@ impl Site {
         if grants.is_empty() {
             return Ok(site);
         }
-        let together = read::together(&mut tables.0, &site, mtu, grants);
+        let together = read::together(&mut tables.0, &site, &[], mtu, grants);
         let together = together.map_err(|broken| SiteError::Grants {
             file: name.to_owned(),
             broken,
@@ -270,6 +270,16 @@ pub struct Link {
 pub(crate) struct Found {
     pub(crate) guarantees: OnceLock<Vec<Guarantee>>,
     pub(crate) terms: OnceLock<Arc<[Arc<ClassTerms>]>>,
+}
+
+impl Found {
+    /// The guarantees alone.
+    pub(crate) fn of(guarantees: Vec<Guarantee>) -> Found {
+        Found {
+            guarantees: OnceLock::from(guarantees),
+            terms: OnceLock::new(),
+        }
+    }
 }
 
 impl Clone for Found {

@@ -132,7 +132,7 @@ fn single(options: &Options, contender: Contender) -> Result<()> {
     };
     let report = measure(&case, contender)?;
     if options.json {
-        output::line(serde_json::to_string(&report)?)
+        output::json(&report)
     } else {
         output::line(format_args!(
             "{}: {:.1} ns a pair, {} flows ({}), {} enqueues, {} dequeues, {} drops, backlog {} to {}",

@@ -25,6 +25,7 @@ use super::screen::Screen;
 use super::{Options, ends, guard};
 use crate::interrupt;
 use crate::machine::read_site;
+use crate::plain::plain;
 
 /// Runs the site that the file at `path` describes.
 ///
@@ -309,7 +310,7 @@ fn introduction(
     let links = daemon.links().map(|link| {
         format!(
             "{} ({}, {} classes)",
-            link.name,
+            plain(&link.name),
             link.rate,
             link.classes.len()
         )
