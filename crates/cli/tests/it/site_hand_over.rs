@@ -347,17 +347,24 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
         drop(other);
         let (_, answer) = Other::ask(&wire, 2);
         assert!(answer.starts_with("{\"Refused\":"), "{answer}");
-        for pause in [0, 20, 40, 60] {
-            let killed = asked.site.start_next(&wire);
-            thread::sleep(Duration::from_millis(pause));
-            drop(killed);
-        }
     });
     assert!(
         numbers.iter().copied().eq(0..sent),
         "{} of {sent}",
         numbers.len()
     );
+    // Nor where it is killed at its start: but on a busy machine it may be ready before that comes.
+    let pressure = Pressure::begin();
+    let ((), numbers, sent) = numbered(hosts, STEADY, || {
+        for pause in [0, 20, 40, 60] {
+            let killed = asked.site.start_next(&wire);
+            thread::sleep(Duration::from_millis(pause));
+            drop(killed);
+        }
+    });
+    assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
+    let lost = f64::from(sent) - numbers.len() as f64;
+    assert!(lost <= pressure.most(0.0, 1_000.0), "{lost} of {sent}");
     asked.json(&["set", "steady", "rate=7mbit"]);
     // From then on what waits may be lost, and nothing else; where it only falls silent, too.
     for hangs in [false, true] {
