@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use fairlane_core::tree::{ClassFlow, ClassId};
 
-use crate::{Classifier, DigestKey, FlowKey, Layer, Origin, Per, Rule, parse};
+use crate::parse::read;
+use crate::{Classifier, DigestKey, FlowKey, Headers, Layer, Origin, Per, Rule, parse};
 
 /// The filters of a link: which class, and which flow in it, a packet is of.
 #[derive(Clone, Debug)]
@@ -100,10 +101,11 @@ impl LinkClassifier {
     /// without flows, and if it cannot be read.
     #[inline]
     pub fn classify(&mut self, bytes: &[u8], layer: Layer, origin: &Origin) -> ClassFlow {
-        let Ok(headers) = parse(bytes, layer) else {
+        let mut headers = Headers::default();
+        if read(bytes, layer, &mut headers).is_err() {
             self.malformed += 1;
             return self.classes[self.default as usize].0.into();
-        };
+        }
         let hit = self.rules.classify(&headers, origin);
         self.unmatched += u64::from(hit.is_none());
         let place = hit.map_or(self.default, |hit| hit.target);

@@ -69,12 +69,19 @@ fn u128_at(header: &[u8; IPV6], place: usize) -> u128 {
 #[inline]
 pub fn parse(bytes: &[u8], layer: Layer) -> Result<Headers, Malformed> {
     let mut headers = Headers::default();
+    read(bytes, layer, &mut headers)?;
+    Ok(headers)
+}
+
+/// The same into headers of which nothing is known, where they stay.
+#[inline]
+pub(crate) fn read(bytes: &[u8], layer: Layer, headers: &mut Headers) -> Result<(), Malformed> {
     match layer {
         Layer::Ip => match bytes.first().map(|first| first >> 4) {
-            Some(6) => ipv6(bytes, &mut headers)?,
-            Some(4) => ipv4(bytes, &mut headers)?,
-            Some(version) => return Err(malformed(Header::Ipv4, Reason::Version(version))),
-            None => return Err(malformed(Header::Ipv4, Reason::Short(20))),
+            Some(6) => ipv6(bytes, headers),
+            Some(4) => ipv4(bytes, headers),
+            Some(version) => Err(malformed(Header::Ipv4, Reason::Version(version))),
+            None => Err(malformed(Header::Ipv4, Reason::Short(20))),
         },
         Layer::Ethernet => {
             let (link, ip) = link(bytes)?;
@@ -82,13 +89,12 @@ pub fn parse(bytes: &[u8], layer: Layer) -> Result<Headers, Malformed> {
             headers.vlan = link.vlan;
             headers.ip_offset = (bytes.len() - ip.len()) as u16;
             match link.ethertype {
-                ETHERTYPE_IPV4 => ipv4(ip, &mut headers)?,
-                ETHERTYPE_IPV6 => ipv6(ip, &mut headers)?,
-                _ => {}
+                ETHERTYPE_IPV4 => ipv4(ip, headers),
+                ETHERTYPE_IPV6 => ipv6(ip, headers),
+                _ => Ok(()),
             }
         }
     }
-    Ok(headers)
 }
 
 /// What [`parse`] reads, or what it read from the IP header on before it came to what is wrong:
