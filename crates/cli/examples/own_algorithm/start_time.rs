@@ -13,7 +13,7 @@ use fairlane_core::{Charge, Length, Share, VirtualTime, Weight};
 
 /// State of an entity.
 #[derive(Clone, Copy, Debug)]
-pub struct Tagged {
+pub(crate) struct Tagged {
     /// Where its next packet starts, or its last one ended.
     start: VirtualTime,
     weight: Weight,
@@ -41,7 +41,7 @@ impl Tagged {
 
 /// The algorithm.
 #[derive(Clone, Debug)]
-pub struct StartTime {
+pub(crate) struct StartTime {
     /// By start; but who is on hold is the first.
     order: VecDeque<(VirtualTime, EntityId)>,
     held: bool,
