@@ -21,7 +21,7 @@ use anyhow::Result;
 use fairlane_config::SiteError;
 use fairlane_config::algorithms::{self, RegisterError};
 use fairlane_core::sched::CustomAlgorithm;
-pub use fairlane_terminal::{algorithm, interrupt, output, table};
+pub use fairlane_terminal::{algorithm, interrupt, output, plain, table};
 use fairlane_terminal::{completions, ctl, figures, init, manual, top};
 
 /// The program, with algorithms of other crates beside the built-in ones: whatever a command line or
@@ -42,7 +42,9 @@ impl Program {
     #[must_use]
     pub fn algorithm<A: CustomAlgorithm>(mut self, name: &'static str) -> Program {
         match algorithms::register::<A>(name) {
-            Ok(algorithm) => self.custom.push(bench::custom::<A>(algorithm)),
+            Ok(algorithm) => {
+                (self.custom).push((algorithm, |case| case.measure_algorithm(A::default())))
+            }
             Err(refused) => _ = self.refused.get_or_insert(refused),
         }
         self

@@ -179,7 +179,8 @@ impl Grant {
     /// reserved, in whole kilobits where that is more than the promise, that keeps its terms whatever
     /// siblings come later, and no other promise suffers. What is `reserved` before is of no account.
     ///
-    /// Reads the link's classes some sixty times at most: O(n log n) each.
+    /// Reads the link's classes some ten times where it is granted, thirty where it is refused: O(n) each,
+    /// since what a class says of itself is read once.
     ///
     /// # Errors
     ///

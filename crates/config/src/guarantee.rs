@@ -154,6 +154,28 @@ struct Node {
     path: Arc<[Algorithm]>,
 }
 
+impl Node {
+    /// With these children, below nodes of these algorithms.
+    fn new(
+        hold: Hold,
+        algorithm: Algorithm,
+        longest: Length,
+        classes: &[Class],
+        children: &[usize],
+        above: &[Algorithm],
+    ) -> Node {
+        let each = |&child: &usize| (classes[child].weight, longest, 1);
+        Node {
+            order: order(algorithm, children.iter().map(each), hold),
+            taken: match algorithm {
+                Algorithm::Priority => taken(children, classes),
+                _ => HashMap::new(),
+            },
+            path: above.iter().copied().chain([algorithm]).collect(),
+        }
+    }
+}
+
 fn taken(children: &[usize], classes: &[Class]) -> HashMap<u32, Taken> {
     let mut by_level = children.to_vec();
     by_level.sort_by_key(|&child| std::cmp::Reverse(classes[child].level));
@@ -236,6 +258,40 @@ impl Link {
         let guarantees = walk_for(hold, root, &mut classes, |_, _, _| ());
         granted(guarantees, &self.classes, self.shortest())
     }
+
+    /// The same of one class alone: looks at those that have its ancestors for parents.
+    pub(crate) fn guarantee_for(&self, hold: Hold, at: usize) -> Guarantee {
+        let LinkAlgorithm::Tree(mut algorithm) = self.algorithm else {
+            return by_estimate(&self.classes[at].kind);
+        };
+        let mut way = vec![at];
+        while let Some(parent) = self.classes[way[way.len() - 1]].parent {
+            way.push(parent);
+        }
+        let mut above = Ok(Service::of_link(self.rate, self.longest));
+        let mut path = Arc::default();
+        loop {
+            let here = way.pop().unwrap_or(at);
+            let class = &self.classes[here];
+            let beside =
+                (0..self.classes.len()).filter(|&other| self.classes[other].parent == class.parent);
+            let beside: Vec<_> = beside.collect();
+            let node = Node::new(hold, algorithm, self.longest, &self.classes, &beside, &path);
+            let has = above
+                .and_then(|above| share(&node, above, class, self.longest))
+                .map(|free| free.capped(class.ceiling, self.longest));
+            match class.kind {
+                ClassKind::Inner(below) if here != at => algorithm = below,
+                _ => {
+                    let mut guarantee = of_class(class, has, self.longest, node.path, hold);
+                    grant(&mut guarantee, &class.kind, self.shortest());
+                    return guarantee;
+                }
+            }
+            above = has.and_then(|has| has.service);
+            path = node.path;
+        }
+    }
 }
 
 /// With what they are good for in the room that classes have.
@@ -274,17 +330,8 @@ fn nodes(hold: Hold, root: Algorithm, longest: Length, classes: &[Class]) -> Vec
     for (at, class) in classes.iter().enumerate() {
         children[below(class.parent)].push(at);
     }
-    let node = |at: usize, algorithm: Algorithm, above: &[Algorithm]| Node {
-        order: order(
-            algorithm,
-            (children[at].iter()).map(|&child| (classes[child].weight, longest, 1)),
-            hold,
-        ),
-        taken: match algorithm {
-            Algorithm::Priority => taken(&children[at], classes),
-            _ => HashMap::new(),
-        },
-        path: above.iter().copied().chain([algorithm]).collect(),
+    let node = |at: usize, algorithm: Algorithm, above: &[Algorithm]| {
+        Node::new(hold, algorithm, longest, classes, &children[at], above)
     };
     let mut nodes: Vec<Option<Node>> = (0..classes.len() + 1).map(|_| None).collect();
     nodes[0] = Some(node(0, root, &[]));
@@ -328,14 +375,25 @@ fn walk_for(
         }
         let has = free.map(|free| free.capped(class.ceiling, longest));
         let path = Arc::clone(&node.path);
-        guarantees.push(match &class.kind {
-            ClassKind::Inner(_) => plain(has, None, path),
-            ClassKind::Leaf(_) => plain(has, Some(has.map(|has| has.delay(longest))), path),
-            ClassKind::Flows(flows) => each(has, flows, longest, path, hold),
-        });
+        guarantees.push(of_class(class, has, longest, path, hold));
         served.push(has);
     }
     guarantees
+}
+
+/// What a class is guaranteed that is served so.
+fn of_class(
+    class: &Class,
+    has: Result<Served, NoGuarantee>,
+    longest: Length,
+    path: Arc<[Algorithm]>,
+    hold: Hold,
+) -> Guarantee {
+    match &class.kind {
+        ClassKind::Inner(_) => plain(has, None, path),
+        ClassKind::Leaf(_) => plain(has, Some(has.map(|has| has.delay(longest))), path),
+        ClassKind::Flows(flows) => each(has, flows, longest, path, hold),
+    }
 }
 
 fn plain(

@@ -272,6 +272,16 @@ pub(crate) struct Found {
     pub(crate) terms: OnceLock<Arc<[Arc<ClassTerms>]>>,
 }
 
+impl Found {
+    /// The guarantees alone.
+    pub(crate) fn of(guarantees: Vec<Guarantee>) -> Found {
+        Found {
+            guarantees: OnceLock::from(guarantees),
+            terms: OnceLock::new(),
+        }
+    }
+}
+
 impl Clone for Found {
     fn clone(&self) -> Found {
         Found::default()

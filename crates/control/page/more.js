@@ -73,6 +73,7 @@ export class Flows extends Asking {
     this.none = "This daemon does not tell who sends most.";
     this.table = new Table("Who sent most of late", [
       ["Flow"], ["Class"], ["Link"], ["Rate", true], ["Share", true], ["Packets", true],
+      ["Round trip", true], ["Came again", true], ["Came marked", true],
     ]);
     this.link = make("select", { onchange: () => this.again() }, make("option", { value: "" }, "all"));
     this.known = "";
@@ -93,7 +94,10 @@ export class Flows extends Asking {
   async refresh() {
     const wanted = new URLSearchParams({ top: 20, ...(this.link.value ? { link: this.link.value } : {}) });
     const { flows, seconds } = await ask(`${path("flows")}?${wanted}`);
-    this.table.show(flows.map((it) => [it.flow, it.class, it.link, rate(it.bps), percent(it.share), count(it.packets)]));
+    this.table.show(flows.map((it) => [
+      it.flow, it.class, it.link, rate(it.bps), percent(it.share), count(it.packets),
+      delay(it.rtt_us?.p50), count(it.came_again), count(it.came_marked),
+    ]));
     return flows.length ? null : `Nobody sent anything in the last ${span(seconds)}.`;
   }
 

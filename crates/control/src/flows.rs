@@ -106,6 +106,9 @@ mod tests {
             bytes: 100,
             bps,
             share: 0.1,
+            rtt_us: None,
+            came_again: 0,
+            came_marked: 0,
         };
         let top = TopFlows {
             seconds: 1.0,

@@ -26,6 +26,7 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
+use tracing::debug;
 
 use crate::change::{ATTEMPTS, Changed, Ended, Refused, beside, broken_by, change_beside, replace};
 use crate::document::EditError;
@@ -267,15 +268,19 @@ impl Api {
         request: Request<Incoming>,
         access: Access,
     ) -> std::result::Result<Answer, Infallible> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let answered = self.respond(request, access).await;
-        Ok(answered.unwrap_or_else(|Failure(status, sentence)| {
+        let answer = answered.unwrap_or_else(|Failure(status, sentence)| {
             let mut answer = text(status, JSON, json!({ "error": sentence }).to_string());
             if status == StatusCode::UNAUTHORIZED {
                 let scheme = HeaderValue::from_static("Bearer");
                 answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
             }
             answer
-        }))
+        });
+        let status = answer.status().as_u16();
+        debug!(name: "answered", %method, path, status, "{method} {path:?} was answered {status}");
+        Ok(answer)
     }
 
     async fn respond(

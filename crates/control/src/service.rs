@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{Semaphore, oneshot, watch};
 use tokio::time::timeout;
+use tracing::warn;
 
 use crate::grants::{Grants, Kept};
 use crate::history::Kept as History;
@@ -377,7 +378,10 @@ async fn accept(port: Port, api: Arc<Api>, places: Arc<Semaphore>) {
                 });
             }
             // No file descriptors, say.
-            Err(_) => tokio::time::sleep(BREATH).await,
+            Err(error) => {
+                warn!(name: "no connection", %error, "nobody can be answered for a moment: {error}");
+                tokio::time::sleep(BREATH).await;
+            }
         }
     }
 }

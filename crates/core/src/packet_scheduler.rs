@@ -558,15 +558,34 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             flow.room_packets += 1;
             flow.room_bytes += len.get() as i32;
             self.room_bytes += i64::from(len.get());
-            self.algorithm.served(len.into());
-            let next = rest.length().map(Charge::from);
-            self.algorithm.reschedule(flows, id, len.into(), next);
+            // Each for itself, so that what follows knows which of them it is.
+            match rest.length().map(Charge::from) {
+                Some(next) => {
+                    if !self.algorithm.step(flows, id, len.into(), Some(next)) {
+                        self.reschedule(id, len, Some(next));
+                    }
+                }
+                None => {
+                    if !self.algorithm.step(flows, id, len.into(), None) {
+                        self.reschedule(id, len, None);
+                    }
+                }
+            }
             return Some(Packet {
                 owner: FlowId::of(id),
                 len,
                 payload,
             });
         }
+    }
+
+    /// A packet was sent, and the algorithm has more to do than a step.
+    #[cold]
+    #[inline(never)]
+    fn reschedule(&mut self, id: EntityId, sent: Length, next: Option<Charge>) {
+        self.algorithm.served(sent.into());
+        self.algorithm
+            .reschedule(self.flows.as_mut_slice(), id, sent.into(), next);
     }
 
     /// The selected flow lost its packets while it waited.

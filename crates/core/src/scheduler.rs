@@ -322,10 +322,25 @@ pub trait Scheduler {
         next: Option<Charge>,
     );
 
-    /// The same as [`served`](Self::served) and [`reschedule`](Self::reschedule), where those are
-    /// short: whether they were, or else nothing was done and both are still to be said. For
-    /// whoever chooses the algorithm at run time: what calls nobody needs to save no registers.
-    /// O(1).
+    /// The same as [`served`](Self::served) and [`reschedule`](Self::reschedule), as part of
+    /// whatever sends a packet: whether it did both, or else nothing was done and both are still to
+    /// be said. So what is seldom needed, and whatever that needs, can stand apart. O(1).
+    #[inline(always)]
+    fn step(
+        &mut self,
+        entities: &mut [impl Holds<Self::Entity>],
+        id: EntityId,
+        charged: Charge,
+        next: Option<Charge>,
+    ) -> bool {
+        self.served(charged);
+        self.reschedule(entities, id, charged, next);
+        true
+    }
+
+    /// The same where those are short: whether they were, or else nothing was done and both are
+    /// still to be said. For whoever chooses the algorithm at run time: what calls nobody needs to
+    /// save no registers. O(1).
     #[inline]
     fn advance(
         &mut self,

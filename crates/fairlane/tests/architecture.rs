@@ -91,6 +91,22 @@ fn dependencies_point_one_way() {
     assert_eq!(dependencies("runtime").len(), 3, "the manifests are read");
 }
 
+/// Nothing that the forwarding thread runs could log: only `site` has both that thread and events.
+#[test]
+fn what_forwards_knows_of_no_log() {
+    for name in ["core", "classify", "mailbox", "io", "runtime", "fairlane"] {
+        let manifest = read(&crates().join(name).join("Cargo.toml"));
+        assert!(!manifest.contains("tracing"), "{name} tells of events");
+    }
+    let of_site = read(&crates().join("site/Cargo.toml"));
+    assert!(of_site.contains("tracing"), "the manifests are read");
+    for path in sources(&crates().join("site/src")) {
+        let tells = ["tracing::", "warn!(", "info!("];
+        let tells = tells.iter().any(|part| read(&path).contains(part));
+        assert_eq!(tells, path.ends_with("notice.rs"), "{}", path.display());
+    }
+}
+
 #[test]
 fn every_crate_is_listed_here() {
     let mut names: Vec<_> = fs::read_dir(crates())

@@ -1,14 +1,22 @@
-//! The lines of a log: in which form they are written, and how many of a kind.
+//! The lines of a log: what is made of events, in which form they are written, and how many of a kind.
+//!
+//! Whatever happens is told as an event of `tracing`, by whom it happens to. A program that keeps a log of
+//! its own has a subscriber of its own; this one has [`Events`].
 //!
 //! Standard error is where they go. Whoever reads it as the journal of systemd does is known by the
 //! environment variable `JOURNAL_STREAM`, and is told with each line how much it matters
 //! (`sd-daemon(3)`); it knows the time, and who speaks, by itself.
 
 use std::env;
+use std::fmt::{self, Debug};
 use std::io;
 use std::time::{Duration, Instant};
 
 use rustix::fs::fstat;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 /// Lines of a kind in a span of time; what is said beyond is counted.
 const MOST: u32 = 20;
@@ -17,10 +25,25 @@ const SPAN: Duration = Duration::from_secs(10);
 /// How much a line matters, by the numbers of syslog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
+    /// Something cannot go on.
+    Error = 3,
     /// Something is not as it should be.
     Warning = 4,
     /// Something has happened as it should.
     Info = 6,
+    /// How it happened, for who looks for a fault.
+    Debug = 7,
+}
+
+impl From<tracing::Level> for Level {
+    fn from(level: tracing::Level) -> Level {
+        match level {
+            tracing::Level::ERROR => Level::Error,
+            tracing::Level::WARN => Level::Warning,
+            tracing::Level::INFO => Level::Info,
+            _ => Level::Debug,
+        }
+    }
 }
 
 /// A line.
@@ -32,6 +55,69 @@ pub struct Line {
     pub level: Level,
     /// What is said.
     pub text: String,
+}
+
+/// Makes a line of the message of each event that matters enough, and gives it to whoever writes. An
+/// event's name is its kind. Its other fields say again, each apart, what the message says.
+#[derive(Debug)]
+pub struct Events<T> {
+    least: LevelFilter,
+    tell: T,
+}
+
+impl<T: Fn(Line) + 'static> Events<T> {
+    /// Of this level, and those that matter more. `tell` is called by whom an event happens to, and keeps
+    /// nobody waiting.
+    pub fn new(least: LevelFilter, tell: T) -> Events<T> {
+        Events { least, tell }
+    }
+}
+
+impl<T: Fn(Line) + 'static> Subscriber for Events<T> {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= self.least
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(self.least)
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let metadata = event.metadata();
+        let mut message = Message::default();
+        event.record(&mut message);
+        (self.tell)(Line {
+            kind: metadata.name(),
+            level: (*metadata.level()).into(),
+            text: message.0,
+        });
+    }
+
+    // Nothing lasts.
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The message of an event.
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            self.0 = fmt::format(format_args!("{value:?}"));
+        }
+    }
 }
 
 /// Whether the journal reads standard error.
@@ -176,6 +262,27 @@ mod tests {
         assert_eq!(said.count() as u32, MOST);
         assert_eq!(limit.end(), [line("often", "1 more like this: x")]);
         assert!(limit.end().is_empty());
+    }
+
+    #[test]
+    fn an_event_that_matters_enough_becomes_a_line_of_its_kind() {
+        let (tell, lines) = std::sync::mpsc::channel();
+        let events = Events::new(LevelFilter::INFO, move |line| tell.send(line).unwrap());
+        tracing::subscriber::with_default(events, || {
+            tracing::warn!(name: "gone", interface = "up0", "{} is gone", "up0");
+            let span = tracing::error_span!("span", number = 1);
+            span.in_scope(|| tracing::info!(name: "back", again = true, "back"));
+            tracing::debug!("how");
+        });
+        let level = |kind, level, text| Line {
+            level,
+            ..line(kind, text)
+        };
+        let expected = [
+            level("gone", Level::Warning, "up0 is gone"),
+            level("back", Level::Info, "back"),
+        ];
+        assert_eq!(lines.iter().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -137,7 +137,7 @@ impl Classify<Received> for FrameClassifier {
             meter.record_beside_lost();
         }
         if let Some(watch) = &mut self.watch {
-            watch.see(received.frame.bytes(), to.class, received.came);
+            watch.see(received.frame.bytes(), to, received.came);
         }
         if self.naming.is_some() {
             self.note(to, received);

@@ -548,7 +548,10 @@ impl Control {
                     drop(counting);
                     self.tidy_up();
                 }
-                (Order::Walk(walking), _) => self.state.flows.walked(*walking, &self.plans),
+                (Order::Walk(walking), _) => {
+                    self.count_findings();
+                    self.state.flows.walked(*walking, &self.plans);
+                }
                 (Order::Add(adding), Asked::Classes(next)) => self.added(*adding, *next),
                 (Order::Take(taking), Asked::Parameters(next)) => {
                     self.changed(taking.error.is_some(), *next);
@@ -607,6 +610,7 @@ impl Control {
         if taking.anew.is_some() {
             // What is found from now on is of classes with other numbers.
             self.count_findings();
+            self.state.flows.renumbered(side);
         }
         let Some(plan) = self.plan_mut(side) else {
             return;
@@ -643,6 +647,7 @@ impl Control {
         for plan in &mut self.plans {
             plan.found(&all);
         }
+        self.state.flows.found(&all);
     }
 
     /// Makes a report of the counts.

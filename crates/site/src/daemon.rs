@@ -25,7 +25,7 @@ use crate::flows::TopFlows;
 use crate::forward::Forwarding;
 use crate::frame::{Frame, Received};
 use crate::hand_over::{self, Beside, Offer, Parts, Running, Taking};
-use crate::notice::{Notice, Notify};
+use crate::notice::{Notice, Notify, logged};
 use crate::passing::{Findings, Watch, watches};
 use crate::plan::{Plan, Shaped};
 use crate::reload::Source;
@@ -259,7 +259,7 @@ impl Daemon {
         options: &Options,
         notify: impl Fn(Notice) + Send + Sync + 'static,
     ) -> Result<Daemon> {
-        let notify: Notify = Arc::new(notify);
+        let notify = logged(notify);
         for warning in &site.warnings {
             notify(Notice::Warning(warning.to_string()));
         }
@@ -298,7 +298,7 @@ impl Daemon {
         options: &Options,
         notify: impl Fn(Notice) + Send + Sync + 'static,
     ) -> Result<Daemon> {
-        let notify: Notify = Arc::new(notify);
+        let notify = logged(notify);
         let Some(interfaces) = &site.interfaces else {
             return Err(Error::Ended);
         };

@@ -16,14 +16,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane_classify::{FlowKey, Per};
-use fairlane_config::class_report::{bps, part};
+use fairlane_config::class_report::{DelayReport, bps, part};
 use fairlane_config::{ClassKind, Flows};
 use fairlane_core::Nanos;
 use fairlane_core::tree::ClassId;
 use fairlane_runtime::bridge::Side;
 use serde::Serialize;
 
-use crate::plan::Plan;
+use crate::passing::Finding;
+use crate::plan::{Passing, Plan};
 use names::{Naming, Note};
 use walk::{ClassWalk, LinkWalk, Talker, Top, Walking};
 
@@ -35,6 +36,8 @@ const KEPT: Nanos = Nanos::from_millis(10_000);
 const OF_A_CLASS: usize = 1_000;
 const OF_ALL: usize = 16_384;
 const OF_ANY: usize = 16;
+/// Flows of a link of whose TCP it is counted what was seen between two walks; of others it is not.
+const PASSED: usize = 16_384;
 /// Flows that a table has room for beyond those that there are.
 const MORE: usize = 64;
 
@@ -67,6 +70,13 @@ pub struct FlowReport {
     pub bps: f64,
     /// Its part of the bytes that the class sent.
     pub share: f64,
+    /// Round trips of its TCP that were seen in passing: from when a segment came until what acknowledges
+    /// it came back. Null where none was.
+    pub rtt_us: Option<DelayReport>,
+    /// Its segments of TCP that came again, or later than those behind them.
+    pub came_again: u64,
+    /// Its segments of TCP that came marked, congestion experienced.
+    pub came_marked: u64,
 }
 
 /// Hears who sends most.
@@ -94,6 +104,8 @@ struct Seen {
     names: HashMap<(Per, u64), FlowKey>,
     /// Who was told without a name, the least first.
     unnamed: Vec<u64>,
+    /// What was seen in passing since the last walk, by the number of a class and the digest of a flow.
+    passing: HashMap<(u32, u64), Passing>,
 }
 
 /// The last walk over a class.
@@ -152,6 +164,25 @@ impl Watch {
         Walking { links, last }
     }
 
+    /// Counts what was seen in passing, while anything is counted. O(findings).
+    pub(crate) fn found(&mut self, findings: &[Finding]) {
+        if self.walked.is_none() {
+            return;
+        }
+        for finding in findings.iter().filter(|finding| finding.flow != 0) {
+            let passing = &mut self.links[finding.side as usize].passing;
+            let at = (finding.class, finding.flow);
+            if passing.len() < PASSED || passing.contains_key(&at) {
+                passing.entry(at).or_default().count(finding.what);
+            }
+        }
+    }
+
+    /// Forgets what was seen in passing of a link: its classes get other numbers.
+    pub(crate) fn renumbered(&mut self, side: Side) {
+        self.links[side as usize].passing.clear();
+    }
+
     /// Tells what was found on a walk to whoever waits for it.
     pub(crate) fn walked(&mut self, walking: Walking, plans: &[Plan]) {
         if walking.last {
@@ -185,6 +216,7 @@ impl Seen {
         let notes = notes.map(|Note { per, flow, key }| ((per, flow), key));
         let former = std::mem::replace(&mut self.names, notes.collect());
         let before = std::mem::take(&mut self.since);
+        let mut passing = std::mem::take(&mut self.passing);
         let mut unnamed = Vec::new();
         let mut told = 0;
         for walk in link.classes {
@@ -203,6 +235,8 @@ impl Seen {
             for talker in together(walk.top) {
                 let flow = self.name(walk.per, talker, &former, &mut unnamed);
                 let Talker { bytes, packets, .. } = talker;
+                let digest = talker.flow.unwrap_or(0);
+                let seen = passing.remove(&(id.number(), digest)).unwrap_or_default();
                 top.flows.push(FlowReport {
                     link: Arc::from(&*plan.link.name),
                     class: Arc::clone(&terms.name),
@@ -212,6 +246,9 @@ impl Seen {
                     bps: bps(bytes, seconds),
                     // The flow was come to after the class.
                     share: part(bytes, sent.max(bytes)),
+                    rtt_us: seen.round_trips(),
+                    came_again: seen.again,
+                    came_marked: seen.marked,
                 });
             }
         }

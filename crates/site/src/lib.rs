@@ -5,7 +5,7 @@
 //! and tells its state as a [`Report`] from time to time: of each class rate, share, delay of late
 //! and in all, what was dropped and why, and beside each what the class is guaranteed. Another
 //! configuration [takes over](Handle::reload) while frames pass. What else happens is told by
-//! [`Notice`]s.
+//! [`Notice`]s, and logged as events of `tracing`; never by the thread that forwards.
 //!
 //! ```no_run
 //! use std::path::Path;

@@ -6,6 +6,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use fairlane_config::class_report::DelayReport;
 use fairlane_core::Nanos;
 
 /// Parts that each doubling of a delay is divided into: two digits.
@@ -204,6 +205,18 @@ impl Delays {
             so_far >= wanted
         });
         bucket.map(|&(bucket, _)| Nanos(longest_in(bucket)).min(self.longest))
+    }
+
+    /// As they are told, in microseconds; none of no packet. `longest` is known better than by the
+    /// delays' digits.
+    pub(crate) fn in_micros(&self, longest: Option<Nanos>) -> Option<DelayReport> {
+        let micros = |nanos: Nanos| nanos.0 as f64 / 1e3;
+        Some(DelayReport {
+            mean: None,
+            p50: micros(self.quantile(0.5)?),
+            p99: micros(self.quantile(0.99)?),
+            max: micros(longest.or_else(|| self.quantile(1.0))?),
+        })
     }
 }
 

@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fairlane_runtime::attach::Refusals;
+use tracing::field::display;
+use tracing::{info, warn};
 
 use crate::error::Error;
 
-/// What happened, for whoever keeps a log; displayed, it is one line.
+/// What happened, for whoever does something about it; displayed, it is one line. Who only keeps a log has
+/// the same as events of `tracing`, each with its interface, error and so on as fields.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Notice {
@@ -64,38 +67,33 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// A word for all events of its kind.
-    #[must_use]
-    pub fn kind(&self) -> &'static str {
+    /// Tells whoever keeps a log of it: an event, as a warning where something is not as it should be.
+    fn log(&self) {
         match self {
-            Notice::Warning(_) => "warning",
-            Notice::Gone(_) => "gone",
-            Notice::Back(_) => "back",
-            Notice::Detached(_) => "detached",
-            Notice::Attached(_) => "attached",
-            Notice::Unusable { .. } => "unusable",
-            Notice::NoEarlyDrop { .. } => "no early drop",
-            Notice::NotAttached(_) => "not attached",
-            Notice::Reloaded(_) => "reloaded",
-            Notice::ReloadRefused(_) => "reload refused",
-            Notice::HandedOver { .. } => "handed over",
-            Notice::TookOver { .. } => "took over",
-            Notice::NotHandedOver(_) => "not handed over",
+            Notice::Warning(_) => warn!(name: "warning", "{self}"),
+            Notice::Gone(interface) => warn!(name: "gone", interface, "{self}"),
+            Notice::Back(interface) => info!(name: "back", interface, "{self}"),
+            Notice::Unusable { interface, error } => {
+                warn!(name: "unusable", interface, %error, "{self}");
+            }
+            Notice::Detached(interface) => info!(name: "detached", interface, "{self}"),
+            Notice::Attached(interface) => info!(name: "attached", interface, "{self}"),
+            Notice::NoEarlyDrop { interface, reason } => {
+                warn!(name: "no early drop", interface, error = %reason, "{self}");
+            }
+            Notice::NotAttached(_) => warn!(name: "not attached", "{self}"),
+            Notice::Reloaded(path) => {
+                let file = path.as_ref().map(|path| display(path.display()));
+                info!(name: "reloaded", file, "{self}");
+            }
+            Notice::ReloadRefused(error) => warn!(name: "reload refused", %error, "{self}"),
+            Notice::HandedOver { to, frames } => info!(name: "handed over", to, frames, "{self}"),
+            Notice::TookOver { from, stood } => {
+                let stood_us = stood.as_micros();
+                info!(name: "took over", from, stood_us, "{self}");
+            }
+            Notice::NotHandedOver(to) => warn!(name: "not handed over", to, "{self}"),
         }
-    }
-
-    /// Whether something is not as it should be.
-    #[must_use]
-    pub fn is_trouble(&self) -> bool {
-        !matches!(
-            self,
-            Notice::Back(_)
-                | Notice::Detached(_)
-                | Notice::Attached(_)
-                | Notice::Reloaded(_)
-                | Notice::HandedOver { .. }
-                | Notice::TookOver { .. }
-        )
     }
 }
 
@@ -148,3 +146,11 @@ impl fmt::Display for Notice {
 
 /// Hears of each event, on the thread that it happens on: never the one that forwards.
 pub(crate) type Notify = Arc<dyn Fn(Notice) + Send + Sync>;
+
+/// Has each event logged before `hear` hears of it.
+pub(crate) fn logged(hear: impl Fn(Notice) + Send + Sync + 'static) -> Notify {
+    Arc::new(move |notice| {
+        notice.log();
+        hear(notice);
+    })
+}

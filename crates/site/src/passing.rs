@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fairlane_classify::{Layer, segment};
 use fairlane_core::Nanos;
-use fairlane_core::tree::ClassId;
+use fairlane_core::tree::ClassFlow;
 use fairlane_mailbox::{Consumer, Producer, mailbox};
 use fairlane_runtime::bridge::Side;
 
@@ -38,42 +38,39 @@ struct Table {
     highest: [Box<[AtomicU64; PLACES]>; 2],
 }
 
-/// The first segment with a timestamp.
+/// The first segment with a timestamp. On one cache line.
 #[derive(Debug, Default)]
+#[repr(align(32))]
 struct Sent {
     /// A number of connection and timestamp; 0 of none.
     key: AtomicU64,
     /// Its class, and when it came; or [`ANSWERED`].
     came: AtomicU64,
+    /// The digest of its flow in that class.
+    flow: AtomicU64,
 }
 
-/// What was seen of a class.
+/// What was seen of a flow of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Finding {
-    /// A segment of this class of the link in this direction was acknowledged so long after it came.
-    Trip(Side, u32, Nanos),
-    /// A segment came again, or late.
-    Again(Side, u32),
-    /// A segment was marked by a router before: congestion experienced.
-    Marked(Side, u32),
+pub(crate) struct Finding {
+    /// The digest of the flow; 0 in a class that has none.
+    pub(crate) flow: u64,
+    /// The number of the class.
+    pub(crate) class: u32,
+    /// The device that the link's packets leave by.
+    pub(crate) side: Side,
+    pub(crate) what: What,
 }
 
-impl Finding {
-    /// The device that the link's packets leave by.
-    pub(crate) fn side(&self) -> Side {
-        match *self {
-            Finding::Trip(side, ..) | Finding::Again(side, _) | Finding::Marked(side, _) => side,
-        }
-    }
-
-    /// The number of the class.
-    pub(crate) fn class(&self) -> u32 {
-        match *self {
-            Finding::Trip(_, class, _) | Finding::Again(_, class) | Finding::Marked(_, class) => {
-                class
-            }
-        }
-    }
+/// What was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A segment was acknowledged so many microseconds after it came.
+    Trip(u32),
+    /// A segment came again, or late.
+    Again,
+    /// A segment was marked by a router before: congestion experienced.
+    Marked,
 }
 
 /// The eyes of one direction: with its link's classifier, on the forwarding thread.
@@ -118,19 +115,28 @@ pub(crate) fn watches() -> Result<[(Watch, Findings); 2]> {
 }
 
 impl Watch {
-    /// A frame of a class came. O(options) of a segment of TCP, with three places in tables.
+    /// A frame of a flow of a class came. O(options) of a segment of TCP, with three places in tables.
     #[inline]
-    pub(crate) fn see(&mut self, frame: &[u8], class: ClassId, came: Nanos) {
+    pub(crate) fn see(&mut self, frame: &[u8], of: ClassFlow, came: Nanos) {
         if let Some(segment) = segment(frame, Layer::Ethernet) {
-            self.look(&segment, class.number(), came);
+            self.look(&segment, of, came);
         }
     }
 
-    fn look(&mut self, segment: &fairlane_classify::Segment, class: u32, came: Nanos) {
+    fn look(&mut self, segment: &fairlane_classify::Segment, of: ClassFlow, came: Nanos) {
+        let ClassFlow { class, flow } = of;
+        let class = class.number();
+        let side = self.side;
+        let finding = |what| Finding {
+            flow,
+            class,
+            side,
+            what,
+        };
         let us = (came.0 / 1_000) & ((1 << TIME_BITS) - 1);
         let (own, other) = (self.side as usize, self.side.other() as usize);
         if segment.marked {
-            self.find(Finding::Marked(self.side, class));
+            self.find(finding(What::Marked));
         }
         if let Some(echo) = segment.echo {
             let key = key(segment.reverse, echo);
@@ -140,8 +146,12 @@ impl Watch {
                 sent.came.store(ANSWERED, Ordering::Relaxed);
                 let took = us.wrapping_sub(then) & ((1 << TIME_BITS) - 1);
                 if took < LONGEST {
-                    let of = (then >> TIME_BITS) as u32;
-                    self.find(Finding::Trip(self.side.other(), of, Nanos(took * 1_000)));
+                    self.find(Finding {
+                        flow: sent.flow.load(Ordering::Relaxed),
+                        class: (then >> TIME_BITS) as u32,
+                        side: side.other(),
+                        what: What::Trip(took as u32),
+                    });
                 }
             }
         }
@@ -155,9 +165,10 @@ impl Watch {
             sent.key.store(key, Ordering::Relaxed);
             let noted = u64::from(class) << TIME_BITS | us;
             sent.came.store(noted, Ordering::Relaxed);
+            sent.flow.store(flow, Ordering::Relaxed);
         }
         if self.came_again(segment) {
-            self.find(Finding::Again(self.side, class));
+            self.find(finding(What::Again));
         }
     }
 
@@ -193,6 +204,7 @@ fn place(key: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairlane_core::tree::ClassId;
 
     const A: [u8; 4] = [10, 0, 0, 1];
     const B: [u8; 4] = [10, 0, 0, 2];
@@ -218,8 +230,18 @@ mod tests {
 
     const ACK: u8 = 16;
 
-    fn class(number: u32) -> ClassId {
-        ClassId::new(number)
+    fn class(number: u32) -> ClassFlow {
+        ClassId::new(number).into()
+    }
+
+    /// What was seen of class 3 of the link to the right, and of this flow in it.
+    fn found(flow: u64, what: What) -> Finding {
+        Finding {
+            flow,
+            class: 3,
+            side: Side::Right,
+            what,
+        }
     }
 
     fn all(findings: &mut Findings) -> Vec<Finding> {
@@ -230,15 +252,22 @@ mod tests {
     fn a_trip_is_from_a_segment_to_its_first_acknowledgment() {
         let [(mut left, mut at_left), (mut right, mut at_right)] = watches().unwrap();
         let ms = Nanos::from_millis;
-        right.see(&frame([A, B], 0, 1_000, [100, 1]), class(3), ms(5));
+        let (first, later) = (
+            ClassFlow {
+                flow: 77,
+                ..class(3)
+            },
+            class(3),
+        );
+        right.see(&frame([A, B], 0, 1_000, [100, 1]), first, ms(5));
         // With the same timestamp: the first counts.
-        right.see(&frame([A, B], 1_000, 1_000, [100, 1]), class(3), ms(6));
+        right.see(&frame([A, B], 1_000, 1_000, [100, 1]), later, ms(6));
         assert_eq!(all(&mut at_right), []);
         left.see(&frame([B, A], 0, 0, [7, 100]), class(1), ms(25));
         left.see(&frame([B, A], 0, 0, [7, 100]), class(1), ms(26));
         // Of another connection.
         left.see(&frame([B, B], 0, 0, [7, 100]), class(1), ms(27));
-        assert_eq!(all(&mut at_left), [Finding::Trip(Side::Right, 3, ms(20))]);
+        assert_eq!(all(&mut at_left), [found(77, What::Trip(20_000))]);
         // What was only an acknowledgment is not acknowledged, whoever repeats its time.
         right.see(&frame([A, B], 2_000, 1_000, [101, 7]), class(3), ms(30));
         assert_eq!(all(&mut at_right), []);
@@ -246,34 +275,34 @@ mod tests {
 
     #[test]
     fn what_comes_again_is_noticed() {
-        let [_, (mut right, mut found)] = watches().unwrap();
+        let [_, (mut right, mut findings)] = watches().unwrap();
         let ms = Nanos::from_millis;
         for (sequence, at) in [(u32::MAX - 999, 1), (1_000, 2), (0, 3), (2_000, 4)] {
             right.see(&frame([A, B], sequence, 1_000, [at, 1]), class(3), ms(5));
         }
-        assert_eq!(all(&mut found), [Finding::Again(Side::Right, 3)]);
+        assert_eq!(all(&mut findings), [found(0, What::Again)]);
         // Another connection of the same ends begins anywhere.
         for (sequence, at) in [(2_000_000_000, 6), (2_000_001_000, 7)] {
             right.see(&frame([A, B], sequence, 1_000, [at, 1]), class(3), ms(5));
         }
         right.see(&frame([A, B], 100, 1_000, [8, 1]), class(3), ms(5));
         right.see(&frame([A, B], 1_100, 1_000, [8, 1]), class(3), ms(5));
-        assert_eq!(all(&mut found), []);
+        assert_eq!(all(&mut findings), []);
         // Keeping a connection alive repeats a byte of length 0: no segment that takes any of the sequence.
         right.see(&frame([A, B], 2_999, 0, [9, 1]), class(3), ms(9));
-        assert_eq!(all(&mut found), []);
+        assert_eq!(all(&mut findings), []);
     }
 
     #[test]
     fn whoever_counts_late_misses_some_and_holds_nobody_up() {
-        let [_, (mut right, mut found)] = watches().unwrap();
+        let [_, (mut right, mut findings)] = watches().unwrap();
         for number in 0..100_000 {
             let mut marked = frame([A, B], number, 1, [number, 1]);
             marked[15] = 3;
             right.see(&marked, class(3), Nanos::from_millis(1));
         }
-        let found = all(&mut found);
-        assert!((1..100_000).contains(&found.len()), "{}", found.len());
-        assert_eq!(found[0], Finding::Marked(Side::Right, 3));
+        let all = all(&mut findings);
+        assert!((1..100_000).contains(&all.len()), "{}", all.len());
+        assert_eq!(all[0], found(0, What::Marked));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
-use fairlane_config::class_report::ClassTerms;
+use fairlane_config::class_report::{ClassTerms, DelayReport};
 use fairlane_config::{Discipline, Link, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
 use fairlane_core::{Count, Nanos};
@@ -18,7 +18,7 @@ use crate::early::{Early, Port, Tables};
 use crate::frame::{Frame, Received};
 use crate::meter::{Delays, Meter};
 use crate::order::{Adding, Gone, Taking};
-use crate::passing::{Finding, Findings};
+use crate::passing::{Finding, Findings, What};
 
 /// Mailboxes of processes that a round looks at, and packets that it takes from each: about as many
 /// in all as it takes in from a device, so that processes that push as fast as they can leave the
@@ -47,7 +47,7 @@ pub(crate) struct Account {
     pub(crate) passing: Passing,
 }
 
-/// What was seen of a class's TCP in passing.
+/// What was seen in passing of the TCP of a class, or of a flow.
 #[derive(Clone, Default)]
 pub(crate) struct Passing {
     /// Round trips since the state was last told.
@@ -59,6 +59,24 @@ pub(crate) struct Passing {
 }
 
 impl Passing {
+    /// Counts what was seen.
+    pub(crate) fn count(&mut self, what: What) {
+        match what {
+            What::Trip(micros) => self.trips.record(Nanos::from_micros(micros.into())),
+            What::Again => self.again += 1,
+            What::Marked => self.marked += 1,
+        }
+    }
+
+    /// Its round trips, in microseconds; `None` without any.
+    pub(crate) fn round_trips(&self) -> Option<DelayReport> {
+        let told = self.trips.in_micros(None)?;
+        Some(DelayReport {
+            mean: self.trips.mean().map(|nanos| nanos / 1e3),
+            ..told
+        })
+    }
+
     /// That of a class below it, too.
     pub(crate) fn extend(&mut self, below: &Passing) {
         self.trips.extend(&below.trips);
@@ -404,22 +422,17 @@ impl Plan {
     /// Counts what was found of its classes.
     pub(crate) fn found(&mut self, findings: &[Finding]) {
         let side = self.side;
-        let mine = findings.iter().filter(|finding| finding.side() == side);
+        let mine = findings.iter().filter(|finding| finding.side == side);
         let mut mine = mine.peekable();
         if mine.peek().is_none() {
             return;
         }
         let places: HashMap<u32, usize> = self.ids.iter().map(|id| id.number()).zip(0..).collect();
         for finding in mine {
-            let Some(&place) = places.get(&finding.class()) else {
+            let Some(&place) = places.get(&finding.class) else {
                 continue;
             };
-            let passing = &mut self.accounts[place].passing;
-            match *finding {
-                Finding::Trip(_, _, took) => passing.trips.record(took),
-                Finding::Again(..) => passing.again += 1,
-                Finding::Marked(..) => passing.marked += 1,
-            }
+            self.accounts[place].passing.count(finding.what);
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, Recent, bps, part};
+use fairlane_config::class_report::{ClassReport, ClassTerms, Recent, bps, part};
 use fairlane_config::{ClassKind, Link};
 use fairlane_core::tree::ClassStats;
-use fairlane_core::{Count, Nanos, Rate};
+use fairlane_core::{Count, Rate};
 use serde::Serialize;
 
 use crate::daemon::Interface;
@@ -120,18 +120,6 @@ pub struct LinkReport {
     /// The delays of each of them, since the start.
     #[serde(skip)]
     pub delays: Vec<Arc<Delays>>,
-}
-
-/// Delays that were counted, in microseconds; none of no packet. `longest` is known better than by
-/// the delays' digits.
-fn in_micros(delays: &Delays, longest: Option<Nanos>) -> Option<DelayReport> {
-    let micros = |nanos: Nanos| nanos.0 as f64 / 1e3;
-    Some(DelayReport {
-        mean: None,
-        p50: micros(delays.quantile(0.5)?),
-        p99: micros(delays.quantile(0.99)?),
-        max: micros(longest.or_else(|| delays.quantile(1.0))?),
-    })
 }
 
 impl InterfaceReport {
@@ -326,7 +314,7 @@ fn tell(
         },
     );
     let sent = sums.stats.sent.bytes.saturating_sub(told.stats.sent.bytes);
-    let delay_us = in_micros(&delays.since(&told.delays), None);
+    let delay_us = delays.since(&told.delays).in_micros(None);
     // In bits, with one packet that may have come at once.
     let offered = sums.offered().saturating_sub(told.offered) as f64 * 8.0;
     let burst = f64::from(link.longest.get()) * 8.0;
@@ -339,7 +327,7 @@ fn tell(
     ClassReport {
         beside_lost: account.told.beside_lost,
         lost_estimate: sums.lost.round() as u64,
-        delay_us: in_micros(&delays, Some(delays.longest())),
+        delay_us: delays.in_micros(Some(delays.longest())),
         recent: Some(Recent {
             sent_bps: bps(sent, recent.seconds),
             share: part(sent, recent.bytes),
@@ -347,10 +335,7 @@ fn tell(
             throttled: sums.stats.throttled.saturating_sub(told.stats.throttled),
             beyond_bound,
             violations: account.violations,
-            rtt_us: in_micros(&passing.trips, None).map(|told| DelayReport {
-                mean: passing.trips.mean().map(|nanos| nanos / 1e3),
-                ..told
-            }),
+            rtt_us: passing.round_trips(),
             came_again: passing.again,
             came_marked: passing.marked,
         }),

@@ -1,12 +1,17 @@
 //! A program of one's own runs a site: opens it, watches it, changes it, stops it.
 
-use std::sync::Arc;
+use std::fmt::Debug;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fairlane_config::Site;
 use fairlane_netlab::{Wire, or_skip};
 use fairlane_site::{Daemon, Error, Notice, Options, Outcome, Report, Source};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Metadata, Subscriber};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -38,6 +43,84 @@ fn wait(notices: &Receiver<Notice>, meant: impl Fn(&Notice) -> bool) -> Notice {
             return notice;
         }
     }
+}
+
+/// Where all events of these tests go, with who told of them: message, name, fields and thread.
+static EVENTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Keep;
+
+impl Subscriber for Keep {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        struct Told(String);
+        impl Visit for Told {
+            fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+                self.0 += &format!("{field}={value:?} ");
+            }
+        }
+        let (thread, name) = (thread::current(), event.metadata().name());
+        let thread = thread.name().unwrap_or_default();
+        let level = event.metadata().level();
+        let mut told = Told(format!("{level} {name} in {thread}: "));
+        event.record(&mut told);
+        EVENTS.lock().unwrap().push(told.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[test]
+fn what_happens_is_told_with_its_fields_and_never_by_the_thread_that_forwards() {
+    let _ = tracing::subscriber::set_global_default(Keep);
+    let Some(wire) = or_skip("a site in a program of one's own", Wire::new(1)) else {
+        return;
+    };
+    let (tell, notices) = channel();
+    let notify = move |notice| tell.send(notice).unwrap();
+    let opened =
+        (wire.middle()).run(|| Daemon::open(site(INTERFACES, "logged"), &options(), notify));
+    let daemon = opened.unwrap();
+    let handle = daemon.handle();
+    thread::scope(|scope| {
+        let running = scope.spawn(|| daemon.run(|_| ()));
+        handle.reload(Source::Site(Box::new(site(INTERFACES, "other"))));
+        wait(&notices, |notice| matches!(notice, Notice::Reloaded(_)));
+        handle.reload(Source::File("/no/such/site.toml".into()));
+        wait(&notices, |notice| {
+            matches!(notice, Notice::ReloadRefused(_))
+        });
+        handle.detach("outside").unwrap();
+        wait(&notices, |notice| matches!(notice, Notice::Detached(_)));
+        handle.stop();
+        running.join().unwrap().result.unwrap();
+    });
+    let events = EVENTS.lock().unwrap();
+    let is_told = |begin: &str, part: &str| {
+        let told = |event: &String| event.starts_with(begin) && event.contains(part);
+        assert!(events.iter().any(told), "{begin} {part}: {events:#?}");
+    };
+    is_told(
+        "INFO reloaded in",
+        "message=another configuration was taken over",
+    );
+    is_told("WARN reload refused in", "error=/no/such/site.toml: ");
+    is_told("INFO detached in", "interface=\"outside\"");
+    let forwards = |event: &&String| event.contains(" in forward: ");
+    assert_eq!(events.iter().find(forwards), None);
 }
 
 #[test]

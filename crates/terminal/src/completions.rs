@@ -29,5 +29,5 @@ pub fn run(options: &Options, mut program: Command) -> Result<()> {
     let name = program.get_name().to_owned();
     let mut text = Vec::new();
     clap_complete::generate(options.shell, &mut program, name, &mut text);
-    output::line(String::from_utf8_lossy(&text).trim_end())
+    output::text(&text)
 }

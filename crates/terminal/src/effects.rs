@@ -4,6 +4,7 @@ use fairlane_core::Nanos;
 use serde_json::Value as Json;
 
 use crate::figures;
+use crate::plain::told;
 
 /// What the cells of an effect are.
 pub(crate) const HEADER: [&str; 5] = ["class", "guaranteed", "worst delay", "ceiling", "weight"];
@@ -43,11 +44,7 @@ fn one(effect: &Json) -> Effect {
     };
     Effect {
         cells: [
-            format!(
-                "{}/{}",
-                effect["link"].as_str().unwrap_or_default(),
-                effect["class"].as_str().unwrap_or_default()
-            ),
+            format!("{}/{}", told(&effect["link"]), told(&effect["class"])),
             both(&rate("guaranteed_bps")),
             both(&|promise| {
                 let bound = promise["bound_us"].as_f64();

@@ -17,5 +17,6 @@ pub mod init;
 pub mod interrupt;
 pub mod manual;
 pub mod output;
+pub mod plain;
 pub mod table;
 pub mod top;

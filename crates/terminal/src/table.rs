@@ -4,6 +4,8 @@ use comfy_table::presets::UTF8_BORDERS_ONLY;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
 use console::{Term, measure_text_width};
 
+use crate::plain::plain;
+
 /// A table as wide as the terminal at most: names on the left, numbers aligned to
 /// the right.
 pub fn new<I, T>(header: I) -> Table
@@ -22,6 +24,11 @@ where
         column.set_cell_alignment(CellAlignment::Right);
     }
     table
+}
+
+/// A class below so many others, as the first cell of its row.
+pub fn class(depth: usize, name: &str) -> String {
+    format!("{}{}", "  ".repeat(depth), plain(name))
 }
 
 /// Hides columns, in the order given, until the others fit the terminal without

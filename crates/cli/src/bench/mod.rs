@@ -11,7 +11,7 @@ use fairlane_bench::controller::Arrivals;
 use fairlane_bench::flowsets::{Backlog, FlowSets};
 use fairlane_bench::pairs::{Case, Contender, Measured};
 use fairlane_config::algorithms;
-use fairlane_core::sched::{AUTOMATIC_MEMBERS, Algorithm, CustomAlgorithm};
+use fairlane_core::sched::{AUTOMATIC_MEMBERS, Algorithm};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -84,12 +84,7 @@ fn flow_sets(text: &str) -> Result<FlowSets, String> {
 }
 
 /// An algorithm of another crate, and its loop: code of its own, without indirect calls.
-pub(crate) struct Custom(Algorithm, fn(&Case) -> Result<Measured>);
-
-/// An algorithm that the program was given.
-pub(crate) fn custom<A: CustomAlgorithm>(algorithm: Algorithm) -> Custom {
-    Custom(algorithm, |case| case.measure_algorithm(A::default()))
-}
+pub(crate) type Custom = (Algorithm, fn(&Case) -> Result<Measured>);
 
 /// The environment alone, and every algorithm.
 fn all() -> impl Iterator<Item = Contender> {
@@ -146,7 +141,7 @@ fn single(options: &Options, contender: Contender, custom: &[Custom]) -> Result<
     };
     let report = measure(&case, contender, custom)?;
     if options.json {
-        output::line(serde_json::to_string(&report)?)
+        output::json(&report)
     } else {
         output::line(format_args!(
             "{}: {:.1} ns a pair, {} flows ({}), {} enqueues, {} dequeues, {} drops, backlog {} to {}",
@@ -230,16 +225,14 @@ fn table(options: &Options, custom: &[Custom]) -> Result<()> {
 }
 
 fn measure<'a>(case: &'a Case, contender: Contender, custom: &[Custom]) -> Result<Report<'a>> {
-    let own = custom
-        .iter()
-        .find(|Custom(own, _)| contender == Contender::Algorithm(*own));
+    let own = |(own, _): &&Custom| contender == Contender::Algorithm(*own);
     let Measured {
         qmin,
         qmax,
         tally,
         ns_per_pair,
-    } = match own {
-        Some(Custom(_, measure)) => measure(case)?,
+    } = match custom.iter().find(own) {
+        Some((_, measure)) => measure(case)?,
         None => case.measure(contender)?,
     };
     Ok(Report {

@@ -153,7 +153,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         &stop,
     )?;
     if options.json {
-        print::line(serde_json::to_string(&outcome)?)
+        print::json(&outcome)
     } else {
         print::line(outcome)
     }

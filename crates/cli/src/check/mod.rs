@@ -4,7 +4,7 @@ pub(crate) mod report;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use fairlane_config::schema;
 
 use crate::machine::read_site;
@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     output::warn(&site.warnings);
     let report = Report::new(&site);
     if options.json {
-        return output::line(serde_json::to_string(&report).context("as JSON")?);
+        return output::json(&report);
     }
     for link in report.links {
         output::line(link.headline())?;

@@ -9,6 +9,7 @@ use fairlane_core::Nanos;
 use serde::Serialize;
 
 use crate::figures::{rate, size, time};
+use crate::plain::plain;
 use crate::table;
 
 /// What a site guarantees.
@@ -98,8 +99,8 @@ impl LinkRow {
     pub(crate) fn headline(&self) -> String {
         format!(
             "{} leaves by {} at {}: {}, packets up to {} bytes with {} of overhead{}, {} filter{}",
-            self.name,
-            self.to,
+            plain(&self.name),
+            plain(self.to),
             rate(self.rate_bps),
             self.algorithm,
             self.longest,
@@ -137,7 +138,10 @@ impl LinkRow {
                 (false, None) => String::new(),
             };
             table.add_row([
-                Cell::new(format!("{indent}{}{default}", class.name)),
+                Cell::new(format!(
+                    "{}{default}",
+                    table::class(class.depth, &class.name)
+                )),
                 Cell::new(class.guaranteed_bps.map_or("none".to_owned(), rate)),
                 Cell::new(class.ceil_bps.map_or(String::new(), rate)),
                 Cell::new(match (class.room_packets, class.guaranteed_burst) {

@@ -7,6 +7,7 @@ use fairlane_config::class_report::{ClassReport, DelayReport, bps};
 use fairlane_core::Nanos;
 
 use crate::figures::{rate, time};
+use crate::plain::plain;
 use crate::table;
 
 /// Columns to do without on a narrow terminal, the first of them first.
@@ -25,7 +26,7 @@ fn broken(class: &ClassReport) -> Option<String> {
     (max > bound).then(|| {
         format!(
             "{}: BEYOND ITS BOUND: a packet that found it empty took {}, not {}",
-            class.terms.name,
+            plain(&class.terms.name),
             shown(max),
             shown(bound)
         )
@@ -42,7 +43,8 @@ fn beyond(class: &ClassReport) -> Option<String> {
     };
     Some(format!(
         "{} ({beyond} of {}{more})",
-        class.terms.name, class.sent_packets
+        plain(&class.terms.name),
+        class.sent_packets
     ))
 }
 
@@ -91,7 +93,7 @@ fn table_of(classes: &[ClassReport]) -> Table {
         let terms = &class.terms;
         let none = if terms.queues { "none" } else { "" };
         table.add_row([
-            format!("{}{}", "  ".repeat(terms.depth), terms.name),
+            table::class(terms.depth, &terms.name),
             terms.guaranteed_bps.map_or("none".to_owned(), rate),
             rate(class.offered_bps.round() as u64),
             rate(class.sent_bps.round() as u64),
@@ -117,7 +119,7 @@ pub(crate) fn headline(link: &Link, sent: &[ClassReport], seconds: f64) -> Strin
     let part = carried / link.rate.bps() as f64 * 100.0;
     format!(
         "{} at {}: {}, {} carried ({part:.2}%)",
-        link.name,
+        plain(&link.name),
         link.rate,
         link.algorithm,
         rate(carried.round() as u64)

@@ -10,7 +10,7 @@ use fairlane_traffic::replay::{by_class, by_flow};
 use serde::Serialize;
 
 use super::Options;
-use crate::{classes, output, table};
+use crate::{classes, output, plain, table};
 
 /// Rows of the table; the others are counted.
 const MOST_ROWS: usize = 20;
@@ -26,7 +26,7 @@ pub(super) struct Shown {
 
 impl Shown {
     pub(super) fn new(report: &impl Serialize, text: String) -> Result<Shown> {
-        let json = serde_json::to_string(report)?;
+        let json = plain::json(report)?;
         Ok(Shown { json, text })
     }
 

@@ -31,9 +31,11 @@ use rustix::process::{
 use rustix::stdio::dup2_stdin;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tracing::level_filters::LevelFilter;
+use tracing::warn;
 
 use super::ending::Ending;
-use super::log::{Log, Voice};
+use super::log::Log;
 use crate::interrupt;
 use crate::machine::read_site;
 
@@ -67,7 +69,7 @@ enum Event {
 }
 
 /// Keeps a worker running until it ends by itself or is told to.
-pub(super) fn guard(path: &Path) -> Result<()> {
+pub(super) fn guard(path: &Path, least: LevelFilter) -> Result<()> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("setting up signals")?;
     let site = read_site(path)?;
     let interfaces = site.interfaces.context(
@@ -75,7 +77,7 @@ pub(super) fn guard(path: &Path) -> Result<()> {
     )?;
     // What is open for the time without a worker is tried before there is one.
     let unshaped = Unshaped::open(&interfaces).context("--fail-open")?;
-    let log = Log::open().context("starting a thread")?;
+    let log = Log::open(least).context("starting a thread")?;
     let (to_self, events) = channel();
     let to_guard = to_self.clone();
     interrupt::listen(signals, move |signal| {
@@ -92,7 +94,6 @@ pub(super) fn guard(path: &Path) -> Result<()> {
         to_self,
         is_young: true,
         hang_up: false,
-        voice: log.voice(),
         pause: PAUSE[0],
         was_ready: false,
         is_ending: false,
@@ -146,7 +147,6 @@ struct Guard {
     /// It is to read the file again when it does.
     hang_up: bool,
     to_self: Sender<Event>,
-    voice: Voice,
     /// Until the next worker is started.
     pause: Duration,
     /// There was one that could open its interfaces.
@@ -224,10 +224,11 @@ impl Guard {
             Some(signal) => format!("was ended by signal {signal}"),
             None => format!("ended with {status}"),
         };
-        self.voice.say(format_args!(
+        warn!(
+            name: "worker ended",
             "the process that shapes {how}: frames pass unshaped, and it is started again in {} s",
             pause.as_secs_f64()
-        ));
+        );
         pause
     }
 
@@ -240,7 +241,7 @@ impl Guard {
                 None
             }
             Err(error) => {
-                self.voice.say(format_args!("{error:#}"));
+                warn!(name: "no worker", "{error:#}");
                 Some(Instant::now() + PAUSE[1])
             }
         }

@@ -2,13 +2,17 @@
 //! journal reads them, with how much they matter. They are written on a thread of their own, so that a
 //! pipe that nobody empties holds nobody up.
 
-use std::fmt::Display;
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Instant, SystemTime};
 
-use fairlane_service::log::{Level, Limit, Line, is_journal};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use fairlane_service::log::{Events, Limit, Line, is_journal};
 use humantime::format_rfc3339_seconds;
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::set_global_default;
 
 use super::ending::Ending;
 use crate::output;
@@ -16,58 +20,55 @@ use crate::output;
 /// Lines that may wait to be written; those beyond are lost.
 const WAITING: usize = 1_000;
 
-/// Where the lines go.
+/// Where all events of the program go; one a process.
 pub(super) struct Log {
-    voice: Voice,
+    lines: Arc<Mutex<Option<Lines>>>,
     written: Receiver<()>,
 }
 
-/// Says something in a log, from any thread. The log ends when there is none left.
-#[derive(Clone)]
-pub(super) struct Voice(SyncSender<(SystemTime, Line)>);
-
-impl Voice {
-    /// Warns of something, as soon as somebody reads it.
-    pub(super) fn say(&self, text: impl Display) {
-        self.say_of("", Level::Warning, text);
-    }
-
-    /// Says something that matters so much. Of a kind, no more than a few lines are said in a short
-    /// time, and how many there were.
-    pub(super) fn say_of(&self, kind: &'static str, level: Level, text: impl Display) {
-        let text = text.to_string();
-        let line = Line { kind, level, text };
-        let _ = self.0.try_send((SystemTime::now(), line));
-    }
-}
+type Lines = SyncSender<(SystemTime, Line)>;
 
 impl Log {
-    pub(super) fn open() -> std::io::Result<Log> {
+    /// Of events of this level, and those that matter more. Of a kind, no more than a few are written
+    /// in a short time, and how many there were.
+    pub(super) fn open(least: LevelFilter) -> io::Result<Log> {
         let (lines, to_write) = sync_channel(WAITING);
         let (done, written) = sync_channel(1);
+        let lines = Arc::new(Mutex::new(Some(lines)));
+        let log = Log {
+            lines: Arc::clone(&lines),
+            written,
+        };
+        let events = Events::new(least, move |line| {
+            // Nobody holds the lock while he waits.
+            let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(lines) = &*lines {
+                let _ = lines.try_send((SystemTime::now(), line));
+            }
+        });
+        set_global_default(events).map_err(io::Error::other)?;
         thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || {
                 write(&to_write);
                 let _ = done.send(());
             })?;
-        Ok(Log {
-            voice: Voice(lines),
-            written,
-        })
+        Ok(log)
     }
 
-    /// For another thread to say something.
-    pub(super) fn voice(&self) -> Voice {
-        self.voice.clone()
-    }
-
-    /// Ends when all is written, or it has to be over.
+    /// Ends when all is written that was said so far, or it has to be over.
     pub(super) fn close(self, ending: &Ending) {
-        let Log { voice, written } = self;
-        drop(voice);
-        ending.wait_for_output(&written, std::io::stderr());
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        *lines = None;
+        drop(lines);
+        ending.wait_for_output(&self.written, io::stderr());
     }
+}
+
+/// A level by its name.
+pub(super) fn level() -> impl TypedValueParser<Value = LevelFilter> {
+    let levels = ["off", "error", "warn", "info", "debug"];
+    PossibleValuesParser::new(levels).try_map(|level| level.parse::<LevelFilter>())
 }
 
 /// Writes the lines that come, until nobody says any more.

@@ -20,6 +20,7 @@ use fairlane_io::MAX_DATAGRAM;
 use crate::algorithm::{self, Algorithm};
 use crate::arguments::{Allowed, Weights, drain, seconds};
 use screen::Shows;
+use tracing::level_filters::LevelFilter;
 
 const HELP: &str = "\
 Without CONFIG, a demonstration: built-in senders, one for each weight, each offer
@@ -120,6 +121,9 @@ pub struct Options {
     /// it ends at once
     #[arg(long, value_name = "S", requires = "config", default_value = "0.5", value_parser = drain)]
     drain: Duration,
+    /// With CONFIG: what is logged: events of this level, and those that matter more
+    #[arg(long, value_name = "LEVEL", env = "FAIRLANE_LOG", default_value = "info", value_parser = log::level())]
+    log: LevelFilter,
     /// Print one JSON object at the end, and nothing else
     #[arg(long)]
     json: bool,
@@ -157,7 +161,7 @@ impl Options {
 /// Runs the link and prints what became of it.
 pub fn run(options: &Options) -> Result<()> {
     match &options.config {
-        Some(config) if options.fail_open && !options.guarded => guard::guard(config),
+        Some(config) if options.fail_open && !options.guarded => guard::guard(config, options.log),
         Some(config) => {
             // What is read takes several times the memory that is kept of it.
             fairlane_io::keep_little_unused();

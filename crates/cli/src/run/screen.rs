@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::ending::Ending;
-use crate::output;
+use crate::{output, plain};
 
 /// Lines around the flows: the table's borders and header, the sentence on the link,
 /// and the cursor's own.
@@ -167,7 +167,7 @@ impl Screen {
     ) -> Result<()> {
         let json = self.shows.json;
         self.give(Job::Last(Box::new(move || match json {
-            true => Ok(serde_json::to_string(&report)?),
+            true => Ok(plain::json(&report)?),
             false => Ok(text(&report)),
         })));
         let printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -257,7 +257,8 @@ impl Live {
         let text = text(Some(rows.saturating_sub(FRAME).max(1)));
         self.lines = 0;
         for line in text.lines().take(rows.saturating_sub(1)) {
-            self.term.write_line(&truncate_str(line, columns, ""))?;
+            let line = plain::plain(line);
+            self.term.write_line(&truncate_str(&line, columns, ""))?;
             self.lines += 1;
         }
         self.term.flush()

@@ -12,19 +12,20 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result};
 use fairlane_config::{Backend, Site};
 use fairlane_control::{Inherited, Service};
-use fairlane_service::log::Level;
 use fairlane_service::privileges::{Left, Needs, give_up};
 use fairlane_service::{Manager, Teller, Telling};
 use fairlane_site::{Beside, Daemon, Handle, Notice, OnLoss, Outcome, Running, Source};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use tracing::warn;
 
 use super::ending::Ending;
-use super::log::{Log, Voice};
+use super::log::Log;
 use super::screen::Screen;
 use super::{Options, ends, guard};
 use crate::interrupt;
 use crate::machine::read_site;
+use crate::plain::plain;
 
 /// Runs the site that the file at `path` describes.
 ///
@@ -52,15 +53,14 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         true => Left::default(),
         false => give_up(needs(&site, options)).context("giving up privileges")?,
     };
-    let log = Log::open().context("starting a thread")?;
-    let voice = log.voice();
-    complaint.inspect(|complaint| voice.say(format_args!("warning: {complaint}")));
+    let log = Log::open(options.log).context("starting a thread")?;
+    complaint.inspect(|complaint| warn!(name: "privileges", "warning: {complaint}"));
     for signal in [SIGINT, SIGTERM] {
         (signals.add_signal(signal)).context("setting up Ctrl-C")?;
     }
     let shows = options.shows();
     let teller = manager.as_ref().map(Manager::teller).unwrap_or_default();
-    let heard = notify(voice, teller.clone());
+    let heard = notify(teller.clone());
     let of_site = of_site(options);
     let daemon = match running {
         Some(running) => Daemon::take_over(running, site, &of_site, heard),
@@ -181,19 +181,12 @@ fn leave(telling: Option<Telling>, service: Option<&mut Service>) {
     }
 }
 
-/// Tells the log of what happens, and the service manager of what is for it.
-fn notify(voice: Voice, teller: Teller) -> impl Fn(Notice) + Send + Sync {
-    move |notice| {
-        match notice {
-            Notice::Reloaded(_) | Notice::ReloadRefused(_) => teller.reloaded(&notice),
-            Notice::HandedOver { to, .. } => teller.handed_over(to),
-            _ => {}
-        }
-        let level = match notice.is_trouble() {
-            true => Level::Warning,
-            false => Level::Info,
-        };
-        voice.say_of(notice.kind(), level, notice);
+/// Tells the service manager of what is for it.
+fn notify(teller: Teller) -> impl Fn(Notice) + Send + Sync {
+    move |notice| match notice {
+        Notice::Reloaded(_) | Notice::ReloadRefused(_) => teller.reloaded(&notice),
+        Notice::HandedOver { to, .. } => teller.handed_over(to),
+        _ => {}
     }
 }
 
@@ -317,7 +310,7 @@ fn introduction(
     let links = daemon.links().map(|link| {
         format!(
             "{} ({}, {} classes)",
-            link.name,
+            plain(&link.name),
             link.rate,
             link.classes.len()
         )

@@ -108,7 +108,7 @@ fn simulate(options: &Options, draw: Option<&dyn Fn(Rates) -> Result<()>>) -> Re
         draw(rates)?;
     }
     if options.json {
-        return output::line(serde_json::to_string(&outcome)?);
+        return output::json(&outcome);
     }
     output::line(text(&outcome, &scenario.link))
 }

@@ -8,6 +8,7 @@ mod classes_told;
 mod init;
 mod manual;
 mod odd_input;
+mod odd_names;
 mod program;
 mod pspat;
 mod replay;

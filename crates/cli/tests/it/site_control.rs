@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fairlane_netlab::{Link, Wire, long_tests};
@@ -52,11 +53,7 @@ impl Asked {
         let control = format!("\n[control]\nsocket = \"{}\"\n{control}", socket.display());
         let site = Site::start(wire, &(config.to_owned() + &control));
         let asked = Asked { site, folder };
-        // The first state is told when it is due.
-        let begun = Instant::now();
-        while !asked.ctl(&["show"]).status.success() {
-            assert!(begun.elapsed() < PATIENCE, "it tells nothing");
-        }
+        until_it_tells(&asked.socket());
         asked
     }
 
@@ -85,6 +82,21 @@ impl Asked {
 
     pub(crate) fn config(&self) -> String {
         self.ctl(&["config"]).success()
+    }
+}
+
+/// Waits for the first state, which is told when it is due.
+#[track_caller]
+pub(crate) fn until_it_tells(socket: &Path) {
+    let begun = Instant::now();
+    let asked = || {
+        let stream = UnixStream::connect(socket).ok()?;
+        let request = "GET /v1/state HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        Some(exchanged(stream, request))
+    };
+    while !asked().is_some_and(|answer| answer.starts_with("HTTP/1.1 200 ")) {
+        assert!(begun.elapsed() < PATIENCE, "it tells nothing");
+        thread::sleep(Duration::from_millis(10));
     }
 }
 

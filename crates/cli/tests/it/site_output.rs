@@ -135,6 +135,42 @@ fn full() -> (PipeReader, PipeWriter) {
     (reader, writer)
 }
 
+/// Each line as it is said.
+fn lines_of(said: PipeReader) -> Receiver<String> {
+    let (sender, lines) = channel();
+    thread::spawn(move || {
+        let mut said = BufReader::new(said).lines().map_while(Result::ok);
+        said.try_for_each(|line| sender.send(line))
+    });
+    lines
+}
+
+#[test]
+fn what_matters_less_than_asked_for_is_not_logged() {
+    let Some(wire) = wire("a log of warnings", 1) else {
+        return;
+    };
+    for (level, is_told) in [("warn", false), ("info", true)] {
+        let (said, stderr) = pipe().unwrap();
+        let options = ["--json", "--log", level];
+        let daemon = Daemon::start(&wire, &options, Stdio::null(), stderr.into());
+        let lines = lines_of(said);
+        let next = || lines.recv_timeout(PATIENCE).expect("a line is said");
+        daemon.signal("HUP");
+        match is_told {
+            true => assert!(next().contains("was read again and taken over")),
+            // Whether it is by then or not: what is looked for is a line.
+            false => thread::sleep(Duration::from_millis(500)),
+        }
+        std::fs::write(daemon.file(), "[[link]]").unwrap();
+        daemon.signal("HUP");
+        let refused = next();
+        assert!(refused.contains("running configuration kept"), "{refused}");
+        assert!(daemon.term().success());
+        assert_eq!(lines.iter().next(), None, "nothing else");
+    }
+}
+
 #[test]
 fn a_full_pipe_holds_up_whoever_prints_and_nobody_else() {
     let Some(wire) = wire("a full pipe", 1) else {
@@ -213,11 +249,7 @@ fn a_file_that_cannot_be_read_to_its_end_changes_nothing_and_holds_nobody_up() {
     let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
     let (said, stderr) = pipe().unwrap();
     let daemon = Daemon::start(&wire, &["--json"], Stdio::null(), stderr.into());
-    let (sender, lines) = channel();
-    thread::spawn(move || {
-        let mut said = BufReader::new(said).lines().map_while(Result::ok);
-        said.try_for_each(|line| sender.send(line))
-    });
+    let lines = lines_of(said);
     let file = daemon.file().to_owned();
     let config = std::fs::read_to_string(&file).unwrap();
     let again = |make: &dyn Fn()| {

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use fairlane_netlab::{Wire, long_tests};
 
 use crate::program::Pressure;
-use crate::site::{PATIENCE, Site, wire};
-use crate::site_control::exchanged;
+use crate::site::{Site, wire};
+use crate::site_control::{exchanged, until_it_tells};
 use crate::site_load::config;
 use crate::site_reload::{Ends, numbered_at};
 
@@ -104,11 +104,7 @@ fn compare(what: &str, pressure: &Pressure, without: &[Span], with: &[Span]) {
 /// A site that has told its first state.
 fn started(wire: &Wire, config: &str, socket: &Path) -> Site {
     let site = Site::start(wire, config);
-    let begun = Instant::now();
-    while !exchanged(connect(socket), get("/v1/state")).starts_with("HTTP/1.1 200 ") {
-        assert!(begun.elapsed() < PATIENCE, "it tells nothing");
-        thread::sleep(Duration::from_millis(10));
-    }
+    until_it_tells(socket);
     site
 }
 

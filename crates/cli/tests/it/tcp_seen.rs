@@ -1,7 +1,10 @@
 //! What a site sees of TCP in passing is what the ends of the connection say of it.
 
+use std::time::{Duration, Instant};
+
 use crate::program::Pressure;
-use crate::site::{Site, class, interfaces, wire};
+use crate::site::{PATIENCE, Site, class, interfaces, up, wire};
+use crate::site_control::Asked;
 use fairlane_netlab::{Flow, iperf_is_installed, or_skip};
 
 /// A short queue and a long one; what comes back has a link of its own.
@@ -54,4 +57,56 @@ fn round_trips_and_retransmissions_are_those_of_iperf3() {
         let again = back["came_again"].as_f64().unwrap();
         assert!(again <= pressure.most(0.0, 10.0), "{back:#}");
     }
+}
+
+#[test]
+fn each_host_has_the_round_trips_of_its_own_queue() {
+    let test = "round trips of flows";
+    if or_skip(test, iperf_is_installed()).is_none() {
+        return;
+    }
+    let Some(wire) = wire(test, 2) else {
+        return;
+    };
+    let classes = "[[link.class]]\nname = \"hosts\"\nper = \"source-ip\"\ndefault = true\n\
+                   flows = { most = 16 }\n\
+                   [[link]]\nname = \"down\"\nto = \"inside\"\nrate = \"100mbit\"\n";
+    let asked = Asked::over(&wire, &(up("packet", "20mbit") + classes), "");
+    let mut running = [0, 1].map(|host| {
+        let port = 5_201 + u16::from(host as u8);
+        Flow::start(wire.sender(host), wire.receiver(), port, 6).unwrap()
+    });
+    let mut seen = [Vec::new(), Vec::new()];
+    let mut table = String::new();
+    let begun = Instant::now();
+    while running.iter_mut().any(|flow| !flow.has_ended()) {
+        let told = asked.json(&["flows", "hosts"]);
+        for flow in told["flows"].as_array().unwrap() {
+            let names = ["10.0.0.1", "10.0.0.2"];
+            // Its name is not known at first.
+            let Some(host) = names.iter().position(|name| flow["flow"] == **name) else {
+                continue;
+            };
+            let seen: &mut Vec<f64> = &mut seen[host];
+            let mean = flow["rtt_us"]["mean"].as_f64();
+            seen.extend(mean.filter(|&mean| seen.last() != Some(&mean)));
+            if mean.is_some() {
+                table = asked.ctl(&["flows"]).success();
+            }
+        }
+        assert!(begun.elapsed() < PATIENCE, "{seen:?}");
+        std::thread::sleep(Duration::from_millis(300));
+    }
+    assert!(table.contains(" rtt ") && table.contains("ms "), "{table}");
+    for (flow, seen) in running.into_iter().zip(seen) {
+        let said = flow.finish().unwrap().round_trip.as_secs_f64() * 1e6;
+        let mean = seen.iter().sum::<f64>() / seen.len() as f64;
+        // It grows with the queue, and not each second was told.
+        let between = said / 3.0..said * 3.0;
+        assert!(
+            between.contains(&mean),
+            "{seen:?} us seen, iperf3 says {said}"
+        );
+    }
+    asked.site.stop();
 }

@@ -1,6 +1,6 @@
 //! Room for a grant: the least rate that keeps its terms, or the best that could be had.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use fairlane_classify::Classifier;
@@ -47,22 +47,17 @@ pub(crate) fn admit(
     fits(link, &own, &around).map_err(NotGranted::Unfit)?;
     reached(link.to, &others, &own, &around).map_err(NotGranted::Unfit)?;
     let mut search = Search {
-        trial: Trial::of(
-            Arc::make_mut(&mut file.link[place]).value_mut(),
-            link.to,
-            &around,
-        ),
+        trial: Trial::of(&mut file.link[place], link.to, &around),
         most: link.rate.bps() / STEP,
+        left: 0,
         others,
         grant,
-        promised: HashMap::new(),
+        promised: Vec::new(),
     };
-    search.promised = search
-        .promised_without()
-        .map_err(|reason| NotGranted::Full {
-            reason,
-            best: Vec::new(),
-        })?;
+    search.look().map_err(|reason| NotGranted::Full {
+        reason,
+        best: Vec::new(),
+    })?;
     search.run()
 }
 
@@ -108,6 +103,9 @@ const STEP: u64 = 1_000;
 /// thousands of siblings a share may later be some hundredths less than it was.
 const SPARE: u64 = 32;
 
+/// How often a rate that is enough is guessed anew before it is looked for around the guess.
+const GUESSES: u32 = 3;
+
 /// What a class would have.
 struct Had {
     /// Beside those that there are.
@@ -124,15 +122,27 @@ impl Had {
     }
 }
 
+/// What a rate would do.
+enum Enough {
+    /// The terms would not be kept; the delay that would be, in nanoseconds, if any.
+    Short(Option<f64>),
+    /// They would be.
+    Kept,
+    /// There is no room for it.
+    Over,
+}
+
 /// The search for a rate to reserve.
 struct Search<'a> {
     trial: Trial<'a>,
     /// What the link has, in steps.
     most: u64,
+    /// What the classes beside it leave, in steps: a guess of what could be had.
+    left: u64,
     others: Vec<Written>,
     grant: Grant,
-    /// What each class of the file with a rate is guaranteed of it without the grant, by name.
-    promised: HashMap<Arc<str>, u64>,
+    /// What each class with a rate is guaranteed of it without the grant, by number.
+    promised: Vec<Option<u64>>,
 }
 
 impl Search<'_> {
@@ -150,13 +160,15 @@ impl Search<'_> {
             return Err(NotGranted::Full { reason, best });
         }
         // A shorter delay takes more rate.
-        let most = self.highest(asked / STEP, self.most + 1, |_, _| true);
-        if let Some(steps) = self.lowest(asked / STEP, most) {
-            return Ok(Grant {
-                reserved: Rate::from_bps(steps * STEP).unwrap_or(self.grant.terms.rate),
-                ..self.grant
-            });
-        }
+        let most = match self.longer(asked / STEP, &had) {
+            Ok(steps) => {
+                return Ok(Grant {
+                    reserved: Rate::from_bps(steps * STEP).unwrap_or(self.grant.terms.rate),
+                    ..self.grant
+                });
+            }
+            Err(most) => most,
+        };
         let top = Rate::from_bps(most * STEP).unwrap_or(self.grant.terms.rate);
         let had = self.at(top.max(self.grant.terms.rate));
         match had
@@ -175,17 +187,29 @@ impl Search<'_> {
     fn below(mut self, reason: String) -> Result<Grant, NotGranted> {
         let terms = self.grant.terms;
         let not = terms.rate.bps().div_ceil(STEP);
-        let is_kept = |rate: Rate, had: &Had| {
+        // Whole weights may take some of what is left.
+        let mut guess = self.left;
+        for _ in 0..GUESSES {
+            let had = Rate::from_bps(guess * STEP).map(|rate| self.at(rate));
+            match had {
+                Some(Ok(had)) => guess = guess.min(had.now.rate.unwrap_or(0) / STEP),
+                _ => break,
+            }
+        }
+        let is_kept = |steps: u64| {
+            let Some(rate) = Rate::from_bps(steps * STEP) else {
+                return false;
+            };
             let delay = None;
-            Terms {
+            let terms = Terms {
                 rate,
                 delay,
                 ..terms
-            }
-            .exactly_kept_by(&had.now)
-            .is_ok()
+            };
+            let had = self.at(rate);
+            had.is_ok_and(|had| terms.exactly_kept_by(&had.now).is_ok())
         };
-        let most = self.highest(0, not, is_kept);
+        let most = boundary(0, not, guess, is_kept);
         let offer = Rate::from_bps(most * STEP).and_then(|rate| {
             let had = self.at(rate).ok()?;
             self.at_least(rate, &had)
@@ -215,25 +239,29 @@ impl Search<'_> {
     fn at(&mut self, rate: Rate) -> Result<Had, String> {
         let candidate = class(&self.grant, rate);
         let link = self.with([candidate.clone()])?;
-        let guarantees = link.guarantees();
+        let guarantees = link.kept_guarantees();
         let others = self.others.iter().map(|other| &other.grant);
-        kept(&link, &guarantees, others)?;
-        self.unharmed(&link, &guarantees)?;
+        kept(&link, guarantees, others)?;
+        self.unharmed(&link, guarantees)?;
         let Some(at) = place_of(&link, &self.grant.name) else {
             return Err("there would be no class for it".to_owned());
         };
         let now = guarantees[at].clone();
+        if self.grant.terms.delay.is_none() {
+            let ever = now.clone();
+            return Ok(Had { now, ever });
+        }
         let parent = link.classes[at].parent;
-        let siblings = || link.classes.iter().filter(|class| class.parent == parent);
-        if siblings().any(|class| class.share > 0) {
-            let ever = link.guarantees_for(Hold::Whatever)[at].clone();
+        let mut siblings = link.classes.iter().filter(|class| class.parent == parent);
+        if siblings.any(|class| class.share > 0) {
+            let ever = link.guarantee_for(Hold::Whatever, at);
             return Ok(Had { now, ever });
         }
         // Siblings with rates alone share what those leave: until one comes that takes it.
         let later = file::Class::made(LATER, self.grant.parent.as_deref(), None);
         let filled = self.with([candidate, later]).unwrap_or(link);
         let at = place_of(&filled, &self.grant.name).unwrap_or(at);
-        let ever = filled.guarantees_for(Hold::Whatever)[at].clone();
+        let ever = filled.guarantee_for(Hold::Whatever, at);
         Ok(Had { now, ever })
     }
 
@@ -242,26 +270,36 @@ impl Search<'_> {
         self.trial.with(others.chain(more))
     }
 
-    /// What the file's classes with a rate are guaranteed of it as it is.
-    fn promised_without(&mut self) -> Result<HashMap<Arc<str>, u64>, String> {
+    /// Looks what the file's classes and those of other grants are guaranteed of their rates as it is,
+    /// and what these leave.
+    fn look(&mut self) -> Result<(), String> {
         let link = self.with([])?;
-        let guarantees = link.guarantees();
-        let with_rate = link.classes.iter().zip(&guarantees);
-        let promised = with_rate.filter_map(|(class, has)| {
-            let rate = class.rate?.bps().min(has.rate.ok()?);
-            Some((class.name.clone(), rate))
-        });
-        Ok(promised.collect())
+        let guarantees = link.kept_guarantees();
+        self.promised = vec![None; link.classes.len()];
+        for (class, has) in link.classes.iter().zip(guarantees) {
+            let rate = class.rate.map(Rate::bps).zip(has.rate.ok());
+            self.promised[class.number] = rate.map(|(rate, has)| rate.min(has));
+        }
+        let above = self.grant.parent.as_deref();
+        let parent = above.and_then(|above| place_of(&link, above));
+        let has = match parent {
+            Some(parent) => guarantees[parent].rate.unwrap_or(0),
+            None => link.rate.bps(),
+        };
+        let beside = link.classes.iter().filter(|class| class.parent == parent);
+        let taken: u64 = beside.filter_map(|class| class.rate).map(Rate::bps).sum();
+        self.left = has.saturating_sub(taken) / STEP;
+        Ok(())
     }
 
     /// Whether each of them still is, but for what whole weights cost.
     fn unharmed(&self, link: &Link, guarantees: &[Guarantee]) -> Result<(), String> {
         for (class, has) in link.classes.iter().zip(guarantees) {
-            let Some(&promised) = self.promised.get(&class.name) else {
+            let Some(&Some(promised)) = self.promised.get(class.number) else {
                 continue;
             };
             let gets = has.rate.unwrap_or(0);
-            if gets < promised - promised / 1000 {
+            if gets < promised - promised / 1000 && *class.name != *self.grant.name {
                 return Err(format!(
                     "class '{}' would be guaranteed {gets}bit of its {promised}bit",
                     class.name
@@ -271,49 +309,179 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// The most steps that can be had and are accepted, between some that are, or none, and some that
-    /// are not.
-    fn highest(
-        &mut self,
-        mut fits: u64,
-        mut not: u64,
-        accepts: impl Fn(Rate, &Had) -> bool,
-    ) -> u64 {
-        while not - fits > 1 {
-            let middle = fits + (not - fits) / 2;
-            let rate = Rate::from_bps(middle * STEP);
-            let had = rate.and_then(|rate| Some((rate, self.at(rate).ok()?)));
-            let accepted = had.is_some_and(|(rate, had)| accepts(rate, &had));
-            match accepted {
-                true => fits = middle,
-                false => not = middle,
-            }
+    fn enough(&mut self, steps: u64) -> Enough {
+        let Some(Ok(had)) = Rate::from_bps(steps * STEP).map(|rate| self.at(rate)) else {
+            return Enough::Over;
+        };
+        match had.keeps(&self.grant.terms) {
+            Ok(()) => Enough::Kept,
+            Err(_) => Enough::Short(self.delay(&had)),
         }
-        fits
     }
 
-    /// The least steps that are enough, between some that are not and the most that can be had.
-    fn lowest(&mut self, mut not: u64, most: u64) -> Option<u64> {
-        let terms = self.grant.terms;
-        let mut is_enough = |steps: u64| {
-            let had = Rate::from_bps(steps * STEP).and_then(|rate| self.at(rate).ok());
-            had.is_some_and(|had| had.keeps(&terms).is_ok())
-        };
-        if most <= not || !is_enough(most) {
-            return None;
-        }
-        let mut fits = most;
-        while fits - not > 1 {
-            let middle = not + (fits - not) / 2;
-            match is_enough(middle) {
-                true => fits = middle,
-                false => not = middle,
-            }
-        }
-        Some(fits)
+    fn delay(&self, had: &Had) -> Option<f64> {
+        let delay = self.grant.terms.delay_in(&had.ever);
+        delay.ok().map(|delay| delay.0 as f64)
     }
+
+    /// The least steps that are enough, above some that are not and give this; or the most that can be
+    /// had, which are not enough either.
+    fn longer(&mut self, short: u64, had: &Had) -> Result<u64, u64> {
+        let mut from = (short, self.delay(had));
+        let mut guess = self.guess(from, None);
+        // A delay is a part that does not depend on the rate, and one that is in inverse proportion to it:
+        // two of them say when it is short enough.
+        for _ in 0..GUESSES {
+            if guess <= from.0 {
+                break;
+            }
+            let Enough::Short(delay) = self.enough(guess) else {
+                break;
+            };
+            let is = (guess, delay);
+            guess = self.guess(is, Some(from));
+            from = is;
+        }
+        let mut is_over = true;
+        let first = boundary(self.most + 1, from.0, guess, |steps| {
+            let enough = self.enough(steps);
+            if !matches!(enough, Enough::Short(_)) {
+                is_over = matches!(enough, Enough::Over);
+                return true;
+            }
+            false
+        });
+        match is_over {
+            true => Err(first - 1),
+            false => Ok(first),
+        }
+    }
+
+    /// The steps that may be enough, by the delay of some, and of fewer; no more than may be left.
+    fn guess(&self, is: (u64, Option<f64>), before: Option<(u64, Option<f64>)>) -> u64 {
+        let point = |(steps, delay): (u64, Option<f64>)| Some((1.0 / steps.max(1) as f64, delay?));
+        let (Some(wanted), Some((x, y))) = (self.grant.terms.delay, point(is)) else {
+            return self.left;
+        };
+        let wanted = (wanted.0 - wanted.0 / SPARE) as f64;
+        let (from_x, from_y) = before.and_then(point).unwrap_or_default();
+        let slope = (y - from_y) / (x - from_x);
+        let found = (x + (wanted - y) / slope).recip();
+        match found.is_finite() && found > 0.0 {
+            true => (found.ceil() as u64).min(self.left),
+            false => self.left,
+        }
+    }
+}
+
+/// The first number from `not` towards `is` that is what is looked for, where all behind it are. Near a
+/// good guess it takes two or three tries, far from it a few more than halving.
+fn boundary(mut is: u64, mut not: u64, guess: u64, mut test: impl FnMut(u64) -> bool) -> u64 {
+    let (mut at, mut step) = (guess, 1);
+    let mut tried = [false; 2];
+    while is.abs_diff(not) > 1 {
+        let (low, high) = (is.min(not) + 1, is.max(not) - 1);
+        let found = test(at.clamp(low, high));
+        match found {
+            true => is = at.clamp(low, high),
+            false => not = at.clamp(low, high),
+        }
+        tried[usize::from(found)] = true;
+        let (from, to) = if found { (is, not) } else { (not, is) };
+        at = match tried {
+            // Between both.
+            [true, true] => is.min(not) + is.abs_diff(not) / 2,
+            _ if from < to => from.saturating_add(step),
+            _ => from.saturating_sub(step),
+        };
+        step = step.saturating_mul(4);
+    }
+    is
 }
 
 fn place_of(link: &Link, name: &str) -> Option<usize> {
     link.classes.iter().rposition(|class| &*class.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+    use crate::read::grants::READS;
+
+    const UNKNOWN: MtuOf<'static> = &|_| None;
+
+    fn mbit(rate: u64) -> Rate {
+        Rate::from_bps(rate * 1_000_000).unwrap()
+    }
+
+    fn asked(rate: Rate, delay_ms: Option<u64>) -> Grant {
+        Grant {
+            link: "up".to_owned(),
+            name: "grant-1".to_owned(),
+            parent: None,
+            filters: vec!["destination-port = 7000".to_owned()],
+            reserved: rate,
+            terms: Terms {
+                rate,
+                burst: Some(3_000),
+                delay: delay_ms.map(Nanos::from_millis),
+            },
+        }
+    }
+
+    #[test]
+    fn a_boundary_near_a_guess_takes_few_tries_and_far_from_it_few_more_than_halving() {
+        for (is, not) in [(0, 10_000_000), (10_000_000, 0)] {
+            for first in [1, 2, 777, 5_000_000, 9_999_998, 9_999_999] {
+                for (guess, most) in [(first, 2), (first + 3, 8), (0, 38), (u64::MAX, 38)] {
+                    let mut tries = 0;
+                    let found = boundary(is, not, guess, |at| {
+                        tries += 1;
+                        if is < not { at <= first } else { at >= first }
+                    });
+                    assert_eq!(found, first, "from {guess}");
+                    assert!(tries <= most, "{first} from {guess}: {tries}");
+                }
+            }
+        }
+    }
+
+    /// Each look reads all classes of the link, so their number is what admission costs.
+    #[test]
+    fn a_grant_among_ten_thousand_classes_is_found_room_for_with_few_looks() {
+        let mut text = "[[link]]\nname = 'up'\nrate = '10gbit'\n".to_owned();
+        for class in 0..10_000 {
+            let rate = 400 + class % 7;
+            write!(
+                text,
+                "[[link.class]]\nname = 'c{class}'\nrate = '{rate}kbit'\n"
+            )
+            .unwrap();
+        }
+        let (site, tables) = Site::tables_of(&text, "site", UNKNOWN).unwrap();
+        let admit = |grant: Grant| {
+            let before = READS.get();
+            let admitted = admit(&mut tables.0.clone(), &site, UNKNOWN, &[], grant);
+            (admitted, READS.get() - before)
+        };
+        let (plain, looks) = admit(asked(mbit(1), None));
+        assert!(plain.is_ok() && looks <= 2, "{looks}");
+        for delay in [20, 100] {
+            let (soon, looks) = admit(asked(mbit(1), Some(delay)));
+            assert!(looks <= 12, "{delay} ms: {looks}");
+            let reserved = soon.unwrap().reserved;
+            assert!(delay > 20 || reserved > mbit(1), "{reserved}");
+        }
+        // Nor where it is refused with the best that could be had.
+        for grant in [asked(mbit(9_500), None), asked(mbit(1), Some(0))] {
+            let (refused, looks) = admit(grant);
+            assert!(looks <= 34, "{looks}");
+            assert!(
+                matches!(refused, Err(NotGranted::Full { .. })),
+                "{refused:?}"
+            );
+        }
+    }
 }

@@ -7,13 +7,14 @@ use fairlane_classify::Rule;
 use fairlane_core::Rate;
 
 use super::above::Sharing;
+use super::again::Reading;
 use super::{Surroundings, filters, site, unfiltered};
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
 use crate::grants::{Broken, Grant};
 use crate::guarantee::{Guarantee, Hold};
 use crate::parse::parse;
-use crate::site::{ClassKind, Link, LinkAlgorithm, MtuOf, Role, Site};
+use crate::site::{ClassKind, Found, Link, LinkAlgorithm, MtuOf, Role, Site};
 use crate::written::At;
 
 /// A grant as a file would have it.
@@ -169,7 +170,7 @@ pub(crate) fn together(
     for (at, link) in file.link.iter_mut().zip(&alone.links) {
         let of_link = written.iter().filter(|one| one.grant.link == link.name);
         let of_link: Vec<_> = of_link.collect();
-        let mut trial = Trial::of(Arc::make_mut(at).value_mut(), link.to, &around);
+        let mut trial = Trial::of(at, link.to, &around);
         trial.sift(&mut Vec::new(), &of_link, &mut broken);
     }
     if broken.is_empty() {
@@ -227,7 +228,7 @@ fn all_kept(site: &Site, grants: &[Arc<Grant>]) -> Result<(), String> {
     let mut links = site.links.iter();
     links.try_for_each(|link| {
         let of_link = grants.iter().filter(|grant| grant.link == link.name);
-        kept(link, &link.guarantees(), of_link)
+        kept(link, link.kept_guarantees(), of_link)
     })
 }
 
@@ -240,11 +241,18 @@ pub(super) fn kept<'a>(
     guarantees: &[Guarantee],
     grants: impl Iterator<Item = &'a Arc<Grant>>,
 ) -> Result<(), String> {
-    let mut grants = grants.peekable();
-    if grants.peek().is_none() {
+    /// Grants of which each is looked at alone.
+    const FEW: usize = 4;
+    let grants: Vec<_> = grants.collect();
+    if grants.is_empty() {
         return Ok(());
     }
-    let ever = link.guarantees_for(Hold::Whatever);
+    let delayed = grants.iter().filter(|grant| grant.terms.delay.is_some());
+    let all = (delayed.count() > FEW).then(|| link.guarantees_for(Hold::Whatever));
+    let ever = |at: usize| match &all {
+        Some(all) => all[at].clone(),
+        None => link.guarantee_for(Hold::Whatever, at),
+    };
     let classes = link.classes.iter().map(|class| &*class.name);
     let places: HashMap<&str, usize> = classes.zip(0..).collect();
     for grant in grants {
@@ -252,34 +260,49 @@ pub(super) fn kept<'a>(
             return Err(format!("{} would have no class", grant.name));
         };
         let terms = grant.terms;
-        let kept = (terms.kept_by(&guarantees[at])).and_then(|()| terms.in_time(&ever[at]));
+        let kept = terms
+            .kept_by(&guarantees[at])
+            .and_then(|()| match terms.delay {
+                Some(_) => terms.in_time(&ever(at)),
+                None => Ok(()),
+            });
         kept.map_err(|reason| format!("of {}, {reason}", grant.name))?;
     }
     Ok(())
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often classes were read again.
+    pub(super) static READS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
+}
+
 /// A link's classes that are read again and again, with one and another grant.
 pub(super) struct Trial<'a> {
-    link: &'a mut file::Link,
+    link: &'a mut Arc<At<file::Link>>,
     /// Classes that are the file's.
     own: usize,
     to: Role,
     around: &'a Surroundings<'a>,
+    /// What was read last: of that, only what has become another is read again.
+    former: Option<Reading>,
 }
 
 impl<'a> Trial<'a> {
     /// Takes the link's filters away.
     pub(super) fn of(
-        link: &'a mut file::Link,
+        link: &'a mut Arc<At<file::Link>>,
         to: Role,
         around: &'a Surroundings<'a>,
     ) -> Trial<'a> {
-        link.filter.clear();
+        let written = Arc::make_mut(link).value_mut();
+        written.filter.clear();
         Trial {
-            own: link.class.len(),
+            own: written.class.len(),
             link,
             to,
             around,
+            former: None,
         }
     }
 
@@ -288,15 +311,28 @@ impl<'a> Trial<'a> {
         &mut self,
         classes: impl Iterator<Item = file::Class>,
     ) -> Result<Link, String> {
-        self.link.class.truncate(self.own);
-        self.link.class.extend(classes.map(made));
+        #[cfg(test)]
+        READS.set(READS.get() + 1);
+        let written = Arc::make_mut(self.link).value_mut();
+        written.class.truncate(self.own);
+        written.class.extend(classes.map(made));
         let mut report = Report::new("", "");
-        let read = unfiltered(self.link, self.to, self.around, None, &mut report);
+        let former = self.former.as_ref();
+        let read = unfiltered(written, self.to, self.around, former, &mut report);
         match read {
-            Some((Some(link), classes)) if !report.failed() => Ok(Link {
-                classes: classes.classes,
-                ..link
-            }),
+            Some((Some(link), classes)) if !report.failed() => {
+                self.former = Some(Reading {
+                    written: Arc::clone(self.link),
+                    link: Arc::new(link.clone()),
+                    family: classes.family,
+                    alone: classes.alone,
+                });
+                Ok(Link {
+                    classes: classes.classes,
+                    found: Found::of(classes.guarantees),
+                    ..link
+                })
+            }
             _ => Err(report.first().unwrap_or_default()),
         }
     }
@@ -317,7 +353,7 @@ impl<'a> Trial<'a> {
         let all = link.and_then(|link| {
             kept(
                 &link,
-                &link.guarantees(),
+                link.kept_guarantees(),
                 keeps.iter().map(|one| &one.grant),
             )
         });

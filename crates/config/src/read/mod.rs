@@ -15,7 +15,7 @@ mod rooms;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use fairlane_core::Rate;
 use fairlane_core::units::MAX_LENGTH;
@@ -460,10 +460,7 @@ fn link(
     let link = Link {
         classes: std::mem::take(&mut classes.classes),
         rules,
-        found: Found {
-            guarantees: OnceLock::from(std::mem::take(&mut classes.guarantees)),
-            terms: OnceLock::new(),
-        },
+        found: Found::of(std::mem::take(&mut classes.guarantees)),
         ..link?
     };
     // What was overlooked above is found here, not in front of a running link; of a tree that is as it

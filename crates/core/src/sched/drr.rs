@@ -274,34 +274,6 @@ impl Drr {
         entity.deficit = entity.quantum.max(bytes(head));
         self.active.push_last(entities, id);
     }
-
-    /// The same as [`reschedule`](Scheduler::reschedule) does, where the quantum of `id` may be of
-    /// another unit.
-    #[cold]
-    #[inline(never)]
-    fn reschedule_unsettled(
-        &mut self,
-        entities: &mut [impl Holds<DrrEntity>],
-        id: EntityId,
-        charged: Charge,
-        next: Charge,
-    ) {
-        let entity = entities.entity_mut(id);
-        entity.deficit -= bytes(charged);
-        if entity.deficit >= bytes(next) {
-            return;
-        }
-        self.active.turn(id, entity.next);
-        entity.quantum = self.quantum(entity.share);
-        entity.deficit += entity.quantum;
-        if self.outdated().is_some() {
-            entity.deficit = entity.deficit.max(bytes(next));
-        }
-        if self.active.head == self.first {
-            // Everybody has had a turn since the last change of U.
-            self.unsettled = self.update();
-        }
-    }
 }
 
 impl Scheduler for Drr {
@@ -375,8 +347,6 @@ impl Scheduler for Drr {
     #[inline]
     fn served(&mut self, _: Charge) {}
 
-    // As part of `dequeue`, whatever else the program holds: a call costs a third.
-    #[inline(always)]
     fn reschedule(
         &mut self,
         entities: &mut [impl Holds<DrrEntity>],
@@ -384,11 +354,39 @@ impl Scheduler for Drr {
         charged: Charge,
         next: Option<Charge>,
     ) {
-        match next {
-            None => self.idle(entities, id),
-            Some(_) if self.advance(entities, id, charged, next) => {}
-            Some(next) => self.reschedule_unsettled(entities, id, charged, next),
+        let Some(next) = next else {
+            return self.idle(entities, id);
+        };
+        if self.advance(entities, id, charged, Some(next)) {
+            return;
         }
+        // Its quantum may be of another unit.
+        let entity = entities.entity_mut(id);
+        entity.deficit -= bytes(charged);
+        if entity.deficit >= bytes(next) {
+            return;
+        }
+        self.active.turn(id, entity.next);
+        entity.quantum = self.quantum(entity.share);
+        entity.deficit += entity.quantum;
+        if self.outdated().is_some() {
+            entity.deficit = entity.deficit.max(bytes(next));
+        }
+        if self.active.head == self.first {
+            // Everybody has had a turn since the last change of U.
+            self.unsettled = self.update();
+        }
+    }
+
+    #[inline(always)]
+    fn step(
+        &mut self,
+        entities: &mut [impl Holds<DrrEntity>],
+        id: EntityId,
+        charged: Charge,
+        next: Option<Charge>,
+    ) -> bool {
+        self.advance(entities, id, charged, next)
     }
 
     #[inline(always)]

@@ -127,8 +127,10 @@ struct Aggregate<S> {
     state: S,
     /// The backlogged flows.
     circle: Ring,
-    /// Budget of its place in the order.
-    budget: i32,
+    /// What the budget of its place in the order leaves beyond one packet of L^k.
+    slack: i32,
+    /// The same of its next place.
+    next_slack: i32,
     /// Budget of its next place, m^k L^k.
     next_budget: Charge,
     /// Flows in it, backlogged or not; 0 if there is no such aggregate.
@@ -157,7 +159,8 @@ impl<S> Aggregate<S> {
         Aggregate {
             state: S::default(),
             circle: Ring::default(),
-            budget: 0,
+            slack: 0,
+            next_slack: 0,
             next_budget: share.max_charge(),
             members: 0,
             share,
@@ -384,6 +387,7 @@ impl<A: Scheduler> Plus<A> {
         let aggregate = &mut self.aggregates[id.index()];
         let share = aggregate.total_share();
         aggregate.next_budget = share.max_charge();
+        aggregate.next_slack = aggregate.next_budget.get() as i32 - aggregate.quantum();
         self.algorithm
             .change(self.aggregates.as_mut_slice(), id, share);
     }
@@ -418,10 +422,10 @@ impl<A: Scheduler> Plus<A> {
         }
     }
 
-    /// What the aggregate in service has sent of its budget.
+    /// What the aggregate in service has sent of its budget, which left it so much slack.
     #[inline]
-    fn spent(&self, budget: i32) -> i32 {
-        budget - self.slack - self.quantum
+    fn spent(&self, slack: i32) -> i32 {
+        slack - self.slack
     }
 
     /// Tells the algorithm what the link did for the aggregate in service.
@@ -449,7 +453,7 @@ impl<A: Scheduler> Plus<A> {
         let Some(serving) = self.serving.get() else {
             return;
         };
-        let spent = self.spent(self.aggregates[serving.index()].budget);
+        let spent = self.spent(self.aggregates[serving.index()].slack);
         if spent > self.told {
             self.tell_work(spent);
             self.algorithm.hold(self.aggregates.as_mut_slice(), serving);
@@ -478,9 +482,9 @@ impl<A: Scheduler> Plus<A> {
         }
         let aggregate = &mut self.aggregates[home.index()];
         let budget = aggregate.next_budget;
-        aggregate.budget = budget.get() as i32;
+        aggregate.slack = aggregate.next_slack;
         if let Some(serving) = self.serving.get() {
-            if self.spent(self.aggregates[serving.index()].budget) == 0 {
+            if self.spent(self.aggregates[serving.index()].slack) == 0 {
                 self.put_back();
             } else {
                 self.catch_up();
@@ -512,7 +516,7 @@ impl<A: Scheduler> Plus<A> {
         };
         self.circle = aggregate.circle;
         self.quantum = aggregate.quantum();
-        self.slack = aggregate.budget - self.quantum;
+        self.slack = aggregate.slack;
     }
 
     /// Nobody is in service.
@@ -541,8 +545,8 @@ impl<A: Scheduler> Plus<A> {
         let id = EntityId::in_use(self.serving.index() as u32);
         aggregate.circle = self.circle;
         let next = aggregate.next_budget;
-        let budget = core::mem::replace(&mut aggregate.budget, next.get() as i32);
-        let spent = budget - self.slack - self.quantum;
+        let slack = core::mem::replace(&mut aggregate.slack, aggregate.next_slack);
+        let spent = slack - self.slack;
         let Some(charged) = Charge::in_range(spent as u32) else {
             return;
         };
@@ -609,8 +613,8 @@ impl<A: Scheduler> Plus<A> {
         };
         let aggregate = &mut self.aggregates[id.index()];
         aggregate.circle = Ring::default();
-        let budget = core::mem::take(&mut aggregate.budget);
-        let spent = self.spent(budget);
+        let slack = core::mem::take(&mut aggregate.slack);
+        let spent = self.spent(slack);
         self.tell_work(spent);
         match Charge::in_range(spent as u32) {
             Some(spent) => {
@@ -773,7 +777,6 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     #[inline]
     fn served(&mut self, _: Charge) {}
 
-    #[inline]
     fn reschedule(
         &mut self,
         entities: &mut [impl Holds<PlusEntity>],
@@ -781,37 +784,52 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         charged: Charge,
         next: Option<Charge>,
     ) {
-        let bytes = charged.get() as i32;
+        if !self.step(entities, id, charged, next) {
+            self.leave(entities, id, charged.get() as i32, next);
+        }
+    }
+
+    /// All but who leaves the circle.
+    #[inline(always)]
+    fn step(
+        &mut self,
+        entities: &mut [impl Holds<PlusEntity>],
+        id: EntityId,
+        charged: Charge,
+        next: Option<Charge>,
+    ) -> bool {
         let Some(next) = next else {
-            return self.leave(entities, id, bytes, None);
+            return false;
         };
         let entity = entities.entity_mut(id);
         if entity.alone {
             if self.is_solo() {
                 self.circle.head = self.reschedule_alone(id, charged);
-                return;
+                return true;
             }
             let home = EntityId::in_use(entity.aggregate.index() as u32);
             let selected = self.reschedule_alone(home, charged);
             if selected != self.serving {
                 self.serve(selected);
             }
-            return;
+            return true;
         }
+        let bytes = charged.get() as i32;
         let mut deficit = entity.deficit - bytes;
         if deficit < next.get() as i32 {
             deficit += self.quantum;
             if deficit < 0 {
-                return self.leave(entities, id, bytes, Some(next));
+                return false;
             }
             self.circle.turn(id, entity.next);
         }
         entity.deficit = deficit;
-        // Last, so that the subtraction itself tells.
+        // Last, so that the subtraction itself tells; and its result is not kept for who seldom asks.
         self.slack -= bytes;
         if self.slack < 0 {
-            self.end_service();
+            core::hint::black_box(self).end_service();
         }
+        true
     }
 
     #[inline(always)]

@@ -4,12 +4,14 @@ use std::sync::mpsc::{Receiver, channel};
 
 use fairlane_classify::Origin;
 use fairlane_config::Site;
+use fairlane_core::tree::ClassFlow;
 use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Weight};
 use fairlane_io::{MemoryBackend, memory};
 use fairlane_runtime::{Arbiter, Queue, Straight};
 
 use super::*;
 use crate::frame::{Frame, Received};
+use crate::passing::What;
 use crate::plan::Shaped;
 
 const SECOND: Nanos = Nanos::from_millis(1_000);
@@ -64,14 +66,31 @@ impl Rig {
         }
     }
 
-    fn pass_one(&mut self, bytes: Vec<u8>) {
-        let len = Length::new(bytes.len() as u32).unwrap();
-        let received = Received {
+    fn received(&self, bytes: Vec<u8>) -> Received {
+        Received {
             frame: bytes.into(),
             origin: Origin::default(),
             came: self.now,
             losing: false,
-        };
+        }
+    }
+
+    /// Something is seen in passing of the TCP of this source.
+    fn see(&mut self, source: u32, what: What) {
+        let received = self.received(frame(source, 1_000));
+        let classifier = self.arbiter.queue_mut().classifier_mut();
+        let ClassFlow { class, flow } = classifier.by_filters(&received);
+        self.watch.found(&[Finding {
+            flow,
+            class: class.number(),
+            side: Side::Right,
+            what,
+        }]);
+    }
+
+    fn pass_one(&mut self, bytes: Vec<u8>) {
+        let len = Length::new(bytes.len() as u32).unwrap();
+        let received = self.received(bytes);
         let queue = self.arbiter.queue_mut();
         let put = queue.enqueue(self.port, len, received, self.now, drop);
         assert!(put.is_ok());
@@ -148,6 +167,60 @@ fn who_sends_most_is_told_first_by_what_all_its_packets_have_in_common() {
     let top = rig.ask().try_recv().unwrap();
     assert_eq!(names(&top), ["10.0.0.3"]);
     assert_eq!(top.flows[0].bytes, 5_000);
+}
+
+#[test]
+fn what_is_seen_in_passing_is_told_of_its_flow_once() {
+    let mut rig = Rig::new("per = \"source-ip\"");
+    rig.see(1, What::Again);
+    let told = rig.ask();
+    rig.walk();
+    for _ in 0..99 {
+        rig.see(1, What::Trip(20_000));
+    }
+    rig.see(1, What::Trip(300_000));
+    rig.see(1, What::Again);
+    rig.see(2, What::Marked);
+    rig.pass(1, 10);
+    rig.pass(2, 30);
+    rig.walk();
+    let top = told.try_recv().unwrap();
+    let [second, first] = &top.flows[..] else {
+        panic!("{top:?}");
+    };
+    let rtt = first.rtt_us.unwrap();
+    for (told, micros) in [(rtt.p50, 2e4), (rtt.p99, 2e4), (rtt.max, 3e5)] {
+        assert!((1.0..1.02).contains(&(told / micros)), "{rtt:?}");
+    }
+    assert!(
+        rtt.mean
+            .is_some_and(|mean| (22_800.0..23_300.0).contains(&mean))
+    );
+    assert_eq!((first.came_again, first.came_marked), (1, 0));
+    assert!(second.rtt_us.is_none());
+    assert_eq!((second.came_again, second.came_marked), (0, 1));
+    // Another walk begins with nothing.
+    rig.pass(1, 1);
+    rig.walk();
+    let top = rig.ask().try_recv().unwrap();
+    assert!(top.flows[0].rtt_us.is_none() && top.flows[0].came_again == 0);
+}
+
+#[test]
+fn of_a_flood_of_flows_what_is_seen_takes_bounded_room() {
+    let mut rig = Rig::new("per = \"source-ip\"");
+    let told = rig.ask();
+    rig.walk();
+    rig.see(1, What::Again);
+    for source in 0..20_000 {
+        rig.see(0x1_0000 + source, What::Trip(1));
+    }
+    rig.see(1, What::Again);
+    let passing = &rig.watch.links[Side::Right as usize].passing;
+    assert_eq!(passing.len(), PASSED);
+    rig.pass(1, 1);
+    rig.walk();
+    assert_eq!(told.try_recv().unwrap().flows[0].came_again, 2);
 }
 
 #[test]

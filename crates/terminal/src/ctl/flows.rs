@@ -2,28 +2,35 @@
 
 use serde_json::Value as Json;
 
+use super::show::time;
+use crate::plain::told;
 use crate::{figures, table};
 
 /// A table, or that there is nothing in it.
-pub(super) fn text(told: &Json) -> String {
-    let flows = told["flows"].as_array().map_or(&[][..], Vec::as_slice);
-    let seconds = told["seconds"].as_f64().unwrap_or(0.0);
+pub(super) fn text(answer: &Json) -> String {
+    let flows = answer["flows"].as_array().map_or(&[][..], Vec::as_slice);
+    let seconds = answer["seconds"].as_f64().unwrap_or(0.0);
     if flows.is_empty() {
         return format!("no flow sent anything in the last {seconds:.1} s");
     }
-    let mut table = table::new(["flow", "class", "rate", "share", "packets"]);
+    let mut table = table::new([
+        "flow", "class", "rate", "share", "packets", "rtt", "again", "marked",
+    ]);
     for flow in flows {
-        let name = |key: &str| flow[key].as_str().unwrap_or_default();
+        let name = |key: &str| told(&flow[key]);
         let number = |key: &str| flow[key].as_f64().unwrap_or(0.0);
         table.add_row([
-            name("flow").to_owned(),
+            name("flow").into_owned(),
             format!("{}/{}", name("link"), name("class")),
             figures::rate(number("bps") as u64),
             format!("{:.1}%", 100.0 * number("share")),
             flow["packets"].to_string(),
+            time(&flow["rtt_us"]["p50"]),
+            flow["came_again"].to_string(),
+            flow["came_marked"].to_string(),
         ]);
     }
-    table::fit(&mut table, &[4, 3]);
+    table::fit(&mut table, &[7, 6, 4, 3, 5]);
     format!("what flows sent in the last {seconds:.1} s, and of what their class did\n{table}")
 }
 
@@ -36,11 +43,13 @@ mod tests {
         let flow = serde_json::json!({
             "link": "up", "class": "everybody", "flow": "2001:db8::7",
             "packets": 12, "bytes": 18_000, "bps": 144_000.0, "share": 0.25,
+            "rtt_us": { "mean": 21e3, "p50": 20_100.0, "p99": 3e4, "max": 4e4 },
+            "came_again": 3, "came_marked": 0,
         });
         let told = text(&serde_json::json!({ "seconds": 1.0, "flows": [flow] }));
         let line = told.lines().find(|line| line.contains("2001:db8::7"));
         let line = line.expect("it has a line");
-        for word in ["up/everybody", "144kbit", "25.0%", "12"] {
+        for word in ["up/everybody", "144kbit", "25.0%", "12", "20.1", " 3 "] {
             assert!(line.contains(word), "{word} in {told}");
         }
         let none = text(&serde_json::json!({ "seconds": 1.02, "flows": [] }));

@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::edits::pair;
 use super::{Change, Site, effects, of_link};
+use crate::plain::{plain, told};
 use crate::{figures, output, table};
 
 /// Keys of a request that are no filter's.
@@ -61,7 +62,7 @@ pub(super) fn run(site: &Site, command: &Command) -> Result<()> {
             let body = request(keys, lifetime)?.to_string();
             let granted = site.client.json(Method::POST, &path, body)?;
             if site.json {
-                return output::line(granted);
+                return output::json(&granted);
             }
             output::line(sentence(&granted["grant"]))?;
             output::line(effects(&granted))
@@ -69,7 +70,7 @@ pub(super) fn run(site: &Site, command: &Command) -> Result<()> {
         Command::Grants => {
             let all = site.client.json(Method::GET, "/v1/grants", "")?;
             match site.json {
-                true => output::line(all),
+                true => output::json(&all),
                 false => output::line(listed(&all)),
             }
         }
@@ -81,7 +82,7 @@ pub(super) fn run(site: &Site, command: &Command) -> Result<()> {
             let path = format!("/v1/grants/{}", encoded(id));
             let renewed = site.client.json(Method::PUT, &path, body.to_string())?;
             match site.json {
-                true => output::line(renewed),
+                true => output::json(&renewed),
                 false => output::line(sentence(&renewed)),
             }
         }
@@ -140,7 +141,7 @@ fn sentence(grant: &Json) -> String {
         "{name}: {}{burst}{delay} on link {}, for {}; reserved {}, worst delay of a single packet {bound}, \
          room for {} packets",
         rate(&grant["rate_bps"]),
-        grant["link"].as_str().unwrap_or_default(),
+        told(&grant["link"]),
         seconds(&grant["expires_in_s"]),
         rate(&grant["reserved_bps"]),
         grant["granted"]["room_packets"]
@@ -160,8 +161,8 @@ fn listed(all: &Json) -> String {
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         table.add_row([
             grant["id"].to_string(),
-            grant["link"].as_str().unwrap_or_default().to_owned(),
-            flow(grant),
+            told(&grant["link"]).into_owned(),
+            plain(&flow(grant)).into_owned(),
             rate(&grant["rate_bps"]),
             or_none(us(&grant["delay_us"])),
             rate(&grant["reserved_bps"]),

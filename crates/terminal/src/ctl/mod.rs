@@ -16,6 +16,7 @@ use fairlane_control::{Client, Document, Method, encoded, view};
 use serde_json::Value as Json;
 
 use crate::connection::{Connection, of_class, of_link};
+use crate::plain::told;
 use crate::{effects, output, table};
 
 const HELP: &str = "\
@@ -150,8 +151,8 @@ pub fn run(options: &Options) -> Result<()> {
             let find = |class| view::find(&view::places(&state), class).map_err(Error::msg);
             let class = class.map(find).transpose()?;
             match (tc, options.json) {
-                (true, _) => output::line(view::as_tc(&state, class.as_ref())),
-                (false, true) => output::line(view::picked(&state, class.as_ref())),
+                (true, _) => output::json(&view::as_tc(&state, class.as_ref())),
+                (false, true) => output::json(&view::picked(&state, class.as_ref())),
                 (false, false) => output::line(show::text(&state, class.as_ref())),
             }
         }
@@ -190,13 +191,13 @@ pub fn run(options: &Options) -> Result<()> {
             let saved = site.client.json(Method::POST, path, "")?;
             match saved["saved"].as_str() {
                 Some(file) if !options.json => output::line(format_args!("saved: {file}")),
-                _ => output::line(saved),
+                _ => output::json(&saved),
             }
         }
         Command::Watch => {
             let mut printed = Ok(());
             site.client.watch(|state| {
-                printed = output::line(state);
+                printed = output::json(&state);
                 printed.is_ok()
             })?;
             printed
@@ -251,7 +252,7 @@ impl Site {
         }
         let told = self.client.json(Method::GET, &path, "")?;
         match self.json {
-            true => output::line(told),
+            true => output::json(&told),
             false => output::line(flows::text(&told)),
         }
     }
@@ -263,19 +264,18 @@ impl Site {
 
     fn explain(&self, class: &str) -> Result<()> {
         let path = format!("{}/explain", self.of_class(class)?);
-        let told = self.client.json(Method::GET, &path, "")?;
+        let answer = self.client.json(Method::GET, &path, "")?;
         if self.json {
-            return output::line(told);
+            return output::json(&answer);
         }
-        let queued = told["queued_packets"].as_u64().unwrap_or(0);
+        let queued = answer["queued_packets"].as_u64().unwrap_or(0);
         output::line(format_args!(
             "{}/{}: {queued} packets wait",
-            told["link"].as_str().unwrap_or_default(),
-            told["class"].as_str().unwrap_or_default()
+            told(&answer["link"]),
+            told(&answer["class"])
         ))?;
-        let because = told["because"].as_array();
-        for sentence in because.into_iter().flatten().filter_map(Json::as_str) {
-            output::line(format_args!("  {sentence}"))?;
+        for sentence in answer["because"].as_array().into_iter().flatten() {
+            output::line(format_args!("  {}", told(sentence)))?;
         }
         Ok(())
     }
@@ -300,7 +300,7 @@ impl Site {
         }
         let changed = self.client.json(method, &path, body)?;
         if self.json {
-            return output::line(changed);
+            return output::json(&changed);
         }
         for warning in changed["warnings"].as_array().into_iter().flatten() {
             output::aside(format_args!(

@@ -50,7 +50,7 @@ impl Interface {
         let body = json!({ "enabled": enabled }).to_string();
         let done = site.client.json(Method::PUT, &path, body)?;
         match (site.json, enabled) {
-            (true, _) => output::line(done),
+            (true, _) => output::json(&done),
             (false, true) => {
                 output::line(format_args!("what leaves by {} is shaped", self.interface))
             }
@@ -68,7 +68,7 @@ impl Interface {
         let path = format!("/v1/interfaces/{}/detach", encoded(&self.interface));
         let done = site.client.json(Method::POST, &path, "")?;
         match site.json {
-            true => output::line(done),
+            true => output::json(&done),
             false => output::line(format_args!(
                 "{} was let go of; fairlane ctl attach uses it again, or another in its place",
                 self.interface
@@ -127,7 +127,7 @@ impl Flush {
             .client
             .json(Method::POST, &format!("{path}/flush"), "")?;
         match site.json {
-            true => output::line(dropped),
+            true => output::json(&dropped),
             false => output::line(format_args!(
                 "dropped {} packets, {} bytes",
                 dropped["packets"], dropped["bytes"]

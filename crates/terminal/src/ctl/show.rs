@@ -4,6 +4,7 @@ use fairlane_control::view::{Place, classes};
 use fairlane_core::Nanos;
 use serde_json::Value as Json;
 
+use crate::plain::told;
 use crate::{figures, table};
 
 /// A table, with what was lately where that is known.
@@ -18,8 +19,8 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
         };
         lines.push(format!(
             "{} to {}: {} of {}, {} packets wait{open}",
-            link["name"].as_str().unwrap_or_default(),
-            link["to"].as_str().unwrap_or_default(),
+            told(&link["name"]),
+            told(&link["to"]),
             rate("recent_bps"),
             rate("rate_bps"),
             link["queued_packets"]
@@ -46,18 +47,10 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
                 .as_f64()
                 .map_or("-".to_owned(), |bps| figures::rate(bps as u64))
         };
-        let time = |value: &Json| {
-            let us = value.as_f64();
-            us.map_or("-".to_owned(), |us| figures::time(Nanos((us * 1e3) as u64)))
-        };
         let count = |key: &str| class[key].as_u64().unwrap_or(0);
         let depth = depth(link, class);
         table.add_row([
-            format!(
-                "{}{}",
-                "  ".repeat(depth),
-                class["name"].as_str().unwrap_or_default()
-            ),
+            table::class(depth, class["name"].as_str().unwrap_or_default()),
             rate(&recent["sent_bps"]),
             format!("{:.1}%", 100.0 * recent["share"].as_f64().unwrap_or(0.0)),
             rate(&class["guaranteed_bps"]),
@@ -74,6 +67,12 @@ pub(super) fn text(state: &Json, only: Option<&Place>) -> String {
     table::fit(&mut table, &[10, 11, 4, 5, 2]);
     lines.push(table.to_string());
     lines.join("\n")
+}
+
+/// A time that is told in microseconds; a dash where there is none.
+pub(super) fn time(value: &Json) -> String {
+    let us = value.as_f64();
+    us.map_or("-".to_owned(), |us| figures::time(Nanos((us * 1e3) as u64)))
 }
 
 /// Classes above a class.

@@ -50,6 +50,11 @@ pub(super) struct Talker {
     /// Of what its class sends.
     pub share: f64,
     pub packets: u64,
+    /// The median round trip of its TCP in microseconds, if any was seen.
+    pub rtt_us: Option<f64>,
+    /// Segments of its TCP that came again, and that came marked.
+    pub again: u64,
+    pub marked: u64,
 }
 
 impl Ask {
@@ -112,13 +117,17 @@ impl Talker {
     pub(super) fn all(answer: &Json) -> Vec<Talker> {
         let flows = answer["flows"].as_array().into_iter().flatten();
         let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+        let count = |value: &Json| value.as_u64().unwrap_or(0);
         let talkers = flows.map(|flow| Talker {
             link: text(&flow["link"]),
             class: text(&flow["class"]),
             flow: text(&flow["flow"]),
             bps: flow["bps"].as_f64().unwrap_or(0.0),
             share: flow["share"].as_f64().unwrap_or(0.0),
-            packets: flow["packets"].as_u64().unwrap_or(0),
+            packets: count(&flow["packets"]),
+            rtt_us: flow["rtt_us"]["p50"].as_f64(),
+            again: count(&flow["came_again"]),
+            marked: count(&flow["came_marked"]),
         });
         talkers.collect()
     }

@@ -211,13 +211,19 @@ fn talkers(talkers: &[Talker]) -> Vec<(String, Mood)> {
     if talkers.is_empty() {
         return vec![("nobody sends anything".to_owned(), Mood::Plain)];
     }
-    let head = ["flow", "rate", "of class", "packets", "class"].map(str::to_owned);
+    let head = [
+        "flow", "rate", "of class", "packets", "rtt", "again", "marked", "class",
+    ]
+    .map(str::to_owned);
     let rows = talkers.iter().map(|talker| {
         let cells = [
             talker.flow.clone(),
             columns::rate(talker.bps),
             columns::percent(talker.share),
             columns::count(talker.packets),
+            (talker.rtt_us).map_or("-".to_owned(), columns::micros),
+            columns::count(talker.again),
+            columns::count(talker.marked),
             format!("{}/{}", talker.link, talker.class),
         ];
         (cells, Mood::Plain)

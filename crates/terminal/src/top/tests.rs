@@ -574,11 +574,12 @@ fn top_talkers_are_asked_for_with_each_state_and_may_not_be_there() {
     assert_eq!(app.on_state(usual(3_727.0)), None, "one question at a time");
     let flow = json!({
         "link": "up", "class": "web", "flow": "10.0.0.3", "bps": 3e6, "share": 0.5, "packets": 250,
+        "rtt_us": { "mean": 21e3, "p50": 20_100.0, "p99": 3e4, "max": 4e4 }, "came_again": 3,
     });
     app.on_answer(first, Ok(json!({"seconds": 1.0, "flows": [flow]})));
     let shown = text(&mut app);
     assert!(
-        shown.contains("10.0.0.3  3mbit  50.0%     250      up/web"),
+        shown.contains("10.0.0.3  3mbit  50.0%     250      20.1ms  3      0       up/web"),
         "{shown}"
     );
     let (next, _) = asked(app.on_state(usual(3_728.0)));

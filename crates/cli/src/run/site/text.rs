@@ -8,6 +8,7 @@ use fairlane_core::Rate;
 use fairlane_site::{InterfaceReport, LinkReport, Report};
 
 use super::super::screen::Shown;
+use crate::plain::plain;
 use crate::table;
 
 /// Columns to do without on a narrow terminal, the first of them first.
@@ -30,7 +31,8 @@ pub(super) fn conclusion(report: &Report) -> String {
     let left = left.map(|link| {
         format!(
             "\n{} packets were still queued in link {} when it ended: --drain gives them longer",
-            link.queued_packets, link.name
+            link.queued_packets,
+            plain(&link.name)
         )
     });
     format!(
@@ -94,7 +96,9 @@ fn notes(report: &Report) -> String {
             notes += &format!(
                 "\n{} frames were longer than the {} bytes that link {} carries, and were \
                  dropped: raise 'longest'",
-                link.oversized, link.longest_frame, link.name
+                link.oversized,
+                link.longest_frame,
+                plain(&link.name)
             );
         }
     }
@@ -124,7 +128,9 @@ fn overloaded(report: &Report, interface: &InterfaceReport) -> String {
             .collect();
         counts.sort_by_key(|&(_, count)| Reverse(count));
         let named = counts.iter().take(MOST_NAMED);
-        let named: Vec<String> = named.map(|(name, n)| format!("{name} {n}")).collect();
+        let named: Vec<String> = named
+            .map(|(name, n)| format!("{} {n}", plain(name)))
+            .collect();
         named.join(", ")
     };
     let early = by_class(|class| class.early);
@@ -159,7 +165,7 @@ impl Shown for Report {
                 lines += &format!(
                     "\n  {}: {} Mbit/s, {}, ceiling {}, queued {}, drops {}, marks {}, \
                      delay p50 {} p99 {} max {} ms, bound {}",
-                    class.terms.name,
+                    plain(&class.terms.name),
                     row.rate,
                     row.share,
                     row.ceiling,
@@ -205,7 +211,7 @@ fn line(link: &LinkReport, span: Span) -> String {
     };
     let mut line = format!(
         "{} to {}: {:.2} Mbit/s of {}, {} queued",
-        link.name,
+        plain(&link.name),
         link.to,
         bps / 1e6,
         link.rate,
@@ -270,7 +276,7 @@ fn table_of(link: &LinkReport, span: Span, lines: usize) -> Table {
         let row = row(class, span);
         let [p50, p99, max] = row.delays;
         table.add_row([
-            format!("{}{}", "  ".repeat(class.terms.depth), class.terms.name),
+            table::class(class.terms.depth, &class.terms.name),
             row.rate,
             row.share,
             row.ceiling,

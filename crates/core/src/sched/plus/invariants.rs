@@ -56,11 +56,17 @@ impl<A: Scheduler> Plus<A> {
                 active == (head != MaybeEntity::NONE),
                 "plus: {home:?} is active: {active}, its circle starts at {head:?}"
             );
-            let solo = aggregate.budget == aggregate.quantum() || !self.is_solo();
+            let solo = aggregate.slack == 0 || !self.is_solo();
             ensure_invariant!(
-                !active || (aggregate.budget >= aggregate.quantum() && solo),
-                "plus: {home:?} waits with a budget of {}",
-                aggregate.budget
+                !active || (aggregate.slack >= 0 && solo),
+                "plus: {home:?} waits with a slack of {}",
+                aggregate.slack
+            );
+            let next = aggregate.next_budget.get() as i32 - aggregate.quantum();
+            ensure_invariant!(
+                aggregate.next_slack == next,
+                "plus: {home:?} is going to have a slack of {}, not {next}",
+                aggregate.next_slack
             );
         }
         self.check_flows(entities, &listed)?;
@@ -140,7 +146,7 @@ impl<A: Scheduler> Plus<A> {
             );
             return Ok(());
         };
-        let spent = self.spent(aggregate.budget);
+        let spent = self.spent(aggregate.slack);
         ensure_invariant!(
             self.quantum == aggregate.quantum() && self.slack >= 0,
             "plus: {:?} is in service with {} bytes beyond {}",

@@ -1,0 +1,92 @@
+//! A name may be any text: what it says to a terminal, no command says.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::program::{Finished, fairlane};
+use crate::site::{Site, up, wire};
+use crate::site_control::until_it_tells;
+
+/// A title for the window, letters that are turned around, and a line that the program did not write.
+const NAME: &str = "a\u{1b}]0;pwned\u{7}\u{9b}2J\u{202e}\u{200b}b\nforged";
+/// The same as a site file has it.
+const WRITTEN: &str = r#""a\u001b]0;pwned\u0007\u009b2J\u202e\u200bb\nforged""#;
+
+fn config(socket: &str) -> String {
+    let link = up("packet", "20mbit").replace("\"up\"", WRITTEN);
+    format!(
+        "{link}[[link.class]]\nname = {WRITTEN}\nper = \"source-ip\"\nrate = \"1mbit\"\nceil = \"8mbit\"\n\
+         default = true\n[[link.class]]\nname = \"other\"\n[control]\nsocket = \"{socket}\"\n"
+    )
+}
+
+#[track_caller]
+fn harmless(text: &str) {
+    let odd = |letter: char| {
+        (letter.is_control() && letter != '\n') || matches!(letter, '\u{200b}' | '\u{202e}')
+    };
+    let found = text.find(odd).map(|at| &text[at..]);
+    assert_eq!(found.map(|rest| rest.escape_debug().to_string()), None);
+    assert!(
+        !text.lines().any(|line| line.trim().starts_with("forged")),
+        "{text}"
+    );
+}
+
+#[track_caller]
+fn prints(finished: Finished) -> String {
+    harmless(&finished.stdout);
+    harmless(&finished.stderr);
+    finished.stdout
+}
+
+#[test]
+fn no_command_says_to_the_terminal_what_a_name_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ctl.sock");
+    let socket = socket.to_str().unwrap();
+    let file = folder.path().join("site.toml");
+    fs::write(&file, config(socket)).unwrap();
+    let file = file.to_str().unwrap();
+    let table = prints(fairlane(&["check", file]));
+    assert!(table.contains("a\u{fffd}]0;pwned"), "{table}");
+    let checked: Value =
+        serde_json::from_str(&prints(fairlane(&["check", file, "--json"]))).unwrap();
+    assert_eq!(checked["links"][0]["classes"][0]["name"], NAME);
+    // A mistake beside it names it.
+    fs::write(file, config(socket).replace("8mbit", "1kbit")).unwrap();
+    let refused = fairlane(&["check", file]);
+    assert!(refused.stderr.contains("pwned"), "{refused:?}");
+    assert!(!refused.stderr.contains('\u{1b}'), "{refused:?}");
+
+    let Some(wire) = wire("odd names", 1) else {
+        return;
+    };
+    let site = Site::start_in_words(&wire, &config(socket));
+    let ctl = |arguments: &[&str]| {
+        prints(fairlane(
+            &[&["ctl", "--socket", socket], arguments].concat(),
+        ))
+    };
+    until_it_tells(Path::new(socket));
+    for arguments in [
+        &["show"][..],
+        &["explain", NAME],
+        &["flows"],
+        &["set", NAME, "weight=3", "--dry-run"],
+        &["set", NAME, "ceil=7mbit"],
+        &["set", NAME, "ceil=1kbit"],
+        &["flush", NAME],
+        &["grants"],
+    ] {
+        let printed = ctl(arguments);
+        let named = ["show", "explain"].contains(&arguments[0]);
+        assert!(!named || printed.contains("a\u{fffd}]0;pwned"), "{printed}");
+    }
+    let state: Value = serde_json::from_str(&ctl(&["show", "--json"])).unwrap();
+    assert_eq!(state["links"][0]["classes"][0]["name"], NAME);
+    let words = prints(site.end());
+    assert!(words.contains("a\u{fffd}]0;pwned"), "{words}");
+}
