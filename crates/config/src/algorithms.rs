@@ -28,7 +28,8 @@ pub enum RegisterError {
 }
 
 /// Lets files and command lines of this process call an algorithm of another crate by this name, from
-/// now on and for good. The [`schema`](crate::schema()) of a site's file does not know it. Said before the first of them is read; O(algorithms).
+/// now on and for good. Said before the first of them is read; O(algorithms). The
+/// [`schema`](crate::schema()) of a site's file does not know it.
 ///
 /// # Errors
 ///
