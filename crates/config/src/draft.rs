@@ -14,8 +14,9 @@ use serde::de::DeserializeOwned;
 
 use crate::diagnostic::Report;
 use crate::file::{Class, File, Filter, Link};
+use crate::grants::{Grant, NotGranted};
 use crate::parse::parse;
-use crate::read::{Reading, site_again};
+use crate::read::{Reading, admit, site_again, together};
 use crate::site::{MtuOf, Site};
 use crate::written::At;
 
@@ -284,15 +285,66 @@ impl Draft {
     /// be told of it: by the [whole text](Draft::written), which says where. Looks at all classes, and
     /// longer at those that became others.
     pub fn read(mut self, mtu: MtuOf<'_>) -> Option<(Draft, Site)> {
-        let mut report = Report::new("", "");
-        let (site, readings) = site_again(&self.file, mtu, &self.former, &mut report)?;
-        if !report.is_empty() {
-            return None;
-        }
+        let (site, readings) = self.alone(mtu)?;
         self.settle();
         self.former = Arc::new(readings);
         let text = Arc::clone(&self.text);
         Some((self, Site { text, ..site }))
+    }
+
+    /// Finds room for a grant beside others, as [`Grant::admit`] does: the grant, and the site that has it
+    /// too. `None` where one of them would be broken, or something is to be told of the text by now: by
+    /// the whole text. For who has changed nothing in the draft: O(classes and filters).
+    pub fn admit(
+        &self,
+        grant: Grant,
+        mtu: MtuOf<'_>,
+        others: &[Arc<Grant>],
+    ) -> Option<Result<(Arc<Grant>, Site), NotGranted>> {
+        let (alone, readings) = self.alone(mtu)?;
+        let file = &mut self.file.clone();
+        let grant = match admit(file, &alone, &readings, mtu, others, grant) {
+            Ok(grant) => Arc::new(grant),
+            Err(refused) => return Some(Err(refused)),
+        };
+        let all: Vec<_> = others.iter().chain([&grant]).cloned().collect();
+        let site = self.together(&alone, &readings, mtu, &all)?;
+        Some(Ok((grant, site)))
+    }
+
+    /// The site with these grants; `None` where one of them would be broken, or as of
+    /// [`admit`](Draft::admit).
+    pub fn beside(&self, mtu: MtuOf<'_>, grants: &[Arc<Grant>]) -> Option<Site> {
+        let (alone, readings) = self.alone(mtu)?;
+        match grants {
+            [] => Some(Site {
+                text: Arc::clone(&self.text),
+                ..alone
+            }),
+            _ => self.together(&alone, &readings, mtu, grants),
+        }
+    }
+
+    /// What it says without any grants.
+    fn alone(&self, mtu: MtuOf<'_>) -> Option<(Site, Vec<Reading>)> {
+        let mut report = Report::new("", "");
+        let alone = site_again(&self.file, mtu, &self.former, &mut report)?;
+        report.is_empty().then_some(alone)
+    }
+
+    fn together(
+        &self,
+        alone: &Site,
+        readings: &[Reading],
+        mtu: MtuOf<'_>,
+        grants: &[Arc<Grant>],
+    ) -> Option<Site> {
+        let together = together(&mut self.file.clone(), alone, readings, mtu, grants);
+        let text = Arc::clone(&self.text);
+        Some(Site {
+            text,
+            ..together.ok()?
+        })
     }
 
     /// All of the text as it is by now.

@@ -192,6 +192,6 @@ impl Grant {
         others: &[Arc<Grant>],
     ) -> Result<Grant, NotGranted> {
         let (site, mut tables) = site::Site::tables_of(text, "configuration", mtu)?;
-        read::admit(&mut tables.0, &site, mtu, others, self)
+        read::admit(&mut tables.0, &site, &[], mtu, others, self)
     }
 }

@@ -91,7 +91,7 @@ impl Site {
         if grants.is_empty() {
             return Ok(site);
         }
-        let together = read::together(&mut tables.0, &site, mtu, grants);
+        let together = read::together(&mut tables.0, &site, &[], mtu, grants);
         let together = together.map_err(|broken| SiteError::Grants {
             file: name.to_owned(),
             broken,

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fairlane_config::{Draft, Site, Table};
+use fairlane_config::{Draft, Grant, MtuOf, NotGranted, Site, Table};
 use fairlane_io::interface;
 use serde_json::Value as Json;
 use tokio::time::sleep;
@@ -17,6 +17,8 @@ use crate::edit::Edit;
 
 /// How long a draft is kept at least that nobody changes.
 const KEPT: Duration = Duration::from_secs(2);
+
+const MTU_OF: MtuOf<'static> = &|name| interface::mtu(name).ok();
 
 /// The draft of what runs, while it is changed: a text is read whole at its first change after a while.
 #[derive(Debug, Default)]
@@ -33,24 +35,45 @@ impl Drafts {
     /// What a site would be after some changes, and its draft; `None` where the whole text is to be
     /// changed and read.
     pub(crate) fn changed(&self, site: &Site, edits: &[Edit]) -> Option<(Draft, Site)> {
-        if !site.grants.is_empty() || !site.warnings.is_empty() {
+        if !site.grants.is_empty() {
             return None;
         }
-        let mtu = |name: &str| interface::mtu(name).ok();
+        let mut draft = self.of(site)?;
+        for edit in edits {
+            edit.draft(&mut draft)?;
+        }
+        draft.read(MTU_OF)
+    }
+
+    /// The draft of the text of a site; `None` where that can only be read whole.
+    fn of(&self, site: &Site) -> Option<Draft> {
+        if !site.warnings.is_empty() {
+            return None;
+        }
         let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         last.is_used = true;
         let of_text = |draft: &Draft| Arc::ptr_eq(draft.text(), &site.text);
         if !last.draft.as_ref().is_some_and(of_text) {
             // The one of another text is let go of first.
             last.draft = None;
-            last.draft = Draft::of(&site.text, &mtu);
+            last.draft = Draft::of(&site.text, MTU_OF);
         }
-        let mut draft = last.draft.clone()?;
-        drop(last);
-        for edit in edits {
-            edit.draft(&mut draft)?;
-        }
-        draft.read(&mtu)
+        last.draft.clone()
+    }
+
+    /// A grant that there is room for beside those of a site, and the site with it; or the reason that
+    /// there is none. `None` where that is to be found out by the whole text.
+    pub(crate) fn admitted(
+        &self,
+        site: &Site,
+        grant: Grant,
+    ) -> Option<Result<(Arc<Grant>, Site), NotGranted>> {
+        self.of(site)?.admit(grant, MTU_OF, &site.grants)
+    }
+
+    /// A site with these grants, likewise.
+    pub(crate) fn beside(&self, site: &Site, grants: &[Arc<Grant>]) -> Option<Site> {
+        self.of(site)?.beside(MTU_OF, grants)
     }
 
     /// What runs by now.

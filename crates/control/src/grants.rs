@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fairlane_config::class_report::ClassReport;
-use fairlane_config::{Broken, ClassKind, Grant, NotGranted, Size, Terms, Time};
+use fairlane_config::{Broken, ClassKind, Grant, NotGranted, Site, Size, Terms, Time};
 use fairlane_core::Rate;
 use fairlane_core::units::quantity;
 use fairlane_io::interface;
@@ -22,6 +22,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::change::{ATTEMPTS, Changed, Refused, broken_by, changed, replace};
 use crate::document::{EditError, Keys, lines};
+use crate::draft::Drafts;
 
 /// Most grants at a time: each change looks at all of them.
 const MOST: usize = 256;
@@ -42,6 +43,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Grants {
     site: Handle,
+    drafts: Arc<Drafts>,
     held: Mutex<Held>,
     /// Of who grants, ends or breaks: one at a time.
     turn: Mutex<()>,
@@ -245,9 +247,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Grants {
-    pub(crate) fn new(site: Handle) -> Grants {
+    pub(crate) fn new(site: Handle, drafts: Arc<Drafts>) -> Grants {
         Grants {
             site,
+            drafts,
             held: Mutex::default(),
             turn: Mutex::default(),
             news: Notify::new(),
@@ -296,11 +299,7 @@ impl Grants {
                 reserved: wanted.terms.rate,
                 terms: wanted.terms,
             };
-            let mtu = |name: &str| interface::mtu(name).ok();
-            let grant = Arc::new(grant.admit(&before.text, &mtu, &before.grants)?);
-            let all = before.grants.iter().chain([&grant]).cloned().collect();
-            let source = Source::Text(before.text.to_string());
-            let source = Source::Granting(Box::new(source), all);
+            let (grant, source) = self.admitted(&before, grant)?;
             let after = match dry {
                 true => self.site.consider(source),
                 false => self.site.change(source, Some(Arc::clone(&before))),
@@ -333,6 +332,23 @@ impl Grants {
                 changed: changed(!dry, &before, &after),
             });
         }
+    }
+
+    /// A grant that there is room for beside what runs, and that with it.
+    fn admitted(&self, before: &Site, grant: Grant) -> Result<(Arc<Grant>, Source), NotGranted> {
+        let (grant, source) = match self.drafts.admitted(before, grant.clone()) {
+            Some(admitted) => {
+                let (grant, site) = admitted?;
+                (grant, Source::Site(Box::new(site)))
+            }
+            None => {
+                let mtu = |name: &str| interface::mtu(name).ok();
+                let grant = Arc::new(grant.admit(&before.text, &mtu, &before.grants)?);
+                (grant, Source::Text(before.text.to_string()))
+            }
+        };
+        let all = before.grants.iter().chain([&grant]).cloned().collect();
+        Ok((grant, Source::Granting(Box::new(source), all)))
     }
 
     /// The next number whose name nobody has.
@@ -446,8 +462,12 @@ impl Grants {
             let before = self.site.site();
             let kept = kept.unwrap_or(&before.grants).iter();
             let kept = kept.filter(|grant| !names.contains(&&*grant.name)).cloned();
-            let source = Source::Text(before.text.to_string());
-            let source = Source::Granting(Box::new(source), kept.collect());
+            let kept: Vec<_> = kept.collect();
+            let source = match self.drafts.beside(&before, &kept) {
+                Some(site) => Source::Site(Box::new(site)),
+                None => Source::Text(before.text.to_string()),
+            };
+            let source = Source::Granting(Box::new(source), kept);
             let base = (!dry).then(|| Arc::clone(&before));
             match replace(&self.site, source, base, &before) {
                 Err(Refused::Site(Error::Outdated)) if attempt < ATTEMPTS => attempt += 1,

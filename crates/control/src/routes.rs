@@ -90,7 +90,7 @@ struct HistoryOf<'a> {
 pub(crate) struct Api {
     site: Handle,
     grants: Arc<Grants>,
-    drafts: Drafts,
+    drafts: Arc<Drafts>,
     states: States,
     history: Kept,
     file: Option<PathBuf>,
@@ -262,9 +262,10 @@ impl Api {
         file: Option<PathBuf>,
         [token, read_token]: [Option<Token>; 2],
     ) -> Api {
+        let drafts = Arc::<Drafts>::default();
         Api {
-            grants: Arc::new(Grants::new(site.clone())),
-            drafts: Drafts::default(),
+            grants: Arc::new(Grants::new(site.clone(), Arc::clone(&drafts))),
+            drafts,
             site,
             states,
             history,

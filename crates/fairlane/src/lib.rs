@@ -28,24 +28,49 @@
 //! # Ok::<(), fairlane::ChangeError>(())
 //! ```
 //!
-//! # You have threads that send, and a link to pace
+//! # You have threads or tasks that send, and a link to pace
 //!
-//! An [`Arbiter`](runtime::Arbiter) takes packets from [`Client`](runtime::Client)s,
-//! whose `push` never waits, and gives them to a [`Backend`](io::Backend) at the
-//! rate of a link. Call [`step`](runtime::Arbiter::step) from a loop of your own,
-//! or let [`drive`](runtime::drive) do it.
+//! [`spawn`] gives a link a thread of its own. Clients push packets, and never wait; what they pushed goes
+//! out through a [`Backend`](io::Backend) at the rate of the link, in fair order. Its handle asks, changes
+//! and ends it.
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use fairlane::io::{Backend, MemoryBackend, memory};
+//! use fairlane::{Flow, Length, Rate, spawn};
+//!
+//! let (near, mut far): (MemoryBackend<Vec<u8>>, MemoryBackend<Vec<u8>>) = memory::pair(16);
+//! let (link, handle) = spawn("10mbit".parse::<Rate>()?, near)?;
+//!
+//! let mut client = link.client(Flow::weight(4).max_len(1250))?;
+//! client.push(Length::new(1250).unwrap(), vec![7; 1250]).unwrap();
+//! println!("{:?}", handle.stats()?.total);
+//!
+//! // What was pushed is sent, within five seconds at most.
+//! let end = handle.drain(Duration::from_secs(5)).wait()?;
+//! assert_eq!((end.total.sent.packets, end.total.queued.packets), (1, 0));
+//! assert_eq!(far.receive(&mut Vec::new(), 16)?, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # You have a thread of your own for it, or a clock of your own
+//!
+//! An [`Arbiter`](runtime::Arbiter) is what runs on that thread. Call
+//! [`step`](runtime::Arbiter::step) from a loop of your own, with the time that it is, or let
+//! [`drive`](runtime::drive) do it.
 //!
 //! ```
 //! use fairlane::io::{Backend, MemoryBackend, memory};
 //! use fairlane::runtime::{Arbiter, ArbiterConfig, Link};
-//! use fairlane::{FlowConfig, Length, Nanos, Weight, sched::Qfq};
+//! use fairlane::{Flow, Length, Nanos, sched::Qfq};
 //!
 //! let (near, mut far): (MemoryBackend<Vec<u8>>, MemoryBackend<Vec<u8>>) = memory::pair(16);
 //! let link = Link::new("10mbit".parse()?);
 //! let mut arbiter = Arbiter::new(Qfq::new(), ArbiterConfig::new(link), near, Nanos::ZERO);
 //!
 //! let len = Length::new(1250).unwrap();
-//! let mut client = arbiter.registrar().register(FlowConfig::new(Weight::ONE, len))?;
+//! let mut client = arbiter.registrar().client(Flow::weight(1).max_len(1250))?;
 //! client.push(len, vec![7; 1250]).unwrap();
 //! client.push(len, vec![8; 1250]).unwrap();
 //!
@@ -76,3 +101,4 @@ pub use fairlane_io as io;
 pub use fairlane_mailbox as mailbox;
 /// Clients, the arbiter and the paced link.
 pub use fairlane_runtime as runtime;
+pub use fairlane_runtime::{Flow, LinkHandle, LinkStats, SpawnConfig, spawn, spawn_over};

@@ -277,6 +277,32 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
         self.clients.sleep(longest)
     }
 
+    /// A handle to wake its thread with.
+    pub(crate) fn bell(&self) -> fairlane_mailbox::bell::Handle {
+        self.clients.handle()
+    }
+
+    /// Takes no new clients, and lets those that are there push no more; what they have pushed is sent. A
+    /// push that has begun may still be taken. Not to be taken back. O(clients).
+    pub(crate) fn refuse_pushes(&mut self) {
+        self.registrations.shut();
+        self.take_in_registered();
+        for client in self.clients.iter() {
+            client.counters.by_arbiter.refuse_all();
+        }
+    }
+
+    /// Whether all that clients pushed has been sent, and the backend has taken it. O(clients) where
+    /// nothing is queued.
+    pub(crate) fn has_sent_all(&self) -> bool
+    where
+        R: Release<Q::Payload>,
+    {
+        self.queue().is_empty()
+            && self.waiting_for_backend() == 0
+            && self.clients.iter().all(|client| client.inbox.is_empty())
+    }
+
     /// Takes no more packets from clients: what is in their mailboxes stays there, and what is queued
     /// is sent as before. Not to be taken back: the end is near.
     pub fn close(&mut self) {

@@ -65,6 +65,11 @@ impl ArbiterLine {
     pub(crate) fn set_max_length(&self, max: Length) {
         self.max_length.store(max.get(), Ordering::Relaxed);
     }
+
+    /// No packet is short enough from now on.
+    pub(crate) fn refuse_all(&self) {
+        self.max_length.store(0, Ordering::Relaxed);
+    }
 }
 
 /// Adds to a counter that only this thread writes: a load and a store, no
@@ -95,6 +100,9 @@ pub enum Refusal {
         /// The flow's maximum.
         max: Length,
     },
+    /// The link ends, and takes no more packets.
+    #[error("the link takes no more packets")]
+    Ending,
     /// The arbiter was dropped.
     #[error("the arbiter is gone")]
     ArbiterGone,
@@ -249,9 +257,9 @@ impl<P: Send> Client<P> {
 fn carried(len: Length, max: u32, overhead: u32) -> Result<Length, Refusal> {
     match Length::new(len.get() + overhead) {
         Some(carried) if len.get() <= max => Ok(carried),
-        _ => Err(Refusal::TooLong {
-            len,
-            max: Length::new(max).unwrap_or(Length::MAX),
+        _ => Err(match Length::new(max) {
+            Some(max) => Refusal::TooLong { len, max },
+            None => Refusal::Ending,
         }),
     }
 }

@@ -23,7 +23,8 @@
 //! | another process | `attach` (Linux) | the packet is not taken |
 //!
 //! `step(now)` reads no clock and starts no thread, so a test drives it on a clock
-//! of its own; [`drive`] is the loop around it for a thread of its own.
+//! of its own; [`drive`] is the loop around it for a thread of its own, and [`spawn`] is that thread
+//! with all that belongs to it.
 //!
 //! # What a client learns, and when
 //!
@@ -61,6 +62,7 @@ mod queue;
 mod registrar;
 mod release;
 mod shaper;
+mod spawned;
 
 pub use arbiter::{Arbiter, ArbiterStats, ClientStats};
 pub use async_client::AsyncClient;
@@ -81,3 +83,7 @@ pub use release::{
     Cleared, ClientsDispatch, Dispatcher, Dispatchers, DispatchingClient, Outlet, Release, Straight,
 };
 pub use shaper::Shaper;
+pub use spawned::{
+    ChangeLinkError, Ended, Ending, EndingFuture, Flow, FlowError, LinkHandle, LinkStats,
+    SpawnConfig, Weighted, spawn, spawn_over,
+};

@@ -15,6 +15,7 @@ use crate::config::ArbiterConfig;
 use crate::inbox::{Inbox, Source};
 use crate::link::Link;
 use crate::release::{Cleared, DispatchingClient, Outlet};
+use crate::spawned::FlowError;
 
 /// Why a client was not registered; nothing was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +34,10 @@ pub enum RegisterError {
         /// The link's overhead.
         overhead: u32,
     },
-    /// The arbiter was dropped.
+    /// No flow is like this.
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+    /// The arbiter was dropped, or takes no more packets.
     #[error("the arbiter is gone")]
     ArbiterGone,
 }
@@ -113,7 +117,12 @@ impl<P> Registrations<P> {
         self.lock().free.insert(id.0);
     }
 
-    /// Nobody comes any more.
+    /// Nobody comes any more but those who have come.
+    pub(crate) fn shut(&self) {
+        self.lock().open = false;
+    }
+
+    /// Nobody comes any more, and who has come is not taken in.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
         inner.open = false;

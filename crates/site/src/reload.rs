@@ -31,7 +31,8 @@ pub fn read(path: &Path) -> std::result::Result<Site, SiteError> {
 pub enum Source {
     /// A regular file.
     File(PathBuf),
-    /// It was made, or read, elsewhere.
+    /// It was made, or read, elsewhere. One that was made with other grants than those it is to have is
+    /// read again.
     Site(Box<Site>),
     /// What a file might say.
     Text(String),
@@ -54,12 +55,18 @@ impl Source {
         const NAME: &str = "configuration";
         match self {
             Source::File(path) => Ok(Site::read_again(&path, MTU_OF, grants)?),
-            Source::Site(site) if grants.is_empty() => Ok(*site),
+            Source::Site(site) if has_these(&site.grants, grants) => Ok(*site),
             Source::Site(site) => Ok(Site::parse_beside(&site.text, NAME, MTU_OF, grants)?),
             Source::Text(text) => Ok(Site::parse_beside(&text, NAME, MTU_OF, grants)?),
             Source::Granting(source, grants) => source.site(&grants),
         }
     }
+}
+
+/// Whether these grants are those.
+fn has_these(these: &[Arc<Grant>], those: &[Arc<Grant>]) -> bool {
+    let mut pairs = these.iter().zip(those);
+    these.len() == those.len() && pairs.all(|(one, other)| Arc::ptr_eq(one, other))
 }
 
 /// What a configuration is compared with.

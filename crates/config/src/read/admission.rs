@@ -7,6 +7,7 @@ use fairlane_classify::Classifier;
 use fairlane_core::{Nanos, Rate};
 
 use super::Surroundings;
+use super::again::Reading;
 use super::grants::{Trial, Written, class, fits, kept, rules};
 use crate::file;
 use crate::grants::{Grant, NotGranted, Offer, Terms, rounded};
@@ -16,10 +17,11 @@ use crate::site::{Link, MtuOf, Role, Site};
 /// The class that stands for all that may come later: no file is likely to have one of this name.
 const LATER: &str = "\u{0}later";
 
-/// See [`Grant::admit`].
+/// See [`Grant::admit`]; of the file's links, it may be known what was read.
 pub(crate) fn admit(
     file: &mut file::File,
     alone: &Site,
+    former: &[Reading],
     mtu: MtuOf<'_>,
     others: &[Arc<Grant>],
     grant: Grant,
@@ -47,12 +49,13 @@ pub(crate) fn admit(
     fits(link, &own, &around).map_err(NotGranted::Unfit)?;
     reached(link.to, &others, &own, &around).map_err(NotGranted::Unfit)?;
     let mut search = Search {
-        trial: Trial::of(&mut file.link[place], link.to, &around),
+        trial: Trial::of(&mut file.link[place], former.get(place), link.to, &around),
         most: link.rate.bps() / STEP,
         left: 0,
         others,
         grant,
         promised: Vec::new(),
+        last: None,
     };
     search.look().map_err(|reason| NotGranted::Full {
         reason,
@@ -123,6 +126,7 @@ impl Had {
 }
 
 /// What a rate would do.
+#[derive(Clone, Copy)]
 enum Enough {
     /// The terms would not be kept; the delay that would be, in nanoseconds, if any.
     Short(Option<f64>),
@@ -143,6 +147,8 @@ struct Search<'a> {
     grant: Grant,
     /// What each class with a rate is guaranteed of it without the grant, by number.
     promised: Vec<Option<u64>>,
+    /// What was tried last.
+    last: Option<(u64, Enough)>,
 }
 
 impl Search<'_> {
@@ -310,13 +316,21 @@ impl Search<'_> {
     }
 
     fn enough(&mut self, steps: u64) -> Enough {
-        let Some(Ok(had)) = Rate::from_bps(steps * STEP).map(|rate| self.at(rate)) else {
-            return Enough::Over;
-        };
-        match had.keeps(&self.grant.terms) {
-            Ok(()) => Enough::Kept,
-            Err(_) => Enough::Short(self.delay(&had)),
+        if let Some((last, enough)) = self.last
+            && last == steps
+        {
+            return enough;
         }
+        let had = Rate::from_bps(steps * STEP).map(|rate| self.at(rate));
+        let enough = match had {
+            Some(Ok(had)) => match had.keeps(&self.grant.terms) {
+                Ok(()) => Enough::Kept,
+                Err(_) => Enough::Short(self.delay(&had)),
+            },
+            _ => Enough::Over,
+        };
+        self.last = Some((steps, enough));
+        enough
     }
 
     fn delay(&self, had: &Had) -> Option<f64> {
@@ -463,7 +477,7 @@ mod tests {
         let (site, tables) = Site::tables_of(&text, "site", UNKNOWN).unwrap();
         let admit = |grant: Grant| {
             let before = READS.get();
-            let admitted = admit(&mut tables.0.clone(), &site, UNKNOWN, &[], grant);
+            let admitted = admit(&mut tables.0.clone(), &site, &[], UNKNOWN, &[], grant);
             (admitted, READS.get() - before)
         };
         let (plain, looks) = admit(asked(mbit(1), None));

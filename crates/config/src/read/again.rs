@@ -11,7 +11,7 @@ use crate::site::{Class, Link, LinkAlgorithm};
 use crate::written::At;
 
 /// What was read of a link.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Reading {
     pub(super) written: Arc<At<file::Link>>,
     pub(super) link: Arc<Link>,

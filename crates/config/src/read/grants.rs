@@ -8,7 +8,7 @@ use fairlane_core::Rate;
 
 use super::above::Sharing;
 use super::again::Reading;
-use super::{Surroundings, filters, site, unfiltered};
+use super::{Surroundings, filters, site_again, unfiltered};
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
 use crate::grants::{Broken, Grant};
@@ -133,10 +133,12 @@ pub(super) fn rules(
     rules.collect()
 }
 
-/// A sound file with its site, and these grants; or those that it would break.
+/// A sound file with its site, what was read of its links if that is known, and these grants; or those
+/// that it would break.
 pub(crate) fn together(
     file: &mut file::File,
     alone: &Site,
+    former: &[Reading],
     mtu: MtuOf<'_>,
     grants: &[Arc<Grant>],
 ) -> Result<Site, Vec<Broken>> {
@@ -153,8 +155,8 @@ pub(crate) fn together(
     if broken.is_empty() {
         let own = add(file, &written);
         let mut report = Report::new("", "");
-        match site(file, mtu, &mut report) {
-            Some(site) => match all_kept(&site, grants) {
+        match site_again(file, mtu, former, &mut report) {
+            Some((site, _)) => match all_kept(&site, grants) {
                 Ok(()) => {
                     return Ok(Site {
                         grants: grants.to_vec(),
@@ -170,7 +172,7 @@ pub(crate) fn together(
     for (at, link) in file.link.iter_mut().zip(&alone.links) {
         let of_link = written.iter().filter(|one| one.grant.link == link.name);
         let of_link: Vec<_> = of_link.collect();
-        let mut trial = Trial::of(at, link.to, &around);
+        let mut trial = Trial::of(at, None, link.to, &around);
         trial.sift(&mut Vec::new(), &of_link, &mut broken);
     }
     if broken.is_empty() {
@@ -289,9 +291,10 @@ pub(super) struct Trial<'a> {
 }
 
 impl<'a> Trial<'a> {
-    /// Takes the link's filters away.
+    /// Takes the link's filters away. It may have been read before.
     pub(super) fn of(
         link: &'a mut Arc<At<file::Link>>,
+        former: Option<&Reading>,
         to: Role,
         around: &'a Surroundings<'a>,
     ) -> Trial<'a> {
@@ -302,7 +305,7 @@ impl<'a> Trial<'a> {
             link,
             to,
             around,
-            former: None,
+            former: former.cloned(),
         }
     }
 

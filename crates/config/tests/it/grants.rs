@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use fairlane_config::class_report::ClassTerms;
-use fairlane_config::{Broken, Grant, NotGranted, Offer, Site, SiteError, Terms};
+use fairlane_config::{Broken, Draft, Grant, NotGranted, Offer, Site, SiteError, Terms};
 use fairlane_core::{Nanos, Rate};
 
 use crate::guarantees::Random;
@@ -451,4 +451,61 @@ fn holds(site: &Site, grants: &[Arc<Grant>]) {
         assert_eq!(has.parent.as_deref(), grant.parent.as_deref());
     }
     assert_eq!(site.grants.len(), grants.len());
+}
+
+/// All that a site says of its links.
+fn told(site: &Site) -> String {
+    let links = site.links.iter();
+    let links = links.map(|link| format!("{:#?} {:#?}", link, link.guarantees()));
+    let mut told: String = links.collect();
+    write!(told, "{:#?} {}", site.grants, site.text).unwrap();
+    told
+}
+
+#[test]
+fn a_draft_admits_what_the_whole_text_admits_and_goes_on_with_the_same() {
+    let mut text = voice_and_web();
+    text += "[[link.class]]\nname = 'many'\n[[link.class]]\nname = 'one'\nparent = 'many'\nrate = '1mbit'\n\
+             [[link.filter]]\nclass = 'one'\ndestination-port = 80\n";
+    let text: Arc<str> = text.into();
+    let draft = Draft::of(&text, UNKNOWN).expect("it is as people write it");
+    let below = |grant| Grant {
+        parent: Some("many".to_owned()),
+        ..grant
+    };
+    let mut grants = Vec::new();
+    let wanted = [
+        asked(1, mbit(3), Some(10_000), Some(100)),
+        asked(2, mbit(1), None, None),
+        below(asked(3, mbit(1), Some(3_000), Some(50))),
+        // Another's filter, too much, and too soon.
+        Grant {
+            filters: vec!["destination-port = 7001".to_owned()],
+            ..asked(4, mbit(1), None, None)
+        },
+        asked(5, mbit(19), None, None),
+        asked(6, mbit(1), Some(3_000), Some(1)),
+        below(asked(7, mbit(1), None, Some(40))),
+    ];
+    for grant in wanted {
+        let whole = grant.clone().admit(&text, UNKNOWN, &grants);
+        let drafted = draft
+            .admit(grant, UNKNOWN, &grants)
+            .expect("nobody is broken");
+        match (whole, drafted) {
+            (Ok(whole), Ok((grant, site))) => {
+                assert_eq!(format!("{whole:?}"), format!("{grant:?}"));
+                grants.push(grant);
+                assert_eq!(told(&site), told(&beside(&text, &grants).unwrap()));
+            }
+            (Err(whole), Err(drafted)) => assert_eq!(whole.to_string(), drafted.to_string()),
+            (whole, drafted) => panic!("{whole:?}, {drafted:?}"),
+        }
+    }
+    assert_eq!(grants.len(), 3, "{grants:#?}");
+    // And without some of them.
+    for left in (0..=grants.len()).rev() {
+        let site = draft.beside(UNKNOWN, &grants[..left]).unwrap();
+        assert_eq!(told(&site), told(&beside(&text, &grants[..left]).unwrap()));
+    }
 }

@@ -1,0 +1,51 @@
+//! A UDP proxy whose uplink its senders share fairly, each by an equal weight:
+//! `cargo run --example proxy -- 127.0.0.1:9000 127.0.0.1:9001 10mbit`
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use fairlane::io::{Datagram, UdpBackend};
+use fairlane::{Flow, Length, Rate, spawn};
+use tokio::net::UdpSocket;
+
+const LONGEST: u32 = 1472;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let [listen, upstream, rate] = &arguments[..] else {
+        return Err("write: proxy LISTEN UPSTREAM RATE".into());
+    };
+    let (upstream, rate): (SocketAddr, Rate) = (upstream.parse()?, rate.parse()?);
+    let socket = UdpSocket::bind(listen).await?;
+    let way_out = UdpBackend::<Datagram>::bind("0.0.0.0:0".parse()?)?;
+    let (link, handle) = spawn(rate, way_out)?;
+    println!("listening at {}", socket.local_addr()?);
+
+    let mut senders = HashMap::new();
+    let mut buffer = [0; LONGEST as usize];
+    loop {
+        let (bytes, from) = tokio::select! {
+            received = socket.recv_from(&mut buffer) => received?,
+            _ = tokio::signal::ctrl_c() => break,
+        };
+        let client = match senders.entry(from) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => new.insert(link.client(Flow::weight(1).max_len(LONGEST))?),
+        };
+        if let Some(len) = Length::new(bytes as u32) {
+            let datagram = Datagram {
+                peer: upstream,
+                bytes: buffer[..bytes].to_vec(),
+            };
+            // Whose queue is full has the datagram dropped, and nobody else's.
+            let _ = client.push(len, datagram);
+        }
+    }
+    let end = handle.drain(Duration::from_secs(2)).await?;
+    println!("{} datagrams sent", end.total.sent.packets);
+    Ok(())
+}

@@ -1,0 +1,544 @@
+//! A link with its arbiter on a thread of its own.
+
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::thread;
+use std::time::Duration;
+
+use fairlane_core::sched::Algorithm;
+use fairlane_core::{
+    AnyScheduler, ChangeError, FlowConfig, Length, Nanos, Rate, TotalStats, Weight,
+};
+use fairlane_io::Backend;
+use fairlane_mailbox::bell;
+
+use crate::AsyncClient;
+use crate::arbiter::{Arbiter, ArbiterStats, ClientStats};
+use crate::client::{Client, ClientId};
+use crate::clock::Clock;
+use crate::config::ArbiterConfig;
+use crate::driver::{Idling, drive};
+use crate::link::Link;
+use crate::queue::Queue;
+use crate::registrar::{RegisterError, Registrar};
+use crate::release::Straight;
+
+/// What a client asks for: [`Flow::weight`] begins it, and its longest packet completes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    weight: u32,
+    max_len: u32,
+}
+
+/// A [`Flow`] whose longest packet is still to be said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a flow has a longest packet"]
+pub struct Weighted {
+    weight: u32,
+}
+
+impl Flow {
+    /// A flow of this weight, 1 to 1,000,000: it gets the link in proportion to it.
+    pub const fn weight(weight: u32) -> Weighted {
+        Weighted { weight }
+    }
+}
+
+impl Weighted {
+    /// Its packets have 1 to `bytes` bytes, at most 65,535 with the link's overhead. Say the length that
+    /// they have: shares are exact to a few of these.
+    pub const fn max_len(self, bytes: u32) -> Flow {
+        Flow {
+            weight: self.weight,
+            max_len: bytes,
+        }
+    }
+}
+
+/// A number that no flow has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FlowError {
+    /// Not a weight.
+    #[error("a weight of {0}: weights are 1 to 1000000")]
+    Weight(u32),
+    /// Not a length.
+    #[error("packets of {0} bytes: lengths are 1 to 65535 bytes")]
+    MaxLen(u32),
+}
+
+impl TryFrom<Flow> for FlowConfig {
+    type Error = FlowError;
+
+    fn try_from(flow: Flow) -> Result<FlowConfig, FlowError> {
+        let weight = Weight::new(flow.weight).ok_or(FlowError::Weight(flow.weight))?;
+        let max_len = Length::new(flow.max_len).ok_or(FlowError::MaxLen(flow.max_len))?;
+        Ok(FlowConfig::new(weight, max_len))
+    }
+}
+
+impl<P: Send> Registrar<P> {
+    /// A new client of a thread, as [`register`](Self::register) makes it.
+    ///
+    /// # Errors
+    ///
+    /// No flow is like this, or as of `register`.
+    pub fn client(&self, flow: Flow) -> Result<Client<P>, RegisterError> {
+        self.register(flow.try_into()?)
+    }
+
+    /// A new client of a task, as [`register_async`](Self::register_async) makes it.
+    ///
+    /// # Errors
+    ///
+    /// No flow is like this, or as of `register_async`.
+    pub fn async_client(&self, flow: Flow) -> Result<AsyncClient<P>, RegisterError> {
+        self.register_async(flow.try_into()?)
+    }
+}
+
+/// How a link's thread is set up.
+#[derive(Clone, Debug)]
+pub struct SpawnConfig {
+    /// The arbiter and its link.
+    pub arbiter: ArbiterConfig,
+    /// Who is next. Of no meaning to [`spawn_over`], whose queue has its own.
+    pub algorithm: Algorithm,
+    /// What the thread does between two steps.
+    pub idling: Idling,
+    /// The core that it keeps to, counted from 0.
+    #[cfg(target_os = "linux")]
+    pub core: Option<usize>,
+    /// Its name, as the system shows it.
+    pub name: String,
+}
+
+impl SpawnConfig {
+    /// A link shared by QFQ+, whose thread is called `fairlane`, sleeps where there is nothing to do and
+    /// runs on whatever core is free.
+    pub fn new(link: Link) -> Self {
+        SpawnConfig {
+            arbiter: ArbiterConfig::new(link),
+            algorithm: Algorithm::QfqPlus(fairlane_core::sched::AUTOMATIC_MEMBERS),
+            idling: Idling::default(),
+            #[cfg(target_os = "linux")]
+            core: None,
+            name: "fairlane".to_owned(),
+        }
+    }
+}
+
+impl From<Link> for SpawnConfig {
+    fn from(link: Link) -> Self {
+        SpawnConfig::new(link)
+    }
+}
+
+impl From<Rate> for SpawnConfig {
+    fn from(rate: Rate) -> Self {
+        SpawnConfig::new(Link::new(rate))
+    }
+}
+
+/// What became of a link's packets so far.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LinkStats {
+    /// Time since the thread began, by its clock.
+    pub uptime: Nanos,
+    /// All packets, of clients that are gone too, in what the link carries for them.
+    pub total: TotalStats,
+    /// Packets that are released and that the backend has not taken.
+    pub waiting_for_backend: usize,
+    /// Clients that are there.
+    pub clients: usize,
+    /// How the thread fares.
+    pub arbiter: ArbiterStats,
+}
+
+/// The link's thread has ended: it was stopped, or its backend failed, which [`LinkHandle::stop`] tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the link's thread has ended")]
+pub struct Ended;
+
+/// What the thread is asked for, in the order of asking.
+enum Order {
+    Stats(oneshot::Sender<LinkStats>),
+    Clients(oneshot::Sender<Vec<(ClientId, ClientStats)>>),
+    Change(
+        ClientId,
+        FlowConfig,
+        oneshot::Sender<Result<(), ChangeError>>,
+    ),
+    Rate(Rate),
+    Drain(Duration),
+    Stop,
+}
+
+/// What a handle and the thread share.
+struct Orders {
+    /// Whether `waiting` is worth a lock.
+    pending: AtomicBool,
+    waiting: Mutex<Vec<Order>>,
+}
+
+impl Orders {
+    fn lock(&self) -> MutexGuard<'_, Vec<Order>> {
+        // A panic of another holder leaves a list that is whole.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Vec<Order> {
+        if !self.pending.swap(false, Ordering::Acquire) {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.lock())
+    }
+}
+
+/// A link's thread: asked, changed and ended by this. From any thread; dropping it stops the link as
+/// [`stop`](Self::stop) does, without waiting for the end.
+#[must_use = "the link stops when its handle is dropped"]
+pub struct LinkHandle {
+    orders: Arc<Orders>,
+    bell: bell::Handle,
+    /// `None` where somebody waits for it.
+    outcome: Mutex<Option<oneshot::Receiver<io::Result<LinkStats>>>>,
+}
+
+impl fmt::Debug for LinkHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LinkHandle").finish_non_exhaustive()
+    }
+}
+
+/// The link on a thread of its own: clients come through the one, the other asks and ends it.
+///
+/// The packets that clients push go out through `backend` at the pace of the link, in the order of the
+/// algorithm, from now on. The thread sleeps while there is nothing to do.
+///
+/// ```
+/// use fairlane_io::{Backend, MemoryBackend, memory};
+/// use fairlane_core::{Length, Rate};
+/// use fairlane_runtime::{Flow, spawn};
+///
+/// let (near, mut far): (MemoryBackend<Vec<u8>>, _) = memory::pair(16);
+/// let (link, handle) = spawn("10mbit".parse::<Rate>()?, near)?;
+///
+/// let mut client = link.client(Flow::weight(4).max_len(1250))?;
+/// client.push(Length::new(1250).unwrap(), vec![7; 1250]).unwrap();
+///
+/// let left = handle.drain(std::time::Duration::from_secs(5)).wait()?;
+/// assert_eq!(left.total.sent.packets, 1);
+/// assert_eq!(far.receive(&mut Vec::new(), 16)?, 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// The system gives no thread, or there is no such core.
+pub fn spawn<B>(
+    config: impl Into<SpawnConfig>,
+    backend: B,
+) -> io::Result<(Registrar<B::Tx>, LinkHandle)>
+where
+    B: Backend<Tx: Send + 'static> + Send + 'static,
+{
+    let config = config.into();
+    let queue = AnyScheduler::new(config.algorithm, config.arbiter.limits);
+    spawn_over(queue, config, backend)
+}
+
+/// As [`spawn`], with a queue of the caller's: a class tree, or a
+/// [`PacketScheduler`](fairlane_core::PacketScheduler) of an algorithm known when compiling, which saves
+/// an indirect call a packet.
+///
+/// # Errors
+///
+/// As of `spawn`.
+pub fn spawn_over<Q, B>(
+    queue: Q,
+    config: impl Into<SpawnConfig>,
+    backend: B,
+) -> io::Result<(Registrar<Q::Payload>, LinkHandle)>
+where
+    Q: Queue + Send + 'static,
+    Q::Payload: 'static,
+    B: Backend<Tx = Q::Payload> + Send + 'static,
+{
+    let config = config.into();
+    let arbiter = Arbiter::over(queue, config.arbiter, Straight::to(backend), Nanos::ZERO);
+    let (registrar, bell) = (arbiter.registrar(), arbiter.bell());
+    let orders = Arc::new(Orders {
+        pending: AtomicBool::new(false),
+        waiting: Mutex::new(Vec::new()),
+    });
+    let (tell, outcome) = oneshot::channel();
+    let (begun, beginning) = oneshot::channel();
+    let taken = Arc::clone(&orders);
+    thread::Builder::new().name(config.name).spawn(move || {
+        #[cfg(target_os = "linux")]
+        let pinned = config.core.map_or(Ok(()), crate::pin_to_core);
+        #[cfg(not(target_os = "linux"))]
+        let pinned = Ok(());
+        let runs = pinned.is_ok();
+        // Whoever spawns waits for this.
+        let _ = begun.send(pinned);
+        if runs {
+            // Nobody may ask any more.
+            let _ = tell.send(run(arbiter, config.idling, &taken));
+        }
+    })?;
+    beginning.recv().map_err(io::Error::other)??;
+    let handle = LinkHandle {
+        orders,
+        bell,
+        outcome: Mutex::new(Some(outcome)),
+    };
+    Ok((registrar, handle))
+}
+
+/// Until when the thread goes on.
+enum Phase {
+    Running,
+    /// Until all is sent, or this time.
+    Draining(Nanos),
+    Over,
+}
+
+fn run<Q: Queue, B: Backend<Tx = Q::Payload>>(
+    mut arbiter: Arbiter<Q, Straight<B>>,
+    idling: Idling,
+    orders: &Orders,
+) -> io::Result<LinkStats> {
+    let clock = Clock::start();
+    let mut phase = Phase::Running;
+    drive(&mut arbiter, &clock, idling, |arbiter, now, _| {
+        for order in orders.take() {
+            follow(order, arbiter, now, &mut phase);
+        }
+        match phase {
+            Phase::Running => true,
+            Phase::Draining(until) => now < until && !arbiter.has_sent_all(),
+            Phase::Over => false,
+        }
+    })?;
+    Ok(stats(&arbiter, clock.now()))
+}
+
+fn follow<Q: Queue, B: Backend<Tx = Q::Payload>>(
+    order: Order,
+    arbiter: &mut Arbiter<Q, Straight<B>>,
+    now: Nanos,
+    phase: &mut Phase,
+) {
+    // Who asked may have gone.
+    match order {
+        Order::Stats(to) => drop(to.send(stats(arbiter, now))),
+        Order::Clients(to) => drop(to.send(arbiter.client_stats().collect())),
+        Order::Change(client, flow, to) => drop(to.send(arbiter.change_client(client, flow))),
+        Order::Rate(rate) => arbiter.change_rate(rate),
+        Order::Drain(longest) => {
+            arbiter.refuse_pushes();
+            *phase = Phase::Draining(now + Nanos::from(longest));
+        }
+        Order::Stop => *phase = Phase::Over,
+    }
+}
+
+fn stats<Q: Queue, B: Backend<Tx = Q::Payload>>(
+    arbiter: &Arbiter<Q, Straight<B>>,
+    uptime: Nanos,
+) -> LinkStats {
+    LinkStats {
+        uptime,
+        total: arbiter.total_stats(),
+        waiting_for_backend: arbiter.waiting_for_backend(),
+        clients: arbiter.clients(),
+        arbiter: arbiter.stats(),
+    }
+}
+
+impl LinkHandle {
+    fn order(&self, order: Order) {
+        self.orders.lock().push(order);
+        self.orders.pending.store(true, Ordering::Release);
+        self.bell.nudge();
+    }
+
+    fn ask<T>(&self, order: impl FnOnce(oneshot::Sender<T>) -> Order) -> Result<T, Ended> {
+        if self.is_ended() {
+            return Err(Ended);
+        }
+        let (to, answer) = oneshot::channel();
+        self.order(order(to));
+        loop {
+            match answer.recv_timeout(LOOK) {
+                Ok(answer) => return Ok(answer),
+                // It may have ended since, with the order in the list.
+                Err(oneshot::RecvTimeoutError::Timeout) if !self.is_ended() => {}
+                Err(_) => return Err(Ended),
+            }
+        }
+    }
+
+    /// Whether the thread has ended: its backend failed, say. O(1).
+    pub fn is_ended(&self) -> bool {
+        Arc::strong_count(&self.orders) == 1
+    }
+
+    /// What became of packets so far. Waits for the next step of the thread, which is awake within some
+    /// 100 microseconds.
+    ///
+    /// # Errors
+    ///
+    /// The thread has ended.
+    pub fn stats(&self) -> Result<LinkStats, Ended> {
+        self.ask(Order::Stats)
+    }
+
+    /// The same of each client, in the order of their numbers. The thread spends O(clients) on it.
+    ///
+    /// # Errors
+    ///
+    /// The thread has ended.
+    pub fn client_stats(&self) -> Result<Vec<(ClientId, ClientStats)>, Ended> {
+        self.ask(Order::Clients)
+    }
+
+    /// Gives a client another weight or longest packet, as
+    /// [`Arbiter::change_client`] does.
+    ///
+    /// # Errors
+    ///
+    /// The thread has ended, or the flow cannot be so; nothing was changed then.
+    pub fn change(&self, client: ClientId, flow: Flow) -> Result<(), ChangeLinkError> {
+        let flow = flow.try_into()?;
+        self.ask(|to| Order::Change(client, flow, to))??;
+        Ok(())
+    }
+
+    /// Gives the link another rate. Said and not waited for; what is asked later finds it done.
+    pub fn change_rate(&self, rate: Rate) {
+        self.order(Order::Rate(rate));
+    }
+
+    /// Ends the link when what was pushed has been sent, or after `longest`: pushes are refused from then
+    /// on, and so are new clients. What another process pushes is sent until the end comes.
+    ///
+    /// To be waited for, by a task (`.await`) or a thread ([`Ending::wait`]); the link drains
+    /// either way.
+    pub fn drain(mut self, longest: Duration) -> Ending {
+        self.order(Order::Drain(longest));
+        self.ending()
+    }
+
+    /// Ends the link at once, within some 100 microseconds. What is queued is not sent; `queued` tells how
+    /// much that is.
+    ///
+    /// # Errors
+    ///
+    /// The backend failed, before or now.
+    pub fn stop(mut self) -> io::Result<LinkStats> {
+        self.order(Order::Stop);
+        self.ending().wait()
+    }
+
+    fn ending(&mut self) -> Ending {
+        let outcome = self.outcome.get_mut();
+        Ending {
+            outcome: outcome.unwrap_or_else(PoisonError::into_inner).take(),
+        }
+    }
+}
+
+impl Drop for LinkHandle {
+    fn drop(&mut self) {
+        // Unless somebody waits for it.
+        if self.ending().outcome.is_some() {
+            self.order(Order::Stop);
+        }
+    }
+}
+
+/// How often it is looked whether the thread that owes an answer is there.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Why a client was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChangeLinkError {
+    /// No flow is like this.
+    #[error(transparent)]
+    Flow(#[from] FlowError),
+    /// Its flow cannot be.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// Nobody is there to change it.
+    #[error(transparent)]
+    Ended(#[from] Ended),
+}
+
+/// The end of a link that [drains](LinkHandle::drain). Its outcome is what became of all packets, those in
+/// `queued` and `waiting_for_backend` not sent; or how the backend failed.
+#[derive(Debug)]
+#[must_use = "the end is to be waited for"]
+pub struct Ending {
+    /// `None` where somebody waits already.
+    outcome: Option<oneshot::Receiver<io::Result<LinkStats>>>,
+}
+
+fn panicked() -> io::Error {
+    io::Error::other("the link's thread panicked")
+}
+
+impl Ending {
+    /// Lets the thread wait for the end.
+    ///
+    /// # Errors
+    ///
+    /// The backend failed.
+    pub fn wait(self) -> io::Result<LinkStats> {
+        match self.outcome.map(oneshot::Receiver::recv) {
+            Some(Ok(outcome)) => outcome,
+            _ => Err(panicked()),
+        }
+    }
+}
+
+impl IntoFuture for Ending {
+    type Output = io::Result<LinkStats>;
+    type IntoFuture = EndingFuture;
+
+    fn into_future(self) -> EndingFuture {
+        EndingFuture {
+            outcome: self.outcome.map(IntoFuture::into_future),
+        }
+    }
+}
+
+/// An [`Ending`] that a task waits for.
+#[derive(Debug)]
+#[must_use = "the end is to be waited for"]
+pub struct EndingFuture {
+    /// `None` once it has told.
+    outcome: Option<oneshot::AsyncReceiver<io::Result<LinkStats>>>,
+}
+
+impl Future for EndingFuture {
+    type Output = io::Result<LinkStats>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(outcome) = &mut self.outcome else {
+            return Poll::Ready(Err(panicked()));
+        };
+        let told = std::task::ready!(Pin::new(outcome).poll(cx));
+        self.outcome = None;
+        Poll::Ready(told.unwrap_or_else(|_| Err(panicked())))
+    }
+}

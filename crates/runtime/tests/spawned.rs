@@ -1,0 +1,261 @@
+//! A link on a thread of its own, in real time.
+
+#[path = "support/executor.rs"]
+mod executor;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fairlane_core::sched::{Algorithm, Qfq};
+use fairlane_core::{ChangeError, Length, PacketScheduler, Rate, SchedulerLimits};
+use fairlane_io::{Backend, MemoryBackend, memory};
+use fairlane_runtime::{
+    ChangeLinkError, Flow, FlowError, Link, LinkHandle, Refusal, RegisterError, Registrar,
+    SpawnConfig, spawn, spawn_over,
+};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Whose it is, and its number.
+type Frame = Vec<u8>;
+
+type Memory = MemoryBackend<Frame>;
+
+fn length(bytes: u32) -> Length {
+    Length::new(bytes).unwrap()
+}
+
+fn rate(text: &str) -> Rate {
+    text.parse().unwrap()
+}
+
+/// A link that carries a thousand frames of 1250 bytes in a second, or as the rate says.
+fn start(link: &str) -> (Registrar<Frame>, LinkHandle, Memory) {
+    let (near, far) = memory::pair(1 << 12);
+    let (link, handle) = spawn(rate(link), near).unwrap();
+    (link, handle, far)
+}
+
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "never: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn arrived(far: &mut Memory) -> Vec<Frame> {
+    let mut arrived = Vec::new();
+    far.receive(&mut arrived, 1 << 12).unwrap();
+    arrived
+}
+
+#[test]
+fn what_was_pushed_is_sent_before_a_drained_link_ends_and_nothing_after() {
+    let (link, handle, mut far) = start("100mbit");
+    let mut clients = [4, 1].map(|weight| link.client(Flow::weight(weight).max_len(1250)).unwrap());
+    for number in 0..100 {
+        for (index, client) in clients.iter_mut().enumerate() {
+            client
+                .push(length(1250), vec![index as u8, number])
+                .unwrap();
+        }
+    }
+    let ending = handle.drain(PATIENCE);
+    // Refused by the time that it has ended, and before, once the thread heard of it.
+    let left = ending.wait().unwrap();
+    assert_eq!(
+        (left.total.sent.packets, left.total.queued.packets),
+        (200, 0)
+    );
+    let frames = arrived(&mut far);
+    assert_eq!(frames.len(), 200);
+    for index in 0..2 {
+        let own = frames.iter().filter(|frame| frame[0] == index);
+        assert!(own.map(|frame| frame[1]).eq(0..100), "client {index}");
+    }
+    let refused = clients[0].push(length(1250), vec![0, 100]).unwrap_err();
+    assert_eq!(refused.reason, Refusal::Ending);
+    let late = link.client(Flow::weight(1).max_len(100)).unwrap_err();
+    assert_eq!(late, RegisterError::ArbiterGone);
+    assert!(arrived(&mut far).is_empty());
+}
+
+#[test]
+fn a_link_drains_no_longer_than_it_may_and_tells_what_is_left() {
+    // A frame takes a second.
+    let (link, handle, _far) = start("10kbit");
+    let mut client = link.client(Flow::weight(1).max_len(1250)).unwrap();
+    for number in 0..10 {
+        client.push(length(1250), vec![0, number]).unwrap();
+    }
+    let start = Instant::now();
+    let left = executor::block_on(handle.drain(Duration::from_millis(50)).into_future()).unwrap();
+    assert!(
+        start.elapsed() < Duration::from_secs(8),
+        "a deadline of 50 ms"
+    );
+    assert!(left.total.queued.packets >= 5, "{left:?}");
+    let total = left.total;
+    assert_eq!(
+        total.accepted.packets,
+        total.sent.packets + total.queued.packets
+    );
+}
+
+#[test]
+fn a_stopped_link_ends_at_once() {
+    let (link, handle, _far) = start("10kbit");
+    let mut client = link.client(Flow::weight(1).max_len(1250)).unwrap();
+    for number in 0..10 {
+        client.push(length(1250), vec![0, number]).unwrap();
+    }
+    wait_for("packets are queued", || {
+        handle.stats().unwrap().total.accepted.packets == 10
+    });
+    let left = handle.stop().unwrap();
+    assert!(left.total.queued.packets >= 5, "{left:?}");
+    wait_for("the client sees it", || client.is_abandoned());
+}
+
+#[test]
+fn a_handle_that_is_dropped_stops_the_link() {
+    let (link, handle, _far) = start("10kbit");
+    let client = link.client(Flow::weight(1).max_len(1250)).unwrap();
+    drop(handle);
+    wait_for("the client sees it", || client.is_abandoned());
+}
+
+#[test]
+fn a_link_is_asked_and_changed_from_any_thread_while_it_sends() {
+    let (link, handle, mut far) = start("80mbit");
+    let handle = Arc::new(handle);
+    let mut client = link.client(Flow::weight(1).max_len(1000)).unwrap();
+    let askers: Vec<_> = (0..4)
+        .map(|_| {
+            let handle = Arc::clone(&handle);
+            thread::spawn(move || {
+                let mut before = 0;
+                for _ in 0..50 {
+                    let stats = handle.stats().unwrap();
+                    let total = stats.total;
+                    let accounted = total.sent.packets + total.queued.packets;
+                    assert_eq!(total.accepted.packets, accounted);
+                    assert!(total.sent.packets >= before && stats.clients == 1);
+                    before = total.sent.packets;
+                }
+            })
+        })
+        .collect();
+    for number in 0..200 {
+        client.push(length(1000), vec![0, number]).unwrap();
+    }
+    askers.into_iter().for_each(|asker| asker.join().unwrap());
+    wait_for("all is sent", || {
+        handle.stats().unwrap().total.sent.packets == 200
+    });
+    assert_eq!(arrived(&mut far).len(), 200);
+
+    // A client's packets may be shorter from now on, and the link faster.
+    let id = client.id();
+    handle.change(id, Flow::weight(7).max_len(500)).unwrap();
+    let refused = client.push(length(501), vec![0, 0]).unwrap_err();
+    assert!(matches!(refused.reason, Refusal::TooLong { max, .. } if max == length(500)));
+    client.push(length(500), vec![0, 0]).unwrap();
+    handle.change_rate(rate("1gbit"));
+    wait_for("it is sent", || {
+        handle.client_stats().unwrap()[0].1.flow.sent.packets == 201
+    });
+    let wrong = handle.change(id, Flow::weight(0).max_len(500)).unwrap_err();
+    assert_eq!(wrong, ChangeLinkError::Flow(FlowError::Weight(0)));
+    assert_eq!(wrong.to_string(), "a weight of 0: weights are 1 to 1000000");
+    let wrong = link.client(Flow::weight(1).max_len(65_536)).unwrap_err();
+    assert_eq!(wrong, RegisterError::Flow(FlowError::MaxLen(65_536)));
+    drop(client);
+    wait_for("the client left", || handle.stats().unwrap().clients == 0);
+    let gone = handle.change(id, Flow::weight(1).max_len(500)).unwrap_err();
+    assert_eq!(gone, ChangeLinkError::Change(ChangeError::UnknownFlow));
+}
+
+/// A device that breaks with its third frame.
+struct Fragile(usize);
+
+impl Backend for Fragile {
+    type Tx = Frame;
+    type Rx = ();
+
+    fn transmit(&mut self, frames: &mut VecDeque<Frame>) -> io::Result<usize> {
+        let before = self.0;
+        while frames.pop_front().is_some() {
+            self.0 += 1;
+            if self.0 == 3 {
+                return Err(io::Error::other("it broke"));
+            }
+        }
+        Ok(self.0 - before)
+    }
+
+    fn receive(&mut self, _: &mut Vec<()>, _: usize) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn in_flight(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
+    fn refused(&self) -> u64 {
+        0
+    }
+}
+
+#[test]
+fn a_backend_that_fails_ends_the_link_and_stop_tells_why() {
+    let mut config = SpawnConfig::new(Link::new(rate("1gbit")));
+    config.algorithm = Algorithm::Drr;
+    let (link, handle) = spawn(config, Fragile(0)).unwrap();
+    let mut client = link.client(Flow::weight(1).max_len(100)).unwrap();
+    for number in 0..5 {
+        client.push(length(100), vec![0, number]).unwrap();
+    }
+    wait_for("it ends", || handle.is_ended());
+    assert!(handle.stats().is_err() && client.is_abandoned());
+    assert_eq!(handle.stop().unwrap_err().to_string(), "it broke");
+}
+
+#[test]
+fn a_task_that_waits_for_room_in_a_link_that_ends_gets_its_packet_back() {
+    let (near, _far): (Memory, Memory) = memory::pair(16);
+    let mut config = SpawnConfig::new(Link::new(rate("10kbit")));
+    config.arbiter.mailbox_slots = 2;
+    config.arbiter.hold_back = true;
+    config.arbiter.limits = SchedulerLimits {
+        packets: 2,
+        ..SchedulerLimits::default()
+    };
+    let queue = PacketScheduler::new(Qfq::new(), config.arbiter.limits);
+    let (link, handle) = spawn_over(queue, config, near).unwrap();
+    let mut client = link.async_client(Flow::weight(1).max_len(1250)).unwrap();
+    let sender = thread::spawn(move || {
+        let mut number = 0;
+        loop {
+            let sent = executor::block_on(client.send(length(1250), vec![0, number]));
+            match sent {
+                Ok(()) => number += 1,
+                Err(refused) => return (number, refused.reason),
+            }
+        }
+    });
+    wait_for("the queue is full", || {
+        handle.stats().unwrap().total.queued.packets == 2
+    });
+    drop(handle.drain(Duration::from_millis(100)));
+    let (sent, reason) = sender.join().unwrap();
+    assert!(sent >= 2, "{sent}");
+    assert!(
+        matches!(reason, Refusal::Ending | Refusal::ArbiterGone),
+        "{reason}"
+    );
+}
