@@ -297,15 +297,14 @@ impl Site {
     ) -> Result<()> {
         let mut path = path.to_owned();
         let listed = change.effects.or((!self.json).then_some(LISTED));
-        for parameter in [
+        let parameters = [
             change.dry_run.then(|| "dry-run=true".to_owned()),
             change.break_grants.then(|| "break-grants=true".to_owned()),
             listed.map(|most| format!("effects={most}")),
-        ] {
-            if let Some(parameter) = parameter {
-                path.push(if path.contains('?') { '&' } else { '?' });
-                path.push_str(&parameter);
-            }
+        ];
+        for parameter in parameters.into_iter().flatten() {
+            path.push(if path.contains('?') { '&' } else { '?' });
+            path.push_str(&parameter);
         }
         let changed = self.client.json(method, &path, body)?;
         if self.json {
