@@ -6,7 +6,7 @@
 //! allowance, within which nothing changes but how much was sent.
 
 use crate::queue::PacketSlab;
-use crate::sched::{Algorithm, algorithms};
+use crate::sched::{Algorithm, CustomScheduler, algorithms};
 use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Length};
 use alloc::boxed::Box;
@@ -286,6 +286,7 @@ macro_rules! define {
         #[derive(Clone, Debug)]
         enum Any {
             $($variant(Box<Ordered<$type>>),)*
+            Custom(Box<Ordered<CustomScheduler>>),
         }
 
         /// Evaluates an expression with `$ordered` as the [`Ordered`] of whichever algorithm.
@@ -293,6 +294,7 @@ macro_rules! define {
             ($d order:expr, $d ordered:ident => $d body:expr) => {
                 match $d order {
                     $(Any::$variant($d ordered) => $d body,)*
+                    Any::Custom($d ordered) => $d body,
                 }
             };
         }
@@ -302,6 +304,7 @@ macro_rules! define {
             fn new(name: Algorithm) -> Any {
                 match name {
                     $(Algorithm::$variant$(($most))? => Any::$variant(Ordered::new(name, $make)),)*
+                    Algorithm::Custom(custom) => Any::Custom(Ordered::new(name, custom.scheduler())),
                 }
             }
         }
