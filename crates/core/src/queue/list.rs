@@ -206,6 +206,26 @@ mod tests {
     }
 
     #[test]
+    fn a_detached_packet_is_in_no_list_and_keeps_its_slot_until_it_is_removed() {
+        let mut slab = PacketSlab::new(2);
+        let mut list = PacketList::default();
+        for n in 0..2 {
+            list.push_back(&mut slab, length(n + 1), n).unwrap();
+        }
+        let (first, len, &payload) = list.detach(&slab).unwrap();
+        assert_eq!((len, payload), (length(1), 0));
+        assert_eq!(list.push_back(&mut slab, length(9), 9), Err(9));
+        *slab.payload_mut(&first).unwrap() = 7;
+        assert_eq!((slab.remove(first), slab.len()), (Some(7), 1));
+        // The last one too leaves a list to which others can come.
+        let (second, ..) = list.detach(&slab).unwrap();
+        assert!(list.is_empty() && list.detach(&slab).is_none());
+        assert_eq!(list.push_back(&mut slab, length(4), 3), Ok(()));
+        assert_eq!(slab.remove(second), Some(1));
+        assert_eq!(drain(&mut list, &mut slab), [3]);
+    }
+
+    #[test]
     fn a_list_at_the_slabs_limit_stays_as_it_was() {
         let mut slab = PacketSlab::new(2);
         let (mut full, mut empty) = (PacketList::default(), PacketList::default());
