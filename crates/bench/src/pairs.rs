@@ -1,12 +1,11 @@
 //! The cost of an enqueue/dequeue pair, in the test environment of the QFQ report.
 
 use std::num::NonZeroU32;
-use std::str::FromStr;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
 use fairlane_core::queue::{PacketList, PacketSlab};
-use fairlane_core::sched::{Algorithm, UnknownAlgorithm};
+use fairlane_core::sched::Algorithm;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::with_algorithm;
 use fairlane_core::{FlowConfig, FlowId, Length, PacketScheduler, SchedulerLimits};
@@ -24,12 +23,6 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// The environment alone, and every algorithm.
-    pub fn all() -> impl Iterator<Item = Contender> {
-        let algorithms = Algorithm::ALL.map(Contender::Algorithm);
-        [Contender::None].into_iter().chain(algorithms)
-    }
-
     /// As the command line calls it.
     pub fn name(self) -> &'static str {
         match self {
@@ -43,17 +36,6 @@ impl Contender {
         match self {
             Contender::None => "The environment alone: packets pass through a plain FIFO queue",
             Contender::Algorithm(algorithm) => algorithm.about(),
-        }
-    }
-}
-
-impl FromStr for Contender {
-    type Err = UnknownAlgorithm;
-
-    fn from_str(name: &str) -> Result<Contender, UnknownAlgorithm> {
-        match name {
-            "none" => Ok(Contender::None),
-            _ => name.parse().map(Contender::Algorithm),
         }
     }
 }
@@ -111,24 +93,38 @@ impl Case {
         Ok((qmin, qmax))
     }
 
-    /// Measures.
+    /// Measures. An algorithm of another crate has an indirect call for each statement;
+    /// [`measure_algorithm`](Self::measure_algorithm) has none.
     ///
     /// # Errors
     ///
     /// As [`backlogs`](Self::backlogs), and if there are more flows than a scheduler can number.
     pub fn measure(&self, contender: Contender) -> Result<Measured> {
+        match contender {
+            Contender::None => self.measured(|room| Ok(Plain::new(room))),
+            Contender::Algorithm(algorithm) => {
+                with_algorithm!(algorithm.with_members(self.aggregate), new => {
+                    self.measure_algorithm(new())
+                })
+            }
+        }
+    }
+
+    /// The same of any algorithm, with code of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`measure`](Self::measure).
+    pub fn measure_algorithm<A: Scheduler>(&self, algorithm: A) -> Result<Measured> {
+        self.measured(|room| Scheduled::new(algorithm, &self.sets, room))
+    }
+
+    fn measured<S: Subject>(&self, subject: impl FnOnce(u64) -> Result<S>) -> Result<Measured> {
         let (qmin, qmax) = self.backlogs()?;
         // Room for all that the controller ever lets wait, however high it aims.
         let room = qmax.min(self.sets.flows() as u64 * u64::from(controller::MOST));
         let mut controller = Controller::new(&self.sets, qmin, qmax, self.arrivals, self.seed);
-        let (tally, seconds) = match contender {
-            Contender::None => timed(&mut controller, &mut Plain::new(room), self.loops),
-            Contender::Algorithm(algorithm) => {
-                with_algorithm!(algorithm.with_members(self.aggregate), new => {
-                    timed(&mut controller, &mut Scheduled::new(new(), &self.sets, room)?, self.loops)
-                })
-            }
-        };
+        let (tally, seconds) = timed(&mut controller, &mut subject(room)?, self.loops);
         Ok(Measured {
             qmin,
             qmax,

@@ -47,10 +47,8 @@ impl FromStr for Allowed {
 
 /// Reads one weight.
 pub fn weight(text: &str) -> Result<Weight> {
-    let number = text.trim().parse().ok();
-    number
-        .and_then(Weight::new)
-        .ok_or_else(|| anyhow!("'{text}' is not a weight from 1 to {MAX_WEIGHT}"))
+    let weight = text.trim().parse();
+    weight.map_err(|_| anyhow!("'{text}' is not a weight from 1 to {MAX_WEIGHT}"))
 }
 
 /// Reads a time to run.

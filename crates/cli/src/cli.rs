@@ -2,10 +2,11 @@
 
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::{bench, check, completions, ctl, init, manual, output, replay, run, sim, top};
+pub use fairlane_terminal::command_line::parse_as;
+
+use crate::{bench, check, completions, ctl, init, manual, replay, run, sim, top};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -55,35 +56,10 @@ pub(crate) fn parse() -> Result<Command, ExitCode> {
     parse_as::<Cli>().map(|cli| cli.command)
 }
 
-/// Reads a command line. Help and version are printed, an error is said in one
-/// sentence; the code to exit with is returned then.
-pub fn parse_as<C: Parser>() -> Result<C, ExitCode> {
-    C::try_parse().map_err(|error| {
-        if matches!(
-            error.kind(),
-            ErrorKind::DisplayHelp
-                | ErrorKind::DisplayVersion
-                | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-        ) {
-            let code = if error.use_stderr() { 2 } else { 0 };
-            let _ = error.print();
-            return ExitCode::from(code);
-        }
-        output::aside(one_sentence(&error.render().to_string()));
-        ExitCode::from(2)
-    })
-}
-
-/// The first paragraph of a rendered error, on one line: usage and tips follow it.
-fn one_sentence(rendered: &str) -> String {
-    let text = rendered.strip_prefix("error: ").unwrap_or(rendered);
-    let paragraph = text.split("\n\n").next().unwrap_or(text);
-    paragraph.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fairlane_terminal::command_line::one_sentence;
 
     #[test]
     fn the_command_line_is_consistent() {

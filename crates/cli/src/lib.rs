@@ -1,11 +1,10 @@
-//! The parts of the `fairlane` program, which `main.rs` and the laboratory start. Not a library
-//! to build on: that is the crate `fairlane`.
+//! The parts of the `fairlane` program, which `main.rs` and the laboratory start, and [`Program`]: the
+//! same with algorithms of other crates. Not a library to build on: that is the crate `fairlane`.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 // They panic where nobody reads: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-pub mod algorithm;
 pub mod arguments;
 mod bench;
 mod check;
@@ -20,27 +19,59 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use fairlane_config::SiteError;
+use fairlane_config::algorithms::{self, RegisterError};
+use fairlane_core::sched::CustomAlgorithm;
+pub use fairlane_terminal::{algorithm, interrupt, output, plain, table};
 use fairlane_terminal::{completions, ctl, figures, init, manual, top};
-pub use fairlane_terminal::{interrupt, output, plain, table};
 
-/// Does what the command line asks for.
-pub fn main() -> ExitCode {
-    let command = match cli::parse() {
-        Ok(command) => command,
-        Err(code) => return code,
-    };
-    exit(match command {
-        cli::Command::Run(options) => run::run(&options),
-        cli::Command::Check(options) => check::run(&options),
-        cli::Command::Bench(options) => bench::run(&options),
-        cli::Command::Replay(options) => replay::run(&options),
-        cli::Command::Sim(options) => sim::run(&options),
-        cli::Command::Ctl(options) => ctl::run(&options),
-        cli::Command::Top(options) => top::run(&options),
-        cli::Command::Init(options) => init::run(&options),
-        cli::Command::Completions(options) => completions::run(&options, cli::definition()),
-        cli::Command::Manual(options) => manual::run(&options, cli::definition()),
-    })
+/// The program, with algorithms of other crates beside the built-in ones: whatever a command line or
+/// a file names, `bench`, `replay`, `run`, `check` and `sim` do. `examples/own_algorithm` is one.
+#[derive(Default)]
+pub struct Program {
+    custom: Vec<bench::Custom>,
+    refused: Option<RegisterError>,
+}
+
+impl Program {
+    /// With the built-in algorithms.
+    pub fn new() -> Program {
+        Program::default()
+    }
+
+    /// With one more, by this name. Where that is taken, [`main`](Self::main) says so and ends.
+    #[must_use]
+    pub fn algorithm<A: CustomAlgorithm>(mut self, name: &'static str) -> Program {
+        match algorithms::register::<A>(name) {
+            Ok(algorithm) => {
+                (self.custom).push((algorithm, |case| case.measure_algorithm(A::default())))
+            }
+            Err(refused) => _ = self.refused.get_or_insert(refused),
+        }
+        self
+    }
+
+    /// Does what the command line asks for.
+    pub fn main(self) -> ExitCode {
+        if let Some(refused) = self.refused {
+            return exit(Err(refused.into()));
+        }
+        let command = match cli::parse() {
+            Ok(command) => command,
+            Err(code) => return code,
+        };
+        exit(match command {
+            cli::Command::Run(options) => run::run(&options),
+            cli::Command::Check(options) => check::run(&options),
+            cli::Command::Bench(options) => bench::run(&options, &self.custom),
+            cli::Command::Replay(options) => replay::run(&options),
+            cli::Command::Sim(options) => sim::run(&options),
+            cli::Command::Ctl(options) => ctl::run(&options),
+            cli::Command::Top(options) => top::run(&options),
+            cli::Command::Init(options) => init::run(&options),
+            cli::Command::Completions(options) => completions::run(&options, cli::definition()),
+            cli::Command::Manual(options) => manual::run(&options, cli::definition()),
+        })
+    }
 }
 
 /// The code to exit with, after what went wrong has been said in one sentence.

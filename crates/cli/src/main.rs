@@ -4,5 +4,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    fairlane_cli::main()
+    fairlane_cli::Program::new().main()
 }

@@ -59,6 +59,9 @@ pub enum NoGuarantee {
     /// An algorithm of which no bound is known.
     #[error("drr+: no bound is known")]
     Unknown,
+    /// An algorithm of another crate above it, which promises it nothing.
+    #[error("{0}: no bound is known")]
+    Custom(&'static str),
     /// Strict priority above it.
     #[error("priority: the classes above and beside it may take everything")]
     Behind,
@@ -459,7 +462,10 @@ fn within(
 ) -> Result<Served, NoGuarantee> {
     let share = siblings.share(weight);
     let wfi = siblings.bound(weight, longest, head, Transmit::Between);
-    let wfi = wfi.ok_or(NoGuarantee::Unknown)?;
+    let wfi = wfi.ok_or(match siblings.algorithm() {
+        Algorithm::Custom(custom) => NoGuarantee::Custom(custom.name()),
+        _ => NoGuarantee::Unknown,
+    })?;
     Ok(Served::new(
         above.child(share, wfi),
         Some((above, share, wfi)),

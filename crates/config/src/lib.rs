@@ -4,6 +4,7 @@
 //! what is wrong with it: `file:line:column: sentence`, with the nearest known name.
 #![forbid(unsafe_code)]
 
+pub mod algorithms;
 mod change;
 pub mod class_report;
 mod diagnostic;

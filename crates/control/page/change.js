@@ -1,9 +1,10 @@
 // Changes: written in a form, looked at, and only then made.
 
 import { count, delay, make, rate, written } from "./figures.js";
+import { doing, Outcome } from "./deed.js";
 import { ask, path } from "./site.js";
 
-/** Effects that are listed at most. */
+/** Effects that are asked for at most, the worst first. */
 const LISTED = 40;
 
 const PROMISES = [
@@ -37,10 +38,13 @@ function effectOn({ before, after }) {
 /** What a change does, or did, to every promise. */
 export function effectsOf(changed) {
   const effects = changed.effects ?? [];
-  const listed = effects.slice(0, LISTED);
-  const list = listed.map((effect) => make("li", {}, make("b", {}, effect.class), ` ${effectOn(effect)}`));
-  if (effects.length > LISTED) list.push(make("li", {}, `and ${effects.length - LISTED} more classes`));
-  const many = effects.length === 0 ? "no promise" : effects.length === 1 ? "one promise:" : `${effects.length} promises:`;
+  const all = changed.effects_total ?? effects.length;
+  const list = effects.map((effect) => make("li", {}, make("b", {}, effect.class), ` ${effectOn(effect)}`));
+  if (all > effects.length) {
+    const less = changed.effects_worse;
+    list.push(make("li", {}, `and ${all - effects.length} more; ${less} of all ${all} are promised less`));
+  }
+  const many = all === 0 ? "no promise" : all === 1 ? "one promise:" : `${all} promises:`;
   const words = changed.applied ? `Done. It changed ${many}` : `It would change ${many}`;
   const warnings = (changed.warnings ?? []).map((warning) => make("li", {}, `Mind: ${warning}`));
   return [make("p", {}, words), make("ul", { class: "effects" }, ...list, ...warnings)];
@@ -57,8 +61,8 @@ export class Proposal {
     // Enter in a field looks; it never makes.
     this.look = make("button", { type: "submit" }, look);
     this.make = make("button", { type: "button", class: "main", disabled: true, onclick: () => this.send(false) }, making);
-    this.answer = make("div", { class: "answer", "aria-live": "polite" });
-    this.element = make("div", {}, make("p", { class: "buttons" }, this.look, this.make), this.answer);
+    this.outcome = new Outcome();
+    this.element = make("div", {}, make("p", { class: "buttons" }, this.look, this.make), this.outcome.element);
     this.looked = null;
   }
 
@@ -66,30 +70,24 @@ export class Proposal {
   forget() {
     this.looked = null;
     this.make.disabled = true;
-    this.answer.replaceChildren();
-    this.answer.className = "answer";
+    this.outcome.tell();
   }
 
   async send(dry) {
     this.look.disabled = true;
     this.make.disabled = true;
-    this.answer.className = "answer";
-    this.answer.setAttribute("role", "status");
     try {
       const { method, where, body } = this.request();
       const asked = JSON.stringify([method, where, body]);
       if (!dry && asked !== this.looked) throw new Error("it was changed since it was looked at: look again");
-      const changed = await ask(dry ? `${where}?dry-run=true` : where, { method, body });
+      const changed = await ask(`${where}?effects=${LISTED}${dry ? "&dry-run=true" : ""}`, { method, body });
       this.looked = dry ? asked : null;
       this.make.disabled = !dry;
-      this.answer.replaceChildren(...this.told(changed));
+      this.outcome.tell(...this.told(changed));
       if (!dry) this.done(changed, this);
     } catch (error) {
       this.looked = null;
-      this.answer.className = "answer refused";
-      this.answer.setAttribute("role", "alert");
-      this.answer.replaceChildren(`${error.status === 0 ? "No answer" : "Refused"}: ${error.message}`);
-      if (error.status === 401) dispatchEvent(new CustomEvent("token", { detail: error.message }));
+      this.outcome.refuse(error);
     } finally {
       this.look.disabled = false;
     }
@@ -97,7 +95,7 @@ export class Proposal {
 
   /** A further line of the answer. */
   add(...inside) {
-    this.answer.append(make("p", { class: "buttons" }, ...inside));
+    this.outcome.element.append(make("p", { class: "buttons" }, ...inside));
   }
 }
 
@@ -126,6 +124,15 @@ export class Field {
   settle() {
     this.value = this.text;
     this.input.classList.remove("changed");
+  }
+
+  /** Has other choices, if they are others; what was chosen stays. */
+  choose(names) {
+    const options = [...this.input.options];
+    if (names.join("\n") === options.map((option) => option.value).join("\n")) return;
+    const { value } = this.input;
+    this.input.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
+    if (names.includes(value)) this.input.value = value;
   }
 
   /** As the daemon takes it; null removes the key. */
@@ -227,8 +234,28 @@ function removing(node) {
   return make("details", {}, make("summary", {}, "Remove it"), form([], proposal));
 }
 
-/** All that can be changed of a node. */
+/** Drops what waits, once somebody meant it. */
+function emptying(node) {
+  const what = node.isLink ? `link ${node.name}` : `class ${node.name}`;
+  const below = node.children.length ? " and below it" : "";
+  const where = path("links", node.link.name, ...(node.isLink ? [] : ["classes", node.name]), "flush");
+  const outcome = new Outcome();
+  const button = doing("Drop what waits", outcome, () => ({
+    method: "POST",
+    where,
+    sure: [
+      `Drop what waits in ${what}?`,
+      `${count(node.queued)} packets wait there${below} now. They are lost, unless their senders send them again.`,
+      "Drop them",
+    ],
+    told: (dropped) => `Dropped ${count(dropped.packets)} packets, ${count(dropped.bytes)} bytes.`,
+  }));
+  return make("details", {}, make("summary", {}, "Empty it"), make("p", { class: "buttons" }, button), outcome.element);
+}
+
+/** All that can be done with a node. */
 export function changes(node, nodes) {
-  if (node.isLink) return [...changesOfLink(node), adding(node)];
-  return [...changesOfClass(node, nodes), ...(node.told.kind === "inner" ? [adding(node)] : []), removing(node)];
+  if (node.isLink) return [...changesOfLink(node), adding(node), emptying(node)];
+  const inner = node.told.kind === "inner" ? [adding(node)] : [];
+  return [...changesOfClass(node, nodes), ...inner, emptying(node), removing(node)];
 }

@@ -1,6 +1,7 @@
 // The other views: who sends most, what was granted, what the interfaces lost.
 
 import { effectsOf, Field, form, Proposal } from "./change.js";
+import { doing, Outcome } from "./deed.js";
 import { count, delay, find, make, percent, rate, say, span } from "./figures.js";
 import { ask, path } from "./site.js";
 
@@ -129,7 +130,6 @@ export class Grants extends Asking {
       ["Longest", true], ["Ends in", true], [""],
     ]);
     this.links = new Field("link", "Link", "", { choices: [] });
-    this.known = "";
     const filter = new Field("filter", "Packets", "", { hint: "destination-port=5060" });
     const fields = [
       new Field("rate", "Rate", "", { hint: "as in 2mbit" }),
@@ -147,12 +147,7 @@ export class Grants extends Asking {
   }
 
   state(state) {
-    const names = state.links.map((link) => link.name);
-    if (names.join("\n") === this.known) return;
-    this.known = names.join("\n");
-    const { value } = this.links.input;
-    this.links.input.replaceChildren(...names.map((name) => make("option", { value: name }, name)));
-    if (names.includes(value)) this.links.input.value = value;
+    this.links.choose(state.links.map((link) => link.name));
   }
 
   async refresh() {
@@ -213,31 +208,66 @@ function granted(answer) {
   return [make("p", {}, words), make("dl", {}, ...list), ...effectsOf(answer)];
 }
 
-/** What the interfaces carry and lose. */
+/** What the interfaces carry and lose, and whether they are used. */
 export class Interfaces {
   constructor() {
     this.table = new Table("Frames that were lost before they were shaped, or after", [
-      ["Interface"], ["Read by"], ["Shaped"], ["Lost as they arrived", true], ["Dropped early", true],
+      ["Interface"], ["Shaped"], ["Use"], ["Read by"], ["Lost as they arrived", true], ["Dropped early", true],
       ["Refused by it", true], ["While it was away", true],
     ]);
     this.words = make("p", { class: "hint" });
-    find("interfaces").append(this.table.element, this.words);
+    this.outcome = new Outcome();
+    this.made = new Map();
+    this.place = new Field("place", "In the place of", "", { choices: [] });
+    this.name = new Field("interface", "Interface", "", { hint: "as in wan1" });
+    const proposal = new Proposal(() => {
+      if (!this.name.text) throw new Error("say which interface is to be used");
+      return { method: "POST", where: path("interfaces", this.place.text, "attach"), body: { interface: this.name.text } };
+    }, { make: "Attach it" });
+    this.form = make("div", { hidden: true }, make("h3", {}, "Attach another interface"), form([this.place, this.name], proposal));
+    find("interfaces").append(this.table.element, this.outcome.element, this.form, this.words);
   }
 
   show() {}
 
+  /** Buttons of an interface, the same elements as long as it is there. */
+  use(it) {
+    // What processes send comes by none.
+    if (!it.name) return "";
+    if (!this.made.has(it.name)) {
+      const { name } = it;
+      const own = { now: it };
+      const shape = doing("", this.outcome, () => shaping(own.now), { "aria-label": "" });
+      const attach = doing("", this.outcome, () => attaching(own.now), { "aria-label": "" });
+      this.made.set(name, Object.assign(own, { shape, attach, all: make("span", { class: "buttons" }, shape, attach) }));
+    }
+    const own = this.made.get(it.name);
+    own.now = it;
+    const called = (button, words) => {
+      say(button, words);
+      button.setAttribute("aria-label", `${words}: ${it.name}`);
+    };
+    called(own.shape, it.shaped ? "Pass unshaped" : "Shape again");
+    own.shape.hidden = !it.links || it.attached === false;
+    called(own.attach, it.attached === false ? "Attach again" : "Detach");
+    return own.all;
+  }
+
   /** Whether what leaves by an interface is shaped. */
-  shaped(state, it) {
-    if (it.attached === false) return "detached";
-    const is = it.shaped ?? state.links.some((link) => link.to === it.name);
-    return is ? "yes" : "no";
+  shaped(it) {
+    if (it.attached === false) return "✗ detached";
+    return it.shaped ? "yes" : it.links ? "▼ no: switched off" : "no";
   }
 
   state(state) {
-    this.table.show(state.interfaces.map((it) => [
-      it.name || "processes", it.backend, this.shaped(state, it),
+    const all = state.interfaces.map((it) => ({ ...it, links: state.links.some((link) => link.to === it.name) }));
+    this.table.show(all.map((it) => [
+      it.name || "processes", this.shaped(it), this.use(it), it.backend,
       count(it.lost), count(it.early), count(it.refused), count(it.away),
     ]));
+    const places = all.filter((it) => it.attached === false).map((it) => it.name);
+    this.form.hidden = places.length === 0;
+    this.place.choose(places);
     const open = state.open.map((it) => `towards ${it.to || "processes"} nothing is shaped: ${count(it.frames)} frames`);
     say(this.words, [
       `The longest time that frames waited for a change or a count was ${Math.round(state.longest_step_us)} µs.`,
@@ -245,4 +275,41 @@ export class Interfaces {
       ...open,
     ].join(" "));
   }
+}
+
+/** Has what leaves by an interface pass, once somebody meant it, or shapes it again. */
+function shaping({ name, shaped }) {
+  return {
+    method: "PUT",
+    where: path("interfaces", name, "shaping"),
+    body: { enabled: !shaped },
+    sure: shaped ? [
+      `Have what leaves by ${name} pass unshaped?`,
+      "It leaves as it comes, first in, first out: no class has its rate, its ceiling or its delay until it is shaped again.",
+      "Pass unshaped",
+    ] : null,
+    told: () => (shaped ? `What leaves by ${name} passes unshaped.` : `What leaves by ${name} is shaped.`),
+  };
+}
+
+/** Lets go of an interface, once somebody meant it, or uses it again. */
+function attaching({ name, attached }) {
+  if (attached === false) {
+    return {
+      method: "POST",
+      where: `${path("interfaces", name, "attach")}?effects=0`,
+      body: { interface: name },
+      told: () => `${name} is used again.`,
+    };
+  }
+  return {
+    method: "POST",
+    where: path("interfaces", name, "detach"),
+    sure: [
+      `Let go of ${name}?`,
+      "Nothing that arrives there passes, and what is to leave there is dropped, until an interface is attached in its place.",
+      "Detach",
+    ],
+    told: () => `${name} was let go of.`,
+  };
 }

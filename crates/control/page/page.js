@@ -157,7 +157,7 @@ for (const button of document.querySelectorAll("nav button")) {
 }
 
 addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.altKey || event.metaKey || dialog.open) return;
+  if (event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
   const writes = event.target.closest("input, select, textarea");
   if (event.key === "Escape" && panel.node) panel.close();
   else if (event.key === "/" && !writes) {

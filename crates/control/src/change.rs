@@ -21,8 +21,13 @@ pub(crate) const ATTEMPTS: u32 = 16;
 pub struct Changed {
     /// Whether it was made, or only looked at.
     pub applied: bool,
-    /// The classes whose terms are others then, or that come or go.
+    /// The classes whose terms are others then, or that come or go: all of them in the order of the file, or
+    /// [those that lose most](Changed::shorten).
     pub effects: Vec<Effect>,
+    /// How many they are in all.
+    pub effects_total: usize,
+    /// How many of all are promised less than before: a lower rate, a longer delay, or nothing any more.
+    pub effects_worse: usize,
     /// What is allowed and hardly meant in the configuration as it is then.
     pub warnings: Vec<String>,
     /// The grants that it ends, or would, since it may break them.
@@ -211,11 +216,47 @@ pub(crate) fn replace(
 
 /// What became of one configuration with another one.
 pub(crate) fn changed(applied: bool, before: &Site, after: &Site) -> Changed {
+    let effects = effects(before, after);
     Changed {
         applied,
-        effects: effects(before, after),
+        effects_total: effects.len(),
+        effects_worse: effects.iter().filter(|it| it.loss() > 0.0).count(),
+        effects,
         warnings: after.warnings.iter().map(ToString::to_string).collect(),
         ended: Vec::new(),
+    }
+}
+
+impl Changed {
+    /// Keeps so many effects, those that lose most first; the counts stay. O(effects log effects).
+    pub fn shorten(&mut self, most: usize) {
+        // Whoever loses as much stays in the order of the file.
+        self.effects
+            .sort_by(|one, other| other.loss().total_cmp(&one.loss()));
+        self.effects.truncate(most);
+    }
+}
+
+impl Effect {
+    /// The part of its promise that it loses, 0 to 1: of its rate, or by how much of it the delay is longer
+    /// than it was, whichever is more. 0 where it loses nothing.
+    fn loss(&self) -> f64 {
+        let Some(before) = &self.before else {
+            return 0.0;
+        };
+        let rate = |promise: &Promise| promise.guaranteed_bps.unwrap_or(0) as f64;
+        // No bound is as bad as an endless one.
+        let delay = |promise: &Promise| promise.bound_us.unwrap_or(f64::INFINITY);
+        let (rate_after, delay_after) = match &self.after {
+            Some(after) => (rate(after), delay(after)),
+            None => (0.0, f64::INFINITY),
+        };
+        let lost = |more: f64, less: f64| match more > less {
+            true if more.is_infinite() => 1.0,
+            true => 1.0 - less / more,
+            false => 0.0,
+        };
+        lost(rate(before), rate_after).max(lost(delay_after, delay(before)))
     }
 }
 
@@ -286,6 +327,60 @@ mod tests {
     fn site(classes: &str) -> Site {
         let text = format!("[[link]]\nname = \"up\"\nrate = \"20mbit\"\n{classes}");
         Site::parse(&text, "site").unwrap()
+    }
+
+    #[test]
+    fn a_shortened_answer_has_who_loses_most_and_how_many_there_are() {
+        let promise = |rate, bound_us| Promise {
+            parent: None,
+            weight: 1,
+            ceil_bps: None,
+            guaranteed_bps: rate,
+            bound_us,
+            room_packets: None,
+        };
+        let two = || Some(promise(Some(2_000), Some(10.0)));
+        let effect = |class: &str, before, after| Effect {
+            link: "up".to_owned(),
+            class: class.into(),
+            before,
+            after,
+        };
+        let all = || {
+            vec![
+                effect("comes", None, two()),
+                effect("more", two(), Some(promise(Some(3_000), Some(9.0)))),
+                effect("later", two(), Some(promise(Some(2_000), Some(12.5)))),
+                effect("slower", two(), Some(promise(Some(1_000), Some(11.0)))),
+                effect("goes", two(), None),
+                effect("unbounded", two(), Some(promise(Some(2_000), None))),
+                effect(
+                    "never",
+                    Some(promise(None, None)),
+                    Some(promise(None, None)),
+                ),
+            ]
+        };
+        let shortened = |most| {
+            let effects = all();
+            let mut changed = Changed {
+                applied: false,
+                effects_total: effects.len(),
+                effects_worse: 4,
+                effects,
+                warnings: Vec::new(),
+                ended: Vec::new(),
+            };
+            changed.shorten(most);
+            assert_eq!(changed.effects_total, 7);
+            let names = changed.effects.iter().map(|it| it.class.to_string());
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(shortened(4), ["goes", "unbounded", "slower", "later"]);
+        assert_eq!(shortened(9)[4..], ["comes", "more", "never"]);
+        assert!(shortened(0).is_empty());
+        let less = all().iter().filter(|it| it.loss() > 0.0).count();
+        assert_eq!(less, 4);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
-use crate::change::{ATTEMPTS, Changed, Refused, broken_by, effects, replace};
+use crate::change::{ATTEMPTS, Changed, Refused, broken_by, changed, replace};
 use crate::document::{EditError, Keys, lines};
 use crate::draft::Drafts;
 
@@ -113,7 +113,7 @@ pub(crate) struct Granted {
     /// Null in a dry run.
     grant: Json,
     #[serde(flatten)]
-    changed: Changed,
+    pub(crate) changed: Changed,
 }
 
 fn unfit(sentence: impl Into<String>) -> EditError {
@@ -329,12 +329,7 @@ impl Grants {
             }
             return Ok(Granted {
                 grant: told,
-                changed: Changed {
-                    applied: !dry,
-                    effects: effects(&before, &after),
-                    warnings: after.warnings.iter().map(ToString::to_string).collect(),
-                    ended: Vec::new(),
-                },
+                changed: changed(!dry, &before, &after),
             });
         }
     }

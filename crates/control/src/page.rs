@@ -48,7 +48,7 @@ macro_rules! asset {
     };
 }
 
-static ASSETS: [Asset; 14] = [
+static ASSETS: [Asset; 15] = [
     Asset::new("", HTML, include_bytes!("../page/index.html")),
     asset!("page.css", CSS),
     asset!("icon.svg", SVG),
@@ -59,6 +59,7 @@ static ASSETS: [Asset; 14] = [
     asset!("panel.js", JAVASCRIPT),
     asset!("plot.js", JAVASCRIPT),
     asset!("change.js", JAVASCRIPT),
+    asset!("deed.js", JAVASCRIPT),
     asset!("more.js", JAVASCRIPT),
     asset!("uplot/uPlot.iife.min.js", JAVASCRIPT),
     asset!("uplot/uPlot.min.css", CSS),

@@ -54,6 +54,8 @@ const CHANGES: usize = 8;
 const JSON: &str = "application/json";
 /// The parameter with which a change ends the grants that it breaks.
 const BREAK_GRANTS: &str = "break-grants";
+/// The parameter that says how many effects of a change are told.
+const EFFECTS: &str = "effects";
 /// What there is that changes something.
 const WRITTEN: &str = "PUT /v1/config, POST /v1/changes, POST /v1/reload, POST /v1/save, PATCH /v1/links/LINK, POST \
                        /v1/links/LINK/classes, PATCH and DELETE /v1/links/LINK/classes/CLASS, POST \
@@ -205,6 +207,28 @@ impl Asked {
             Some("" | "true") => Ok(true),
             Some(other) => {
                 let sentence = format!("{BREAK_GRANTS}={other}: it is true or false");
+                fail(StatusCode::BAD_REQUEST, sentence)
+            }
+        }
+    }
+
+    /// Whether a change is only to be looked at, whether it may break what was granted, and how many of its
+    /// effects are to be told.
+    fn change(&self) -> Result<(bool, bool, Option<usize>)> {
+        let dry = self.is_dry(&[BREAK_GRANTS, EFFECTS])?;
+        Ok((dry, self.breaks()?, self.shortens()?))
+    }
+
+    /// As many effects of a change as are wanted: all of them, or those that lose most.
+    fn shortens(&self) -> Result<Option<usize>> {
+        let Some(wanted) = self.parameter(EFFECTS) else {
+            return Ok(None);
+        };
+        match wanted.parse() {
+            Ok(most) => Ok(Some(most)),
+            Err(_) => {
+                let sentence =
+                    format!("{EFFECTS}={wanted}: it is how many effects are to be told, from 0");
                 fail(StatusCode::BAD_REQUEST, sentence)
             }
         }
@@ -495,13 +519,13 @@ impl Api {
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
         let edit = |edits: &Edits| {
             let also = match path.last() {
-                Some(&"filters") => &["at", BREAK_GRANTS][..],
-                _ => &[BREAK_GRANTS],
+                Some(&"filters") => &["at", BREAK_GRANTS, EFFECTS][..],
+                _ => &[BREAK_GRANTS, EFFECTS],
             };
-            let (dry, breaks) = (asked.is_dry(also)?, asked.breaks()?);
+            let (dry, breaks, most) = (asked.is_dry(also)?, asked.breaks()?, asked.shortens()?);
             let make =
                 |grants: Option<&[_]>| change_beside(&self.site, &self.drafts, dry, grants, edits);
-            answer(self.grants.despite(breaks, make))
+            answer(self.grants.despite(breaks, make), most)
         };
         if let ["v1", "links", link, "classes", class] = path[..] {
             self.grants.guard(link, class)?;
@@ -552,8 +576,12 @@ impl Api {
         match (&asked.method, path) {
             (&Method::POST, ["v1", "links", link, "grants"]) => {
                 let wanted = Wanted::of(keys(body)?)?;
-                match self.grants.grant(link, &wanted, asked.is_dry(&[])?) {
-                    Ok(granted) => object(&granted),
+                let (dry, most) = (asked.is_dry(&[EFFECTS])?, asked.shortens()?);
+                match self.grants.grant(link, &wanted, dry) {
+                    Ok(mut granted) => {
+                        shorten(&mut granted.changed, most);
+                        object(&granted)
+                    }
                     Err(Refused::NotGranted(refused @ NotGranted::Full { .. })) => {
                         let body = refusal(&refused).to_string();
                         Ok(text(StatusCode::CONFLICT, JSON, body))
@@ -566,8 +594,8 @@ impl Api {
                 object(&self.grants.renew(number, &keys(body)?, dry)?)
             }
             (&Method::DELETE, ["v1", "grants", number]) => {
-                let (dry, breaks) = (asked.is_dry(&[BREAK_GRANTS])?, asked.breaks()?);
-                answer(self.grants.revoke(number, dry, breaks))
+                let (dry, breaks, most) = asked.change()?;
+                answer(self.grants.revoke(number, dry, breaks), most)
             }
             _ => not_here(
                 asked,
@@ -588,10 +616,10 @@ impl Api {
                 object(&operate::detach(&self.site, interface)?)
             }
             (&Method::POST, ["v1", "interfaces", place, "attach"]) => {
-                let (dry, breaks) = (asked.is_dry(&[BREAK_GRANTS])?, asked.breaks()?);
+                let (dry, breaks, most) = asked.change()?;
                 let attach =
                     |grants: Option<&[_]>| operate::attach(&self.site, place, body, dry, grants);
-                answer(self.grants.despite(breaks, attach))
+                answer(self.grants.despite(breaks, attach), most)
             }
             (&Method::POST, ["v1", "links", link, "flush"]) => {
                 asked.has_no_parameters()?;
@@ -607,7 +635,7 @@ impl Api {
 
     /// Has another configuration take over; where `if_match` is given, only if what runs is that.
     fn go_on_as(&self, asked: &Asked, source: &Source, if_match: Option<&[u8]>) -> Result<Answer> {
-        let (dry, breaks) = (asked.is_dry(&[BREAK_GRANTS])?, asked.breaks()?);
+        let (dry, breaks, most) = asked.change()?;
         let make = |grants: Option<&[_]>| {
             for _ in 0..ATTEMPTS {
                 let before = self.site.site();
@@ -627,7 +655,7 @@ impl Api {
             }
             Err(Refused::Site(Error::Outdated))
         };
-        answer(self.grants.despite(breaks, make))
+        answer(self.grants.despite(breaks, make), most)
     }
 
     /// Writes what runs to the file that it was read from.
@@ -832,10 +860,19 @@ fn has_flows(report: &Report, question: &Question) -> Result<()> {
     refused
 }
 
-/// What came of a change; of one that was refused for grants, which they are.
-fn answer(changed: std::result::Result<Changed, Refused>) -> Result<Answer> {
+fn shorten(changed: &mut Changed, most: Option<usize>) {
+    if let Some(most) = most {
+        changed.shorten(most);
+    }
+}
+
+/// What came of a change, with so many effects at most; of one that was refused for grants, which they are.
+fn answer(changed: std::result::Result<Changed, Refused>, most: Option<usize>) -> Result<Answer> {
     let refused = match changed {
-        Ok(changed) => return object(&changed),
+        Ok(mut changed) => {
+            shorten(&mut changed, most);
+            return object(&changed);
+        }
         Err(refused) if broken_by(&refused).is_empty() => return Err(refused.into()),
         Err(refused) => refused,
     };

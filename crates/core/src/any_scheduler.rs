@@ -209,6 +209,9 @@ macro_rules! make {
             $(Algorithm::$variant$(($most))? => {
                 Box::new(PacketScheduler::<$type, Slot>::new($make, $limits))
             })*
+            Algorithm::Custom(custom) => {
+                Box::new(PacketScheduler::<_, Slot>::new(custom.scheduler(), $limits))
+            }
         }
     };
 }

@@ -102,7 +102,7 @@ impl LeakyBucket {
     #[inline]
     pub fn close(&mut self, window: Window) {
         let rate = self.rate.bps();
-        self.empty_at = self.empty_at + Nanos(window.charged / rate);
+        self.empty_at += Nanos(window.charged / rate);
         self.remainder = window.charged % rate;
     }
 }

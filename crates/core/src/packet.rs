@@ -2,6 +2,7 @@
 
 use crate::packet_scheduler::FlowId;
 use crate::units::{Length, Nanos};
+use core::fmt;
 
 /// A packet on its way out: of a flow of a [`PacketScheduler`](crate::PacketScheduler), or of a
 /// [class](crate::tree::ClassId) of a tree.
@@ -62,14 +63,31 @@ pub enum Rejection {
     Congestion,
 }
 
-/// A packet that was not accepted goes back to the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A packet that was not accepted goes back to the caller. As an error, it says why; of the payload,
+/// which need not be of a kind that can be printed, nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Rejected<P> {
     /// The packet, untouched.
     pub payload: P,
     /// Why.
     pub reason: Rejection,
 }
+
+impl<P> fmt::Debug for Rejected<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejected")
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P> fmt::Display for Rejected<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<P> core::error::Error for Rejected<P> {}
 
 /// A number of packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use crate::queue::{PacketList, PacketSlab, Stored};
 use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Length, Weight};
 use alloc::vec::Vec;
+use core::fmt;
 
 /// A flow of one [`PacketScheduler`].
 ///
@@ -42,6 +43,13 @@ impl FlowId {
     #[inline]
     const fn entity(self) -> EntityId {
         EntityId::in_use(self.0)
+    }
+}
+
+/// Its number.
+impl fmt::Display for FlowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -220,6 +220,8 @@ impl fmt::Display for Violation {
     }
 }
 
+impl core::error::Error for Violation {}
+
 /// Returns a [`Violation`] from the surrounding function unless the condition holds.
 #[macro_export]
 #[doc(hidden)]

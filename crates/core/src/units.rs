@@ -2,8 +2,9 @@
 //! compared in one place only.
 
 use core::fmt;
+use core::iter::Sum;
 use core::num::{NonZeroU16, NonZeroU32};
-use core::ops::{Add, Sub};
+use core::ops::{Add, AddAssign, Mul, Sub, SubAssign};
 use core::str::FromStr;
 
 /// Longest packet a flow may declare or send, in bytes.
@@ -44,6 +45,39 @@ impl Length {
 }
 
 const _: () = assert!(MAX_LENGTH == u16::MAX as u32);
+
+/// A number that is no [`Length`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a packet of {0} bytes: lengths are 1 to {MAX_LENGTH} bytes")]
+pub struct LengthError(u64);
+
+/// ```
+/// use fairlane_core::Length;
+///
+/// assert_eq!(Length::try_from(1500u32)?.get(), 1500);
+/// assert_eq!(Length::try_from([0u8; 60].len())?.get(), 60);
+/// let error = Length::try_from(65_536usize).unwrap_err();
+/// assert_eq!(error.to_string(), "a packet of 65536 bytes: lengths are 1 to 65535 bytes");
+/// # Ok::<(), fairlane_core::units::LengthError>(())
+/// ```
+impl TryFrom<u32> for Length {
+    type Error = LengthError;
+
+    #[inline]
+    fn try_from(bytes: u32) -> Result<Length, LengthError> {
+        Length::new(bytes).ok_or(LengthError(bytes.into()))
+    }
+}
+
+impl TryFrom<usize> for Length {
+    type Error = LengthError;
+
+    #[inline]
+    fn try_from(bytes: usize) -> Result<Length, LengthError> {
+        let length = u32::try_from(bytes).ok().and_then(Length::new);
+        length.ok_or(LengthError(bytes as u64))
+    }
+}
 
 impl fmt::Display for Length {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -144,6 +178,44 @@ impl fmt::Display for Weight {
     }
 }
 
+/// What is no [`Weight`] of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WeightError {
+    /// A number out of range.
+    #[error("a weight of {0}: weights are 1 to {MAX_WEIGHT}")]
+    OutOfRange(u32),
+    /// A text that is no number of 32 bits.
+    #[error("a weight is a whole number from 1 to {MAX_WEIGHT}")]
+    NoNumber,
+}
+
+/// ```
+/// use fairlane_core::Weight;
+///
+/// assert_eq!(Weight::try_from(4)?, "4".parse()?);
+/// let error = Weight::try_from(0).unwrap_err();
+/// assert_eq!(error.to_string(), "a weight of 0: weights are 1 to 1000000");
+/// assert!("heavy".parse::<Weight>().is_err());
+/// # Ok::<(), fairlane_core::units::WeightError>(())
+/// ```
+impl TryFrom<u32> for Weight {
+    type Error = WeightError;
+
+    #[inline]
+    fn try_from(weight: u32) -> Result<Weight, WeightError> {
+        Weight::new(weight).ok_or(WeightError::OutOfRange(weight))
+    }
+}
+
+impl FromStr for Weight {
+    type Err = WeightError;
+
+    fn from_str(text: &str) -> Result<Weight, WeightError> {
+        let weight: u32 = text.parse().map_err(|_| WeightError::NoNumber)?;
+        weight.try_into()
+    }
+}
+
 /// A point in time, or a span of it, in nanoseconds of the caller's clock.
 ///
 /// Sixty-four bits last 584 years, so arithmetic saturates rather than wraps.
@@ -164,6 +236,11 @@ impl Nanos {
     /// A span of whole milliseconds.
     pub const fn from_millis(ms: u64) -> Nanos {
         Nanos(ms.saturating_mul(1_000_000))
+    }
+
+    /// A span of whole seconds.
+    pub const fn from_secs(s: u64) -> Nanos {
+        Nanos(s.saturating_mul(1_000_000_000))
     }
 
     /// The span from `earlier` to `self`; zero if `earlier` is later.
@@ -202,6 +279,34 @@ impl Sub for Nanos {
     #[inline]
     fn sub(self, span: Nanos) -> Nanos {
         self.since(span)
+    }
+}
+
+impl AddAssign for Nanos {
+    #[inline]
+    fn add_assign(&mut self, span: Nanos) {
+        *self = *self + span;
+    }
+}
+
+impl SubAssign for Nanos {
+    #[inline]
+    fn sub_assign(&mut self, span: Nanos) {
+        *self = *self - span;
+    }
+}
+
+impl Mul<u64> for Nanos {
+    type Output = Nanos;
+    #[inline]
+    fn mul(self, times: u64) -> Nanos {
+        Nanos(self.0.saturating_mul(times))
+    }
+}
+
+impl Sum for Nanos {
+    fn sum<I: Iterator<Item = Nanos>>(spans: I) -> Nanos {
+        spans.fold(Nanos::ZERO, Add::add)
     }
 }
 
@@ -477,6 +582,39 @@ mod tests {
                 Err(ParseRateError::OutOfRange),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn spans_add_up_and_stop_at_the_ends_of_time() {
+        let mut span = Nanos::from_secs(2);
+        span += Nanos::from_millis(1) * 3;
+        span -= Nanos::from_micros(5);
+        assert_eq!(span, Nanos(2_002_995_000));
+        assert_eq!([span, span].into_iter().sum::<Nanos>(), span * 2);
+        span -= Nanos::from_secs(3);
+        assert_eq!(span, Nanos::ZERO);
+        assert_eq!(Nanos::from_secs(u64::MAX) + Nanos(1), Nanos::MAX);
+        assert_eq!(Nanos::MAX * 2, Nanos::MAX);
+    }
+
+    #[test]
+    fn what_is_no_length_and_no_weight_is_told() {
+        assert_eq!(Length::try_from(0usize), Err(LengthError(0)));
+        assert_eq!(
+            Length::try_from(usize::MAX),
+            Err(LengthError(usize::MAX as u64))
+        );
+        assert_eq!(
+            Weight::try_from(MAX_WEIGHT).map(Weight::get),
+            Ok(MAX_WEIGHT)
+        );
+        assert_eq!(
+            Weight::try_from(MAX_WEIGHT + 1),
+            Err(WeightError::OutOfRange(MAX_WEIGHT + 1))
+        );
+        for text in ["", "-1", "1.5", "4294967296", " 1"] {
+            assert_eq!(text.parse::<Weight>(), Err(WeightError::NoNumber), "{text}");
         }
     }
 

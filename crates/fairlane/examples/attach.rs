@@ -67,7 +67,7 @@ mod linux {
         let config = ArbiterConfig::new(Link::new(rate));
         let mut arbiter = Arbiter::new(Qfq::new(), config, near, Nanos::ZERO);
 
-        let longest = Length::new(1514).ok_or("a length")?;
+        let longest = Length::try_from(1514u32)?;
         let everybody = Class {
             name: "everybody".into(),
             flow: FlowConfig::new(Weight::ONE, longest),

@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(link.client(Flow::weight(1).max_len(LONGEST))?),
         };
-        if let Some(len) = Length::new(bytes as u32) {
+        if let Ok(len) = Length::try_from(bytes) {
             let datagram = Datagram {
                 peer: upstream,
                 bytes: buffer[..bytes].to_vec(),

@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // A device in memory whose far end nobody reads: a real one is a UdpBackend, say.
     let (near, _far) = memory::pair::<Vec<u8>, Vec<u8>>(1 << 20);
     let (link, handle) = spawn("200mbit".parse::<Rate>()?, near)?;
-    let len = Length::new(1000).ok_or("a length")?;
+    let len = Length::try_from(1000u32)?;
     let mut threads = Vec::new();
     for weight in 1..=8 {
         let mut client = link.client(Flow::weight(weight).max_len(1000))?;

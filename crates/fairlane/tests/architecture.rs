@@ -71,7 +71,7 @@ fn dependencies_point_one_way() {
             "cli",
             &[
                 "bench", "config", "control", "core", "demo", "io", "netlab", "runtime", "service",
-                "site", "terminal", "traffic",
+                "site", "terminal", "testkit", "traffic",
             ],
         ),
         (

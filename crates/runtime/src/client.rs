@@ -1,5 +1,6 @@
 //! A client: one sender with a mailbox of its own.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -10,6 +11,21 @@ use fairlane_mailbox::{Full, Producer};
 /// A client of one arbiter; its number may be given again after it left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(pub(crate) u32);
+
+impl ClientId {
+    /// Its number: clients of one arbiter are numbered from 0.
+    #[inline]
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+}
+
+/// Its number.
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// What lies in a mailbox: a packet and what the link will carry for it.
 #[derive(Debug)]
@@ -108,14 +124,30 @@ pub enum Refusal {
     ArbiterGone,
 }
 
-/// A packet that was not taken, and why.
-#[derive(Debug, PartialEq, Eq)]
+/// A packet that was not taken, and why: that is all which it says as an error.
+#[derive(PartialEq, Eq)]
 pub struct Refused<P> {
     /// The packet, untouched.
     pub packet: P,
     /// Why.
     pub reason: Refusal,
 }
+
+impl<P> fmt::Debug for Refused<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Refused")
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P> fmt::Display for Refused<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.reason.fmt(f)
+    }
+}
+
+impl<P> std::error::Error for Refused<P> {}
 
 /// A sender's handle. One thread at a time; dropping it leaves: what it pushed is
 /// still sent, then its flow is removed.

@@ -11,9 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 use fairlane_core::sched::Algorithm;
-use fairlane_core::{
-    AnyScheduler, ChangeError, FlowConfig, Length, Nanos, Rate, TotalStats, Weight,
-};
+use fairlane_core::units::{LengthError, WeightError};
+use fairlane_core::{AnyScheduler, ChangeError, FlowConfig, Nanos, Rate, TotalStats};
 use fairlane_io::Backend;
 use fairlane_mailbox::bell;
 
@@ -65,20 +64,21 @@ impl Weighted {
 #[non_exhaustive]
 pub enum FlowError {
     /// Not a weight.
-    #[error("a weight of {0}: weights are 1 to 1000000")]
-    Weight(u32),
+    #[error(transparent)]
+    Weight(#[from] WeightError),
     /// Not a length.
-    #[error("packets of {0} bytes: lengths are 1 to 65535 bytes")]
-    MaxLen(u32),
+    #[error(transparent)]
+    MaxLen(#[from] LengthError),
 }
 
 impl TryFrom<Flow> for FlowConfig {
     type Error = FlowError;
 
     fn try_from(flow: Flow) -> Result<FlowConfig, FlowError> {
-        let weight = Weight::new(flow.weight).ok_or(FlowError::Weight(flow.weight))?;
-        let max_len = Length::new(flow.max_len).ok_or(FlowError::MaxLen(flow.max_len))?;
-        Ok(FlowConfig::new(weight, max_len))
+        Ok(FlowConfig::new(
+            flow.weight.try_into()?,
+            flow.max_len.try_into()?,
+        ))
     }
 }
 

@@ -170,10 +170,10 @@ fn a_link_is_asked_and_changed_from_any_thread_while_it_sends() {
         handle.client_stats().unwrap()[0].1.flow.sent.packets == 201
     });
     let wrong = handle.change(id, Flow::weight(0).max_len(500)).unwrap_err();
-    assert_eq!(wrong, ChangeLinkError::Flow(FlowError::Weight(0)));
+    assert!(matches!(wrong, ChangeLinkError::Flow(FlowError::Weight(_))));
     assert_eq!(wrong.to_string(), "a weight of 0: weights are 1 to 1000000");
     let wrong = link.client(Flow::weight(1).max_len(65_536)).unwrap_err();
-    assert_eq!(wrong, RegisterError::Flow(FlowError::MaxLen(65_536)));
+    assert!(matches!(wrong, RegisterError::Flow(FlowError::MaxLen(_))));
     drop(client);
     wait_for("the client left", || handle.stats().unwrap().clients == 0);
     let gone = handle.change(id, Flow::weight(1).max_len(500)).unwrap_err();

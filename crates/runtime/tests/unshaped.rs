@@ -143,7 +143,7 @@ impl Bed {
     }
 
     fn round(&mut self, later: Nanos) -> Next {
-        self.now = self.now + later;
+        self.now += later;
         let next = self.bridge.round(self.now).unwrap().next;
         let arbiter = self.bridge.arbiter(Side::Right).unwrap();
         arbiter.invariants().unwrap();

@@ -18,10 +18,41 @@ pub(crate) struct Effect {
     pub worse: bool,
 }
 
-/// The effects that the answer to a change tells, class by class.
-pub(crate) fn of(changed: &Json) -> Vec<Effect> {
-    let effects = changed["effects"].as_array();
-    effects.into_iter().flatten().map(one).collect()
+/// What the answer to a change tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Effects {
+    /// Those that are listed, in the answer's order.
+    pub listed: Vec<Effect>,
+    /// How many there are in all, and how many of all are for the worse.
+    pub total: usize,
+    pub worse: usize,
+}
+
+impl Effects {
+    /// Those of an answer.
+    pub(crate) fn of(changed: &Json) -> Effects {
+        let effects = changed["effects"].as_array();
+        let listed: Vec<Effect> = effects.into_iter().flatten().map(one).collect();
+        // One that does not say how many there are lists all.
+        let count = |key: &str, listed: usize| changed[key].as_u64().map_or(listed, |n| n as usize);
+        Effects {
+            total: count("effects_total", listed.len()),
+            worse: count(
+                "effects_worse",
+                listed.iter().filter(|effect| effect.worse).count(),
+            ),
+            listed,
+        }
+    }
+
+    /// That there are more than are listed, if there are.
+    pub(crate) fn more(&self) -> Option<String> {
+        let more = self.total.checked_sub(self.listed.len())?;
+        (more > 0).then(|| {
+            let Effects { total, worse, .. } = self;
+            format!("and {more} more; {worse} of all {total} are promised less")
+        })
+    }
 }
 
 fn one(effect: &Json) -> Effect {
@@ -85,8 +116,20 @@ mod tests {
             (none.clone(), promise(2, None), false),
         ] {
             let changed = json!({"effects": [{"link": "up", "class": "a", "before": before, "after": after}]});
-            assert_eq!(of(&changed)[0].worse, worse, "{changed}");
+            let effects = Effects::of(&changed);
+            assert_eq!(effects.listed[0].worse, worse, "{changed}");
+            assert_eq!((effects.total, effects.worse), (1, usize::from(worse)));
+            assert_eq!(effects.more(), None);
         }
-        assert!(of(&json!({"effects": "none"})).is_empty());
+        assert!(Effects::of(&json!({"effects": "none"})).listed.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_listed_is_counted() {
+        let effects = Effects::of(&json!({
+            "effects": [{"link": "up", "class": "a"}], "effects_total": 10_000, "effects_worse": 9_999,
+        }));
+        let more = "and 9999 more; 9999 of all 10000 are promised less";
+        assert_eq!(effects.more().as_deref(), Some(more));
     }
 }

@@ -6,6 +6,8 @@
 // They panic where nobody reads: `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+pub mod algorithm;
+pub mod command_line;
 pub mod completions;
 mod connection;
 pub mod ctl;

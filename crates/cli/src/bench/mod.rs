@@ -2,6 +2,7 @@
 
 mod pspat;
 
+use std::iter;
 use std::num::NonZeroU32;
 
 use anyhow::Result;
@@ -9,7 +10,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use fairlane_bench::controller::Arrivals;
 use fairlane_bench::flowsets::{Backlog, FlowSets};
 use fairlane_bench::pairs::{Case, Contender, Measured};
-use fairlane_core::sched::AUTOMATIC_MEMBERS;
+use fairlane_config::algorithms;
+use fairlane_core::sched::{AUTOMATIC_MEMBERS, Algorithm};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -81,11 +83,21 @@ fn flow_sets(text: &str) -> Result<FlowSets, String> {
     text.parse().map_err(|error| format!("{error:#}"))
 }
 
+/// An algorithm of another crate, and its loop: code of its own, without indirect calls.
+pub(crate) type Custom = (Algorithm, fn(&Case) -> Result<Measured>);
+
+/// The environment alone, and every algorithm.
+fn all() -> impl Iterator<Item = Contender> {
+    let algorithms = algorithms::all().into_iter().map(Contender::Algorithm);
+    iter::once(Contender::None).chain(algorithms)
+}
+
 /// Reads `--alg`.
 fn contenders() -> impl TypedValueParser<Value = Contender> {
     let possible = |one: Contender| PossibleValue::new(one.name()).help(one.about());
-    PossibleValuesParser::new(Contender::all().map(possible))
-        .map(|name| name.parse().expect("one of the names above"))
+    let named = |name: String| all().find(|one| one.name() == name);
+    PossibleValuesParser::new(all().map(possible))
+        .map(move |name| named(name).expect("one of the names above"))
 }
 
 #[derive(Serialize)]
@@ -105,18 +117,15 @@ struct Report<'a> {
 }
 
 /// Runs the benchmark and prints the outcome.
-pub(crate) fn run(options: &Options) -> Result<()> {
-    match &options.other {
-        Some(Other::Pspat(options)) => return pspat::run(options),
-        None => {}
-    }
-    match options.alg {
-        Some(contender) => single(options, contender),
-        None => table(options),
+pub(crate) fn run(options: &Options, custom: &[Custom]) -> Result<()> {
+    match (&options.other, options.alg) {
+        (Some(Other::Pspat(options)), _) => pspat::run(options),
+        (None, Some(contender)) => single(options, contender, custom),
+        (None, None) => table(options, custom),
     }
 }
 
-fn single(options: &Options, contender: Contender) -> Result<()> {
+fn single(options: &Options, contender: Contender, custom: &[Custom]) -> Result<()> {
     let sets = match &options.flowsets {
         Some(sets) => sets.clone(),
         None => "1::512".parse()?,
@@ -130,7 +139,7 @@ fn single(options: &Options, contender: Contender) -> Result<()> {
         seed: options.seed,
         aggregate: options.aggregate,
     };
-    let report = measure(&case, contender)?;
+    let report = measure(&case, contender, custom)?;
     if options.json {
         output::json(&report)
     } else {
@@ -151,7 +160,7 @@ fn single(options: &Options, contender: Contender) -> Result<()> {
 
 /// All algorithms over the flow sets of the QFQ report's Table 4, or over what the options
 /// say instead.
-fn table(options: &Options) -> Result<()> {
+fn table(options: &Options, custom: &[Custom]) -> Result<()> {
     let sets: Vec<FlowSets> = match &options.flowsets {
         Some(sets) => vec![sets.clone()],
         None => [
@@ -167,7 +176,7 @@ fn table(options: &Options) -> Result<()> {
         .map(|text| text.parse())
         .collect::<Result<_>>()?,
     };
-    let contenders: Vec<Contender> = Contender::all().collect();
+    let contenders: Vec<Contender> = all().collect();
     let cases: Vec<Case> = sets
         .into_iter()
         .map(|sets| Case {
@@ -192,12 +201,12 @@ fn table(options: &Options) -> Result<()> {
     let sets = cases
         .iter()
         .map(|case| format!("{} ({})", case.sets.flows(), case.sets));
-    let mut table = table::new(std::iter::once("flows (weight::flows)".to_owned()).chain(sets));
+    let mut table = table::new(iter::once("flows (weight::flows)".to_owned()).chain(sets));
     for contender in contenders {
         let mut row = vec![contender.name().to_owned()];
         for case in &cases {
             progress.set_message(format!("{} on {}", contender.name(), case.sets));
-            let report = measure(case, contender)?;
+            let report = measure(case, contender, custom)?;
             if options.json {
                 let object = serde_json::to_string(&report)?;
                 progress.suspend(|| output::line(object))?;
@@ -215,13 +224,17 @@ fn table(options: &Options) -> Result<()> {
     Ok(())
 }
 
-fn measure(case: &Case, contender: Contender) -> Result<Report<'_>> {
+fn measure<'a>(case: &'a Case, contender: Contender, custom: &[Custom]) -> Result<Report<'a>> {
+    let own = |(own, _): &&Custom| contender == Contender::Algorithm(*own);
     let Measured {
         qmin,
         qmax,
         tally,
         ns_per_pair,
-    } = case.measure(contender)?;
+    } = match custom.iter().find(own) {
+        Some((_, measure)) => measure(case)?,
+        None => case.measure(contender)?,
+    };
     Ok(Report {
         alg: contender.name(),
         flows: case.sets.flows(),

@@ -9,6 +9,7 @@ use crate::program::Pressure;
 use crate::site::{self, FILLED, PATIENCE, Site, bind, class, interfaces, link, up, wire};
 use fairlane_config::Site as Plan;
 use fairlane_netlab::{Echo, Host, Wire, long_tests};
+use rustix::net::sockopt::{set_ip_tos, set_socket_recv_buffer_size_force};
 use serde_json::Value;
 
 /// Sends datagrams to these ports in turns, faster than the link, until `stop`.
@@ -354,11 +355,13 @@ default = true
     let listening = bind(receiver, 1_001);
     let quiet = Duration::from_secs(1);
     listening.set_read_timeout(Some(quiet)).unwrap();
+    // For as long as who counts may wait for a processor.
+    set_socket_recv_buffer_size_force(&listening, 4 << 20).unwrap();
     let site = Site::start(&wire, &config);
     let sender = wire.sender(0);
     let capable = bind(sender, 0);
     // ECT(0) on every datagram.
-    rustix::net::sockopt::set_ip_tos(&capable, 2).unwrap();
+    set_ip_tos(&capable, 2).unwrap();
     let came = thread::scope(|scope| {
         let counting = scope.spawn(|| {
             let mut buffer = [0; 2_000];

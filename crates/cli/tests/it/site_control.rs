@@ -110,6 +110,50 @@ pub(crate) fn exchanged(mut stream: impl Read + Write, request: impl AsRef<[u8]>
 }
 
 #[test]
+fn of_many_effects_those_that_lose_most_are_told_and_all_are_counted() {
+    let Some(wire) = wire("effects of a change", 1) else {
+        return;
+    };
+    let classes: String = (0..30)
+        .map(|number| format!("[[link.class]]\nname = \"c{number}\"\n"))
+        .collect();
+    let asked = Asked::over(&wire, &(up("packet", "20mbit") + CLASSES + &classes), "");
+    let set = ["set", "voice", "rate=3mbit", "--dry-run"];
+    let whole = asked.json(&set);
+    let listed = |told: &Value| told["effects"].as_array().unwrap().len();
+    // All but the class itself are promised less.
+    assert_eq!((listed(&whole), &whole["effects_total"]), (32, &32.into()));
+    assert_eq!(whole["effects_worse"], 31);
+    assert_eq!(whole["effects"][0]["class"], "voice");
+    let short = asked.json(&[&set[..], &["--effects", "3"]].concat());
+    assert_eq!((listed(&short), &short["effects_total"]), (3, &32.into()));
+    assert_eq!(short["effects_worse"], 31);
+    let named = short["effects"].as_array().unwrap().iter();
+    assert!(
+        named.into_iter().all(|effect| effect["class"] != "voice"),
+        "{short:#}"
+    );
+    let words = asked.ctl(&set).success();
+    assert!(
+        words.contains("and 12 more; 31 of all 32 are promised less"),
+        "{words}"
+    );
+    let words = asked
+        .ctl(&[&set[..], &["--effects", "0"]].concat())
+        .success();
+    assert!(words.contains("and 32 more"), "{words}");
+    let request = "PATCH /v1/links/up/classes/voice?effects=few HTTP/1.1\r\nHost: localhost\r\n\
+                   Content-Length: 2\r\n\r\n{}";
+    let stream = UnixStream::connect(asked.socket()).unwrap();
+    let refused = exchanged(stream, request);
+    assert!(
+        refused.starts_with("HTTP/1.1 400 ") && refused.contains("effects=few"),
+        "{refused}"
+    );
+    asked.site.stop();
+}
+
+#[test]
 fn a_change_says_what_it_does_and_is_made_whole_or_not_at_all() {
     let Some(wire) = wire("a site that is changed", 1) else {
         return;

@@ -134,12 +134,14 @@ fn frames_pass_unshaped_for_as_long_as_the_daemon_cannot_start() {
     fs::write(site.file(), "no configuration").unwrap();
     worker.kill();
     // Longer than it takes to fail some times.
-    let (begun, pressure) = (Instant::now(), Pressure::begin());
+    let pressure = Pressure::begin();
+    let begun = Instant::now();
     while begun.elapsed() < pressure.soon(Duration::from_secs(2)) {
         assert!(wire.is_through(PATIENCE).unwrap(), "nothing passes");
         thread::sleep(Duration::from_millis(100));
     }
     fs::write(site.file(), config).unwrap();
+    let begun = Instant::now();
     while !fairlane(&["ctl", "--socket", socket, "show"])
         .status
         .success()

@@ -160,6 +160,122 @@ fn a_daemon_that_goes_is_missed_and_followed_again_when_it_is_back() {
     site.stop();
 }
 
+/// Answers the question that a deed asks, by keyboard: whoever presses Enter at once has said no.
+fn answer(browser: &mut Browser, means_it: bool) {
+    browser.until("document.getElementById('sure').open");
+    assert_eq!(browser.value("document.activeElement.id"), "sure-no");
+    if means_it {
+        browser.value("document.getElementById('sure-yes').focus()");
+    }
+    browser.key("Enter");
+    browser.until("!document.getElementById('sure').open");
+    // It is told that it was closed a little later.
+    browser.value("new Promise((done) => setTimeout(done, 50))");
+}
+
+/// Presses a button by keyboard, by what it is called for whoever does not see it.
+fn press_called(browser: &mut Browser, begins: &str) {
+    let selector = format!("[aria-label^={}]", json!(begins));
+    let selector = json!(selector);
+    browser.until(&format!("document.querySelector({selector}) !== null"));
+    browser.value(&format!("document.querySelector({selector}).focus()"));
+    browser.key("Enter");
+}
+
+#[test]
+fn what_drops_packets_or_promises_is_asked_twice_and_said() {
+    let Some((wire, mut browser)) = browsing("deeds on the page") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, TOKEN).unwrap();
+    let narrow = few().replace(
+        "\"2mbit\"\nceil = \"4mbit\"",
+        "\"10kbit\"\nceil = \"20kbit\"",
+    );
+    let site = Site::start(&wire, &config(&narrow, token.to_str().unwrap()));
+    browser.open(PAGE);
+    browser.until(&says(".row .name", "voice"));
+    browser.value("document.getElementById('grid').focus()");
+    browser.key("Home");
+    browser.key("ArrowDown");
+    browser.key("Enter");
+    browser.until(&says("#panel-title", "voice"));
+    press(&mut browser, "#panel summary", "Empty it");
+    // Not meant: nothing is said, and the panel stays.
+    press(&mut browser, "#panel button", "Drop what waits");
+    browser.until(&says("#sure-title", "Drop what waits in class voice?"));
+    answer(&mut browser, false);
+    assert_eq!(browser.value(&says("#panel .answer", "Dropped")), false);
+    // No token: said so, and asked for.
+    press(&mut browser, "#panel button", "Drop what waits");
+    answer(&mut browser, true);
+    browser.until(&says(
+        "#panel .answer.refused",
+        "Refused: a change over HTTP needs a token",
+    ));
+    browser.until("document.getElementById('token').open");
+    browser.value("document.getElementById('token-text').focus()");
+    browser.type_text(TOKEN);
+    browser.key("Enter");
+    let hosts = (wire.sender(0), wire.receiver());
+    numbered(hosts, 1_001, || {
+        browser.until(
+            "/^[1-9]/.test([...document.querySelectorAll('#panel dt')]
+            .find((it) => it.textContent === 'Waiting').nextSibling.textContent)",
+        );
+        press(&mut browser, "#panel button", "Drop what waits");
+        browser.until("/^[1-9]/.test(document.getElementById('sure-words').textContent)");
+        answer(&mut browser, true);
+        browser.until(
+            "[...document.querySelectorAll('#panel .answer')]
+            .some((it) => /^Dropped [1-9]/.test(it.textContent) && it.role === 'status')",
+        );
+    });
+    press(&mut browser, "nav button", "Interfaces");
+    switch_off_and_on(&mut browser);
+    detach_and_attach(&mut browser);
+    let complaints = browser.complaints();
+    assert!(complaints.is_empty(), "{complaints:?}");
+    // It has said what was done on standard error.
+    assert!(site.end().status.success());
+}
+
+fn switch_off_and_on(browser: &mut Browser) {
+    press_called(browser, "Pass unshaped: ");
+    browser.until(&says("#sure-words", "no class has its rate"));
+    answer(browser, false);
+    press_called(browser, "Pass unshaped: ");
+    answer(browser, true);
+    browser.until(&says("#interfaces .answer", "passes unshaped."));
+    browser.until(&says("#interfaces td", "no: switched off"));
+    press_called(browser, "Shape again: ");
+    browser.until(&says("#interfaces .answer", "is shaped."));
+    browser.until(&says("#interfaces td", "yes"));
+}
+
+fn detach_and_attach(browser: &mut Browser) {
+    let attaches = "document.querySelector('#interfaces form').offsetParent !== null";
+    assert_eq!(browser.value(attaches), false, "nothing is detached");
+    press_called(browser, "Detach: ");
+    answer(browser, true);
+    browser.until(&says("#interfaces .answer", "was let go of."));
+    browser.until(&says("#interfaces td", "detached"));
+    // Another in its place: refused with a sentence.
+    browser.until(attaches);
+    browser.value("document.querySelector('#interfaces form input').focus()");
+    browser.type_text("nowhere0");
+    browser.key("Enter");
+    browser.until(&says("#interfaces form .answer", "no promise"));
+    press(browser, "#interfaces form button", "Attach it");
+    browser.until(&says("#interfaces form .answer.refused", "Refused: "));
+    press_called(browser, "Attach again: ");
+    browser.until(&says("#interfaces .answer", "is used again."));
+    browser.until(&format!("!({})", says("#interfaces td", "detached")));
+    browser.until(&format!("!({attaches})"));
+}
+
 /// The longest time that the page's own thread was busy with one thing, in milliseconds of a processor.
 fn longest_task(events: &[Value]) -> f64 {
     let all = || {

@@ -66,11 +66,16 @@ fn span(wire: &Wire, site: &Site, time: Duration) -> Span {
     }
 }
 
-/// The middle of them, by what a packet took.
-fn middle(spans: &[Span]) -> f64 {
-    let mut ns: Vec<_> = spans.iter().map(|span| span.ns).collect();
-    ns.sort_by(f64::total_cmp);
-    ns[ns.len() / 2]
+/// The middle of some.
+fn middle(all: impl IntoIterator<Item = f64>) -> f64 {
+    let mut all: Vec<_> = all.into_iter().collect();
+    all.sort_by(f64::total_cmp);
+    all[all.len() / 2]
+}
+
+/// What a packet took in the middle of them.
+fn middle_ns(spans: &[Span]) -> f64 {
+    middle(spans.iter().map(|span| span.ns))
 }
 
 /// Prints spans that were measured in turns, and holds them to what there may be between them.
@@ -81,24 +86,28 @@ fn compare(what: &str, pressure: &Pressure, without: &[Span], with: &[Span]) {
         });
         arrived as f64 / sent as f64
     };
-    let ratio = middle(with) / middle(without);
+    // Of two that followed one another: what else the machine does changes from minute to minute.
+    let pairs = without.iter().zip(with);
+    let ratio = middle(pairs.map(|(without, with)| with.ns / without.ns));
     eprintln!(
         "{what}: {} pairs; {:.4} and {:.4} of the packets arrived; {:.0} and {:.0} ns of the forwarding thread \
          each, {ratio:.3} of it",
         with.len(),
         arrived(without),
         arrived(with),
-        middle(without),
-        middle(with),
+        middle_ns(without),
+        middle_ns(with),
     );
     let least = pressure.least(0.98, 0.3);
     let kept = arrived(with) / arrived(without);
     assert!(kept >= least, "{kept} of the packets, {least} at least");
-    // Of a program that is not optimised, and on a machine that has others to run, it says little.
-    if long_tests() && !cfg!(debug_assertions) {
-        let most = pressure.most(1.05, 1.0);
-        assert!(ratio <= most, "{ratio} times, {most} at most");
-    }
+    // Of a program that is not optimised, in spans of less than a second, it says little.
+    let strict = match long_tests() && !cfg!(debug_assertions) {
+        true => 1.02,
+        false => 3.0,
+    };
+    let most = pressure.most(strict, 1.0);
+    assert!(ratio <= most, "{ratio} times, {most} at most");
 }
 
 /// A site that has told its first state.
@@ -149,7 +158,7 @@ fn extent() -> (usize, Duration) {
 }
 
 #[test]
-fn a_hundred_clients_and_a_thousand_stalled_readers_cost_the_packets_nothing() {
+fn a_hundred_clients_a_thousand_stalled_readers_metrics_and_a_page_cost_the_packets_nothing() {
     let Some(wire) = wire("many clients", 1) else {
         return;
     };
@@ -159,7 +168,7 @@ fn a_hundred_clients_and_a_thousand_stalled_readers_cost_the_packets_nothing() {
     let site = started(&wire, &config(20, &socket), &socket);
     let pressure = Pressure::begin();
     let (mut without, mut with) = (Vec::new(), Vec::new());
-    let answers = AtomicU64::new(0);
+    let [answers, scraped, told] = [(); 3].map(|()| AtomicU64::new(0));
     span(&wire, &site, time);
     for _ in 0..pairs {
         without.push(span(&wire, &site, time));
@@ -170,13 +179,22 @@ fn a_hundred_clients_and_a_thousand_stalled_readers_cost_the_packets_nothing() {
             for _ in 0..100 {
                 scope.spawn(|| ask(&socket, &["/v1/state"], EVERY, &stop, &answers));
             }
+            scope.spawn(|| ask(&socket, &["/metrics"], EVERY, &stop, &scraped));
+            // As the page does.
+            scope.spawn(|| listen(&socket, &stop, &told));
             with.push(span(&wire, &site, time));
         });
         drop(held);
     }
-    let answers = answers.into_inner();
-    eprintln!("{readers} streams that nobody reads; {answers} answers to 100 clients");
-    assert!(answers >= 100, "{answers}");
+    let [answers, scraped, told] = [answers, scraped, told].map(AtomicU64::into_inner);
+    eprintln!(
+        "{readers} streams that nobody reads; {answers} answers to 100 clients, {scraped} scrapes, {told} bytes \
+         of a stream that is read"
+    );
+    assert!(
+        answers >= 100 && scraped >= pairs as u64 && told > 0,
+        "{answers}, {scraped}, {told}"
+    );
     compare("clients", &pressure, &without, &with);
     site.stop();
 }

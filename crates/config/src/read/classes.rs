@@ -14,6 +14,7 @@ use super::entitlements::{Entitlements, bursts};
 use super::family::{DEFAULT, Family, Tree};
 use super::queue::{self, DEFAULT_ALGORITHM};
 use super::rooms::Rooms;
+use crate::algorithms;
 use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::{Guarantee, granted};
@@ -247,7 +248,7 @@ fn class(
         (LinkAlgorithm::Tree(algorithm), None) => Above::Node(algorithm),
         (_, Some(parent)) => Above::Node(match &tree.written[parent].algorithm {
             // What is wrong with it is reported where it stands.
-            Some(text) => text.value().parse().ok()?,
+            Some(text) => algorithms::named(text.value())?,
             None => DEFAULT_ALGORITHM,
         }),
     };

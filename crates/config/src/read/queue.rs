@@ -8,6 +8,7 @@ use fairlane_core::room::Room;
 use fairlane_core::{Length, Limits, Nanos};
 
 use super::{unknown, word};
+use crate::algorithms;
 use crate::diagnostic::Report;
 use crate::file;
 use crate::site::Queue;
@@ -23,9 +24,10 @@ pub(super) const MOST: u32 = Limits::NONE.packets;
 
 /// The algorithm of this name; `beside` are names that are allowed too.
 pub(super) fn algorithm(text: &Text, beside: &[&str], report: &mut Report) -> Option<Algorithm> {
-    let found = text.value().parse().ok();
+    let found = algorithms::named(text.value());
     if found.is_none() {
-        let known = [&Algorithm::ALL.map(Algorithm::name)[..], beside].concat();
+        let names: Vec<&str> = algorithms::all().into_iter().map(Algorithm::name).collect();
+        let known = [&names, beside].concat();
         report.error(&text.span(), unknown("algorithm", text.value(), &known));
     }
     found

@@ -86,6 +86,18 @@ impl Siblings {
         f64::from(weight.get()) / self.weight_sum as f64
     }
 
+    /// All children, by weight and longest packet, and how many there are of each.
+    pub fn children(&self) -> impl Iterator<Item = (Weight, Length, u32)> {
+        let alike = self.alike.iter();
+        alike.map(|(&(weight, length), &count)| (weight, length, count))
+    }
+
+    /// A round of all, for the bounds of algorithms that have one; `None` if there are none, or too
+    /// many.
+    pub fn round(&self) -> Option<&Round> {
+        self.round.as_ref()
+    }
+
     /// The longest packet of all.
     pub fn longest(&self) -> Length {
         self.longest
@@ -149,6 +161,7 @@ impl Siblings {
             (Algorithm::GfqPlus(most), _) => aggregated(most.get(), &|a| gfq_plus(a, slot)),
             (Algorithm::QfqPlus(most), _) => aggregated(most.get(), &|a| qfq_plus(a, slot)),
             (Algorithm::SKpsPlus(most), _) => aggregated(most.get(), &|a| s_kps_plus(a, slot)),
+            (Algorithm::Custom(custom), _) => custom.bound(self, weight, length, head, transmit),
             // It follows every packet, and a class of several has no place in it.
             (Algorithm::Wf2q, Head::Longest) => None,
             (Algorithm::Fifo | Algorithm::Sfq | Algorithm::Priority | Algorithm::DrrPlus(_), _) => {

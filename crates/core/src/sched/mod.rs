@@ -2,6 +2,7 @@
 //! [`Scheduler`](crate::scheduler::Scheduler).
 
 mod clock;
+mod custom;
 mod drr;
 mod fifo;
 mod gfq;
@@ -29,6 +30,7 @@ enum Standing {
     Leaving,
 }
 
+pub use custom::{Custom, CustomAlgorithm, CustomScheduler};
 pub use drr::Drr;
 pub use fifo::Fifo;
 pub use gfq::Gfq;

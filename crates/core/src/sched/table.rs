@@ -1,9 +1,11 @@
-//! The algorithms by name: a row each, and whatever is the same for all follows from it.
+//! The algorithms by name: a row each, and whatever is the same for all follows from it. One of
+//! another crate stands beside them.
 
 use core::fmt;
 use core::num::NonZeroU32;
 use core::str::FromStr;
 
+use super::custom::{Custom, CustomAlgorithm};
 use super::plus::AUTOMATIC_MEMBERS;
 use crate::scheduler::Scheduler;
 
@@ -69,16 +71,23 @@ macro_rules! define {
                 #[doc = $about]
                 $variant$(($kind))?,
             )*
+            /// One of another crate.
+            Custom(Custom),
         }
 
         impl Algorithm {
-            /// Every algorithm, those over aggregates with M as the paper on QFQ+ has it.
+            /// Every algorithm of this crate, those over aggregates with M as the paper on QFQ+ has it.
             pub const ALL: [Algorithm; [$($about),*].len()] = [
                 $(Algorithm::$variant$(({
                     let $most: $kind = AUTOMATIC_MEMBERS;
                     $most
                 }))?,)*
             ];
+
+            /// One of another crate, by this name: it stands wherever one of these does.
+            pub const fn custom<A: CustomAlgorithm>(name: &'static str) -> Algorithm {
+                Algorithm::Custom(Custom::of::<A>(name))
+            }
 
             /// As command lines, files and tables call it.
             pub const fn name(self) -> &'static str {
@@ -87,6 +96,7 @@ macro_rules! define {
                         $(let _ = $most;)?
                         <$type as Scheduler>::NAME
                     })*
+                    Algorithm::Custom(custom) => custom.name(),
                 }
             }
 
@@ -94,6 +104,7 @@ macro_rules! define {
             pub const fn about(self) -> &'static str {
                 match self {
                     $(Algorithm::$variant { .. } => $about,)*
+                    Algorithm::Custom(custom) => custom.about(),
                 }
             }
 
@@ -102,6 +113,7 @@ macro_rules! define {
             pub const fn follows_packets(self) -> bool {
                 match self {
                     $(Algorithm::$variant { .. } => <$type as Scheduler>::FOLLOWS_PACKETS,)*
+                    Algorithm::Custom(custom) => custom.follows_packets(),
                 }
             }
 
@@ -112,6 +124,7 @@ macro_rules! define {
                         let _ = $most;
                         members
                     }))?,)*
+                    Algorithm::Custom(custom) => Algorithm::Custom(custom),
                 }
             }
         }
@@ -126,8 +139,8 @@ macro_rules! define_with {
         $($variant:ident$(($most:ident: $kind:ty))?: $type:ty = $make:expr, $about:literal;)*
     ) => {
         /// Evaluates an expression with `$new` as what makes the algorithm named by a value of
-        /// [`Algorithm`](crate::sched::Algorithm): each gets code of its own, without indirect
-        /// calls.
+        /// [`Algorithm`](crate::sched::Algorithm): each of this crate gets code of its own, without
+        /// indirect calls.
         #[macro_export]
         macro_rules! with_algorithm {
             ($d algorithm:expr, $d new:ident => $d body:expr) => {
@@ -136,6 +149,12 @@ macro_rules! define_with {
                         let $d new = move || -> $type { $make };
                         $d body
                     })*
+                    $crate::sched::Algorithm::Custom(custom) => {
+                        let $d new = move || -> $crate::sched::CustomScheduler {
+                            custom.scheduler()
+                        };
+                        $d body
+                    }
                 }
             };
         }
@@ -150,7 +169,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// No algorithm has this name.
+/// No algorithm of this crate has this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no algorithm has this name")]
 pub struct UnknownAlgorithm;

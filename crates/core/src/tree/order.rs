@@ -7,7 +7,7 @@
 
 use crate::grow;
 use crate::queue::PacketSlab;
-use crate::sched::{Algorithm, algorithms};
+use crate::sched::{Algorithm, CustomScheduler, algorithms};
 use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Length};
 use alloc::boxed::Box;
@@ -287,6 +287,7 @@ macro_rules! define {
         #[derive(Clone, Debug)]
         enum Any {
             $($variant(Box<Ordered<$type>>),)*
+            Custom(Box<Ordered<CustomScheduler>>),
         }
 
         /// Evaluates an expression with `$ordered` as the [`Ordered`] of whichever algorithm.
@@ -294,6 +295,7 @@ macro_rules! define {
             ($d order:expr, $d ordered:ident => $d body:expr) => {
                 match $d order {
                     $(Any::$variant($d ordered) => $d body,)*
+                    Any::Custom($d ordered) => $d body,
                 }
             };
         }
@@ -303,6 +305,7 @@ macro_rules! define {
             fn new(name: Algorithm) -> Any {
                 match name {
                     $(Algorithm::$variant$(($most))? => Any::$variant(Ordered::new(name, $make)),)*
+                    Algorithm::Custom(custom) => Any::Custom(Ordered::new(name, custom.scheduler())),
                 }
             }
         }

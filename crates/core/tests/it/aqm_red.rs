@@ -433,7 +433,7 @@ proptest! {
                 },
                 Event::Idle { micros } => {
                     red.emptied(now);
-                    now = now + Nanos::from_micros(micros);
+                    now += Nanos::from_micros(micros);
                     let _ = red.arriving(now, Backlog::default(), length(1000));
                     expected *= (1.0 - weight).powf(micros as f64 / 1000.0);
                 }

@@ -121,7 +121,7 @@ fn what_is_dropped_as_it_leaves_is_counted_and_the_next_one_sent_at_once() {
             }
             while !tree.is_empty() {
                 // Slower than the target allows, so that the rate of drops grows.
-                now = now + Nanos::from_micros(30);
+                now += Nanos::from_micros(30);
                 let mut gone = 0;
                 let answer = tree.dequeue(now, |discarded| {
                     assert_eq!(discarded.reason, Reason::Congestion);

@@ -51,7 +51,7 @@ impl Clearing {
     }
 
     fn step_after(&mut self, span: Nanos) -> Step {
-        self.now = self.now + span;
+        self.now += span;
         let step = self.arbiter.step(self.now).unwrap();
         self.arbiter.invariants().unwrap();
         step

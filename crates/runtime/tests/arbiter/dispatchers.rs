@@ -341,7 +341,7 @@ fn while_a_dispatchers_mailbox_is_full_the_arbiter_commits_no_further_packets() 
     let population = Population::default();
     let (mut pushed, mut now) = (0, Nanos::ZERO);
     let mut step = |arbiter: &mut Dispatched| {
-        now = now + us(1);
+        now += us(1);
         arbiter.step(now).unwrap()
     };
     let full = loop {

@@ -326,7 +326,7 @@ fn no_wake_up_is_lost_between_two_threads_however_small_the_mailbox() {
         let (mut next, mut now) = (0, Nanos::ZERO);
         while next < PACKETS {
             assert!(start.elapsed() < Duration::from_secs(60), "{next} arrived");
-            now = now + us(1);
+            now += us(1);
             if rig.arbiter.step(now).unwrap().drained == 0 {
                 thread::yield_now();
             }

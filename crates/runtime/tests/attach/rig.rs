@@ -179,7 +179,7 @@ impl Still {
 
     /// One step, a microsecond after the last; returns what was sent.
     pub(crate) fn step(&mut self) -> Vec<Arrived> {
-        self.now = self.now + Nanos::from_micros(1);
+        self.now += Nanos::from_micros(1);
         let now = self.now;
         self.arbiter().step(now).unwrap();
         let mut arrived = Vec::new();

@@ -221,7 +221,7 @@ fn in_a_flood_of_flows_no_step_does_more_and_who_sends_much_has_a_name() {
             rig.pass(0x1_0000 + source, 1);
         }
         rig.pass(7, 50);
-        rig.now = rig.now + SECOND;
+        rig.now += SECOND;
     };
     flood(&mut rig);
     let told = rig.ask();

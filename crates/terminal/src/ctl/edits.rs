@@ -218,8 +218,9 @@ fn step(line: &str, places: &mut Vec<Place>) -> Result<Option<Asked>> {
     let Change {
         dry_run,
         break_grants,
+        effects,
     } = command.change();
-    if *dry_run || *break_grants {
+    if *dry_run || *break_grants || effects.is_some() {
         bail!("options that all changes share are those of ctl batch");
     }
     let find = |places: &[Place], class: &str| view::find(places, class).map_err(Error::msg);

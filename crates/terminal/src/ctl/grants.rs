@@ -7,7 +7,7 @@ use fairlane_core::Nanos;
 use serde_json::{Map, Value as Json};
 
 use super::edits::pair;
-use super::{Change, Site, effects, of_link};
+use super::{Change, LISTED, Site, effects, of_link};
 use crate::plain::{plain, told};
 use crate::{figures, output, table};
 
@@ -58,7 +58,11 @@ pub(super) fn run(site: &Site, command: &Command) -> Result<()> {
             lifetime,
             dry_run,
         } => {
-            let path = format!("{}/grants{}", of_link(link), dry(*dry_run));
+            let listed = match site.json {
+                true => String::new(),
+                false => format!("&effects={LISTED}"),
+            };
+            let path = format!("{}/grants?dry-run={dry_run}{listed}", of_link(link));
             let body = request(keys, lifetime)?.to_string();
             let granted = site.client.json(Method::POST, &path, body)?;
             if site.json {
@@ -90,13 +94,6 @@ pub(super) fn run(site: &Site, command: &Command) -> Result<()> {
             let path = format!("/v1/grants/{}", encoded(id));
             site.ask_to_change(Method::DELETE, &path, String::new(), change)
         }
-    }
-}
-
-fn dry(dry: bool) -> &'static str {
-    match dry {
-        true => "?dry-run=true",
-        false => "",
     }
 }
 

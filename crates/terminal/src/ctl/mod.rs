@@ -16,8 +16,9 @@ use fairlane_control::{Client, Document, Method, encoded, view};
 use serde_json::Value as Json;
 
 use crate::connection::{Connection, of_class, of_link};
+use crate::effects::{self, Effects};
 use crate::plain::told;
-use crate::{effects, output, table};
+use crate::{output, table};
 
 const HELP: &str = "\
 The site says in [control] where it is asked: by default at /run/fairlane.sock here, so
@@ -69,7 +70,13 @@ struct Change {
     /// End the grants that it would break, instead of being refused
     #[arg(long)]
     break_grants: bool,
+    /// List so many effects, those that lose most first; 20 where nothing is said, with --json all
+    #[arg(long, value_name = "N")]
+    effects: Option<usize>,
 }
+
+/// Effects that are listed for people where nothing is said.
+const LISTED: usize = 20;
 
 #[derive(Clone, Debug, Subcommand)]
 enum Command {
@@ -289,14 +296,15 @@ impl Site {
         change: &Change,
     ) -> Result<()> {
         let mut path = path.to_owned();
-        for (is_said, parameter) in [
-            (change.dry_run, "dry-run=true"),
-            (change.break_grants, "break-grants=true"),
-        ] {
-            if is_said {
-                path.push(if path.contains('?') { '&' } else { '?' });
-                path.push_str(parameter);
-            }
+        let listed = change.effects.or((!self.json).then_some(LISTED));
+        let parameters = [
+            change.dry_run.then(|| "dry-run=true".to_owned()),
+            change.break_grants.then(|| "break-grants=true".to_owned()),
+            listed.map(|most| format!("effects={most}")),
+        ];
+        for parameter in parameters.into_iter().flatten() {
+            path.push(if path.contains('?') { '&' } else { '?' });
+            path.push_str(&parameter);
         }
         let changed = self.client.json(method, &path, body)?;
         if self.json {
@@ -335,13 +343,17 @@ fn effects(changed: &Json) -> String {
         true => "changed",
         false => "a dry run: nothing has changed",
     };
-    let effects = effects::of(changed);
-    if effects.is_empty() {
+    let effects = Effects::of(changed);
+    if effects.total == 0 {
         return format!("no class is promised anything else; {last}");
     }
     let mut table = table::new(effects::HEADER);
-    for effect in effects {
+    let more = effects.more();
+    for effect in effects.listed {
         table.add_row(effect.cells);
     }
-    format!("{table}\n{last}")
+    match more {
+        Some(more) => format!("{table}\n{more}\n{last}"),
+        None => format!("{table}\n{last}"),
+    }
 }

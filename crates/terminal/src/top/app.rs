@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 use super::ask::{Ask, Refusal, Request, Talker};
 use super::rows::{Fold, Place, Row, View};
 use super::state::{Class, Link, State};
-use crate::effects::{self, Effect};
+use crate::effects::Effects;
 
 /// Longest text that is typed.
 const MOST_TYPED: usize = 64;
@@ -46,7 +46,7 @@ pub(super) enum Stage {
     /// What it would do is asked for.
     Looking,
     /// What it would do, and what is hardly meant.
-    Shown(Vec<Effect>, Vec<String>),
+    Shown(Effects, Vec<String>),
     /// It is being made.
     Applying,
 }
@@ -183,7 +183,7 @@ impl App {
             Mode::Change(change) if change.stage == Stage::Looking => {
                 change.stage = match answer {
                     Ok(answer) => Stage::Shown(
-                        worst_first(effects::of(&answer)),
+                        worst_first(Effects::of(&answer)),
                         sentences(&answer["warnings"]),
                     ),
                     Err(refusal) => Stage::Typing(Some(refusal.sentence)),
@@ -526,8 +526,8 @@ fn sentences(told: &Json) -> Vec<String> {
 }
 
 /// Who is promised less comes first.
-fn worst_first(mut effects: Vec<Effect>) -> Vec<Effect> {
-    effects.sort_by_key(|effect| !effect.worse);
+fn worst_first(mut effects: Effects) -> Effects {
+    effects.listed.sort_by_key(|effect| !effect.worse);
     effects
 }
 

@@ -6,8 +6,9 @@ use serde_json::{Map, Value as Json};
 use super::rows::Place;
 use crate::connection::{of_class, of_link};
 
-/// Most talkers that are asked for.
+/// Most talkers that are asked for, and effects of a change.
 const TALKERS: usize = 100;
+const EFFECTS: usize = 100;
 
 /// A question, with a number to know its answer by.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,7 +80,7 @@ impl Ask {
                 dry,
             } => {
                 let keys = Map::from_iter([((*key).to_owned(), value.clone())]);
-                let path = format!("{}?dry-run={dry}", path(place));
+                let path = format!("{}?dry-run={dry}&effects={EFFECTS}", path(place));
                 (Method::PATCH, path, Json::Object(keys).to_string())
             }
         }
@@ -156,7 +157,7 @@ mod tests {
         let (method, path, body) = change.request();
         assert_eq!(
             (method, &*path),
-            (Method::PATCH, "/v1/links/up?dry-run=true")
+            (Method::PATCH, "/v1/links/up?dry-run=true&effects=100")
         );
         assert_eq!(body, r#"{"rate":"3mbit"}"#);
     }

@@ -7,7 +7,7 @@ use super::app::{App, Change, Mode, Reply, Stage, name};
 use super::ask::Talker;
 use super::columns;
 use super::look::{Mood, Pen, plain, wrapped};
-use crate::effects::{self, Effect};
+use crate::effects::{self, Effects};
 
 /// Its greatest width.
 const WIDTH: u16 = 110;
@@ -287,12 +287,12 @@ fn present(change: &Change, app: &App) -> Option<String> {
 }
 
 /// What a change does to what classes are promised.
-fn promises(effects: &[Effect], width: u16) -> Vec<(String, Mood)> {
-    if effects.is_empty() {
+fn promises(effects: &Effects, width: u16) -> Vec<(String, Mood)> {
+    if effects.total == 0 {
         let nothing = "no class is promised anything else";
         return vec![(nothing.to_owned(), Mood::Plain)];
     }
-    let rows = effects.iter().map(|effect| {
+    let rows = effects.listed.iter().map(|effect| {
         let mut cells = effect.cells.clone();
         let (sign, mood) = match effect.worse {
             true => ("! ", Mood::Warn),
@@ -301,10 +301,10 @@ fn promises(effects: &[Effect], width: u16) -> Vec<(String, Mood)> {
         cells[0].insert_str(0, sign);
         (cells, mood)
     });
-    let worse = effects.iter().filter(|effect| effect.worse).count();
     let mut lines = Vec::new();
-    if worse > 0 {
-        let text = format!("! {worse} of {} are promised less than now", effects.len());
+    if effects.worse > 0 {
+        let Effects { total, worse, .. } = effects;
+        let text = format!("! {worse} of {total} are promised less than now");
         lines.push((text, Mood::Warn));
     }
     lines.extend(aligned(
@@ -312,6 +312,7 @@ fn promises(effects: &[Effect], width: u16) -> Vec<(String, Mood)> {
         rows.collect(),
         width,
     ));
+    lines.extend(effects.more().map(|more| (more, Mood::Quiet)));
     lines
 }
 

@@ -108,7 +108,7 @@ fn the_higher_priority_goes_first_within_what_it_is_entitled_to() {
             run.cbq.dequeue(run.free, |_| {}),
             Dequeue::Packet(packet) if packet.owner == urgent
         ));
-        run.free = run.free + MS;
+        run.free += MS;
     }
 }
 
@@ -169,6 +169,6 @@ fn a_loan_from_near_comes_before_one_from_above_whatever_the_priority() {
             run.cbq.dequeue(run.free, |_| {}),
             Dequeue::Packet(packet) if packet.owner == expected
         ));
-        run.free = run.free + MS;
+        run.free += MS;
     }
 }

@@ -159,7 +159,7 @@ proptest! {
                         Dequeue::Empty => prop_assert!(cbq.is_empty()),
                     }
                 }
-                Op::Wait(micros) => now = now + Nanos::from_micros(micros),
+                Op::Wait(micros) => now += Nanos::from_micros(micros),
                 Op::WaitAsTold => now = now.max(told),
                 Op::AddInner { parent, config } => {
                     let _ = cbq.add_inner(ClassId::new(parent as u32), config);

@@ -89,7 +89,7 @@ fn a_limit_below_the_backlog_refuses_until_there_is_room_and_keeps_the_count() {
             run.cbq.dequeue(run.now, |_| {}),
             Dequeue::Packet(_)
         ));
-        run.now = run.now + MS;
+        run.now += MS;
     }
     let stats = run.cbq.stats(class).unwrap();
     assert_eq!((stats.sent.packets, stats.accepted.packets), (10, 13));
@@ -187,11 +187,11 @@ fn queue_management_learns_how_long_a_queue_was_empty_sent_or_flushed() {
             cbq.flush(leaf, now, |_| {}).unwrap();
         } else {
             while matches!(cbq.dequeue(now, |_| {}), Dequeue::Packet(_)) {
-                now = now + MS;
+                now += MS;
             }
         }
         // Ten thousand packets later nothing of it is left.
-        now = now + Nanos::from_millis(10_000);
+        now += Nanos::from_millis(10_000);
         let accepted = (0..10).filter(|_| give(&mut cbq, now)).count();
         assert_eq!(accepted, 10);
     }

@@ -60,7 +60,7 @@ fn a_suspended_class_goes_on_at_the_time_that_was_told() {
     let mut told = 0;
     while !run.cbq.is_empty() {
         match run.cbq.dequeue(run.now, |_| {}) {
-            Dequeue::Packet(_) => run.now = run.now + MS,
+            Dequeue::Packet(_) => run.now += MS,
             Dequeue::NotBefore(time) => {
                 told += 1;
                 let before = Nanos(time.0 - 1);
@@ -70,7 +70,7 @@ fn a_suspended_class_goes_on_at_the_time_that_was_told() {
                     run.cbq.dequeue(run.now, |_| {}),
                     Dequeue::Packet(_)
                 ));
-                run.now = run.now + MS;
+                run.now += MS;
             }
             Dequeue::Empty => unreachable!("packets wait"),
         }
@@ -90,7 +90,7 @@ fn a_coarse_timer_answers_with_its_ticks() {
     let (mut now, mut ticks) = (Nanos::from_millis(3), 0);
     while !cbq.is_empty() {
         match cbq.dequeue(now, |_| {}) {
-            Dequeue::Packet(_) => now = now + MS,
+            Dequeue::Packet(_) => now += MS,
             Dequeue::NotBefore(time) => {
                 assert_eq!(time.0 % tick.0, 0);
                 assert!(time.0 / tick.0 >= now.0 / tick.0 + 2);
@@ -125,7 +125,7 @@ fn the_slowest_class_the_longest_packet_and_the_end_of_time_do_no_harm() {
                 Dequeue::Packet(_) => {
                     sent += 1;
                     let time = 65_535 * 8_000_000_000u128 / u128::from(link);
-                    now = now + Nanos(time as u64);
+                    now += Nanos(time as u64);
                 }
                 Dequeue::NotBefore(time) => {
                     assert!(time > now);

@@ -42,7 +42,7 @@ pub(super) fn allocated(link: Rate, share: Rate, timer: Duration) -> Result<f64>
                 if now >= begin {
                     sent += bits;
                 }
-                now = now + Nanos(bits * 1_000_000_000 / link.bps());
+                now += Nanos(bits * 1_000_000_000 / link.bps());
             }
             Dequeue::NotBefore(then) => now = then,
             Dequeue::Empty => unreachable!("packets wait"),

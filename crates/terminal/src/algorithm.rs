@@ -1,18 +1,19 @@
-//! The algorithms on the command line.
+//! The algorithms on the command line: those of the core, and those that the program was given.
 
 use std::num::NonZeroU32;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use fairlane_config::algorithms;
 pub use fairlane_core::sched::Algorithm;
 
 /// Reads `--alg`.
 pub fn parser() -> impl TypedValueParser<Value = Algorithm> {
-    PossibleValuesParser::new(Algorithm::ALL.map(possible))
-        .map(|name| name.parse().expect("one of the names above"))
+    PossibleValuesParser::new(algorithms::all().into_iter().map(possible))
+        .map(|name| algorithms::named(&name).expect("one of the names above"))
 }
 
 /// An algorithm as the command line has it.
-pub fn possible(algorithm: Algorithm) -> PossibleValue {
+fn possible(algorithm: Algorithm) -> PossibleValue {
     PossibleValue::new(algorithm.name()).help(algorithm.about())
 }
 

@@ -1,0 +1,63 @@
+//! The algorithms that may be named: those of the core, and those of other crates that this program
+//! was given.
+
+use std::sync::RwLock;
+
+use fairlane_core::sched::{Algorithm, CustomAlgorithm};
+
+use crate::site::LinkAlgorithm;
+
+/// Those of other crates, in the order in which they came.
+static CUSTOM: RwLock<Vec<Algorithm>> = RwLock::new(Vec::new());
+
+/// Names that mean something else where algorithms are named.
+const RESERVED: [&str; 2] = [LinkAlgorithm::CBQ, "none"];
+
+/// Why an algorithm of another crate cannot be named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// One of the core's algorithms, or a word of the program's, has the name.
+    #[error("algorithm '{0}' cannot be added: the program has a built-in one of this name")]
+    BuiltIn(&'static str),
+    /// Another was added under it.
+    #[error("algorithm '{0}' cannot be added: one of this name was added before")]
+    Twice(&'static str),
+    /// It cannot be written in a file or a command line as it is.
+    #[error("algorithm '{0}' cannot be added: a name is lower-case letters, digits, '+' and '-'")]
+    Name(&'static str),
+}
+
+/// Lets files and command lines of this process call an algorithm of another crate by this name, from
+/// now on and for good. Said before the first of them is read; O(algorithms). The
+/// [`schema`](crate::schema()) of a site's file does not know it.
+///
+/// # Errors
+///
+/// If the name is taken, or is none. Nothing is changed then.
+pub fn register<A: CustomAlgorithm>(name: &'static str) -> Result<Algorithm, RegisterError> {
+    let letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-".contains(c);
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(letter) {
+        return Err(RegisterError::Name(name));
+    }
+    if RESERVED.contains(&name) || name.parse::<Algorithm>().is_ok() {
+        return Err(RegisterError::BuiltIn(name));
+    }
+    let mut custom = CUSTOM.write().unwrap_or_else(|held| held.into_inner());
+    if custom.iter().any(|other| other.name() == name) {
+        return Err(RegisterError::Twice(name));
+    }
+    let algorithm = Algorithm::custom::<A>(name);
+    custom.push(algorithm);
+    Ok(algorithm)
+}
+
+/// All that may be named, those of the core first.
+pub fn all() -> Vec<Algorithm> {
+    let custom = CUSTOM.read().unwrap_or_else(|held| held.into_inner());
+    [&Algorithm::ALL[..], &custom[..]].concat()
+}
+
+/// The algorithm of this name.
+pub fn named(name: &str) -> Option<Algorithm> {
+    all().into_iter().find(|algorithm| algorithm.name() == name)
+}

@@ -1,0 +1,236 @@
+//! Algorithms of other crates, by name beside the core's own.
+//!
+//! An algorithm needs nothing of this to order flows: [`PacketScheduler`](crate::PacketScheduler)
+//! and [`Plus`](super::Plus) take any [`Scheduler`], with code of its own. Here is what is chosen at
+//! run time: [`Algorithm::custom`](super::Algorithm::custom) stands wherever one of the core's
+//! algorithms does, at one indirect call for each statement and with its entities' states in a
+//! table of its own. The core's algorithms pay nothing for it.
+
+use super::plus::Plus;
+use crate::bounds::{Head, Siblings, Transmit, Wfi};
+use crate::scheduler::{EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation};
+use crate::units::{Charge, Length, Weight};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// An algorithm of another crate that programs may know by a name.
+///
+/// It shares by weight: a weight in a file is a part of the link. `Default` makes it without
+/// entities.
+pub trait CustomAlgorithm:
+    Scheduler<Entity: Sync> + Clone + Default + fmt::Debug + Send + Sync + 'static
+{
+    /// What it is, in a line.
+    const ABOUT: &'static str;
+
+    /// What a child of this weight and longest packet is guaranteed among these, as
+    /// [`Siblings::bound`] has it, without what arithmetic to 40 bits of fraction is off by; `None`
+    /// where nothing is, or nothing is known.
+    ///
+    /// Classes, `check` and grants count on it: where only the shares are known and not the
+    /// numbers ([`Siblings::whatever_weights`]), it must not depend on more.
+    fn bound(
+        siblings: &Siblings,
+        weight: Weight,
+        length: Length,
+        head: Head,
+        transmit: Transmit,
+    ) -> Option<Wfi> {
+        let _ = (siblings, weight, length, head, transmit);
+        None
+    }
+}
+
+impl<A: CustomAlgorithm> CustomAlgorithm for Plus<A> {
+    const ABOUT: &'static str = "SCHED+ over an algorithm of another crate";
+}
+
+/// What is known of an algorithm beside its statements.
+struct Declared {
+    about: &'static str,
+    follows_packets: bool,
+    make: fn() -> Box<dyn Statements>,
+    bound: fn(&Siblings, Weight, Length, Head, Transmit) -> Option<Wfi>,
+}
+
+trait Declares {
+    const DECLARED: &'static Declared;
+}
+
+impl<A: CustomAlgorithm> Declares for A {
+    const DECLARED: &'static Declared = &Declared {
+        about: A::ABOUT,
+        follows_packets: A::FOLLOWS_PACKETS,
+        make: || {
+            Box::new(Stated::<A> {
+                algorithm: A::default(),
+                states: Vec::new(),
+            })
+        },
+        bound: A::bound,
+    };
+}
+
+/// An algorithm of another crate. Those of one name are the same.
+#[derive(Clone, Copy)]
+pub struct Custom {
+    name: &'static str,
+    declared: &'static Declared,
+}
+
+impl Custom {
+    /// Known by this name.
+    pub const fn of<A: CustomAlgorithm>(name: &'static str) -> Custom {
+        let declared = <A as Declares>::DECLARED;
+        Custom { name, declared }
+    }
+
+    /// As command lines, files and tables call it.
+    pub const fn name(self) -> &'static str {
+        self.name
+    }
+
+    /// What it is, in a line.
+    pub const fn about(self) -> &'static str {
+        self.declared.about
+    }
+
+    pub(super) const fn follows_packets(self) -> bool {
+        self.declared.follows_packets
+    }
+
+    pub(crate) fn bound(
+        self,
+        siblings: &Siblings,
+        weight: Weight,
+        length: Length,
+        head: Head,
+        transmit: Transmit,
+    ) -> Option<Wfi> {
+        (self.declared.bound)(siblings, weight, length, head, transmit)
+    }
+
+    /// The algorithm, without entities.
+    pub fn scheduler(self) -> CustomScheduler {
+        CustomScheduler((self.declared.make)())
+    }
+}
+
+impl PartialEq for Custom {
+    fn eq(&self, other: &Custom) -> bool {
+        self.name() == other.name()
+    }
+}
+
+impl Eq for Custom {}
+
+impl fmt::Debug for Custom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// An algorithm with the states of its entities, whatever those are.
+#[derive(Clone, Debug)]
+struct Stated<A: Scheduler> {
+    algorithm: A,
+    states: Vec<A::Entity>,
+}
+
+/// From the statements about entities: a trait that has no type for states, how an algorithm with
+/// states takes them, and how the scheduler that has the trait passes them on.
+macro_rules! statements {
+    ($(
+        fn $name:ident(& $($mut:ident)?; $($argument:ident: $type:ty),*) $(-> $returns:ty)?;
+    )*) => {
+        trait Statements: fmt::Debug + Send + Sync {
+            fn boxed_clone(&self) -> Box<dyn Statements>;
+            fn add(&mut self, id: EntityId, share: Share);
+            fn expect_holds(&mut self);
+            fn served(&mut self, work: Charge);
+            $(fn $name(& $($mut)? self, $($argument: $type),*) $(-> $returns)?;)*
+        }
+
+        impl<A: CustomAlgorithm> Statements for Stated<A> {
+            fn boxed_clone(&self) -> Box<dyn Statements> {
+                Box::new(self.clone())
+            }
+
+            fn add(&mut self, id: EntityId, share: Share) {
+                if self.states.len() <= id.index() {
+                    self.states.resize(id.index() + 1, A::Entity::default());
+                }
+                self.algorithm.add(self.states.as_mut_slice(), id, share);
+            }
+
+            fn expect_holds(&mut self) {
+                self.algorithm.expect_holds();
+            }
+
+            fn served(&mut self, work: Charge) {
+                self.algorithm.served(work);
+            }
+
+            $(fn $name(& $($mut)? self, $($argument: $type),*) $(-> $returns)? {
+                self.algorithm.$name(& $($mut)? self.states[..], $($argument),*)
+            })*
+        }
+
+        /// An algorithm of another crate, chosen at run time. It keeps the states of its entities.
+        #[derive(Debug)]
+        pub struct CustomScheduler(Box<dyn Statements>);
+
+        impl Scheduler for CustomScheduler {
+            type Entity = ();
+            const NAME: &'static str = "custom";
+            // Whoever needs it is told; the others ignore it.
+            const FOLLOWS_PACKETS: bool = true;
+
+            fn add(&mut self, _: &mut [impl Holds<()>], id: EntityId, share: Share) {
+                self.0.add(id, share);
+            }
+
+            fn expect_holds(&mut self) {
+                self.0.expect_holds();
+            }
+
+            fn served(&mut self, work: Charge) {
+                self.0.served(work);
+            }
+
+            $(fn $name(
+                & $($mut)? self,
+                _: & $($mut)? [impl Holds<()>],
+                $($argument: $type),*
+            ) $(-> $returns)? {
+                self.0.$name($($argument),*)
+            })*
+        }
+    };
+}
+
+statements! {
+    fn remove(&mut; id: EntityId) -> Removal;
+    fn change(&mut; id: EntityId, share: Share);
+    fn weight(&; id: EntityId) -> Weight;
+    fn is_active(&; id: EntityId) -> bool;
+    fn backlogged(&mut; id: EntityId, head: Charge);
+    fn arrived(&mut; id: EntityId, length: Charge);
+    fn discarded(&mut; id: EntityId, packets: u32);
+    fn dropped_first(&mut; id: EntityId);
+    fn select(&;) -> MaybeEntity;
+    fn hold(&mut; id: EntityId);
+    fn reschedule(&mut; id: EntityId, charged: Charge, next: Option<Charge>);
+    fn advance(&mut; id: EntityId, charged: Charge, next: Option<Charge>) -> bool;
+    fn allowance(&; id: EntityId, next: Charge) -> u32;
+    fn used(&mut; id: EntityId, work: Charge);
+    fn idle(&mut; id: EntityId);
+    fn invariants(&;) -> Result<(), Violation>;
+}
+
+impl Clone for CustomScheduler {
+    fn clone(&self) -> Self {
+        CustomScheduler(self.0.boxed_clone())
+    }
+}
