@@ -7,7 +7,7 @@ use fairlane_core::scheduler::Violation;
 use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass, CbqError};
 use fairlane_core::tree::{
     ClassConfig, ClassId, ClassQueue, ClassStats, Discarded, FlowsConfig, LeafConfig, Payload,
-    Tree, TreeError,
+    Removed, Tree, TreeError,
 };
 use fairlane_core::{Count, Dequeue, Rejected};
 use fairlane_core::{Length, Nanos, Rate, Weight};
@@ -257,19 +257,20 @@ impl<P: Payload> Discipline<P> {
         }
     }
 
-    /// Removes a class without others below it, and gives its counts; what waits there is
-    /// discarded. O(packets and flows of the class).
+    /// Removes a class without others below it in steps, as [`Tree::go_on_removing`]; what waits there
+    /// is discarded. `None` where there is more to do. O(`left`) where nothing waits there.
     ///
     /// # Errors
     ///
     /// There are classes below it, or it is unknown; the link is one of CBQ.
-    pub fn remove(
+    pub fn go_on_removing(
         &mut self,
         id: ClassId,
+        left: &mut usize,
         discard: impl FnMut(Discarded<P>),
-    ) -> Result<ClassStats, BuildError> {
+    ) -> Result<Option<Removed>, BuildError> {
         match self {
-            Discipline::Tree(tree) => Ok(tree.remove(id, discard)?),
+            Discipline::Tree(tree) => Ok(tree.go_on_removing(id, left, discard)?),
             Discipline::Cbq(_) => Err(BuildError::Fixed),
         }
     }

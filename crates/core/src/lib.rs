@@ -43,6 +43,7 @@ extern crate alloc;
 mod any_scheduler;
 pub mod aqm;
 pub mod bounds;
+mod grow;
 pub mod leaky_bucket;
 mod packet;
 mod packet_scheduler;

@@ -24,6 +24,7 @@
 //! queue is told how far its bound reaches, and asks again when it gets there: it costs a packet
 //! in it nothing. O(log holders) amortised where the heap is touched.
 
+use crate::grow;
 use crate::packet::Count;
 use crate::packet_scheduler::Limits;
 use alloc::vec::Vec;
@@ -140,7 +141,7 @@ impl Beyond {
         }
         let hole = match self.places[at] {
             NOWHERE => {
-                self.heap.push((bound, holder));
+                grow::push(&mut self.heap, (bound, holder));
                 self.heap.len() - 1
             }
             place => place as usize,

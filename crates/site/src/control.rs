@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
@@ -28,6 +27,7 @@ use crate::passing::FINDINGS;
 use crate::plan::{Next, Plan, Running};
 use crate::reload::{Former, Prepared, Source};
 use crate::report::{InterfaceReport, LinkReport, OpenReport, Report};
+use crate::stretch::Longest;
 use crate::task::{Asking, Attaching, Waiting};
 
 /// What the control thread waits for.
@@ -120,8 +120,8 @@ pub(crate) struct Control {
     pub(crate) handle: Handle,
     pub(crate) notify: Notify,
     pub(crate) attach: Option<Attach>,
-    /// The longest time between two rounds that the forwarding thread had for an order.
-    pub(crate) longest_step: Arc<AtomicU64>,
+    /// The longest times between two rounds that the forwarding thread had for an order.
+    pub(crate) longest: Arc<Longest>,
     /// What the devices were opened for.
     pub(crate) needs: Needs,
     /// On the left and on the right.
@@ -662,12 +662,14 @@ impl Control {
         if let Some(refusals) = refusals {
             self.notify(Notice::NotAttached(refusals));
         }
+        let longest_steps = self.longest.tell();
         let mut report = Report {
             seconds: times[0],
             recent_seconds: times[1],
             attached: (self.attach.as_ref()).map_or(0, |attach| attach.attached().len()),
             reloads: self.state.reloads,
-            longest_step_us: self.longest_step.load(Ordering::Relaxed) as f64 / 1e3,
+            longest_step_us: longest_steps.iter().map(|step| step.us).fold(0.0, f64::max),
+            longest_steps,
             interfaces: Side::BOTH
                 .map(|side| {
                     let before = self.state.report.interfaces.get(side as usize);

@@ -31,6 +31,7 @@ use crate::plan::{Plan, Shaped};
 use crate::reload::Source;
 use crate::report::Report;
 use crate::stop::Stop;
+use crate::stretch::Longest;
 use crate::task::Attaching;
 use crate::unshaped::{forget_arrived, hear};
 
@@ -379,14 +380,14 @@ impl Daemon {
             file: Arc::new(Mutex::new(Arc::clone(&site.text))),
             site: Arc::new(Mutex::new(Arc::new(site))),
         };
-        let longest_step = Arc::new(AtomicU64::new(0));
+        let longest = Arc::new(Longest::default());
         let forwarding = Forwarding {
             clock,
             stop: Arc::clone(&handle.stop),
             rounds,
             orders: to_do,
             answers,
-            longest_step: Arc::clone(&longest_step),
+            longest: Arc::clone(&longest),
             taking,
         };
         let control = Control {
@@ -395,7 +396,7 @@ impl Daemon {
             handle,
             notify,
             attach,
-            longest_step,
+            longest,
             needs,
             devices,
             desks,

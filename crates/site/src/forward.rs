@@ -16,6 +16,7 @@ use crate::early::Guard;
 use crate::hand_over::Taking;
 use crate::order::Order;
 use crate::stop::Stop;
+use crate::stretch::{Doing, Longest};
 
 /// The priority before all others, as `nice` counts: a guarantee of 20 ms is worth nothing in a
 /// thread that waits for as long behind a dozen processes that never sleep.
@@ -41,8 +42,8 @@ pub(crate) struct Forwarding {
     /// One at a time.
     pub(crate) orders: Consumer<Order>,
     pub(crate) answers: Producer<Order>,
-    /// The longest time between two rounds while something was ordered, in nanoseconds.
-    pub(crate) longest_step: Arc<AtomicU64>,
+    /// The longest times between two rounds while something was ordered.
+    pub(crate) longest: Arc<Longest>,
     /// What another process forwards until this one begins.
     pub(crate) taking: Option<Taking>,
 }
@@ -61,8 +62,8 @@ impl Forwarding {
         };
         let mut doing = None;
         let mut guards = [Guard::default(), Guard::default()];
-        // When the last round began, if part of an order was done after it.
-        let mut worked_at: Option<Nanos> = None;
+        // When the last round began, if part of an order was done after it, and what.
+        let mut worked_at: Option<(Nanos, Doing)> = None;
         let mut rounds = 0;
         let mut draining = None;
         let mut ordered: Option<Nanos> = None;
@@ -84,20 +85,18 @@ impl Forwarding {
                     guard.look(early, filling, now);
                 }
             }
-            if let Some(before) = worked_at.take() {
-                let took = now.since(before).0;
-                if took > self.longest_step.load(Ordering::Relaxed) {
-                    self.longest_step.store(took, Ordering::Relaxed);
-                }
+            if let Some((before, doing)) = worked_at.take() {
+                self.longest.took(doing, now.since(before).0);
             }
             if doing.is_none() {
                 doing = self.orders.pop();
             }
             if let Some(order) = &mut doing {
                 bridge.hurry();
-                worked_at = Some(now);
+                let what = order.doing();
+                worked_at = Some((now, what));
                 ordered = Some(now);
-                if order.step(bridge, now) {
+                if self.longest.during(what, || order.step(bridge, now)) {
                     answer(&mut self.answers, doing.take());
                 }
             }

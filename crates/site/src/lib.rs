@@ -54,7 +54,10 @@ mod passing;
 mod plan;
 mod reload;
 mod report;
+#[cfg(test)]
+mod rig;
 mod stop;
+mod stretch;
 mod task;
 mod unshaped;
 
@@ -66,5 +69,6 @@ pub use meter::Delays;
 pub use notice::Notice;
 pub use reload::{Source, read};
 pub use report::{InterfaceReport, LinkReport, OpenReport, Report};
+pub use stretch::StepReport;
 pub use task::Attaching;
 pub use unshaped::Unshaped;

@@ -4,10 +4,13 @@
 //! goes back with it, so that nothing is built or freed here. No step looks at more than
 //! [`STEP`] classes, flows or packets, however many there are, and at fewer where more is done to each.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use fairlane_config::{BuildError, Discipline, Link};
-use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Discarded};
+use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Discarded, Remains};
 use fairlane_core::{Count, Nanos};
 use fairlane_io::Backend;
 use fairlane_runtime::bridge::{LaneStats, Side};
@@ -17,14 +20,15 @@ use crate::classifier::FrameClassifier;
 use crate::daemon::SiteBridge;
 use crate::device::{AnyDevice, Losses, Opened};
 use crate::flows::walk::Walking;
-use crate::frame::Received;
+use crate::frame::{Frame, Received};
 use crate::hand_over::{Give, Handing};
 use crate::plan::Shaped;
+use crate::stretch::Doing;
 
 /// Classes, flows or packets that one step looks at: some tens of microseconds.
 pub(crate) const STEP: usize = 256;
 /// As how many a class counts that comes, goes or changes: its place among others does, too.
-const CLASS: usize = 4;
+const CLASS: usize = 8;
 /// As how many a packet counts that moves: it is classified and queued again.
 const MOVED: usize = 2;
 
@@ -51,6 +55,25 @@ pub(crate) enum Order {
 }
 
 impl Order {
+    /// What its next step begins with.
+    pub(crate) fn doing(&self) -> Doing {
+        match self {
+            Order::Count(_) => Doing::Count,
+            Order::Add(_) => Doing::Add,
+            Order::Take(taking) => match taking.phase {
+                Phase::Change => Doing::Change,
+                Phase::Exchange | Phase::Done => Doing::Exchange,
+                Phase::Move | Phase::GoOn => Doing::Move,
+                Phase::Remove => Doing::Remove,
+            },
+            Order::Walk(_) => Doing::Flows,
+            Order::Shape(..) => Doing::Shape,
+            Order::Flush(_) => Doing::Flush,
+            Order::Exchange(..) => Doing::Attach,
+            Order::Give(_) | Order::HandOver(_) => Doing::HandOver,
+        }
+    }
+
     /// Does a little of it. Returns whether it is done.
     pub(crate) fn step(&mut self, bridge: &mut SiteBridge, now: Nanos) -> bool {
         match self {
@@ -93,8 +116,11 @@ impl Order {
 pub(crate) struct LinkCount {
     /// The numbers of its classes, by place.
     pub(crate) ids: Vec<ClassId>,
-    /// Of each class without those below it, by place; as long as `ids` in the end.
+    /// Of each class without those below it, by place; as long as `ids`, since memory that was never
+    /// written to costs whoever does so first.
     pub(crate) classes: Vec<ClassStats>,
+    /// How many of them were counted.
+    counted: usize,
     pub(crate) malformed: u64,
     pub(crate) unmatched: u64,
     pub(crate) queued: u32,
@@ -123,7 +149,7 @@ impl Counting {
     pub(crate) fn of(ids: [Vec<ClassId>; 2]) -> Counting {
         Counting {
             links: ids.map(|ids| LinkCount {
-                classes: Vec::with_capacity(ids.len()),
+                classes: vec![ClassStats::default(); ids.len()],
                 ids,
                 ..LinkCount::default()
             }),
@@ -151,19 +177,29 @@ impl Counting {
             let Some(arbiter) = bridge.arbiter(side) else {
                 continue;
             };
-            let queue = arbiter.queue();
-            while let Some(&id) = count.ids.get(count.classes.len()) {
-                if left == 0 {
-                    return false;
-                }
-                left -= 1;
-                let stats = queue.classes().own_stats(id).unwrap_or_default();
-                count.classes.push(stats);
+            if !count.step(arbiter.queue(), &mut left) {
+                return false;
             }
-            let filters = &queue.classifier().filters;
-            (count.malformed, count.unmatched) = (filters.malformed(), filters.unmatched());
-            count.queued = queue.classes().len();
         }
+        true
+    }
+}
+
+impl LinkCount {
+    /// Counts no more than `left` classes, which are taken off it. Returns whether it is done.
+    fn step(&mut self, queue: &Shaped, left: &mut usize) -> bool {
+        while let Some(&id) = self.ids.get(self.counted) {
+            if *left == 0 {
+                return false;
+            }
+            *left -= 1;
+            let stats = queue.classes().own_stats(id).unwrap_or_default();
+            self.classes[self.counted] = stats;
+            self.counted += 1;
+        }
+        let filters = &queue.classifier().filters;
+        (self.malformed, self.unmatched) = (filters.malformed(), filters.unmatched());
+        self.queued = queue.classes().len();
         true
     }
 }
@@ -224,6 +260,8 @@ pub(crate) struct Gone {
     pub(crate) moved: Count,
     /// Its counts when it was removed.
     pub(crate) stats: ClassStats,
+    /// Its tables, which go back to be freed.
+    pub(crate) remains: Option<Remains>,
 }
 
 /// Going on as another link: classes that change, filters, packets that move, classes that go.
@@ -282,7 +320,11 @@ impl Taking {
         }
     }
 
-    fn step(&mut self, arbiter: &mut Arbiter<Shaped, Straight<AnyDevice>>, now: Nanos) -> bool {
+    fn step<D: Backend<Tx = Frame>>(
+        &mut self,
+        arbiter: &mut Arbiter<Shaped, Straight<D>>,
+        now: Nanos,
+    ) -> bool {
         let mut left = STEP;
         while left > 0 && self.phase != Phase::Done {
             let queue = arbiter.queue_mut();
@@ -397,13 +439,14 @@ impl Taking {
             if *left == 0 {
                 return false;
             }
-            *left = left.saturating_sub(CLASS);
-            self.at += 1;
             // It is empty: its packets have moved.
-            match queue.classes_mut().remove(gone.id, |_| {}) {
-                Ok(stats) => gone.stats = stats,
+            match (queue.classes_mut()).go_on_removing(gone.id, left, |_| {}) {
+                Ok(Some(removed)) => (gone.stats, gone.remains) = (removed.stats, removed.remains),
+                Ok(None) => return false,
                 Err(error) => self.error = Some(error),
             }
+            *left = left.saturating_sub(CLASS);
+            self.at += 1;
         }
         true
     }

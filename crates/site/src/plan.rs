@@ -368,6 +368,7 @@ impl Plan {
                     .filter(|&to| holds_packets(&link, to)),
                 moved: Count::default(),
                 stats: ClassStats::default(),
+                remains: None,
             })
             .collect();
         let stays = steps.stays.iter();

@@ -12,6 +12,7 @@ use crate::daemon::Interface;
 use crate::meter::Delays;
 use crate::order::{DeviceCount, LinkCount};
 use crate::plan::{Account, Passing, Plan, Told};
+use crate::stretch::StepReport;
 
 /// The state of a site at one time.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -33,6 +34,17 @@ pub struct Report {
     /// The longest time from round to round while classes were changed, or classes or flows counted, in
     /// between.
     pub longest_step_us: f64,
+    /// The same by what was done, and how much of it the thread itself took.
+    pub longest_steps: Vec<StepReport>,
+}
+
+impl Report {
+    /// The most time of its processor that the forwarding thread took for a step between two rounds.
+    #[must_use]
+    pub fn longest_step_cpu_us(&self) -> f64 {
+        let steps = self.longest_steps.iter();
+        steps.map(|step| step.cpu_us).fold(0.0, f64::max)
+    }
 }
 
 /// What became of the frames of an interface, beside what the links tell.

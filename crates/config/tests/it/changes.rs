@@ -85,7 +85,9 @@ impl Running {
             while !self.queues.go_on_changing(ids[place], &mut 1, NOW) {}
         }
         for &place in &steps.gone {
-            self.queues.remove(self.ids[place], |_| {}).unwrap();
+            let id = self.ids[place];
+            let mut remove = || self.queues.go_on_removing(id, &mut 1, |_| {}).unwrap();
+            while remove().is_none() {}
         }
         self.queues.invariants().unwrap();
         (self.link, self.ids) = (new, ids);

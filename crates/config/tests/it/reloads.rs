@@ -201,9 +201,14 @@ impl Running<'_> {
             let _ = self.queues.enqueue(default, 0, len, payload, now, kept);
         }
         for &place in &steps.gone {
-            self.queues
-                .remove(former[place], |_| panic!("it is empty"))
-                .unwrap();
+            let id = former[place];
+            while (self.queues)
+                .go_on_removing(id, &mut 1, |_| panic!("it is empty"))
+                .unwrap()
+                .is_none()
+            {
+                self.between();
+            }
             self.between();
         }
         self.queues.invariants().unwrap();

@@ -176,7 +176,7 @@ const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
 }
 
 /// All of them, in the order in which they are told.
-pub(super) static FAMILIES: [Family; 45] = [
+pub(super) static FAMILIES: [Family; 46] = [
     family("build_info", Of::Build, "Which Fairlane this is"),
     family(
         "uptime_seconds",
@@ -187,6 +187,11 @@ pub(super) static FAMILIES: [Family; 45] = [
         "longest_step_seconds",
         Of::Site(|it| it.longest_step_us / 1e6),
         "Longest time between two rounds while classes were changed or counted",
+    ),
+    family(
+        "longest_step_cpu_seconds",
+        Of::Site(|it| it.longest_step_cpu_us() / 1e6),
+        "Most processor time that the forwarding thread itself took between two rounds for that",
     ),
     family(
         "reloads",

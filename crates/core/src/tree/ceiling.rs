@@ -9,6 +9,7 @@
 //! time, each once. So the next release of all is known at O(1), and holding and releasing
 //! cost O(log n) in the number held.
 
+use crate::grow;
 use crate::leaky_bucket::LeakyBucket;
 use crate::units::{Length, Nanos};
 use alloc::vec::Vec;
@@ -69,7 +70,7 @@ impl Ceilings {
                 at
             }
             None => {
-                self.shapers.push(shaper);
+                grow::push(&mut self.shapers, shaper);
                 (self.shapers.len() - 1) as u32
             }
         }
@@ -136,7 +137,7 @@ impl Ceilings {
             return false;
         }
         debug_assert!(!self.is_held(at), "it had a place in the order");
-        self.heap.push((release, at));
+        grow::push(&mut self.heap, (release, at));
         self.rise(self.heap.len() - 1, (release, at));
         true
     }

@@ -13,7 +13,7 @@ use super::child::{Kind, flag};
 use super::table::{check_fit, clamped, flags, share};
 use super::{
     Body, Ceiling, Class, ClassConfig, ClassId, ClassStats, Discarded, LeafConfig, Payload, Place,
-    Reason, Tree, TreeError,
+    Reason, Removed, Tree, TreeError,
 };
 
 /// What a change touches beside the class itself.
@@ -273,6 +273,58 @@ impl<P: Payload> Tree<P> {
         id: ClassId,
         discard: impl FnMut(Discarded<P>),
     ) -> Result<ClassStats, TreeError> {
+        Ok(self.take_away(id, discard)?.stats)
+    }
+
+    /// Removes a class in steps, each of which looks at no more than `left` flows; they are taken off
+    /// it. `None` where there is more to do: nothing is to be queued there from the first call on, and
+    /// its packets are to be [taken out](Self::take_out) before. Frees nothing large: that is
+    /// [what remains](Removed::remains). O(`left`), and what [`remove`](Self::remove) costs where
+    /// packets wait or the parent's algorithm follows them.
+    pub fn go_on_removing(
+        &mut self,
+        id: ClassId,
+        left: &mut usize,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Result<Option<Removed>, TreeError> {
+        if let Body::Flows { node } = self.class(id)?.body
+            && !self.clear(node, left)
+        {
+            return Ok(None);
+        }
+        self.take_away(id, discard).map(Some)
+    }
+
+    /// Clears other tables of what the flows of a class have there: whether nothing is left.
+    fn clear(&mut self, node: u32, left: &mut usize) -> bool {
+        loop {
+            let node = &mut self.nodes[node as usize];
+            let Some(flows) = &mut node.flows else {
+                return true;
+            };
+            let slot = flows.cleared;
+            if slot == node.order.slots() {
+                return true;
+            }
+            if *left == 0 {
+                return false;
+            }
+            *left -= 1;
+            flows.cleared += 1;
+            let child = node.order.child_mut(slot);
+            if child.kind == Kind::Flow {
+                child.flags &= !(flag::AQM | flag::LONGEST | flag::CAP);
+                let extra = core::mem::replace(&mut child.side, NONE);
+                self.drop_extra(extra);
+            }
+        }
+    }
+
+    fn take_away(
+        &mut self,
+        id: ClassId,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Result<Removed, TreeError> {
         let class = self.class(id)?;
         if id == ClassId::ROOT {
             return Err(TreeError::Root);
@@ -284,25 +336,22 @@ impl<P: Payload> Tree<P> {
         self.flush(id, Nanos::ZERO, discard)?;
         let stats = self.stats(id).unwrap_or_default();
         self.beyond.remove(id.number());
-        match body {
+        let remains = match body {
             Body::Leaf { config, extra, .. } => {
                 self.keep_room(config.room, Room::NONE)?;
                 self.drop_extra(extra);
+                None
             }
-            Body::Inner { node, .. } => self.drop_node(node),
+            Body::Inner { node, .. } => Some(self.take_node(node)),
             Body::Flows { node } => {
                 let kept = self.nodes[node as usize].flows.as_ref();
                 let kept = kept.map_or(Room::NONE, |flows| flows.config.room);
                 self.keep_room(kept, Room::NONE)?;
-                for slot in 0..self.nodes[node as usize].order.slots() {
-                    let child = *self.nodes[node as usize].order.child(slot);
-                    if child.kind == Kind::Flow {
-                        self.drop_extra(child.side);
-                    }
-                }
-                self.drop_node(node);
+                let mut all = usize::MAX;
+                self.clear(node, &mut all);
+                Some(self.take_node(node))
             }
-        }
+        };
         let above = &mut self.nodes[parent as usize];
         let _ = above.order.remove(slot);
         let above = above.class as usize;
@@ -319,7 +368,7 @@ impl<P: Payload> Tree<P> {
             *children -= 1;
             *former = former.plus(&ClassStats { flows: 0, ..stats });
         }
-        Ok(stats)
+        Ok(Removed { stats, remains })
     }
 
     /// Discards what a class and those below it hold; the packets go to `discard`, those of
@@ -342,6 +391,10 @@ impl<P: Payload> Tree<P> {
                     self.flush_queue(place, ClassId::new(number), now, u32::MAX, &mut discard);
                 }
                 Body::Flows { node } => {
+                    let flows = self.nodes[node as usize].flows.as_ref();
+                    if flows.is_none_or(|flows| flows.queued.packets == 0) {
+                        continue;
+                    }
                     for slot in 0..self.nodes[node as usize].order.slots() {
                         let class = ClassId::new(number);
                         self.flush_queue((node, slot), class, now, u32::MAX, &mut discard);

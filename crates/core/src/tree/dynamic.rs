@@ -65,6 +65,8 @@ pub(super) struct Flows {
     pub lower: Room,
     /// A change that is not done.
     pub changing: Option<Changing>,
+    /// The class is about to go: the slots before this one have nothing in other tables any more.
+    pub cleared: u32,
     overflowed: u64,
     /// What each of them sends, while somebody wants to know.
     pub tally: Tally,
@@ -95,6 +97,7 @@ impl Flows {
             roomy: config.roomy(),
             lower: config.leaf.room,
             changing: None,
+            cleared: 0,
             overflowed: 0,
             tally: Tally::default(),
         }

@@ -233,6 +233,23 @@ pub struct Tree<P> {
     expired: u32,
 }
 
+/// The tables of a class that was removed, for whoever has the time to free them: as long as the class
+/// had children or flows, which may be megabytes.
+#[derive(Debug)]
+pub struct Remains {
+    _order: Order,
+    _flows: Option<Box<Flows>>,
+}
+
+/// What there was of a class.
+#[derive(Debug)]
+pub struct Removed {
+    /// Its counts.
+    pub stats: ClassStats,
+    /// Its tables, if it had any.
+    pub remains: Option<Remains>,
+}
+
 /// The root's node.
 const ROOT: u32 = 0;
 

@@ -5,6 +5,7 @@
 //! whatever the algorithm. The order need not hear of each packet: whoever is selected has an
 //! allowance, within which nothing changes but how much was sent.
 
+use crate::grow;
 use crate::queue::PacketSlab;
 use crate::sched::{Algorithm, CustomScheduler, algorithms};
 use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
@@ -131,7 +132,7 @@ impl<A: Scheduler> Ordered<A> {
             None => {
                 let slot = self.lines.len();
                 EntityId::new(slot)?;
-                self.lines.push(Line::default());
+                grow::push(&mut self.lines, Line::default());
                 slot as u32
             }
         };

@@ -1,6 +1,7 @@
 //! The tables of a tree: classes, their nodes, what few queues need; and what may be added.
 
 use crate::aqm::{Aqm, AqmConfig};
+use crate::grow;
 use crate::packet::Count;
 use crate::room::Room;
 use crate::sched::Algorithm;
@@ -15,7 +16,7 @@ use super::dynamic::Flows;
 use super::order::{Order, Selected};
 use super::{
     Body, Ceiling, Class, ClassConfig, ClassId, Extra, FlowsConfig, LeafConfig, Node, Payload,
-    Place, Tree, TreeError,
+    Place, Remains, Tree, TreeError,
 };
 
 impl<P: Payload> Tree<P> {
@@ -32,7 +33,7 @@ impl<P: Payload> Tree<P> {
         let body = Body::Inner { node, children: 0 };
         let class = self.enter(parent, child, share, Class::new(config, longest, body));
         let Ok((class, slot)) = class else {
-            self.drop_node(node);
+            drop(self.take_node(node));
             return Err(TreeError::TooManyClasses(parent));
         };
         self.settle_node(node, class, slot, config.ceiling, longest);
@@ -97,7 +98,7 @@ impl<P: Payload> Tree<P> {
         let body = Body::Flows { node };
         let class = self.enter(parent, child, share, Class::new(config, longest, body));
         let Ok((class, slot)) = class else {
-            self.drop_node(node);
+            drop(self.take_node(node));
             self.keep_room(flows.room, Room::NONE)?;
             return Err(TreeError::TooManyClasses(parent));
         };
@@ -167,8 +168,8 @@ impl<P: Payload> Tree<P> {
                 ClassId::new(number)
             }
             None => {
-                self.classes.push(Some(class));
-                self.places.push(place);
+                grow::push(&mut self.classes, Some(class));
+                grow::push(&mut self.places, place);
                 ClassId::new((self.classes.len() - 1) as u32)
             }
         }
@@ -198,7 +199,7 @@ impl<P: Payload> Tree<P> {
                 at
             }
             None => {
-                self.nodes.push(node);
+                grow::push(&mut self.nodes, node);
                 (self.nodes.len() - 1) as u32
             }
         }
@@ -221,17 +222,20 @@ impl<P: Payload> Tree<P> {
         node.ceiling = ceiling;
     }
 
-    /// A node is not in use any more. It holds no memory.
-    pub(super) fn drop_node(&mut self, node: u32) {
+    /// A node is not in use any more. What memory it held is the caller's.
+    pub(super) fn take_node(&mut self, node: u32) -> Remains {
         let at = &mut self.nodes[node as usize];
-        at.order = Order::new(Algorithm::Fifo);
+        let remains = Remains {
+            _order: core::mem::replace(&mut at.order, Order::new(Algorithm::Fifo)),
+            _flows: at.flows.take(),
+        };
         at.selected = Selected::NOBODY;
-        at.flows = None;
         let ceiling = core::mem::replace(&mut at.ceiling, NONE);
         if ceiling != NONE {
             self.ceilings.remove(ceiling);
         }
         self.free_nodes.push(node);
+        remains
     }
 
     pub(super) fn add_ceiling(
@@ -263,7 +267,7 @@ impl<P: Payload> Tree<P> {
                 at
             }
             None => {
-                self.extras.push(extra);
+                grow::push(&mut self.extras, extra);
                 (self.extras.len() - 1) as u32
             }
         }

@@ -6,8 +6,6 @@
 //! So until it was empty once a leaf keeps the room that it had, and the limits; no longer than it
 //! is within them, which flooders are not, nor than nobody else needs what it keeps.
 
-use alloc::vec::Vec;
-
 use crate::packet::Count;
 use crate::packet_scheduler::Limits;
 use crate::room::Room;
@@ -29,18 +27,21 @@ fn within(held: Count, room: Room) -> bool {
 }
 
 impl<P: Payload> Tree<P> {
-    /// Keeps room for a class in place of what it has; where it is short, nobody keeps more than is
-    /// due to him any longer.
+    /// Keeps room for a class in place of what it has; where it is short, others keep more than is due
+    /// to them no longer, one after another until it is enough.
     pub(super) fn keep_needed(
         &mut self,
         room: Room,
         has: impl Fn(&Self) -> Room,
     ) -> Result<(), TreeError> {
-        if self.keep_room(has(self), room).is_ok() {
-            return Ok(());
+        let mut kept = self.keep_room(has(self), room);
+        while kept.is_err()
+            && let Some(number) = self.waning.pop()
+        {
+            self.settle_due(number, |_, _| true);
+            kept = self.keep_room(has(self), room);
         }
-        self.end_waning();
-        self.keep_room(has(self), room)
+        kept
     }
 
     /// Keeps the room of `leaf` for a leaf.
@@ -155,14 +156,6 @@ impl<P: Payload> Tree<P> {
             if self.settle_due(number, has_come) {
                 self.waning.swap_remove(self.waned);
             }
-        }
-    }
-
-    /// Gives all leaves what is due to them.
-    pub(super) fn end_waning(&mut self) {
-        let waning: Vec<u32> = core::mem::take(&mut self.waning);
-        for number in waning {
-            self.settle_due(number, |_, _| true);
         }
     }
 }

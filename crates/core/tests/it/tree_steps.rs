@@ -1,9 +1,12 @@
 //! Classes emptied in steps, and counts without a walk.
 
 use crate::support::{length, weight};
+use fairlane_core::aqm::{AqmConfig, CodelConfig};
 use fairlane_core::sched::Algorithm;
-use fairlane_core::tree::{ClassConfig, ClassId, FlowsConfig, LeafConfig, Tree};
-use fairlane_core::{Nanos, SchedulerLimits};
+use fairlane_core::tree::{
+    Ceiling, ClassConfig, ClassId, ClassStats, FlowsConfig, LeafConfig, Tree,
+};
+use fairlane_core::{Dequeue, Nanos, Rate, SchedulerLimits};
 
 fn class() -> ClassConfig {
     ClassConfig::new(weight(1), length(1500))
@@ -69,4 +72,56 @@ fn the_counts_of_classes_alone_add_up_to_those_with_all_below() {
     assert_eq!(sum(|stats| stats.discarded.bytes), all.discarded.bytes);
     assert_eq!(sum(|stats| stats.queued.packets), all.queued.packets);
     assert_eq!(tree.own_stats(two), None);
+}
+
+#[test]
+fn a_class_removed_in_steps_leaves_what_a_removal_leaves_and_no_step_looks_at_more() {
+    let mut tree = Tree::<u32>::new(Algorithm::Qfq, None, SchedulerLimits::default());
+    tree.add_leaf(ClassId::ROOT, class(), LeafConfig::default())
+        .unwrap();
+    let usual = FlowsConfig::new(Algorithm::Drr);
+    let flows = FlowsConfig {
+        ceiling: Some(Ceiling {
+            rate: Rate::from_bps(8_000).unwrap(),
+            burst: 3_000,
+        }),
+        leaf: LeafConfig {
+            aqm: AqmConfig::Codel(CodelConfig::default()),
+            ..usual.leaf
+        },
+        ..usual
+    };
+    let flows = tree.add_flows(ClassId::ROOT, class(), flows).unwrap();
+    for digest in 0..20 {
+        let put = tree.enqueue(flows, digest, length(100), 0, Nanos::ZERO);
+        put.unwrap();
+    }
+    while let Dequeue::Packet(_) = tree.dequeue(Nanos::ZERO, |_| {}) {}
+    for most in [1, 3, 7, 100] {
+        let (mut at_once, mut in_steps) = (tree.clone(), tree.clone());
+        let expected = at_once.remove(flows, |_| {}).unwrap();
+        assert_eq!(expected.flows, 20);
+        let (mut looked_at, mut now) = (0, Nanos::ZERO);
+        let removed = loop {
+            let mut left = most;
+            let removed = in_steps.go_on_removing(flows, &mut left, |_| panic!("it is empty"));
+            looked_at += most - left;
+            in_steps.invariants().unwrap();
+            match removed.unwrap() {
+                Some(removed) => break removed,
+                None => assert_eq!(left, 0),
+            }
+            // Some of them are forgotten meanwhile.
+            now = now + usual.forget_after;
+            in_steps.expire_idle(now);
+            in_steps.invariants().unwrap();
+        };
+        assert!(removed.remains.is_some());
+        assert_eq!(looked_at, 20, "each once");
+        let without_flows = |stats| ClassStats { flows: 0, ..stats };
+        assert_eq!(without_flows(removed.stats), without_flows(expected));
+        assert_eq!(in_steps.classes(), at_once.classes());
+        assert_eq!(in_steps.kept(), at_once.kept());
+        in_steps.invariants().unwrap();
+    }
 }

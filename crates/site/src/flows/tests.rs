@@ -2,39 +2,23 @@
 
 use std::sync::mpsc::{Receiver, channel};
 
-use fairlane_classify::Origin;
 use fairlane_config::Site;
+use fairlane_core::FlowId;
 use fairlane_core::tree::ClassFlow;
-use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Weight};
-use fairlane_io::{MemoryBackend, memory};
-use fairlane_runtime::{Arbiter, Queue, Straight};
 
 use super::*;
-use crate::frame::{Frame, Received};
 use crate::passing::What;
-use crate::plan::Shaped;
+use crate::rig::{self, InMemory, frame};
 
 const SECOND: Nanos = Nanos::from_millis(1_000);
 
 /// A link whose frames all go to one class, of flows per this.
 struct Rig {
     plans: Vec<Plan>,
-    arbiter: Arbiter<Shaped, Straight<MemoryBackend<Frame>>>,
+    arbiter: InMemory,
     port: FlowId,
     watch: Watch,
     now: Nanos,
-}
-
-/// A frame of so many bytes in all from 10.x.x.x.
-fn frame(source: u32, bytes: usize) -> Vec<u8> {
-    let mut frame = vec![0; bytes];
-    frame[12] = 8;
-    let length = bytes as u16 - 14;
-    let ip = &mut frame[14..];
-    (ip[0], ip[8], ip[9]) = (0x45, 64, 1);
-    ip[2..4].copy_from_slice(&length.to_be_bytes());
-    ip[12..16].copy_from_slice(&(0x0a00_0000 | source).to_be_bytes());
-    frame
 }
 
 impl Rig {
@@ -45,11 +29,7 @@ impl Rig {
              [[link.class]]\nname = \"everybody\"\n{flows}\ndefault = true\n"
         );
         let site = Site::parse(&text, "test").unwrap();
-        let (device, _) = memory::pair(1);
-        let side = Side::Right;
-        let (plan, mut arbiter) = Plan::start(&site.links[0], side, device, 0, None, Nanos::ZERO);
-        let port = FlowConfig::new(Weight::ONE, Length::MAX);
-        let port = arbiter.queue_mut().add_flow(port).unwrap();
+        let (plan, arbiter, port) = rig::start(&site.links[0]);
         Rig {
             plans: vec![plan],
             arbiter,
@@ -66,18 +46,9 @@ impl Rig {
         }
     }
 
-    fn received(&self, bytes: Vec<u8>) -> Received {
-        Received {
-            frame: bytes.into(),
-            origin: Origin::default(),
-            came: self.now,
-            losing: false,
-        }
-    }
-
     /// Something is seen in passing of the TCP of this source.
     fn see(&mut self, source: u32, what: What) {
-        let received = self.received(frame(source, 1_000));
+        let received = rig::received(frame(source, 1_000), self.now);
         let classifier = self.arbiter.queue_mut().classifier_mut();
         let ClassFlow { class, flow } = classifier.by_filters(&received);
         self.watch.found(&[Finding {
@@ -89,13 +60,7 @@ impl Rig {
     }
 
     fn pass_one(&mut self, bytes: Vec<u8>) {
-        let len = Length::new(bytes.len() as u32).unwrap();
-        let received = self.received(bytes);
-        let queue = self.arbiter.queue_mut();
-        let put = queue.enqueue(self.port, len, received, self.now, drop);
-        assert!(put.is_ok());
-        let sent = queue.dequeue(self.now, drop);
-        assert!(matches!(sent, Dequeue::Packet(_)));
+        rig::pass(self.arbiter.queue_mut(), self.port, bytes, self.now);
     }
 
     fn ask(&mut self) -> Receiver<Arc<TopFlows>> {
@@ -325,8 +290,7 @@ fn with_many_classes_of_flows_fewer_of_each_are_told() {
         + &classes.collect::<String>()
         + "[[link.class]]\nname = \"rest\"\ndefault = true\n";
     let site = Site::parse(&text, "test").unwrap();
-    let (device, _): (MemoryBackend<Frame>, _) = memory::pair(1);
-    let (plan, _) = Plan::start(&site.links[0], Side::Right, device, 0, None, Nanos::ZERO);
+    let (plan, ..) = rig::start(&site.links[0]);
     let mut watch = Watch::default();
     watch.hear(Box::new(|_| {}), Nanos::ZERO);
     let walking = watch.walk(&[plan], Nanos::ZERO);

@@ -1,0 +1,59 @@
+//! A link of a site between two devices in memory, for tests.
+
+use std::sync::Arc;
+
+use fairlane_classify::Origin;
+use fairlane_config::Link;
+use fairlane_core::{Dequeue, FlowConfig, FlowId, Length, Nanos, Weight};
+use fairlane_io::{MemoryBackend, memory};
+use fairlane_runtime::bridge::Side;
+use fairlane_runtime::{Arbiter, Queue, Straight};
+
+use crate::frame::{Frame, Received};
+use crate::plan::{Plan, Shaped};
+
+/// What orders the frames of a link.
+pub(crate) type InMemory = Arbiter<Shaped, Straight<MemoryBackend<Frame>>>;
+
+/// An idle link, and the port that its frames come by.
+pub(crate) fn start(link: &Arc<Link>) -> (Plan, InMemory, FlowId) {
+    let (device, _) = memory::pair(1);
+    let (plan, mut arbiter) = Plan::start(link, Side::Right, device, 0, None, Nanos::ZERO);
+    let port = FlowConfig::new(Weight::ONE, Length::MAX);
+    let port = arbiter.queue_mut().add_flow(port).unwrap();
+    (plan, arbiter, port)
+}
+
+/// A frame of so many bytes in all from 10.x.x.x.
+pub(crate) fn frame(source: u32, bytes: usize) -> Vec<u8> {
+    let mut frame = vec![0; bytes];
+    frame[12] = 8;
+    let length = bytes as u16 - 14;
+    let ip = &mut frame[14..];
+    (ip[0], ip[8], ip[9]) = (0x45, 64, 1);
+    ip[2..4].copy_from_slice(&length.to_be_bytes());
+    ip[12..16].copy_from_slice(&(0x0a00_0000 | source).to_be_bytes());
+    frame
+}
+
+/// A frame that came at a time.
+pub(crate) fn received(bytes: Vec<u8>, came: Nanos) -> Received {
+    Received {
+        frame: bytes.into(),
+        origin: Origin::default(),
+        came,
+        losing: false,
+    }
+}
+
+/// A frame comes by a port.
+pub(crate) fn put(queue: &mut Shaped, port: FlowId, bytes: Vec<u8>, now: Nanos) {
+    let len = Length::new(bytes.len() as u32).unwrap();
+    assert!((queue.enqueue(port, len, received(bytes, now), now, drop)).is_ok());
+}
+
+/// A frame comes by a port, and leaves.
+pub(crate) fn pass(queue: &mut Shaped, port: FlowId, bytes: Vec<u8>, now: Nanos) {
+    put(queue, port, bytes, now);
+    assert!(matches!(queue.dequeue(now, drop), Dequeue::Packet(_)));
+}

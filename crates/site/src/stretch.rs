@@ -1,0 +1,103 @@
+//! How long the forwarding thread was kept by what it was asked for between two rounds.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+/// What a step between two rounds begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    Count,
+    Add,
+    Change,
+    Exchange,
+    Move,
+    Remove,
+    Flows,
+    Shape,
+    Flush,
+    Attach,
+    HandOver,
+}
+
+/// What is told of each, in order.
+const NAMES: [&str; 11] = [
+    "counting",
+    "adding classes",
+    "changing classes",
+    "exchanging filters",
+    "moving packets",
+    "removing classes",
+    "counting flows",
+    "shaping on or off",
+    "flushing",
+    "exchanging an interface",
+    "handing over",
+];
+
+/// The longest that a kind of step took.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StepReport {
+    /// What the steps began with.
+    pub doing: &'static str,
+    /// The longest time from round to round with such a step in between, whatever the time went to: other
+    /// threads, another guest of the host.
+    pub us: f64,
+    /// The most time of its processor that the forwarding thread spent on such a step itself.
+    pub cpu_us: f64,
+}
+
+/// In nanoseconds.
+#[derive(Debug, Default)]
+struct Most {
+    whole: AtomicU64,
+    cpu: AtomicU64,
+}
+
+/// The longest steps so far; written by the forwarding thread alone.
+#[derive(Debug, Default)]
+pub(crate) struct Longest([Most; NAMES.len()]);
+
+fn raise(most: &AtomicU64, to: u64) {
+    if to > most.load(Ordering::Relaxed) {
+        most.store(to, Ordering::Relaxed);
+    }
+}
+
+fn microseconds(nanoseconds: &AtomicU64) -> f64 {
+    nanoseconds.load(Ordering::Relaxed) as f64 / 1e3
+}
+
+impl Longest {
+    /// From round to round it took so many nanoseconds.
+    pub(crate) fn took(&self, doing: Doing, whole: u64) {
+        raise(&self.0[doing as usize].whole, whole);
+    }
+
+    /// What `step` returns, which is one; it is noted how long the calling thread ran meanwhile. Two
+    /// system calls.
+    pub(crate) fn during<T>(&self, doing: Doing, step: impl FnOnce() -> T) -> T {
+        let before = run_so_far();
+        let done = step();
+        raise(&self.0[doing as usize].cpu, run_so_far() - before);
+        done
+    }
+
+    /// Of those steps that there were.
+    pub(crate) fn tell(&self) -> Vec<StepReport> {
+        let all = self.0.iter().zip(NAMES);
+        let all = all.map(|(most, doing)| StepReport {
+            doing,
+            us: microseconds(&most.whole),
+            cpu_us: microseconds(&most.cpu),
+        });
+        all.filter(|step| step.cpu_us > 0.0).collect()
+    }
+}
+
+/// Nanoseconds for which the calling thread had a processor.
+pub(crate) fn run_so_far() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
