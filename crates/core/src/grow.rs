@@ -1,8 +1,8 @@
 //! Tables that are not moved whole each time that they have grown to twice their size.
 //!
 //! Where classes are added between two packets, the one that finds a table full would pay for all that
-//! came before it. So a table that has come to some size gets room for more than there will hardly ever
-//! be: memory that was never written to is only addresses.
+//! came before it. So a table that has come to some size gets far more room than most ever need: memory
+//! that was never written to is only addresses.
 
 use alloc::vec::Vec;
 
