@@ -112,7 +112,7 @@ fn a_class_removed_in_steps_leaves_what_a_removal_leaves_and_no_step_looks_at_mo
                 None => assert_eq!(left, 0),
             }
             // Some of them are forgotten meanwhile.
-            now = now + usual.forget_after;
+            now += usual.forget_after;
             in_steps.expire_idle(now);
             in_steps.invariants().unwrap();
         };
