@@ -118,34 +118,28 @@ impl Terminal {
         }
     }
 
-    /// The end of what it wrote, all of which has been read.
+    /// What it wrote, once it `is_whole`: on a busy machine it is read late.
     #[track_caller]
-    fn last(&self) -> String {
-        let (begun, mut before) = (Instant::now(), 0);
+    fn written(&self, is_whole: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
         loop {
-            thread::sleep(Duration::from_millis(100));
-            let shown = self.shown.lock().unwrap();
-            // On a busy machine the first of it is read late.
-            let late = shown.is_empty() && begun.elapsed() < HANGS;
-            if shown.len() == before && !late {
-                return String::from_utf8_lossy(&shown).into_owned();
+            let shown = String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned();
+            if is_whole(&shown) {
+                return shown;
             }
-            before = shown.len();
+            assert!(begun.elapsed() < HANGS, "{shown:?}");
+            thread::sleep(Duration::from_millis(20));
         }
     }
 
-    /// It has given the terminal back.
+    /// It has given the terminal back: it leaves the other screen, and then shows the cursor.
     #[track_caller]
     fn is_given_back(&self) {
         assert!(self.is_usual());
-        let last = self.last();
-        let (_, after) = last
-            .rsplit_once("\u{1b}[?1049l")
-            .expect("the other screen is left");
-        assert!(
-            after.contains("\u{1b}[?25h"),
-            "the cursor is seen: {after:?}"
-        );
+        self.written(|shown| {
+            let left = shown.rsplit_once("\u{1b}[?1049l");
+            left.is_some_and(|(_, after)| after.contains("\u{1b}[?25h"))
+        });
     }
 }
 
@@ -216,9 +210,11 @@ fn without_a_terminal_or_a_site_it_says_so_and_touches_nothing() {
     let mut terminal = Terminal::start(Path::new("/no/such/socket"), 80, 24);
     assert_eq!(terminal.finish().code(), Some(2));
     assert!(terminal.is_usual());
-    let last = terminal.last();
-    assert!(last.contains("/no/such/socket: No such file"), "{last}");
-    assert!(!last.contains('\u{1b}'), "{last}");
+    let written = terminal.written(|shown| shown.ends_with('\n'));
+    assert!(
+        written.contains("/no/such/socket: No such file") && !written.contains('\u{1b}'),
+        "{written:?}"
+    );
 }
 
 #[test]
