@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fairlane_netlab::Link;
 use serde_json::Value;
 
 use crate::program::{Pressure, fairlane};
 use crate::site::{BACKENDS, PATIENCE, Site, link, up, wire};
-use crate::site_reload::numbered;
+use crate::site_reload::{Ends, numbered};
 
 /// The process that shapes, killed at the end whatever becomes of who watches over it.
 struct Worker(u32);
@@ -65,6 +67,32 @@ fn longest_gap(numbers: &[u32]) -> u32 {
     gaps.max().unwrap_or(0)
 }
 
+/// How long a change to an interface takes the system while `meanwhile` runs, the longest of many, beyond
+/// 10 ms. All of them wait for one lock, which whoever takes a namespace down holds for seconds on a busy
+/// machine: a process that opens interfaces waits for it some times.
+fn while_changes_take<T>(link: &Link, meanwhile: impl FnOnce() -> T) -> (T, Duration) {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let changes = scope.spawn(|| {
+            let mut longest = Duration::ZERO;
+            while !over.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                link.up().unwrap();
+                longest = longest.max(begun.elapsed());
+                thread::sleep(Duration::from_millis(20));
+            }
+            longest.saturating_sub(Duration::from_millis(10))
+        });
+        let ends = Ends([&over, &over]);
+        let told = meanwhile();
+        drop(ends);
+        (told, changes.join().unwrap())
+    })
+}
+
+/// Changes to interfaces that one process after another waits for, until frames pass.
+const CHANGES: f64 = 8.0;
+
 #[test]
 fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
     let Some(wire) = wire("a daemon that is killed", 1) else {
@@ -75,7 +103,7 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
         let site = Site::start_with(&wire, &config, &["--fail-open"]);
         let pressure = Pressure::begin();
         let hosts = (wire.sender(0), wire.receiver());
-        let (workers, numbers, sent) = numbered(hosts, 1_001, || {
+        let kill_thrice = || {
             let mut workers = vec![Worker::of(&site)];
             for _ in 0..3 {
                 thread::sleep(Duration::from_millis(500));
@@ -86,7 +114,9 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
                 thread::sleep(Duration::from_millis(1_500));
             }
             workers
-        });
+        };
+        let send = || numbered(hosts, 1_001, kill_thrice);
+        let ((workers, numbers, sent), change) = while_changes_take(hosts.1.link(), send);
         let odd: Vec<_> = (numbers.windows(2).filter(|pair| pair[0] >= pair[1])).collect();
         assert!(
             odd.is_empty(),
@@ -94,23 +124,22 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
         );
         // A number a millisecond.
         let gap = longest_gap(&numbers);
-        let most = pressure.most(50.0, 2_000.0);
+        let most = pressure.most(50.0, 2_000.0) + CHANGES * change.as_secs_f64() * 1e3;
         assert!(
             f64::from(gap) <= most,
             "{backend}: nothing passed for {gap} ms, {most:.0} allowed"
         );
-        let arrived = numbers.len() as f64 / f64::from(sent);
+        let missing = f64::from(sent) - numbers.len() as f64;
         assert!(
-            arrived >= pressure.least(0.98, 0.5),
-            "{backend}: {arrived} of {sent}"
+            missing <= 0.02 * f64::from(sent) + 3.0 * most,
+            "{backend}: {missing} of {sent} are missing"
         );
         let finished = site.end();
         let report: Value = serde_json::from_str(&finished.stdout).unwrap();
         let told = finished.stderr.matches("was ended by signal 9").count();
         assert_eq!(told, 3, "{}", finished.stderr);
         eprintln!(
-            "{backend}: nothing passed for {gap} ms; {} of {sent}",
-            numbers.len()
+            "{backend}: nothing passed for {gap} ms, {most:.0} allowed; {missing} of {sent} are missing"
         );
         assert!(
             link(&report, "up")["transmitted"].as_u64().unwrap() > 0,
