@@ -99,7 +99,10 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
         return;
     };
     for backend in BACKENDS {
-        let config = up(backend, "100mbit");
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("ctl.sock");
+        let control = format!("[control]\nsocket = \"{}\"\n", socket.display());
+        let config = up(backend, "100mbit") + &control;
         let site = Site::start_with(&wire, &config, &["--fail-open"]);
         let pressure = Pressure::begin();
         let hosts = (wire.sender(0), wire.receiver());
@@ -134,6 +137,18 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
             missing <= 0.02 * f64::from(sent) + 3.0 * most,
             "{backend}: {missing} of {sent} are missing"
         );
+        // The last one shapes, too, once it is ready.
+        let begun = Instant::now();
+        let shapes = || {
+            let socket = socket.to_str().unwrap();
+            let shown = fairlane(&["ctl", "--socket", socket, "show", "--json"]).stdout;
+            let state = serde_json::from_str(&shown).unwrap_or(Value::Null);
+            state["links"][0]["transmitted"].as_u64() > Some(0)
+        };
+        while !shapes() {
+            assert!(begun.elapsed() < PATIENCE, "{backend}: nobody shapes again");
+            wire.is_through(PATIENCE).unwrap();
+        }
         let finished = site.end();
         let report: Value = serde_json::from_str(&finished.stdout).unwrap();
         let told = finished.stderr.matches("was ended by signal 9").count();

@@ -35,17 +35,19 @@ fn datagrams_pass_both_ways_on_either_backend() {
         let site = Site::start(&wire, &[interfaces(backend), BOTH_WAYS.into()].concat());
         let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
         let pressure = Pressure::begin();
-        let mut rounds: Vec<_> = (0..21)
-            .map(|_| echo.round_trip(100, 1_400, PATIENCE).unwrap())
-            .collect();
-        rounds.sort();
+        let mut rounds = Vec::new();
         // Nobody waits for a block to fill, or for a thread that naps: not one would be as short.
-        // The median is, where nobody else waits for a processor.
-        let place = pressure.least(10.0 / 21.0, 2.0 / 21.0) * 21.0;
-        assert!(
-            rounds[place.round() as usize] < Duration::from_micros(700),
-            "{backend}: {rounds:?}"
-        );
+        // The median of 21 is, where nobody else waits for a processor; a few of many, where others do.
+        loop {
+            rounds.push(echo.round_trip(100, 1_400, PATIENCE).unwrap());
+            let is_short = |round: &&Duration| **round < Duration::from_micros(700);
+            let short = rounds.iter().filter(is_short).count() as f64;
+            if rounds.len() >= 21 && short > pressure.least(10.0 / 21.0, 2.0 / 21.0) * 21.0 {
+                break;
+            }
+            let most = pressure.most(21.0, 1_000.0);
+            assert!((rounds.len() as f64) < most, "{backend}: {rounds:?}");
+        }
         let report = site.stop();
         for name in ["up", "down"] {
             let link = link(&report, name);
