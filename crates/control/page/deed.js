@@ -45,18 +45,17 @@ export class Outcome {
  * which says the answer in a sentence, and where it is asked again, `sure`: a title, words and what yes is.
  */
 export function doing(words, outcome, deed, attributes = {}) {
-  // It stays where the focus is while it is busy.
-  let busy = false;
-  return make("button", { type: "button", ...attributes, onclick: async () => {
-    if (busy) return;
-    busy = true;
+  // It stays where the focus is while it is busy, and says that it is.
+  return make("button", { type: "button", ...attributes, onclick: async ({ currentTarget: button }) => {
+    if (button.hasAttribute("aria-busy")) return;
+    button.setAttribute("aria-busy", "true");
     try {
       const { method, where, body, told, sure: asked } = deed();
       if (!asked || await sure(...asked)) outcome.tell(told(await ask(where, { method, body })));
     } catch (error) {
       outcome.refuse(error);
     } finally {
-      busy = false;
+      button.removeAttribute("aria-busy");
     }
   } }, words);
 }

@@ -169,8 +169,8 @@ fn answer(browser: &mut Browser, means_it: bool) {
     }
     browser.key("Enter");
     browser.until("!document.getElementById('sure').open");
-    // It is told that it was closed a little later.
-    browser.value("new Promise((done) => setTimeout(done, 50))");
+    // The button is told that it was closed a little later, and what came of it later still.
+    browser.until("document.querySelector('[aria-busy]') === null");
 }
 
 /// Presses a button by keyboard, by what it is called for whoever does not see it.
