@@ -50,6 +50,7 @@ pub(crate) enum Do {
     And = 0x50,
     ShiftLeft = 0x60,
     ShiftRight = 0x70,
+    ExclusiveOr = 0xa0,
     Set = 0xb0,
 }
 

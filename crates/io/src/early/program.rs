@@ -19,7 +19,7 @@ use super::layout::{
     PROBE, TOTAL,
 };
 use super::search::{Compared, Search, Table};
-use super::{Family, WORDS};
+use super::{Family, MIXES, WORDS};
 
 /// Where in the kernel a program stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -476,6 +476,13 @@ impl Writer<'_> {
             asm.place(next);
         }
         asm.place(hashed);
+        for (shift, number) in MIXES {
+            asm.calculate_by(Do::Set, R1, R0);
+            asm.calculate(Do::ShiftRight, R1, shift as i32);
+            asm.calculate_by(Do::ExclusiveOr, R0, R1);
+            asm.set(R3, self.parts.hash[number]);
+            asm.calculate_by(Do::Multiply, R0, R3);
+        }
         asm.calculate_by(Do::Set, R3, R9);
         asm.calculate(Do::ShiftRight, R3, BUCKETS_SHIFT);
         asm.calculate_by(Do::ShiftRight, R0, R3);
