@@ -46,6 +46,11 @@
 //! [`Siblings`] has the bounds of a node's children by the node's algorithm, [`Service`] what
 //! they add up to along a path of a [tree](crate::tree).
 //!
+//! # Costs
+//!
+//! The same holds of requests by [cost](crate::CostScheduler), in units for bytes. Where costs are
+//! estimated, and corrected after service, [`corrected`] has what that adds.
+//!
 //! # Where the papers disagree
 //!
 //! * The QFQ+ paper's Appendix A sets DS+ = L_k / phi for exact timestamps, counted from S.
@@ -64,9 +69,10 @@
 //! * The PSPAT paper's Eqs. 2 and 3 leave out Q. Its Eq. 1 adds what its dispatchers cost; a
 //!   transmit queue behind them costs Q on top.
 
-use crate::units::{Length, Nanos, Rate, Weight};
+use crate::units::{Charge, Length, Nanos, Rate, Weight};
 use core::ops::Add;
 
+mod correction;
 mod flows;
 mod hierarchy;
 mod room;
@@ -74,12 +80,14 @@ mod rounds;
 mod siblings;
 mod timestamps;
 
+pub use correction::{Estimates, corrected};
 pub use flows::{Dispatched, Guarantees, with_arbiter};
 pub use hierarchy::{Service, transmit_time};
 pub use rounds::{Round, drr, drr_in_proportion, scfq};
 pub use siblings::{Head, Siblings};
 pub use timestamps::{
-    Aggregate, Errors, Finish, Slot, gfq, gfq_plus, qfq, qfq_equal_packets, qfq_plus, qfq_rounding,
+    Aggregate, Errors, Finish, Slot, cost_rounding, gfq, gfq_plus, qfq, qfq_equal_packets,
+    qfq_plus, qfq_rounding,
     s_kps, s_kps_plus, sched, sched_plus, wf2q, wf2q_plus, wf2q_plus_plus,
 };
 
@@ -172,8 +180,8 @@ impl Transmit {
     }
 
     /// Q, where no packet is longer than `longest`.
-    pub fn work(self, longest: Length) -> Work {
-        let longest = f64::from(longest.get());
+    pub fn work(self, longest: impl Into<Charge>) -> Work {
+        let longest = f64::from(longest.into().get());
         Work(match self {
             Transmit::Between => 0.0,
             Transmit::Direct => longest,
@@ -201,21 +209,22 @@ pub enum TermsError {
 pub struct Terms {
     weight: Weight,
     weight_sum: u64,
-    length: Length,
-    longest: Length,
+    length: Charge,
+    longest: Charge,
     transmit: Transmit,
 }
 
 impl Terms {
     /// A flow of `weight` of `weight_sum`, with packets up to `length` (L_k), among packets
-    /// up to `longest` (L).
+    /// up to `longest` (L). Both may be costs: what is said of bytes holds of their units.
     pub fn new(
         weight: Weight,
         weight_sum: u64,
-        length: Length,
-        longest: Length,
+        length: impl Into<Charge>,
+        longest: impl Into<Charge>,
         transmit: Transmit,
     ) -> Result<Terms, TermsError> {
+        let (length, longest) = (length.into(), longest.into());
         if u64::from(weight.get()) > weight_sum {
             Err(TermsError::Weight)
         } else if length > longest {

@@ -43,6 +43,8 @@ extern crate alloc;
 mod any_scheduler;
 pub mod aqm;
 pub mod bounds;
+pub mod cost;
+mod cost_pace;
 mod grow;
 pub mod leaky_bucket;
 mod packet;
@@ -51,14 +53,18 @@ pub mod queue;
 pub mod room;
 pub mod sched;
 pub mod scheduler;
+mod size;
 pub mod tree;
 pub mod units;
 
 pub use any_scheduler::AnyScheduler;
+pub use cost::{Cost, CostError, Unit, Units};
+pub use cost_pace::CostPace;
 pub use packet::{Count, Dequeue, Packet, Rejected, Rejection};
 pub use packet_scheduler::{
-    ChangeError, FlowConfig, FlowId, FlowStats, Limits, PacketScheduler, SchedulerLimits,
-    TotalStats,
+    ChangeError, Correction, CostScheduler, FlowConfig, FlowId, FlowStats, Limits, PacketScheduler,
+    SchedulerLimits, Ticket, TotalStats,
 };
 pub use scheduler::{Scheduler, Share};
+pub use size::Size;
 pub use units::{Charge, Length, Nanos, Rate, VirtualTime, Weight};

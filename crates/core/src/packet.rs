@@ -1,17 +1,18 @@
 //! What goes in and comes out of queues: packets, the answers to them, and counts of them.
 
 use crate::packet_scheduler::FlowId;
+use crate::size::Size;
 use crate::units::{Length, Nanos};
 use core::fmt;
 
 /// A packet on its way out: of a flow of a [`PacketScheduler`](crate::PacketScheduler), or of a
 /// [class](crate::tree::ClassId) of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Packet<P, O = FlowId> {
+pub struct Packet<P, O = FlowId, L = Length> {
     /// The flow or class that it was accepted into.
     pub owner: O,
-    /// Its length, as it was at enqueue.
-    pub len: Length,
+    /// Its length or cost, as it was at enqueue.
+    pub len: L,
     /// What the caller gave, marked if queue management said so.
     pub payload: P,
 }
@@ -38,18 +39,18 @@ impl<P, O> From<Option<Packet<P, O>>> for Dequeue<P, O> {
 
 /// Why a packet was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Rejection {
+pub enum Rejection<L: Size = Length> {
     /// No flow or class has this number.
     #[error("there is no such flow or class")]
     Unknown,
     /// The class has no queue.
     #[error("the class has classes below it, and no queue of its own")]
     NoQueue,
-    /// Longer than its flow, its class, or a class above declared.
-    #[error("the packet is longer than the {max} that was declared")]
+    /// Longer, or costlier, than its flow, its class, or a class above declared.
+    #[error("{} {max} {}", L::BEYOND[0], L::BEYOND[1])]
     TooLong {
         /// The declared maximum.
-        max: Length,
+        max: L,
     },
     /// The flow's or the class's queue holds its limit of packets or bytes (tail drop).
     #[error("the queue of the flow or class is full")]
@@ -66,14 +67,14 @@ pub enum Rejection {
 /// A packet that was not accepted goes back to the caller. As an error, it says why; of the payload,
 /// which need not be of a kind that can be printed, nothing.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Rejected<P> {
+pub struct Rejected<P, L: Size = Length> {
     /// The packet, untouched.
     pub payload: P,
     /// Why.
-    pub reason: Rejection,
+    pub reason: Rejection<L>,
 }
 
-impl<P> fmt::Debug for Rejected<P> {
+impl<P, L: Size> fmt::Debug for Rejected<P, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rejected")
             .field("reason", &self.reason)
@@ -81,29 +82,29 @@ impl<P> fmt::Debug for Rejected<P> {
     }
 }
 
-impl<P> fmt::Display for Rejected<P> {
+impl<P, L: Size> fmt::Display for Rejected<P, L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.reason.fmt(f)
     }
 }
 
-impl<P> core::error::Error for Rejected<P> {}
+impl<P, L: Size> core::error::Error for Rejected<P, L> {}
 
-/// A number of packets and their bytes.
+/// A number of packets and their bytes, or of requests and their estimated costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Packets.
+    /// Packets or requests.
     pub packets: u64,
-    /// Bytes, as counted at enqueue.
+    /// Bytes or units, as counted at enqueue.
     pub bytes: u64,
 }
 
 impl Count {
     /// One packet more.
     #[inline]
-    pub fn add(&mut self, len: Length) {
+    pub fn add(&mut self, len: impl Size) {
         self.packets += 1;
-        self.bytes += u64::from(len.get());
+        self.bytes += u64::from(len.amount());
     }
 
     /// One packet less, of those counted.

@@ -4,9 +4,14 @@ use crate::ensure_invariant;
 use crate::packet::{Count, Packet, Rejected, Rejection};
 use crate::queue::{PacketList, PacketSlab, Stored};
 use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
+use crate::size::{Ledger, Room, Size};
 use crate::units::{Charge, Length, Weight};
 use alloc::vec::Vec;
 use core::fmt;
+
+mod correction;
+
+pub use correction::{Correction, CostScheduler, Ticket};
 
 /// A flow of one [`PacketScheduler`].
 ///
@@ -58,7 +63,8 @@ impl fmt::Display for FlowId {
 pub struct Limits {
     /// Packets, at most 2^31 - 1.
     pub packets: u32,
-    /// Bytes, at most 2^31 - 1.
+    /// Bytes, at most 2^31 - 1. Where costs are counted, their units, and 2^31 - 1 or more are any
+    /// number.
     pub bytes: u32,
 }
 
@@ -90,10 +96,21 @@ impl Limits {
 pub struct SchedulerLimits {
     /// Packets, 1 to 2^32 - 1.
     pub packets: u32,
-    /// Bytes.
+    /// Bytes, or units of cost.
     pub bytes: u64,
     /// What a flow may hold unless its own configuration says otherwise.
     pub per_flow: Limits,
+}
+
+impl SchedulerLimits {
+    /// A million requests, whatever they cost.
+    pub const fn for_costs() -> Self {
+        SchedulerLimits {
+            packets: 1 << 20,
+            bytes: u64::MAX,
+            per_flow: Limits::NONE,
+        }
+    }
 }
 
 impl Default for SchedulerLimits {
@@ -109,23 +126,24 @@ impl Default for SchedulerLimits {
 
 /// What a flow is entitled to and may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowConfig {
+pub struct FlowConfig<L = Length> {
     /// Weight (phi).
     pub weight: Weight,
-    /// Longest packet it will send: longer ones are refused at enqueue.
-    pub max_length: Length,
+    /// Longest packet it will send, or largest cost of its requests: longer ones are refused at
+    /// enqueue.
+    pub max_length: L,
     /// Its own limits, or `None` for the scheduler's `per_flow`.
     pub limits: Option<Limits>,
 }
 
-impl FlowConfig {
+impl<L> FlowConfig<L> {
     /// A flow of `weight` with packets up to `max_length` and the common limits.
     ///
     /// Say the length that its packets have, not the longest that there could be: rounded
     /// timestamps are as fine as a flow's longest packet is short. Two flows of weights 3 and
     /// 1 with packets of 1000 bytes are within two packets of their shares under QFQ; the same
     /// flows declared for 65,535 bytes get 99 packets in a row.
-    pub const fn new(weight: Weight, max_length: Length) -> Self {
+    pub const fn new(weight: Weight, max_length: L) -> Self {
         FlowConfig {
             weight,
             max_length,
@@ -133,7 +151,10 @@ impl FlowConfig {
         }
     }
 
-    fn share(&self) -> Share {
+    fn share(&self) -> Share
+    where
+        L: Into<Charge> + Copy,
+    {
         Share::new(self.weight, self.max_length)
     }
 }
@@ -154,6 +175,16 @@ pub enum ChangeError {
         queued: Length,
         /// The maximum asked for.
         max: Length,
+    },
+    /// A request that costs more than the new maximum is queued.
+    #[error("a request of {queued} {unit} is queued, more than the new maximum of {max}")]
+    CostlierRequestQueued {
+        /// The largest cost queued.
+        queued: u32,
+        /// The maximum asked for.
+        max: u32,
+        /// What costs count, by name.
+        unit: &'static str,
     },
 }
 
@@ -181,26 +212,26 @@ pub type TotalStats = FlowStats;
 /// one vector, which takes four times the instructions.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
-struct Flow<S> {
+struct Flow<S, L: Size = Length> {
     accepted_packets: u64,
     packets: PacketList,
     /// What its limits leave; negative after a limit was lowered below the backlog.
     room_packets: i32,
-    room_bytes: i32,
+    room_bytes: L::Room,
     accepted_bytes: u64,
     state: S,
-    /// Its entry in `accounts`, or [`Flow::NO_ACCOUNT`].
+    /// Its entry in `accounts`, or [`NO_ACCOUNT`].
     account: u32,
     /// Longest packet allowed; 0 where no flow has this number, which then
     /// refuses every packet.
     max_length: u32,
+    ledger: L::Ledger,
 }
 
 const _: () = assert!(size_of::<Flow<[u64; 3]>>() == 64);
 
-impl<S> Flow<S> {
-    const NO_ACCOUNT: u32 = u32::MAX;
-}
+/// No entry in `accounts`.
+const NO_ACCOUNT: u32 = u32::MAX;
 
 /// What is against a packet, in the order in which it is found out: room that was taken before is
 /// given back.
@@ -222,7 +253,7 @@ struct Account {
     discarded: Count,
 }
 
-impl<S> Holds<S> for Flow<S> {
+impl<S, L: Size> Holds<S> for Flow<S, L> {
     #[inline]
     fn state(&self) -> &S {
         &self.state
@@ -242,10 +273,10 @@ impl<S> Holds<S> for Flow<S> {
 // `room_bytes` and `accepted_bytes` stand apart for the reason given at `Flow`.
 #[derive(Clone, Debug)]
 #[repr(C)]
-pub struct PacketScheduler<A: Scheduler, P> {
+pub struct PacketScheduler<A: Scheduler, P, L: Size = Length> {
     room_bytes: i64,
-    flows: Vec<Flow<A::Entity>>,
-    slab: PacketSlab<P>,
+    flows: Vec<Flow<A::Entity, L>>,
+    slab: PacketSlab<P, L>,
     accepted_bytes: u64,
     algorithm: A,
     limits: SchedulerLimits,
@@ -257,8 +288,14 @@ pub struct PacketScheduler<A: Scheduler, P> {
 }
 
 impl<A: Scheduler, P> PacketScheduler<A, P> {
-    /// A scheduler without flows.
+    /// A scheduler of packets, without flows. [`for_costs`](Self::for_costs) makes one of requests.
     pub fn new(algorithm: A, limits: SchedulerLimits) -> Self {
+        Self::without_flows(algorithm, limits)
+    }
+}
+
+impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
+    fn without_flows(algorithm: A, limits: SchedulerLimits) -> Self {
         PacketScheduler {
             algorithm,
             flows: Vec::new(),
@@ -291,7 +328,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     }
 
     /// Adds a flow, idle. O(1) amortised.
-    pub fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
+    pub fn add_flow(&mut self, config: FlowConfig<L>) -> Result<FlowId, ChangeError> {
         let id = match self.free_flows.pop() {
             Some(id) => id,
             None => {
@@ -299,12 +336,13 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
                 self.flows.push(Flow {
                     packets: PacketList::default(),
                     room_packets: 0,
-                    room_bytes: 0,
+                    room_bytes: L::Room::of(self.limits.per_flow),
                     accepted_packets: 0,
                     accepted_bytes: 0,
                     state: A::Entity::default(),
-                    account: Flow::<A::Entity>::NO_ACCOUNT,
+                    account: NO_ACCOUNT,
                     max_length: 0,
+                    ledger: L::Ledger::default(),
                 });
                 FlowId::of(entity)
             }
@@ -312,10 +350,10 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         let limits = config.limits.unwrap_or(self.limits.per_flow).clamped();
         let flow = &mut self.flows[id.index()];
         flow.room_packets = limits.packets as i32;
-        flow.room_bytes = limits.bytes as i32;
+        flow.room_bytes = L::Room::of(limits);
         flow.accepted_packets = 0;
         flow.accepted_bytes = 0;
-        flow.max_length = config.max_length.get();
+        flow.max_length = config.max_length.amount();
         if limits != self.limits.per_flow {
             self.account(id).limits = limits;
         }
@@ -329,15 +367,12 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// What is queued stays, also above a lowered limit. The new weight counts
     /// from the flow's next place in the order. Costs what the algorithm's change
     /// costs, and O(packets queued in the flow) where the maximum length is lowered.
-    pub fn change_flow(&mut self, id: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
+    pub fn change_flow(&mut self, id: FlowId, config: FlowConfig<L>) -> Result<(), ChangeError> {
         let flow = self.flow(id).ok_or(ChangeError::UnknownFlow)?;
-        if config.max_length.get() < flow.max_length {
+        if config.max_length.amount() < flow.max_length {
             let longest = flow.packets.iter(&self.slab).map(|(len, _)| len).max();
             if let Some(queued) = longest.filter(|&len| len > config.max_length) {
-                return Err(ChangeError::LongerPacketQueued {
-                    queued,
-                    max: config.max_length,
-                });
+                return Err(queued.queued_beyond(config.max_length));
             }
         }
         let old = self.limits_of(id);
@@ -346,10 +381,10 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             self.account(id).limits = new;
         }
         let flow = &mut self.flows[id.index()];
-        // Differences of numbers below 2^31, added to what is above -2^31.
+        // A difference of numbers below 2^31, added to what is above -2^31.
         flow.room_packets += new.packets as i32 - old.packets as i32;
-        flow.room_bytes += new.bytes as i32 - old.bytes as i32;
-        flow.max_length = config.max_length.get();
+        flow.room_bytes.relimit(old, new);
+        flow.max_length = config.max_length.amount();
         self.algorithm
             .change(self.flows.as_mut_slice(), id.entity(), config.share());
         Ok(())
@@ -361,14 +396,15 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     pub fn remove_flow(
         &mut self,
         id: FlowId,
-        discard: impl FnMut(Packet<P>),
+        discard: impl FnMut(Packet<P, FlowId, L>),
     ) -> Result<FlowStats, ChangeError> {
         self.flush_flow(id, discard)?;
         let stats = self.flow_stats(id).ok_or(ChangeError::UnknownFlow)?;
         let flow = &mut self.flows[id.index()];
         flow.max_length = 0;
-        let account = core::mem::replace(&mut flow.account, Flow::<A::Entity>::NO_ACCOUNT);
-        if account != Flow::<A::Entity>::NO_ACCOUNT {
+        flow.ledger.close();
+        let account = core::mem::replace(&mut flow.account, NO_ACCOUNT);
+        if account != NO_ACCOUNT {
             self.free_accounts.push(account);
         }
         if self
@@ -387,15 +423,18 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     pub fn flush_flow(
         &mut self,
         id: FlowId,
-        mut discard: impl FnMut(Packet<P>),
+        mut discard: impl FnMut(Packet<P, FlowId, L>),
     ) -> Result<(), ChangeError> {
-        self.flow(id).ok_or(ChangeError::UnknownFlow)?;
+        let flow = self.flow(id).ok_or(ChangeError::UnknownFlow)?;
+        if let Some(first) = flow.packets.front_length(&self.slab) {
+            self.flows[id.index()].ledger.forget(first);
+        }
         let mut gone = 0;
         while let Some((len, payload)) = self.flows[id.index()].packets.pop_front(&mut self.slab) {
             let flow = &mut self.flows[id.index()];
             flow.room_packets += 1;
-            flow.room_bytes += len.get() as i32;
-            self.room_bytes += i64::from(len.get());
+            flow.room_bytes.give(len.amount());
+            self.room_bytes += i64::from(len.amount());
             self.discarded.add(len);
             self.account(id).discarded.add(len);
             gone += 1;
@@ -415,8 +454,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// Accepts a packet into its flow, or hands it back with the reason. The
     /// length is frozen here: nothing reads it from the payload later.
     #[inline]
-    pub fn enqueue(&mut self, id: FlowId, len: Length, payload: P) -> Result<(), Rejected<P>> {
-        let bytes = len.get();
+    pub fn enqueue(&mut self, id: FlowId, len: L, payload: P) -> Result<(), Rejected<P, L>> {
+        let bytes = len.amount();
         let Some(flow) = self.flows.get_mut(id.index()) else {
             return Err(self.refused(id, len, payload, Against::Length));
         };
@@ -428,9 +467,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         if flow.room_packets < 0 {
             return Err(self.refused(id, len, payload, Against::FlowPackets));
         }
-        let room = flow.room_bytes;
-        flow.room_bytes = room.wrapping_sub(bytes as i32);
-        if room < bytes as i32 {
+        if !flow.room_bytes.take(bytes) {
             return Err(self.refused(id, len, payload, Against::FlowBytes));
         }
         let room = self.room_bytes;
@@ -448,13 +485,13 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
 
     /// A packet for which room was taken is in the slab.
     #[inline(always)]
-    fn append(&mut self, id: FlowId, len: Length, stored: Stored) {
+    fn append(&mut self, id: FlowId, len: L, stored: Stored) {
         let Some(flow) = self.flows.get_mut(id.index()) else {
             return;
         };
         flow.accepted_packets += 1;
-        flow.accepted_bytes += u64::from(len.get());
-        self.accepted_bytes += u64::from(len.get());
+        flow.accepted_bytes += u64::from(len.amount());
+        self.accepted_bytes += u64::from(len.amount());
         if flow.packets.append(&mut self.slab, stored) {
             self.begin(id, len);
         }
@@ -468,9 +505,9 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     fn enqueue_with_growth(
         &mut self,
         id: FlowId,
-        len: Length,
+        len: L,
         payload: P,
-    ) -> Result<(), Rejected<P>> {
+    ) -> Result<(), Rejected<P, L>> {
         match self.slab.insert(len, payload) {
             Ok(stored) => self.append(id, len, stored),
             Err(payload) => return Err(self.refused(id, len, payload, Against::Packets)),
@@ -481,9 +518,11 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// A flow without packets got one. Apart, so that what follows a packet keeps its registers.
     #[cold]
     #[inline(never)]
-    fn begin(&mut self, id: FlowId, len: Length) {
+    fn begin(&mut self, id: FlowId, len: L) {
+        let flow = self.flows.get_mut(id.index());
+        let head = flow.map_or(len.into(), |flow| flow.ledger.tell(len, flow.max_length));
         self.algorithm
-            .backlogged(self.flows.as_mut_slice(), id.entity(), len.into());
+            .backlogged(self.flows.as_mut_slice(), id.entity(), head);
     }
 
     /// How many packets of the flow's maximum length, or of as many bytes as it may hold if
@@ -494,13 +533,14 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         };
         let most = i64::from(self.limits_of(id).bytes).max(1);
         let longest = i64::from(flow.max_length).min(most);
-        let bytes = i64::from(flow.room_bytes).min(self.room_bytes) / longest;
+        let room: i64 = flow.room_bytes.into();
+        let bytes = room.min(self.room_bytes) / longest;
         let packets = i64::from(flow.room_packets).min(i64::from(self.slab.room()));
         bytes.min(packets).clamp(0, i64::from(u32::MAX)) as u32
     }
 
     #[inline]
-    fn refused(&mut self, id: FlowId, len: Length, payload: P, against: Against) -> Rejected<P> {
+    fn refused(&mut self, id: FlowId, len: L, payload: P, against: Against) -> Rejected<P, L> {
         let reason = self.reject(id, len, against);
         Rejected { payload, reason }
     }
@@ -508,7 +548,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// Counts a packet that is not accepted, and says why.
     #[cold]
     #[inline(never)]
-    fn reject(&mut self, id: FlowId, len: Length, against: Against) -> Rejection {
+    fn reject(&mut self, id: FlowId, len: L, against: Against) -> Rejection<L> {
         self.dropped.add(len);
         if self.flow(id).is_none() {
             return Rejection::Unknown;
@@ -519,14 +559,14 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             flow.room_packets += 1;
         }
         if against >= Against::FlowBytes {
-            flow.room_bytes = flow.room_bytes.wrapping_add(len.get() as i32);
+            flow.room_bytes.give(len.amount());
         }
         if against >= Against::Bytes {
-            self.room_bytes += i64::from(len.get());
+            self.room_bytes += i64::from(len.amount());
         }
         match against {
             Against::Length => Rejection::TooLong {
-                max: Length::new(flow.max_length).unwrap_or(Length::MAX),
+                max: L::of_amount(flow.max_length).unwrap_or(L::LARGEST),
             },
             Against::FlowPackets | Against::FlowBytes => Rejection::QueueFull,
             Against::Bytes | Against::Packets => Rejection::LinkFull,
@@ -534,7 +574,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     }
 
     /// The packet that [`dequeue`](Self::dequeue) would hand out, left where it is.
-    pub fn peek(&mut self) -> Option<Packet<&P>> {
+    pub fn peek(&mut self) -> Option<Packet<&P, FlowId, L>> {
         let (id, packets) = loop {
             let selected = self.algorithm.select(self.flows.as_slice());
             let flow = self.flows.get(selected.index())?;
@@ -554,7 +594,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
 
     /// Hands out the next packet, which is the caller's from now on; `None` where nothing waits.
     #[inline]
-    pub fn dequeue(&mut self) -> Option<Packet<P>> {
+    pub fn dequeue(&mut self) -> Option<Packet<P, FlowId, L>> {
         loop {
             let flows = self.flows.as_mut_slice();
             let selected = self.algorithm.select(flows);
@@ -565,18 +605,20 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
                 continue;
             };
             flow.room_packets += 1;
-            flow.room_bytes += len.get() as i32;
-            self.room_bytes += i64::from(len.get());
+            flow.room_bytes.give(len.amount());
+            self.room_bytes += i64::from(len.amount());
+            let charged = flow.ledger.told(len);
             // Each for itself, so that what follows knows which of them it is.
-            match rest.length().map(Charge::from) {
+            match rest.length() {
                 Some(next) => {
-                    if !self.algorithm.step(flows, id, len.into(), Some(next)) {
-                        self.reschedule(id, len, Some(next));
+                    let next = flow.ledger.tell(next, flow.max_length);
+                    if !self.algorithm.step(flows, id, charged, Some(next)) {
+                        self.reschedule(id, charged, Some(next));
                     }
                 }
                 None => {
-                    if !self.algorithm.step(flows, id, len.into(), None) {
-                        self.reschedule(id, len, None);
+                    if !self.algorithm.step(flows, id, charged, None) {
+                        self.reschedule(id, charged, None);
                     }
                 }
             }
@@ -591,10 +633,10 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// A packet was sent, and the algorithm has more to do than a step.
     #[cold]
     #[inline(never)]
-    fn reschedule(&mut self, id: EntityId, sent: Length, next: Option<Charge>) {
-        self.algorithm.served(sent.into());
+    fn reschedule(&mut self, id: EntityId, charged: Charge, next: Option<Charge>) {
+        self.algorithm.served(charged);
         self.algorithm
-            .reschedule(self.flows.as_mut_slice(), id, sent.into(), next);
+            .reschedule(self.flows.as_mut_slice(), id, charged, next);
     }
 
     /// The selected flow lost its packets while it waited.
@@ -618,9 +660,10 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         let flow = self.flow(id)?;
         let limits = self.limits_of(id);
         let account = self.accounts.get(flow.account as usize);
+        let room: [i64; 2] = [L::Room::of(limits).into(), flow.room_bytes.into()];
         let queued = Count {
             packets: (i64::from(limits.packets) - i64::from(flow.room_packets)) as u64,
-            bytes: (i64::from(limits.bytes) - i64::from(flow.room_bytes)) as u64,
+            bytes: (room[0] - room[1]) as u64,
         };
         let accepted = Count {
             packets: flow.accepted_packets,
@@ -668,7 +711,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
         self.slab.is_empty()
     }
 
-    fn flow(&self, id: FlowId) -> Option<&Flow<A::Entity>> {
+    fn flow(&self, id: FlowId) -> Option<&Flow<A::Entity, L>> {
         self.flows
             .get(id.index())
             .filter(|flow| flow.max_length != 0)
@@ -684,7 +727,7 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
     /// The account of a flow, opened where it has none.
     fn account(&mut self, id: FlowId) -> &mut Account {
         let flow = &mut self.flows[id.index()];
-        if flow.account == Flow::<A::Entity>::NO_ACCOUNT {
+        if flow.account == NO_ACCOUNT {
             let fresh = Account {
                 limits: self.limits.per_flow,
                 dropped: Count::default(),

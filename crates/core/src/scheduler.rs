@@ -39,7 +39,7 @@
 //! [`hold`](Scheduler::hold) while it does, and makes the second once for all that its
 //! members sent.
 
-use crate::units::{Charge, Length, MAX_CHARGE, MAX_LENGTH, Weight};
+use crate::units::{Charge, MAX_CHARGE, MAX_LENGTH, Weight};
 use core::fmt;
 
 /// Largest [`allowance`](Scheduler::allowance): one packet more is still a [`Charge`].
@@ -163,8 +163,8 @@ impl<S, R: Holds<S>> Entities<S> for [R] {
 
 /// What an entity is entitled to.
 ///
-/// Of a flow, or of several equal flows together: its largest charge never exceeds
-/// [`MAX_LENGTH`] times its weight, which bounds the span of virtual time.
+/// Of a flow, or of several equal flows together: its largest charge never exceeds the algorithm's
+/// [`LARGEST`](Scheduler::LARGEST) times its weight, which bounds the span of virtual time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     weight: Weight,
@@ -172,8 +172,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// The share of a flow of `weight` with packets up to `max_length` (L^k).
-    pub fn new(weight: Weight, max_length: Length) -> Share {
+    /// The share of a flow of `weight` with packets or requests up to `max_length` (L^k).
+    pub fn new(weight: Weight, max_length: impl Into<Charge>) -> Share {
         Share {
             weight,
             max_charge: max_length.into(),
@@ -247,6 +247,10 @@ pub trait Scheduler {
 
     /// The name in command lines, files and tables.
     const NAME: &'static str;
+
+    /// The largest charge of one flow that its numbers have room for: the longest packet, or the
+    /// largest cost for those that say so.
+    const LARGEST: u32 = MAX_LENGTH;
 
     /// Whether it is told of every packet ([`arrived`](Self::arrived)) to order by; else it need
     /// know of heads only.

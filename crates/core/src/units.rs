@@ -16,7 +16,7 @@ pub const MAX_WEIGHT: u32 = 1_000_000;
 /// Largest weight of an aggregate of flows.
 pub const MAX_AGGREGATE_WEIGHT: u32 = 8 * MAX_WEIGHT;
 
-/// Most that an entity is ever charged for at once, in bytes: 16 of the longest
+/// Most that an entity of packets is ever charged for at once, in bytes: 16 of the longest
 /// packets.
 pub const MAX_CHARGE: u32 = 1 << 20;
 
@@ -85,8 +85,9 @@ impl fmt::Display for Length {
     }
 }
 
-/// An amount of service that an entity is charged for at once, in bytes: a packet, or
-/// what an aggregate of flows sent in its turn. 1 to [`MAX_CHARGE`].
+/// An amount of service that an entity is charged for at once: a packet, or what an aggregate of
+/// flows sent in its turn, 1 to [`MAX_CHARGE`] bytes; or a request, 1 to
+/// [`MAX_COST`](crate::cost::MAX_COST) units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Charge(NonZeroU32);
 
@@ -97,6 +98,12 @@ impl Charge {
             Some(charge) if bytes <= MAX_CHARGE => Some(Charge(charge)),
             _ => None,
         }
+    }
+
+    /// A charge for a cost, which is in range.
+    #[inline]
+    pub(crate) const fn of_cost(units: NonZeroU32) -> Charge {
+        Charge(units)
     }
 
     /// A charge for what is known to be no more than [`MAX_CHARGE`], or `None` for
@@ -114,7 +121,7 @@ impl Charge {
         Charge::in_range(self.get() + bytes).unwrap_or(self)
     }
 
-    /// The bytes charged for.
+    /// The bytes or units charged for.
     #[inline]
     pub const fn get(self) -> u32 {
         self.0.get()

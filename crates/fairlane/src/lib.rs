@@ -28,6 +28,30 @@
 //! # Ok::<(), fairlane::ChangeError>(())
 //! ```
 //!
+//! # You have requests that cost something else than bytes
+//!
+//! A [`CostScheduler`] orders requests by costs of 1 to 2^31 in a unit that you name: tokens, rows,
+//! milliseconds. A cost is an estimate, and [corrected](CostScheduler::correct) once it is known; how far
+//! shares by true cost may be off meanwhile, [`bounds::corrected`] says. A [`CostPace`] gives a server so
+//! many units in a time.
+//!
+//! ```
+//! use fairlane::sched::Drr;
+//! use fairlane::{Cost, CostScheduler, FlowConfig, SchedulerLimits, Weight};
+//!
+//! let mut queue: CostScheduler<_, &str> =
+//!     CostScheduler::for_costs(Drr::for_costs(), SchedulerLimits::for_costs());
+//! // The largest cost that a request of a tenant may turn out to have.
+//! let tenant = queue.add_flow(FlowConfig::new(Weight::ONE, Cost::try_from(131_072u32)?))?;
+//! queue.enqueue(tenant, Cost::try_from(700u32)?, "a question")?;
+//!
+//! let (request, ticket) = queue.serve().unwrap();
+//! println!("{} of tenant {}", request.len, request.owner);
+//! // The answer was longer than that: the tenant's next requests are charged the rest.
+//! queue.correct(ticket, Cost::clamped(2_100))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # You have threads or tasks that send, and a link to pace
 //!
 //! [`spawn`] gives a link a thread of its own. Clients push packets, and never wait; what they pushed goes

@@ -39,20 +39,35 @@ impl Drop for Running {
     }
 }
 
-#[test]
-fn threads_share_the_link_by_weight() {
-    let output = example("threads").output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
+/// Runs an example to its end: the percents behind the colons of its lines, and all that it said.
+fn shares_of(name: &str) -> (Vec<f64>, String) {
+    let output = example(name).output().unwrap();
     assert!(output.status.success(), "{output:?}");
-    let shares: Vec<f64> = text
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let shares = text
         .lines()
         .filter_map(|line| line.split_once(": ")?.1.split_once('%')?.0.parse().ok())
         .collect();
+    (shares, text)
+}
+
+#[test]
+fn threads_share_the_link_by_weight() {
+    let (shares, text) = shares_of("threads");
     assert_eq!(shares.len(), 8, "{text}");
     // However busy the machine is, a heavier sender has more, and the heaviest far more than the lightest.
     // A thread that had no core for a while has less than its part.
     assert!((shares.iter().sum::<f64>() - 100.0).abs() < 1.0, "{text}");
     assert!(shares[7] > 2.0 * shares[0], "{text}");
+}
+
+#[test]
+fn tenants_share_tokens_by_weight_whatever_they_estimate() {
+    let (shares, text) = shares_of("inference");
+    assert_eq!(shares.len(), 3, "{text}");
+    for (share, part) in shares.iter().zip([25.0, 50.0, 25.0]) {
+        assert!((share - part).abs() < 3.0, "{text}");
+    }
 }
 
 #[test]

@@ -1,23 +1,23 @@
 //! Algorithms under which a flow may wait for a packet of every other.
 
 use super::{Terms, Transmit, Wfi};
-use crate::units::{Length, Weight};
+use crate::units::{Charge, Weight};
 
 /// The flows of a scheduler, and their quanta under DRR: weights times a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Round {
     /// Of the flow that decides the unit.
-    reference: (Weight, Length),
+    reference: (Weight, Charge),
     weight_sum: u64,
     length_sum: u64,
-    longest: Length,
+    longest: Charge,
 }
 
 impl Round {
     /// A round of these flows, idle ones too, each with its weight and longest packet. The
     /// unit is [`Drr`](crate::sched::Drr)'s: the largest `length / weight`.
     /// `None` of no flow. O(flows).
-    pub fn of(flows: impl IntoIterator<Item = (Weight, Length)>) -> Option<Round> {
+    pub fn of(flows: impl IntoIterator<Item = (Weight, impl Into<Charge>)>) -> Option<Round> {
         Self::of_many(
             flows
                 .into_iter()
@@ -26,9 +26,12 @@ impl Round {
     }
 
     /// The same of flows of which there are so many each. O(entries).
-    pub fn of_many(flows: impl IntoIterator<Item = (Weight, Length, u32)>) -> Option<Round> {
+    pub fn of_many(
+        flows: impl IntoIterator<Item = (Weight, impl Into<Charge>, u32)>,
+    ) -> Option<Round> {
         let (mut reference, mut weight_sum, mut length_sum, mut longest) = (None, 0u64, 0u64, None);
         for (weight, length, count) in flows.into_iter().filter(|&(_, _, count)| count > 0) {
+            let length: Charge = length.into();
             if reference.is_none_or(|reference| !covers(reference, (weight, length))) {
                 reference = Some((weight, length));
             }
@@ -52,9 +55,9 @@ impl Round {
 }
 
 /// Whether a quantum by the unit of `reference` covers the longest packet of a flow.
-fn covers(reference: (Weight, Length), flow: (Weight, Length)) -> bool {
+fn covers(reference: (Weight, Charge), flow: (Weight, Charge)) -> bool {
     let product =
-        |weight: Weight, length: Length| u64::from(weight.get()) * u64::from(length.get());
+        |weight: Weight, length: Charge| u64::from(weight.get()) * u64::from(length.get());
     product(flow.0, reference.1) >= product(reference.0, flow.1)
 }
 
@@ -76,7 +79,13 @@ fn covers(reference: (Weight, Length), flow: (Weight, Length)) -> bool {
 /// turn left, less than its longest packet. Both cases lead to
 /// `(B / q_k + 1) (F - q_k)` and one packet of each other flow. An interval that ends just
 /// before the packet may lack up to L_k more of the flow's own service, for B-WFI.
-pub fn drr(round: &Round, weight: Weight, length: Length, transmit: Transmit) -> Option<Wfi> {
+pub fn drr(
+    round: &Round,
+    weight: Weight,
+    length: impl Into<Charge>,
+    transmit: Transmit,
+) -> Option<Wfi> {
+    let length = length.into();
     if !covers(round.reference, (weight, length)) {
         return None;
     }
@@ -102,7 +111,13 @@ pub fn drr(round: &Round, weight: Weight, length: Length, transmit: Transmit) ->
 /// lies before v1, less than L_j. That adds up to `(1 - phi_k) B / phi_k` and one packet of each
 /// other flow, besides B. An interval that ends just before the packet may lack up to L_k more of
 /// the flow's own service, for B-WFI.
-pub fn scfq(round: &Round, weight: Weight, length: Length, transmit: Transmit) -> Option<Wfi> {
+pub fn scfq(
+    round: &Round,
+    weight: Weight,
+    length: impl Into<Charge>,
+    transmit: Transmit,
+) -> Option<Wfi> {
+    let length = length.into();
     let others = round.length_sum.checked_sub(length.get().into())?;
     if u64::from(weight.get()) > round.weight_sum || length > round.longest {
         return None;

@@ -139,15 +139,15 @@ impl Siblings {
             Head::Longest => own,
         };
         let aggregated = |most, bound: &dyn Fn(&Aggregate) -> Wfi| {
-            Some(self.aggregated(terms, most, bound)? + Wfi::of(terms.share(), more.0))
+            Some(self.aggregated(terms, length, most, bound)? + Wfi::of(terms.share(), more.0))
         };
         match (self.algorithm, head) {
             (Algorithm::Drr | Algorithm::Scfq, _) => {
-                let bound = match self.algorithm {
-                    Algorithm::Drr => drr,
-                    _ => scfq,
-                };
-                let wfi = bound(self.round.as_ref()?, weight, length, transmit)?;
+                let round = self.round.as_ref()?;
+                let wfi = match self.algorithm {
+                    Algorithm::Drr => drr(round, weight, length, transmit),
+                    _ => scfq(round, weight, length, transmit),
+                }?;
                 Some(wfi + Wfi::of(terms.share(), more.0 * (1.0 - terms.share())))
             }
             (Algorithm::Wf2q, Head::Known) => Some(wf2q(&terms)),
@@ -175,11 +175,12 @@ impl Siblings {
     fn aggregated(
         &self,
         terms: Terms,
+        length: Length,
         most: u32,
         bound: &dyn Fn(&Aggregate) -> Wfi,
     ) -> Option<Wfi> {
         let most = most.min(self.most_alike);
-        let alike = self.alike.get(&(terms.weight, terms.length))?;
+        let alike = self.alike.get(&(terms.weight, length))?;
         let full = (*alike).min(most);
         [1, alike % full, full]
             .into_iter()

@@ -173,11 +173,24 @@ pub fn qfq_equal_packets(terms: &Terms, slot: Slot) -> Wfi {
 /// service up to w 2^-40 times too much. V advances by the inverse of the sum, rounded
 /// down to 2^-64, for each byte, and is read rounded down to 2^-40.
 pub fn qfq_rounding(terms: &Terms, work: u64) -> Wfi {
+    rounding(terms, work, FRACTION)
+}
+
+/// What the arithmetic of algorithms with timestamps that are built for [costs](crate::sched::Costs)
+/// adds to their bounds over an interval of `work` units: as [`qfq_rounding`], but for timestamps of
+/// 2^-24. In units of the flow's service, these are a quarter at most.
+pub fn cost_rounding(terms: &Terms, work: u64) -> Wfi {
+    rounding(terms, work, FRACTION - 16)
+}
+
+/// With timestamps of so many bits of fraction.
+fn rounding(terms: &Terms, work: u64, timestamps: u32) -> Wfi {
     let unit = 1.0 / (1u64 << FRACTION) as f64;
     let clock_unit = unit / (1u64 << (64 - FRACTION)) as f64;
+    let stamp = 1.0 / (1u64 << timestamps) as f64;
     let (weight, work) = (f64::from(terms.weight.get()), work as f64);
     let charged = weight * unit * (work + terms.packet_service().0);
-    let clock = terms.weight_sum as f64 * (clock_unit * work + 4.0 * unit);
+    let clock = terms.weight_sum as f64 * (clock_unit * work + 4.0 * stamp);
     Wfi::of(terms.share(), charged + clock)
 }
 

@@ -1,6 +1,7 @@
 //! A first-in, first-out list of packets in a slab.
 
 use super::slab::{Behind, NIL, PacketSlab, Stored};
+use crate::size::Size;
 use crate::units::Length;
 
 /// A list of packets, in eight bytes: it names slots of one [`PacketSlab`], the
@@ -22,16 +23,16 @@ impl Default for PacketList {
 
 /// What is left of a list whose first packet was taken.
 #[must_use = "a list without packets has no last one, and is told so by length()"]
-pub(crate) struct Rest<'a, P> {
-    behind: Behind<'a, P>,
+pub(crate) struct Rest<'a, P, L = Length> {
+    behind: Behind<'a, P, L>,
     tail: &'a mut u32,
 }
 
-impl<P> Rest<'_, P> {
+impl<P, L: Size> Rest<'_, P, L> {
     /// The length of the packet that is first now, if there is one. As late as can be, so that whether
     /// there is one is decided once.
     #[inline(always)]
-    pub(crate) fn length(self) -> Option<Length> {
+    pub(crate) fn length(self) -> Option<L> {
         let length = self.behind.length();
         if length.is_none() {
             *self.tail = NIL;
@@ -50,10 +51,10 @@ impl PacketList {
     /// Appends a packet, or hands it back at the slab's limit. O(1) amortised;
     /// touches the new slot and the last one.
     #[inline]
-    pub fn push_back<P>(
+    pub fn push_back<P, L: Size>(
         &mut self,
-        slab: &mut PacketSlab<P>,
-        len: Length,
+        slab: &mut PacketSlab<P, L>,
+        len: L,
         payload: P,
     ) -> Result<(), P> {
         let stored = slab.insert(len, payload)?;
@@ -63,7 +64,11 @@ impl PacketList {
 
     /// Appends a packet that is in the slab; whether the list was empty before.
     #[inline]
-    pub(crate) fn append<P>(&mut self, slab: &mut PacketSlab<P>, stored: Stored) -> bool {
+    pub(crate) fn append<P, L: Size>(
+        &mut self,
+        slab: &mut PacketSlab<P, L>,
+        stored: Stored,
+    ) -> bool {
         // One look finds the last packet, and whether there is one.
         let was_empty = !slab.set_next(self.tail, stored.0);
         if was_empty {
@@ -75,7 +80,7 @@ impl PacketList {
 
     /// Takes the first packet, which is the caller's from then on. O(1).
     #[inline]
-    pub fn pop_front<P>(&mut self, slab: &mut PacketSlab<P>) -> Option<(Length, P)> {
+    pub fn pop_front<P, L: Size>(&mut self, slab: &mut PacketSlab<P, L>) -> Option<(L, P)> {
         let (len, payload, rest) = self.advance(slab)?;
         rest.length();
         Some((len, payload))
@@ -84,10 +89,10 @@ impl PacketList {
     /// Takes the first packet as [`pop_front`](Self::pop_front) does; what is left is to be asked for
     /// the length of the one that is first then. O(1).
     #[inline(always)]
-    pub(crate) fn advance<'a, P>(
+    pub(crate) fn advance<'a, P, L: Size>(
         &'a mut self,
-        slab: &'a mut PacketSlab<P>,
-    ) -> Option<(Length, P, Rest<'a, P>)> {
+        slab: &'a mut PacketSlab<P, L>,
+    ) -> Option<(L, P, Rest<'a, P, L>)> {
         let (len, payload, behind) = slab.take(self.head)?;
         self.head = behind.next;
         let tail = &mut self.tail;
@@ -97,10 +102,10 @@ impl PacketList {
     /// Takes the first packet out of the list; it stays in the slab, to be
     /// [removed](PacketSlab::remove). O(1).
     #[inline]
-    pub(crate) fn detach<'a, P>(
+    pub(crate) fn detach<'a, P, L: Size>(
         &mut self,
-        slab: &'a PacketSlab<P>,
-    ) -> Option<(Stored, Length, &'a P)> {
+        slab: &'a PacketSlab<P, L>,
+    ) -> Option<(Stored, L, &'a P)> {
         let (len, payload, next) = slab.get(self.head)?;
         let stored = Stored(core::mem::replace(&mut self.head, next));
         if next == NIL {
@@ -111,7 +116,7 @@ impl PacketList {
 
     /// Takes the packet behind the first, if there is one; the first stays what it is. O(1).
     #[inline]
-    pub fn pop_second<P>(&mut self, slab: &mut PacketSlab<P>) -> Option<(Length, P)> {
+    pub fn pop_second<P, L: Size>(&mut self, slab: &mut PacketSlab<P, L>) -> Option<(L, P)> {
         let (_, _, second) = slab.get(self.head)?;
         let (len, payload, behind) = slab.take(second)?;
         let next = behind.next;
@@ -124,18 +129,21 @@ impl PacketList {
 
     /// The first packet, left where it is. O(1).
     #[inline]
-    pub fn front<'a, P>(&self, slab: &'a PacketSlab<P>) -> Option<(Length, &'a P)> {
+    pub fn front<'a, P, L: Size>(&self, slab: &'a PacketSlab<P, L>) -> Option<(L, &'a P)> {
         slab.get(self.head).map(|(len, payload, _)| (len, payload))
     }
 
     /// Length of the first packet. O(1).
     #[inline]
-    pub fn front_length<P>(&self, slab: &PacketSlab<P>) -> Option<Length> {
+    pub fn front_length<P, L: Size>(&self, slab: &PacketSlab<P, L>) -> Option<L> {
         slab.length(self.head)
     }
 
     /// The packets from first to last.
-    pub fn iter<'a, P>(&self, slab: &'a PacketSlab<P>) -> impl Iterator<Item = (Length, &'a P)> {
+    pub fn iter<'a, P, L: Size>(
+        &self,
+        slab: &'a PacketSlab<P, L>,
+    ) -> impl Iterator<Item = (L, &'a P)> {
         let mut at = self.head;
         core::iter::from_fn(move || {
             let (len, payload, next) = slab.get(at)?;

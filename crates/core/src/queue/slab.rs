@@ -1,5 +1,6 @@
 //! The slab all packets of a scheduler live in.
 
+use crate::size::Size;
 use crate::units::Length;
 use alloc::vec::Vec;
 
@@ -7,12 +8,12 @@ use alloc::vec::Vec;
 pub(super) const NIL: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
-struct Slot<P> {
+struct Slot<P, L = Length> {
     /// Next packet of the same list, or next free slot.
     next: u32,
-    /// In bytes; of no meaning in a free slot. Two bytes, so that a slot without a payload of
-    /// its own takes eight, and as many more of them fit the cache.
-    len: Length,
+    /// Of no meaning in a free slot. A length has two bytes, so that a slot without a payload of its
+    /// own takes eight, and as many more of them fit the cache.
+    len: L,
     /// `None` only in a free slot.
     payload: Option<P>,
 }
@@ -26,16 +27,16 @@ const _: () = assert!(size_of::<Slot<alloc::boxed::Box<u8>>>() == 16);
 pub(crate) struct Stored(pub(super) u32);
 
 /// A free slot: the next one to be filled.
-pub(crate) struct Vacant<'a, P> {
-    slot: &'a mut Slot<P>,
+pub(crate) struct Vacant<'a, P, L = Length> {
+    slot: &'a mut Slot<P, L>,
     free: &'a mut u32,
     stored: &'a mut u64,
 }
 
-impl<P> Vacant<'_, P> {
+impl<P, L> Vacant<'_, P, L> {
     /// Stores a packet there.
     #[inline(always)]
-    pub(crate) fn fill(self, len: Length, payload: P) -> Stored {
+    pub(crate) fn fill(self, len: L, payload: P) -> Stored {
         let index = core::mem::replace(self.free, self.slot.next);
         self.slot.next = NIL;
         self.slot.len = len;
@@ -47,15 +48,15 @@ impl<P> Vacant<'_, P> {
 }
 
 /// Who is behind a packet that was taken out.
-pub(super) struct Behind<'a, P> {
-    slots: &'a [Slot<P>],
+pub(super) struct Behind<'a, P, L = Length> {
+    slots: &'a [Slot<P, L>],
     pub(super) next: u32,
 }
 
-impl<P> Behind<'_, P> {
+impl<P, L: Copy> Behind<'_, P, L> {
     /// Its length, if there is one.
     #[inline(always)]
-    pub(super) fn length(&self) -> Option<Length> {
+    pub(super) fn length(&self) -> Option<L> {
         let slot = self.slots.get(self.next as usize)?;
         Some(slot.len)
     }
@@ -67,15 +68,15 @@ impl<P> Behind<'_, P> {
 /// The slab grows as needed and never shrinks: it allocates only while the number
 /// of packets queued at once reaches a new height.
 #[derive(Clone, Debug)]
-pub struct PacketSlab<P> {
-    slots: Vec<Slot<P>>,
+pub struct PacketSlab<P, L = Length> {
+    slots: Vec<Slot<P, L>>,
     free: u32,
     limit: u32,
     stored: u64,
     taken: u64,
 }
 
-impl<P> PacketSlab<P> {
+impl<P, L: Size> PacketSlab<P, L> {
     /// A slab for at most `limit` packets; at least one, at most 2^32 - 1.
     pub fn new(limit: u32) -> Self {
         PacketSlab {
@@ -121,7 +122,7 @@ impl<P> PacketSlab<P> {
     /// Stores a packet, or hands it back at the limit. O(1) amortised.
     // As part of whatever takes a packet in: the call would cost as much again.
     #[inline(always)]
-    pub(crate) fn insert(&mut self, len: Length, payload: P) -> Result<Stored, P> {
+    pub(crate) fn insert(&mut self, len: L, payload: P) -> Result<Stored, P> {
         match self.make_vacant() {
             Some(vacant) => Ok(vacant.fill(len, payload)),
             None => Err(payload),
@@ -130,7 +131,7 @@ impl<P> PacketSlab<P> {
 
     /// A free slot, if there is one without growing.
     #[inline(always)]
-    pub(crate) fn vacant(&mut self) -> Option<Vacant<'_, P>> {
+    pub(crate) fn vacant(&mut self) -> Option<Vacant<'_, P, L>> {
         let slot = self.slots.get_mut(self.free as usize)?;
         Some(Vacant {
             slot,
@@ -141,7 +142,7 @@ impl<P> PacketSlab<P> {
 
     /// A free slot, for which the slab grows if it must; `None` at the limit. O(1) amortised.
     #[inline(always)]
-    pub(crate) fn make_vacant(&mut self) -> Option<Vacant<'_, P>> {
+    pub(crate) fn make_vacant(&mut self) -> Option<Vacant<'_, P, L>> {
         if self.free as usize >= self.slots.len() && !self.grow() {
             return None;
         }
@@ -158,7 +159,7 @@ impl<P> PacketSlab<P> {
         }
         self.slots.push(Slot {
             next: NIL,
-            len: Length::MAX,
+            len: L::LARGEST,
             payload: None,
         });
         self.free = index;
@@ -179,7 +180,7 @@ impl<P> PacketSlab<P> {
 
     /// Takes the packet at `index` out: its length, payload and who is behind it.
     #[inline(always)]
-    pub(super) fn take(&mut self, index: u32) -> Option<(Length, P, Behind<'_, P>)> {
+    pub(super) fn take(&mut self, index: u32) -> Option<(L, P, Behind<'_, P, L>)> {
         let slots = self.slots.as_mut_slice();
         let slot = slots.get_mut(index as usize)?;
         slot.payload.as_ref()?;
@@ -199,14 +200,14 @@ impl<P> PacketSlab<P> {
     }
 
     #[inline]
-    pub(super) fn get(&self, index: u32) -> Option<(Length, &P, u32)> {
+    pub(super) fn get(&self, index: u32) -> Option<(L, &P, u32)> {
         let slot = self.slots.get(index as usize)?;
         Some((slot.len, slot.payload.as_ref()?, slot.next))
     }
 
     /// Length of the packet at `index`, which must be in a list.
     #[inline]
-    pub(super) fn length(&self, index: u32) -> Option<Length> {
+    pub(super) fn length(&self, index: u32) -> Option<L> {
         self.slots.get(index as usize).map(|slot| slot.len)
     }
 }

@@ -17,11 +17,17 @@
 //! 10^-5. V itself has 24 bits more of fraction, so that it advances as exactly with
 //! 2^24 entities of the largest weight, and goes on counting beyond the 64 bits that
 //! timestamps have.
+//!
+//! Costs are up to 2^31 where packets have 2^16 bytes: timestamps have 24 bits of fraction then, in the
+//! same 64, and V 40 more. Inverse weights keep their 40, and the 16 bits of a charge that timestamps
+//! leave out are [carried on](super::scale::Costs): so shares are as exact.
 
+use super::scale::{Packets, Scale};
 use crate::scheduler::Share;
 use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_WEIGHT, VirtualTime};
+use core::marker::PhantomData;
 
-/// Bits of fraction of virtual time.
+/// Bits of fraction of inverse weights, and of the virtual time of packets.
 pub(super) const FRACTION: u32 = 40;
 
 const _: () = assert!(
@@ -44,16 +50,16 @@ pub(super) struct Terms {
 }
 
 impl Terms {
-    pub(super) fn of(share: Share) -> Terms {
+    pub(super) fn of<S: Scale>(share: Share) -> Terms {
         let inverse_weight = (1u64 << FRACTION).div_ceil(share.weight().get().into());
         Terms {
             inverse_weight,
-            slot: ceil_log2(span(share.max_charge(), inverse_weight)) as i8,
+            slot: ceil_log2(S::span(share.max_charge(), inverse_weight)) as i8,
         }
     }
 }
 
-/// What a charge adds to the timestamps of an entity.
+/// What a charge of packets adds to the timestamps of an entity.
 #[inline]
 pub(super) fn span(charge: Charge, inverse_weight: u64) -> u64 {
     u64::from(charge.get()) * inverse_weight
@@ -74,33 +80,46 @@ pub(super) fn weight_of(inverse_weight: u64) -> u64 {
 
 const _: () = assert!((MAX_WEIGHT as u64) * (MAX_WEIGHT as u64) < 1 << FRACTION);
 
-/// Bits of fraction that V has and timestamps have not: a byte of work is 2^64 / (sum of
-/// weights) in all.
-const FINER: u32 = 64 - FRACTION;
+/// Bits of fraction of V: a byte of work is 2^64 / (sum of weights).
+const OF_CLOCK: u32 = 64;
 
 /// V, the system virtual time (Eq. 3 of the QFQ report).
 #[derive(Clone, Debug)]
-pub(super) struct VirtualClock {
-    /// V, with [`FINER`] bits of fraction more; above 64 bits, times V went round.
+pub(super) struct VirtualClock<S = Packets> {
+    /// V, with [`FINER`](Self::FINER) bits of fraction more; above 64 bits, times V went round.
     time: u128,
     /// 2^64 / (sum of weights), rounded down.
     inverse_sum: u64,
     weight_sum: u64,
+    scale: PhantomData<S>,
 }
 
-impl VirtualClock {
+impl<S: Scale> VirtualClock<S> {
+    /// Bits of fraction of timestamps.
+    const FRACTION: u32 = FRACTION - S::CARRIED;
+
+    /// Bits of fraction that V has and timestamps have not.
+    const FINER: u32 = OF_CLOCK - Self::FRACTION;
+
+    /// Quarter turns of V are told apart as far as its 128 bits go.
+    const QUARTERS: u32 = match (Self::FINER + 62 + u32::BITS).checked_sub(u128::BITS) {
+        Some(missing) => u32::MAX >> missing,
+        None => u32::MAX,
+    };
+
     pub(super) fn starting_at(now: VirtualTime) -> Self {
         VirtualClock {
-            time: u128::from(now.units()) << FINER,
+            time: u128::from(now.units()) << Self::FINER,
             inverse_sum: 0,
             weight_sum: 0,
+            scale: PhantomData,
         }
     }
 
     /// V.
     #[inline]
     pub(super) fn now(&self) -> VirtualTime {
-        VirtualTime::new((self.time >> FINER) as u64)
+        VirtualTime::new((self.time >> Self::FINER) as u64)
     }
 
     /// The sum of the weights of all entities, as [`weight_of`] gives them.
@@ -116,7 +135,7 @@ impl VirtualClock {
 
     /// How far V advances, in units rounded up, while `bytes` are served.
     pub(super) fn span_of_work(&self, bytes: u32) -> u64 {
-        (u64::from(bytes) << FRACTION)
+        (u64::from(bytes) << Self::FRACTION)
             .checked_div(self.weight_sum)
             .unwrap_or(0)
             + 1
@@ -125,9 +144,9 @@ impl VirtualClock {
     /// Bytes of work, rounded down, at which V is before the next multiple of 2^`i` units still.
     #[inline]
     pub(super) fn work_within(&self, i: u32) -> u64 {
-        // A byte moves V by 2^FRACTION / (sum of weights) units at most.
+        // A byte moves V by 2^Self::FRACTION / (sum of weights) units at most.
         let left = !self.now().units() & ((1 << i) - 1);
-        ((u128::from(left) * u128::from(self.weight_sum)) >> FRACTION) as u64
+        ((u128::from(left) * u128::from(self.weight_sum)) >> Self::FRACTION) as u64
     }
 
     /// The link took `work`.
@@ -141,7 +160,7 @@ impl VirtualClock {
     pub(super) fn jump_to(&mut self, start: VirtualTime) {
         let ahead = start.distance_from(self.now());
         if ahead > 0 {
-            self.advance((ahead as u128) << FINER);
+            self.advance((ahead as u128) << Self::FINER);
         }
     }
 
@@ -169,13 +188,24 @@ impl VirtualClock {
         self.time = self.time.wrapping_add(by);
     }
 
-    /// Quarter turns that V made round the circle of virtual time, modulo 2^32.
+    /// Quarter turns that V made round the circle of virtual time, modulo 2^32, or 2^26 for costs.
     #[inline]
     pub(super) fn quarters(&self) -> u32 {
-        (self.time >> (FINER + 62)) as u32
+        (self.time >> (Self::FINER + 62)) as u32
     }
 
-    /// The same modulo 256, for those whom a finish time taken for another costs a slot.
+    /// Those that V made since it had made `quarters`.
+    #[inline]
+    pub(super) fn quarters_since(&self, quarters: u32) -> u32 {
+        self.quarters().wrapping_sub(quarters) & Self::QUARTERS
+    }
+
+    /// A number of quarters from which no timestamp counts any more.
+    pub(super) fn quarters_long_ago(&self) -> u32 {
+        self.quarters().wrapping_sub(Self::QUARTERS / 2 + 1)
+    }
+
+    /// [`quarters`](Self::quarters) modulo 256, for those whom a finish time taken for another costs a slot.
     #[inline]
     pub(super) fn quarter(&self) -> u8 {
         self.quarters() as u8
@@ -212,7 +242,7 @@ mod tests {
     fn every_inverse_weight_is_rounded_up_by_less_than_a_unit_and_leads_back() {
         for weight in 1..=MAX_WEIGHT {
             let inverse =
-                Terms::of(Share::new(Weight::new(weight).unwrap(), Length::MAX)).inverse_weight;
+                Terms::of::<Packets>(Share::new(Weight::new(weight).unwrap(), Length::MAX)).inverse_weight;
             let product = inverse * u64::from(weight);
             assert!(product >= 1 << FRACTION && product - (1 << FRACTION) < u64::from(weight));
             assert_eq!(weight_of(inverse), u64::from(weight));
@@ -224,7 +254,7 @@ mod tests {
         for flows in 1..=8 {
             for weight in [1, 3, 1000, 123_457, 524_287, 999_999, MAX_WEIGHT] {
                 let share = share(weight, 1500).times(flows).unwrap();
-                let inverse = Terms::of(share).inverse_weight;
+                let inverse = Terms::of::<Packets>(share).inverse_weight;
                 let counted = weight_of(inverse);
                 let given = u64::from(weight * flows);
                 assert!(counted * inverse >= 1 << FRACTION, "{share:?}");
@@ -236,7 +266,7 @@ mod tests {
     #[test]
     fn the_inverse_of_the_sum_is_rounded_down() {
         for sum in [1, 2, 3, 1000, 1 << 32, (MAX_WEIGHT as u64) << 24] {
-            let mut clock = VirtualClock::starting_at(VirtualTime::default());
+            let mut clock = VirtualClock::<Packets>::starting_at(VirtualTime::default());
             clock.set_weight_sum(sum);
             let product = u128::from(clock.inverse_sum) * u128::from(sum);
             assert!(
@@ -252,7 +282,7 @@ mod tests {
         for weight in [1, 2, 3, 7, 1023, 1024, 1025, 65_536, 999_999, MAX_WEIGHT] {
             for max_length in [1, 2, 3, 63, 64, 65, 1500, 32_768, 32_769, 65_535] {
                 let share = share(weight, max_length);
-                let terms = Terms::of(share);
+                let terms = Terms::of::<Packets>(share);
                 let span = span(share.max_charge(), terms.inverse_weight);
                 assert!(
                     span <= 1 << terms.slot && span > 1 << (terms.slot - 1),
@@ -267,11 +297,11 @@ mod tests {
             (1024, 1025, 41),
         ];
         for (weight, max_length, slot) in edges {
-            assert_eq!(Terms::of(share(weight, max_length)).slot, slot);
+            assert_eq!(Terms::of::<Packets>(share(weight, max_length)).slot, slot);
         }
         let eight = share(1, 65_535).times(8).unwrap();
         assert_eq!(
-            Terms::of(eight).slot,
+            Terms::of::<Packets>(eight).slot,
             56,
             "an aggregate lies among its flows"
         );
@@ -280,7 +310,7 @@ mod tests {
     #[test]
     fn heavier_and_late_is_late_by_the_same_work_and_else_nothing_moves() {
         for now in [1000, 0] {
-            let clock = VirtualClock::starting_at(VirtualTime::new(now));
+            let clock = VirtualClock::<Packets>::starting_at(VirtualTime::new(now));
             let at = |start: u64, old, new| {
                 let start = VirtualTime::new(now).advanced(start);
                 let moved = clock.start_at_new_weight(start, old, new);
@@ -298,11 +328,11 @@ mod tests {
     fn a_quarter_is_remembered_until_half_a_turn_later() {
         let quarter = 1u64 << 62;
         for start in [0, 3 * quarter, 3 * quarter + 5] {
-            let mut clock = VirtualClock::starting_at(VirtualTime::new(start));
+            let mut clock = VirtualClock::<Packets>::starting_at(VirtualTime::new(start));
             let then = clock.quarter();
             assert!(clock.remembers(then) && !clock.remembers(clock.long_ago()));
             for turned in 1..=255 {
-                clock.advance(u128::from(quarter) << FINER);
+                clock.advance(u128::from(quarter) << VirtualClock::<Packets>::FINER);
                 assert_eq!(clock.remembers(then), turned == 1, "{turned} quarters");
             }
         }

@@ -40,47 +40,50 @@ mod shares;
 use self::shares::{Number, Shares};
 use super::Standing;
 use super::ring::{Linked, Ring};
+use super::scale::{Costs, Packets, Scale};
+use crate::cost::MAX_COST;
 use crate::ensure_invariant;
 use crate::scheduler::{
     Entities, EntityId, Holds, MAX_ALLOWANCE, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
-use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, Weight};
+use crate::units::{Charge, MAX_AGGREGATE_WEIGHT, MAX_CHARGE, MAX_LENGTH, Weight};
 use alloc::collections::BTreeMap;
 use core::cmp::Ordering;
+use core::marker::PhantomData;
 
 /// Bits of fraction of a deficit, which counts bytes.
-const FRACTION: u32 = 20;
+pub(super) const FRACTION: u32 = 20;
 
-/// A whole number of bytes as a deficit.
-#[inline]
-fn bytes(charge: Charge) -> i64 {
-    i64::from(charge.get()) << FRACTION
+/// A whole number of bytes as a deficit: below 2^52.
+#[inline(always)]
+fn bytes<D: From<i64>>(charge: Charge) -> D {
+    D::from(i64::from(charge.get()) << FRACTION)
 }
 
 /// State of one entity.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct DrrEntity {
+pub struct DrrEntity<D = i64> {
     /// What it may still send in its present turn, or in its next one.
-    deficit: i64,
+    deficit: D,
     /// While active, what each turn adds; while not, 0 of one that was not added.
-    quantum: i64,
+    quantum: D,
     next: MaybeEntity,
     /// Weight and longest packet, in [`Drr::shares`].
     share: Number,
     state: Standing,
 }
 
-impl Linked for DrrEntity {
+impl<D> Linked for DrrEntity<D> {
     #[inline]
     fn next(&mut self) -> &mut MaybeEntity {
         &mut self.next
     }
 }
 
-impl DrrEntity {
+impl<D: Default + PartialEq> DrrEntity<D> {
     /// Whether it was added, and not removed for good.
     fn is_known(&self) -> bool {
-        self.state != Standing::Inactive || self.quantum != 0
+        self.state != Standing::Inactive || self.quantum != D::default()
     }
 }
 
@@ -132,7 +135,7 @@ struct Unit {
     of: Ratio,
 }
 
-// `scaled` is less than one too large, which adds less than phi^k / 2^shift to a quantum. From
+// Of packets, `scaled` is less than one too large, which adds less than phi^k / 2^shift to a quantum. From
 // a quotient by phi, what is cut off leaves room for 1 / phi at least. So nothing is carried where
 // phi^k phi <= 2^shift. With x = 2^20 L / phi, the shift is 63 or 2^shift >= 2^63 / ceil(x), and
 // phi <= 2^40 / x.
@@ -158,15 +161,19 @@ impl Unit {
 
     /// The quantum of `weight`, cut off.
     #[inline]
-    fn quantum(&self, weight: u32) -> i64 {
-        let product = u128::from(weight) * u128::from(self.scaled);
-        (product >> (self.shift & 63)) as i64
+    fn quantum<S: Scale>(&self, weight: u32) -> S::Deficit {
+        S::quantum(
+            self.scaled,
+            self.shift,
+            [self.of.charge, self.of.weight],
+            weight,
+        )
     }
 }
 
-/// Deficit round robin.
+/// Deficit round robin, of packets or of requests by cost.
 #[derive(Clone, Debug)]
-pub struct Drr {
+pub struct Drr<S: Scale = Packets> {
     /// The active entities.
     active: Ring,
     unit: Unit,
@@ -178,11 +185,18 @@ pub struct Drr {
     /// The ratios of all that are there, and how many have each.
     ratios: BTreeMap<Ratio, u32>,
     shares: Shares,
+    scale: PhantomData<S>,
 }
 
 const _: () = assert!(size_of::<DrrEntity>() == 24);
+// A deficit is what a turn left, less than a packet of the entity, and a quantum, no less than
+// that packet: phi^k U, where U is no more than the largest charge.
+const _: () = assert!(
+    (MAX_AGGREGATE_WEIGHT as i128 * MAX_LENGTH as i128) << (FRACTION + 1) < i64::MAX as i128
+);
+const _: () = assert!(MAX_COST.ilog2() + MAX_AGGREGATE_WEIGHT.ilog2() + 1 + FRACTION + 1 < 127);
 
-impl Default for Drr {
+impl<S: Scale> Default for Drr<S> {
     fn default() -> Self {
         Drr {
             active: Ring::default(),
@@ -194,6 +208,7 @@ impl Default for Drr {
             first: MaybeEntity::NONE,
             ratios: BTreeMap::new(),
             shares: Shares::default(),
+            scale: PhantomData,
         }
     }
 }
@@ -203,7 +218,16 @@ impl Drr {
     pub fn new() -> Self {
         Self::default()
     }
+}
 
+impl Drr<Costs> {
+    /// An empty round, for [costs](crate::CostScheduler).
+    pub fn for_costs() -> Self {
+        Self::default()
+    }
+}
+
+impl<S: Scale> Drr<S> {
     fn admit(&mut self, ratio: Ratio) {
         *self.ratios.entry(ratio).or_default() += 1;
         self.compare();
@@ -244,8 +268,8 @@ impl Drr {
     }
 
     /// What the unit in force gives to whoever has this share.
-    fn quantum(&self, share: Number) -> i64 {
-        self.unit.quantum(self.shares.get(share).weight)
+    fn quantum(&self, share: Number) -> S::Deficit {
+        self.unit.quantum::<S>(self.shares.get(share).weight)
     }
 
     /// A quantum of weight 1 covers `charge` from now on, whoever leaves.
@@ -264,7 +288,7 @@ impl Drr {
     }
 
     #[inline(never)]
-    fn insert(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, head: Charge) {
+    fn insert(&mut self, entities: &mut [impl Holds<DrrEntity<S::Deficit>>], id: EntityId, head: Charge) {
         if self.active.head == MaybeEntity::NONE {
             self.first = MaybeEntity::of(id);
         }
@@ -276,11 +300,12 @@ impl Drr {
     }
 }
 
-impl Scheduler for Drr {
-    type Entity = DrrEntity;
+impl<S: Scale> Scheduler for Drr<S> {
+    type Entity = DrrEntity<S::Deficit>;
     const NAME: &'static str = "drr";
+    const LARGEST: u32 = S::LARGEST;
 
-    fn add(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, share: Share) {
+    fn add(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share) {
         let ratio = Ratio::of(share);
         self.admit(ratio);
         *entities.entity_mut(id) = DrrEntity {
@@ -290,7 +315,7 @@ impl Scheduler for Drr {
         };
     }
 
-    fn remove(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) -> Removal {
         let entity = entities.entity_mut(id);
         self.dismiss(self.shares.get(entity.share));
         if entity.state == Standing::Inactive {
@@ -303,7 +328,7 @@ impl Scheduler for Drr {
         }
     }
 
-    fn change(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, share: Share) {
+    fn change(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share) {
         let entity = entities.entity_mut(id);
         let (before, after) = (self.shares.get(entity.share), Ratio::of(share));
         self.shares.leave(entity.share);
@@ -315,17 +340,17 @@ impl Scheduler for Drr {
         }
     }
 
-    fn weight(&self, entities: &[impl Holds<DrrEntity>], id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> Weight {
         let share = self.shares.get(entities.entity(id).share);
         Weight::of_entity(share.weight).unwrap_or(Weight::ONE)
     }
 
-    fn is_active(&self, entities: &[impl Holds<DrrEntity>], id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, head: Charge) {
+    fn backlogged(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, head: Charge) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             self.insert(entities, id, head);
@@ -337,19 +362,19 @@ impl Scheduler for Drr {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<DrrEntity>]) -> MaybeEntity {
+    fn select(&self, _: &[impl Holds<Self::Entity>]) -> MaybeEntity {
         self.active.head
     }
 
     #[inline]
-    fn hold(&mut self, _: &mut [impl Holds<DrrEntity>], _: EntityId) {}
+    fn hold(&mut self, _: &mut [impl Holds<Self::Entity>], _: EntityId) {}
 
     #[inline]
     fn served(&mut self, _: Charge) {}
 
     fn reschedule(
         &mut self,
-        entities: &mut [impl Holds<DrrEntity>],
+        entities: &mut [impl Holds<Self::Entity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -363,7 +388,7 @@ impl Scheduler for Drr {
         // Its quantum may be of another unit.
         let entity = entities.entity_mut(id);
         entity.deficit -= bytes(charged);
-        if entity.deficit >= bytes(next) {
+        if entity.deficit >= bytes::<S::Deficit>(next) {
             return;
         }
         self.active.turn(id, entity.next);
@@ -381,7 +406,7 @@ impl Scheduler for Drr {
     #[inline(always)]
     fn step(
         &mut self,
-        entities: &mut [impl Holds<DrrEntity>],
+        entities: &mut [impl Holds<Self::Entity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -392,7 +417,7 @@ impl Scheduler for Drr {
     #[inline(always)]
     fn advance(
         &mut self,
-        entities: &mut [impl Holds<DrrEntity>],
+        entities: &mut [impl Holds<Self::Entity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -401,8 +426,8 @@ impl Scheduler for Drr {
             return false;
         };
         let entity = entities.entity_mut(id);
-        let mut deficit = entity.deficit - bytes(charged);
-        if deficit < bytes(next) {
+        let mut deficit = entity.deficit - bytes::<S::Deficit>(charged);
+        if deficit < bytes::<S::Deficit>(next) {
             deficit += entity.quantum;
             self.active.turn(id, entity.next);
         }
@@ -412,30 +437,30 @@ impl Scheduler for Drr {
 
     /// While its deficit covers what is next.
     #[inline]
-    fn allowance(&self, entities: &[impl Holds<DrrEntity>], id: EntityId, next: Charge) -> u32 {
-        let beyond = (entities.entity(id).deficit - bytes(next)) >> FRACTION;
+    fn allowance(&self, entities: &[impl Holds<Self::Entity>], id: EntityId, next: Charge) -> u32 {
+        let beyond = S::whole(entities.entity(id).deficit - bytes::<S::Deficit>(next));
         beyond.clamp(0, MAX_ALLOWANCE.into()) as u32
     }
 
     #[inline]
-    fn used(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId, work: Charge) {
+    fn used(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, work: Charge) {
         entities.entity_mut(id).deficit -= bytes(work);
     }
 
     #[cold]
     #[inline(never)]
-    fn idle(&mut self, entities: &mut [impl Holds<DrrEntity>], id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             return;
         }
         // An idle entity keeps no credit.
-        entity.deficit = 0;
+        entity.deficit = S::Deficit::default();
         if entity.state == Standing::Leaving {
             self.shares.leave(entity.share);
-            entity.quantum = 0;
+            entity.quantum = S::Deficit::default();
         } else {
-            entity.quantum = entity.quantum.max(1);
+            entity.quantum = entity.quantum.max(1.into());
         }
         entity.state = Standing::Inactive;
         self.active.pop_head(entities, id);
@@ -449,7 +474,7 @@ impl Scheduler for Drr {
         self.unsettled &= self.active.head != MaybeEntity::NONE;
     }
 
-    fn invariants(&self, entities: &[impl Holds<DrrEntity>]) -> Result<(), Violation> {
+    fn invariants(&self, entities: &[impl Holds<Self::Entity>]) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; entities.len()];
         let named = |Violation(what)| Violation(alloc::format!("drr: {what}"));
         self.active.check(entities, &mut listed).map_err(named)?;
@@ -463,7 +488,7 @@ impl Scheduler for Drr {
                 if listed[id.index()] { "" } else { "not " }
             );
             ensure_invariant!(
-                active || (entity.deficit == 0 && entity.next == MaybeEntity::NONE),
+                active || (entity.deficit == S::Deficit::default() && entity.next == MaybeEntity::NONE),
                 "drr: inactive {id:?} keeps a deficit or a link"
             );
             let there = entity.is_known() && entity.state != Standing::Leaving;
@@ -550,11 +575,11 @@ mod tests {
                 .filter(|&charge| charge <= weight.saturating_mul(65_535))
             {
                 let unit = Unit::new(Ratio { charge, weight });
-                assert_eq!(unit.quantum(weight), i64::from(charge) << FRACTION);
+                assert_eq!(unit.quantum::<Packets>(weight), i64::from(charge) << FRACTION);
                 for other in weights {
                     let exact =
                         ((u128::from(other) * u128::from(charge)) << FRACTION) / u128::from(weight);
-                    assert_eq!(unit.quantum(other) as u128, exact, "{other} of {unit:?}");
+                    assert_eq!(unit.quantum::<Packets>(other) as u128, exact, "{other} of {unit:?}");
                 }
             }
         }

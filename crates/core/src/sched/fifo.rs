@@ -5,6 +5,7 @@
 //! costs O(1) amortised; removing a flow, or discarding packets of it, costs O(packets queued in
 //! all), unlike in the other algorithms.
 
+use crate::cost::MAX_COST;
 use crate::ensure_invariant;
 use crate::scheduler::{
     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
@@ -70,6 +71,7 @@ impl Fifo {
 impl Scheduler for Fifo {
     type Entity = FifoEntity;
     const NAME: &'static str = "fifo";
+    const LARGEST: u32 = MAX_COST;
     const FOLLOWS_PACKETS: bool = true;
 
     fn add(&mut self, entities: &mut [impl Holds<FifoEntity>], id: EntityId, share: Share) {

@@ -9,7 +9,8 @@
 //! i = ceil(log2(L / phi)) (Eq. 4); the group's slot sigma_i is 2^i units of
 //! [virtual time](super::clock), so neither a group's index nor its slot needs a table:
 //! group 56 holds packets of 65,535 bytes at weight 1, group 20 those of 1 byte at
-//! weight 10^6.
+//! weight 10^6. Of costs, group 55 holds those of 2^31 at weight 1, group 5 those of 1 at weight
+//! 10^6, and group 2 those of 1 at the largest weight of an aggregate.
 //!
 //! A group has 64 buckets. Theorem 5 asks for 2 + L / sigma of them, L in virtual time: an
 //! entity is therefore inserted only into groups whose slot is at least a 32nd of
@@ -20,9 +21,11 @@
 
 use super::Standing;
 use super::clock::{FRACTION, Terms, VirtualClock, ceil_log2, weight_of};
+use super::scale::{Arithmetic, Costs, Packets, Scale};
+use crate::cost::MAX_COST;
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Removal, Share, Violation};
-use crate::units::{MAX_LENGTH, VirtualTime, Weight};
+use crate::units::{Charge, MAX_LENGTH, VirtualTime, Weight};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -30,11 +33,11 @@ use alloc::vec::Vec;
 /// [`Scheduler`](crate::Scheduler); `$changed` is done where an entity goes or gets another share.
 macro_rules! statements_of_members {
     ($(|$algorithm:ident| $changed:expr)?) => {
-        fn add(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, share: Share) {
+        fn add(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share) {
             *entities.entity_mut(id) = self.members.add(share, self.is_idle());
         }
 
-        fn remove(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) -> Removal {
+        fn remove(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) -> Removal {
             $(
                 let $algorithm = &mut *self;
                 $changed;
@@ -45,7 +48,7 @@ macro_rules! statements_of_members {
 
         fn change(
             &mut self,
-            entities: &mut [impl Holds<GroupedEntity>],
+            entities: &mut [impl Holds<Self::Entity>],
             id: EntityId,
             share: Share,
         ) {
@@ -58,11 +61,11 @@ macro_rules! statements_of_members {
             self.members.change(entity, id, share, idle);
         }
 
-        fn weight(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> Weight {
+        fn weight(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> Weight {
             self.members.weight(entities.entity(id), id)
         }
 
-        fn is_active(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId) -> bool {
+        fn is_active(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> bool {
             entities.entity(id).state != Standing::Inactive
         }
     };
@@ -79,6 +82,10 @@ const _: () = assert!(
     MAX_LENGTH.ilog2() + 1 + FRACTION + SLOTS.ilog2() < 63,
     "all slots of the coarsest group lie within half the circle of virtual time"
 );
+const _: () = assert!(
+    MAX_COST.ilog2() + FRACTION - Costs::CARRIED + SLOTS.ilog2() < 63,
+    "and so they do with costs"
+);
 const _: () = assert!((1 << FINEST) + 4 <= SLOTS);
 /// A quarter of the circle of virtual time: no lag beyond can be told from a lead.
 const FARTHEST: u64 = 1 << 62;
@@ -86,7 +93,7 @@ const _: () = assert!(size_of::<GroupedEntity>() == 24);
 
 /// State of one entity.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct GroupedEntity {
+pub struct GroupedEntity<S: Scale = Packets> {
     /// Virtual start time S while active, last virtual finish time F while not.
     pub(super) start: VirtualTime,
     /// 2^[`FRACTION`] / weight, rounded up; 0 if there is no such entity.
@@ -103,6 +110,16 @@ pub struct GroupedEntity {
     /// 0 if its share has changed since.
     pub(super) mark: u8,
     pub(super) state: Standing,
+    /// What is to be added to S beyond its units.
+    pub(super) carry: S::Carry,
+}
+
+impl<S: Scale> GroupedEntity<S> {
+    /// S after a charge, and what is carried on.
+    #[inline(always)]
+    pub(super) fn after(&self, charge: Charge) -> (VirtualTime, S::Carry) {
+        S::after(self.start, self.carry, charge, self.inverse_weight)
+    }
 }
 
 /// Which buckets of a group are in use.
@@ -160,8 +177,8 @@ impl Slots {
 /// Whoever makes a statement here says whether the scheduler is `idle`: no entity is
 /// active.
 #[derive(Clone, Debug)]
-pub(super) struct Members {
-    pub clock: VirtualClock,
+pub(super) struct Members<S = Packets> {
+    pub clock: VirtualClock<S>,
     /// Lowest group to stay in or insert into, from the present longest packet and sum of
     /// weights; never 0.
     pub floor: i8,
@@ -176,7 +193,7 @@ pub(super) struct Members {
     pending: BTreeMap<EntityId, Terms>,
 }
 
-impl Members {
+impl<S: Scale> Members<S> {
     pub(super) fn starting_at(now: VirtualTime) -> Self {
         Members {
             clock: VirtualClock::starting_at(now),
@@ -207,12 +224,12 @@ impl Members {
 
     /// The group to put an entity into.
     #[inline]
-    pub(super) fn group_of(&self, entity: &GroupedEntity) -> i8 {
+    pub(super) fn group_of(&self, entity: &GroupedEntity<S>) -> i8 {
         entity.own_group.max(self.floor)
     }
 
-    pub(super) fn add(&mut self, share: Share, idle: bool) -> GroupedEntity {
-        let terms = Terms::of(share);
+    pub(super) fn add(&mut self, share: Share, idle: bool) -> GroupedEntity<S> {
+        let terms = Terms::of::<S>(share);
         self.longest = self.longest.max(share.max_charge().get());
         let sum = self.clock.weight_sum() + weight_of(terms.inverse_weight);
         self.set_weight_sum(sum, idle);
@@ -226,7 +243,7 @@ impl Members {
 
     pub(super) fn remove(
         &mut self,
-        entity: &mut GroupedEntity,
+        entity: &mut GroupedEntity<S>,
         id: EntityId,
         idle: bool,
     ) -> Removal {
@@ -240,7 +257,7 @@ impl Members {
         Removal::WhenSelected
     }
 
-    fn forget(&mut self, entity: &mut GroupedEntity, idle: bool) {
+    fn forget(&mut self, entity: &mut GroupedEntity<S>, idle: bool) {
         let weight = weight_of(entity.inverse_weight);
         *entity = GroupedEntity::default();
         self.set_weight_sum(self.clock.weight_sum() - weight, idle);
@@ -248,7 +265,7 @@ impl Members {
 
     pub(super) fn change(
         &mut self,
-        entity: &mut GroupedEntity,
+        entity: &mut GroupedEntity<S>,
         id: EntityId,
         share: Share,
         idle: bool,
@@ -256,7 +273,7 @@ impl Members {
         // A longer packet may come at once; virtual time must allow for it.
         self.longest = self.longest.max(share.max_charge().get());
         self.set_weight_sum(self.clock.weight_sum(), idle);
-        let terms = Terms::of(share);
+        let terms = Terms::of::<S>(share);
         let present = Terms {
             inverse_weight: entity.inverse_weight,
             slot: entity.own_group,
@@ -277,14 +294,14 @@ impl Members {
         self.adopt(entity, terms, idle);
     }
 
-    pub(super) fn weight(&self, entity: &GroupedEntity, id: EntityId) -> Weight {
+    pub(super) fn weight(&self, entity: &GroupedEntity<S>, id: EntityId) -> Weight {
         let pending = self.pending.get(&id).filter(|_| entity.group < 0);
         let inverse = pending.map_or(entity.inverse_weight, |terms| terms.inverse_weight);
         Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
     }
 
     /// The entity, which has just been charged, has this share from now on.
-    fn adopt(&mut self, entity: &mut GroupedEntity, terms: Terms, idle: bool) {
+    fn adopt(&mut self, entity: &mut GroupedEntity<S>, terms: Terms, idle: bool) {
         let (old, new) = (
             weight_of(entity.inverse_weight),
             weight_of(terms.inverse_weight),
@@ -295,7 +312,7 @@ impl Members {
     }
 
     /// A pending change of the entity, which is in no group any more, takes effect.
-    pub(super) fn adopt_pending(&mut self, entity: &mut GroupedEntity, id: EntityId, idle: bool) {
+    pub(super) fn adopt_pending(&mut self, entity: &mut GroupedEntity<S>, id: EntityId, idle: bool) {
         if entity.group < 0
             && let Some(terms) = self.pending.remove(&id)
         {
@@ -305,7 +322,7 @@ impl Members {
 
     /// Whether the entity was put into its group under other terms than hold now.
     #[inline]
-    pub(super) fn is_misplaced(&self, entity: &GroupedEntity) -> bool {
+    pub(super) fn is_misplaced(&self, entity: &GroupedEntity<S>) -> bool {
         entity.mark != self.floor as u8
     }
 
@@ -318,7 +335,7 @@ impl Members {
     #[inline]
     pub(super) fn may_stay(
         &mut self,
-        entity: &mut GroupedEntity,
+        entity: &mut GroupedEntity<S>,
         id: EntityId,
         end: VirtualTime,
         latest: VirtualTime,
@@ -348,7 +365,7 @@ impl Members {
     }
 
     /// The entity, which is in no group any more, is inactive from now on.
-    pub(super) fn leave(&mut self, entity: &mut GroupedEntity, idle: bool) {
+    pub(super) fn leave(&mut self, entity: &mut GroupedEntity<S>, idle: bool) {
         if entity.state == Standing::Leaving {
             self.forget(entity, idle);
         } else {
@@ -365,7 +382,7 @@ impl Members {
     /// some bucket.
     pub(super) fn check(
         &self,
-        entities: &[impl Holds<GroupedEntity>],
+        entities: &[impl Holds<GroupedEntity<S>>],
         listed: &[bool],
     ) -> Result<(), Violation> {
         let ids = || (0..listed.len()).filter_map(EntityId::new);
@@ -404,8 +421,8 @@ impl Members {
 
 /// Checks one bucket: every entity in it is in group `i` and starts in the slot from
 /// `start` on, and is in no other bucket.
-pub(super) fn check_bucket(
-    entities: &[impl Holds<GroupedEntity>],
+pub(super) fn check_bucket<S: Scale>(
+    entities: &[impl Holds<GroupedEntity<S>>],
     top: MaybeEntity,
     i: u32,
     start: VirtualTime,

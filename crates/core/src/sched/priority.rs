@@ -16,6 +16,7 @@
 
 use super::Standing;
 use super::ring::{Linked, Ring};
+use crate::cost::MAX_COST;
 use crate::ensure_invariant;
 use crate::scheduler::{
     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
@@ -190,6 +191,7 @@ impl Priority {
 impl Scheduler for Priority {
     type Entity = PriorityEntity;
     const NAME: &'static str = "priority";
+    const LARGEST: u32 = MAX_COST;
 
     fn add(&mut self, entities: &mut [impl Holds<PriorityEntity>], id: EntityId, share: Share) {
         let level = share.weight().get();

@@ -36,8 +36,8 @@
 mod invariants;
 
 use super::Standing;
-use super::clock::span;
 use super::groups::{GroupedEntity, Members, SLOTS, Slots, statements_of_members};
+use super::scale::{Costs, Packets, Scale};
 use crate::scheduler::{
     Entities, EntityId, Holds, MAX_ALLOWANCE, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
@@ -46,10 +46,10 @@ use crate::units::{Charge, VirtualTime, Weight};
 /// Buckets of all groups: group i's are those from `SLOTS` i on.
 const BUCKETS: usize = 64 * SLOTS as usize;
 
-/// Quick fair queueing.
+/// Quick fair queueing, of packets or of requests by cost.
 #[derive(Clone, Debug)]
-pub struct Qfq {
-    members: Members,
+pub struct Qfq<S: Scale = Packets> {
+    members: Members<S>,
     /// Eligible and ready, ineligible and ready, eligible and blocked, ineligible
     /// and blocked: the groups in ER, IR, EB, IB (Section 4.1.3).
     er: u64,
@@ -69,9 +69,9 @@ pub struct Qfq {
     lasts: [MaybeEntity; BUCKETS],
 }
 
-impl Default for Qfq {
+impl<S: Scale> Default for Qfq<S> {
     fn default() -> Self {
-        Self::new()
+        Self::from_time(VirtualTime::new(0))
     }
 }
 
@@ -84,12 +84,25 @@ const fn from(i: u32) -> u64 {
 impl Qfq {
     /// A scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
-        Self::starting_at(VirtualTime::new(0))
+        Self::default()
     }
 
     /// A scheduler whose virtual time starts at `now`: at any point, also shortly
     /// before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
+        Self::from_time(now)
+    }
+}
+
+impl Qfq<Costs> {
+    /// A scheduler for [costs](crate::CostScheduler).
+    pub fn for_costs() -> Self {
+        Self::default()
+    }
+}
+
+impl<S: Scale> Qfq<S> {
+    fn from_time(now: VirtualTime) -> Self {
         Qfq {
             members: Members::starting_at(now),
             er: 0,
@@ -145,7 +158,7 @@ impl Qfq {
     #[inline(always)]
     fn push(
         &mut self,
-        entities: &mut [impl Holds<GroupedEntity>],
+        entities: &mut [impl Holds<GroupedEntity<S>>],
         id: EntityId,
         beside: u32,
         slot: u64,
@@ -268,7 +281,7 @@ impl Qfq {
     /// was served ahead of V stays to be worked off, as far as the order allows: by a slot
     /// in the group in which it was served, and to F_b in another.
     #[inline]
-    fn start_time(&self, entity: &GroupedEntity, i: u32) -> VirtualTime {
+    fn start_time(&self, entity: &GroupedEntity<S>, i: u32) -> VirtualTime {
         let now = self.virtual_time();
         let blocker = self.blocker(i);
         let start = blocker.map_or(now, |finish| now.earlier(finish));
@@ -286,7 +299,7 @@ impl Qfq {
 
     /// Gives an inactive entity a place (Fig. 4, from line 7).
     #[inline(never)]
-    fn insert(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) {
+    fn insert(&mut self, entities: &mut [impl Holds<GroupedEntity<S>>], id: EntityId) {
         let idle = self.is_idle();
         if idle {
             self.members.start_busy_period();
@@ -359,7 +372,7 @@ impl Qfq {
     #[inline(never)]
     fn move_overtaken(
         &mut self,
-        entities: &mut [impl Holds<GroupedEntity>],
+        entities: &mut [impl Holds<GroupedEntity<S>>],
         id: EntityId,
         i: u32,
         slot: u64,
@@ -382,7 +395,7 @@ impl Qfq {
     #[inline(never)]
     fn move_last(
         &mut self,
-        entities: &mut [impl Holds<GroupedEntity>],
+        entities: &mut [impl Holds<GroupedEntity<S>>],
         id: EntityId,
         first: u32,
         slot: u64,
@@ -412,7 +425,7 @@ impl Qfq {
     #[inline(never)]
     fn move_last_beside(
         &mut self,
-        entities: &mut [impl Holds<GroupedEntity>],
+        entities: &mut [impl Holds<GroupedEntity<S>>],
         id: EntityId,
         first: u32,
         slot: u64,
@@ -426,7 +439,7 @@ impl Qfq {
     /// group that its share asks for by now.
     #[cold]
     #[inline(never)]
-    fn leave(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, again: bool) {
+    fn leave(&mut self, entities: &mut [impl Holds<GroupedEntity<S>>], id: EntityId, again: bool) {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
         let rest = core::mem::take(&mut entity.next);
@@ -451,7 +464,7 @@ impl Qfq {
 
     #[cold]
     #[inline(never)]
-    fn may_stay(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) -> bool {
+    fn may_stay(&mut self, entities: &mut [impl Holds<GroupedEntity<S>>], id: EntityId) -> bool {
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group.unsigned_abs());
         let end = self.groups[(i % 64) as usize].end(i);
@@ -461,14 +474,15 @@ impl Qfq {
     }
 }
 
-impl Scheduler for Qfq {
-    type Entity = GroupedEntity;
+impl<S: Scale> Scheduler for Qfq<S> {
+    type Entity = GroupedEntity<S>;
     const NAME: &'static str = "qfq";
+    const LARGEST: u32 = S::LARGEST;
 
     statements_of_members!();
 
     #[inline]
-    fn backlogged(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, _: Charge) {
+    fn backlogged(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, _: Charge) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             entity.state = Standing::Active;
@@ -477,7 +491,7 @@ impl Scheduler for Qfq {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<GroupedEntity>]) -> MaybeEntity {
+    fn select(&self, _: &[impl Holds<Self::Entity>]) -> MaybeEntity {
         self.selected
     }
 
@@ -490,7 +504,7 @@ impl Scheduler for Qfq {
     /// the first, since the group is eligible. What is left is that nobody is put on
     /// top, which is so from the first hold on at the latest.
     #[inline]
-    fn hold(&mut self, _: &mut [impl Holds<GroupedEntity>], _: EntityId) {
+    fn hold(&mut self, _: &mut [impl Holds<Self::Entity>], _: EntityId) {
         self.holds = true;
     }
 
@@ -506,14 +520,13 @@ impl Scheduler for Qfq {
     #[inline(always)]
     fn reschedule(
         &mut self,
-        entities: &mut [impl Holds<GroupedEntity>],
+        entities: &mut [impl Holds<Self::Entity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
     ) {
         let entity = entities.entity_mut(id);
-        let finish = entity.start.advanced(span(charged, entity.inverse_weight));
-        entity.start = finish;
+        (entity.start, entity.carry) = entity.after(charged);
         if next.is_none() || (self.members.is_misplaced(entity) && !self.may_stay(entities, id)) {
             return self.leave(entities, id, next.is_some());
         }
@@ -539,7 +552,7 @@ impl Scheduler for Qfq {
     #[inline(always)]
     fn advance(
         &mut self,
-        entities: &mut [impl Holds<GroupedEntity>],
+        entities: &mut [impl Holds<Self::Entity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -552,14 +565,14 @@ impl Scheduler for Qfq {
         {
             return false;
         }
-        let finish = entity.start.advanced(span(charged, entity.inverse_weight));
+        let (finish, carry) = entity.after(charged);
         let slot = finish.units().wrapping_shr(u32::from(entity.group as u8));
         let rest = entity.next;
         let stays = slot == self.first_slot;
         if rest == MaybeEntity::NONE && !stays {
             return false;
         }
-        entity.start = finish;
+        (entity.start, entity.carry) = (finish, carry);
         self.members.clock.served(charged);
         if !stays {
             let first = self.first;
@@ -570,11 +583,12 @@ impl Scheduler for Qfq {
         true
     }
 
-    /// While S is in its slot, and V reaches no slot at which a group waits to become eligible.
+    /// While S is in its slot, and V reaches no slot at which a group waits to become eligible. Of each
+    /// request it hears.
     #[inline]
-    fn allowance(&self, entities: &[impl Holds<GroupedEntity>], id: EntityId, _: Charge) -> u32 {
+    fn allowance(&self, entities: &[impl Holds<Self::Entity>], id: EntityId, _: Charge) -> u32 {
         let entity = entities.entity(id);
-        if self.members.is_misplaced(entity) {
+        if S::CARRIED > 0 || self.members.is_misplaced(entity) {
             return 0;
         }
         let i = u32::from(entity.group as u8);
@@ -589,19 +603,19 @@ impl Scheduler for Qfq {
     }
 
     #[inline]
-    fn used(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId, work: Charge) {
+    fn used(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, work: Charge) {
         self.members.clock.served(work);
         let entity = entities.entity_mut(id);
-        entity.start = entity.start.advanced(span(work, entity.inverse_weight));
+        (entity.start, entity.carry) = entity.after(work);
     }
 
-    fn idle(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, false);
         }
     }
 
-    fn invariants(&self, entities: &[impl Holds<GroupedEntity>]) -> Result<(), Violation> {
+    fn invariants(&self, entities: &[impl Holds<Self::Entity>]) -> Result<(), Violation> {
         self.check_sets()?;
         self.check_buckets(entities)
     }

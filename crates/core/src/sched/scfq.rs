@@ -20,17 +20,19 @@
 //! last: an inactive entity has nothing to remember, and v starts afresh with no busy period.
 
 use super::Standing;
-use super::clock::{FRACTION, span};
+use super::clock::FRACTION;
 use super::heap::{Heap, Keyed};
+use super::scale::{Costs, Packets, Scale};
 use crate::ensure_invariant;
 use crate::scheduler::{
     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
 use crate::units::{Charge, VirtualTime, Weight};
+use core::marker::PhantomData;
 
 /// State of one entity.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ScfqEntity {
+pub struct ScfqEntity<S: Scale = Packets> {
     /// While active, the tag that its head's length is added to.
     start: VirtualTime,
     /// 2^[`FRACTION`] / weight, rounded up, as it was at its present place.
@@ -40,11 +42,19 @@ pub struct ScfqEntity {
     state: Standing,
     /// `inverse_weight` is not that of `weight`.
     changed: bool,
+    /// What is to be added to `start` beyond its units.
+    carry: S::Carry,
 }
 
-const _: () = assert!(size_of::<ScfqEntity>() <= 24);
+const _: () = assert!(size_of::<ScfqEntity<Packets>>() <= 24);
 
-impl ScfqEntity {
+impl<S: Scale> ScfqEntity<S> {
+    /// The tag of what is charged next, and what is carried on from there.
+    #[inline(always)]
+    fn after(&self, charge: Charge) -> (VirtualTime, S::Carry) {
+        S::after(self.start, self.carry, charge, self.inverse_weight)
+    }
+
     /// Its place with this head, at the weight that it has by now.
     #[inline]
     fn place(&mut self, id: EntityId, head: Charge) -> Place {
@@ -53,7 +63,7 @@ impl ScfqEntity {
             self.inverse_weight = (1u64 << FRACTION).div_ceil(weight.get().into());
         }
         Place {
-            finish: self.start.advanced(span(head, self.inverse_weight)),
+            finish: self.after(head).0,
             entity: MaybeEntity::of(id),
         }
     }
@@ -80,9 +90,9 @@ impl Keyed for Place {
     }
 }
 
-/// Self-clocked fair queueing.
+/// Self-clocked fair queueing, of packets or of requests by cost.
 #[derive(Clone, Debug)]
-pub struct Scfq {
+pub struct Scfq<S: Scale = Packets> {
     /// v: the tag of what was sent last.
     now: VirtualTime,
     /// The selected one, with the smallest tag unless it is on hold.
@@ -90,28 +100,43 @@ pub struct Scfq {
     /// All others.
     others: Heap<Place>,
     held: bool,
+    scale: PhantomData<S>,
 }
 
-impl Default for Scfq {
+impl<S: Scale> Default for Scfq<S> {
     fn default() -> Self {
-        Self::new()
+        Self::from_time(VirtualTime::new(0))
     }
 }
 
 impl Scfq {
     /// A scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
-        Self::starting_at(VirtualTime::new(0))
+        Self::default()
     }
 
     /// A scheduler whose virtual time starts at `now`: at any point, also shortly before it
     /// wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
+        Self::from_time(now)
+    }
+}
+
+impl Scfq<Costs> {
+    /// A scheduler for [costs](crate::CostScheduler).
+    pub fn for_costs() -> Self {
+        Self::default()
+    }
+}
+
+impl<S: Scale> Scfq<S> {
+    fn from_time(now: VirtualTime) -> Self {
         Scfq {
             now,
             first: Place::NOBODY,
             others: Heap::default(),
             held: false,
+            scale: PhantomData,
         }
     }
 
@@ -122,7 +147,7 @@ impl Scfq {
     }
 
     /// The selected entity has no place any more.
-    fn leave(&mut self, entity: &mut ScfqEntity) {
+    fn leave(&mut self, entity: &mut ScfqEntity<S>) {
         self.held = false;
         self.first = self.others.pop().unwrap_or(Place::NOBODY);
         match entity.state {
@@ -134,11 +159,12 @@ impl Scfq {
 
 /// O(1) but for what the heap costs: `backlogged`, `reschedule` and `idle` are O(log N) in the
 /// number N of active entities.
-impl Scheduler for Scfq {
-    type Entity = ScfqEntity;
+impl<S: Scale> Scheduler for Scfq<S> {
+    type Entity = ScfqEntity<S>;
     const NAME: &'static str = "scfq";
+    const LARGEST: u32 = S::LARGEST;
 
-    fn add(&mut self, entities: &mut [impl Holds<ScfqEntity>], id: EntityId, share: Share) {
+    fn add(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = ScfqEntity {
             weight: Some(share.weight()),
             changed: true,
@@ -146,7 +172,7 @@ impl Scheduler for Scfq {
         };
     }
 
-    fn remove(&mut self, entities: &mut [impl Holds<ScfqEntity>], id: EntityId) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) -> Removal {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
@@ -156,22 +182,22 @@ impl Scheduler for Scfq {
         Removal::Done
     }
 
-    fn change(&mut self, entities: &mut [impl Holds<ScfqEntity>], id: EntityId, share: Share) {
+    fn change(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share) {
         let entity = entities.entity_mut(id);
         entity.weight = Some(share.weight());
         entity.changed = true;
     }
 
-    fn weight(&self, entities: &[impl Holds<ScfqEntity>], id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> Weight {
         entities.entity(id).weight.unwrap_or(Weight::ONE)
     }
 
-    fn is_active(&self, entities: &[impl Holds<ScfqEntity>], id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged(&mut self, entities: &mut [impl Holds<ScfqEntity>], id: EntityId, head: Charge) {
+    fn backlogged(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, head: Charge) {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             return;
@@ -190,12 +216,12 @@ impl Scheduler for Scfq {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<ScfqEntity>]) -> MaybeEntity {
+    fn select(&self, _: &[impl Holds<Self::Entity>]) -> MaybeEntity {
         self.first.entity
     }
 
     #[inline]
-    fn hold(&mut self, _: &mut [impl Holds<ScfqEntity>], _: EntityId) {
+    fn hold(&mut self, _: &mut [impl Holds<Self::Entity>], _: EntityId) {
         self.held = true;
     }
 
@@ -206,13 +232,13 @@ impl Scheduler for Scfq {
     #[inline]
     fn reschedule(
         &mut self,
-        entities: &mut [impl Holds<ScfqEntity>],
+        entities: &mut [impl Holds<Self::Entity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
     ) {
         let entity = entities.entity_mut(id);
-        entity.start = entity.start.advanced(span(charged, entity.inverse_weight));
+        (entity.start, entity.carry) = entity.after(charged);
         self.now = self.now.later(entity.start);
         let Some(head) = next else {
             return self.leave(entity);
@@ -228,14 +254,14 @@ impl Scheduler for Scfq {
         };
     }
 
-    fn idle(&mut self, entities: &mut [impl Holds<ScfqEntity>], id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             self.leave(entity);
         }
     }
 
-    fn invariants(&self, entities: &[impl Holds<ScfqEntity>]) -> Result<(), Violation> {
+    fn invariants(&self, entities: &[impl Holds<Self::Entity>]) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; entities.len()];
         let first = (self.first.entity != MaybeEntity::NONE).then_some(&self.first);
         ensure_invariant!(

@@ -57,6 +57,7 @@ mod invariants;
 
 use super::Standing;
 use super::clock::{Terms, span, weight_of};
+use super::scale::Packets;
 use super::seff::{Place, Seff};
 use crate::scheduler::{
     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
@@ -274,7 +275,7 @@ impl Scheduler for Wf2q {
 
     fn add(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = Wf2qEntity {
-            inverse_weight: Terms::of(share).inverse_weight,
+            inverse_weight: Terms::of::<Packets>(share).inverse_weight,
             ..Wf2qEntity::default()
         };
         self.fluid.add(id);
@@ -297,7 +298,7 @@ impl Scheduler for Wf2q {
     }
 
     fn change(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId, share: Share) {
-        let inverse_weight = Terms::of(share).inverse_weight;
+        let inverse_weight = Terms::of::<Packets>(share).inverse_weight;
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             return self.adopt(entity, id, inverse_weight);

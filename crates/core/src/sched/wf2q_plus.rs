@@ -35,7 +35,8 @@
 mod invariants;
 
 use super::Standing;
-use super::clock::{Terms, VirtualClock, span, weight_of};
+use super::clock::{Terms, VirtualClock, weight_of};
+use super::scale::{Costs, Packets, Scale};
 use super::seff::{Place, Seff};
 use crate::scheduler::{
     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
@@ -43,47 +44,71 @@ use crate::scheduler::{
 use crate::units::{Charge, VirtualTime, Weight};
 use alloc::collections::BTreeMap;
 
-const _: () = assert!(size_of::<Wf2qPlusEntity>() <= 24);
+const _: () = assert!(size_of::<Wf2qPlusEntity<Packets>>() <= 24);
 
 /// State of one entity.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wf2qPlusEntity {
+pub struct Wf2qPlusEntity<S: Scale = Packets> {
     /// Virtual start time S while active, last virtual finish time F while not.
     start: VirtualTime,
     /// 2^[`FRACTION`](super::clock::FRACTION) / weight, rounded up; 0 if there is no such
     /// entity.
     inverse_weight: u64,
-    /// Quarter of V's circle in which it became inactive, modulo 2^32 (2^30 turns).
+    /// Quarter of V's circle in which it became inactive, as far as they are told apart: modulo 2^32
+    /// (2^30 turns), or 2^26 for costs.
     idle_since: u32,
     state: Standing,
     /// A change of its share is pending.
     changing: bool,
+    /// What is to be added to S beyond its units.
+    carry: S::Carry,
 }
 
-/// Worst-case fair weighted fair queueing, plus.
+impl<S: Scale> Wf2qPlusEntity<S> {
+    /// F of what is charged next, and what is carried on from there.
+    #[inline(always)]
+    fn after(&self, charge: Charge) -> (VirtualTime, S::Carry) {
+        S::after(self.start, self.carry, charge, self.inverse_weight)
+    }
+}
+
+/// Worst-case fair weighted fair queueing, plus; of packets or of requests by cost.
 #[derive(Clone, Debug)]
-pub struct Wf2qPlus {
-    clock: VirtualClock,
+pub struct Wf2qPlus<S: Scale = Packets> {
+    clock: VirtualClock<S>,
     order: Seff,
     /// Inverse weights that active entities will have from their next place on.
     pending: BTreeMap<EntityId, u64>,
 }
 
-impl Default for Wf2qPlus {
+impl<S: Scale> Default for Wf2qPlus<S> {
     fn default() -> Self {
-        Self::new()
+        Self::from_time(VirtualTime::new(0))
     }
 }
 
 impl Wf2qPlus {
     /// A scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
-        Self::starting_at(VirtualTime::new(0))
+        Self::default()
     }
 
     /// A scheduler whose virtual time starts at `now`: at any point, also shortly
     /// before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
+        Self::from_time(now)
+    }
+}
+
+impl Wf2qPlus<Costs> {
+    /// A scheduler for [costs](crate::CostScheduler).
+    pub fn for_costs() -> Self {
+        Self::default()
+    }
+}
+
+impl<S: Scale> Wf2qPlus<S> {
+    fn from_time(now: VirtualTime) -> Self {
         Wf2qPlus {
             clock: VirtualClock::starting_at(now),
             order: Seff::default(),
@@ -109,13 +134,13 @@ impl Wf2qPlus {
 
     /// Whether the F of an inactive entity can be told from one to come: V went less than
     /// half round the circle since.
-    fn remembers(&self, entity: &Wf2qPlusEntity) -> bool {
-        self.clock.quarters().wrapping_sub(entity.idle_since) <= 1
+    fn remembers(&self, entity: &Wf2qPlusEntity<S>) -> bool {
+        self.clock.quarters_since(entity.idle_since) <= 1
     }
 
     /// Gives an inactive entity a place.
     #[inline(never)]
-    fn insert(&mut self, entity: &mut Wf2qPlusEntity, id: EntityId, head: Charge) {
+    fn insert(&mut self, entity: &mut Wf2qPlusEntity<S>, id: EntityId, head: Charge) {
         entity.state = Standing::Active;
         let now = self.clock.now();
         let start = match self.remembers(entity) {
@@ -128,7 +153,7 @@ impl Wf2qPlus {
         }
         let place = Place {
             start,
-            finish: start.advanced(span(head, entity.inverse_weight)),
+            finish: entity.after(head).0,
             entity: MaybeEntity::of(id),
         };
         self.order.insert(self.clock.now(), place);
@@ -139,7 +164,7 @@ impl Wf2qPlus {
     #[inline(never)]
     fn leave(
         &mut self,
-        entities: &mut [impl Holds<Wf2qPlusEntity>],
+        entities: &mut [impl Holds<Wf2qPlusEntity<S>>],
         id: EntityId,
         next: Option<Charge>,
     ) {
@@ -168,11 +193,11 @@ impl Wf2qPlus {
 
     /// Moves the selected entity to the place that starts at its S.
     #[inline]
-    fn move_first(&mut self, entity: &Wf2qPlusEntity, id: EntityId, next: Charge) {
+    fn move_first(&mut self, entity: &Wf2qPlusEntity<S>, id: EntityId, next: Charge) {
         let start = entity.start;
         let place = Place {
             start,
-            finish: start.advanced(span(next, entity.inverse_weight)),
+            finish: entity.after(next).0,
             entity: MaybeEntity::of(id),
         };
         let now = self.jump(Some(start));
@@ -180,7 +205,7 @@ impl Wf2qPlus {
     }
 
     /// The entity has this inverse weight from now on.
-    fn adopt(&mut self, entity: &mut Wf2qPlusEntity, inverse_weight: u64) {
+    fn adopt(&mut self, entity: &mut Wf2qPlusEntity<S>, inverse_weight: u64) {
         let (old, new) = (weight_of(entity.inverse_weight), weight_of(inverse_weight));
         entity.inverse_weight = inverse_weight;
         self.clock
@@ -188,22 +213,23 @@ impl Wf2qPlus {
     }
 }
 
-impl Scheduler for Wf2qPlus {
-    type Entity = Wf2qPlusEntity;
+impl<S: Scale> Scheduler for Wf2qPlus<S> {
+    type Entity = Wf2qPlusEntity<S>;
     const NAME: &'static str = "wf2q+";
+    const LARGEST: u32 = S::LARGEST;
 
-    fn add(&mut self, entities: &mut [impl Holds<Wf2qPlusEntity>], id: EntityId, share: Share) {
-        let inverse_weight = Terms::of(share).inverse_weight;
+    fn add(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share) {
+        let inverse_weight = Terms::of::<S>(share).inverse_weight;
         *entities.entity_mut(id) = Wf2qPlusEntity {
             inverse_weight,
-            idle_since: self.clock.quarters().wrapping_sub(1 << 31),
+            idle_since: self.clock.quarters_long_ago(),
             ..Wf2qPlusEntity::default()
         };
         self.clock
             .set_weight_sum(self.clock.weight_sum() + weight_of(inverse_weight));
     }
 
-    fn remove(&mut self, entities: &mut [impl Holds<Wf2qPlusEntity>], id: EntityId) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) -> Removal {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
@@ -217,8 +243,8 @@ impl Scheduler for Wf2qPlus {
         Removal::Done
     }
 
-    fn change(&mut self, entities: &mut [impl Holds<Wf2qPlusEntity>], id: EntityId, share: Share) {
-        let inverse_weight = Terms::of(share).inverse_weight;
+    fn change(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share) {
+        let inverse_weight = Terms::of::<S>(share).inverse_weight;
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             return self.adopt(entity, inverse_weight);
@@ -230,21 +256,21 @@ impl Scheduler for Wf2qPlus {
         };
     }
 
-    fn weight(&self, entities: &[impl Holds<Wf2qPlusEntity>], id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> Weight {
         let entity = entities.entity(id);
         let pending = self.pending.get(&id).filter(|_| entity.changing);
         let inverse = pending.copied().unwrap_or(entity.inverse_weight);
         Weight::of_entity(weight_of(inverse) as u32).unwrap_or(Weight::ONE)
     }
 
-    fn is_active(&self, entities: &[impl Holds<Wf2qPlusEntity>], id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<Self::Entity>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
     fn backlogged(
         &mut self,
-        entities: &mut [impl Holds<Wf2qPlusEntity>],
+        entities: &mut [impl Holds<Self::Entity>],
         id: EntityId,
         head: Charge,
     ) {
@@ -255,12 +281,12 @@ impl Scheduler for Wf2qPlus {
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<Wf2qPlusEntity>]) -> MaybeEntity {
+    fn select(&self, _: &[impl Holds<Self::Entity>]) -> MaybeEntity {
         self.order.first()
     }
 
     #[inline]
-    fn hold(&mut self, _: &mut [impl Holds<Wf2qPlusEntity>], _: EntityId) {
+    fn hold(&mut self, _: &mut [impl Holds<Self::Entity>], _: EntityId) {
         self.order.hold(self.clock.now());
     }
 
@@ -274,26 +300,26 @@ impl Scheduler for Wf2qPlus {
     #[inline]
     fn reschedule(
         &mut self,
-        entities: &mut [impl Holds<Wf2qPlusEntity>],
+        entities: &mut [impl Holds<Self::Entity>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
     ) {
         let entity = entities.entity_mut(id);
-        entity.start = entity.start.advanced(span(charged, entity.inverse_weight));
+        (entity.start, entity.carry) = entity.after(charged);
         match next {
             Some(next) if !entity.changing => self.move_first(entity, id, next),
             _ => self.leave(entities, id, next),
         }
     }
 
-    fn idle(&mut self, entities: &mut [impl Holds<Wf2qPlusEntity>], id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, None);
         }
     }
 
-    fn invariants(&self, entities: &[impl Holds<Wf2qPlusEntity>]) -> Result<(), Violation> {
+    fn invariants(&self, entities: &[impl Holds<Self::Entity>]) -> Result<(), Violation> {
         self.check(entities)
     }
 }

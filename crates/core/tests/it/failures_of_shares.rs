@@ -198,7 +198,7 @@ fn flows_that_joined_one_by_one_are_not_starved_by_the_last() {
             (0..9).for_each(|flow| wfi.look(flow));
             wfi.forget(9); // It was idle at times.
             within_bounds::<A>(&wfi, &offers, bound);
-            if A::NAME == Drr::NAME {
+            if A::NAME == <Drr>::NAME {
                 continue; // A round is longer than the run.
             }
             // A seventh and a twelfth of the link, and more while the last is idle.

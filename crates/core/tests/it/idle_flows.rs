@@ -33,7 +33,7 @@ fn share_alike<A: Scheduler>(link: &mut PacketScheduler<A, ()>, weights: [u32; 2
         let flow = packet.owner.number() as usize;
         wfi.serve(flow, packet.len.get());
         served[flow] += u64::from(packet.len.get());
-        if A::NAME == Drr::NAME {
+        if A::NAME == <Drr>::NAME {
             // A quantum, what one turn may leave unsent, and what another took over.
             let quanta = [0, 1].map(|flow| served[flow] * u64::from(weights[1 - flow]));
             let quantum =
@@ -45,7 +45,7 @@ fn share_alike<A: Scheduler>(link: &mut PacketScheduler<A, ()>, weights: [u32; 2
             );
         }
     }
-    if A::NAME != Drr::NAME {
+    if A::NAME != <Drr>::NAME {
         let of_bound = wfi.worst(4, 1);
         assert!(
             of_bound < 1.0,

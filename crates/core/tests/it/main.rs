@@ -9,6 +9,7 @@ mod aqm_red;
 mod bounds;
 mod cbq;
 mod changes;
+mod costs;
 mod eligible;
 mod equations;
 mod failures;

@@ -1,11 +1,11 @@
 //! The properties that the theorems of the QFQ report give, checked one by one.
 
 use super::super::groups::check_bucket;
-use super::{GroupedEntity, Qfq, SLOTS};
+use super::{GroupedEntity, Qfq, SLOTS, Scale};
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, Holds, MaybeEntity, Violation};
 
-impl Qfq {
+impl<S: Scale> Qfq<S> {
     pub(super) fn check_sets(&self) -> Result<(), Violation> {
         let backlogged: u64 = (0..64)
             .filter(|&i| self.groups[i].occupied != 0)
@@ -84,7 +84,7 @@ impl Qfq {
 
     pub(super) fn check_buckets(
         &self,
-        entities: &[impl Holds<GroupedEntity>],
+        entities: &[impl Holds<GroupedEntity<S>>],
     ) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; entities.len()];
         for (group, i) in self.groups.iter().zip(0u32..) {

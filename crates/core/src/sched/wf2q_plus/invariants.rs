@@ -1,12 +1,15 @@
 //! What the order relies on, checked one by one.
 
 use super::super::{Standing, clock::weight_of, seff::FURTHEST};
-use super::{Wf2qPlus, Wf2qPlusEntity};
+use super::{Scale, Wf2qPlus, Wf2qPlusEntity};
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Holds, Violation};
 
-impl Wf2qPlus {
-    pub(super) fn check(&self, entities: &[impl Holds<Wf2qPlusEntity>]) -> Result<(), Violation> {
+impl<S: Scale> Wf2qPlus<S> {
+    pub(super) fn check(
+        &self,
+        entities: &[impl Holds<Wf2qPlusEntity<S>>],
+    ) -> Result<(), Violation> {
         let now = self.virtual_time();
         let mut listed = alloc::vec![false; entities.len()];
         self.order.check(now, |id| {

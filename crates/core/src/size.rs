@@ -1,0 +1,231 @@
+//! What a scheduler counts its packets or requests in, and what keeps account of them.
+
+use core::fmt::{Debug, Display};
+
+use crate::cost::{Cost, Unit};
+use crate::packet_scheduler::{ChangeError, Limits};
+use crate::units::{Charge, Length};
+
+/// What packets or requests are counted in: [`Length`] or [`Cost`].
+pub trait Size: Counted + Copy + Debug + Display + Ord + Into<Charge> + Send + Sync + 'static {}
+
+impl Size for Length {}
+impl<U: Unit> Size for Cost<U> {}
+
+/// What a flow's record needs to know of a [`Size`]; of packets, no more than there is room for in a
+/// cache line.
+pub trait Counted: Sized {
+    /// The largest there is.
+    const LARGEST: Self;
+
+    /// How much more a flow may hold.
+    type Room: Room;
+
+    /// What a flow is charged for beside the sizes of what it sends.
+    type Ledger: Ledger<Self>;
+
+    /// In bytes or units.
+    fn amount(self) -> u32;
+
+    /// As much, if it is one.
+    fn of_amount(amount: u32) -> Option<Self>;
+
+    /// What is told of one that is larger than was declared, before and behind that maximum.
+    const BEYOND: [&'static str; 2];
+
+    /// Why no more than `max` can be declared while it is queued.
+    fn queued_beyond(self, max: Self) -> ChangeError;
+}
+
+impl Counted for Length {
+    const LARGEST: Length = Length::MAX;
+    const BEYOND: [&'static str; 2] = ["the packet is longer than the", "that was declared"];
+    type Room = i32;
+    type Ledger = AsSent;
+
+    #[inline(always)]
+    fn amount(self) -> u32 {
+        self.get()
+    }
+
+    #[inline]
+    fn of_amount(amount: u32) -> Option<Length> {
+        Length::new(amount)
+    }
+
+    fn queued_beyond(self, max: Length) -> ChangeError {
+        ChangeError::LongerPacketQueued { queued: self, max }
+    }
+}
+
+impl<U: Unit> Counted for Cost<U> {
+    const LARGEST: Cost<U> = Cost::MAX;
+    const BEYOND: [&'static str; 2] = ["the request costs more than the", "that were declared"];
+    type Room = i64;
+    type Ledger = Corrected;
+
+    #[inline(always)]
+    fn amount(self) -> u32 {
+        self.get()
+    }
+
+    #[inline]
+    fn of_amount(amount: u32) -> Option<Cost<U>> {
+        Cost::new(amount)
+    }
+
+    fn queued_beyond(self, max: Cost<U>) -> ChangeError {
+        ChangeError::CostlierRequestQueued {
+            queued: self.get(),
+            max: max.get(),
+            unit: U::NAME,
+        }
+    }
+}
+
+/// Bytes or units that a flow may hold in addition; negative where it holds more than it may.
+pub trait Room: Copy + Debug + Into<i64> + Send + Sync + 'static {
+    /// What limits leave to a flow that holds nothing.
+    fn of(limits: Limits) -> Self;
+
+    /// Takes so much, and says whether there was enough: else it is to be given back.
+    fn take(&mut self, amount: u32) -> bool;
+
+    /// Gives so much back.
+    fn give(&mut self, amount: u32);
+
+    /// The limits are others now, both known to be in range.
+    fn relimit(&mut self, old: Limits, new: Limits);
+}
+
+impl Room for i32 {
+    fn of(limits: Limits) -> i32 {
+        limits.bytes as i32
+    }
+
+    #[inline(always)]
+    fn take(&mut self, amount: u32) -> bool {
+        let room = *self;
+        *self = room.wrapping_sub(amount as i32);
+        room >= amount as i32
+    }
+
+    #[inline(always)]
+    fn give(&mut self, amount: u32) {
+        *self = self.wrapping_add(amount as i32);
+    }
+
+    fn relimit(&mut self, old: Limits, new: Limits) {
+        // A difference of numbers below 2^31, added to what is above -2^31.
+        *self += new.bytes as i32 - old.bytes as i32;
+    }
+}
+
+impl Room for i64 {
+    fn of(limits: Limits) -> i64 {
+        match limits.bytes {
+            bytes if bytes < Limits::NONE.bytes => bytes.into(),
+            _ => i64::MAX / 2,
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, amount: u32) -> bool {
+        let room = *self;
+        *self = room.wrapping_sub(amount.into());
+        room >= amount.into()
+    }
+
+    #[inline(always)]
+    fn give(&mut self, amount: u32) {
+        *self = self.wrapping_add(amount.into());
+    }
+
+    fn relimit(&mut self, old: Limits, new: Limits) {
+        *self += Self::of(new) - Self::of(old);
+    }
+}
+
+/// What a flow's first packet or request is charged for, once it is the first.
+pub trait Ledger<L>: Copy + Debug + Default + Send + Sync + 'static {
+    /// A request of this size became the first of its flow: what the algorithm is told, and what is
+    /// charged for it when it is served. `most` is the flow's largest.
+    fn tell(&mut self, first: L, most: u32) -> Charge;
+
+    /// What was told of the first.
+    fn told(&self, first: L) -> Charge;
+
+    /// The first one, of this size, will not be served.
+    fn forget(&mut self, first: L);
+
+    /// The flow is removed, or another takes its number.
+    fn close(&mut self);
+}
+
+/// Nothing is corrected: what is sent is charged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AsSent;
+
+impl Ledger<Length> for AsSent {
+    #[inline(always)]
+    fn tell(&mut self, first: Length, _: u32) -> Charge {
+        first.into()
+    }
+
+    #[inline(always)]
+    fn told(&self, first: Length) -> Charge {
+        first.into()
+    }
+
+    #[inline(always)]
+    fn forget(&mut self, _: Length) {}
+
+    #[inline(always)]
+    fn close(&mut self) {}
+}
+
+/// What a flow was charged too much or too little for requests of which the cost is known by now.
+///
+/// With every estimate c, true cost a and charge t of what was served, and e = a - c where a
+/// correction was made, `sum of t + owed = sum of c + sum of e` at any time, so that in the end
+/// everybody is charged for what he had: nothing is forgotten but by [`close`](Ledger::close). That
+/// `owed` is bounded is shown at [`bounds::corrected`](crate::bounds::corrected).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Corrected {
+    /// To be charged beside the cost of requests to come; negative, to be taken off.
+    pub(crate) owed: i64,
+    /// What the algorithm was told of the first request, while there is one.
+    told: u32,
+    /// How often the flow's number was given back.
+    pub(crate) generation: u32,
+}
+
+impl<U: Unit> Ledger<Cost<U>> for Corrected {
+    #[inline]
+    fn tell(&mut self, first: Cost<U>, most: u32) -> Charge {
+        let cost = i64::from(first.get());
+        let most = i64::from(most.max(1));
+        let told = cost.saturating_add(self.owed).clamp(1, most);
+        self.owed = self.owed.saturating_add(cost - told);
+        self.told = told as u32;
+        Charge::from(Cost::<U>::clamped(told as u64))
+    }
+
+    #[inline]
+    fn told(&self, _: Cost<U>) -> Charge {
+        Charge::from(Cost::<U>::clamped(self.told.into()))
+    }
+
+    #[inline]
+    fn forget(&mut self, first: Cost<U>) {
+        let told = i64::from(self.told);
+        self.owed = self.owed.saturating_add(told - i64::from(first.get()));
+    }
+
+    fn close(&mut self) {
+        *self = Corrected {
+            generation: self.generation.wrapping_add(1),
+            ..Corrected::default()
+        };
+    }
+}
