@@ -87,8 +87,7 @@ pub use rounds::{Round, drr, drr_in_proportion, scfq};
 pub use siblings::{Head, Siblings};
 pub use timestamps::{
     Aggregate, Errors, Finish, Slot, cost_rounding, gfq, gfq_plus, qfq, qfq_equal_packets,
-    qfq_plus, qfq_rounding,
-    s_kps, s_kps_plus, sched, sched_plus, wf2q, wf2q_plus, wf2q_plus_plus,
+    qfq_plus, qfq_rounding, s_kps, s_kps_plus, sched, sched_plus, wf2q, wf2q_plus, wf2q_plus_plus,
 };
 
 /// Work of the link, or service of a flow, in bytes.

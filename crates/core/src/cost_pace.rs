@@ -77,7 +77,12 @@ mod tests {
 
     #[test]
     fn a_pace_is_exact_at_any_rate() {
-        for (units, per) in [(1, 3), (3, 1_000_000_000), (7, 86_400_000_000_000), (u32::MAX, 1)] {
+        for (units, per) in [
+            (1, 3),
+            (3, 1_000_000_000),
+            (7, 3_600_000_000_000),
+            (u32::MAX, 1),
+        ] {
             let (mut pace, mut sum) = (pace(units, per), 0u128);
             for n in 0..1_000 {
                 let cost = 1 + n * 7_919 % 10_007;
@@ -98,7 +103,11 @@ mod tests {
         assert_eq!(slow.free_at(), Nanos(7_000));
         slow.correct(-1_000);
         slow.charge(Nanos(6_000), Cost::<Units>::clamped(1));
-        assert_eq!(slow.free_at(), Nanos(7_000), "a refund is no time before now");
+        assert_eq!(
+            slow.free_at(),
+            Nanos(7_000),
+            "a refund is no time before now"
+        );
         let mut slowest = pace(1, u64::MAX);
         for _ in 0..3 {
             slowest.charge(Nanos::MAX, Cost::<Units>::clamped(MAX_COST.into()));

@@ -7,7 +7,10 @@ use crate::packet_scheduler::{ChangeError, Limits};
 use crate::units::{Charge, Length};
 
 /// What packets or requests are counted in: [`Length`] or [`Cost`].
-pub trait Size: Counted + Copy + Debug + Display + Ord + Into<Charge> + Send + Sync + 'static {}
+pub trait Size:
+    Counted + Copy + Debug + Display + Ord + Into<Charge> + Send + Sync + 'static
+{
+}
 
 impl Size for Length {}
 impl<U: Unit> Size for Cost<U> {}

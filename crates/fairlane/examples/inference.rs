@@ -27,7 +27,8 @@ const TENANTS: [(u32, u32, u32); 3] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     let limits = SchedulerLimits::for_costs();
-    let mut queue: CostScheduler<_, u32, Tokens> = CostScheduler::for_costs(Qfq::for_costs(), limits);
+    let mut queue: CostScheduler<_, u32, Tokens> =
+        CostScheduler::for_costs(Qfq::for_costs(), limits);
     let mut tenants = Vec::new();
     for (weight, estimate, length) in TENANTS {
         let config = FlowConfig::new(Weight::try_from(weight)?, Cost::try_from(CONTEXT)?);
@@ -52,7 +53,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let all: u64 = tenants.iter().map(|(_, tokens)| tokens).sum();
     for ((tenant, tokens), (weight, estimate, length)) in tenants.iter().zip(TENANTS) {
         let share = 100.0 * *tokens as f64 / all as f64;
-        println!("tenant {tenant} of weight {weight}, {estimate} for {length}: {share:.1}% of all tokens");
+        println!(
+            "tenant {tenant} of weight {weight}, {estimate} for {length}: {share:.1}% of all tokens"
+        );
     }
     Ok(())
 }

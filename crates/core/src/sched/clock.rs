@@ -242,7 +242,8 @@ mod tests {
     fn every_inverse_weight_is_rounded_up_by_less_than_a_unit_and_leads_back() {
         for weight in 1..=MAX_WEIGHT {
             let inverse =
-                Terms::of::<Packets>(Share::new(Weight::new(weight).unwrap(), Length::MAX)).inverse_weight;
+                Terms::of::<Packets>(Share::new(Weight::new(weight).unwrap(), Length::MAX))
+                    .inverse_weight;
             let product = inverse * u64::from(weight);
             assert!(product >= 1 << FRACTION && product - (1 << FRACTION) < u64::from(weight));
             assert_eq!(weight_of(inverse), u64::from(weight));

@@ -288,7 +288,12 @@ impl<S: Scale> Drr<S> {
     }
 
     #[inline(never)]
-    fn insert(&mut self, entities: &mut [impl Holds<DrrEntity<S::Deficit>>], id: EntityId, head: Charge) {
+    fn insert(
+        &mut self,
+        entities: &mut [impl Holds<DrrEntity<S::Deficit>>],
+        id: EntityId,
+        head: Charge,
+    ) {
         if self.active.head == MaybeEntity::NONE {
             self.first = MaybeEntity::of(id);
         }
@@ -350,7 +355,12 @@ impl<S: Scale> Scheduler for Drr<S> {
     }
 
     #[inline]
-    fn backlogged(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, head: Charge) {
+    fn backlogged(
+        &mut self,
+        entities: &mut [impl Holds<Self::Entity>],
+        id: EntityId,
+        head: Charge,
+    ) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             self.insert(entities, id, head);
@@ -488,7 +498,9 @@ impl<S: Scale> Scheduler for Drr<S> {
                 if listed[id.index()] { "" } else { "not " }
             );
             ensure_invariant!(
-                active || (entity.deficit == S::Deficit::default() && entity.next == MaybeEntity::NONE),
+                active
+                    || (entity.deficit == S::Deficit::default()
+                        && entity.next == MaybeEntity::NONE),
                 "drr: inactive {id:?} keeps a deficit or a link"
             );
             let there = entity.is_known() && entity.state != Standing::Leaving;
@@ -575,11 +587,18 @@ mod tests {
                 .filter(|&charge| charge <= weight.saturating_mul(65_535))
             {
                 let unit = Unit::new(Ratio { charge, weight });
-                assert_eq!(unit.quantum::<Packets>(weight), i64::from(charge) << FRACTION);
+                assert_eq!(
+                    unit.quantum::<Packets>(weight),
+                    i64::from(charge) << FRACTION
+                );
                 for other in weights {
                     let exact =
                         ((u128::from(other) * u128::from(charge)) << FRACTION) / u128::from(weight);
-                    assert_eq!(unit.quantum::<Packets>(other) as u128, exact, "{other} of {unit:?}");
+                    assert_eq!(
+                        unit.quantum::<Packets>(other) as u128,
+                        exact,
+                        "{other} of {unit:?}"
+                    );
                 }
             }
         }

@@ -312,7 +312,12 @@ impl<S: Scale> Members<S> {
     }
 
     /// A pending change of the entity, which is in no group any more, takes effect.
-    pub(super) fn adopt_pending(&mut self, entity: &mut GroupedEntity<S>, id: EntityId, idle: bool) {
+    pub(super) fn adopt_pending(
+        &mut self,
+        entity: &mut GroupedEntity<S>,
+        id: EntityId,
+        idle: bool,
+    ) {
         if entity.group < 0
             && let Some(terms) = self.pending.remove(&id)
         {

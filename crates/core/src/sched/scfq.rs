@@ -197,7 +197,12 @@ impl<S: Scale> Scheduler for Scfq<S> {
     }
 
     #[inline]
-    fn backlogged(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, head: Charge) {
+    fn backlogged(
+        &mut self,
+        entities: &mut [impl Holds<Self::Entity>],
+        id: EntityId,
+        head: Charge,
+    ) {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             return;
