@@ -63,7 +63,7 @@ pub use cost_pace::CostPace;
 pub use packet::{Count, Dequeue, Packet, Rejected, Rejection};
 pub use packet_scheduler::{
     ChangeError, Correction, CostScheduler, FlowConfig, FlowId, FlowStats, Limits, PacketScheduler,
-    SchedulerLimits, Ticket, TotalStats,
+    Request, SchedulerLimits, Ticket, TotalStats,
 };
 pub use scheduler::{Scheduler, Share};
 pub use size::Size;

@@ -11,7 +11,7 @@ use core::fmt;
 
 mod correction;
 
-pub use correction::{Correction, CostScheduler, Ticket};
+pub use correction::{Correction, CostScheduler, Request, Ticket};
 
 /// A flow of one [`PacketScheduler`].
 ///

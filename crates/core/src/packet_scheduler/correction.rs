@@ -8,6 +8,9 @@ use crate::scheduler::Scheduler;
 /// A scheduler of requests by cost: see [`PacketScheduler::for_costs`].
 pub type CostScheduler<A, P, U = Units> = PacketScheduler<A, P, Cost<U>>;
 
+/// A request on its way to be served.
+pub type Request<P, U = Units> = Packet<P, FlowId, Cost<U>>;
+
 /// The right of a request that was [served](PacketScheduler::serve) to one correction.
 ///
 /// There is no other way to one, and none to a second one: who was not served has nothing to be
@@ -87,7 +90,7 @@ impl<A: Scheduler, P, U: Unit> PacketScheduler<A, P, Cost<U>> {
 
     /// Hands out the next request as [`dequeue`](Self::dequeue) does, with a ticket for the cost that
     /// it turns out to have.
-    pub fn serve(&mut self) -> Option<(Packet<P, FlowId, Cost<U>>, Ticket<U>)> {
+    pub fn serve(&mut self) -> Option<(Request<P, U>, Ticket<U>)> {
         let request = self.dequeue()?;
         let ticket = Ticket {
             flow: request.owner,

@@ -143,7 +143,10 @@ fn terms_that_contradict_each_other_are_refused() {
         "11 in 10 weights"
     );
     assert!(drr_in_proportion(&flow, weight(1), 9).is_some());
-    assert_eq!(Round::of([(weight(1), length(1)); 0]), None);
+    assert_eq!(
+        Round::of([(weight(1), length(1))].into_iter().take(0)),
+        None
+    );
     let round = Round::of([(weight(3), length(100)), (weight(1), length(50))]).unwrap();
     assert_eq!(round.unit(), 50.0);
     for (of, own) in [(5, 100), (3, 101), (3, 151), (1, 51)] {
