@@ -208,8 +208,8 @@ pub type TotalStats = FlowStats;
 
 /// A flow's queue and its algorithm state, in one cache line.
 ///
-/// The two counts of accepted packets stand apart so that they are not updated as
-/// one vector, which takes four times the instructions.
+/// The two counts of accepted packets stand apart, and those of room, so that they are not updated
+/// as one vector, which takes four times the instructions.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Flow<S, L: Size = Length> {
@@ -217,14 +217,15 @@ struct Flow<S, L: Size = Length> {
     packets: PacketList,
     /// What its limits leave; negative after a limit was lowered below the backlog.
     room_packets: i32,
-    room_bytes: L::Room,
+    /// Longest packet allowed; 0 where no flow has this number, which then
+    /// refuses every packet.
+    max_length: u32,
     accepted_bytes: u64,
     state: S,
     /// Its entry in `accounts`, or [`NO_ACCOUNT`].
     account: u32,
-    /// Longest packet allowed; 0 where no flow has this number, which then
-    /// refuses every packet.
-    max_length: u32,
+    /// As `room_packets`.
+    room_bytes: L::Room,
     ledger: L::Ledger,
 }
 
