@@ -9,7 +9,7 @@
 //! * **Nothing of C is trusted further than C can be**: pointers are checked for null and alignment,
 //!   numbers for their range, sizes for those that are known (`pointers`). Integers stand where Rust would
 //!   have an enumeration, since C may put anything there.
-//! * **Arrays of C are cells.** A callback may write into them while they are read here.
+//! * **Packets of C are cells.** A callback may write into them while they are read here.
 //! * **Panics never cross.** Every entry catches them (`entry`), and what was in the middle of something is
 //!   closed for good ([`fl_status::FL_ERR_PANIC`]). That needs panics that unwind: the workspace's profile
 //!   `release` aborts the process instead, its profile `capi` is for this crate.

@@ -1,6 +1,5 @@
 //! C's memory: what it points to is copied before it is looked at, or seen as cells.
 
-use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
 use std::fmt::Display;
 use std::mem::MaybeUninit;
@@ -103,8 +102,9 @@ pub(crate) unsafe fn write_sized<T: BySize>(given: *mut T, value: T) -> Result<(
 ///
 /// # Safety
 ///
-/// `first` points to `count` elements, which are there for `'a` and which nobody else writes to, unless
-/// they are cells; or it is null or not aligned.
+/// `first` points to `count` elements, which are there for `'a` and which nobody writes to, unless they are
+/// cells and it is the thread that calls; or it is null or not aligned.
+#[inline]
 pub(crate) unsafe fn array<'a, T>(first: *const T, count: usize) -> Result<&'a [T], fl_status> {
     if count == 0 {
         return Ok(&[]);
@@ -115,20 +115,6 @@ pub(crate) unsafe fn array<'a, T>(first: *const T, count: usize) -> Result<&'a [
     }
     // SAFETY: it is neither null nor misaligned nor too long, and the rest is the caller's promise.
     Ok(unsafe { slice::from_raw_parts(first, count) })
-}
-
-/// C's packets, which a callback may write to.
-///
-/// # Safety
-///
-/// As [`array`], but that the calling thread may write to them.
-#[inline]
-pub(crate) unsafe fn packets<'a>(
-    first: *mut fl_packet,
-    count: usize,
-) -> Result<&'a [Cell<fl_packet>], fl_status> {
-    // SAFETY: a cell is laid out as what is in it, and the rest is the caller's promise.
-    unsafe { array(first.cast_const().cast(), count) }
 }
 
 /// C's text.
@@ -234,11 +220,11 @@ impl Discard {
         Discard { call, argument }
     }
 
-    pub(crate) fn tell(&self, packet: fl_packet) {
+    pub(crate) fn tell(&self, packet: &fl_packet) {
         if let Some(call) = self.call {
             let argument = ptr::with_exposed_provenance_mut(self.argument);
             // SAFETY: as who made this promised; the packet is there until the call returns.
-            unsafe { call(argument, &packet) };
+            unsafe { call(argument, packet) };
         }
     }
 }

@@ -8,7 +8,7 @@ use fairlane_config::Site;
 use fairlane_core::{FlowConfig, Length, Limits, Nanos, SchedulerLimits, Weight};
 
 use crate::entry::entry;
-use crate::pointers::{self, Discard};
+use crate::pointers::{self, Discard, fl_discard};
 use crate::queues::{Classes, Queues, flat};
 use crate::status::fl_status::{self, *};
 use crate::table::Table;
@@ -67,6 +67,24 @@ impl fl_flow_options {
     }
 }
 
+/// Gives queues a handle.
+///
+/// # Safety
+///
+/// As of [`fl_scheduler_open`].
+unsafe fn open(
+    queues: Box<dyn Queues>,
+    discard: fl_discard,
+    argument: *mut c_void,
+    to: *mut fl_scheduler,
+) -> Result<(), fl_status> {
+    // SAFETY: as the caller promises.
+    let discard = unsafe { Discard::new(discard, argument) };
+    let id = SCHEDULERS.open(Scheduler { queues, discard })?;
+    // SAFETY: likewise.
+    unsafe { pointers::put(to, fl_scheduler { id }) }
+}
+
 /// Opens a scheduler of flows, without any.
 ///
 /// # Safety
@@ -92,10 +110,7 @@ pub unsafe extern "C" fn fl_scheduler_open(
         };
         let queues = flat(algorithm, options.limits());
         // SAFETY: likewise.
-        let discard = unsafe { Discard::new(options.discard, options.argument) };
-        let id = SCHEDULERS.open(Scheduler { queues, discard })?;
-        // SAFETY: likewise.
-        unsafe { pointers::put(scheduler, fl_scheduler { id }) }
+        unsafe { open(queues, options.discard, options.argument, scheduler) }
     })
 }
 
@@ -130,10 +145,7 @@ pub unsafe extern "C" fn fl_link_open(
             }
         };
         // SAFETY: likewise.
-        let discard = unsafe { Discard::new(options.discard, options.argument) };
-        let id = SCHEDULERS.open(Scheduler { queues, discard })?;
-        // SAFETY: likewise.
-        unsafe { pointers::put(scheduler, fl_scheduler { id }) }
+        unsafe { open(queues, options.discard, options.argument, scheduler) }
     })
 }
 
@@ -251,15 +263,12 @@ pub unsafe extern "C" fn fl_classify(
         // SAFETY: as the caller promises.
         let frame = unsafe { pointers::array(frame.cast::<u8>(), length) }?;
         // SAFETY: likewise.
-        let packet = unsafe { pointers::packets(packet, 1) }?;
+        let packet = unsafe { pointers::array(packet.cast_const(), 1) }?;
         let (flow, digest) =
             SCHEDULERS.with(scheduler.id, |s| s.queues.classify(frame, layer))??;
-        for cell in packet {
-            cell.set(fl_packet {
-                flow,
-                digest,
-                ..cell.get()
-            });
+        for packet in packet {
+            packet.flow.set(flow);
+            packet.digest.set(digest);
         }
         Ok(())
     })
@@ -285,7 +294,7 @@ pub unsafe extern "C" fn fl_enqueue(
         // SAFETY: as the caller promises.
         unsafe { pointers::put_if(accepted, 0) }?;
         // SAFETY: likewise.
-        let packets = unsafe { pointers::packets(packets, count) }?;
+        let packets = unsafe { pointers::array(packets.cast_const(), count) }?;
         let offered = SCHEDULERS.with(scheduler.id, |s| {
             s.queues.enqueue(packets, Nanos(now), &s.discard)
         })?;
@@ -317,7 +326,7 @@ pub unsafe extern "C" fn fl_dequeue(
         // SAFETY: likewise.
         unsafe { pointers::put_if(again, 0) }?;
         // SAFETY: likewise.
-        let packets = unsafe { pointers::packets(packets, most) }?;
+        let packets = unsafe { pointers::array(packets.cast_const(), most) }?;
         let taken = SCHEDULERS.with(scheduler.id, |s| {
             s.queues.dequeue(packets, Nanos(now), &s.discard)
         })?;

@@ -1,6 +1,10 @@
 //! What C sees: handles, packets, options.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_void};
+use std::ptr;
+
+use fairlane_core::Length;
 
 use crate::pointers::fl_discard;
 use crate::status::fl_status;
@@ -24,20 +28,21 @@ pub struct fl_client {
 /// A flow or a class of one scheduler. 0 is none; where counts are asked for, 0 is all together.
 pub type fl_flow = u64;
 
-/// A packet as it goes in and comes out. Every member is to be set to something before it is read.
+/// A packet as it goes in and comes out.
+// Each is a cell, as a callback may write to the array that is looked at.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct fl_packet {
     /// The caller's, and never looked into.
-    pub data: *mut c_void,
+    pub data: Cell<*mut c_void>,
     /// Where it goes, or where it waited.
-    pub flow: fl_flow,
+    pub flow: Cell<fl_flow>,
     /// What tells flows apart within a class of flows; elsewhere not looked at, and 0 when it comes out.
-    pub digest: u64,
+    pub digest: Cell<u64>,
     /// What it takes on the link, in bytes with all framing: 1 to 65535.
-    pub length: u32,
+    pub length: Cell<u32>,
     /// What became of it: an fl_status. Set by the library.
-    pub status: i32,
+    pub status: Cell<i32>,
 }
 
 /// A scheduler of flows.
@@ -165,21 +170,31 @@ pub const FL_ETHERNET: u32 = 0;
 pub const FL_IP: u32 = 1;
 
 impl fl_packet {
-    /// One that comes out.
+    /// One that is told of.
+    pub(crate) fn new(data: usize, flow: fl_flow, length: Length, status: fl_status) -> fl_packet {
+        let packet = fl_packet {
+            data: Cell::new(ptr::null_mut()),
+            flow: Cell::new(0),
+            digest: Cell::new(0),
+            length: Cell::new(0),
+            status: Cell::new(status as i32),
+        };
+        packet.put(data, flow, length);
+        packet
+    }
+
+    /// Becomes one that comes out.
     #[inline]
-    pub(crate) fn out(data: usize, flow: fl_flow, length: u32, status: fl_status) -> fl_packet {
-        fl_packet {
-            data: std::ptr::with_exposed_provenance_mut(data),
-            flow,
-            digest: 0,
-            length,
-            status: status as i32,
-        }
+    pub(crate) fn put(&self, data: usize, flow: fl_flow, length: Length) {
+        self.data.set(ptr::with_exposed_provenance_mut(data));
+        self.flow.set(flow);
+        self.digest.set(0);
+        self.length.set(length.get());
     }
 
     /// The caller's pointer as queues keep it: a number, as nobody here follows it.
     #[inline]
     pub(crate) fn kept(&self) -> usize {
-        self.data.expose_provenance()
+        self.data.get().expose_provenance()
     }
 }

@@ -1,6 +1,5 @@
 //! The classes of a link, from a site's file.
 
-use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -58,8 +57,8 @@ fn known(flow: fl_flow) -> Option<ClassId> {
 }
 
 fn tell(discard: &Discard, gone: Discarded<usize>) {
-    let (flow, len) = (named(gone.class), gone.len.get());
-    discard.tell(fl_packet::out(gone.payload, flow, len, gone.reason.into()));
+    let flow = named(gone.class);
+    discard.tell(&fl_packet::new(gone.payload, flow, gone.len, gone.reason.into()));
 }
 
 impl Queues for Classes {
@@ -75,16 +74,16 @@ impl Queues for Classes {
         Ok((named(place.class), place.flow))
     }
 
-    fn enqueue(&mut self, packets: &[Cell<fl_packet>], now: Nanos, discard: &Discard) -> Offered {
+    fn enqueue(&mut self, packets: &[fl_packet], now: Nanos, discard: &Discard) -> Offered {
         let now = self.at(now);
         offer(packets, |packet| {
-            let Some(class) = known(packet.flow) else {
+            let Some(class) = known(packet.flow.get()) else {
                 return FL_ERR_FLOW;
             };
-            let Some(length) = Length::new(packet.length) else {
+            let Some(length) = Length::new(packet.length.get()) else {
                 return FL_ERR_LENGTH;
             };
-            let (digest, kept) = (packet.digest, packet.kept());
+            let (digest, kept) = (packet.digest.get(), packet.kept());
             let gone = |gone| tell(discard, gone);
             match (self.queue).enqueue(class, digest, length, kept, now, gone) {
                 Ok(()) => FL_OK,
@@ -93,14 +92,14 @@ impl Queues for Classes {
         })
     }
 
-    fn dequeue(&mut self, packets: &[Cell<fl_packet>], now: Nanos, discard: &Discard) -> Taken {
+    fn dequeue(&mut self, packets: &[fl_packet], now: Nanos, discard: &Discard) -> Taken {
         let now = self.at(now);
         self.queue.expire_idle(now);
-        fill(packets, || {
+        fill(packets, |out| {
             match self.queue.dequeue(now, |gone| tell(discard, gone)) {
                 Dequeue::Packet(packet) => {
-                    let (flow, len) = (named(packet.owner), packet.len.get());
-                    Ok(fl_packet::out(packet.payload, flow, len, FL_OK))
+                    out.put(packet.payload, named(packet.owner), packet.len);
+                    Ok(())
                 }
                 Dequeue::NotBefore(time) => Err(time.0),
                 Dequeue::Empty => Err(u64::MAX),

@@ -1,7 +1,5 @@
 //! Flows, in the order of one algorithm.
 
-use std::cell::Cell;
-
 use fairlane_core::sched::Algorithm;
 use fairlane_core::{
     FlowConfig, FlowId, Length, Nanos, PacketScheduler, Scheduler, SchedulerLimits, with_algorithm,
@@ -61,8 +59,7 @@ impl<A: Scheduler + Send> Queues for Flat<A> {
     fn remove_flow(&mut self, flow: fl_flow, discard: &Discard) -> Result<(), fl_status> {
         let id = self.known(flow).ok_or(FL_ERR_FLOW)?;
         self.queue.remove_flow(id, |packet| {
-            let len = packet.len.get();
-            discard.tell(fl_packet::out(packet.payload, flow, len, FL_ERR_FLUSHED));
+            discard.tell(&fl_packet::new(packet.payload, flow, packet.len, FL_ERR_FLUSHED));
         })?;
         // Four thousand million flows of one number later, the first of them would be taken for the last.
         let generation = &mut self.generations[id.number() as usize];
@@ -70,12 +67,12 @@ impl<A: Scheduler + Send> Queues for Flat<A> {
         Ok(())
     }
 
-    fn enqueue(&mut self, packets: &[Cell<fl_packet>], _: Nanos, _: &Discard) -> Offered {
+    fn enqueue(&mut self, packets: &[fl_packet], _: Nanos, _: &Discard) -> Offered {
         offer(packets, |packet| {
-            let Some(flow) = self.known(packet.flow) else {
+            let Some(flow) = self.known(packet.flow.get()) else {
                 return FL_ERR_FLOW;
             };
-            let Some(length) = Length::new(packet.length) else {
+            let Some(length) = Length::new(packet.length.get()) else {
                 return FL_ERR_LENGTH;
             };
             match self.queue.enqueue(flow, length, packet.kept()) {
@@ -85,11 +82,11 @@ impl<A: Scheduler + Send> Queues for Flat<A> {
         })
     }
 
-    fn dequeue(&mut self, packets: &[Cell<fl_packet>], _: Nanos, _: &Discard) -> Taken {
-        fill(packets, || {
+    fn dequeue(&mut self, packets: &[fl_packet], _: Nanos, _: &Discard) -> Taken {
+        fill(packets, |out| {
             let packet = self.queue.dequeue().ok_or(u64::MAX)?;
-            let flow = self.named(packet.owner);
-            Ok(fl_packet::out(packet.payload, flow, packet.len.get(), FL_OK))
+            out.put(packet.payload, self.named(packet.owner), packet.len);
+            Ok(())
         })
     }
 
@@ -104,8 +101,8 @@ impl<A: Scheduler + Send> Queues for Flat<A> {
 
     fn flush(&mut self, discard: &Discard) {
         while let Some(packet) = self.queue.dequeue() {
-            let (flow, len) = (self.named(packet.owner), packet.len.get());
-            discard.tell(fl_packet::out(packet.payload, flow, len, FL_ERR_FLUSHED));
+            let flow = self.named(packet.owner);
+            discard.tell(&fl_packet::new(packet.payload, flow, packet.len, FL_ERR_FLUSHED));
         }
     }
 }

@@ -3,8 +3,6 @@
 mod classes;
 mod flat;
 
-use std::cell::Cell;
-
 use fairlane_classify::Layer;
 use fairlane_core::{Count, FlowConfig, Nanos};
 
@@ -53,10 +51,10 @@ pub(crate) trait Queues: Send {
     }
 
     /// Accepts what there is room for, and notes with each packet what became of it.
-    fn enqueue(&mut self, packets: &[Cell<fl_packet>], now: Nanos, discard: &Discard) -> Offered;
+    fn enqueue(&mut self, packets: &[fl_packet], now: Nanos, discard: &Discard) -> Offered;
 
     /// Hands out the next packets.
-    fn dequeue(&mut self, packets: &[Cell<fl_packet>], now: Nanos, discard: &Discard) -> Taken;
+    fn dequeue(&mut self, packets: &[fl_packet], now: Nanos, discard: &Discard) -> Taken;
 
     /// Counts of a flow or a class, or of all.
     fn stats(&self, flow: fl_flow) -> Result<fl_stats, fl_status>;
@@ -67,18 +65,16 @@ pub(crate) trait Queues: Send {
 
 #[inline]
 fn offer(
-    packets: &[Cell<fl_packet>],
+    packets: &[fl_packet],
     mut accept: impl FnMut(&fl_packet) -> fl_status,
 ) -> Offered {
     let mut offered = Offered {
         accepted: 0,
         refused: Ok(()),
     };
-    for cell in packets {
-        let mut packet = cell.get();
-        let status = accept(&packet);
-        packet.status = status as i32;
-        cell.set(packet);
+    for packet in packets {
+        let status = accept(packet);
+        packet.status.set(status as i32);
         match status {
             FL_OK => offered.accepted += 1,
             why if offered.refused.is_ok() => offered.refused = Err(why),
@@ -88,15 +84,15 @@ fn offer(
     offered
 }
 
-/// `next` says when to ask again where it has no packet.
+/// `next` puts the next packet there, or says when to ask again where it has none.
 #[inline]
 fn fill(
-    packets: &[Cell<fl_packet>],
-    mut next: impl FnMut() -> Result<fl_packet, u64>,
+    packets: &[fl_packet],
+    mut next: impl FnMut(&fl_packet) -> Result<(), u64>,
 ) -> Taken {
-    for (number, cell) in packets.iter().enumerate() {
-        match next() {
-            Ok(packet) => cell.set(packet),
+    for (number, packet) in packets.iter().enumerate() {
+        match next(packet) {
+            Ok(()) => packet.status.set(FL_OK as i32),
             Err(again) => {
                 return Taken {
                     packets: number,
