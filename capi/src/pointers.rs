@@ -7,8 +7,7 @@ use std::{ptr, slice};
 
 use crate::status::fl_status::{self, *};
 use crate::types::{
-    fl_client_info, fl_flow_options, fl_link_options, fl_packet, fl_scheduler_options,
-    fl_stats,
+    fl_client_info, fl_flow_options, fl_link_options, fl_packet, fl_scheduler_options, fl_stats,
 };
 
 /// A struct of C that begins with its own size, so that members can be added at its end.
@@ -200,8 +199,7 @@ pub(crate) fn until(text: &str, most: usize) -> &str {
 /// Told of a packet that was accepted and will not come out: it is the caller's again, and packet->status says
 /// why. packet is there until the callback returns. What is called with the same scheduler meanwhile returns
 /// FL_ERR_BUSY. It must return: no longjmp, no exception.
-pub type fl_discard =
-    Option<unsafe extern "C" fn(argument: *mut c_void, packet: *const fl_packet)>;
+pub type fl_discard = Option<unsafe extern "C" fn(argument: *mut c_void, packet: *const fl_packet)>;
 
 /// Who is told of packets that are discarded.
 #[derive(Clone, Copy)]
@@ -259,7 +257,13 @@ mod tests {
         assert_eq!(later(size_of::<fl_flow_options>(), 9), Ok(5));
         assert_eq!(later(size_of::<Later>(), 0), Ok(5));
         assert_eq!(later(size_of::<Later>(), 1 << 56), Err(FL_ERR_SIZE));
-        for size in [0, 8, size_of::<fl_flow_options>() - 1, MOST_SIZE + 1, usize::MAX] {
+        for size in [
+            0,
+            8,
+            size_of::<fl_flow_options>() - 1,
+            MOST_SIZE + 1,
+            usize::MAX,
+        ] {
             assert_eq!(later(size, 0), Err(FL_ERR_SIZE), "{size}");
         }
     }

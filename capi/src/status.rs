@@ -111,14 +111,18 @@ impl fl_status {
             FL_ERR_HANDLE => {
                 c"there is no such scheduler or client: it was closed, or never opened"
             }
-            FL_ERR_BUSY => c"another call is using it, of another thread or the one that called back",
+            FL_ERR_BUSY => {
+                c"another call is using it, of another thread or the one that called back"
+            }
             FL_ERR_FLOW => c"there is no such flow or class",
             FL_ERR_WEIGHT => c"a weight is 1 to 1000000",
             FL_ERR_LENGTH => c"a length is 1 to 65535 bytes, and an array no longer than memory",
             FL_ERR_ALGORITHM => c"no scheduling algorithm has this name",
             FL_ERR_TEXT => c"a text is not UTF-8",
             FL_ERR_SITE => c"the text of the site is not sound, or has no link of this name",
-            FL_ERR_KIND => c"flows come and go in a scheduler of flows, classes are those of a link",
+            FL_ERR_KIND => {
+                c"flows come and go in a scheduler of flows, classes are those of a link"
+            }
             FL_ERR_MANY => c"there are as many schedulers, clients or flows as can be numbered",
             FL_ERR_QUEUED => c"a packet is queued that is longer than the new maximum",
             FL_ERR_TOO_LONG => c"the packet is longer than its flow or class declared",
@@ -184,6 +188,10 @@ impl From<Reason> for fl_status {
 #[unsafe(no_mangle)]
 pub extern "C" fn fl_strerror(code: i32) -> *const c_char {
     let place = usize::try_from(code.unsigned_abs()).ok();
-    let known = place.filter(|_| code <= 0).and_then(|place| fl_status::ALL.get(place));
-    known.map_or(c"there is no such code", |code| code.sentence()).as_ptr()
+    let known = place
+        .filter(|_| code <= 0)
+        .and_then(|place| fl_status::ALL.get(place));
+    known
+        .map_or(c"there is no such code", |code| code.sentence())
+        .as_ptr()
 }

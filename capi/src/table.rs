@@ -152,11 +152,7 @@ impl<T: Send> Table<T> {
 
     /// Ends a handle, after `last` was done with its value. What a panic left half done is not touched,
     /// and its memory is lost.
-    pub(crate) fn close(
-        &self,
-        handle: u64,
-        last: impl FnOnce(&mut T),
-    ) -> Result<(), fl_status> {
+    pub(crate) fn close(&self, handle: u64, last: impl FnOnce(&mut T)) -> Result<(), fl_status> {
         let (entered, broken) = match self.enter(handle, IDLE) {
             Err(fl_status::FL_ERR_PANIC) => (self.enter(handle, BROKEN)?, true),
             entered => (entered?, false),
@@ -299,7 +295,10 @@ mod tests {
                     done
                 })
             });
-            threads.map(|thread| thread.join().unwrap()).into_iter().sum()
+            threads
+                .map(|thread| thread.join().unwrap())
+                .into_iter()
+                .sum()
         });
         assert_eq!(table.with(shared, |value| *value), Ok(done));
     }

@@ -58,7 +58,12 @@ fn known(flow: fl_flow) -> Option<ClassId> {
 
 fn tell(discard: &Discard, gone: Discarded<usize>) {
     let flow = named(gone.class);
-    discard.tell(&fl_packet::new(gone.payload, flow, gone.len, gone.reason.into()));
+    discard.tell(&fl_packet::new(
+        gone.payload,
+        flow,
+        gone.len,
+        gone.reason.into(),
+    ));
 }
 
 impl Queues for Classes {
@@ -114,7 +119,13 @@ impl Queues for Classes {
         };
         let stats = class.and_then(|class| self.queue.stats(class));
         let of = stats.ok_or(FL_ERR_FLOW)?;
-        Ok(counts([of.accepted, of.sent, of.queued, of.dropped, of.discarded]))
+        Ok(counts([
+            of.accepted,
+            of.sent,
+            of.queued,
+            of.dropped,
+            of.discarded,
+        ]))
     }
 
     fn flush(&mut self, discard: &Discard) {

@@ -59,7 +59,12 @@ impl<A: Scheduler + Send> Queues for Flat<A> {
     fn remove_flow(&mut self, flow: fl_flow, discard: &Discard) -> Result<(), fl_status> {
         let id = self.known(flow).ok_or(FL_ERR_FLOW)?;
         self.queue.remove_flow(id, |packet| {
-            discard.tell(&fl_packet::new(packet.payload, flow, packet.len, FL_ERR_FLUSHED));
+            discard.tell(&fl_packet::new(
+                packet.payload,
+                flow,
+                packet.len,
+                FL_ERR_FLUSHED,
+            ));
         })?;
         // Four thousand million flows of one number later, the first of them would be taken for the last.
         let generation = &mut self.generations[id.number() as usize];
@@ -96,13 +101,24 @@ impl<A: Scheduler + Send> Queues for Flat<A> {
             flow => self.known(flow).and_then(|id| self.queue.flow_stats(id)),
         };
         let of = stats.ok_or(FL_ERR_FLOW)?;
-        Ok(counts([of.accepted, of.sent, of.queued, of.dropped, of.discarded]))
+        Ok(counts([
+            of.accepted,
+            of.sent,
+            of.queued,
+            of.dropped,
+            of.discarded,
+        ]))
     }
 
     fn flush(&mut self, discard: &Discard) {
         while let Some(packet) = self.queue.dequeue() {
             let flow = self.named(packet.owner);
-            discard.tell(&fl_packet::new(packet.payload, flow, packet.len, FL_ERR_FLUSHED));
+            discard.tell(&fl_packet::new(
+                packet.payload,
+                flow,
+                packet.len,
+                FL_ERR_FLUSHED,
+            ));
         }
     }
 }

@@ -64,10 +64,7 @@ pub(crate) trait Queues: Send {
 }
 
 #[inline]
-fn offer(
-    packets: &[fl_packet],
-    mut accept: impl FnMut(&fl_packet) -> fl_status,
-) -> Offered {
+fn offer(packets: &[fl_packet], mut accept: impl FnMut(&fl_packet) -> fl_status) -> Offered {
     let mut offered = Offered {
         accepted: 0,
         refused: Ok(()),
@@ -86,10 +83,7 @@ fn offer(
 
 /// `next` puts the next packet there, or says when to ask again where it has none.
 #[inline]
-fn fill(
-    packets: &[fl_packet],
-    mut next: impl FnMut(&fl_packet) -> Result<(), u64>,
-) -> Taken {
+fn fill(packets: &[fl_packet], mut next: impl FnMut(&fl_packet) -> Result<(), u64>) -> Taken {
     for (number, packet) in packets.iter().enumerate() {
         match next(packet) {
             Ok(()) => packet.status.set(FL_OK as i32),

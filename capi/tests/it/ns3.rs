@@ -20,7 +20,11 @@ fn two_classes_of_3_to_1_get_that_over_a_link_of_ns3() {
         return skip_unsupported(test, "FAIRLANE_LONG_TESTS is not set");
     }
     let mut found = Command::new("pkg-config");
-    if !found.args(["--exists", "ns3-traffic-control"]).status().is_ok_and(|s| s.success()) {
+    if !found
+        .args(["--exists", "ns3-traffic-control"])
+        .status()
+        .is_ok_and(|s| s.success())
+    {
         return skip_unsupported(test, "there is no libns3-dev here");
     }
     let mut command = Command::new(c::home().join("examples/ns3/run"));

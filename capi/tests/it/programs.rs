@@ -89,7 +89,10 @@ fn valgrind_finds_nothing() {
             let mut command = Command::new("valgrind");
             command
                 .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
-                .args(["--errors-for-leak-kinds=definite", "--show-leak-kinds=definite"])
+                .args([
+                    "--errors-for-leak-kinds=definite",
+                    "--show-leak-kinds=definite",
+                ])
                 .arg(program);
             let output = run(&mut command);
             assert!(output.contains(said), "{output}");

@@ -58,7 +58,14 @@ pub(crate) fn build(
     let libraries = libraries();
     let mut command = Command::new(compiler);
     command
-        .args(["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread"])
+        .args([
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Wpedantic",
+            "-Werror",
+            "-pthread",
+        ])
         .args(flags)
         .arg("-I")
         .arg(home().join("include"))
@@ -72,9 +79,14 @@ pub(crate) fn build(
             .arg("-lfairlane_c")
             .arg(format!("-Wl,-rpath,{}", libraries.display())),
         // As `rustc --print native-static-libs` says.
-        Library::Static => command
-            .arg(libraries.join("libfairlane_c.a"))
-            .args(["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"]),
+        Library::Static => command.arg(libraries.join("libfairlane_c.a")).args([
+            "-lgcc_s",
+            "-lutil",
+            "-lrt",
+            "-lpthread",
+            "-lm",
+            "-ldl",
+        ]),
     };
     let output = command.output().map_err(|error| error.to_string())?;
     match output.status.success() {

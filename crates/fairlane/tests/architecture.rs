@@ -168,9 +168,9 @@ fn unsafe_code_stays_in_its_named_homes() {
     ];
     let mut found = Vec::new();
     for name in [
-        "../capi", "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io",
-        "lab", "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "testkit",
-        "traffic",
+        "../capi", "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane",
+        "io", "lab", "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal",
+        "testkit", "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);
