@@ -35,7 +35,7 @@ pub(crate) fn compilers_or_skip(test: &str) -> Vec<&'static str> {
     if compilers.is_empty() {
         skip(test, "there is no C compiler here");
     } else if !compilers.contains(&"clang") {
-        skip_unsupported(test, "with clang, which is not here");
+        skip(test, "with clang, which is not here");
     }
     compilers
 }
@@ -60,13 +60,16 @@ fn a_program_needs_no_shared_object() {
 
 #[test]
 fn an_address_sanitizer_finds_nothing() {
-    for compiler in compilers_or_skip("programs under an address sanitizer") {
+    let test = "programs under an address sanitizer";
+    for compiler in compilers_or_skip(test) {
         let flags = ["-fsanitize=address", "-g", "-O1"];
         for (source, said) in PROGRAMS {
             match build(compiler, source, Library::Shared, &flags) {
                 Ok(program) => check(&program, said),
+                // Some bring its runtime in a package of its own.
                 Err(error) if error.contains("asan") => {
-                    return skip("programs under an address sanitizer", error);
+                    skip_unsupported(test, format_args!("{compiler} has none: {error}"));
+                    break;
                 }
                 Err(error) => panic!("{error}"),
             }
@@ -83,20 +86,22 @@ fn valgrind_finds_nothing() {
     if !is_there("valgrind") {
         return skip(test, "there is no valgrind here");
     }
-    for compiler in compilers_or_skip(test) {
-        for (source, said) in PROGRAMS {
-            let program = build(compiler, source, Library::Shared, &["-g", "-O1"]).unwrap();
-            let mut command = Command::new("valgrind");
-            command
-                .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
-                .args([
-                    "--errors-for-leak-kinds=definite",
-                    "--show-leak-kinds=definite",
-                ])
-                .arg(program);
-            let output = run(&mut command);
-            assert!(output.contains(said), "{output}");
-        }
+    // It is the library that is looked at: one compiler will do.
+    let Some(compiler) = compilers_or_skip(test).first().copied() else {
+        return;
+    };
+    for (source, said) in PROGRAMS {
+        let program = build(compiler, source, Library::Shared, &["-g", "-O1"]).unwrap();
+        let mut command = Command::new("valgrind");
+        command
+            .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
+            .args([
+                "--errors-for-leak-kinds=definite",
+                "--show-leak-kinds=definite",
+            ])
+            .arg(program);
+        let output = run(&mut command);
+        assert!(output.contains(said), "{output}");
     }
 }
 
