@@ -20,7 +20,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a process is not attached.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ConnectError {
     /// Nobody to talk to.
     #[error("cannot reach a daemon at {}: {error}", path.display())]
