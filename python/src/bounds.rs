@@ -81,9 +81,11 @@ pub(crate) fn bounds<'py>(
             terms.map_or(0, |terms| terms.guaranteed_rate(link.rate)),
             cell(wfi.map(|wfi| nanos(wfi.delay.time(link.rate)))),
             cell(wfi.map(|wfi| wfi.service.bytes())),
-            cell(promised.map(|(wfi, terms)| {
-                nanos(terms.worst_delay(wfi, length.get().into(), link.rate))
-            })),
+            cell(
+                promised.map(|(wfi, terms)| {
+                    nanos(terms.worst_delay(wfi, length.get().into(), link.rate))
+                }),
+            ),
         ]);
     }
     Ok(cells.into_pyarray(py))

@@ -29,9 +29,7 @@ fn refused(py: Python<'_>, refused: PushRefused) -> PyErr {
     match refused {
         PushRefused::Full => exception(py, "MailboxFull", (sentence,)),
         PushRefused::Gone => exception(py, "DaemonGone", (sentence,)),
-        PushRefused::Length { .. } => {
-            Wrong::new("packet", sentence).of_kind("LengthError").into()
-        }
+        PushRefused::Length { .. } => Wrong::new("packet", sentence).of_kind("LengthError").into(),
     }
 }
 

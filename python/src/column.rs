@@ -100,12 +100,7 @@ impl Numbers<'_> {
     }
 
     /// The same of 1 to `most`; `kind` is the exception otherwise.
-    pub(crate) fn within(
-        &self,
-        index: usize,
-        most: u32,
-        kind: &'static str,
-    ) -> Result<u32, Wrong> {
+    pub(crate) fn within(&self, index: usize, most: u32, kind: &'static str) -> Result<u32, Wrong> {
         let number = self.at(index);
         match u32::try_from(number) {
             Ok(number) if (1..=most).contains(&number) => Ok(number),
@@ -142,10 +137,13 @@ pub(crate) fn equally_long(columns: &[&Numbers<'_>]) -> Result<(), Wrong> {
 }
 
 /// The flows of two columns; one at least.
-fn flows(weights: &Numbers<'_>, max_lens: &Numbers<'_>) -> Result<Vec<Flow>, Wrong> {
+fn flows<'a>(weights: &Numbers<'a>, max_lens: &Numbers<'a>) -> Result<Vec<Flow>, Wrong> {
     equally_long(&[weights, max_lens])?;
     if weights.len() == 0 {
-        return Err(Wrong::new("flows", "flows: there is none, one at least is needed"));
+        return Err(Wrong::new(
+            "flows",
+            "flows: there is none, one at least is needed",
+        ));
     }
     (0..weights.len())
         .map(|index| {

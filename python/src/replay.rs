@@ -14,10 +14,10 @@ use crate::watch::Watch;
 use crate::wrong::{Wrong, ended};
 
 /// Arrivals in columns.
-pub(crate) struct Listed<'a> {
-    times: &'a Numbers<'a>,
-    flows: &'a Numbers<'a>,
-    lens: &'a Numbers<'a>,
+pub(crate) struct Listed<'a, 'n> {
+    times: &'a Numbers<'n>,
+    flows: &'a Numbers<'n>,
+    lens: &'a Numbers<'n>,
     declared: &'a [Flow],
     overhead: u32,
     index: usize,
@@ -25,12 +25,12 @@ pub(crate) struct Listed<'a> {
     watch: Watch,
 }
 
-impl<'a> Listed<'a> {
+impl<'a, 'n> Listed<'a, 'n> {
     pub(crate) fn new(
-        [times, flows, lens]: [&'a Numbers<'a>; 3],
+        [times, flows, lens]: [&'a Numbers<'n>; 3],
         declared: &'a [Flow],
         overhead: u32,
-    ) -> Result<Listed<'a>, Wrong> {
+    ) -> Result<Listed<'a, 'n>, Wrong> {
         equally_long(&[times, flows, lens])?;
         Ok(Listed {
             times,
@@ -57,7 +57,9 @@ impl<'a> Listed<'a> {
             return Err(wrong.of_kind("UnsortedError"));
         }
         let flow = self.flows.get(index)?;
-        let declared = usize::try_from(flow).ok().and_then(|n| self.declared.get(n));
+        let declared = usize::try_from(flow)
+            .ok()
+            .and_then(|n| self.declared.get(n));
         let Some(declared) = declared else {
             let most = self.declared.len() - 1;
             let sentence = format!("flow[{index}] is {flow}: the flows are 0 to {most}");
@@ -77,7 +79,7 @@ impl<'a> Listed<'a> {
     }
 }
 
-impl Iterator for Listed<'_> {
+impl Iterator for Listed<'_, '_> {
     type Item = Result<Arrival<FlowId, ()>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -91,7 +93,7 @@ impl Iterator for Listed<'_> {
     }
 }
 
-impl Arrivals<FlowId, ()> for Listed<'_> {
+impl Arrivals<FlowId, ()> for Listed<'_, '_> {
     fn next(&mut self) -> Result<Option<Arrival<FlowId, ()>>> {
         Iterator::next(self).transpose()
     }
@@ -174,7 +176,8 @@ pub(crate) fn replay<'py>(
             watch: Watch::new(),
         };
         let report = by_flow::replay::<()>(&setup, &mut arrivals, &mut departures, measured)?;
-        let report = report.map(|report| report.flows.iter().flat_map(reported).collect::<Vec<u64>>());
+        let report =
+            report.map(|report| report.flows.iter().flat_map(reported).collect::<Vec<u64>>());
         Ok((departures.cells, report))
     });
     let (departures, report) = done.map_err(|error| ended(py, error))?;

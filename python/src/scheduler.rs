@@ -47,10 +47,7 @@ pub(crate) fn own_limits(packets: Option<u32>, bytes: Option<u32>) -> Option<Lim
 }
 
 /// What became of packets, as a dictionary of `accepted_packets`, `accepted_bytes` and so on.
-pub(crate) fn counts<'py>(
-    py: Python<'py>,
-    of: [(&str, Count); 5],
-) -> PyResult<Bound<'py, PyDict>> {
+pub(crate) fn counts<'py>(py: Python<'py>, of: [(&str, Count); 5]) -> PyResult<Bound<'py, PyDict>> {
     let counts = PyDict::new(py);
     for (name, count) in of {
         counts.set_item(format!("{name}_packets"), count.packets)?;
@@ -68,7 +65,9 @@ fn refused(py: Python<'_>, flow: u32, error: ChangeError) -> PyErr {
         ChangeError::TooManyFlows => exception(py, "FairlaneError", (error.to_string(),)),
         ChangeError::LongerPacketQueued { .. } => {
             let sentence = format!("flow {flow}: {error}");
-            Wrong::new("max_len", sentence).of_kind("LengthError").into()
+            Wrong::new("max_len", sentence)
+                .of_kind("LengthError")
+                .into()
         }
     }
 }

@@ -31,7 +31,10 @@ impl Plan {
         weight, traffic, lengths, *, max_len = None, start = 0.0, stop = None,
         limit_packets = None, limit_bytes = None
     ))]
-    #[expect(clippy::too_many_arguments, reason = "all but three are named by the caller")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "all but three are named by the caller"
+    )]
     fn new(
         weight: i64,
         traffic: Traffic,
@@ -139,7 +142,11 @@ fn reported(link: &LinkTerms, queued: u64, watching: &Watching) -> Vec<u64> {
         let late = |work: f64| (work + queued as f64) * 8e9 / link.rate.bps() as f64;
         let delays = delays.flow(flow);
         let delay = |of: &dyn Fn(&fairlane_sim::Delays) -> Picos| {
-            cell(delays.filter(|delays| delays.count() > 0).map(|delays| nanos(of(delays))))
+            cell(
+                delays
+                    .filter(|delays| delays.count() > 0)
+                    .map(|delays| nanos(of(delays))),
+            )
         };
         cells.extend([
             flow.number().into(),
@@ -193,11 +200,10 @@ fn run(
         added.map_err(|error| no_source(index, error))?;
     }
     let (mut watch, mut raised) = (Watch::new(), None);
-    let (server, _) = simulation
-        .run_while(until, || {
-            raised = raised.take().or(watch.often().err());
-            raised.is_none()
-        })?;
+    let (server, _) = simulation.run_while(until, || {
+        raised = raised.take().or(watch.often().err());
+        raised.is_none()
+    })?;
     if let Some(raised) = raised {
         return Err(raised.into());
     }

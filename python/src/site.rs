@@ -42,7 +42,11 @@ impl Site {
     /// Names of its links.
     #[getter]
     fn links(&self) -> Vec<String> {
-        self.site.links.iter().map(|link| link.name.clone()).collect()
+        self.site
+            .links
+            .iter()
+            .map(|link| link.name.clone())
+            .collect()
     }
 
     fn __repr__(&self) -> String {
@@ -51,7 +55,8 @@ impl Site {
 }
 
 fn json(py: Python<'_>, what: &impl serde::Serialize) -> PyResult<String> {
-    serde_json::to_string(what).map_err(|error| exception(py, "FairlaneError", (error.to_string(),)))
+    serde_json::to_string(what)
+        .map_err(|error| exception(py, "FairlaneError", (error.to_string(),)))
 }
 
 /// Why a scenario has no outcome.

@@ -72,7 +72,7 @@ pub(crate) struct Traffic {
 
 /// A span in seconds, to the picosecond.
 pub(crate) fn seconds(argument: &str, seconds: f64) -> Result<Picos, Wrong> {
-    match seconds >= 0.0 && seconds <= 1e9 {
+    match (0.0..=1e9).contains(&seconds) {
         true => Ok(Picos::from_secs_f64(seconds)),
         false => Err(Wrong::new(
             argument,
@@ -179,7 +179,8 @@ pub(crate) fn packets<'py>(
         let source = sim::Source::new(traffic.traffic, lengths.lengths, seed);
         let mut source = source.map_err(|error| no_source(0, error))?;
         if source.keeps().is_some() {
-            let sentence = "a greedy source sends when the link takes packets: only sim() knows when";
+            let sentence =
+                "a greedy source sends when the link takes packets: only sim() knows when";
             return Err(Wrong::new("traffic", sentence).into());
         }
         let mut cells = Vec::new();

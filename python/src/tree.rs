@@ -80,7 +80,8 @@ impl Terms<'_> {
                 burst: burst.unwrap_or(2 * length("max_len", self.max_len)?.get()),
             }),
             (None, Some(_)) => {
-                let sentence = "burst is given without ceil: it is what may be sent at once at that";
+                let sentence =
+                    "burst is given without ceil: it is what may be sent at once at that";
                 return Err(Wrong::new("burst", sentence));
             }
         };
@@ -98,7 +99,10 @@ fn leaf(queue: &str, packets: Option<u32>, bytes: Option<u32>) -> Result<LeafCon
         "tail" => AqmConfig::TailDrop,
         "codel" => AqmConfig::Codel(CodelConfig::default()),
         _ => {
-            let sentence = format!("queue is '{}': it is 'tail' or 'codel'", queue.escape_debug());
+            let sentence = format!(
+                "queue is '{}': it is 'tail' or 'codel'",
+                queue.escape_debug()
+            );
             return Err(Wrong::new("queue", sentence));
         }
     };
@@ -111,9 +115,7 @@ fn leaf(queue: &str, packets: Option<u32>, bytes: Option<u32>) -> Result<LeafCon
 
 fn refused(py: Python<'_>, error: TreeError) -> PyErr {
     match error {
-        TreeError::UnknownClass(_) => {
-            exception(py, "UnknownFlow", (error.to_string(), "class_"))
-        }
+        TreeError::UnknownClass(_) => exception(py, "UnknownFlow", (error.to_string(), "class_")),
         _ => exception(py, "FairlaneError", (error.to_string(),)),
     }
 }
@@ -145,7 +147,12 @@ impl Tree {
         let outcome = call(tree, kept, &mut gone);
         let gone = gone.into_iter().map(|gone: Discarded<u32>| {
             let object = inner.kept.take(py, gone.payload);
-            (gone.class.number(), gone.len.get(), object, word(gone.reason))
+            (
+                gone.class.number(),
+                gone.len.get(),
+                object,
+                word(gone.reason),
+            )
         });
         let gone = gone.collect();
         let before = std::mem::replace(&mut inner.discarded, gone);
@@ -195,7 +202,9 @@ impl Tree {
         let (config, leaf) = (terms.config()?, leaf(queue, limit_packets, limit_bytes)?);
         let parent = ClassId::new(terms.parent);
         let added = self.lock().tree.add_leaf(parent, config, leaf);
-        added.map(ClassId::number).map_err(|error| refused(py, error))
+        added
+            .map(ClassId::number)
+            .map_err(|error| refused(py, error))
     }
 
     fn _add_inner(&self, py: Python<'_>, terms: Terms<'_>, algorithm: &str) -> PyResult<u32> {
@@ -203,7 +212,9 @@ impl Tree {
         let config = terms.config()?;
         let parent = ClassId::new(terms.parent);
         let added = self.lock().tree.add_inner(parent, config, algorithm);
-        added.map(ClassId::number).map_err(|error| refused(py, error))
+        added
+            .map(ClassId::number)
+            .map_err(|error| refused(py, error))
     }
 
     fn _add_flows(
@@ -222,7 +233,9 @@ impl Tree {
         };
         let (parent, config) = (ClassId::new(terms.parent), terms.config()?);
         let added = self.lock().tree.add_flows(parent, config, flows);
-        added.map(ClassId::number).map_err(|error| refused(py, error))
+        added
+            .map(ClassId::number)
+            .map_err(|error| refused(py, error))
     }
 
     fn remove(&self, py: Python<'_>, class_: u32) -> PyResult<()> {

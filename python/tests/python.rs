@@ -18,15 +18,23 @@ use fairlane_io::{Backend, MemoryBackend, memory};
 use fairlane_netlab::{NO_SKIP, long_tests, skip};
 use fairlane_runtime::attach::{Attach, AttachConfig, Class, Mapping, Who};
 use fairlane_runtime::{Arbiter, ArbiterConfig, Link};
-use fairlane_traffic::replay::by_flow::{self, Setup};
 use fairlane_traffic::replay::Rows;
+use fairlane_traffic::replay::by_flow::{self, Setup};
 
 type Done<T> = Result<T, Box<dyn Error>>;
 
 /// What the tests import; the second list in their whole form.
 const PACKAGES: [&[&str]; 2] = [
     &["numpy", "pytest", "simpy"],
-    &["dask", "ipykernel", "joblib", "matplotlib", "nbclient", "pandas", "xarray"],
+    &[
+        "dask",
+        "ipykernel",
+        "joblib",
+        "matplotlib",
+        "nbclient",
+        "pandas",
+        "xarray",
+    ],
 ];
 
 fn here() -> &'static Path {
@@ -59,7 +67,8 @@ fn interpreter() -> Option<(PathBuf, String)> {
         candidates.extend(of_minor.map(|path| path.join("bin/python3")));
     }
     candidates.push("python3".into());
-    let able = "import sys, venv, ensurepip; assert sys.version_info >= (3, 10); print(sys.version)";
+    let able =
+        "import sys, venv, ensurepip; assert sys.version_info >= (3, 10); print(sys.version)";
     let found = named.into_iter().chain(candidates).filter_map(|path| {
         let said = Command::new(&path).args(["-c", able]).output().ok()?;
         let version = String::from_utf8(said.stdout).ok()?;
@@ -99,8 +108,16 @@ fn environment(scratch: &Path, (python, version): &(PathBuf, String)) -> Done<Pa
     if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
         return Ok(inside);
     }
-    run(Command::new(python).args(["-m", "venv", "--clear"]).arg(&folder))?;
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check"];
+    run(Command::new(python)
+        .args(["-m", "venv", "--clear"])
+        .arg(&folder))?;
+    let pip = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ];
     run(Command::new(&inside).args(pip).args(&packages))?;
     fs::write(&stamp, wanted)?;
     Ok(inside)
@@ -225,7 +242,10 @@ fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
     // The harness keeps what `println` says in a test that passes; what was skipped is for all to see.
     io::stderr().write_all(&said.stdout)?;
     let sent = sent.map_err(|_| "the daemon panicked")??;
-    let from_python: Vec<&Vec<u8>> = sent.iter().filter(|bytes| bytes.starts_with(b"python")).collect();
+    let from_python: Vec<&Vec<u8>> = sent
+        .iter()
+        .filter(|bytes| bytes.starts_with(b"python"))
+        .collect();
     assert_eq!(from_python, [b"python 0", b"python 1", b"python 2"]);
     Ok(())
 }

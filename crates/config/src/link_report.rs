@@ -66,7 +66,11 @@ impl SiteReport {
     /// Of all links. O(classes).
     pub fn new(site: &Site) -> SiteReport {
         SiteReport {
-            links: site.links.iter().map(|link| LinkReport::new(link)).collect(),
+            links: site
+                .links
+                .iter()
+                .map(|link| LinkReport::new(link))
+                .collect(),
             warnings: site.warnings.iter().map(ToString::to_string).collect(),
         }
     }

@@ -166,8 +166,25 @@ fn unsafe_code_stays_in_its_named_homes() {
     ];
     let mut found = Vec::new();
     for name in [
-        "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io", "lab",
-        "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "testkit", "traffic",
+        "bench",
+        "classify",
+        "cli",
+        "config",
+        "control",
+        "core",
+        "demo",
+        "fairlane",
+        "io",
+        "lab",
+        "mailbox",
+        "netlab",
+        "runtime",
+        "service",
+        "sim",
+        "site",
+        "terminal",
+        "testkit",
+        "traffic",
         "../python",
     ] {
         for path in sources(&crates().join(name).join("src")) {

@@ -5,8 +5,8 @@ use core::fmt;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::tree::{self, ClassFlow, ClassQueue, Payload};
 use fairlane_core::{
-    AnyScheduler, ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos, PacketScheduler,
-    Rejection,
+    AnyScheduler, ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos,
+    PacketScheduler, Rejection,
 };
 
 /// What tells whose a packet is: a [`FlowId`] of a packet scheduler, a [`ClassFlow`] of queues of
