@@ -23,60 +23,8 @@ use fairlane_traffic::replay::by_flow::{self, Setup};
 
 type Done<T> = Result<T, Box<dyn Error>>;
 
-/// What the tests import; the second list in their whole form.
-const PACKAGES: [&[&str]; 2] = [
-    &["numpy", "pytest", "simpy"],
-    &[
-        "dask",
-        "ipykernel",
-        "joblib",
-        "matplotlib",
-        "nbclient",
-        "pandas",
-        "xarray",
-    ],
-];
-
 fn here() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// The newest interpreter from 3.10 on that can be found, and its version.
-fn interpreter() -> Option<(PathBuf, String)> {
-    let named = env::var_os("FAIRLANE_PYTHON").map(PathBuf::from);
-    let minors = (10..=14).rev();
-    let mut candidates: Vec<PathBuf> = minors
-        .clone()
-        .map(|minor| format!("python3.{minor}").into())
-        .collect();
-    let home = env::var_os("PYENV_ROOT").map(PathBuf::from);
-    let home = home.or_else(|| Some(PathBuf::from(env::var_os("HOME")?).join(".pyenv")));
-    let kept = home.and_then(|home| fs::read_dir(home.join("versions")).ok());
-    let kept: Vec<PathBuf> = kept
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
-    for minor in minors {
-        let start = format!("3.{minor}.");
-        let of_minor = kept.iter().filter(|path| {
-            let name = path.file_name().and_then(|name| name.to_str());
-            name.is_some_and(|name| name.starts_with(&start))
-        });
-        candidates.extend(of_minor.map(|path| path.join("bin/python3")));
-    }
-    candidates.push("python3".into());
-    let able =
-        "import sys, venv, ensurepip; assert sys.version_info >= (3, 10); print(sys.version)";
-    let found = named.into_iter().chain(candidates).filter_map(|path| {
-        let said = Command::new(&path).args(["-c", able]).output().ok()?;
-        let version = String::from_utf8(said.stdout).ok()?;
-        let minor: u32 = version.split('.').nth(1)?.parse().ok()?;
-        said.status.success().then_some((minor, path, version))
-    });
-    let newest = found.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
-    Some((newest.1, newest.2))
 }
 
 fn run(command: &mut Command) -> io::Result<Output> {
@@ -91,36 +39,16 @@ fn run(command: &mut Command) -> io::Result<Output> {
     }
 }
 
-/// The environment's interpreter: made once, and again for another version or other packages.
-fn environment(scratch: &Path, (python, version): &(PathBuf, String)) -> Done<PathBuf> {
-    let mut packages = PACKAGES[0].to_vec();
-    if long_tests() {
-        packages.extend(PACKAGES[1]);
-        let minor: u32 = version.split('.').nth(1).unwrap_or("0").parse()?;
-        if minor >= 13 {
-            packages.push("ns-py");
-        }
+/// The interpreter of the environment, which is made where it is not there; or why there is none.
+fn environment(scratch: &Path) -> Result<PathBuf, String> {
+    let form = if long_tests() { "long" } else { "quick" };
+    let script = here().join("tests/environment");
+    let made = Command::new(&script).arg(scratch).arg(form).output();
+    let made = made.map_err(|error| format!("{}: {error}", script.display()))?;
+    match made.status.success() {
+        true => Ok(String::from_utf8_lossy(&made.stdout).trim().into()),
+        false => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
     }
-    let folder = scratch.join(if long_tests() { "long" } else { "quick" });
-    let stamp = folder.join("made");
-    let wanted = format!("{version}{}", packages.join("\n"));
-    let inside = folder.join("bin/python");
-    if fs::read_to_string(&stamp).is_ok_and(|made| made == wanted) {
-        return Ok(inside);
-    }
-    run(Command::new(python)
-        .args(["-m", "venv", "--clear"])
-        .arg(&folder))?;
-    let pip = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-    ];
-    run(Command::new(&inside).args(pip).args(&packages))?;
-    fs::write(&stamp, wanted)?;
-    Ok(inside)
 }
 
 /// The package: its Python files, and the library that was built beside this test.
@@ -208,20 +136,17 @@ fn pytest(python: &Path, site: &Path, replays: &Path, socket: &Path) -> io::Resu
 #[test]
 fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
     let test = "the tests of the package for Python";
-    let Some(python) = interpreter() else {
-        skip(test, "there is no Python from 3.10 on with venv and pip");
-        return Ok(());
-    };
     let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
     fs::create_dir_all(&scratch)?;
-    let inside = match environment(&scratch, &python) {
+    let inside = match environment(&scratch) {
         Ok(inside) => inside,
-        // Without a network there are no packages; where nothing may be skipped, there is one.
-        Err(error) if env::var_os("CI").is_none() && env::var_os(NO_SKIP).is_none() => {
-            skip(test, error);
+        // Without a Python, or a network, there are no packages; where nothing may be skipped, there
+        // are both.
+        Err(reason) if env::var_os("CI").is_none() && env::var_os(NO_SKIP).is_none() => {
+            skip(test, reason);
             return Ok(());
         }
-        Err(error) => return Err(error),
+        Err(reason) => return Err(reason.into()),
     };
     let site = package(&scratch)?;
     let written = scratch.join("replays");
