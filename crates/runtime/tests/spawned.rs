@@ -14,7 +14,7 @@ use fairlane_core::sched::{Algorithm, Qfq};
 use fairlane_core::{ChangeError, Length, Nanos, PacketScheduler, Rate, SchedulerLimits};
 use fairlane_io::{Backend, MemoryBackend, memory};
 use fairlane_runtime::{
-    ChangeLinkError, Client, Ended, Flow, FlowError, Link, LinkHandle, LinkStats, Refusal,
+    ChangeLinkError, Client, Ended, Flow, FlowError, Idling, Link, LinkHandle, LinkStats, Refusal,
     RegisterError, Registrar, SpawnConfig, spawn, spawn_over,
 };
 
@@ -220,7 +220,11 @@ fn whoever_pushes_while_a_link_ends_is_refused_or_told_but_for_a_push_in_the_mid
 
 #[test]
 fn whoever_registered_before_it_is_asked_is_counted() {
-    let (link, handle, _far) = start("10mbit");
+    let mut config = SpawnConfig::new(Link::new(rate("10mbit")));
+    // Awake, it may be anywhere in its step.
+    config.idling = Idling::dedicated();
+    let (near, _far): (Memory, Memory) = memory::pair(16);
+    let (link, handle) = spawn(config, near).unwrap();
     let mut clients = Vec::new();
     for number in 1..=500 {
         clients.push(link.client(Flow::weight(1).max_len(100)).unwrap());
