@@ -75,6 +75,10 @@ fn dependencies_point_one_way() {
             ],
         ),
         (
+            "../capi",
+            &["classify", "config", "core", "io", "netlab", "runtime"],
+        ),
+        (
             "lab",
             &[
                 "bench", "classify", "cli", "core", "io", "netlab", "runtime",
@@ -146,6 +150,10 @@ fn the_testkit_is_for_tests() {
 #[test]
 fn unsafe_code_stays_in_its_named_homes() {
     let homes = [
+        "../capi/src/client.rs",
+        "../capi/src/pointers.rs",
+        "../capi/src/scheduler.rs",
+        "../capi/src/table.rs",
         "mailbox/src/slots.rs",
         "mailbox/src/producer.rs",
         "mailbox/src/consumer.rs",
@@ -165,8 +173,9 @@ fn unsafe_code_stays_in_its_named_homes() {
     ];
     let mut found = Vec::new();
     for name in [
-        "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io", "lab",
-        "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "testkit", "traffic",
+        "../capi", "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane",
+        "io", "lab", "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal",
+        "testkit", "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);
@@ -192,6 +201,7 @@ fn unsafe_code_stays_in_its_named_homes() {
 #[test]
 fn crates_without_a_home_for_unsafe_code_forbid_it() {
     for (root, attribute) in [
+        ("../capi/src/lib.rs", "#![deny(unsafe_op_in_unsafe_fn)]"),
         ("classify/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("config/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("core/src/lib.rs", "#![forbid(unsafe_code)]"),
