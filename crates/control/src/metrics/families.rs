@@ -391,7 +391,7 @@ pub(super) static FAMILIES: [Family; 46] = [
     family(
         "class_delay_bound_seconds",
         Of::Class(|it| Some(it.terms.bound_us? / 1e6)),
-        "Computed worst-case delay of a packet that finds its class empty",
+        "Computed worst-case delay of a packet that arrives at an empty queue: of its class, or of its flow",
     ),
     family(
         "class_drops_by_reason",
