@@ -26,6 +26,8 @@ impl fmt::Display for Diagnostic {
             column,
             sentence,
         } = self;
+        // A name may have several lines: none of them is to look like another sentence.
+        let sentence = sentence.replace(['\n', '\r'], "\u{fffd}");
         write!(f, "{file}:{line}:{column}: {sentence}")
     }
 }

@@ -212,11 +212,13 @@ impl Served {
         }
     }
 
-    fn capped(self, ceiling: Option<Ceiling>, longest: Length) -> Served {
+    fn below_ceiling(self, ceiling: Option<Ceiling>, longest: Length) -> Served {
         let Some(ceiling) = ceiling else {
             return self;
         };
-        let service = self.free.capped(ceiling.rate, ceiling.burst, longest);
+        let service = self
+            .free
+            .below_ceiling(ceiling.rate, ceiling.burst, longest);
         Served {
             service: service.ok_or(NoGuarantee::Burst),
             held: Service::hold(ceiling.rate, longest),
@@ -279,7 +281,7 @@ impl Link {
             let node = Node::new(hold, algorithm, self.longest, &self.classes, &beside, &path);
             let has = above
                 .and_then(|above| share(&node, above, class, self.longest))
-                .map(|free| free.capped(class.ceiling, self.longest));
+                .map(|free| free.below_ceiling(class.ceiling, self.longest));
             match class.kind {
                 ClassKind::Inner(below) if here != at => algorithm = below,
                 _ => {
@@ -373,7 +375,7 @@ fn walk_for(
         if let Ok(free) = free {
             meet(at, class, free.free);
         }
-        let has = free.map(|free| free.capped(class.ceiling, longest));
+        let has = free.map(|free| free.below_ceiling(class.ceiling, longest));
         let path = Arc::clone(&node.path);
         guarantees.push(of_class(class, has, longest, path, hold));
         served.push(has);
@@ -492,7 +494,7 @@ fn each(
         Order::Shares(siblings) => {
             let head = head(&ClassKind::Leaf(flows.queue));
             let free = within(siblings, has.service?, Weight::ONE, head, longest)?;
-            Ok(free.capped(flows.ceiling, longest))
+            Ok(free.below_ceiling(flows.ceiling, longest))
         }
     });
     let path = path.iter().copied().chain([flows.algorithm]).collect();

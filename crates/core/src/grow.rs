@@ -25,7 +25,11 @@ fn grow<T>(table: &mut Vec<T>) {
     let (used, each) = (table.len(), size_of::<T>().max(1));
     match used * each < MOVED {
         true => table.reserve(1),
-        false => table.reserve_exact((AMPLE / each).max(2 * used) - used),
+        false => {
+            // Addresses may be what there is little of.
+            let ample = table.try_reserve_exact((AMPLE / each).max(2 * used) - used);
+            ample.unwrap_or_else(|_| table.reserve(1));
+        }
     }
 }
 

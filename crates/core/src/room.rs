@@ -136,8 +136,8 @@ impl Beyond {
     #[inline(never)]
     fn put(&mut self, holder: u32, bound: u64) {
         let at = holder as usize;
-        if self.places.len() <= at {
-            self.places.resize(at + 1, NOWHERE);
+        while self.places.len() <= at {
+            grow::push(&mut self.places, NOWHERE);
         }
         let hole = match self.places[at] {
             NOWHERE => {

@@ -18,8 +18,8 @@
 //!
 //! The identification is where the kernel knows more than it says: whether frames that it joined
 //! all had the same. Senders that do not number (RFC 6864 lets them, where nothing may be
-//! fragmented) write 0, and so 0 is kept. If another number was the same in all, they differ here,
-//! which no receiver looks at.
+//! fragmented) write 0, and so 0 is kept: also of one that numbers and has just come to 0 again. If
+//! another number was the same in all, they differ here, which no receiver looks at.
 //!
 //! What cannot be cut so is told by [`Uncut`]: tunnels (VXLAN, GRE, IP in IP), whose inner packet
 //! would be cut and whose outer headers the kernel's words do not describe; fragments; and what is

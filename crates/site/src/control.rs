@@ -17,7 +17,7 @@ use fairlane_runtime::attach::Attach;
 use fairlane_runtime::bridge::Side;
 
 use crate::daemon::{Handle, Interface, Outcome, SiteBridge};
-use crate::device::{Desk, Needs, Opened};
+use crate::device::{Needs, Opened, ToKeeper};
 use crate::error::{Doing, Error, Result};
 use crate::flows::{Hear, Watch};
 use crate::hand_over::{Gave, Handing, Stage, Took};
@@ -127,7 +127,7 @@ pub(crate) struct Control {
     /// On the left and on the right.
     pub(crate) devices: [Interface; 2],
     /// Where others are opened in their place, if they may be.
-    pub(crate) desks: [Option<Desk>; 2],
+    pub(crate) keepers: [Option<ToKeeper>; 2],
     /// Which of them were let go of.
     pub(crate) detached: [bool; 2],
     /// Another process watches over this one.

@@ -348,7 +348,7 @@ impl Daemon {
             name: Arc::from(&**name),
             backend: device.backend(),
         });
-        let desks = opened.each_ref().map(|(_, device)| device.desk());
+        let keepers = opened.each_ref().map(|(_, device)| device.keeper());
         let [(_, left), (_, right)] = opened;
         let mut lanes = Lanes {
             site: &site,
@@ -399,7 +399,7 @@ impl Daemon {
             longest,
             needs,
             devices,
-            desks,
+            keepers,
             detached: [false; 2],
             is_guarded: options.deaf,
             plans,

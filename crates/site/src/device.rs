@@ -24,7 +24,7 @@ use crate::error::{Doing, Error, Result};
 use crate::frame::Frame;
 use crate::notice::{Notice, Notify};
 use lasting::Lasting;
-pub(crate) use lasting::{Desk, ToKeep};
+pub(crate) use lasting::{ToKeep, ToKeeper};
 use xdp::Shared;
 
 /// A way for frames in and out that can be waited for.
@@ -65,7 +65,7 @@ pub(crate) trait Device: Backend<Tx = Frame, Rx = Frame> + AsFd + Send {
     }
 
     /// Where another interface is opened in its place, if that may be.
-    fn desk(&self) -> Option<Desk> {
+    fn keeper(&self) -> Option<ToKeeper> {
         None
     }
 

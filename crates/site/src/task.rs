@@ -15,7 +15,7 @@ use fairlane_runtime::bridge::Side;
 
 use crate::control::{Asked, Control, Event};
 use crate::daemon::{Handle, Interface, near_role};
-use crate::device::{Desk, Opened, ToKeep};
+use crate::device::{Opened, ToKeep, ToKeeper};
 use crate::error::{Error, Result};
 use crate::notice::Notice;
 use crate::order::{Flushing, Order};
@@ -162,9 +162,9 @@ impl Control {
         self.detached[at] = true;
         "detached".clone_into(&mut self.devices[at].backend);
         self.notify(Notice::Detached(self.devices[at].name.to_string()));
-        if let Some(desk) = &self.desks[at] {
+        if let Some(keeper) = &self.keepers[at] {
             // Without that thread the run is over, as whoever waits is told.
-            let _ = desk.send(ToKeep::LetGo(former, Some(waiting)));
+            let _ = keeper.send(ToKeep::LetGo(former, Some(waiting)));
         }
     }
 
@@ -172,7 +172,7 @@ impl Control {
     pub(crate) fn place_for(&self, attaching: Attaching) -> Result<(Side, String)> {
         let Attaching { place, interface } = attaching;
         let side = self.side_of(&place)?;
-        self.desk(side)?;
+        self.keeper(side)?;
         match self.detached[side as usize] {
             true => Ok((side, interface)),
             false => Err(Error::Conflict(format!(
@@ -202,8 +202,8 @@ impl Control {
             // Where nobody waits for it any more, the run has ended.
             let _ = events.send(Event::Opened(opened.map(Box::new)));
         };
-        if let Some(desk) = &self.desks[side as usize] {
-            let _ = desk.send(ToKeep::Open(name, Box::new(opened)));
+        if let Some(keeper) = &self.keepers[side as usize] {
+            let _ = keeper.send(ToKeep::Open(name, Box::new(opened)));
         }
     }
 
@@ -271,7 +271,7 @@ impl Control {
             }
             Task::Detach { interface } => {
                 let side = self.side_of(interface)?;
-                self.desk(side)?;
+                self.keeper(side)?;
                 match self.detached[side as usize] {
                     false => Ok(Order::Exchange(side, Box::new(None))),
                     true => Err(Error::Conflict(format!(
@@ -313,8 +313,8 @@ impl Control {
     }
 
     /// Where an interface is opened and closed.
-    fn desk(&self, side: Side) -> Result<&Desk> {
-        self.desks[side as usize].as_ref().ok_or_else(|| {
+    fn keeper(&self, side: Side) -> Result<&ToKeeper> {
+        self.keepers[side as usize].as_ref().ok_or_else(|| {
             Error::Conflict(format!(
                 "{} is made by the site, and stays as long as it runs",
                 self.name(side)

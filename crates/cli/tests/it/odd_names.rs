@@ -59,7 +59,7 @@ fn no_command_says_to_the_terminal_what_a_name_says() {
     fs::write(file, config(socket).replace("8mbit", "1kbit")).unwrap();
     let refused = fairlane(&["check", file]);
     assert!(refused.stderr.contains("pwned"), "{refused:?}");
-    assert!(!refused.stderr.contains('\u{1b}'), "{refused:?}");
+    harmless(&refused.stderr);
 
     let Some(wire) = wire("odd names", 1) else {
         return;

@@ -12,9 +12,12 @@ use fairlane_netlab::{Echo, Host, Wire, long_tests};
 use rustix::net::sockopt::{set_ip_tos, set_socket_recv_buffer_size_force};
 use serde_json::Value;
 
-/// Sends datagrams to these ports in turns, faster than the link, until `stop`.
+/// Where a flood goes to.
+const FLOODED: u16 = 4_000;
+
+/// Sends datagrams from these ports in turns, faster than the link, until `stop`.
 fn flood(from: &Host, to: &Host, ports: &[u16], payload: usize, pps: f64, stop: &AtomicBool) {
-    let socket = bind(from, 0);
+    let sockets: Vec<_> = ports.iter().map(|&port| bind(from, port)).collect();
     let began = Instant::now();
     let mut sent = 0_u64;
     while !stop.load(Ordering::Relaxed) {
@@ -25,16 +28,17 @@ fn flood(from: &Host, to: &Host, ports: &[u16], payload: usize, pps: f64, stop: 
         }
         // After a pause of the machine it does not make up for everything.
         sent = sent.max(due.saturating_sub(1_000));
-        let port = ports[sent as usize % ports.len()];
-        let _ = socket.send_to(&vec![0; payload], (to.address(), port));
+        let socket = &sockets[sent as usize % ports.len()];
+        let _ = socket.send_to(&vec![0; payload], (to.address(), FLOODED));
         sent += 1;
     }
 }
 
-/// What has arrived at each of the ports that are flooded.
+/// What has arrived from each of the ports of a flood: at one socket, so that it is counted in the order
+/// in which it left, however late.
 type Arrived = [AtomicU64];
 
-/// Runs a site while datagrams to these ports flood it, and does `work` meanwhile.
+/// Runs a site while datagrams from these ports flood it, and does `work` meanwhile.
 fn flooded<T>(
     wire: &Wire,
     config: &str,
@@ -43,31 +47,29 @@ fn flooded<T>(
     work: impl FnOnce(&Arrived) -> T,
 ) -> (Value, T) {
     let receiver = wire.receiver();
-    let listeners: Vec<_> = ports
-        .iter()
-        .map(|&port| {
-            let listener = bind(receiver, port);
-            let look = Duration::from_millis(50);
-            listener.set_read_timeout(Some(look)).unwrap();
-            listener
-        })
-        .collect();
+    let listener = bind(receiver, FLOODED);
+    let look = Duration::from_millis(50);
+    listener.set_read_timeout(Some(look)).unwrap();
+    // Half a second of the link.
+    set_socket_recv_buffer_size_force(&listener, 1 << 21).unwrap();
     let arrived: Vec<AtomicU64> = ports.iter().map(|_| AtomicU64::new(0)).collect();
     let site = Site::start(wire, config);
     let stop = AtomicBool::new(false);
     let worked = thread::scope(|scope| {
         let stop = &stop;
-        for (listener, arrived) in listeners.iter().zip(&arrived) {
-            scope.spawn(move || {
-                let mut buffer = [0; 2_000];
-                while !stop.load(Ordering::Relaxed) {
-                    let came = listener.recv(&mut buffer).is_ok();
-                    arrived.fetch_add(came.into(), Ordering::Relaxed);
-                }
-            });
-        }
+        let arrived = &arrived;
+        scope.spawn(move || {
+            let mut buffer = [0; 2_000];
+            while !stop.load(Ordering::Relaxed) {
+                let Ok((_, from)) = listener.recv_from(&mut buffer) else {
+                    continue;
+                };
+                let place = ports.iter().position(|&port| port == from.port());
+                arrived[place.unwrap()].fetch_add(1, Ordering::Relaxed);
+            }
+        });
         scope.spawn(|| flood(wire.sender(0), receiver, ports, 1_000, pps, stop));
-        let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&arrived)));
+        let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(arrived)));
         stop.store(true, Ordering::Relaxed);
         worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
@@ -133,17 +135,17 @@ limit = { packets = 1000 }
 [[link.filter]]
 class = "capped"
 protocol = "udp"
-destination-port = 1001
+source-port = 1001
 
 [[link.filter]]
 class = "three"
 protocol = "udp"
-destination-port = 1002
+source-port = 1002
 
 [[link.filter]]
 class = "one"
 protocol = "udp"
-destination-port = 1003
+source-port = 1003
 "#;
         let seconds = if long_tests() { 7 } else { 2 };
         let (report, (rates, limits)) =

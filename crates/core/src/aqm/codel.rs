@@ -154,7 +154,7 @@ impl Codel {
             if !may_drop {
                 return Verdict::Pass;
             }
-            self.begin(now);
+            self.begin_dropping(now);
             return Verdict::signal(self.config.ecn);
         }
         if !may_drop {
@@ -196,7 +196,7 @@ impl Codel {
     }
 
     /// The first drop of a row.
-    fn begin(&mut self, now: Nanos) {
+    fn begin_dropping(&mut self, now: Nanos) {
         let drops = self.count.wrapping_sub(self.last_count);
         let recently = now < self.drop_next + Nanos(MEMORY * u64::from(self.config.interval));
         self.count = if drops > 1 && recently { drops } else { 1 };

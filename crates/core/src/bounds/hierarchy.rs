@@ -40,7 +40,7 @@ use crate::units::{Length, Nanos, Rate};
 /// # Ceilings
 ///
 /// A class with a ceiling of rate c and burst b, packets up to L_k, and a service of r and s
-/// without the ceiling, has what [`capped`](Service::capped) returns:
+/// without the ceiling, has what [`below_ceiling`](Service::below_ceiling) returns:
 ///
 /// ```text
 /// rate = min(c, r min(1, (b - L_k) / s))      lag = s + L_k
@@ -102,7 +102,7 @@ impl Service {
 
     /// The same under a ceiling of `rate` and `burst` bytes, for packets up to `longest`; `None`
     /// where the burst is one packet, which short packets may use for nothing.
-    pub fn capped(self, rate: Rate, burst: u32, longest: Length) -> Option<Service> {
+    pub fn below_ceiling(self, rate: Rate, burst: u32, longest: Length) -> Option<Service> {
         let ceiling = rate.bps() as f64 / 8.0;
         let tick = ceiling / 1e9;
         let room = f64::from(burst) - f64::from(longest.get()) - tick;
@@ -262,21 +262,21 @@ mod tests {
         };
         let long = length(1000);
         // Room for all of the lag: the ceiling's rate and a packet more.
-        let capped = service.capped(mbit(4), 6001, long).unwrap();
-        assert_eq!(capped.bps(), 4_000_000);
-        assert!((capped.lag - 6000.0).abs() < 1e-3);
+        let below_ceiling = service.below_ceiling(mbit(4), 6001, long).unwrap();
+        assert_eq!(below_ceiling.bps(), 4_000_000);
+        assert!((below_ceiling.lag - 6000.0).abs() < 1e-3);
         // A fifth of it: credit is lost while it waits.
-        let short = service.capped(mbit(4), 2000, long).unwrap();
+        let short = service.below_ceiling(mbit(4), 2000, long).unwrap();
         assert!(short.bps().abs_diff(1_600_000) < 10, "{}", short.bps());
         // Enough for a ceiling that is lower still.
-        let low = service.capped(mbit(1), 2000, long).unwrap();
+        let low = service.below_ceiling(mbit(1), 2000, long).unwrap();
         assert_eq!(low.bps(), 1_000_000);
-        assert_eq!(service.capped(mbit(1), 1000, long), None);
+        assert_eq!(service.below_ceiling(mbit(1), 1000, long), None);
         for rate in [1, 4, 8, 100] {
             let burst = service.burst_for(mbit(rate), long);
             let bps = |burst| {
                 service
-                    .capped(mbit(rate), burst, long)
+                    .below_ceiling(mbit(rate), burst, long)
                     .map_or(0, Service::bps)
             };
             assert_eq!(bps(burst), (rate * 1_000_000).min(8_000_000));

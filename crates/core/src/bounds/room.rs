@@ -51,7 +51,7 @@ impl Service {
     ///   promised a flow's service, and no place to wait for it. Where flows have ceilings, those
     ///   must be kept to as well: a flow that is held by its own holds up the class.
     /// * *Ceilings*: a class that is held by its ceiling has a longer lag
-    ///   ([`capped`](Service::capped)), and no more than the ceiling for a rate.
+    ///   ([`below_ceiling`](Service::below_ceiling)), and no more than the ceiling for a rate.
     /// * *Strict priority*: as [`behind`](Service::behind) has it; without a service there is no
     ///   room that would do.
     /// * *A transmit queue of Q* costs no room: what it took has left the tree, and while the

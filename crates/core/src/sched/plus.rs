@@ -43,6 +43,7 @@ mod invariants;
 
 use super::Standing;
 use super::ring::{Linked, Ring};
+use crate::grow;
 use crate::scheduler::{
     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
 };
@@ -341,7 +342,7 @@ impl<A: Scheduler> Plus<A> {
             ..Aggregate::vacant(share)
         };
         while self.aggregates.len() <= id.index() {
-            self.aggregates.push(Aggregate::vacant(share));
+            grow::push(&mut self.aggregates, Aggregate::vacant(share));
         }
         self.aggregates[id.index()] = aggregate;
         self.algorithm

@@ -185,7 +185,7 @@ impl Sfq {
     /// A bucket without places got one, of a packet that is charged for `head`.
     #[cold]
     #[inline(never)]
-    fn begin(&mut self, bucket: EntityId, head: Charge) {
+    fn activate(&mut self, bucket: EntityId, head: Charge) {
         (self.drr).backlogged(self.buckets.as_mut_slice(), bucket, head);
         self.settle();
     }
@@ -238,7 +238,7 @@ impl Scheduler for Sfq {
         let was_empty = queue.is_empty();
         self.places.push(queue, id);
         if was_empty && let Some(head) = head {
-            self.begin(EntityId::in_use(number as u32), head);
+            self.activate(EntityId::in_use(number as u32), head);
         }
     }
 

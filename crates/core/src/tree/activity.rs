@@ -20,12 +20,12 @@ impl<P: Payload> Tree<P> {
     ) {
         let node = &mut self.nodes[at as usize];
         let selected = node.order.backlogged(slot, head, arrived);
-        self.begin(at, selected, now);
+        self.activate_above(at, selected, now);
     }
 
     /// A node has a child that got its place, and this one is selected by now. If it is the
     /// only one, the node gets its own.
-    fn begin(&mut self, mut at: u32, mut selected: Selected, now: Nanos) {
+    fn activate_above(&mut self, mut at: u32, mut selected: Selected, now: Nanos) {
         loop {
             let node = &mut self.nodes[at as usize];
             let before = core::mem::replace(&mut node.selected, selected);
@@ -33,7 +33,7 @@ impl<P: Payload> Tree<P> {
                 return;
             }
             let (slot, longest, parent) = (node.slot, node.longest, node.parent);
-            if node.ceiling != NONE && self.holds_node(at, now) {
+            if node.ceiling != NONE && self.hold_node(at, now) {
                 return;
             }
             at = parent;
@@ -46,7 +46,7 @@ impl<P: Payload> Tree<P> {
 
     /// A child with a ceiling of its own got its first packet: whether the ceiling holds it.
     #[inline(never)]
-    pub(super) fn holds_queue(&mut self, at: u32, slot: u32, now: Nanos) -> bool {
+    pub(super) fn hold_queue(&mut self, at: u32, slot: u32, now: Nanos) -> bool {
         let child = *self.nodes[at as usize].order.child(slot);
         let Some(ceiling) = self.ceiling_of_queue(&child) else {
             return false;
@@ -68,7 +68,7 @@ impl<P: Payload> Tree<P> {
     /// A class with others below it and a ceiling has something to send: whether the ceiling holds
     /// it.
     #[inline(never)]
-    fn holds_node(&mut self, at: u32, now: Nanos) -> bool {
+    fn hold_node(&mut self, at: u32, now: Nanos) -> bool {
         let node = &self.nodes[at as usize];
         if self.ceilings.is_held(node.ceiling) {
             return true;

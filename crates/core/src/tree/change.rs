@@ -313,7 +313,7 @@ impl<P: Payload> Tree<P> {
             flows.cleared += 1;
             let child = node.order.child_mut(slot);
             if child.kind == Kind::Flow {
-                child.flags &= !(flag::AQM | flag::LONGEST | flag::CAP);
+                child.flags &= !(flag::AQM | flag::LONGEST | flag::CEILING);
                 let extra = core::mem::replace(&mut child.side, NONE);
                 self.drop_extra(extra);
             }

@@ -96,7 +96,7 @@ impl<P: Payload> Tree<P> {
         let mut meanwhile = old.room.or_more(flows.room);
         if self.keep_room(old.room, meanwhile).is_err() {
             meanwhile = flows.room;
-            self.keep_needed(meanwhile, |_| old.room)?;
+            self.keep_needed(meanwhile, None, old.room)?;
         }
         let node = &mut self.nodes[at as usize];
         let Some(table) = &mut node.flows else {
@@ -172,11 +172,11 @@ impl<P: Payload> Tree<P> {
             return;
         }
         if changing.second_round {
-            return flows.seat(flow);
+            return flows.grant_room(flow);
         }
-        if flow.has(flag::ROOMY) && flows.seated > flows.roomy {
+        if flow.has(flag::ROOMY) && flows.with_room > flows.roomy {
             flow.flags &= !flag::ROOMY;
-            flows.seated -= 1;
+            flows.with_room -= 1;
         }
         if !flow.has(flag::IDLE) {
             let held = flow.queued(flows.config.leaf.limits);
@@ -201,7 +201,7 @@ impl<P: Payload> Tree<P> {
         let Some(flows) = &mut self.nodes[at as usize].flows else {
             return;
         };
-        let more = flows.seated < changing.roomy;
+        let more = flows.with_room < changing.roomy;
         flows.changing = (!changing.second_round && more).then_some(Changing {
             second_round: true,
             next: 0,

@@ -140,13 +140,13 @@ impl<P: Payload> Tree<P> {
                     flows.tally.is_sound(node.order.slots(), flows.sent),
                     "the flows of class {number} are told to have sent more than they did"
                 );
-                let mut seated = 0;
+                let mut with_room = 0;
                 for slot in 0..node.order.slots() {
                     let flow = node.order.child(slot);
                     if flow.kind != Kind::Flow {
                         continue;
                     }
-                    seated += u32::from(flow.has(flag::ROOMY));
+                    with_room += u32::from(flow.has(flag::ROOMY));
                     if !flow.has(flag::IDLE) {
                         let held = flow.queued(flows.config.leaf.limits);
                         let beyond = self.measure.beyond(held, flows.own(slot, flow));
@@ -159,9 +159,10 @@ impl<P: Payload> Tree<P> {
                     }
                 }
                 ensure_invariant!(
-                    seated == flows.seated && (seated <= flows.roomy || flows.changing.is_some()),
-                    "{seated} flows of class {number} have room, and {} are counted",
-                    flows.seated
+                    with_room == flows.with_room
+                        && (with_room <= flows.roomy || flows.changing.is_some()),
+                    "{with_room} flows of class {number} have room, and {} are counted",
+                    flows.with_room
                 );
                 Ok(room)
             }

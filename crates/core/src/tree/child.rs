@@ -24,7 +24,7 @@ pub(super) enum Kind {
 /// What few children have, as bits.
 pub(super) mod flag {
     /// A ceiling of its own.
-    pub(crate) const CAP: u8 = 1;
+    pub(crate) const CEILING: u8 = 1;
     /// Queue management that is asked about packets that come.
     pub(crate) const AQM: u8 = 2;
     /// Queue management that is asked about packets that leave: the first one may be dropped

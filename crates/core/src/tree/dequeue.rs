@@ -61,7 +61,7 @@ impl<P: Payload> Tree<P> {
         let nodes = self.nodes.as_mut_slice();
         while let Some(node) = nodes.get(at as usize) {
             if node.ceiling != NONE {
-                return self.charge_above_capped(at, len, now);
+                return self.charge_above_ceilings(at, len, now);
             }
             let (parent, slot) = (node.parent, node.slot);
             let next = node.selected.is_somebody().then_some(node.longest);
@@ -77,7 +77,7 @@ impl<P: Payload> Tree<P> {
     /// The same from a node with a ceiling on.
     #[cold]
     #[inline(never)]
-    fn charge_above_capped(&mut self, mut at: u32, len: Length, now: Nanos) {
+    fn charge_above_ceilings(&mut self, mut at: u32, len: Length, now: Nanos) {
         while let Some(node) = self.nodes.get(at as usize) {
             let (parent, slot, ceiling) = (node.parent, node.slot, node.ceiling);
             let mut next = node.selected.is_somebody().then_some(node.longest);
@@ -133,7 +133,7 @@ impl<P: Payload> Tree<P> {
                 reason: Reason::Congestion,
             }));
         }
-        if child.has(flag::CAP) && self.charge_queue(at, &child, len, next.is_some(), now) {
+        if child.has(flag::CEILING) && self.charge_queue(at, &child, len, next.is_some(), now) {
             next = None;
         }
         let node = &mut self.nodes[at as usize];

@@ -68,20 +68,26 @@ impl<P: Payload> Tree<P> {
     /// Keeps other room than before for a class, unless the link holds less than all of it.
     pub(super) fn keep_room(&mut self, before: Room, after: Room) -> Result<(), TreeError> {
         let kept = self.kept.minus(before.count()).plus(after.count());
-        if after != before
-            && (kept.packets > self.limits.packets.into() || kept.bytes > self.limits.bytes)
-        {
-            return Err(TreeError::Room {
-                packets: kept.packets,
-                bytes: kept.bytes,
-                of: Count {
-                    packets: self.limits.packets.into(),
-                    bytes: self.limits.bytes,
-                },
-            });
+        if after != before {
+            self.may_keep(kept)?;
         }
         self.kept = kept;
         Ok(())
+    }
+
+    /// Whether the link holds so much.
+    pub(super) fn may_keep(&self, kept: Count) -> Result<(), TreeError> {
+        if kept.packets <= self.limits.packets.into() && kept.bytes <= self.limits.bytes {
+            return Ok(());
+        }
+        Err(TreeError::Room {
+            packets: kept.packets,
+            bytes: kept.bytes,
+            of: Count {
+                packets: self.limits.packets.into(),
+                bytes: self.limits.bytes,
+            },
+        })
     }
 
     /// What is kept for all classes.

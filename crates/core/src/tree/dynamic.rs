@@ -57,7 +57,7 @@ pub(super) struct Flows {
     /// Flows by what they hold beyond their own.
     pub beyond: Beyond,
     /// Flows with room of their own, and the most of them.
-    pub seated: u32,
+    pub with_room: u32,
     pub roomy: u32,
     /// What each of them has at least, also when a change is done ([`change_flows`]).
     ///
@@ -93,7 +93,7 @@ impl Flows {
             queued: Count::default(),
             known: config.room.count(),
             beyond: Beyond::default(),
-            seated: 0,
+            with_room: 0,
             roomy: config.roomy(),
             lower: config.leaf.room,
             changing: None,
@@ -179,10 +179,10 @@ impl Flows {
 
     /// Gives a flow room of its own, if it has none and there is some.
     #[inline]
-    pub(super) fn seat(&mut self, flow: &mut Child) {
-        if !flow.has(flag::ROOMY) && self.seated < self.roomy {
+    pub(super) fn grant_room(&mut self, flow: &mut Child) {
+        if !flow.has(flag::ROOMY) && self.with_room < self.roomy {
             flow.flags |= flag::ROOMY;
-            self.seated += 1;
+            self.with_room += 1;
         }
     }
 
@@ -244,7 +244,7 @@ impl<P: Payload> Tree<P> {
             Some(slot) => {
                 if node.order.child(slot).has(flag::IDLE) {
                     flows.wake(&mut node.order, slot);
-                    flows.seat(node.order.child_mut(slot));
+                    flows.grant_room(node.order.child_mut(slot));
                 }
                 Some(slot)
             }
@@ -265,7 +265,7 @@ impl<P: Payload> Tree<P> {
         let Some(flows) = &node.flows else {
             return claim;
         };
-        let mut has_room = flows.seated < flows.roomy;
+        let mut has_room = flows.with_room < flows.roomy;
         if flows.table.len() >= flows.config.most as usize {
             match (self.replaceable(at, now), flows.common()) {
                 (None, Some(common)) => return self.claim(class, at, common, len),
@@ -337,7 +337,7 @@ impl<P: Payload> Tree<P> {
         let child = node.order.child_mut(slot);
         child.side = extra;
         let flows = node.flows.as_mut()?;
-        flows.seat(child);
+        flows.grant_room(child);
         // What another sent from here is not its own.
         flows.tally.take(slot);
         Some(slot)
@@ -390,7 +390,7 @@ impl<P: Payload> Tree<P> {
         let child = *node.order.child(slot);
         flows.remove(child.digest(), slot);
         flows.beyond.remove(slot);
-        flows.seated -= u32::from(child.has(flag::ROOMY));
+        flows.with_room -= u32::from(child.has(flag::ROOMY));
         let _ = node.order.remove(slot);
         node.selected = node.order.selected();
         self.drop_extra(child.side);

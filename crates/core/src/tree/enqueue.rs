@@ -111,7 +111,7 @@ impl<P: Payload> Tree<P> {
         let child = node.order.child_mut(slot);
         child.take_room(len);
         let was_empty = child.packets.append(&mut self.slab, stored);
-        let (head, is_capped) = (child.announced(len), child.has(flag::CAP));
+        let (head, has_ceiling) = (child.announced(len), child.has(flag::CEILING));
         let follows_packets = node.follows_packets;
         match &mut node.flows {
             Some(flows) => {
@@ -125,7 +125,7 @@ impl<P: Payload> Tree<P> {
             if follows_packets {
                 self.nodes[at as usize].order.arrived(slot, len.into());
             }
-        } else if !is_capped || !self.holds_queue(at, slot, now) {
+        } else if !has_ceiling || !self.hold_queue(at, slot, now) {
             self.activate(at, slot, head, len.into(), now);
         }
         Ok(())

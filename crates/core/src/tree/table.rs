@@ -58,7 +58,7 @@ impl<P: Payload> Tree<P> {
             due: None,
         };
         let child = Child::leaf(NONE, licence, longest, flags);
-        self.keep_needed(leaf.room, |_| Room::NONE)?;
+        self.keep_needed(leaf.room, None, Room::NONE)?;
         let class = self.enter(parent, child, share, Class::new(config, longest, body));
         let Ok((class, slot)) = class else {
             self.keep_room(leaf.room, Room::NONE)?;
@@ -91,7 +91,7 @@ impl<P: Payload> Tree<P> {
         };
         check_flows(&flows)?;
         let (above, share, longest) = self.admit(parent, &config, None)?;
-        self.keep_needed(flows.room, |_| Room::NONE)?;
+        self.keep_needed(flows.room, None, Room::NONE)?;
         let table = Some(Box::new(Flows::new(flows)));
         let node = self.add_node(flows.algorithm, longest, table, (above, NONE));
         let child = Child::inner(node, longest, 0);
@@ -328,7 +328,7 @@ pub(super) fn flags(ceiling: Option<Ceiling>, aqm: &AqmConfig) -> u8 {
         AqmConfig::Red(_) => flag::AQM,
         AqmConfig::Codel(_) => flag::LONGEST,
     };
-    managed | if ceiling.is_some() { flag::CAP } else { 0 }
+    managed | if ceiling.is_some() { flag::CEILING } else { 0 }
 }
 
 pub(super) fn clamped(leaf: LeafConfig) -> LeafConfig {

@@ -27,21 +27,48 @@ fn within(held: Count, room: Room) -> bool {
 }
 
 impl<P: Payload> Tree<P> {
-    /// Keeps room for a class in place of what it has; where it is short, others keep more than is due
-    /// to them no longer, one after another until it is enough.
+    /// Keeps room for a class in place of what it has, if it is there by now; where it is short, other
+    /// leaves keep more than is due to them no longer, one after another until it is enough. Where all of
+    /// that would not be enough, nothing changes.
     pub(super) fn keep_needed(
         &mut self,
         room: Room,
-        has: impl Fn(&Self) -> Room,
+        own: Option<ClassId>,
+        had: Room,
     ) -> Result<(), TreeError> {
-        let mut kept = self.keep_room(has(self), room);
-        while kept.is_err()
+        let mut kept = self.keep_room(had, room);
+        if kept.is_ok() {
+            return kept;
+        }
+        let own = own.map(ClassId::number);
+        self.waning.sort_unstable();
+        self.waning.dedup();
+        self.waning.retain(|&number| Some(number) != own);
+        let beyond = (self.waning.iter()).filter_map(|&number| self.beyond_due(number));
+        let beyond = beyond.fold(Count::default(), Count::plus);
+        let least = self.kept.minus(beyond).minus(had.count());
+        let fits = self.may_keep(least.plus(room.count()));
+        while fits.is_ok()
+            && kept.is_err()
             && let Some(number) = self.waning.pop()
         {
             self.settle_due(number, |_, _| true);
-            kept = self.keep_room(has(self), room);
+            kept = self.keep_room(had, room);
         }
+        self.waning
+            .extend(own.filter(|&own| self.beyond_due(own).is_some()));
         kept
+    }
+
+    /// What a leaf keeps beyond what is due to it; `None` where that is all that it has.
+    fn beyond_due(&self, number: u32) -> Option<Count> {
+        match &self.classes[number as usize] {
+            Some(Class {
+                body: Body::Leaf { config, due, .. },
+                ..
+            }) => due.map(|due| config.room.count().minus(due.room.count())),
+            _ => None,
+        }
     }
 
     /// Keeps the room of `leaf` for a leaf.
@@ -50,9 +77,8 @@ impl<P: Payload> Tree<P> {
         id: ClassId,
         leaf: LeafConfig,
     ) -> Result<LeafConfig, TreeError> {
-        self.keep_needed(leaf.room, |tree| {
-            tree.leaf_of(id).map_or(Room::NONE, |(had, _)| had.room)
-        })?;
+        let had = self.leaf_of(id).map_or(Room::NONE, |(had, _)| had.room);
+        self.keep_needed(leaf.room, Some(id), had)?;
         self.set_due(id, None);
         Ok(leaf)
     }

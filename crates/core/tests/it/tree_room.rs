@@ -437,6 +437,14 @@ fn room_that_is_kept_beyond_what_is_due_goes_when_somebody_needs_it() {
             .unwrap();
     }
     assert_eq!(tree.kept().packets, 18);
+    // Where all of it is not enough, nobody loses any.
+    assert!(tree.add_leaf(ClassId::ROOT, class(1), leaf(19)).is_err());
+    assert!(
+        tree.change_leaf_when_empty(two, leaf(20), Nanos::ZERO)
+            .is_err()
+    );
+    tree.expire_idle(Nanos::ZERO);
+    assert_eq!(tree.kept().packets, 18);
     // 18 are kept, of which 16 are due to nobody.
     let third = tree.add_leaf(ClassId::ROOT, class(1), leaf(18)).unwrap();
     assert_eq!(tree.kept().packets, 20);

@@ -48,7 +48,7 @@ pub(super) struct Lasting {
 }
 
 /// Where the thread that keeps an interface is told what to do.
-pub(crate) type Desk = Sender<ToKeep>;
+pub(crate) type ToKeeper = Sender<ToKeep>;
 
 /// What the thread that keeps an interface is told.
 pub(crate) enum ToKeep {
@@ -64,7 +64,7 @@ pub(crate) enum ToKeep {
 
 /// The thread that opens and closes the interface.
 struct Keeper {
-    desk: Desk,
+    sender: ToKeeper,
     back: Receiver<Opened>,
     thread: Option<JoinHandle<()>>,
 }
@@ -115,12 +115,12 @@ impl Lasting {
 
 impl Keeper {
     fn start(opener: Opener) -> Result<Keeper> {
-        let (desk, told) = mpsc::channel();
+        let (sender, told) = mpsc::channel();
         let (kept, back) = mpsc::channel();
         let thread = thread::Builder::new().name(format!("keep {}", opener.name));
         let thread = thread.spawn(move || keep(opener, &told, &kept));
         Ok(Keeper {
-            desk,
+            sender,
             back,
             thread: Some(thread.doing("starting a thread")?),
         })
@@ -128,7 +128,7 @@ impl Keeper {
 
     /// The thread lives as long as this.
     fn tell(&self, what: ToKeep) {
-        let _ = self.desk.send(what);
+        let _ = self.sender.send(what);
     }
 }
 
@@ -209,7 +209,7 @@ fn is_absence(error: &Error) -> bool {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        // Others may have its desk still.
+        // Others may still hold its sender.
         self.tell(ToKeep::End);
         if let Some(thread) = self.thread.take() {
             // What it has open is put right before the program ends. A panic of its has been seen.
@@ -329,8 +329,8 @@ impl Device for Lasting {
         self.opened = std::mem::replace(opened, former);
     }
 
-    fn desk(&self) -> Option<Desk> {
-        Some(self.keeper.desk.clone())
+    fn keeper(&self) -> Option<ToKeeper> {
+        Some(self.keeper.sender.clone())
     }
 
     fn to_pass(&self) -> io::Result<Option<ToPass>> {

@@ -122,7 +122,7 @@ impl Offer {
         beside: impl Fn() -> io::Result<Beside> + Send + 'static,
     ) -> Result<Offer> {
         let (bell, rung) = UnixStream::pair().doing("making a socket pair")?;
-        let desk = Desk {
+        let offering = Offering {
             events: site.events.clone(),
             stop: Arc::clone(&site.stop),
             clock,
@@ -130,7 +130,7 @@ impl Offer {
             rung,
         };
         let thread = thread::Builder::new().name("hand over".to_owned());
-        let thread = thread.spawn(move || desk.follow(listener, &site));
+        let thread = thread.spawn(move || offering.follow(listener, &site));
         Ok(Offer {
             bell,
             thread: Some(thread.doing("starting a thread")?),
@@ -139,7 +139,7 @@ impl Offer {
 }
 
 /// The thread that is asked.
-struct Desk {
+struct Offering {
     events: Sender<Event>,
     stop: Arc<Stop>,
     clock: Clock,
@@ -147,7 +147,7 @@ struct Desk {
     rung: UnixStream,
 }
 
-impl Desk {
+impl Offering {
     fn follow(self, mut listener: Listener, site: &Handle) {
         let mut waiter = Waiter::new();
         while site.rounds() == 0 {
