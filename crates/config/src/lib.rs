@@ -13,6 +13,7 @@ mod draft;
 mod file;
 mod grants;
 mod guarantee;
+pub mod link_report;
 mod parse;
 mod read;
 mod schema;

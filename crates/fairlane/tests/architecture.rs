@@ -84,6 +84,12 @@ fn dependencies_point_one_way() {
                 "bench", "classify", "cli", "core", "io", "netlab", "runtime",
             ],
         ),
+        (
+            "../python",
+            &[
+                "config", "core", "io", "netlab", "runtime", "sim", "site", "traffic",
+            ],
+        ),
     ] {
         for dependency in dependencies(name) {
             assert!(
@@ -173,9 +179,27 @@ fn unsafe_code_stays_in_its_named_homes() {
     ];
     let mut found = Vec::new();
     for name in [
-        "../capi", "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane",
-        "io", "lab", "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal",
-        "testkit", "traffic",
+        "../capi",
+        "../python",
+        "bench",
+        "classify",
+        "cli",
+        "config",
+        "control",
+        "core",
+        "demo",
+        "fairlane",
+        "io",
+        "lab",
+        "mailbox",
+        "netlab",
+        "runtime",
+        "service",
+        "sim",
+        "site",
+        "terminal",
+        "testkit",
+        "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);
@@ -219,6 +243,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("testkit/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("mailbox/src/lib.rs", "#![deny(unsafe_code)]"),
         ("io/src/lib.rs", "#![deny(unsafe_code)]"),
+        ("../python/src/lib.rs", "#![deny(unsafe_code)]"),
     ] {
         assert!(read(&crates().join(root)).contains(attribute), "{root}");
     }
