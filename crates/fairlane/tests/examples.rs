@@ -226,6 +226,14 @@ fn a_simulated_second_shares_the_link_by_weight() {
 }
 
 #[test]
+fn packets_wait_for_less_where_their_sender_hears_of_a_queue_that_stands() {
+    let text = printed("codel");
+    let [tail, codel] = ["tail drop: ", "CoDel: "].map(|of| number(&text, of));
+    assert!(tail > 150.0 && codel < tail / 5.0, "{text}");
+    assert!(text.contains("ms, 0 marked"), "{text}");
+}
+
+#[test]
 fn bad_arguments_are_told() {
     for arguments in [&["127.0.0.1:0"][..], &["127.0.0.1:0", "nowhere", "10mbit"]] {
         let output = example("proxy").args(arguments).output().unwrap();
