@@ -21,6 +21,7 @@ mod shares;
 mod site;
 mod text;
 mod units;
+mod unmatched;
 mod written;
 
 pub use change::Steps;
@@ -38,4 +39,5 @@ pub use site::{
 };
 pub use text::{MAX_FILE, read as read_text};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};
+pub use unmatched::Unmatched;
 pub use written::{At, Scalar, Text};
