@@ -29,9 +29,9 @@
 //! wake-ups a second on an idle bridge; without clients there are ten.
 
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
+use std::{fmt, io};
 
 use fairlane_core::{ChangeError, Count, FlowConfig, FlowId, Length, Nanos, Rejection};
 use fairlane_io::{Arrival, Backend, ByteLen, Waiter};
@@ -630,6 +630,26 @@ where
 
     fn is_hurried(&self) -> bool {
         self.changed
+    }
+}
+
+impl<Q: Queue, D: Backend> fmt::Debug for Lane<Q, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lane::Shaped(arbiter, frames) => {
+                let mut shaped = f.debug_tuple("Shaped");
+                shaped.field(arbiter).field(frames).finish()
+            }
+            Lane::Open(_) => f.debug_tuple("Open").finish_non_exhaustive(),
+        }
+    }
+}
+
+impl<Q: Queue, D: Backend, M> fmt::Debug for Bridge<Q, D, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bridge")
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
     }
 }
 
