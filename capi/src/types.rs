@@ -49,7 +49,7 @@ pub struct fl_packet {
 
 /// A scheduler of flows.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct fl_scheduler_options {
     /// sizeof(fl_scheduler_options)
     pub size: usize,
@@ -73,7 +73,7 @@ pub struct fl_scheduler_options {
 
 /// A scheduler of the classes of a link, from the text of a site's file.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct fl_link_options {
     /// sizeof(fl_link_options)
     pub size: usize,
@@ -89,7 +89,7 @@ pub struct fl_link_options {
 
 /// A flow.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct fl_flow_options {
     /// sizeof(fl_flow_options)
     pub size: usize,
@@ -143,7 +143,7 @@ pub struct fl_bytes {
 
 /// What a client is and was told.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct fl_client_info {
     /// sizeof(fl_client_info)
     pub size: usize,
