@@ -62,13 +62,13 @@ fn refused(py: Python<'_>, flow: u32, error: ChangeError) -> PyErr {
             let sentence = format!("flow {flow} does not exist");
             exception(py, "UnknownFlow", (sentence, "flow"))
         }
-        ChangeError::TooManyFlows => exception(py, "FairlaneError", (error.to_string(),)),
         ChangeError::LongerPacketQueued { .. } => {
             let sentence = format!("flow {flow}: {error}");
             Wrong::new("max_len", sentence)
                 .of_kind("LengthError")
                 .into()
         }
+        _ => exception(py, "FairlaneError", (error.to_string(),)),
     }
 }
 

@@ -125,6 +125,7 @@ fn word(reason: Reason) -> &'static str {
         Reason::Congestion => "congestion",
         Reason::Flushed => "flushed",
         Reason::Displaced => "displaced",
+        _ => "other",
     }
 }
 

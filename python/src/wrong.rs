@@ -88,6 +88,7 @@ pub(crate) fn rejected(py: Python<'_>, reason: Rejection) -> PyErr {
         Rejection::QueueFull => "queue-full",
         Rejection::LinkFull => "link-full",
         Rejection::Congestion => "congestion",
+        _ => "other",
     };
     exception(py, "Rejected", (reason.to_string(), word))
 }

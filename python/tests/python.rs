@@ -78,7 +78,7 @@ fn replays(folder: &Path) -> Done<()> {
     let example = here().join("../examples/replay");
     let flows = by_flow::read_flows(&example.join("flows.csv"))?;
     let mut names = String::new();
-    for (number, algorithm) in Algorithm::ALL.into_iter().enumerate() {
+    for (number, &algorithm) in Algorithm::ALL.iter().enumerate() {
         let setup = Setup {
             algorithm,
             aggregate: NonZeroU32::new(8).ok_or("eight")?,
