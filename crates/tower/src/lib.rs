@@ -48,6 +48,7 @@
 //! more, and each of them 40. All state is under one lock, held for some tens of nanoseconds a call: O(log n)
 //! in the number of tenants that wait. Nobody is woken, and no waker is dropped, under the lock.
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 mod admission;
 mod cost;

@@ -2,6 +2,7 @@
 
 use crate::{Acquire, AcquireError, Cost, FairError, FairSemaphore, Permit};
 use pin_project_lite::pin_project;
+use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
@@ -117,6 +118,14 @@ impl<K, X: Clone, C: Clone, A: Clone> Clone for FairLayer<K, X, C, A> {
     }
 }
 
+impl<K, X, C, A> fmt::Debug for FairLayer<K, X, C, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FairLayer")
+            .field("semaphore", &self.semaphore)
+            .finish_non_exhaustive()
+    }
+}
+
 impl<S, K, X: Clone, C: Clone, A: Clone> Layer<S> for FairLayer<K, X, C, A> {
     type Service = FairService<S, K, X, C, A>;
 
@@ -146,6 +155,15 @@ impl<S: Clone, K, X: Clone, C: Clone, A: Clone> Clone for FairService<S, K, X, C
             inner: self.inner.clone(),
             layer: self.layer.clone(),
         }
+    }
+}
+
+impl<S: fmt::Debug, K, X, C, A> fmt::Debug for FairService<S, K, X, C, A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FairService")
+            .field("inner", &self.inner)
+            .field("layer", &self.layer)
+            .finish()
     }
 }
 
@@ -201,6 +219,24 @@ pin_project! {
         Readies { inner: S, admitted: Option<Admitted>, permit: Option<Permit<K>> },
         Responds { #[pin] response: Response, permit: Option<Permit<K>> },
         Done,
+    }
+}
+
+impl<S, Request, K, A> fmt::Debug for ResponseFuture<S, Request, K, A>
+where
+    A: Admit<Request, K>,
+    S: Service<A::Admitted>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = match self.stage {
+            Stage::Waits { .. } => "waits",
+            Stage::Readies { .. } => "readies",
+            Stage::Responds { .. } => "responds",
+            Stage::Done => "done",
+        };
+        f.debug_struct("ResponseFuture")
+            .field("stage", &stage)
+            .finish_non_exhaustive()
     }
 }
 
