@@ -34,6 +34,7 @@ impl fmt::Display for Diagnostic {
 
 /// Why a file is not a site.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SiteError {
     /// It cannot be read.
     #[error("{file}: {reason}")]
@@ -67,6 +68,7 @@ fn lines(diagnostics: &[Diagnostic]) -> String {
 }
 
 /// The text that sentences are about, and those collected so far.
+#[derive(Debug)]
 pub struct Report<'a> {
     file: &'a str,
     text: &'a str,

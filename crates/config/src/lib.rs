@@ -3,6 +3,7 @@
 //! [`Site::parse`] reads a file into links, each with its class tree and its filters, or says
 //! what is wrong with it: `file:line:column: sentence`, with the nearest known name.
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 pub mod algorithms;
 mod change;
@@ -13,6 +14,7 @@ mod draft;
 mod file;
 mod grants;
 mod guarantee;
+pub mod link_report;
 mod parse;
 mod read;
 mod schema;
@@ -20,6 +22,7 @@ mod shares;
 mod site;
 mod text;
 mod units;
+mod unmatched;
 mod written;
 
 pub use change::Steps;
@@ -37,4 +40,5 @@ pub use site::{
 };
 pub use text::{MAX_FILE, read as read_text};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};
+pub use unmatched::Unmatched;
 pub use written::{At, Scalar, Text};

@@ -37,6 +37,7 @@
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 extern crate alloc;
 
@@ -53,6 +54,8 @@ pub mod queue;
 pub mod room;
 pub mod sched;
 pub mod scheduler;
+#[cfg(feature = "serde")]
+mod serial;
 mod size;
 pub mod tree;
 pub mod units;
@@ -60,7 +63,7 @@ pub mod units;
 pub use any_scheduler::AnyScheduler;
 pub use cost::{Cost, CostError, Unit, Units};
 pub use cost_pace::CostPace;
-pub use packet::{Count, Dequeue, Packet, Rejected, Rejection};
+pub use packet::{Count, Dequeue, Packet, Rejected, Rejection, Stamped, Waited};
 pub use packet_scheduler::{
     ChangeError, Correction, CostScheduler, FlowConfig, FlowId, FlowStats, Limits, PacketScheduler,
     Request, SchedulerLimits, Ticket, TotalStats,
@@ -68,3 +71,8 @@ pub use packet_scheduler::{
 pub use scheduler::{Scheduler, Share};
 pub use size::Size;
 pub use units::{Charge, Length, Nanos, Rate, VirtualTime, Weight};
+
+/// What README shows is true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

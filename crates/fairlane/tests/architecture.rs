@@ -52,7 +52,9 @@ fn dependencies_point_one_way() {
         ("runtime", &["core", "io", "mailbox"]),
         (
             "fairlane",
-            &["classify", "config", "core", "io", "mailbox", "runtime"],
+            &[
+                "classify", "config", "core", "io", "mailbox", "runtime", "sim",
+            ],
         ),
         ("sim", &["core", "runtime"]),
         ("demo", &["config", "core", "io", "runtime"]),
@@ -65,6 +67,7 @@ fn dependencies_point_one_way() {
         ),
         ("control", &["config", "core", "io", "site"]),
         ("service", &[]),
+        ("tower", &["core"]),
         ("terminal", &["config", "control", "core"]),
         ("bench", &["core", "io", "netlab", "runtime"]),
         (
@@ -75,9 +78,19 @@ fn dependencies_point_one_way() {
             ],
         ),
         (
+            "../capi",
+            &["classify", "config", "core", "io", "netlab", "runtime"],
+        ),
+        (
             "lab",
             &[
                 "bench", "classify", "cli", "core", "io", "netlab", "runtime",
+            ],
+        ),
+        (
+            "../python",
+            &[
+                "config", "core", "io", "netlab", "runtime", "sim", "site", "traffic",
             ],
         ),
     ] {
@@ -119,7 +132,7 @@ fn every_crate_is_listed_here() {
         [
             "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io",
             "lab", "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "testkit",
-            "traffic"
+            "tower", "traffic"
         ]
     );
 }
@@ -146,6 +159,10 @@ fn the_testkit_is_for_tests() {
 #[test]
 fn unsafe_code_stays_in_its_named_homes() {
     let homes = [
+        "../capi/src/client.rs",
+        "../capi/src/pointers.rs",
+        "../capi/src/scheduler.rs",
+        "../capi/src/table.rs",
         "mailbox/src/slots.rs",
         "mailbox/src/producer.rs",
         "mailbox/src/consumer.rs",
@@ -165,8 +182,28 @@ fn unsafe_code_stays_in_its_named_homes() {
     ];
     let mut found = Vec::new();
     for name in [
-        "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io", "lab",
-        "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "testkit", "traffic",
+        "../capi",
+        "../python",
+        "bench",
+        "classify",
+        "cli",
+        "config",
+        "control",
+        "core",
+        "demo",
+        "fairlane",
+        "io",
+        "lab",
+        "mailbox",
+        "netlab",
+        "runtime",
+        "service",
+        "sim",
+        "site",
+        "terminal",
+        "testkit",
+        "tower",
+        "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);
@@ -192,6 +229,7 @@ fn unsafe_code_stays_in_its_named_homes() {
 #[test]
 fn crates_without_a_home_for_unsafe_code_forbid_it() {
     for (root, attribute) in [
+        ("../capi/src/lib.rs", "#![deny(unsafe_op_in_unsafe_fn)]"),
         ("classify/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("config/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("core/src/lib.rs", "#![forbid(unsafe_code)]"),
@@ -207,9 +245,54 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("cli/src/main.rs", "#![forbid(unsafe_code)]"),
         ("lab/src/main.rs", "#![forbid(unsafe_code)]"),
         ("testkit/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("tower/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("mailbox/src/lib.rs", "#![deny(unsafe_code)]"),
         ("io/src/lib.rs", "#![deny(unsafe_code)]"),
+        ("../python/src/lib.rs", "#![deny(unsafe_code)]"),
     ] {
         assert!(read(&crates().join(root)).contains(attribute), "{root}");
     }
+}
+
+/// A package shows what it is and whose, and names the versions that it goes with.
+#[test]
+fn what_is_published_is_whole() {
+    let mut kept_back = Vec::new();
+    for entry in fs::read_dir(crates()).unwrap() {
+        let folder = entry.unwrap().path();
+        let manifest = read(&folder.join("Cargo.toml"));
+        if manifest.contains("\npublish = false\n") {
+            kept_back.push(folder.file_name().unwrap().to_owned());
+            continue;
+        }
+        for key in [
+            "description = ",
+            "license.workspace",
+            "keywords",
+            "categories",
+        ] {
+            let there = manifest.contains(&format!("\n{key}"));
+            assert!(there, "{}: no {key}", folder.display());
+        }
+        assert!(read(&folder.join("README.md")).starts_with("# fairlane"));
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            assert!(read(&folder.join(licence)).contains("icense"));
+        }
+    }
+    assert_eq!(kept_back, ["lab"]);
+
+    let workspace = read(&crates().join("../Cargo.toml"));
+    let version = workspace.split("version = ").nth(1).unwrap();
+    let version = version.lines().next().unwrap();
+    let ours = workspace
+        .lines()
+        .filter(|line| line.starts_with("fairlane"));
+    let unversioned: Vec<_> = ours
+        .filter(|line| !line.ends_with(&format!("version = {version} }}")))
+        .collect();
+    // Nobody who is published needs it but for tests.
+    assert_eq!(
+        unversioned,
+        ["fairlane-testkit = { path = \"crates/testkit\" }"]
+    );
 }

@@ -104,6 +104,7 @@ pub struct Pushed {
 
 /// Why a packet was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The mailbox is full: the arbiter has not come round yet.
     #[error("the mailbox is full")]
@@ -151,7 +152,6 @@ impl<P> std::error::Error for Refused<P> {}
 
 /// A sender's handle. One thread at a time; dropping it leaves: what it pushed is
 /// still sent, then its flow is removed.
-#[derive(Debug)]
 pub struct Client<P> {
     pub(crate) id: ClientId,
     pub(crate) mailbox: Producer<Request<P>>,
@@ -169,8 +169,9 @@ impl<P: Send> Client<P> {
     }
 
     /// Hands a packet of `len` bytes to the arbiter, or gets it back at once. Never waits
-    /// and takes no lock. That the arbiter is gone is told once the mailbox is full: to look
-    /// at every push would cost a load for what happens once.
+    /// and takes no lock. That an arbiter was dropped is told once the mailbox is full: to look
+    /// at every push would cost a load for what happens once. That a link of
+    /// [`spawn`](crate::spawn) ends is told at once ([`Refusal::Ending`]).
     ///
     /// O(1). Touches no line that another client writes, and makes no system call but to
     /// wake an arbiter that sleeps: at most one for each of its sleeps.
@@ -213,7 +214,8 @@ impl<P: Send> Client<P> {
     /// # Errors
     ///
     /// A packet that is too long ends the batch, and comes back; those that were taken from
-    /// `packets` before it are on their way, and those behind it were not taken.
+    /// `packets` before it are on their way, and those behind it were not taken. So does the first one
+    /// where the link ends.
     #[inline]
     pub fn push_batch(
         &mut self,
@@ -293,5 +295,13 @@ fn carried(len: Length, max: u32, overhead: u32) -> Result<Length, Refusal> {
             Some(max) => Refusal::TooLong { len, max },
             None => Refusal::Ending,
         }),
+    }
+}
+
+impl<P> fmt::Debug for Client<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }

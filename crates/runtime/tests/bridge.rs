@@ -17,7 +17,9 @@ use fairlane_io::{Arrival, Backend, Datagram, MemoryBackend, UdpBackend, memory}
 use fairlane_runtime::bridge::{
     BATCH, Bridge, CLIENT_NAP, Came, Frames, Lane, MOST_TAKEN_IN, Side,
 };
-use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Next, drive};
+use fairlane_runtime::{
+    Arbiter, ArbiterConfig, Clock, Idling, Link, Next, Step, Steps, Woken, drive,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 type Frame = Vec<u8>;
@@ -397,11 +399,35 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// Asserts that what `act` measures is less than `limit` in one of a few tries, each after a time without
+/// work: who waits beside other work for a core may be late in most.
+fn once_within(limit: Duration, mut act: impl FnMut() -> Duration) {
+    let mut took = Vec::new();
+    while took.len() < 3 || took.iter().min() >= Some(&limit) {
+        assert!(took.len() < 50, "never within {limit:?}: {took:?}");
+        thread::sleep(Duration::from_millis(40));
+        took.push(act());
+    }
+}
+
+/// Ends the bridge, also where the test fails.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn an_idle_bridge_sleeps_and_wakes_for_frames_of_either_side_and_for_clients() {
     let ((here, left, to_left), (there, right, to_right)) = (host(), host());
     let stop = AtomicBool::new(false);
     let clock = Clock::start();
+    let idling = Idling {
+        longest_sleep: ms(5_000),
+        ..Idling::default()
+    };
     thread::scope(|scope| {
         let Lane::Shaped(arbiter, frames) = shaped(right, 100, 0) else {
             unreachable!()
@@ -409,10 +435,10 @@ fn an_idle_bridge_sleeps_and_wakes_for_frames_of_either_side_and_for_clients() {
         let registrar = arbiter.registrar();
         let mut client = registrar.register(any_frame()).unwrap();
         let mut bridge = Bridge::new(open(left), Lane::Shaped(arbiter, frames), as_it_is).unwrap();
-        let stop = &stop;
+        let (stop, at_the_end) = (&stop, Stops(&stop));
         let bridging = scope.spawn(move || {
             let mut rounds = 0_u64;
-            drive(&mut bridge, &clock, Idling::default(), |_, _, _| {
+            drive(&mut bridge, &clock, idling, |_, _, _| {
                 rounds += 1;
                 !stop.load(Ordering::Relaxed)
             })
@@ -420,11 +446,8 @@ fn an_idle_bridge_sleeps_and_wakes_for_frames_of_either_side_and_for_clients() {
             (rounds, thread_time())
         });
         let mut buffer = [0; 100];
-        let mut answers = Vec::new();
         let began = Instant::now();
-        for _ in 0..5 {
-            // Long enough for it to sleep.
-            thread::sleep(Duration::from_millis(40));
+        once_within(Duration::from_millis(5), || {
             let sent = Instant::now();
             here.send_to(b"to the right", to_left).unwrap();
             let (length, _) = there.recv_from(&mut buffer).unwrap();
@@ -432,11 +455,9 @@ fn an_idle_bridge_sleeps_and_wakes_for_frames_of_either_side_and_for_clients() {
             there.send_to(b"to the left", to_right).unwrap();
             let (length, _) = here.recv_from(&mut buffer).unwrap();
             assert_eq!(&buffer[..length], b"to the left");
-            answers.push(sent.elapsed());
-        }
-        let mut delays = Vec::new();
-        for _ in 0..5 {
-            thread::sleep(Duration::from_millis(40));
+            sent.elapsed()
+        });
+        once_within(3 * Duration::from(CLIENT_NAP), || {
             let pushed = Instant::now();
             let peer = to_left;
             let bytes = b"of a client".to_vec();
@@ -445,16 +466,11 @@ fn an_idle_bridge_sleeps_and_wakes_for_frames_of_either_side_and_for_clients() {
                 .unwrap();
             let (length, _) = there.recv_from(&mut buffer).unwrap();
             assert_eq!(&buffer[..length], b"of a client");
-            delays.push(pushed.elapsed());
-        }
+            pushed.elapsed()
+        });
         let took = began.elapsed();
-        stop.store(true, Ordering::Relaxed);
+        drop(at_the_end);
         let (rounds, busy) = bridging.join().unwrap();
-        answers.sort();
-        assert!(answers[2] < Duration::from_millis(5), "{answers:?}");
-        delays.sort();
-        let nap = Duration::from(CLIENT_NAP);
-        assert!(delays[2] < 3 * nap, "{delays:?}");
         assert!(busy < took / 5, "{busy:?} of {took:?}, {rounds} rounds");
     });
 }
@@ -494,4 +510,89 @@ fn what_is_changed_after_a_round_is_seen_to_before_the_bridge_sleeps() {
         assert!(began.elapsed() < Duration::from_millis(2_500));
         bridging.join().unwrap();
     });
+}
+
+#[test]
+fn how_late_a_round_is_for_what_may_leave_is_counted_and_no_wait_for_the_link() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(100), memory::pair(100));
+    let mut bridge = Bridge::new(open(left), shaped(right, 100, 0), as_it_is).unwrap();
+    let micros = Nanos::from_micros;
+    let late = |bridge: &Bridge<_, _, _>| {
+        let late = bridge.rounds().late;
+        (late.count(), late.longest())
+    };
+    bridge.round(micros(0)).unwrap();
+    bridge.round(micros(1_000)).unwrap();
+    assert_eq!(late(&bridge), (0, Nanos::ZERO), "nothing is to leave");
+    // A millisecond each: the second may leave at 2 ms.
+    send(&mut here, [vec![1; 1_000], vec![2; 1_000]]);
+    let next = bridge.round(micros(1_000)).unwrap().next;
+    assert_eq!(next, Next::At(micros(2_000)));
+    bridge.round(micros(1_500)).unwrap();
+    assert_eq!(late(&bridge), (0, Nanos::ZERO), "it may not leave yet");
+    bridge.round(micros(2_007)).unwrap();
+    assert_eq!(late(&bridge), (1, micros(7)));
+    assert_eq!(heard(&mut there).len(), 2);
+    assert_eq!(
+        bridge.rounds().scan.count(),
+        0,
+        "nobody has told how long they took"
+    );
+}
+
+#[test]
+fn a_full_device_is_late_from_round_to_round() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(100), memory::pair(1));
+    let mut bridge = Bridge::new(open(left), open(right), as_it_is).unwrap();
+    send(&mut here, [vec![1; 60], vec![2; 60]]);
+    let next = bridge.round(ms(1)).unwrap().next;
+    assert_eq!(next, Next::WhenBackendTakesMore);
+    assert_eq!(heard(&mut there).len(), 1);
+    bridge.round(ms(4)).unwrap();
+    assert_eq!(heard(&mut there).len(), 1);
+    let late = bridge.rounds().late;
+    assert_eq!((late.count(), late.longest()), (1, ms(3)));
+}
+
+/// Is told how long each of its steps took, in which nothing is done.
+#[derive(Default)]
+struct Timed(Vec<Nanos>);
+
+impl Steps for Timed {
+    fn step(&mut self, _: Nanos) -> io::Result<Step> {
+        Ok(Step {
+            drained: 0,
+            released: 0,
+            transmitted: 0,
+            next: Next::WhenPushed,
+        })
+    }
+
+    fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
+        thread::sleep(longest);
+        Ok(Some(Woken::TimedOut))
+    }
+
+    fn took(&mut self, span: Nanos) {
+        self.0.push(span);
+    }
+}
+
+#[test]
+fn a_step_takes_what_is_done_after_it_and_no_wait() {
+    let mut timed = Timed::default();
+    let idling = Idling {
+        spin_for: Nanos::ZERO,
+        longest_sleep: ms(200),
+        ..Idling::default()
+    };
+    drive(&mut timed, &Clock::start(), idling, |timed, _, _| {
+        thread::sleep(Duration::from_millis(2));
+        timed.0.len() < 3
+    })
+    .unwrap();
+    assert_eq!(timed.0.len(), 4);
+    assert!(timed.0.iter().all(|&took| took >= ms(2)), "{:?}", timed.0);
+    // Of four on a busy machine one at least is shorter than the sleeps in between.
+    assert!(timed.0.iter().any(|&took| took < ms(200)), "{:?}", timed.0);
 }

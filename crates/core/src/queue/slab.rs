@@ -3,11 +3,12 @@
 use crate::size::Size;
 use crate::units::Length;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// No packet.
 pub(super) const NIL: u32 = u32::MAX;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Slot<P, L = Length> {
     /// Next packet of the same list, or next free slot.
     next: u32,
@@ -67,7 +68,7 @@ impl<P, L: Copy> Behind<'_, P, L> {
 /// Slots are reused last in, first out, so that a short queue stays in the cache.
 /// The slab grows as needed and never shrinks: it allocates only while the number
 /// of packets queued at once reaches a new height.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PacketSlab<P, L = Length> {
     slots: Vec<Slot<P, L>>,
     free: u32,
@@ -209,6 +210,15 @@ impl<P, L: Size> PacketSlab<P, L> {
     #[inline]
     pub(super) fn length(&self, index: u32) -> Option<L> {
         self.slots.get(index as usize).map(|slot| slot.len)
+    }
+}
+
+impl<P> fmt::Debug for PacketSlab<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketSlab")
+            .field("len", &self.len())
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 

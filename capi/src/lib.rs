@@ -1,0 +1,45 @@
+//! Fair packet scheduling from C: what stands behind `include/fairlane.h`.
+//!
+//! The header is the documentation for C. Here is what holds it together:
+//!
+//! * **Handles are numbers** ([`fl_scheduler`], [`fl_client`]), looked up in tables without a lock
+//!   (`table`). A number carries the generation of its place, so that one that was closed is found out
+//!   for certain, and entering is one atomic exchange, which also refuses whoever comes second: another
+//!   thread, or a callback that calls back.
+//! * **Nothing of C is trusted further than C can be**: pointers are checked for null and alignment,
+//!   numbers for their range, sizes for those that are known (`pointers`). Integers stand where Rust would
+//!   have an enumeration, since C may put anything there.
+//! * **Packets of C are cells.** A callback may write into them while they are read here.
+//! * **Panics never cross.** Every entry catches them (`entry`), and what was in the middle of something is
+//!   closed for good ([`fl_status::FL_ERR_PANIC`]). That needs panics that unwind: the workspace's profile
+//!   `release` aborts the process instead, its profile `capi` is for this crate.
+//!
+//! A burst costs one exchange and one indirect call: behind it are loops of each algorithm's own (`queues`).
+#![deny(unsafe_op_in_unsafe_fn)]
+#![allow(
+    non_camel_case_types,
+    reason = "names are C's: the header is made of them"
+)]
+
+#[cfg(target_os = "linux")]
+mod client;
+mod entry;
+mod pointers;
+mod queues;
+mod scheduler;
+mod status;
+mod table;
+mod types;
+
+#[cfg(target_os = "linux")]
+pub use client::{fl_client_close, fl_client_get, fl_client_open, fl_client_push};
+pub use pointers::fl_discard;
+pub use scheduler::{
+    fl_class_find, fl_classify, fl_dequeue, fl_enqueue, fl_flow_add, fl_flow_change,
+    fl_flow_remove, fl_link_open, fl_scheduler_close, fl_scheduler_open, fl_stats_get,
+};
+pub use status::{fl_status, fl_strerror};
+pub use types::{
+    FL_ETHERNET, FL_IP, fl_bytes, fl_client, fl_client_info, fl_flow, fl_flow_options,
+    fl_link_options, fl_packet, fl_scheduler, fl_scheduler_options, fl_stats,
+};

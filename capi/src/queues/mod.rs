@@ -1,0 +1,116 @@
+//! What is behind a scheduler's handle: flows or classes, with loops of their own around a burst.
+
+mod classes;
+mod flat;
+
+use std::mem::MaybeUninit;
+
+use fairlane_classify::Layer;
+use fairlane_core::{Count, FlowConfig, Nanos};
+
+pub(crate) use classes::Classes;
+pub(crate) use flat::flat;
+
+use crate::pointers::Discard;
+use crate::status::fl_status::{self, FL_ERR_KIND, FL_OK};
+use crate::types::{Room, fl_flow, fl_packet, fl_stats};
+
+/// Of a burst that was offered.
+pub(crate) struct Offered {
+    pub(crate) accepted: usize,
+    /// Why the first one was refused, if one was.
+    pub(crate) refused: Result<(), fl_status>,
+}
+
+/// Of a burst that was asked for.
+pub(crate) struct Taken {
+    pub(crate) packets: usize,
+    /// When to ask again, in nanoseconds: 0 where there may be more at once, `u64::MAX` where nothing waits.
+    pub(crate) again: u64,
+}
+
+/// Packets of C's by flow or by class. Calls of the other kind are refused.
+pub(crate) trait Queues: Send {
+    fn add_flow(&mut self, _: FlowConfig) -> Result<fl_flow, fl_status> {
+        Err(FL_ERR_KIND)
+    }
+
+    fn change_flow(&mut self, _: fl_flow, _: FlowConfig) -> Result<(), fl_status> {
+        Err(FL_ERR_KIND)
+    }
+
+    fn remove_flow(&mut self, _: fl_flow, _: &Discard) -> Result<(), fl_status> {
+        Err(FL_ERR_KIND)
+    }
+
+    fn class(&self, _: &str) -> Result<fl_flow, fl_status> {
+        Err(FL_ERR_KIND)
+    }
+
+    /// The class and the digest of a frame.
+    fn classify(&mut self, _: &[u8], _: Layer) -> Result<(fl_flow, u64), fl_status> {
+        Err(FL_ERR_KIND)
+    }
+
+    /// Accepts what there is room for, and notes with each packet what became of it.
+    fn enqueue(&mut self, packets: &[fl_packet], now: Nanos, discard: &Discard) -> Offered;
+
+    /// Hands out the next packets.
+    fn dequeue(&mut self, rooms: &[Room], now: Nanos, discard: &Discard) -> Taken;
+
+    /// Counts of a flow or a class, or of all.
+    fn stats(&self, flow: fl_flow) -> Result<fl_stats, fl_status>;
+
+    /// Discards all that waits.
+    fn flush(&mut self, discard: &Discard);
+}
+
+#[inline]
+fn offer(packets: &[fl_packet], mut accept: impl FnMut(&fl_packet) -> fl_status) -> Offered {
+    let mut offered = Offered {
+        accepted: 0,
+        refused: Ok(()),
+    };
+    for packet in packets {
+        let status = accept(packet);
+        packet.became(status);
+        match status {
+            FL_OK => offered.accepted += 1,
+            why if offered.refused.is_ok() => offered.refused = Err(why),
+            _ => {}
+        }
+    }
+    offered
+}
+
+/// `next` says when to ask again where it has no packet.
+#[inline]
+fn fill(rooms: &[Room], mut next: impl FnMut() -> Result<fl_packet, u64>) -> Taken {
+    for (packets, room) in rooms.iter().enumerate() {
+        match next() {
+            Ok(packet) => room.set(MaybeUninit::new(packet)),
+            Err(again) => return Taken { packets, again },
+        }
+    }
+    Taken {
+        packets: rooms.len(),
+        again: 0,
+    }
+}
+
+/// C's counts, from what became of packets in either kind.
+fn counts([accepted, sent, queued, refused, discarded]: [Count; 5]) -> fl_stats {
+    fl_stats {
+        size: size_of::<fl_stats>(),
+        accepted_packets: accepted.packets,
+        accepted_bytes: accepted.bytes,
+        sent_packets: sent.packets,
+        sent_bytes: sent.bytes,
+        queued_packets: queued.packets,
+        queued_bytes: queued.bytes,
+        refused_packets: refused.packets,
+        refused_bytes: refused.bytes,
+        discarded_packets: discarded.packets,
+        discarded_bytes: discarded.bytes,
+    }
+}

@@ -1,0 +1,10 @@
+//! The library from C: programs that are compiled here and run.
+#![cfg(target_os = "linux")]
+
+#[path = "../support/c.rs"]
+mod c;
+
+mod attach;
+mod header;
+mod ns3;
+mod programs;

@@ -1,0 +1,119 @@
+//! C programs, by each compiler that is here; under an address sanitizer and under valgrind too.
+
+use std::path::Path;
+use std::process::Command;
+
+use fairlane_netlab::{long_tests, skip, skip_unsupported};
+
+use crate::c::{self, Library, build, compilers, is_there};
+
+/// Each, and what it says when all is as it should be.
+const PROGRAMS: [(&str, &str); 4] = [
+    ("examples/plain.c", "of weight 3, "),
+    ("examples/burst.c", "% of weight 3"),
+    ("examples/classes.c", "voice 1.0"),
+    ("tests/c/misuse.c", "every misuse has its code"),
+];
+
+/// Runs a program to its end, which is a good one, and returns what it said.
+pub(crate) fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}{complained}");
+    said
+}
+
+fn check(program: &Path, said: &str) {
+    let output = run(&mut Command::new(program));
+    assert!(output.contains(said), "{output}");
+}
+
+/// The compilers, or a word about it if there is none.
+pub(crate) fn compilers_or_skip(test: &str) -> Vec<&'static str> {
+    let compilers = compilers();
+    if compilers.is_empty() {
+        skip(test, "there is no C compiler here");
+    } else if !compilers.contains(&"clang") {
+        skip(test, "with clang, which is not here");
+    }
+    compilers
+}
+
+#[test]
+fn programs_in_c_do_what_they_say() {
+    for compiler in compilers_or_skip("programs in C") {
+        for (source, said) in PROGRAMS {
+            let program = build(compiler, source, Library::Shared, &["-O1"]).unwrap();
+            check(&program, said);
+        }
+    }
+}
+
+#[test]
+fn a_program_needs_no_shared_object() {
+    for compiler in compilers_or_skip("a program linked statically") {
+        let program = build(compiler, "examples/burst.c", Library::Static, &[]).unwrap();
+        check(&program, "% of weight 3");
+    }
+}
+
+#[test]
+fn an_address_sanitizer_finds_nothing() {
+    let test = "programs under an address sanitizer";
+    for compiler in compilers_or_skip(test) {
+        let flags = ["-fsanitize=address", "-g", "-O1"];
+        for (source, said) in PROGRAMS {
+            match build(compiler, source, Library::Shared, &flags) {
+                Ok(program) => check(&program, said),
+                // Some bring its runtime in a package of its own.
+                Err(error) if error.contains("asan") => {
+                    skip_unsupported(test, format_args!("{compiler} has none: {error}"));
+                    break;
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn valgrind_finds_nothing() {
+    let test = "programs under valgrind";
+    if !long_tests() {
+        return skip_unsupported(test, "FAIRLANE_LONG_TESTS is not set");
+    }
+    if !is_there("valgrind") {
+        return skip(test, "there is no valgrind here");
+    }
+    // It is the library that is looked at: one compiler will do.
+    let Some(compiler) = compilers_or_skip(test).first().copied() else {
+        return;
+    };
+    for (source, said) in PROGRAMS {
+        let program = build(compiler, source, Library::Shared, &["-g", "-O1"]).unwrap();
+        let mut command = Command::new("valgrind");
+        command
+            .args(["--quiet", "--error-exitcode=9", "--leak-check=full"])
+            .args([
+                "--errors-for-leak-kinds=definite",
+                "--show-leak-kinds=definite",
+            ])
+            .arg(program);
+        let output = run(&mut command);
+        assert!(output.contains(said), "{output}");
+    }
+}
+
+#[test]
+fn the_header_is_one_of_cpp_too() {
+    if !is_there("g++") {
+        return skip("the header in C++", "there is no C++ compiler here");
+    }
+    let mut command = Command::new("g++");
+    command
+        .args(["-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror"])
+        .args(["-fsyntax-only", "-x", "c++"])
+        .arg(c::home().join("include/fairlane.h"));
+    run(&mut command);
+}
