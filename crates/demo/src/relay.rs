@@ -28,7 +28,7 @@ pub(crate) struct Relay {
 impl Relay {
     /// Relays until `stop`, and returns how many datagrams were ignored: those from
     /// more than [`MOST_SOURCES`] addresses, or more than there are sockets for, and
-    /// those too long for the link. A stranger cannot end the run.
+    /// those too long for the link. No sender can end the run.
     pub(crate) fn run(mut self, stop: &AtomicBool) -> Result<u64> {
         let mut waiter = Waiter::new();
         let mut received = Vec::with_capacity(64);

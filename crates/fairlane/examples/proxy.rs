@@ -2,16 +2,17 @@
 //! `cargo run --example proxy -- 127.0.0.1:9000 127.0.0.1:9001 10mbit`
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::error::Error;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fairlane::io::{Datagram, UdpBackend};
-use fairlane::{Flow, Length, Rate, spawn};
+use fairlane::{Flow, Rate, spawn};
 use tokio::net::UdpSocket;
 
 const LONGEST: u32 = 1472;
+/// Who was silent for so long is forgotten when another comes.
+const SILENCE: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -32,11 +33,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
             received = socket.recv_from(&mut buffer) => received?,
             _ = tokio::signal::ctrl_c() => break,
         };
-        let client = match senders.entry(from) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(new) => new.insert(link.client(Flow::weight(1).max_len(LONGEST))?),
-        };
-        if let Ok(len) = Length::try_from(bytes) {
+        let now = Instant::now();
+        if !senders.contains_key(&from) {
+            senders.retain(|_, (_, heard)| now - *heard < SILENCE);
+            // Where there are as many as the link takes, nobody else is heard.
+            if let Ok(client) = link.client(Flow::weight(1).max_len(LONGEST)) {
+                senders.insert(from, (client, now));
+            }
+        }
+        if let (Some((client, heard)), Ok(len)) = (senders.get_mut(&from), bytes.try_into()) {
+            *heard = now;
             let datagram = Datagram {
                 peer: upstream,
                 bytes: buffer[..bytes].to_vec(),

@@ -1,32 +1,55 @@
 //! The examples do what they say.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// The program that cargo builds of an example, beside this test. It has built it already unless this
-/// test is run alone.
+/// The program that cargo builds of an example, beside this test: before this test, unless this is run alone.
 fn example(name: &str) -> Command {
     let test = std::env::current_exe().expect("the test's own path");
-    let folder = test.ancestors().nth(2).expect("target/debug");
+    let folder = test.ancestors().nth(2).expect("a folder of the profile");
     let program = folder.join("examples").join(name);
-    if !program.exists() {
+    if !is_fresh(&program) {
+        let profile = match folder.file_name().and_then(|profile| profile.to_str()) {
+            Some("debug") | None => "dev",
+            Some(profile) => profile,
+        };
         let built = Command::new(env!("CARGO"))
             .args([
                 "build",
                 "--quiet",
                 "--package",
                 "fairlane",
-                "--example",
-                name,
+                "--profile",
+                profile,
             ])
+            .args(["--example", name, "--target-dir"])
+            .arg(folder.parent().expect("the target directory"))
             .status();
         assert!(built.is_ok_and(|built| built.success()), "{name} is built");
     }
     let mut command = Command::new(program);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
+}
+
+/// Whether a program is there, and younger than all of our sources that cargo noted it was made of. Asking
+/// cargo would build more than that anew where several packages were built together.
+fn is_fresh(program: &Path) -> bool {
+    let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified());
+    let Ok(built) = changed(program) else {
+        return false;
+    };
+    let noted = fs::read_to_string(program.with_extension("d")).unwrap_or_default();
+    let Some((_, sources)) = noted.split_once(": ") else {
+        return false;
+    };
+    let mut sources = sources.split_whitespace();
+    sources.all(|source| changed(Path::new(source)).is_ok_and(|changed| changed <= built))
 }
 
 /// Ends the process where the test fails.
@@ -55,8 +78,37 @@ fn threads_share_the_link_by_weight() {
     assert!(shares[7] > 2.0 * shares[0], "{text}");
 }
 
+/// Sends by each of these until a datagram of each has come to `upstream`.
+fn all_pass(senders: &[UdpSocket; 2], listening: SocketAddr, upstream: &UdpSocket) {
+    let (start, mut seen) = (Instant::now(), [false; 2]);
+    while seen != [true; 2] {
+        assert!(start.elapsed() < Duration::from_secs(60), "{seen:?}");
+        for (number, sender) in senders.iter().enumerate() {
+            sender.send_to(&[number as u8; 100], listening).unwrap();
+        }
+        let mut buffer = [0; 2000];
+        while let Ok(length) = upstream.recv(&mut buffer) {
+            if length == 100 {
+                seen[usize::from(buffer[0])] = true;
+            }
+        }
+    }
+}
+
+/// Sends a datagram from each of more addresses than a link has clients, some of them lost on the way.
+fn flood(listening: SocketAddr) {
+    for number in 0..1_500_u16 {
+        let [high, low] = number.to_be_bytes();
+        let from = UdpSocket::bind((Ipv4Addr::new(127, 1, high, low), 0)).unwrap();
+        from.send_to(&[0; 10], listening).unwrap();
+        if number % 50 == 0 {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
 #[test]
-fn a_proxy_passes_datagrams_on_and_ends_by_a_signal() {
+fn a_proxy_passes_datagrams_on_whoever_else_sends_and_ends_by_a_signal() {
     let upstream = UdpSocket::bind("127.0.0.1:0").unwrap();
     upstream
         .set_read_timeout(Some(Duration::from_millis(200)))
@@ -74,16 +126,10 @@ fn a_proxy_passes_datagrams_on_and_ends_by_a_signal() {
     let listening: SocketAddr = listening.parse().unwrap();
 
     let senders = [0, 1].map(|_| UdpSocket::bind("127.0.0.1:0").unwrap());
-    let (start, mut seen) = (Instant::now(), [false; 2]);
-    while seen != [true; 2] {
-        assert!(start.elapsed() < Duration::from_secs(60), "{seen:?}");
-        for (number, sender) in senders.iter().enumerate() {
-            sender.send_to(&[number as u8; 100], listening).unwrap();
-        }
-        let mut buffer = [0; 2000];
-        while let Ok(100) = upstream.recv(&mut buffer) {
-            seen[usize::from(buffer[0])] = true;
-        }
+    all_pass(&senders, listening, &upstream);
+    for _ in 0..2 {
+        flood(listening);
+        all_pass(&senders, listening, &upstream);
     }
     let pid = rustix::process::Pid::from_child(&proxy.0);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

@@ -52,6 +52,22 @@ pub trait Backend {
     /// The device is unusable.
     fn in_flight(&self) -> io::Result<u64>;
 
+    /// Goes on with what the device accepted earlier, where it has to be asked for that, and returns     /// many of the bytes [in flight](Self::in_flight) may be lost with this backend if it were dropped
+    /// now. To be called now and then by whoever does not [receive](Self::receive), which goes on with it
+    /// too. O(1), one or two system calls, none while nothing is in flight; nothing at all where what was
+    /// accepted leaves by itself.
+    ///
+    /// # Errors
+    ///
+    /// The device is unusable.
+    fn go_on(&mut self) -> io::Result<u64> {
+        if self.in_flight()? == 0 {
+            return Ok(0);
+        }
+        self.transmit(&mut VecDeque::new())?;
+        self.in_flight()
+    }
+
     /// Packets that [`transmit`](Self::transmit) has taken from a batch and dropped because the
     /// device would never accept them, since this backend was made. O(1).
     fn refused(&self) -> u64;
@@ -75,6 +91,10 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
 
     fn in_flight(&self) -> io::Result<u64> {
         (**self).in_flight()
+    }
+
+    fn go_on(&mut self) -> io::Result<u64> {
+        (**self).go_on()
     }
 
     fn refused(&self) -> u64 {

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_padding_and_strangers_stay_as_they_are() {
+    fn fragments_padding_and_other_protocols_stay_as_they_are() {
         let (frame, start) = undone(false, false, 0, b"payload");
         let same = |mut frame: Vec<u8>| {
             let before = frame.clone();

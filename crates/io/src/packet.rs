@@ -499,6 +499,11 @@ impl<F: AsRef<[u8]> + From<Vec<u8>>> Backend for PacketBackend<F> {
         sys::unsent(self.sender.as_fd())
     }
 
+    /// Always 0: the kernel sends what it has taken.
+    fn go_on(&mut self) -> io::Result<u64> {
+        Ok(0)
+    }
+
     fn refused(&self) -> u64 {
         self.refused
     }

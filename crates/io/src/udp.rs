@@ -217,6 +217,11 @@ impl<F: Frame> Backend for UdpBackend<F> {
         sys::unsent(self.socket.as_fd())
     }
 
+    /// Always 0: the kernel sends what it has taken.
+    fn go_on(&mut self) -> io::Result<u64> {
+        Ok(0)
+    }
+
     fn refused(&self) -> u64 {
         self.refused
     }

@@ -61,6 +61,11 @@ fn bytes_are_in_flight_until_the_other_end_receives_them() {
     assert_eq!(near.in_flight().unwrap(), 0);
     near.transmit(&mut packets([40, 1_500, 0])).unwrap();
     assert_eq!((near.in_flight().unwrap(), near.queued()), (1_540, 3));
+    assert_eq!(
+        near.go_on().unwrap(),
+        0,
+        "it arrives though this end is dropped"
+    );
     assert_eq!(far.in_flight().unwrap(), 0);
 
     let mut arrived = Vec::new();

@@ -28,7 +28,7 @@ use crate::shaper::Shaper;
 pub struct ClientStats {
     /// Pushed into the mailbox.
     pub pushed: u64,
-    /// Handed back by `push`: the mailbox was full, or the packet too long.
+    /// Handed back by `push`: the mailbox was full, the packet too long, or the link about to end.
     pub refused: u64,
     /// The flow's own counts, in carried bytes.
     pub flow: FlowStats,
@@ -184,8 +184,9 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
         })
     }
 
+    /// So that whoever has registered is counted too.
     #[inline]
-    fn take_in_registered(&mut self) {
+    pub(crate) fn take_in_registered(&mut self) {
         if self.registrations.are_pending() {
             self.take_in_arrivals();
         }
@@ -296,13 +297,29 @@ impl<Q: Queue, R: Release<Q::Payload>> Arbiter<Q, R> {
 
     /// Whether all that clients pushed has been sent, and the backend has taken it. O(clients) where
     /// nothing is queued.
-    pub(crate) fn has_sent_all(&self) -> bool
-    where
-        R: Release<Q::Payload>,
-    {
+    pub(crate) fn has_sent_all(&mut self) -> bool {
+        if !self.is_empty() {
+            return false;
+        }
+        // Behind this, only a push that has not come to its end may be out of sight.
+        self.clients.settle();
+        self.is_empty()
+    }
+
+    fn is_empty(&self) -> bool {
+        let mut clients = self.clients.iter();
         self.queue().is_empty()
             && self.waiting_for_backend() == 0
-            && self.clients.iter().all(|client| client.inbox.is_empty())
+            && clients.all(|client| client.inbox.is_empty())
+    }
+
+    /// The end: nobody may push any more, and what lies in mailboxes is dropped. Returns how many packets
+    /// that is.
+    pub(crate) fn drop_pushed(&mut self) -> u64 {
+        self.refuse_pushes();
+        self.clients.settle();
+        let clients = self.clients.iter_mut();
+        clients.map(|client| client.inbox.clear() as u64).sum()
     }
 
     /// Takes no more packets from clients: what is in their mailboxes stays there, and what is queued
@@ -511,7 +528,25 @@ mod tests {
     use fairlane_io::MemoryBackend;
 
     use super::*;
-    use crate::Link;
+    use crate::{Link, Refusal, RegisterError};
+
+    #[test]
+    fn who_comes_late_is_told_whether_the_link_ends_or_is_gone() {
+        let (near, _far): (MemoryBackend<Vec<u8>>, _) = fairlane_io::memory::pair(1);
+        let config = ArbiterConfig::new(Link::new(Rate::MAX));
+        let mut arbiter = Arbiter::new(Qfq::new(), config, near, Nanos::ZERO);
+        let registrar = arbiter.registrar();
+        let flow = FlowConfig::new(Weight::ONE, Length::MAX);
+        let mut client = registrar.register(flow).unwrap();
+        arbiter.refuse_pushes();
+        let refused = client.push(Length::MAX, Vec::new()).unwrap_err();
+        assert_eq!(refused.reason, Refusal::Ending);
+        let late = registrar.register(flow).unwrap_err();
+        assert_eq!(late, RegisterError::Ending);
+        drop(arbiter);
+        let late = registrar.register(flow).unwrap_err();
+        assert_eq!(late, RegisterError::ArbiterGone);
+    }
 
     #[test]
     fn a_client_that_left_leaves_its_flow_to_the_next() {

@@ -72,8 +72,8 @@ impl<P: Send> AsyncClient<P> {
     ///
     /// # Errors
     ///
-    /// A packet comes back if it is too long, or if the arbiter is gone: this one, or one
-    /// that was held back.
+    /// A packet comes back if it is too long, if the link ends, or if the arbiter is gone: this one, or
+    /// one that was held back.
     pub async fn send(&mut self, len: Length, packet: P) -> Result<(), Refused<P>> {
         poll_fn(|cx| self.poll_held(cx)).await?;
         self.accept(len, packet)?;

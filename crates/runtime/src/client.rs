@@ -169,8 +169,9 @@ impl<P: Send> Client<P> {
     }
 
     /// Hands a packet of `len` bytes to the arbiter, or gets it back at once. Never waits
-    /// and takes no lock. That the arbiter is gone is told once the mailbox is full: to look
-    /// at every push would cost a load for what happens once.
+    /// and takes no lock. That an arbiter was dropped is told once the mailbox is full: to look
+    /// at every push would cost a load for what happens once. That a link of
+    /// [`spawn`](crate::spawn) ends is told at once ([`Refusal::Ending`]).
     ///
     /// O(1). Touches no line that another client writes, and makes no system call but to
     /// wake an arbiter that sleeps: at most one for each of its sleeps.
@@ -213,7 +214,8 @@ impl<P: Send> Client<P> {
     /// # Errors
     ///
     /// A packet that is too long ends the batch, and comes back; those that were taken from
-    /// `packets` before it are on their way, and those behind it were not taken.
+    /// `packets` before it are on their way, and those behind it were not taken. So does the first one
+    /// where the link ends.
     #[inline]
     pub fn push_batch(
         &mut self,

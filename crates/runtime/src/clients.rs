@@ -173,6 +173,16 @@ impl<P: Send> Clients<P> {
         self.registered.iter().flatten()
     }
 
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Registered<P>> {
+        self.registered.iter_mut().flatten()
+    }
+
+    /// What clients did before this, the next look at their mailboxes sees; what they do after it goes by
+    /// what they were told before it. One system call.
+    pub(crate) fn settle(&mut self) {
+        self.bell.settle();
+    }
+
     /// Whose flow it is, unless the arbiter's own.
     pub(crate) fn of_flow(&mut self, flow: FlowId) -> Option<&mut Registered<P>> {
         let owner = *self.owners.get(flow.number() as usize)?;

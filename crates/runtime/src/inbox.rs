@@ -34,6 +34,9 @@ pub trait Source<P>: Send {
     }
 }
 
+/// No more wait in one: of another process, a mailbox has at most as many slots.
+const MOST_IN_A_SOURCE: usize = 1 << 16;
+
 /// A mailbox as the arbiter sees it.
 pub(crate) enum Inbox<P> {
     Thread(Consumer<Request<P>>),
@@ -60,6 +63,16 @@ impl<P: Send> Inbox<P> {
                 taken
             }
         }
+    }
+
+    /// Drops what is in it, and returns how many packets that is. Who goes on pushing is not waited for.
+    pub(crate) fn clear(&mut self) -> usize {
+        let most = match self {
+            // Fewer wait, however a mailbox was rounded up.
+            Inbox::Thread(mailbox) => 2 * mailbox.capacity(),
+            Inbox::Source(_) => MOST_IN_A_SOURCE,
+        };
+        self.drain(most, |_, _| ())
     }
 
     pub(crate) fn is_empty(&self) -> bool {

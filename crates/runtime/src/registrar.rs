@@ -37,7 +37,10 @@ pub enum RegisterError {
     /// No flow is like this.
     #[error(transparent)]
     Flow(#[from] FlowError),
-    /// The arbiter was dropped, or takes no more packets.
+    /// The link ends, and takes no more clients.
+    #[error("the link takes no more clients")]
+    Ending,
+    /// The arbiter was dropped.
     #[error("the arbiter is gone")]
     ArbiterGone,
 }
@@ -64,7 +67,8 @@ struct Inner<P> {
     /// The lowest number that was never given, and the first that never is.
     next: u32,
     end: u32,
-    open: bool,
+    /// Why nobody may come any more.
+    shut: Option<RegisterError>,
 }
 
 impl<P> Inner<P> {
@@ -90,7 +94,7 @@ impl<P> Registrations<P> {
                 free: BTreeSet::new(),
                 next: 0,
                 end: max_clients as u32,
-                open: true,
+                shut: None,
             }),
         }
     }
@@ -119,13 +123,13 @@ impl<P> Registrations<P> {
 
     /// Nobody comes any more but those who have come.
     pub(crate) fn shut(&self) {
-        self.lock().open = false;
+        self.lock().shut = Some(RegisterError::Ending);
     }
 
     /// Nobody comes any more, and who has come is not taken in.
     pub(crate) fn close(&self) {
         let mut inner = self.lock();
-        inner.open = false;
+        inner.shut = Some(RegisterError::ArbiterGone);
         inner.arrivals.clear();
     }
 }
@@ -247,8 +251,8 @@ impl<P: Send> Registrar<P> {
         outlet: Option<Outlet>,
     ) -> Result<(ClientId, Ringer), RegisterError> {
         let mut inner = self.registrations.lock();
-        if !inner.open {
-            return Err(RegisterError::ArbiterGone);
+        if let Some(why) = inner.shut {
+            return Err(why);
         }
         let number = inner
             .number()

@@ -5,7 +5,7 @@ use std::future::{Future, IntoFuture};
 use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::task::{Context, Poll};
 use std::thread;
 use std::time::Duration;
@@ -14,14 +14,14 @@ use fairlane_core::sched::Algorithm;
 use fairlane_core::units::{LengthError, WeightError};
 use fairlane_core::{AnyScheduler, ChangeError, FlowConfig, Nanos, Rate, TotalStats};
 use fairlane_io::Backend;
-use fairlane_mailbox::bell;
+use fairlane_mailbox::bell::{self, Woken};
 
 use crate::AsyncClient;
 use crate::arbiter::{Arbiter, ArbiterStats, ClientStats};
 use crate::client::{Client, ClientId};
 use crate::clock::Clock;
 use crate::config::ArbiterConfig;
-use crate::driver::{Idling, drive};
+use crate::driver::{Idling, Next, Step, Steps, drive};
 use crate::link::Link;
 use crate::queue::Queue;
 use crate::registrar::{RegisterError, Registrar};
@@ -145,7 +145,18 @@ impl From<Rate> for SpawnConfig {
     }
 }
 
-/// What became of a link's packets so far.
+/// What became of a link's packets so far. Of those that clients pushed, once it has ended:
+///
+/// ```text
+/// pushed = sent + queued + discarded + dropped + in mailboxes
+/// ```
+///
+/// Of those sent, the backend has all but [`waiting_for_backend`](Self::waiting_for_backend), and has done
+/// its part for all but the last [`unsent_bytes`](Self::unsent_bytes).
+///
+/// What may be in no count is what clients push in the moment of the end: a push that had begun before, and
+/// whose thread was held up in the middle until the link was gone, returns `Ok` though its packet is lost;
+/// one push, or batch, of each client at most.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LinkStats {
@@ -153,8 +164,14 @@ pub struct LinkStats {
     pub uptime: Nanos,
     /// All packets, of clients that are gone too, in what the link carries for them.
     pub total: TotalStats,
-    /// Packets that are released and that the backend has not taken.
+    /// Packets that are released, and counted as sent, and that the backend has not taken.
     pub waiting_for_backend: usize,
+    /// Bytes that the backend has taken and that may be lost with it, as the device has not sent them
+    /// ([`Backend::go_on`]).
+    pub unsent_bytes: u64,
+    /// Packets that lay in mailboxes when the link ended, and were dropped; 0 while it runs, and takes
+    /// them out.
+    pub in_mailboxes: u64,
     /// Clients that are there.
     pub clients: usize,
     /// How the thread fares.
@@ -193,11 +210,18 @@ impl Orders {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is asked for. Nothing while another thread is saying more, which wakes this one when it has.
     fn take(&self) -> Vec<Order> {
-        if !self.pending.swap(false, Ordering::Acquire) {
+        if !self.pending.load(Ordering::Acquire) {
             return Vec::new();
         }
-        std::mem::take(&mut self.lock())
+        let mut waiting = match self.waiting.try_lock() {
+            Ok(waiting) => waiting,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Vec::new(),
+        };
+        self.pending.store(false, Ordering::Relaxed);
+        std::mem::take(&mut waiting)
     }
 }
 
@@ -286,12 +310,13 @@ where
         let pinned = config.core.map_or(Ok(()), crate::pin_to_core);
         #[cfg(not(target_os = "linux"))]
         let pinned = Ok(());
-        let runs = pinned.is_ok();
+        // The first clock of a process takes a while, which is no time of the link.
+        let clock = pinned.is_ok().then(Clock::start);
         // Whoever spawns waits for this.
         let _ = begun.send(pinned);
-        if runs {
+        if let Some(clock) = clock {
             // Nobody may ask any more.
-            let _ = tell.send(run(arbiter, config.idling, &taken));
+            let _ = tell.send(run(arbiter, config.idling, &clock, &taken));
         }
     })?;
     beginning.recv().map_err(io::Error::other)??;
@@ -312,62 +337,130 @@ enum Phase {
 }
 
 fn run<Q: Queue, B: Backend<Tx = Q::Payload>>(
-    mut arbiter: Arbiter<Q, Straight<B>>,
+    arbiter: Arbiter<Q, Straight<B>>,
     idling: Idling,
+    clock: &Clock,
     orders: &Orders,
 ) -> io::Result<LinkStats> {
-    let clock = Clock::start();
-    let mut phase = Phase::Running;
-    drive(&mut arbiter, &clock, idling, |arbiter, now, _| {
-        for order in orders.take() {
-            follow(order, arbiter, now, &mut phase);
-        }
-        match phase {
-            Phase::Running => true,
-            Phase::Draining(until) => now < until && !arbiter.has_sent_all(),
-            Phase::Over => false,
-        }
-    })?;
-    Ok(stats(&arbiter, clock.now()))
+    let mut link = Driven {
+        arbiter,
+        phase: Phase::Running,
+        now: Nanos::ZERO,
+        nap: idling.nap,
+        unsent_bytes: 0,
+    };
+    let driven = drive(&mut link, clock, idling, |link, now, _| {
+        link.obey(orders, now)
+    });
+    // Also where the backend failed: nobody is to push any more.
+    let in_mailboxes = link.arbiter.drop_pushed();
+    driven?;
+    Ok(LinkStats {
+        in_mailboxes,
+        ..link.stats(clock.now())
+    })
 }
 
-fn follow<Q: Queue, B: Backend<Tx = Q::Payload>>(
-    order: Order,
-    arbiter: &mut Arbiter<Q, Straight<B>>,
+/// A link as its thread drives it.
+struct Driven<Q: Queue, B: Backend> {
+    arbiter: Arbiter<Q, Straight<B>>,
+    phase: Phase,
+    /// When the last step was.
     now: Nanos,
-    phase: &mut Phase,
-) {
-    // Who asked may have gone.
-    match order {
-        Order::Stats(to) => drop(to.send(stats(arbiter, now))),
-        Order::Clients(to) => drop(to.send(arbiter.client_stats().collect())),
-        Order::Change(client, flow, to) => drop(to.send(arbiter.change_client(client, flow))),
-        Order::Rate(rate) => arbiter.change_rate(rate),
-        Order::Drain(longest) => {
-            arbiter.refuse_pushes();
-            *phase = Phase::Draining(now + Nanos::from(longest));
-        }
-        Order::Stop => *phase = Phase::Over,
+    /// How often the backend is looked after while it is not done with what it has taken.
+    nap: Nanos,
+    /// As of the last step.
+    unsent_bytes: u64,
+}
+
+impl<Q: Queue, B: Backend<Tx = Q::Payload>> Steps for Driven<Q, B> {
+    fn step(&mut self, now: Nanos) -> io::Result<Step> {
+        self.now = now;
+        let step = self.arbiter.step(now)?;
+        self.unsent_bytes = self.arbiter.backend_mut().go_on()?;
+        let next = match step.next {
+            next if self.unsent_bytes == 0 => next,
+            Next::At(time) => Next::At(time.min(now + self.nap)),
+            next => next.min(Next::WhenBackendTakesMore),
+        };
+        Ok(Step { next, ..step })
+    }
+
+    fn nap(&mut self, span: Duration) -> io::Result<()> {
+        thread::sleep(self.until_the_deadline(span));
+        Ok(())
+    }
+
+    fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
+        Ok(self.arbiter.sleep(self.until_the_deadline(longest)))
+    }
+
+    fn slept(&mut self, late: Nanos, woken: Option<Woken>) {
+        self.arbiter.slept(late, woken);
     }
 }
 
-fn stats<Q: Queue, B: Backend<Tx = Q::Payload>>(
-    arbiter: &Arbiter<Q, Straight<B>>,
-    uptime: Nanos,
-) -> LinkStats {
-    LinkStats {
-        uptime,
-        total: arbiter.total_stats(),
-        waiting_for_backend: arbiter.waiting_for_backend(),
-        clients: arbiter.clients(),
-        arbiter: arbiter.stats(),
+impl<Q: Queue, B: Backend<Tx = Q::Payload>> Driven<Q, B> {
+    /// A link that drains waits no longer than it may.
+    fn until_the_deadline(&self, span: Duration) -> Duration {
+        match self.phase {
+            Phase::Draining(until) => span.min(until.since(self.now).into()),
+            Phase::Running | Phase::Over => span,
+        }
+    }
+
+    /// Does what is asked for; whether the link goes on.
+    fn obey(&mut self, orders: &Orders, now: Nanos) -> bool {
+        for order in orders.take() {
+            self.follow(order, now);
+        }
+        match self.phase {
+            Phase::Running => true,
+            Phase::Draining(until) => {
+                now < until && !(self.unsent_bytes == 0 && self.arbiter.has_sent_all())
+            }
+            Phase::Over => false,
+        }
+    }
+
+    fn follow(&mut self, order: Order, now: Nanos) {
+        let arbiter = &mut self.arbiter;
+        // Who registered before asking is among them.
+        arbiter.take_in_registered();
+        // Who asked may have gone.
+        match order {
+            Order::Stats(to) => drop(to.send(self.stats(now))),
+            Order::Clients(to) => drop(to.send(arbiter.client_stats().collect())),
+            Order::Change(client, flow, to) => drop(to.send(arbiter.change_client(client, flow))),
+            Order::Rate(rate) => arbiter.change_rate(rate),
+            Order::Drain(longest) => {
+                arbiter.refuse_pushes();
+                self.phase = Phase::Draining(now + Nanos::from(longest));
+            }
+            Order::Stop => self.phase = Phase::Over,
+        }
+    }
+
+    fn stats(&self, uptime: Nanos) -> LinkStats {
+        LinkStats {
+            uptime,
+            total: self.arbiter.total_stats(),
+            waiting_for_backend: self.arbiter.waiting_for_backend(),
+            unsent_bytes: self.unsent_bytes,
+            in_mailboxes: 0,
+            clients: self.arbiter.clients(),
+            arbiter: self.arbiter.stats(),
+        }
     }
 }
 
 impl LinkHandle {
     fn order(&self, order: Order) {
-        self.orders.lock().push(order);
+        let mut waiting = self.orders.lock();
+        waiting.push(order);
         self.orders.pending.store(true, Ordering::Release);
+        // The thread finds the list free when it wakes.
+        drop(waiting);
         self.bell.nudge();
     }
 
@@ -424,12 +517,21 @@ impl LinkHandle {
     }
 
     /// Gives the link another rate. Said and not waited for; what is asked later finds it done.
-    pub fn change_rate(&self, rate: Rate) {
+    ///
+    /// # Errors
+    ///
+    /// The thread has ended.
+    pub fn change_rate(&self, rate: Rate) -> Result<(), Ended> {
+        if self.is_ended() {
+            return Err(Ended);
+        }
         self.order(Order::Rate(rate));
+        Ok(())
     }
 
-    /// Ends the link when what was pushed has been sent, or after `longest`: pushes are refused from then
-    /// on, and so are new clients. What another process pushes is sent until the end comes.
+    /// Ends the link when what was pushed has been sent and the device is done with it, or after `longest`:
+    /// pushes are refused from now on, and so are new clients. What another process pushes is sent until the
+    /// end comes. What is left then is told, and lost.
     ///
     /// To be waited for, by a task (`.await`) or a thread ([`Ending::wait`]); the link drains
     /// either way.
@@ -438,8 +540,8 @@ impl LinkHandle {
         self.ending()
     }
 
-    /// Ends the link at once, within some 100 microseconds. What is queued is not sent; `queued` tells how
-    /// much that is.
+    /// Ends the link at once, within some 100 microseconds. What is queued, or in mailboxes, is not sent; the
+    /// counts tell how much that is.
     ///
     /// # Errors
     ///
@@ -484,8 +586,8 @@ pub enum ChangeLinkError {
     Ended(#[from] Ended),
 }
 
-/// The end of a link that [drains](LinkHandle::drain). Its outcome is what became of all packets, those in
-/// `queued` and `waiting_for_backend` not sent; or how the backend failed.
+/// The end of a link that [drains](LinkHandle::drain). Its outcome is what became of its packets, those in
+/// `queued`, `in_mailboxes` and `waiting_for_backend` not sent; or how the backend failed.
 #[derive(Debug)]
 #[must_use = "the end is to be waited for"]
 pub struct Ending {
@@ -540,5 +642,23 @@ impl Future for EndingFuture {
         let told = std::task::ready!(Pin::new(outcome).poll(cx));
         self.outcome = None;
         Poll::Ready(told.unwrap_or_else(|_| Err(panicked())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_links_thread_waits_for_nobody_who_is_asking_and_hears_him_later() {
+        let orders = Orders {
+            pending: AtomicBool::new(true),
+            waiting: Mutex::new(vec![Order::Stop]),
+        };
+        let asking = orders.lock();
+        assert!(orders.take().is_empty());
+        drop(asking);
+        assert!(matches!(orders.take()[..], [Order::Stop]));
+        assert!(orders.take().is_empty());
     }
 }

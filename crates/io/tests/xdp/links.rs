@@ -42,19 +42,28 @@ fn a_link_that_was_down_goes_on_where_it_was() {
 
 #[test]
 fn what_a_link_has_left_in_its_ring_goes_out_when_it_is_up_though_nothing_more_is_sent() {
-    let Some(mut lab) = lab("a ring left full", &XdpOptions::default()) else {
-        return;
-    };
-    lab.near_link.down().unwrap();
-    let mut batch = VecDeque::new();
-    top_up(&mut batch, &lab.umem, &mut 0, 10);
-    assert_eq!(lab.near.transmit(&mut batch).unwrap(), 10);
-    lab.near_link.up().unwrap();
-    let (mut arrived, patience) = (Vec::new(), Instant::now() + PATIENCE);
-    while arrived.len() < 10 {
-        lab.near.receive(&mut Vec::new(), 1).unwrap();
-        lab.far.receive(&mut arrived, 10).unwrap();
-        assert!(Instant::now() < patience, "{} came", arrived.len());
+    for receives in [true, false] {
+        let Some(mut lab) = lab("a ring left full", &XdpOptions::default()) else {
+            return;
+        };
+        lab.near_link.down().unwrap();
+        let mut batch = VecDeque::new();
+        top_up(&mut batch, &lab.umem, &mut 0, 10);
+        assert_eq!(lab.near.transmit(&mut batch).unwrap(), 10);
+        assert_eq!(lab.near.go_on().unwrap(), lab.near.in_flight().unwrap());
+        lab.near_link.up().unwrap();
+        let (mut arrived, patience) = (Vec::new(), Instant::now() + PATIENCE);
+        while arrived.len() < 10 {
+            match receives {
+                true => lab.near.receive(&mut Vec::new(), 1).map(drop).unwrap(),
+                false => lab.near.go_on().map(drop).unwrap(),
+            }
+            lab.far.receive(&mut arrived, 10).unwrap();
+            assert!(Instant::now() < patience, "{} came", arrived.len());
+        }
+        while lab.near.go_on().unwrap() > 0 {
+            assert!(Instant::now() < patience, "the device is done");
+        }
     }
 }
 

@@ -556,7 +556,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ration_is_for_one_period() {
+    fn a_quota_is_for_one_period() {
         let mut limit = RateLimit::default();
         for period in [0, 1, 7] {
             for _ in 1..RINGS_PER_PERIOD {

@@ -59,9 +59,9 @@ fn the_rule_that_matches_first_gives_the_class() {
 
 #[test]
 fn a_client_without_a_mapping_is_refused_with_a_sentence() {
-    let stranger = Mapping::new().class(class("others", 9)).unwrap();
-    let stranger = stranger.rule(Who::Uid(my_uid() + 1), "others").unwrap();
-    let daemon = Still::new(AttachConfig::new(stranger));
+    let of_others = Mapping::new().class(class("others", 9)).unwrap();
+    let of_others = of_others.rule(Who::Uid(my_uid() + 1), "others").unwrap();
+    let daemon = Still::new(AttachConfig::new(of_others));
     let gid = rustix::process::getegid().as_raw();
     assert_eq!(
         daemon.refusal(),
@@ -232,13 +232,13 @@ fn packets_are_charged_with_the_links_overhead() {
 }
 
 #[test]
-fn a_client_sees_that_the_daemon_has_closed_its_door_or_lost_its_arbiter() {
-    for closes_the_door in [true, false] {
+fn a_client_sees_that_the_daemon_takes_no_registrations_or_lost_its_arbiter() {
+    for ends_registration in [true, false] {
         let mut daemon = Still::new(config());
         let mut client = daemon.connect();
         daemon.steps();
         assert!(!client.is_abandoned());
-        if closes_the_door {
+        if ends_registration {
             daemon.attach = None;
             daemon.drain_the_dead();
         } else {

@@ -84,7 +84,7 @@ fn a_client_that_goes_on_writing_after_it_has_left_is_forgotten() {
 }
 
 #[test]
-fn a_flood_of_rings_is_heard_in_rations() {
+fn a_flood_of_rings_is_heard_by_a_quota() {
     let daemon = Running::new(config(), Idling::default());
     let flooding = Raw::attach(&daemon.path.get());
     let stop = Arc::new(AtomicBool::new(false));
@@ -137,7 +137,7 @@ fn who_says_anything_after_its_hello_is_cut_off() {
 }
 
 #[test]
-fn strangers_that_wait_take_no_place_from_those_who_may() {
+fn unknown_senders_that_wait_take_no_place_from_those_who_may() {
     let mapping = Mapping::new().class(class("tests", 0)).unwrap();
     let mapping = mapping
         .rule(fairlane_runtime::attach::Who::Any, "tests")

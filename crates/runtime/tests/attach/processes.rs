@@ -222,6 +222,12 @@ fn a_process_that_is_killed_while_it_pushes_harms_nobody_and_leaves_no_half_pack
                 .iter()
                 .any(|client| client.peer.pid == victim.pid())
         });
+        // Some are killed before they push anything.
+        if round % 2 == 1 {
+            wait_until("its first packet arrives", || {
+                daemon.has_heard(victim.pid())
+            });
+        }
         thread::sleep(Duration::from_micros(random.random_range(0..10_000)));
         victim.signal(Signal::KILL);
         assert!(!victim.ended_well());
@@ -238,7 +244,7 @@ fn a_process_that_is_killed_while_it_pushes_harms_nobody_and_leaves_no_half_pack
         assert_a_whole_beginning(packets);
     }
     let heard = victims.iter().filter(|pid| by_process.contains_key(pid));
-    assert!(heard.count() > victims.len() / 2, "the victims pushed");
+    assert!(heard.count() >= victims.len() / 2, "the victims pushed");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn a_mailbox_is_given_back_when_the_arbiter_lets_go_and_not_before() {
 }
 
 #[test]
-fn a_door_that_closes_leaves_no_memory_behind() {
+fn a_registration_that_ends_leaves_no_memory_behind() {
     let mut daemon = Still::new(config());
     let raw = Raw::attach(&daemon.path.get());
     let handle = raw.memory_handle.try_clone().unwrap();

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -220,6 +220,8 @@ pub(crate) struct Running {
     pub attach: Option<Attach>,
     stop: Arc<AtomicBool>,
     arrived: Arc<AtomicU64>,
+    /// The processes of which something has arrived.
+    heard: Arc<Mutex<Vec<u32>>>,
     thread: JoinHandle<(ByProcess, TotalStats)>,
 }
 
@@ -234,7 +236,9 @@ impl Running {
         let attach = Attach::listen(path.get(), config, arbiter.registrar(), make).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let arrived = Arc::new(AtomicU64::new(0));
+        let heard = Arc::new(Mutex::new(Vec::new()));
         let (stopped, counter) = (Arc::clone(&stop), Arc::clone(&arrived));
+        let hearing = Arc::clone(&heard);
         let thread = thread::spawn(move || {
             let mut by_process = ByProcess::new();
             let mut batch = Vec::new();
@@ -242,7 +246,11 @@ impl Running {
                 far.receive(&mut batch, usize::MAX).unwrap();
                 counter.fetch_add(batch.len() as u64, Ordering::Relaxed);
                 for Arrived { from, bytes } in batch.drain(..) {
-                    by_process.entry(from.pid).or_default().push(bytes);
+                    let packets = by_process.entry(from.pid).or_insert_with(|| {
+                        hearing.lock().unwrap().push(from.pid);
+                        Vec::new()
+                    });
+                    packets.push(bytes);
                 }
                 !(stopped.load(Ordering::Relaxed) && arbiter.clients() == 0)
             })
@@ -255,6 +263,7 @@ impl Running {
             attach: Some(attach),
             stop,
             arrived,
+            heard,
             thread,
         }
     }
@@ -266,6 +275,11 @@ impl Running {
     /// Packets sent so far.
     pub(crate) fn arrived(&self) -> u64 {
         self.arrived.load(Ordering::Relaxed)
+    }
+
+    /// Whether a packet of this process was sent.
+    pub(crate) fn has_heard(&self, pid: u32) -> bool {
+        self.heard.lock().unwrap().contains(&pid)
     }
 
     pub(crate) fn wait_until_left(&self, clients: u64) {

@@ -11,8 +11,8 @@ use fairlane_runtime::{Cleared, Client, Refusal, RegisterError, Registrar};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use crate::books::{Account, Books, Packet};
 use crate::executor::block_on;
+use crate::ledger::{Account, Ledger, Packet};
 
 /// Longest packet, in bytes.
 pub(crate) const LONGEST: u32 = 1500;
@@ -79,7 +79,7 @@ fn any_length(random: &mut SmallRng) -> Length {
     Length::new(random.random_range(1..=LONGEST)).unwrap()
 }
 
-/// A client of a thread that keeps books.
+/// A client of a thread that notes what it pushed.
 struct Sender {
     client: Client<Packet>,
     account: Arc<Account>,
@@ -121,7 +121,7 @@ impl Sender {
 /// A thread with up to [`CROWD`] clients, which come and go.
 pub(crate) fn crowd(
     registrar: &Registrar<Packet>,
-    books: &Arc<Books>,
+    ledger: &Arc<Ledger>,
     weather: &Weather,
     mut random: SmallRng,
 ) {
@@ -132,10 +132,10 @@ pub(crate) fn crowd(
             0..10 if senders.len() < CROWD => match registrar.register(flow(&mut random)) {
                 Ok(client) => senders.push(Sender {
                     client,
-                    account: Account::open(books, "thread"),
+                    account: Account::open(ledger, "thread"),
                 }),
                 Err(RegisterError::TooManyClients(_)) => {}
-                Err(error) => books.fault(error.to_string()),
+                Err(error) => ledger.fault(error.to_string()),
             },
             10..16 if !senders.is_empty() => {
                 let mut leaves = senders.swap_remove(any);
@@ -155,7 +155,7 @@ pub(crate) fn crowd(
 /// A task that waits for room, one client after another.
 pub(crate) fn task(
     registrar: &Registrar<Packet>,
-    books: &Arc<Books>,
+    ledger: &Arc<Ledger>,
     weather: &Weather,
     mut random: SmallRng,
 ) {
@@ -164,7 +164,7 @@ pub(crate) fn task(
             weather.pause(&mut random);
             continue;
         };
-        let account = Account::open(books, "task");
+        let account = Account::open(ledger, "task");
         block_on(async {
             for _ in 0..random.random_range(1..50) {
                 // More than the mailbox holds, now and then.
@@ -207,7 +207,7 @@ impl ByteLen for Numbered {
 /// Clients that transmit what was cleared, one after another, on a device that is often full.
 pub(crate) fn dispatching(
     registrar: &Registrar<Cleared>,
-    books: &Books,
+    ledger: &Ledger,
     sums: &Dispatched,
     weather: &Weather,
     mut random: SmallRng,
@@ -225,7 +225,7 @@ pub(crate) fn dispatching(
             far.receive(&mut batch, 32).unwrap();
             for Numbered(number) in batch.drain(..) {
                 if number < next {
-                    books.fault(format!("dispatched: {number} after {}", next - 1));
+                    ledger.fault(format!("dispatched: {number} after {}", next - 1));
                 }
                 next = number + 1;
             }
@@ -235,7 +235,7 @@ pub(crate) fn dispatching(
                 match client.push(any_length(&mut random), Numbered(pushed)) {
                     Ok(_) => pushed += 1,
                     Err(refused) if refused.reason == Refusal::MailboxFull => break,
-                    Err(refused) => books.fault(format!("dispatching: {}", refused.reason)),
+                    Err(refused) => ledger.fault(format!("dispatching: {}", refused.reason)),
                 }
             }
             dispatch(&mut client);
@@ -252,12 +252,12 @@ pub(crate) fn dispatching(
                 thread::sleep(Duration::from_micros(200));
             }
             if client.pending() > 0 {
-                books.fault("a client that dispatches waits for ever".to_owned());
+                ledger.fault("a client that dispatches waits for ever".to_owned());
             }
         }
         let (dropped, forsaken) = (client.dropped(), client.pending() as u64);
         if pushed != transmitted + dropped + forsaken {
-            books.fault(format!(
+            ledger.fault(format!(
                 "dispatching: {pushed} pushed, {transmitted} transmitted, {dropped} dropped, \
                  {forsaken} pending"
             ));

@@ -18,8 +18,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::books::{Account, Books, Packet};
 use crate::clients::{LONGEST, Weather};
+use crate::ledger::{Account, Ledger, Packet};
 
 const SOCKET: &str = "FAIRLANE_SOAK_SOCKET";
 const SEED: &str = "FAIRLANE_SOAK_CHILD_SEED";
@@ -73,14 +73,14 @@ fn a_process_pushes_until_it_is_killed() {
 
 /// Takes packets out of one process's mailbox: each copy is of another process.
 struct Taker {
-    books: Arc<Books>,
+    ledger: Arc<Ledger>,
     account: Option<Arc<Account>>,
 }
 
 impl Clone for Taker {
     fn clone(&self) -> Self {
         Taker {
-            books: Arc::clone(&self.books),
+            ledger: Arc::clone(&self.ledger),
             account: None,
         }
     }
@@ -91,7 +91,7 @@ impl Taker {
     fn take(&mut self, bytes: &[u8]) -> Packet {
         let account = self
             .account
-            .get_or_insert_with(|| Account::open(&self.books, "process"));
+            .get_or_insert_with(|| Account::open(&self.ledger, "process"));
         let expected = account.packets_pushed();
         if number_of(bytes) != Some(expected) {
             account.fault(&format!("{:?} in place of {expected}", number_of(bytes)));
@@ -102,7 +102,7 @@ impl Taker {
 }
 
 /// Lets processes of this user attach at `path`.
-pub(crate) fn listen(path: &Path, registrar: Registrar<Packet>, books: &Arc<Books>) -> Attach {
+pub(crate) fn listen(path: &Path, registrar: Registrar<Packet>, ledger: &Arc<Ledger>) -> Attach {
     let limits = Limits {
         packets: 20,
         ..Limits::NONE
@@ -123,7 +123,7 @@ pub(crate) fn listen(path: &Path, registrar: Registrar<Packet>, books: &Arc<Book
         ..AttachConfig::new(mapping.rule(Who::Uid(me), "soak").unwrap())
     };
     let mut taker = Taker {
-        books: Arc::clone(books),
+        ledger: Arc::clone(ledger),
         account: None,
     };
     let make = move |bytes: Vec<u8>, _: &Attached| taker.take(&bytes);

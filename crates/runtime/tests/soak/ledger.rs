@@ -8,7 +8,7 @@ use fairlane_io::ByteLen;
 
 /// The sums over all senders that are gone.
 #[derive(Debug, Default)]
-pub(crate) struct Books {
+pub(crate) struct Ledger {
     pub senders: AtomicU64,
     pub pushed: AtomicU64,
     pub arrived: AtomicU64,
@@ -19,7 +19,7 @@ pub(crate) struct Books {
     faults: Mutex<Vec<String>>,
 }
 
-impl Books {
+impl Ledger {
     /// Something is wrong; the soak goes on and fails at its end.
     pub(crate) fn fault(&self, fault: String) {
         let mut faults = self.faults.lock().unwrap();
@@ -37,7 +37,7 @@ impl Books {
 /// The counts of one sender, shared by it and its packets: who goes last closes it.
 #[derive(Debug)]
 pub(crate) struct Account {
-    books: Arc<Books>,
+    ledger: Arc<Ledger>,
     kind: &'static str,
     pushed: AtomicU64,
     told: AtomicU64,
@@ -47,11 +47,11 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    pub(crate) fn open(books: &Arc<Books>, kind: &'static str) -> Arc<Self> {
-        books.open.fetch_add(1, Ordering::Relaxed);
-        books.senders.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn open(ledger: &Arc<Ledger>, kind: &'static str) -> Arc<Self> {
+        ledger.open.fetch_add(1, Ordering::Relaxed);
+        ledger.senders.fetch_add(1, Ordering::Relaxed);
         Arc::new(Account {
-            books: Arc::clone(books),
+            ledger: Arc::clone(ledger),
             kind,
             pushed: AtomicU64::new(0),
             told: AtomicU64::new(0),
@@ -83,7 +83,7 @@ impl Account {
     }
 
     pub(crate) fn fault(&self, fault: &str) {
-        self.books
+        self.ledger
             .fault(format!("a client of kind {}: {fault}", self.kind));
     }
 }
@@ -102,11 +102,11 @@ impl Drop for Account {
                 "{pushed} pushed, {arrived} arrived, {told} told dropped"
             ));
         }
-        let books = &self.books;
-        books.pushed.fetch_add(pushed, Ordering::Relaxed);
-        books.told.fetch_add(told, Ordering::Relaxed);
-        books.arrived.fetch_add(arrived, Ordering::Relaxed);
-        books.open.fetch_sub(1, Ordering::Relaxed);
+        let ledger = &self.ledger;
+        ledger.pushed.fetch_add(pushed, Ordering::Relaxed);
+        ledger.told.fetch_add(told, Ordering::Relaxed);
+        ledger.arrived.fetch_add(arrived, Ordering::Relaxed);
+        ledger.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
