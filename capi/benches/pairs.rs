@@ -71,7 +71,7 @@ fn main() {
     println!("qfq, {FLOWS} flows that are always busy, ns a pair, medians of {rounds}:");
     for library in [c::Library::Shared, c::Library::Static] {
         let program = c::build(compiler, "benches/pairs.c", library, &["-O2"]).unwrap();
-        for burst in [32, 1] {
+        for burst in [32, 8, 1] {
             let (mut rust, mut c, mut over) = (Vec::new(), Vec::new(), Vec::new());
             for _ in 0..rounds {
                 let (own, from_c) = (own(burst, pairs), from_c(&program, burst, pairs));

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BURST = 32, PORTS = 2, BUFFERS = 1024, ROUNDS = 2000, LENGTH = 1000 };
+enum { BURST = 32, PORTS = 2, BUFFERS = 1024, ROUNDS = 1000, LENGTH = 1000 };
 
 struct buffer {
     unsigned port;

@@ -19,3 +19,22 @@ pub(crate) fn entry(work: impl FnOnce() -> Result<(), fl_status>) -> fl_status {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_a_code() {
+        let panics = || {
+            assert_eq!(fl_status::ALL.len(), 0, "a test of it");
+            Ok(())
+        };
+        assert_eq!(entry(panics), fl_status::FL_ERR_PANIC);
+        assert_eq!(entry(|| Ok(())), fl_status::FL_OK);
+        assert_eq!(
+            entry(|| Err(fl_status::FL_ERR_FLOW)),
+            fl_status::FL_ERR_FLOW
+        );
+    }
+}

@@ -160,6 +160,8 @@ impl From<Rejection> for fl_status {
             Rejection::QueueFull => FL_ERR_QUEUE_FULL,
             Rejection::LinkFull => FL_ERR_LINK_FULL,
             Rejection::Congestion => FL_ERR_CONGESTION,
+            // No other today; one that comes gets a code of its own.
+            _ => FL_ERR_LINK_FULL,
         }
     }
 }
@@ -170,6 +172,7 @@ impl From<ChangeError> for fl_status {
             ChangeError::UnknownFlow => FL_ERR_FLOW,
             ChangeError::TooManyFlows => FL_ERR_MANY,
             ChangeError::LongerPacketQueued { .. } => FL_ERR_QUEUED,
+            _ => FL_ERR_QUEUED,
         }
     }
 }
@@ -180,6 +183,7 @@ impl From<Reason> for fl_status {
             Reason::Congestion => FL_ERR_CONGESTION,
             Reason::Flushed => FL_ERR_FLUSHED,
             Reason::Displaced => FL_ERR_DISPLACED,
+            _ => FL_ERR_FLUSHED,
         }
     }
 }

@@ -68,6 +68,7 @@ impl SipHash13 {
 
 /// What the packets of one flow have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Per {
     /// The source address.
     SourceIp,

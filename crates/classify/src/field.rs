@@ -241,6 +241,7 @@ impl fmt::Display for PortRange {
 
 /// Why a text is no range of ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParsePortsError {
     /// Not one or two numbers.
     #[error("ports are one number from 0 to 65535, or two such as 1000-2000")]
@@ -363,6 +364,7 @@ impl fmt::Display for Prefix {
 
 /// Why a text is no prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParsePrefixError {
     /// Neither an address nor an address and a length.
     #[error("a prefix is an address, or an address and a length such as 10.0.0.0/8")]

@@ -9,6 +9,7 @@ use crate::{Dscp, Family, Fragment, Headers, Origin, Owner, Per, Ports, Protocol
 /// What the packets of a flow have in common: equal for those of which [`Per::digest`] is. A digest
 /// cannot be turned back into it. Displayed, it is what an operator calls the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum FlowKey {
     /// What is no IP, where flows are told apart by what IP packets have.
     NotIp,

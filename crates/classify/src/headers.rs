@@ -155,6 +155,7 @@ pub struct Malformed {
 
 /// What is wrong with a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Reason {
     /// The packet ends before so many bytes of the header.
     Short(u16),

@@ -185,6 +185,16 @@ destination-port = 5004
         lost(rest) > count(rest, "sent_packets"),
         "no flood: {rest:#}"
     );
+    // What the thread adds to that is told.
+    let forwarding = &report["forwarding"];
+    assert!(
+        forwarding["rounds"].as_u64().unwrap() > 1_000,
+        "{forwarding}"
+    );
+    for key in ["scan_us", "delta_a_us", "delta_d_us"] {
+        let [mean, max] = ["mean", "max"].map(|of| forwarding[key][of].as_f64().unwrap());
+        assert!(0.0 < mean && mean < max, "{forwarding}");
+    }
     // Most packets: the machine's host, and others who go before all, make some wait for longer. Behind
     // these processes, as one of them, half took twice as long as the bound.
     let usual = voice["delay_us"]["p50"].as_f64().unwrap();

@@ -15,6 +15,7 @@ const RESERVED: [&str; 2] = [LinkAlgorithm::CBQ, "none"];
 
 /// Why an algorithm of another crate cannot be named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegisterError {
     /// One of the core's algorithms, or a word of the program's, has the name.
     #[error("algorithm '{0}' cannot be added: the program has a built-in one of this name")]
@@ -54,7 +55,7 @@ pub fn register<A: CustomAlgorithm>(name: &'static str) -> Result<Algorithm, Reg
 /// All that may be named, those of the core first.
 pub fn all() -> Vec<Algorithm> {
     let custom = CUSTOM.read().unwrap_or_else(|held| held.into_inner());
-    [&Algorithm::ALL[..], &custom[..]].concat()
+    [Algorithm::ALL, &custom[..]].concat()
 }
 
 /// The algorithm of this name.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::ClassStats;
-use fairlane_core::{Count, Rate};
+use fairlane_core::{Count, Nanos, Rate};
 use serde::Serialize;
 
 use crate::{Class, ClassKind, Flows, Guarantee, Link, NoGuarantee};
@@ -325,6 +325,25 @@ pub fn bps(bytes: u64, seconds: f64) -> f64 {
 /// The part that so many bytes are of others.
 pub fn part(bytes: u64, of: u64) -> f64 {
     bytes as f64 / of.max(1) as f64
+}
+
+/// A time that was measured often, in the unit that its key says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct SpanReport {
+    /// The mean.
+    pub mean: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl SpanReport {
+    /// In microseconds.
+    pub fn in_micros(mean: Nanos, longest: Nanos) -> SpanReport {
+        SpanReport {
+            mean: mean.0 as f64 / 1e3,
+            max: longest.0 as f64 / 1e3,
+        }
+    }
 }
 
 /// Delays, in the unit that their key says.

@@ -34,6 +34,7 @@ impl fmt::Display for Diagnostic {
 
 /// Why a file is not a site.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SiteError {
     /// It cannot be read.
     #[error("{file}: {reason}")]

@@ -1,5 +1,6 @@
 //! From a link's classes to the queues that hold its packets.
 
+use std::fmt;
 use std::sync::Arc;
 
 use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
@@ -9,13 +10,13 @@ use fairlane_core::tree::{
     ClassConfig, ClassId, ClassQueue, ClassStats, Discarded, FlowsConfig, LeafConfig, Payload,
     Removed, Tree, TreeError,
 };
-use fairlane_core::{Count, Dequeue, Rejected};
+use fairlane_core::{Count, Dequeue, Rejected, Waited};
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm, Queue};
 
 /// The queues of a link, in the order of its algorithm.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Discipline<P> {
     /// The class tree.
     Tree(Tree<P>),
@@ -25,6 +26,7 @@ pub enum Discipline<P> {
 
 /// What a class cannot be.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// In a class tree.
     #[error(transparent)]
@@ -87,7 +89,7 @@ impl Link {
             }
         }
         let LinkAlgorithm::Tree(algorithm) = self.algorithm else {
-            let mut cbq = Cbq::new(self.rate, self.limits);
+            let mut cbq = Cbq::new(self.rate, self.limits).marking();
             let ids = self.fill(&wanted, |parent, class| match &class.kind {
                 ClassKind::Leaf(queue) => {
                     Ok(cbq.add_leaf(parent, self.cbq_class(class), self.leaf(queue, None))?)
@@ -97,14 +99,14 @@ impl Link {
             })?;
             return Ok((Discipline::Cbq(cbq), ids));
         };
-        let mut tree = Tree::new(algorithm, None, self.limits);
+        let mut tree = Tree::new(algorithm, None, self.limits).marking();
         let ids = self.fill(&wanted, |parent, class| {
             Ok(self.add(&mut tree, parent, class)?)
         })?;
         Ok((Discipline::Tree(tree), ids))
     }
 
-    fn add<P: Payload>(
+    fn add<P>(
         &self,
         tree: &mut Tree<P>,
         parent: ClassId,
@@ -195,7 +197,7 @@ macro_rules! of_any {
 
 /// Steps by which a running link becomes another one ([`Link::steps_from`]). Each is refused
 /// whole or done whole, and none looks at more than it says.
-impl<P: Payload> Discipline<P> {
+impl<P> Discipline<P> {
     /// Adds the class at this place of `link`, below the class with the number `parent`. O(1)
     /// amortised.
     ///
@@ -330,7 +332,7 @@ impl<P: Payload> Discipline<P> {
     }
 }
 
-impl<P: Payload> Discipline<P> {
+impl<P> Discipline<P> {
     /// Takes all packets out of a class and those below it, in order; each goes to `discard`.
     /// Nothing happens where there is no such class.
     pub fn flush(&mut self, class: ClassId, now: Nanos, discard: impl FnMut(Discarded<P>)) {
@@ -342,7 +344,7 @@ impl<P: Payload> Discipline<P> {
     }
 }
 
-impl<P: Payload> ClassQueue<P> for Discipline<P> {
+impl<P> ClassQueue<P> for Discipline<P> {
     #[inline]
     fn enqueue(
         &mut self,
@@ -359,6 +361,15 @@ impl<P: Payload> ClassQueue<P> for Discipline<P> {
     #[inline]
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId> {
         of_any!(self, queue => ClassQueue::dequeue(queue, now, discard))
+    }
+
+    #[inline]
+    fn dequeue_with_sojourn(
+        &mut self,
+        now: Nanos,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Dequeue<Waited<P>, ClassId> {
+        of_any!(self, queue => ClassQueue::dequeue_with_sojourn(queue, now, discard))
     }
 
     fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
@@ -379,5 +390,11 @@ impl<P: Payload> ClassQueue<P> for Discipline<P> {
 
     fn invariants(&self) -> Result<(), Violation> {
         of_any!(self, queue => ClassQueue::invariants(queue))
+    }
+}
+
+impl<P> fmt::Debug for Discipline<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        of_any!(self, queue => fmt::Debug::fmt(queue, f))
     }
 }

@@ -49,6 +49,7 @@ pub struct Each {
 
 /// Why a class is guaranteed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NoGuarantee {
     /// FIFO above it.
     #[error("fifo: whatever came before goes first")]

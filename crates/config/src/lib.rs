@@ -13,6 +13,7 @@ mod draft;
 mod file;
 mod grants;
 mod guarantee;
+pub mod link_report;
 mod parse;
 mod read;
 mod schema;
@@ -20,6 +21,7 @@ mod shares;
 mod site;
 mod text;
 mod units;
+mod unmatched;
 mod written;
 
 pub use change::Steps;
@@ -37,4 +39,5 @@ pub use site::{
 };
 pub use text::{MAX_FILE, read as read_text};
 pub use units::{ParseSizeError, ParseTimeError, Size, Time};
+pub use unmatched::Unmatched;
 pub use written::{At, Scalar, Text};

@@ -74,7 +74,8 @@ mod from_tables {
 
     /// The names of all algorithms.
     pub(crate) fn of_class() -> Vec<&'static str> {
-        Algorithm::ALL.map(Algorithm::name).into()
+        let all = Algorithm::ALL.iter().copied();
+        all.map(Algorithm::name).collect()
     }
 
     /// A rate, a size, a time, as patterns.

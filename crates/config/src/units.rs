@@ -13,6 +13,7 @@ pub struct Time(pub Nanos);
 
 /// Why a text is not a [`Time`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseTimeError {
     /// No number in front.
     #[error("a time starts with a number, as in 5ms")]
@@ -68,6 +69,7 @@ pub struct Size(pub u64);
 
 /// Why a text is not a [`Size`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseSizeError {
     /// No number in front.
     #[error("a size starts with a number, as in 64kb")]

@@ -155,7 +155,7 @@ pub(crate) fn change_beside(
                 made = Some(draft);
                 Source::Site(Box::new(site))
             }
-            None => edited(&before, |text| edits.make(text))?,
+            None => all_edited(&before, grants.unwrap_or(&before.grants), edits)?,
         };
         let changed = replace(handle, beside(source, grants), base(dry, &before), &before)?;
         if let Some(draft) = made.filter(|_| !dry) {
@@ -189,6 +189,30 @@ fn edited(
     let mut document = Document::new(&before.text)?;
     edit(&mut document)?;
     Ok(Source::Text(document.to_string()))
+}
+
+/// The whole text with some changes. Where filters come it is read here, to go on with these grants: each of
+/// them is to match something. Those that were there before may have become such that never do.
+fn all_edited(before: &Site, grants: &[Arc<Grant>], edits: &Edits) -> Result<Source, Refused> {
+    let mut document = Document::new(&before.text)?;
+    let brought = edits.make(&mut document)?;
+    let source = Source::Text(document.to_string());
+    if brought.is_empty() {
+        return Ok(source);
+    }
+    let site = source.site(grants)?;
+    // Where one never matches there is a warning.
+    let unmatched = match site.warnings.is_empty() {
+        true => Vec::new(),
+        false => site.unmatched(),
+    };
+    for one in unmatched {
+        if let Some(number) = brought.by(&one.link, one.place) {
+            let named = edits.named(number, EditError::Value(one.to_string()));
+            return Err(Error::Unfit(named.to_string()).into());
+        }
+    }
+    Ok(Source::Site(Box::new(site)))
 }
 
 /// A configuration with these grants, or with those that run.

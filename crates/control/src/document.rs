@@ -85,6 +85,16 @@ impl Document {
         places
     }
 
+    /// The class that each filter of a link leads to; nothing of a link that is not there.
+    pub(crate) fn classes_of_filters(&mut self, link: &str) -> Vec<String> {
+        let Ok(mut tables) = self.link(link) else {
+            return Vec::new();
+        };
+        let filters = tables.list("filter");
+        let classes = filters.texts("class").into_iter();
+        classes.map(str::to_owned).collect()
+    }
+
     /// Names the interface of a role (`outside`, `inside`, `tap`).
     ///
     /// # Errors

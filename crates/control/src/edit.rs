@@ -196,21 +196,80 @@ impl Edits {
         }
     }
 
-    /// Writes all of them down, one after the other.
+    /// What is wrong with one of them, by its place; it is named where there are others.
+    pub(crate) fn named(&self, number: usize, error: EditError) -> EditError {
+        match self {
+            Edits::One(_) => error,
+            Edits::Together(edits) => error.of(number, edits.len()),
+        }
+    }
+
+    /// Writes all of them down, one after the other, and tells which filters come.
     ///
     /// # Errors
     ///
     /// Of the first that cannot be; those before it are written down, in a document to be thrown away.
-    pub(crate) fn make(&self, document: &mut Document) -> Result<()> {
-        let edits = match self {
-            Edits::One(edit) => return edit.make(document),
-            Edits::Together(edits) => edits,
-        };
-        for (place, edit) in edits.iter().enumerate() {
+    pub(crate) fn make(&self, document: &mut Document) -> Result<Brought> {
+        let mut brought = Brought::default();
+        for (number, edit) in self.all().iter().enumerate() {
+            brought.note(number, edit, document);
             edit.make(document)
-                .map_err(|error| error.of(place, edits.len()))?;
+                .map_err(|error| self.named(number, error))?;
         }
-        Ok(())
+        Ok(brought)
+    }
+}
+
+/// The filters that come with some changes: which change brings each, its link, and its place there.
+#[derive(Debug, Default)]
+pub(crate) struct Brought(Vec<(usize, String, usize)>);
+
+impl Brought {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Which change brings the filter at a place of a link, if one does.
+    pub(crate) fn by(&self, link: &str, place: usize) -> Option<usize> {
+        let mut all = self.0.iter();
+        let found = all.find(|(_, of, at)| of == link && *at == place);
+        found.map(|(number, ..)| *number)
+    }
+
+    /// Notes what a change does to filters, before it is made.
+    fn note(&mut self, number: usize, edit: &Edit, document: &mut Document) {
+        match edit {
+            Edit::AddFilter { link, at, .. } => {
+                let place = at.unwrap_or_else(|| document.classes_of_filters(link).len());
+                for (_, of, at) in &mut self.0 {
+                    *at += usize::from(of == link && *at >= place);
+                }
+                self.0.push((number, link.clone(), place));
+            }
+            Edit::RemoveFilter { link, at } => self.forget(link, *at),
+            Edit::RemoveClass { link, class } => {
+                let classes = document.classes_of_filters(link);
+                let places = (0..classes.len()).rev();
+                for place in places.filter(|&place| classes[place] == *class) {
+                    self.forget(link, place);
+                }
+            }
+            Edit::ChangeLink { link, keys } => {
+                if let Some(Json::String(name)) = keys.get("name") {
+                    let of_link = self.0.iter_mut().filter(|(_, of, _)| of == link);
+                    of_link.for_each(|(_, of, _)| of.clone_from(name));
+                }
+            }
+            Edit::AddClass { .. } | Edit::ChangeClass { .. } => {}
+        }
+    }
+
+    /// The filter at this place goes.
+    fn forget(&mut self, link: &str, place: usize) {
+        self.0.retain(|(_, of, at)| of != link || *at != place);
+        for (_, of, at) in &mut self.0 {
+            *at -= usize::from(of == link && *at > place);
+        }
     }
 }
 
@@ -265,6 +324,33 @@ mod tests {
             text.contains("dscp = 46") && !text.contains("dscp = 8"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn of_the_filters_that_come_it_is_known_where_they_stand_in_the_end() {
+        let body = br#"[
+            {"method": "POST", "path": ["v1", "links", "up", "classes"], "keys": {"name": "a"}},
+            {"method": "POST", "path": ["v1", "links", "up", "filters"], "keys": {"class": "voice", "dscp": 1}},
+            {"method": "POST", "path": ["v1", "links", "up", "filters"], "keys": {"class": "a", "dscp": 2}, "at": 0},
+            {"method": "POST", "path": ["v1", "links", "up", "filters"], "keys": {"class": "voice", "dscp": 3}},
+            {"method": "DELETE", "path": ["v1", "links", "up", "filters", "1"]},
+            {"method": "PATCH", "path": ["v1", "links", "up"], "keys": {"name": "west"}},
+            {"method": "PATCH", "path": ["v1", "links", "west", "classes", "a"], "keys": {"weight": 2}}
+        ]"#;
+        let brought = |edits| {
+            let mut document = Document::new(SITE).unwrap();
+            let brought = Edits::Together(edits).make(&mut document).unwrap();
+            [0, 1, 2].map(|place| brought.by("west", place))
+        };
+        let edits = || Edit::several(body).unwrap();
+        assert_eq!(brought(edits()), [Some(2), Some(3), None]);
+        let mut more = edits();
+        let (link, class) = ("west".to_owned(), "a".to_owned());
+        more.push(Edit::RemoveClass { link, class });
+        assert_eq!(brought(more), [Some(3), None, None]);
+        let mut fewer = edits();
+        fewer.drain(1..5);
+        assert_eq!(brought(fewer), [None; 3]);
     }
 
     #[test]

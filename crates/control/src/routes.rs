@@ -56,14 +56,39 @@ const JSON: &str = "application/json";
 const BREAK_GRANTS: &str = "break-grants";
 /// The parameter that says how many effects of a change are told.
 const EFFECTS: &str = "effects";
-/// What there is that changes something.
-const WRITTEN: &str = "PUT /v1/config, POST /v1/changes, POST /v1/reload, POST /v1/save, PATCH /v1/links/LINK, POST \
-                       /v1/links/LINK/classes, PATCH and DELETE /v1/links/LINK/classes/CLASS, POST \
-                       /v1/links/LINK/filters, DELETE /v1/links/LINK/filters/N, POST \
-                       /v1/links/LINK/flush, POST /v1/links/LINK/classes/CLASS/flush, PUT \
-                       /v1/interfaces/NAME/shaping, POST /v1/interfaces/NAME/detach, POST \
-                       /v1/interfaces/NAME/attach, POST /v1/links/LINK/grants, PUT and DELETE \
-                       /v1/grants/N";
+/// What there is beside the page: each path, its variable parts in braces, and its methods. Nothing else is
+/// answered.
+const ROUTES: [(&str, &[&str]); 26] = [
+    ("/metrics", &["GET"]),
+    ("/v1/openapi.json", &["GET"]),
+    ("/v1/state", &["GET"]),
+    ("/v1/events", &["GET"]),
+    ("/v1/history", &["GET"]),
+    ("/v1/flows", &["GET"]),
+    ("/v1/config", &["GET", "PUT"]),
+    ("/v1/changes", &["POST"]),
+    ("/v1/reload", &["POST"]),
+    ("/v1/save", &["POST"]),
+    ("/v1/interfaces", &["GET"]),
+    ("/v1/interfaces/{interface}/shaping", &["PUT"]),
+    ("/v1/interfaces/{interface}/detach", &["POST"]),
+    ("/v1/interfaces/{interface}/attach", &["POST"]),
+    ("/v1/links", &["GET"]),
+    ("/v1/links/{link}", &["GET", "PATCH"]),
+    ("/v1/links/{link}/flush", &["POST"]),
+    ("/v1/links/{link}/classes", &["GET", "POST"]),
+    (
+        "/v1/links/{link}/classes/{class}",
+        &["GET", "PATCH", "DELETE"],
+    ),
+    ("/v1/links/{link}/classes/{class}/explain", &["GET"]),
+    ("/v1/links/{link}/classes/{class}/flush", &["POST"]),
+    ("/v1/links/{link}/filters", &["POST"]),
+    ("/v1/links/{link}/filters/{number}", &["DELETE"]),
+    ("/v1/links/{link}/grants", &["POST"]),
+    ("/v1/grants", &["GET"]),
+    ("/v1/grants/{id}", &["GET", "PUT", "DELETE"]),
+];
 
 /// How a request came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -326,6 +351,9 @@ impl Api {
         if access == Access::Http {
             self.admit(&parts, reads)?;
         }
+        if !is_there(&asked) {
+            return not_here(&asked);
+        }
         if reads {
             return match &asked.path[..] {
                 [v1, flows] if v1 == "v1" && flows == "flows" => self.flows(&asked).await,
@@ -394,7 +422,7 @@ impl Api {
         let report = &*state.report;
         let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
         let of_state = !matches!(path[..], ["v1", "openapi.json" | "config" | "events"]);
-        if of_state && is_known(&path) {
+        if of_state {
             told(report)?;
         }
         match path[..] {
@@ -429,11 +457,7 @@ impl Api {
             ["v1", "grants"] => object(&self.grants.all(report)),
             ["v1", "grants", number] => object(&self.grants.one(number, report)?),
             ["v1", "history"] => self.history(asked, report),
-            _ => not_here(
-                asked,
-                "/metrics, /v1/openapi.json, /v1/state, /v1/config, /v1/interfaces, \
-                                  /v1/links, /v1/flows, /v1/grants, /v1/events, /v1/history, and / for the page",
-            ),
+            _ => not_here(asked),
         }
     }
 
@@ -565,7 +589,7 @@ impl Api {
                 let at = asked.parameter("at");
                 match Edit::of(&asked.method, &path, || keys(body), at)? {
                     Some(one) => edit(&Edits::One(one)),
-                    None => not_here(asked, WRITTEN),
+                    None => not_here(asked),
                 }
             }
         }
@@ -597,10 +621,7 @@ impl Api {
                 let (dry, breaks, most) = asked.change()?;
                 answer(self.grants.revoke(number, dry, breaks), most)
             }
-            _ => not_here(
-                asked,
-                "POST /v1/links/LINK/grants, GET /v1/grants, GET, PUT and DELETE /v1/grants/N",
-            ),
+            _ => not_here(asked),
         }
     }
 
@@ -629,7 +650,7 @@ impl Api {
                 asked.has_no_parameters()?;
                 object(&operate::flush(&self.site, link, Some(*class))?)
             }
-            _ => not_here(asked, WRITTEN),
+            _ => not_here(asked),
         }
     }
 
@@ -729,49 +750,41 @@ pub(crate) fn tag(content: impl Hash) -> String {
     format!("\"{:016x}\"", hasher.finish())
 }
 
-/// Whether there is a path, for some method.
-fn is_known(path: &[&str]) -> bool {
-    matches!(
-        path,
-        ["metrics"]
-            | [
-                "v1",
-                "openapi.json"
-                    | "state"
-                    | "config"
-                    | "interfaces"
-                    | "links"
-                    | "flows"
-                    | "grants"
-                    | "events"
-                    | "history"
-            ]
-            | ["v1", "changes" | "reload" | "save"]
-            | ["v1", "links" | "grants", _]
-            | ["v1", "links", _, "classes" | "filters" | "grants"]
-            | ["v1", "links", _, "classes" | "filters", _]
-            | ["v1", "links", _, "flush"]
-            | ["v1", "links", _, "classes", _, "explain" | "flush"]
-            | ["v1", "interfaces", _, "shaping" | "detach" | "attach"]
-    )
+/// The methods of a path; `None` where it is none.
+fn methods(path: &[impl AsRef<str>]) -> Option<&'static [&'static str]> {
+    let is = |route: &str| {
+        let parts = route.split('/').skip(1);
+        let mut pairs = parts.clone().zip(path);
+        parts.count() == path.len()
+            && pairs.all(|(part, is)| part.starts_with('{') || part == is.as_ref())
+    };
+    let found = ROUTES.iter().find(|(route, _)| is(route));
+    found.map(|&(_, methods)| methods)
 }
 
-fn not_here(asked: &Asked, there: &str) -> Result<Answer> {
-    let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
-    if is_known(&path) || page::asset(&path).is_some() {
-        return fail(
-            StatusCode::METHOD_NOT_ALLOWED,
-            format!(
-                "{} is not for /{}: there is {there}",
-                asked.method,
-                path.join("/")
-            ),
+/// Whether a path has the method that is asked for.
+fn is_there(asked: &Asked) -> bool {
+    let method = match asked.method {
+        Method::HEAD => Method::GET.as_str(),
+        _ => asked.method.as_str(),
+    };
+    methods(&asked.path).is_some_and(|methods| methods.contains(&method))
+}
+
+fn not_here(asked: &Asked) -> Result<Answer> {
+    let (method, path) = (&asked.method, asked.path.join("/"));
+    let of_page = || page::asset(&asked.path).map(|_| &["GET"][..]);
+    if let Some(methods) = methods(&asked.path).or_else(of_page) {
+        let sentence = format!(
+            "{method} is not for /{path}: there is {}",
+            methods.join(", ")
         );
+        return fail(StatusCode::METHOD_NOT_ALLOWED, sentence);
     }
+    let all = ROUTES.map(|(route, methods)| format!("{route} ({})", methods.join(", ")));
     let sentence = format!(
-        "{} /{} does not exist: there is {there}",
-        asked.method,
-        asked.path.join("/")
+        "{method} /{path} does not exist: there is {}, and / for the page",
+        all.join(", ")
     );
     fail(StatusCode::NOT_FOUND, sentence)
 }
@@ -915,7 +928,45 @@ fn no_store(answer: &mut Answer) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value as Json;
+
     use super::*;
+
+    #[test]
+    fn what_is_answered_is_what_the_description_has() {
+        let document: Json = serde_json::from_str(crate::OPENAPI).unwrap();
+        let paths = document["paths"].as_object().unwrap().iter();
+        let described: BTreeSet<(&str, String)> = paths
+            .flat_map(|(path, operations)| {
+                let methods = operations.as_object().unwrap().keys();
+                methods.map(|method| (&**path, method.to_uppercase()))
+            })
+            // The page, which lies beside them.
+            .filter(|(path, _)| *path != "/")
+            .collect();
+        let answered = ROUTES.iter().flat_map(|(path, methods)| {
+            let methods = methods.iter();
+            methods.map(|method| (*path, (*method).to_owned()))
+        });
+        assert_eq!(answered.collect::<BTreeSet<_>>(), described);
+    }
+
+    #[test]
+    fn a_path_is_one_of_the_table_whatever_its_names_are() {
+        for (path, has) in [
+            (&["v1", "links", "a/b", "classes", "{}"][..], Some(3)),
+            (&["v1", "links", "up", "filters", "0"], Some(1)),
+            (&["v1", "links", "up", "filters", "0", "explain"], None),
+            (&["v1", "Links"], None),
+            (&["metrics", "more"], None),
+            (&["v1"], None),
+            (&[], None),
+        ] {
+            assert_eq!(methods(path).map(<[_]>::len), has, "{path:?}");
+        }
+    }
 
     #[test]
     fn only_names_of_loopback_are_taken_for_it() {

@@ -93,7 +93,7 @@ impl Classes {
                 .map(|(parent, n)| tree.add_inner(parent, config(n), algorithm).unwrap())
                 .collect();
         }
-        let first = tree.classes() as u32;
+        let first = tree.classes().count() as u32;
         for n in 0..LEAVES {
             let parent = parents[n as usize % parents.len()];
             let number = n / parents.len() as u32;

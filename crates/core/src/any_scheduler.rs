@@ -26,6 +26,7 @@ trait Flows: Send + core::fmt::Debug {
     ) -> Result<FlowStats, ChangeError>;
     fn enqueue(&mut self, flow: FlowId, len: Length, slot: Slot) -> Result<(), Rejected<Slot>>;
     fn dequeue(&mut self) -> Option<Packet<Slot>>;
+    fn flows(&self) -> Box<dyn Iterator<Item = FlowId> + '_>;
     fn room(&self, flow: FlowId) -> u32;
     fn flow_stats(&self, flow: FlowId) -> Option<FlowStats>;
     fn total_stats(&self) -> TotalStats;
@@ -33,7 +34,7 @@ trait Flows: Send + core::fmt::Debug {
     fn invariants(&self) -> Result<(), Violation>;
 }
 
-impl<A: Scheduler + Send + core::fmt::Debug> Flows for PacketScheduler<A, Slot> {
+impl<A: Scheduler + Send> Flows for PacketScheduler<A, Slot> {
     fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
         self.add_flow(config)
     }
@@ -58,6 +59,10 @@ impl<A: Scheduler + Send + core::fmt::Debug> Flows for PacketScheduler<A, Slot> 
         self.dequeue()
     }
 
+    fn flows(&self) -> Box<dyn Iterator<Item = FlowId> + '_> {
+        Box::new(self.flows())
+    }
+
     fn room(&self, flow: FlowId) -> u32 {
         self.room(flow)
     }
@@ -80,14 +85,12 @@ impl<A: Scheduler + Send + core::fmt::Debug> Flows for PacketScheduler<A, Slot> 
 }
 
 /// A [`PacketScheduler`] of an algorithm that is chosen at run time.
-#[derive(Debug)]
 pub struct AnyScheduler<P> {
     flows: Box<dyn Flows>,
     payloads: Payloads<P>,
 }
 
 /// Payloads of the packets that wait.
-#[derive(Debug)]
 struct Payloads<P> {
     slots: Vec<Option<P>>,
     free: Vec<Slot>,
@@ -112,11 +115,7 @@ impl<P> Payloads<P> {
 
     /// The packet with its payload.
     fn of(&mut self, packet: Packet<Slot>) -> Packet<P> {
-        Packet {
-            owner: packet.owner,
-            len: packet.len,
-            payload: self.take(packet.payload),
-        }
+        packet.map(|slot| self.take(slot))
     }
 }
 
@@ -157,16 +156,18 @@ impl<P> AnyScheduler<P> {
     pub fn enqueue(&mut self, flow: FlowId, len: Length, payload: P) -> Result<(), Rejected<P>> {
         let slot = self.payloads.keep(payload);
         let accepted = self.flows.enqueue(flow, len, slot);
-        accepted.map_err(|rejected| Rejected {
-            payload: self.payloads.take(rejected.payload),
-            reason: rejected.reason,
-        })
+        accepted.map_err(|rejected| rejected.map(|slot| self.payloads.take(slot)))
     }
 
     /// As [`PacketScheduler::dequeue`].
     pub fn dequeue(&mut self) -> Option<Packet<P>> {
         let packet = self.flows.dequeue()?;
         Some(self.payloads.of(packet))
+    }
+
+    /// As [`PacketScheduler::flows`].
+    pub fn flows(&self) -> impl Iterator<Item = FlowId> {
+        self.flows.flows()
     }
 
     /// As [`PacketScheduler::room`].
@@ -192,6 +193,13 @@ impl<P> AnyScheduler<P> {
     /// As [`PacketScheduler::invariants`].
     pub fn invariants(&self) -> Result<(), Violation> {
         self.flows.invariants()
+    }
+}
+
+/// As a [`PacketScheduler`].
+impl<P> core::fmt::Debug for AnyScheduler<P> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Debug::fmt(&self.flows, f)
     }
 }
 

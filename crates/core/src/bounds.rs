@@ -184,6 +184,7 @@ impl Transmit {
 
 /// Why numbers are not the terms of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TermsError {
     /// Weights larger than their sum.
     #[error("a weight is part of the sum of all weights, so it is not larger")]

@@ -51,14 +51,21 @@ pub mod queue;
 pub mod room;
 pub mod sched;
 pub mod scheduler;
+#[cfg(feature = "serde")]
+mod serial;
 pub mod tree;
 pub mod units;
 
 pub use any_scheduler::AnyScheduler;
-pub use packet::{Count, Dequeue, Packet, Rejected, Rejection};
+pub use packet::{Count, Dequeue, Packet, Rejected, Rejection, Stamped, Waited};
 pub use packet_scheduler::{
     ChangeError, FlowConfig, FlowId, FlowStats, Limits, PacketScheduler, SchedulerLimits,
     TotalStats,
 };
 pub use scheduler::{Scheduler, Share};
 pub use units::{Charge, Length, Nanos, Rate, VirtualTime, Weight};
+
+/// What README shows is true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

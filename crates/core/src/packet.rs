@@ -6,7 +6,7 @@ use core::fmt;
 
 /// A packet on its way out: of a flow of a [`PacketScheduler`](crate::PacketScheduler), or of a
 /// [class](crate::tree::ClassId) of a tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Packet<P, O = FlowId> {
     /// The flow or class that it was accepted into.
     pub owner: O,
@@ -16,9 +16,78 @@ pub struct Packet<P, O = FlowId> {
     pub payload: P,
 }
 
+impl<P, O> Packet<P, O> {
+    /// The same packet with what `f` makes of its payload.
+    #[inline]
+    pub fn map<T>(self, f: impl FnOnce(P) -> T) -> Packet<T, O> {
+        Packet {
+            owner: self.owner,
+            len: self.len,
+            payload: f(self.payload),
+        }
+    }
+}
+
+/// Without the payload, which need not be of a kind that can be printed.
+impl<P, O: fmt::Debug> fmt::Debug for Packet<P, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Packet")
+            .field("owner", &self.owner)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A payload, and when it came. A [`PacketScheduler`](crate::PacketScheduler) of these tells of each
+/// packet how long it waited ([`dequeue_at`](crate::PacketScheduler::dequeue_at)); one of bare payloads
+/// stores no time. A [tree](crate::tree::Tree) knows the time of each packet in any case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Stamped<P> {
+    /// When it came.
+    pub came: Nanos,
+    /// What the caller gave.
+    pub payload: P,
+}
+
+impl<P> Stamped<P> {
+    /// It leaves at this time.
+    #[inline]
+    pub fn until(self, now: Nanos) -> Waited<P> {
+        Waited {
+            sojourn: now.since(self.came),
+            payload: self.payload,
+        }
+    }
+}
+
+impl<P> fmt::Debug for Stamped<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stamped")
+            .field("came", &self.came)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A payload that leaves, and how long it waited.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Waited<P> {
+    /// From enqueue to dequeue.
+    pub sojourn: Nanos,
+    /// What the caller gave.
+    pub payload: P,
+}
+
+impl<P> fmt::Debug for Waited<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waited")
+            .field("sojourn", &self.sojourn)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The answer of a queue that may wait for a time: of a tree with ceilings, of whatever an arbiter
 /// releases from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Dequeue<P, O = FlowId> {
     /// The next packet, which is the caller's from now on.
     Packet(Packet<P, O>),
@@ -26,6 +95,17 @@ pub enum Dequeue<P, O = FlowId> {
     NotBefore(Nanos),
     /// Nothing waits.
     Empty,
+}
+
+/// Without the payload.
+impl<P, O: fmt::Debug> fmt::Debug for Dequeue<P, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Dequeue::Packet(packet) => f.debug_tuple("Packet").field(packet).finish(),
+            Dequeue::NotBefore(time) => f.debug_tuple("NotBefore").field(time).finish(),
+            Dequeue::Empty => f.write_str("Empty"),
+        }
+    }
 }
 
 impl<P, O> From<Option<Packet<P, O>>> for Dequeue<P, O> {
@@ -38,6 +118,7 @@ impl<P, O> From<Option<Packet<P, O>>> for Dequeue<P, O> {
 
 /// Why a packet was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Rejection {
     /// No flow or class has this number.
     #[error("there is no such flow or class")]
@@ -73,6 +154,28 @@ pub struct Rejected<P> {
     pub reason: Rejection,
 }
 
+impl<P> Rejected<P> {
+    /// The same with what `f` makes of the payload.
+    #[inline]
+    pub fn map<T>(self, f: impl FnOnce(P) -> T) -> Rejected<T> {
+        Rejected {
+            payload: f(self.payload),
+            reason: self.reason,
+        }
+    }
+
+    /// The packet as it was offered, and why it was not accepted.
+    #[inline]
+    pub(crate) fn of<O>(self, owner: O, len: Length) -> (Packet<P, O>, Rejection) {
+        let packet = Packet {
+            owner,
+            len,
+            payload: self.payload,
+        };
+        (packet, self.reason)
+    }
+}
+
 impl<P> fmt::Debug for Rejected<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rejected")
@@ -91,6 +194,8 @@ impl<P> core::error::Error for Rejected<P> {}
 
 /// A number of packets and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct Count {
     /// Packets.
     pub packets: u64,

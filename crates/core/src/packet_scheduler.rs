@@ -1,5 +1,9 @@
 //! The packet scheduler: flows with their queues, ordered by an algorithm.
 
+mod burst;
+mod sojourn;
+mod view;
+
 use crate::ensure_invariant;
 use crate::packet::{Count, Packet, Rejected, Rejection};
 use crate::queue::{PacketList, PacketSlab, Stored};
@@ -55,6 +59,8 @@ impl fmt::Display for FlowId {
 
 /// How much may wait in one flow. Both bounds hold; 0 admits nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct Limits {
     /// Packets, at most 2^31 - 1.
     pub packets: u32,
@@ -87,6 +93,8 @@ impl Limits {
 /// refused for what it holds itself and for nothing else. Memory is taken as packets come, not by
 /// limits. A [tree](crate::tree) of one class of flows does without such limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default, deny_unknown_fields))]
 pub struct SchedulerLimits {
     /// Packets, 1 to 2^32 - 1.
     pub packets: u32,
@@ -109,6 +117,8 @@ impl Default for SchedulerLimits {
 
 /// What a flow is entitled to and may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct FlowConfig {
     /// Weight (phi).
     pub weight: Weight,
@@ -140,6 +150,7 @@ impl FlowConfig {
 
 /// Why a flow could not be added or changed; nothing was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChangeError {
     /// No flow has this number.
     #[error("there is no such flow")]
@@ -159,6 +170,8 @@ pub enum ChangeError {
 
 /// What became of a flow's packets: `accepted = sent + discarded + queued`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct FlowStats {
     /// Accepted at enqueue.
     pub accepted: Count,
@@ -240,7 +253,7 @@ impl<S> Holds<S> for Flow<S> {
 /// line a flow and one a packet. Nothing is allocated once the tables have grown to the
 /// largest number of flows and packets.
 // `room_bytes` and `accepted_bytes` stand apart for the reason given at `Flow`.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[repr(C)]
 pub struct PacketScheduler<A: Scheduler, P> {
     room_bytes: i64,

@@ -180,6 +180,7 @@ impl fmt::Display for Weight {
 
 /// What is no [`Weight`] of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum WeightError {
     /// A number out of range.
     #[error("a weight of {0}: weights are 1 to {MAX_WEIGHT}")]
@@ -336,6 +337,29 @@ impl Rate {
     }
 }
 
+/// A number of bits per second that is no [`Rate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a rate of {0} bit/s: rates are {min} to {max} bit/s", min = Rate::MIN.0, max = Rate::MAX.0)]
+pub struct RateError(u64);
+
+/// In bits per second.
+///
+/// ```
+/// use fairlane_core::Rate;
+///
+/// assert_eq!(Rate::try_from(100_000_000)?, "100mbit".parse()?);
+/// assert!(Rate::try_from(10).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+impl TryFrom<u64> for Rate {
+    type Error = RateError;
+
+    #[inline]
+    fn try_from(bps: u64) -> Result<Rate, RateError> {
+        Rate::from_bps(bps).ok_or(RateError(bps))
+    }
+}
+
 /// Why a text is not a number with a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuantityError {
@@ -396,6 +420,7 @@ pub fn quantity(text: &str, units: &[(&str, u64)]) -> Result<u64, QuantityError>
 
 /// Why a text is not a [`Rate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ParseRateError {
     /// No number in front.
     #[error("a rate starts with a number, as in 100mbit")]

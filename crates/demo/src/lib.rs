@@ -44,8 +44,8 @@ use report::Promise;
 pub use report::{FlowReport, LinkReport, Report};
 use sender::Outlet;
 use sink::{Sink, Sinks, Socket};
+pub use vitals::ArbiterReport;
 use vitals::Vitals;
-pub use vitals::{ArbiterReport, Delta};
 
 /// Most built-in senders.
 pub const MOST_SENDERS: usize = 64;

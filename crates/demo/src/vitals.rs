@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fairlane_config::class_report::SpanReport;
 use fairlane_core::Nanos;
 use fairlane_runtime::{ArbiterStats, Spans};
 use serde::Serialize;
@@ -50,9 +51,9 @@ impl Vitals {
             .clone();
         let slowest = known.passes.iter().max_by_key(|passes| passes.longest());
         ArbiterReport {
-            delta_a_us: Delta::of(known.arbiter.looks),
-            delta_d_us: slowest.map(|&passes| Delta::of(passes)),
-            late_us: Delta::of(known.arbiter.late),
+            delta_a_us: told(known.arbiter.looks),
+            delta_d_us: slowest.map(|&passes| told(passes)),
+            late_us: told(known.arbiter.late),
             sleeps: known.arbiter.late.count() + known.arbiter.woken,
             woken: known.arbiter.woken,
         }
@@ -63,31 +64,17 @@ impl Vitals {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ArbiterReport {
     /// How long packets waited in a mailbox at most, from one look to the next.
-    pub delta_a_us: Delta,
+    pub delta_a_us: SpanReport,
     /// From one pass of a dispatcher to the next: of the slowest.
-    pub delta_d_us: Option<Delta>,
+    pub delta_d_us: Option<SpanReport>,
     /// How much too late sleeps ended.
-    pub late_us: Delta,
+    pub late_us: SpanReport,
     /// Times that the arbiter slept.
     pub sleeps: u64,
     /// Sleeps that a client ended.
     pub woken: u64,
 }
 
-/// Microseconds.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct Delta {
-    /// The mean.
-    pub mean: f64,
-    /// The longest.
-    pub max: f64,
-}
-
-impl Delta {
-    fn of(spans: Spans) -> Delta {
-        Delta {
-            mean: spans.mean().0 as f64 / 1e3,
-            max: spans.longest().0 as f64 / 1e3,
-        }
-    }
+fn told(spans: Spans) -> SpanReport {
+    SpanReport::in_micros(spans.mean(), spans.longest())
 }

@@ -30,9 +30,9 @@
 //!
 //! # You have threads or tasks that send, and a link to pace
 //!
-//! [`spawn`] gives a link a thread of its own. Clients push packets, and never wait; what they pushed goes
-//! out through a [`Backend`](io::Backend) at the rate of the link, in fair order. Its handle asks, changes
-//! and ends it.
+//! With the feature `runtime`, [`spawn`] gives a link a thread of its own. Clients push packets, and never
+//! wait; what they pushed goes out through a [`Backend`](io::Backend) at the rate of the link, in fair order.
+//! Its handle asks, changes and ends it.
 //!
 //! ```
 //! use std::time::Duration;
@@ -87,18 +87,67 @@
 //!
 //! Implement [`Scheduler`]: the contract is written down in [`scheduler`], and the
 //! tests of the algorithms here run on any other.
+//!
+//! # Features
+//!
+//! None is on by default: then there is what [`core`](fairlane_core) has, algorithms, queues, trees of
+//! classes and bounds.
+//!
+//! | feature | adds |
+//! | --- | --- |
+//! | `classify` | [`classify`]: from a packet's bytes to its class and flow |
+//! | `config` | [`config`]: a link and its classes from a file, and what they are guaranteed |
+//! | `io` | [`io`]: sockets, devices and memory as ways in and out |
+//! | `runtime` | [`spawn`] and [`runtime`]: a link that threads, tasks and processes share; [`mailbox`] and `io` |
+//! | `sim` | [`sim`]: a simulated link, sources of packets and meters |
+//! | `serde` | `Serialize` and `Deserialize` for numbers, configurations of flows, and counts |
+//! | `full` | all of them |
 #![forbid(unsafe_code)]
 
 pub use fairlane_core::*;
 
 /// Headers, rules, digests of flows, ECN marks.
+#[cfg(feature = "classify")]
 pub use fairlane_classify as classify;
 /// One TOML file to links, class trees and filters, and what they guarantee.
+#[cfg(feature = "config")]
 pub use fairlane_config as config;
 /// Packet I/O backends.
+#[cfg(feature = "io")]
 pub use fairlane_io as io;
 /// The lock-free queue between a client and the arbiter.
+#[cfg(feature = "runtime")]
 pub use fairlane_mailbox as mailbox;
 /// Clients, the arbiter and the paced link.
+#[cfg(feature = "runtime")]
 pub use fairlane_runtime as runtime;
+#[cfg(feature = "runtime")]
 pub use fairlane_runtime::{Flow, LinkHandle, LinkStats, SpawnConfig, spawn, spawn_over};
+/// A simulated link with seeded traffic, an ideal fluid server and meters of fairness.
+#[cfg(feature = "sim")]
+pub use fairlane_sim as sim;
+
+/// What most programs use, to import at once.
+///
+/// ```
+/// use fairlane::prelude::*;
+///
+/// let mut link = PacketScheduler::new(Qfq::new(), Default::default());
+/// let flow = link.add_flow(FlowConfig::new(Weight::ONE, Length::MAX))?;
+/// link.enqueue(flow, Length::try_from(9usize)?, "a packet!")?;
+/// assert_eq!(link.dequeue().unwrap().payload, "a packet!");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub mod prelude {
+    pub use fairlane_core::sched::{Algorithm, Qfq};
+    pub use fairlane_core::{
+        FlowConfig, FlowId, Length, Nanos, Packet, PacketScheduler, Rate, Weight,
+    };
+    #[cfg(feature = "runtime")]
+    pub use fairlane_runtime::{Flow, spawn};
+}
+
+/// What README shows is true.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;

@@ -52,7 +52,9 @@ fn dependencies_point_one_way() {
         ("runtime", &["core", "io", "mailbox"]),
         (
             "fairlane",
-            &["classify", "config", "core", "io", "mailbox", "runtime"],
+            &[
+                "classify", "config", "core", "io", "mailbox", "runtime", "sim",
+            ],
         ),
         ("sim", &["core", "runtime"]),
         ("demo", &["config", "core", "io", "runtime"]),
@@ -82,6 +84,12 @@ fn dependencies_point_one_way() {
             "lab",
             &[
                 "bench", "classify", "cli", "core", "io", "netlab", "runtime",
+            ],
+        ),
+        (
+            "../python",
+            &[
+                "config", "core", "io", "netlab", "runtime", "sim", "site", "traffic",
             ],
         ),
     ] {
@@ -173,9 +181,27 @@ fn unsafe_code_stays_in_its_named_homes() {
     ];
     let mut found = Vec::new();
     for name in [
-        "../capi", "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane",
-        "io", "lab", "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal",
-        "testkit", "traffic",
+        "../capi",
+        "../python",
+        "bench",
+        "classify",
+        "cli",
+        "config",
+        "control",
+        "core",
+        "demo",
+        "fairlane",
+        "io",
+        "lab",
+        "mailbox",
+        "netlab",
+        "runtime",
+        "service",
+        "sim",
+        "site",
+        "terminal",
+        "testkit",
+        "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
             let code = read(&path);
@@ -219,7 +245,51 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("testkit/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("mailbox/src/lib.rs", "#![deny(unsafe_code)]"),
         ("io/src/lib.rs", "#![deny(unsafe_code)]"),
+        ("../python/src/lib.rs", "#![deny(unsafe_code)]"),
     ] {
         assert!(read(&crates().join(root)).contains(attribute), "{root}");
     }
+}
+
+/// A package shows what it is and whose, and names the versions that it goes with.
+#[test]
+fn what_is_published_is_whole() {
+    let mut kept_back = Vec::new();
+    for entry in fs::read_dir(crates()).unwrap() {
+        let folder = entry.unwrap().path();
+        let manifest = read(&folder.join("Cargo.toml"));
+        if manifest.contains("\npublish = false\n") {
+            kept_back.push(folder.file_name().unwrap().to_owned());
+            continue;
+        }
+        for key in [
+            "description = ",
+            "license.workspace",
+            "keywords",
+            "categories",
+        ] {
+            let there = manifest.contains(&format!("\n{key}"));
+            assert!(there, "{}: no {key}", folder.display());
+        }
+        assert!(read(&folder.join("README.md")).starts_with("# fairlane"));
+        for licence in ["LICENSE-APACHE", "LICENSE-MIT"] {
+            assert!(read(&folder.join(licence)).contains("icense"));
+        }
+    }
+    assert_eq!(kept_back, ["lab"]);
+
+    let workspace = read(&crates().join("../Cargo.toml"));
+    let version = workspace.split("version = ").nth(1).unwrap();
+    let version = version.lines().next().unwrap();
+    let ours = workspace
+        .lines()
+        .filter(|line| line.starts_with("fairlane"));
+    let unversioned: Vec<_> = ours
+        .filter(|line| !line.ends_with(&format!("version = {version} }}")))
+        .collect();
+    // Nobody who is published needs it but for tests.
+    assert_eq!(
+        unversioned,
+        ["fairlane-testkit = { path = \"crates/testkit\" }"]
+    );
 }

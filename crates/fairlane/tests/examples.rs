@@ -139,6 +139,92 @@ fn a_proxy_passes_datagrams_on_whoever_else_sends_and_ends_by_a_signal() {
     assert!(rest.contains("datagrams sent"), "{rest}");
 }
 
+/// What an example prints that takes no arguments.
+fn printed(name: &str) -> String {
+    let output = example(name).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The number behind these words in one of the lines.
+fn number(text: &str, words: &str) -> f64 {
+    let (_, rest) = text
+        .split_once(words)
+        .unwrap_or_else(|| panic!("no {words} in {text}"));
+    let number = rest.split_whitespace().next().unwrap_or_default();
+    let number = number.trim_end_matches([',', ';']);
+    number
+        .parse()
+        .unwrap_or_else(|_| panic!("no number behind {words} in {text}"))
+}
+
+#[test]
+fn flows_share_a_flat_link_by_weight() {
+    let text = printed("flat");
+    for (flow, weight) in [(0, 5.0), (1, 3.0), (2, 2.0)] {
+        let sent = number(&text, &format!("flow {flow} of weight {weight}: "));
+        assert!((sent - 100.0 * weight).abs() <= 3.0, "{text}");
+    }
+}
+
+#[test]
+fn classes_have_their_shares_and_no_more_than_their_ceiling() {
+    let text = printed("classes");
+    for (class, mbit) in [
+        ("office", 6.0),
+        ("mail", 5.0),
+        ("backup", 1.0),
+        ("guests", 2.0),
+    ] {
+        let sent = number(&text, &format!("{class}: "));
+        assert!((sent - mbit).abs() < 0.05, "{text}");
+    }
+    assert!(text.contains("2 flows"), "{text}");
+}
+
+#[test]
+fn bursts_leave_as_they_were_asked_for_and_tell_how_long_packets_waited() {
+    let text = printed("bursts");
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 5, "{text}");
+    assert_eq!(
+        lines[0],
+        "0 ms: 40 came, 32 left, one of them after 0 ms; 8 wait"
+    );
+    assert!(
+        lines[4].starts_with("4 ms: 40 came, 32 left") && lines[4].ends_with("40 wait"),
+        "{text}"
+    );
+    assert!(number(lines[4], "after ") >= 1.0, "{text}");
+}
+
+#[test]
+fn guarantees_are_told_of_every_algorithm() {
+    let text = printed("guarantees");
+    assert_eq!(text.lines().count(), fairlane::sched::Algorithm::ALL.len());
+    assert!(text.contains("fifo: no bound"), "{text}");
+    let of = |name: &str| number(&format!("\n{text}"), &format!("\n{name}: "));
+    assert!(of("wf2q+") <= of("qfq") && of("qfq") < of("drr"), "{text}");
+}
+
+#[test]
+fn a_site_is_read_and_its_filters_say_where_packets_go() {
+    let text = printed("site");
+    assert!(number(&text, "voice: ") >= 2.0, "{text}");
+    assert!(text.contains("DSCP EF: to voice"), "{text}");
+    assert!(text.contains("DSCP none: to everybody"), "{text}");
+}
+
+#[test]
+fn a_simulated_second_shares_the_link_by_weight() {
+    let text = printed("simulate");
+    let shares = [number(&text, "class 1: "), number(&text, "class 2: ")];
+    assert!(
+        (shares[0] - 6.0).abs() < 0.1 && (shares[1] - 2.0).abs() < 0.1,
+        "{text}"
+    );
+}
+
 #[test]
 fn bad_arguments_are_told() {
     for arguments in [&["127.0.0.1:0"][..], &["127.0.0.1:0", "nowhere", "10mbit"]] {

@@ -52,7 +52,8 @@ pub trait Backend {
     /// The device is unusable.
     fn in_flight(&self) -> io::Result<u64>;
 
-    /// Goes on with what the device accepted earlier, where it has to be asked for that, and returns     /// many of the bytes [in flight](Self::in_flight) may be lost with this backend if it were dropped
+    /// Goes on with what the device accepted earlier, where it has to be asked for that, and returns how
+    /// many of the bytes [in flight](Self::in_flight) may be lost with this backend if it were dropped
     /// now. To be called now and then by whoever does not [receive](Self::receive), which goes on with it
     /// too. O(1), one or two system calls, none while nothing is in flight; nothing at all where what was
     /// accepted leaves by itself.

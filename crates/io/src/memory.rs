@@ -5,8 +5,8 @@
 //! drained, and what it holds is in flight. The ends may live on different threads.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{fmt, io};
 
 use crate::{Backend, ByteLen};
 
@@ -26,7 +26,6 @@ pub fn pair<A: ByteLen, B: ByteLen>(capacity: usize) -> (MemoryBackend<A, B>, Me
 ///
 /// Made by [`pair`]. A call takes one uncontended lock and O(1) for each packet moved; nothing is
 /// allocated once the queues have grown to their capacity.
-#[derive(Debug)]
 pub struct MemoryBackend<T, R = T> {
     outgoing: Arc<Mutex<DeviceQueue<T>>>,
     incoming: Arc<Mutex<DeviceQueue<R>>>,
@@ -36,7 +35,6 @@ pub struct MemoryBackend<T, R = T> {
 }
 
 /// What one end has sent and the other has not yet received.
-#[derive(Debug)]
 struct DeviceQueue<T> {
     /// Each with the length it had when it was accepted.
     packets: VecDeque<(T, usize)>,
@@ -152,4 +150,12 @@ impl<T: ByteLen, R> Backend for MemoryBackend<T, R> {
 /// A panic in the packets' own code leaves the queue consistent, so a poisoned lock still serves.
 fn lock<T>(queue: &Mutex<DeviceQueue<T>>) -> MutexGuard<'_, DeviceQueue<T>> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<T, R> fmt::Debug for MemoryBackend<T, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBackend")
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
 }

@@ -87,12 +87,12 @@ mod like_kernel;
 mod repair;
 
 use std::collections::VecDeque;
-use std::io;
 use std::iter::repeat_n;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use crate::early::{Gate, Target};
 use crate::interface::no_ethernet;
@@ -167,7 +167,6 @@ pub struct Position {
 /// long it lay in the ring ([`arrivals`](Backend::arrivals)). To wait, use
 /// [`Waiter`](crate::Waiter), once `receive` has given out less than was asked for: the rest of a
 /// frame that is being cut is here, where no descriptor tells of it.
-#[derive(Debug)]
 pub struct PacketBackend<F = Vec<u8>> {
     name: String,
     interface: Interface,
@@ -592,4 +591,12 @@ fn explain(name: &str, error: io::Error) -> io::Error {
         _ => error.kind(),
     };
     io::Error::new(kind, sentence)
+}
+
+impl<F> fmt::Debug for PacketBackend<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketBackend")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }

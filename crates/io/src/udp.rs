@@ -52,10 +52,10 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::io;
 use std::marker::PhantomData;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::{fmt, io};
 
 use crate::verdict::{self, Taken};
 use crate::{Backend, Datagram, Frame, sys};
@@ -71,7 +71,6 @@ const BUFFER: usize = 65_535;
 /// each one's payload at its exact size; the first call also reserves 4 MiB of buffers, of which
 /// the system provides only the pages that datagrams reach. A socket that only transmits costs
 /// nothing beyond its descriptor.
-#[derive(Debug)]
 pub struct UdpBackend<F> {
     socket: UdpSocket,
     /// Room for a batch of received datagrams; empty before the first `receive`.
@@ -236,6 +235,14 @@ impl<F> AsFd for UdpBackend<F> {
 impl<F> AsRawFd for UdpBackend<F> {
     fn as_raw_fd(&self) -> RawFd {
         self.socket.as_raw_fd()
+    }
+}
+
+impl<F> fmt::Debug for UdpBackend<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpBackend")
+            .field("socket", &self.socket)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,10 +1,10 @@
 //! The arbiter: PSPAT's `do_scan` (Fig. 5) as a pure step.
 
-use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use std::{fmt, io};
 
 use fairlane_core::scheduler::MAX_ENTITIES;
 use fairlane_core::{
@@ -518,6 +518,15 @@ impl<Q: Queue, R: Release<Q::Payload>> Look<'_, Q, R> {
 impl<Q: Queue, R> Drop for Arbiter<Q, R> {
     fn drop(&mut self) {
         self.registrations.close();
+    }
+}
+
+impl<Q: Queue, R> fmt::Debug for Arbiter<Q, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arbiter")
+            .field("shaper", &self.shaper)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
     }
 }
 

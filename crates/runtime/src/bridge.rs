@@ -29,15 +29,16 @@
 //! wake-ups a second on an idle bridge; without clients there are ten.
 
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
+use std::{fmt, io};
 
 use fairlane_core::{ChangeError, Count, FlowConfig, FlowId, Length, Nanos, Rejection};
 use fairlane_io::{Arrival, Backend, ByteLen, Waiter};
 
 use crate::Woken;
 use crate::arbiter::Arbiter;
+use crate::delay::Spans;
 use crate::driver::{Next, Step, Steps};
 use crate::queue::Queue;
 use crate::release::Straight;
@@ -133,6 +134,18 @@ pub struct LaneStats {
     pub passed: Frames,
     /// Accepted by the device, those of clients included.
     pub transmitted: u64,
+}
+
+/// How the rounds of a bridge go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RoundStats {
+    /// How long each took, with what was done before the next one; told by [`drive`](crate::drive). The time
+    /// of a scan, as PSPAT has it.
+    pub scan: Spans,
+    /// How long after a packet might leave the round began that sends it: after the link, or a ceiling, let
+    /// it go, or after the round that a limit or a full device ended. It stands for Delta_D of Eq. 1, where
+    /// there are no dispatchers.
+    pub late: Spans,
 }
 
 /// What leaves by one device.
@@ -268,6 +281,9 @@ pub struct Bridge<Q: Queue, D: Backend, M> {
     is_attentive: bool,
     /// Nothing more is taken in.
     is_closed: bool,
+    rounds: RoundStats,
+    /// When something may leave that the last round has left, as far as can be known.
+    due: Option<Nanos>,
 }
 
 impl<Q, D, F, M> Bridge<Q, D, M>
@@ -293,6 +309,8 @@ where
             changed: false,
             is_attentive: false,
             is_closed: false,
+            rounds: RoundStats::default(),
+            due: None,
         })
     }
 
@@ -304,6 +322,9 @@ where
     /// What a device says when it is unusable. Queued packets stay where they are.
     pub fn round(&mut self, now: Nanos) -> io::Result<Step> {
         self.changed = false;
+        if let Some(due) = self.due.filter(|&due| now >= due) {
+            self.rounds.late.record(now.since(due));
+        }
         let (mut drained, mut next) = (0, Next::WhenPushed);
         if !self.is_closed {
             for side in Side::BOTH {
@@ -315,6 +336,11 @@ where
         let mut round = self.send(now)?;
         round.drained += drained;
         round.next = round.next.min(next);
+        self.due = match round.next {
+            Next::Now | Next::WhenBackendTakesMore => Some(now),
+            Next::At(time) => Some(time),
+            Next::WhenPushed => None,
+        };
         Ok(round)
     }
 
@@ -498,6 +524,11 @@ where
         self.ways[side.index()].device_mut()
     }
 
+    /// How its rounds go.
+    pub fn rounds(&self) -> RoundStats {
+        self.rounds
+    }
+
     /// What became of the frames that were to leave by this device.
     pub fn stats(&self, leaves_by: Side) -> LaneStats {
         let mut stats = self.stats[leaves_by.index()];
@@ -593,8 +624,32 @@ where
         Ok(Some(Woken::TimedOut))
     }
 
+    fn took(&mut self, span: Nanos) {
+        self.rounds.scan.record(span);
+    }
+
     fn is_hurried(&self) -> bool {
         self.changed
+    }
+}
+
+impl<Q: Queue, D: Backend> fmt::Debug for Lane<Q, D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Lane::Shaped(arbiter, frames) => {
+                let mut shaped = f.debug_tuple("Shaped");
+                shaped.field(arbiter).field(frames).finish()
+            }
+            Lane::Open(_) => f.debug_tuple("Open").finish_non_exhaustive(),
+        }
+    }
+}
+
+impl<Q: Queue, D: Backend, M> fmt::Debug for Bridge<Q, D, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bridge")
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,7 @@
 //! A queue of classes: where a packet goes is told by the packet, not by who pushed it.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use fairlane_core::scheduler::Violation;
 use fairlane_core::tree::{self, ClassFlow, ClassId, ClassQueue, Payload};
@@ -29,7 +30,6 @@ pub trait Classify<P> {
 }
 
 /// A packet, and the port that it came by.
-#[derive(Debug)]
 pub struct FromPort<P> {
     port: FlowId,
     payload: P,
@@ -47,7 +47,6 @@ impl<P: Payload> Payload for FromPort<P> {
 ///
 /// `C` decides who is next, and drops or marks what waits too long. What it drops is counted for
 /// the port too, and told to the client as any drop.
-#[derive(Debug)]
 pub struct Classified<P, C, K> {
     classes: C,
     classify: K,
@@ -180,7 +179,7 @@ impl<P, C, K> Classified<P, C, K> {
 
 impl<P, C, K> Classified<P, C, K>
 where
-    P: Payload + Send,
+    P: Send,
     C: ClassQueue<FromPort<P>>,
     K: Classify<P>,
 {
@@ -279,7 +278,7 @@ fn is_want_of_room(rejection: Rejection) -> bool {
 
 impl<P, C, K> Queue for Classified<P, C, K>
 where
-    P: Payload + Send,
+    P: Send,
     C: ClassQueue<FromPort<P>>,
     K: Classify<P>,
 {
@@ -439,5 +438,22 @@ where
             }
         }
         Ok(())
+    }
+}
+
+impl<P> fmt::Debug for FromPort<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FromPort")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P, C, K> fmt::Debug for Classified<P, C, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Classified")
+            .field("packets", &self.ports.total())
+            .field("held", &self.held.len())
+            .finish_non_exhaustive()
     }
 }

@@ -104,6 +104,7 @@ pub struct Pushed {
 
 /// Why a packet was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// The mailbox is full: the arbiter has not come round yet.
     #[error("the mailbox is full")]
@@ -151,7 +152,6 @@ impl<P> std::error::Error for Refused<P> {}
 
 /// A sender's handle. One thread at a time; dropping it leaves: what it pushed is
 /// still sent, then its flow is removed.
-#[derive(Debug)]
 pub struct Client<P> {
     pub(crate) id: ClientId,
     pub(crate) mailbox: Producer<Request<P>>,
@@ -295,5 +295,13 @@ fn carried(len: Length, max: u32, overhead: u32) -> Result<Length, Refusal> {
             Some(max) => Refusal::TooLong { len, max },
             None => Refusal::Ending,
         }),
+    }
+}
+
+impl<P> fmt::Debug for Client<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
     }
 }

@@ -76,6 +76,11 @@ pub trait Steps {
         let _ = (late, woken);
     }
 
+    /// What the thread tells after each step: how long it took, with what was done right after it.
+    fn took(&mut self, span: Nanos) {
+        let _ = span;
+    }
+
     /// Whether another step is due at once, whatever the last one said.
     fn is_hurried(&self) -> bool {
         false
@@ -217,16 +222,20 @@ pub fn drive<S: Steps + ?Sized>(
 ) -> io::Result<()> {
     exact_timers();
     let mut rest = Rest::new(idling);
+    let mut now = clock.now();
     while !steps.is_done() {
-        let now = clock.now();
         let step = steps.step(now)?;
-        if !after_step(steps, now, &step) {
+        let goes_on = after_step(steps, now, &step);
+        // A step ends where the next one begins, if it waits for nothing.
+        let began = std::mem::replace(&mut now, clock.now());
+        steps.took(now.since(began));
+        if !goes_on {
             break;
         }
         if steps.is_hurried() {
             continue;
         }
-        let (span, woken) = match rest.after(now, step.moved() > 0, step.next) {
+        let (span, woken) = match rest.after(began, step.moved() > 0, step.next) {
             Pause::Spin => {
                 std::hint::spin_loop();
                 continue;
@@ -237,13 +246,15 @@ pub fn drive<S: Steps + ?Sized>(
             }
             Pause::Sleep(span) => match steps.sleep(span.into())? {
                 None => {
-                    rest.kept_awake(now);
+                    rest.kept_awake(began);
+                    now = clock.now();
                     continue;
                 }
                 woken => (span, woken),
             },
         };
-        steps.slept(clock.now().since(now + span), woken);
+        now = clock.now();
+        steps.slept(now.since(began + span), woken);
     }
     Ok(())
 }

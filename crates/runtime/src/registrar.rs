@@ -19,6 +19,7 @@ use crate::spawned::FlowError;
 
 /// Why a client was not registered; nothing was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegisterError {
     /// As many as configured are registered.
     #[error("there are {0} clients already, the most that were configured")]

@@ -1,6 +1,6 @@
 //! A shaped link: what waits for it, how fast it is, and where packets leave.
 
-use std::io;
+use std::{fmt, io};
 
 use fairlane_core::scheduler::Violation;
 use fairlane_core::{
@@ -331,5 +331,14 @@ impl<Q: Queue, B: Backend> Shaper<Q, Straight<B>> {
     /// The backend, to change.
     pub fn backend_mut(&mut self) -> &mut B {
         self.release.backend_mut()
+    }
+}
+
+impl<Q: Queue, R> fmt::Debug for Shaper<Q, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shaper")
+            .field("pacer", &self.pacer)
+            .field("packets", &self.queue.total_stats())
+            .finish_non_exhaustive()
     }
 }

@@ -17,7 +17,9 @@ use fairlane_io::{Arrival, Backend, Datagram, MemoryBackend, UdpBackend, memory}
 use fairlane_runtime::bridge::{
     BATCH, Bridge, CLIENT_NAP, Came, Frames, Lane, MOST_TAKEN_IN, Side,
 };
-use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Next, drive};
+use fairlane_runtime::{
+    Arbiter, ArbiterConfig, Clock, Idling, Link, Next, Step, Steps, Woken, drive,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 type Frame = Vec<u8>;
@@ -508,4 +510,89 @@ fn what_is_changed_after_a_round_is_seen_to_before_the_bridge_sleeps() {
         assert!(began.elapsed() < Duration::from_millis(2_500));
         bridging.join().unwrap();
     });
+}
+
+#[test]
+fn how_late_a_round_is_for_what_may_leave_is_counted_and_no_wait_for_the_link() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(100), memory::pair(100));
+    let mut bridge = Bridge::new(open(left), shaped(right, 100, 0), as_it_is).unwrap();
+    let micros = Nanos::from_micros;
+    let late = |bridge: &Bridge<_, _, _>| {
+        let late = bridge.rounds().late;
+        (late.count(), late.longest())
+    };
+    bridge.round(micros(0)).unwrap();
+    bridge.round(micros(1_000)).unwrap();
+    assert_eq!(late(&bridge), (0, Nanos::ZERO), "nothing is to leave");
+    // A millisecond each: the second may leave at 2 ms.
+    send(&mut here, [vec![1; 1_000], vec![2; 1_000]]);
+    let next = bridge.round(micros(1_000)).unwrap().next;
+    assert_eq!(next, Next::At(micros(2_000)));
+    bridge.round(micros(1_500)).unwrap();
+    assert_eq!(late(&bridge), (0, Nanos::ZERO), "it may not leave yet");
+    bridge.round(micros(2_007)).unwrap();
+    assert_eq!(late(&bridge), (1, micros(7)));
+    assert_eq!(heard(&mut there).len(), 2);
+    assert_eq!(
+        bridge.rounds().scan.count(),
+        0,
+        "nobody has told how long they took"
+    );
+}
+
+#[test]
+fn a_full_device_is_late_from_round_to_round() {
+    let ((left, mut here), (right, mut there)) = (memory::pair(100), memory::pair(1));
+    let mut bridge = Bridge::new(open(left), open(right), as_it_is).unwrap();
+    send(&mut here, [vec![1; 60], vec![2; 60]]);
+    let next = bridge.round(ms(1)).unwrap().next;
+    assert_eq!(next, Next::WhenBackendTakesMore);
+    assert_eq!(heard(&mut there).len(), 1);
+    bridge.round(ms(4)).unwrap();
+    assert_eq!(heard(&mut there).len(), 1);
+    let late = bridge.rounds().late;
+    assert_eq!((late.count(), late.longest()), (1, ms(3)));
+}
+
+/// Is told how long each of its steps took, in which nothing is done.
+#[derive(Default)]
+struct Timed(Vec<Nanos>);
+
+impl Steps for Timed {
+    fn step(&mut self, _: Nanos) -> io::Result<Step> {
+        Ok(Step {
+            drained: 0,
+            released: 0,
+            transmitted: 0,
+            next: Next::WhenPushed,
+        })
+    }
+
+    fn sleep(&mut self, longest: Duration) -> io::Result<Option<Woken>> {
+        thread::sleep(longest);
+        Ok(Some(Woken::TimedOut))
+    }
+
+    fn took(&mut self, span: Nanos) {
+        self.0.push(span);
+    }
+}
+
+#[test]
+fn a_step_takes_what_is_done_after_it_and_no_wait() {
+    let mut timed = Timed::default();
+    let idling = Idling {
+        spin_for: Nanos::ZERO,
+        longest_sleep: ms(200),
+        ..Idling::default()
+    };
+    drive(&mut timed, &Clock::start(), idling, |timed, _, _| {
+        thread::sleep(Duration::from_millis(2));
+        timed.0.len() < 3
+    })
+    .unwrap();
+    assert_eq!(timed.0.len(), 4);
+    assert!(timed.0.iter().all(|&took| took >= ms(2)), "{:?}", timed.0);
+    // Of four on a busy machine one at least is shorter than the sleeps in between.
+    assert!(timed.0.iter().any(|&took| took < ms(200)), "{:?}", timed.0);
 }

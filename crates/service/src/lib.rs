@@ -1,13 +1,15 @@
-//! A daemon as a service manager wants it: what the manager hears of it ([`Manager`]), and what it
-//! gives up once it knows what it has to do ([`privileges`]), how it logs ([`log`]). Nothing here knows
-//! what the daemon does.
+//! A daemon as a service manager wants it: what the manager hears of it ([`Manager`]), what it gives up
+//! once it knows what it has to do ([`privileges`]), how it logs ([`log`]), and how long it may take to end
+//! ([`Ending`]). Nothing here knows what the daemon does.
 #![cfg(target_os = "linux")]
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 
 mod calls;
+mod ending;
 pub mod log;
 mod manager;
 pub mod privileges;
 
+pub use ending::Ending;
 pub use manager::{Manager, Teller, Telling};

@@ -5,8 +5,8 @@ use core::fmt;
 use fairlane_core::scheduler::Scheduler;
 use fairlane_core::tree::{self, ClassFlow, ClassQueue, Payload};
 use fairlane_core::{
-    AnyScheduler, ChangeError, Dequeue, FlowConfig, FlowId, Length, Nanos, PacketScheduler,
-    Rejection,
+    AnyScheduler, ChangeError, Dequeue, FlowConfig, FlowId, FlowStats, Length, Nanos,
+    PacketScheduler, Rejection,
 };
 
 /// What tells whose a packet is: a [`FlowId`] of a packet scheduler, a [`ClassFlow`] of queues of
@@ -55,7 +55,7 @@ pub trait Queue<L: Label, P> {
     }
 }
 
-/// A queue of flows that come.
+/// A queue of flows that come, change and go.
 pub trait Flows<P>: Queue<FlowId, P> {
     /// Adds a flow, idle.
     ///
@@ -63,6 +63,24 @@ pub trait Flows<P>: Queue<FlowId, P> {
     ///
     /// There are too many; nothing was added.
     fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError>;
+
+    /// Gives a flow another configuration.
+    ///
+    /// # Errors
+    ///
+    /// There is no such flow, or what it has queued is longer; nothing was changed.
+    fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError>;
+
+    /// Removes a flow; what it has queued goes to `discard`.
+    ///
+    /// # Errors
+    ///
+    /// There is no such flow.
+    fn remove_flow(
+        &mut self,
+        flow: FlowId,
+        discard: impl FnMut(Length, P),
+    ) -> Result<FlowStats, ChangeError>;
 }
 
 /// Each flow has its share of the link; `$more` is what only this scheduler can tell.
@@ -90,6 +108,18 @@ macro_rules! of_flows {
         impl<$($algorithm: Scheduler,)? P> Flows<P> for $scheduler<$($algorithm,)? P> {
             fn add_flow(&mut self, config: FlowConfig) -> Result<FlowId, ChangeError> {
                 $scheduler::add_flow(self, config)
+            }
+
+            fn change_flow(&mut self, flow: FlowId, config: FlowConfig) -> Result<(), ChangeError> {
+                $scheduler::change_flow(self, flow, config)
+            }
+
+            fn remove_flow(
+                &mut self,
+                flow: FlowId,
+                mut discard: impl FnMut(Length, P),
+            ) -> Result<FlowStats, ChangeError> {
+                $scheduler::remove_flow(self, flow, |gone| discard(gone.len, gone.payload))
             }
         }
     };

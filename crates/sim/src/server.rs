@@ -66,6 +66,17 @@ impl<A: Scheduler, O: Observer, B> Server<PacketScheduler<A, Waiting<FlowId, B>>
         let queue = PacketScheduler::new(algorithm, limits);
         Server::over(queue, rate, transmit_queue, observer)
     }
+}
+
+impl<Q: Flows<Waiting<FlowId, B>>, O: Observer, B> Server<Q, O, FlowId, B> {
+    /// Adds a flow, idle. O(1) amortised.
+    pub fn add_flow(&mut self, at: Picos, config: FlowConfig) -> Result<FlowId, ChangeError> {
+        self.advance(at);
+        let flow = self.queue.add_flow(config)?;
+        let now = Now::new(self.clock, self.link.progress());
+        self.observer.flow_added(now, flow, &config);
+        Ok(flow)
+    }
 
     /// Gives a flow another configuration, as [`PacketScheduler::change_flow`].
     pub fn change_flow(
@@ -88,8 +99,8 @@ impl<A: Scheduler, O: Observer, B> Server<PacketScheduler<A, Waiting<FlowId, B>>
         self.advance(at);
         let now = Now::new(self.clock, self.link.progress());
         let observer = &mut self.observer;
-        let stats = self.queue.remove_flow(flow, |packet| {
-            let (info, _) = packet.payload.open(packet.len);
+        let stats = self.queue.remove_flow(flow, |len, packet| {
+            let (info, _) = packet.open(len);
             observer.discarded(now, &info);
         })?;
         self.observer.flow_removed(now, flow);
@@ -99,17 +110,6 @@ impl<A: Scheduler, O: Observer, B> Server<PacketScheduler<A, Waiting<FlowId, B>>
         }
         self.unsettle();
         Ok(stats)
-    }
-}
-
-impl<Q: Flows<Waiting<FlowId, B>>, O: Observer, B> Server<Q, O, FlowId, B> {
-    /// Adds a flow, idle. O(1) amortised.
-    pub fn add_flow(&mut self, at: Picos, config: FlowConfig) -> Result<FlowId, ChangeError> {
-        self.advance(at);
-        let flow = self.queue.add_flow(config)?;
-        let now = Now::new(self.clock, self.link.progress());
-        self.observer.flow_added(now, flow, &config);
-        Ok(flow)
     }
 }
 

@@ -106,7 +106,7 @@ fn part(rate: Rate, percent: u32) -> Rate {
 /// all are equal (Fig. 15). Beside the queue: its leaves, in the order of [`LEAVES`].
 pub fn cbq(rate: Rate, priorities: bool) -> Result<(Cbq<ClassPacket>, [ClassId; 4]), CbqError> {
     let class_of = |rate| CbqClass::new(rate, LENGTH);
-    let mut cbq = Cbq::new(rate, Default::default());
+    let mut cbq = Cbq::new(rate, Default::default()).marking();
     let mut agencies = [ClassId::ROOT; 2];
     for (agency, class) in agencies.iter_mut().enumerate() {
         let config = class_of(part(rate, percent_of(agency)));
@@ -127,7 +127,7 @@ pub fn cbq(rate: Rate, priorities: bool) -> Result<(Cbq<ClassPacket>, [ClassId; 
 /// the order of [`LEAVES`].
 pub fn tree(algorithm: Algorithm) -> Result<(Tree<ClassPacket>, [ClassId; 4]), TreeError> {
     let weight = |percent| ClassConfig::new(Weight::new(percent).unwrap_or(Weight::ONE), LENGTH);
-    let mut tree = Tree::new(algorithm, None, Default::default());
+    let mut tree = Tree::new(algorithm, None, Default::default()).marking();
     let mut agencies = [ClassId::ROOT; 2];
     for (agency, class) in agencies.iter_mut().enumerate() {
         *class = tree.add_inner(ClassId::ROOT, weight(percent_of(agency)), algorithm)?;

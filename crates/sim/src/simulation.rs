@@ -2,14 +2,13 @@
 
 use crate::link::TransmitQueue;
 use crate::observer::Observer;
-use crate::queue::{Label, PacketInfo, Queue, Waiting};
+use crate::queue::{Flows, Label, PacketInfo, Queue, Waiting};
 use crate::server::{Server, Step};
 use crate::source::{Lengths, Source, SourceError, Traffic};
 use crate::tcp::{Sender, Tcp};
 use crate::time::{PICOS_PER_SECOND, Picos};
-use fairlane_core::scheduler::Scheduler;
 use fairlane_core::tree::{ClassFlow, ClassQueue, Payload};
-use fairlane_core::{ChangeError, FlowConfig, FlowId, Length, PacketScheduler, Rate};
+use fairlane_core::{ChangeError, FlowConfig, FlowId, Length, Rate};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -35,7 +34,7 @@ impl Payload for Tag {
 pub type ClassPacket = Waiting<ClassFlow, Tag>;
 
 /// The server of a [`Simulation`] of flows.
-pub type FlowServer<A, O> = Server<PacketScheduler<A, FlowPacket>, O, FlowId, Tag>;
+pub type FlowServer<Q, O> = Server<Q, O, FlowId, Tag>;
 
 /// What a packet scheduler holds there.
 pub type FlowPacket = Waiting<FlowId, Tag>;
@@ -240,9 +239,9 @@ pub struct Simulation<Q, O, L = FlowId> {
     flows: Vec<FlowPlan>,
 }
 
-impl<A: Scheduler, O: Observer> Simulation<PacketScheduler<A, FlowPacket>, O> {
+impl<Q: Flows<FlowPacket>, O: Observer> Simulation<Q, O> {
     /// A run without flows. Each source draws from a seed of its own, made from `seed`.
-    pub fn new(server: FlowServer<A, O>, seed: u64) -> Self {
+    pub fn new(server: FlowServer<Q, O>, seed: u64) -> Self {
         Simulation::over(server, seed)
     }
 
@@ -257,7 +256,19 @@ impl<A: Scheduler, O: Observer> Simulation<PacketScheduler<A, FlowPacket>, O> {
     /// Runs: sources send, flows come, change and go before `until`; then what is queued
     /// is sent. Gives back the server, idle. Fails at a change that the scheduler refuses.
     /// A change of a flow that is not there is passed over.
-    pub fn run(mut self, until: Picos) -> Result<FlowServer<A, O>, ChangeError> {
+    pub fn run(self, until: Picos) -> Result<FlowServer<Q, O>, ChangeError> {
+        let (server, _) = self.run_while(until, || true)?;
+        Ok(server)
+    }
+
+    /// The same, as long as `go_on` says so, which is asked at every event: the server, and whether
+    /// the run came to its end. Where it did not, the server is as it was then, and its observer
+    /// was told of no end.
+    pub fn run_while(
+        mut self,
+        until: Picos,
+        mut go_on: impl FnMut() -> bool,
+    ) -> Result<(FlowServer<Q, O>, bool), ChangeError> {
         let mut lives = Vec::new();
         for (index, plan) in self.flows.iter().enumerate() {
             lives.push((plan.start, Life::Added, index, plan.config));
@@ -268,12 +279,19 @@ impl<A: Scheduler, O: Observer> Simulation<PacketScheduler<A, FlowPacket>, O> {
         }
         lives.sort_by_key(|&(at, life, index, _)| (at, life, index));
         for (at, life, index, config) in lives.into_iter().take_while(|&(at, ..)| at < until) {
-            self.work_until(at);
+            if !self.work_until(at, &mut go_on) {
+                return Ok((self.server, false));
+            }
             self.live(at, life, index, config, until)?;
         }
-        self.work_until(until);
-        self.server.finish();
-        Ok(self.server)
+        let mut ended = self.work_until(until, &mut go_on);
+        while ended && self.server.step().is_some() {
+            ended = go_on();
+        }
+        if ended {
+            self.server.finish();
+        }
+        Ok((self.server, ended))
     }
 
     fn live(
@@ -334,7 +352,7 @@ impl<Q: ClassQueue<ClassPacket>, O: Observer<ClassFlow>> Simulation<Q, O, ClassF
     /// Lets everything happen that is due before `until`, and sets the clock to it. May be
     /// called again to go on.
     pub fn run_until(&mut self, until: Picos) {
-        self.work_until(until);
+        self.work_until(until, &mut || true);
         self.server.advance(until);
     }
 }
@@ -391,21 +409,22 @@ where
         self.server.clock()
     }
 
-    /// Lets everything happen that is due before `until`.
-    fn work_until(&mut self, until: Picos) {
-        loop {
+    /// Lets everything happen that is due before `until`, as long as `go_on` says so: whether it did.
+    fn work_until(&mut self, until: Picos, go_on: &mut impl FnMut() -> bool) -> bool {
+        while go_on() {
             let next = self.events.peek().map(|Reverse((at, ..))| *at);
             let next = next.filter(|&at| at < until);
             // At one instant sources come first.
             if self.work_before(next.unwrap_or(until)) {
                 continue;
             }
-            let Some(at) = next else { break };
+            let Some(at) = next else { return true };
             if let Some(Reverse((_, index, event))) = self.events.pop() {
                 self.server.advance(at);
                 self.happen(index, event);
             }
         }
+        false
     }
 
     /// Lets the server do one thing that is due before `to`, and sources follow it. Whether there

@@ -101,6 +101,7 @@ pub enum Traffic {
 
 /// Why there is no such source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SourceError {
     /// A weighted choice among no lengths.
     NoLength,

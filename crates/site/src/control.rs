@@ -26,7 +26,7 @@ use crate::order::{Adding, Counting, Order, Taking};
 use crate::passing::FINDINGS;
 use crate::plan::{Next, Plan, Running};
 use crate::reload::{Former, Prepared, Source};
-use crate::report::{InterfaceReport, LinkReport, OpenReport, Report};
+use crate::report::{ForwardingReport, InterfaceReport, LinkReport, OpenReport, Report};
 use crate::stretch::Longest;
 use crate::task::{Asking, Attaching, Waiting};
 
@@ -670,6 +670,7 @@ impl Control {
             reloads: self.state.reloads,
             longest_step_us: longest_steps.iter().map(|step| step.us).fold(0.0, f64::max),
             longest_steps,
+            forwarding: ForwardingReport::of(counting.thread),
             interfaces: Side::BOTH
                 .map(|side| {
                     let before = self.state.report.interfaces.get(side as usize);

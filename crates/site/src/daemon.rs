@@ -296,7 +296,7 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// As to [open](Daemon::open) one. The other process goes on as before.
+    /// As to [open](Daemon::open) one. The other process keeps shaping.
     pub fn take_over(
         running: Running,
         site: Site,

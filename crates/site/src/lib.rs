@@ -68,7 +68,7 @@ pub use hand_over::{Beside, Running};
 pub use meter::Delays;
 pub use notice::Notice;
 pub use reload::{Source, read};
-pub use report::{InterfaceReport, LinkReport, OpenReport, Report};
+pub use report::{ForwardingReport, InterfaceReport, LinkReport, OpenReport, Report};
 pub use stretch::StepReport;
 pub use task::Attaching;
 pub use unshaped::Unshaped;

@@ -15,8 +15,8 @@ use fairlane_config::{BuildError, Discipline, Link};
 use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Discarded, Remains};
 use fairlane_core::{Count, Nanos};
 use fairlane_io::Backend;
-use fairlane_runtime::bridge::{LaneStats, Side};
-use fairlane_runtime::{Arbiter, FromPort, Straight};
+use fairlane_runtime::bridge::{LaneStats, RoundStats, Side};
+use fairlane_runtime::{Arbiter, FromPort, Spans, Straight};
 
 use crate::classifier::FrameClassifier;
 use crate::daemon::SiteBridge;
@@ -138,9 +138,32 @@ pub(crate) struct DeviceCount {
     pub(crate) shaped: bool,
 }
 
+/// How the thread that forwards fares.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ThreadCount {
+    pub(crate) rounds: RoundStats,
+    /// Looks at the mailboxes of processes.
+    pub(crate) looks: Spans,
+}
+
+impl ThreadCount {
+    fn of(bridge: &SiteBridge) -> ThreadCount {
+        let arbiters = Side::BOTH
+            .into_iter()
+            .filter_map(|side| bridge.arbiter(side));
+        let mut looks = arbiters.map(|arbiter| arbiter.stats().looks);
+        ThreadCount {
+            rounds: bridge.rounds(),
+            // Processes send by one of them alone.
+            looks: looks.find(|looks| looks.count() > 0).unwrap_or_default(),
+        }
+    }
+}
+
 /// Counts, by side.
 #[derive(Default)]
 pub(crate) struct Counting {
+    pub(crate) thread: ThreadCount,
     pub(crate) links: [LinkCount; 2],
     pub(crate) devices: [DeviceCount; 2],
     begun: bool,
@@ -163,6 +186,7 @@ impl Counting {
     pub(crate) fn step(&mut self, bridge: &mut SiteBridge) -> bool {
         if !self.begun {
             self.begun = true;
+            self.thread = ThreadCount::of(bridge);
             for side in Side::BOTH {
                 self.devices[side as usize] = DeviceCount {
                     refused: bridge.device(side).refused(),

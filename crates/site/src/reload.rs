@@ -51,7 +51,11 @@ impl Source {
     }
 
     /// What it says, beside what was granted.
-    fn site(self, grants: &[Arc<Grant>]) -> Result<Site> {
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, is not valid, or would break a grant.
+    pub fn site(self, grants: &[Arc<Grant>]) -> Result<Site> {
         const NAME: &str = "configuration";
         match self {
             Source::File(path) => Ok(Site::read_again(&path, MTU_OF, grants)?),

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use fairlane_config::class_report::{ClassReport, ClassTerms, Recent, bps, part};
+use fairlane_config::class_report::{ClassReport, ClassTerms, Recent, SpanReport, bps, part};
 use fairlane_config::{ClassKind, Link};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Rate};
+use fairlane_runtime::Spans;
 use serde::Serialize;
 
 use crate::daemon::Interface;
 use crate::meter::Delays;
-use crate::order::{DeviceCount, LinkCount};
+use crate::order::{DeviceCount, LinkCount, ThreadCount};
 use crate::plan::{Account, Passing, Plan, Told};
 use crate::stretch::StepReport;
 
@@ -36,6 +37,8 @@ pub struct Report {
     pub longest_step_us: f64,
     /// The same by what was done, and how much of it the thread itself took.
     pub longest_steps: Vec<StepReport>,
+    /// How the thread that forwards fares.
+    pub forwarding: ForwardingReport,
 }
 
 impl Report {
@@ -44,6 +47,38 @@ impl Report {
     pub fn longest_step_cpu_us(&self) -> f64 {
         let steps = self.longest_steps.iter();
         steps.map(|step| step.cpu_us).fold(0.0, f64::max)
+    }
+}
+
+/// How the thread that forwards fares, since the start: what it adds to the delays of the algorithms, in the
+/// terms of PSPAT. Where one of the times was not measured yet, it is null.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct ForwardingReport {
+    /// Its rounds: in each it takes in what has arrived, and sends what may leave.
+    pub rounds: u64,
+    /// How long a round took, with what was done of a change or a count after it: the time of a scan.
+    pub scan_us: Option<SpanReport>,
+    /// From one look at the mailbox of an attached process to the next, which found frames: Delta_A. What
+    /// arrives at an interface is taken in with the next round, and ends the wait for it.
+    pub delta_a_us: Option<SpanReport>,
+    /// How long after something may leave the round begins that sends it: Delta_D. The thread sends itself,
+    /// so that nothing is on its way between two threads.
+    pub delta_d_us: Option<SpanReport>,
+}
+
+impl ForwardingReport {
+    pub(crate) fn of(count: ThreadCount) -> ForwardingReport {
+        let ThreadCount { rounds, looks } = count;
+        let told = |spans: Spans| {
+            let span = || SpanReport::in_micros(spans.mean(), spans.longest());
+            (spans.count() > 0).then(span)
+        };
+        ForwardingReport {
+            rounds: rounds.scan.count(),
+            scan_us: told(rounds.scan),
+            delta_a_us: told(looks),
+            delta_d_us: told(rounds.late),
+        }
     }
 }
 

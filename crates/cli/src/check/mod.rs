@@ -5,11 +5,11 @@ pub(crate) mod report;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use fairlane_config::link_report::SiteReport;
 use fairlane_config::schema;
 
 use crate::machine::read_site;
 use crate::output;
-use report::Report;
 
 const HELP: &str = "\
 No interface is opened. The MTUs of interfaces on this machine are looked up; for others
@@ -56,13 +56,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let site = read_site(config)?;
     output::warn(&site.warnings);
-    let report = Report::new(&site);
+    let report = SiteReport::new(&site);
     if options.json {
         return output::json(&report);
     }
     for link in report.links {
-        output::line(link.headline())?;
-        output::line(link.table())?;
+        output::line(report::headline(&link))?;
+        output::line(report::table_of(&link))?;
     }
     Ok(())
 }

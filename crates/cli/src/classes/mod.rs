@@ -14,18 +14,18 @@ use crate::table;
 const EXPENDABLE: [usize; 6] = [8, 7, 6, 10, 2, 9];
 
 /// What the bound is for.
-const CONDITION: &str = "bound: within which a packet has left that finds its class (or its flow, \
-                         in a class of flows) empty, whatever the others send";
+const CONDITION: &str = "bound: worst-case delay of a packet that arrives at an empty queue (of its class, or of \
+                         its flow in a class of flows), whatever the others send";
 
 /// What it is not for.
-const LONGER: &str = "longer than the bound took packets that found others of theirs waiting: ";
+const LONGER: &str = "longer than the bound, behind others of their queue: ";
 
 /// That a packet which the bound is for took longer: what must never be.
 fn broken(class: &ClassReport) -> Option<String> {
     let (bound, max) = (class.terms.bound_us?, class.alone_max_us?);
     (max > bound).then(|| {
         format!(
-            "{}: BEYOND ITS BOUND: a packet that found it empty took {}, not {}",
+            "{}: BEYOND ITS BOUND: a packet that arrived at an empty queue took {}, not {}",
             plain(&class.terms.name),
             shown(max),
             shown(bound)

@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 use fairlane_config::Interfaces;
+use fairlane_service::Ending;
 use fairlane_site::{Daemon, Unshaped};
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{
@@ -34,7 +35,6 @@ use signal_hook::iterator::Signals;
 use tracing::level_filters::LevelFilter;
 use tracing::warn;
 
-use super::ending::Ending;
 use super::log::Log;
 use crate::interrupt;
 use crate::machine::read_site;

@@ -9,12 +9,12 @@ use std::thread;
 use std::time::{Instant, SystemTime};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use fairlane_service::Ending;
 use fairlane_service::log::{Events, Limit, Line, is_journal};
 use humantime::format_rfc3339_seconds;
 use tracing::level_filters::LevelFilter;
 use tracing::subscriber::set_global_default;
 
-use super::ending::Ending;
 use crate::output;
 
 /// Lines that may wait to be written; those beyond are lost.

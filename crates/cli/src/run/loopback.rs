@@ -10,8 +10,8 @@ use std::thread;
 use anyhow::{Context, Result, anyhow};
 use fairlane_core::{Length, Weight};
 use fairlane_demo::{Attachments, Demo, may_run_on};
+use fairlane_service::Ending;
 
-use super::ending::Ending;
 use super::screen::Screen;
 use super::{Options, ends};
 use crate::interrupt;

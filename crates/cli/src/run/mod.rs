@@ -1,7 +1,6 @@
 //! `fairlane run`: real datagrams through the arbiter, out at their fair shares; or the frames of
 //! a site, in its classes (`site`).
 
-mod ending;
 mod guard;
 mod log;
 mod loopback;

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use console::{Term, truncate_str};
+use fairlane_service::Ending;
 use serde::Serialize;
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -10,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::ending::Ending;
 use crate::{output, plain};
 
 /// Lines around the flows: the table's borders and header, the sentence on the link,

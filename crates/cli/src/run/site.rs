@@ -13,13 +13,12 @@ use anyhow::{Context, Error, Result};
 use fairlane_config::{Backend, Site};
 use fairlane_control::{Inherited, Service};
 use fairlane_service::privileges::{Left, Needs, give_up};
-use fairlane_service::{Manager, Teller, Telling};
+use fairlane_service::{Ending, Manager, Teller, Telling};
 use fairlane_site::{Beside, Daemon, Handle, Notice, OnLoss, Outcome, Running, Source};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::warn;
 
-use super::ending::Ending;
 use super::log::Log;
 use super::screen::Screen;
 use super::{Options, ends, guard};

@@ -17,6 +17,8 @@ mod sim;
 mod site;
 mod site_classes;
 mod site_control;
+mod site_control_access;
+mod site_control_filters;
 mod site_early;
 mod site_fail_open;
 mod site_faults;

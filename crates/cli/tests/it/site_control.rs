@@ -362,6 +362,133 @@ fn a_class_that_waits_for_its_ceiling_is_told_so() {
     asked.site.stop();
 }
 
+/// Two classes below one, and one beside it: guaranteed a quarter, a quarter and a half of 1 Mbit/s.
+const BESIDE: &str = "
+[[link.class]]
+name = \"business\"
+
+[[link.class]]
+name = \"office\"
+parent = \"business\"
+limit = { packets = 50 }
+
+[[link.class]]
+name = \"backup\"
+parent = \"business\"
+limit = { packets = 50 }
+
+[[link.class]]
+name = \"rest\"
+limit = { packets = 50 }
+default = true
+
+[[link.filter]]
+class = \"office\"
+destination-port = 1001
+
+[[link.filter]]
+class = \"backup\"
+destination-port = 1002
+";
+
+impl Asked {
+    /// Asks why a class waits until its sentences are what is awaited; all of them, or the last.
+    fn explained(&self, class: &str, is_it: impl Fn(&[&str]) -> bool) -> Vec<String> {
+        let begun = Instant::now();
+        loop {
+            let told = self.json(&["explain", class]);
+            let because = told["because"].as_array().unwrap().iter();
+            let because: Vec<_> = because.map(|one| one.as_str().unwrap()).collect();
+            if is_it(&because) || begun.elapsed() > PATIENCE {
+                assert!(is_it(&because), "{told:#}");
+                return because.into_iter().map(str::to_owned).collect();
+            }
+        }
+    }
+}
+
+impl Asked {
+    /// What the thread that forwards adds to delays is told, and of processes where there are none, nothing.
+    fn tells_how_its_thread_fares(&self) {
+        let forwarding = self.json(&["show"])["forwarding"].clone();
+        assert!(forwarding["rounds"].as_u64().unwrap() > 0, "{forwarding}");
+        assert_eq!(forwarding["delta_a_us"], Value::Null);
+        let metrics = self.ctl(&["metrics"]).success();
+        for (key, name) in [("scan_us", "scan"), ("delta_d_us", "delta_d")] {
+            let [mean, max] = ["mean", "max"].map(|of| forwarding[key][of].as_f64().unwrap());
+            assert!(0.0 < mean && mean < max, "{forwarding}");
+            assert!(metrics.contains(&format!("\nfairlane_{name}_longest_seconds ")));
+        }
+        assert!(!metrics.contains("\nfairlane_delta_a_"), "{metrics}");
+    }
+}
+
+#[test]
+fn of_a_full_link_it_is_told_who_sends_beside_a_class_and_beside_those_above_it() {
+    let Some(wire) = wire("a full link", 1) else {
+        return;
+    };
+    let asked = Asked::over(&wire, &(up("packet", "1mbit") + BESIDE), "");
+    let hosts = || (wire.sender(0), wire.receiver());
+    let full = "the link 'up' is full: it carries ";
+    let begins = |because: &[&str], all: &[&str]| {
+        let mut pairs = because.iter().zip(all);
+        because.len() == all.len() && pairs.all(|(one, with)| one.starts_with(with))
+    };
+    // Each of them sends four times what the whole link carries.
+    let (alone, ..) = numbered(hosts(), 1_001, || {
+        asked.explained("office", |because| {
+            because
+                .iter()
+                .all(|one| one.starts_with(full) || one.ends_with("; nobody else sends"))
+                && because.len() == 3
+        })
+    });
+    assert!(alone[0].ends_with(" of 1mbit"), "{alone:?}");
+    assert!(alone[1].starts_with("class 'office' sends "), "{alone:?}");
+    assert!(
+        alone[1].contains(" of the 250kbit that it is guaranteed; "),
+        "{alone:?}"
+    );
+    assert!(alone[2].starts_with("class 'business' sends "), "{alone:?}");
+    assert!(
+        alone[2].contains(" of the 500kbit that it is guaranteed; "),
+        "{alone:?}"
+    );
+
+    let office = [full, "class 'office' sends ", "class 'business' sends "];
+    let rest = [full, "class 'rest' sends "];
+    let ((office, rest), ..) = numbered(hosts(), 1_001, || {
+        let beside = || {
+            let with = |because: &[&str], at: usize, who: &str| {
+                let beside = format!("; beside it send '{who}' ");
+                because[at].contains(&beside) && because[at].ends_with("bit)")
+            };
+            let office = asked.explained("office", |because| {
+                begins(because, &office) && with(because, 1, "backup") && with(because, 2, "rest")
+            });
+            let rest = asked.explained("rest", |because| {
+                begins(because, &rest) && with(because, 1, "business")
+            });
+            (office, rest)
+        };
+        let (told, ..) = numbered(hosts(), 1_002, || numbered(hosts(), 1_003, beside).0);
+        told
+    });
+    for (sentence, guaranteed) in [
+        (&office[1], "250kbit"),
+        (&office[2], "500kbit"),
+        (&rest[1], "500kbit"),
+    ] {
+        assert!(
+            sentence.ends_with(&format!("(guaranteed {guaranteed})")),
+            "{sentence}"
+        );
+    }
+    asked.tells_how_its_thread_fares();
+    asked.site.stop();
+}
+
 #[test]
 fn changes_lose_nothing_and_change_no_order() {
     let Some(wire) = wire("changes while frames pass", 1) else {

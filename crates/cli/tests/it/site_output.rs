@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::program::{self, Pressure};
 use crate::site::{PATIENCE, up, while_changes_take, wire};
+use crate::site_service::send;
 use fairlane_netlab::{Echo, Link, Wire};
 use tempfile::TempPath;
 
@@ -40,9 +41,19 @@ struct Daemon {
 
 impl Daemon {
     fn start(wire: &Wire, options: &[&str], stdout: Stdio, stderr: Stdio) -> Daemon {
+        Daemon::start_as(&config(), wire, options, stdout, stderr)
+    }
+
+    fn start_as(
+        config: &str,
+        wire: &Wire,
+        options: &[&str],
+        stdout: Stdio,
+        stderr: Stdio,
+    ) -> Daemon {
         let file = tempfile::Builder::new().suffix(".toml").tempfile().unwrap();
         let file = file.into_temp_path();
-        std::fs::write(&file, config()).unwrap();
+        std::fs::write(&file, config).unwrap();
         let daemon = Daemon::read(file, wire, options, stdout, stderr);
         daemon.is_up(wire);
         daemon
@@ -79,7 +90,12 @@ impl Daemon {
 
     /// TERM ends it soon; whatever it printed by then.
     #[track_caller]
-    fn term(mut self) -> ExitStatus {
+    fn term(self) -> ExitStatus {
+        self.term_within(SOON)
+    }
+
+    #[track_caller]
+    fn term_within(mut self, soon: Duration) -> ExitStatus {
         let pressure = Pressure::begin();
         let other = self.other.clone();
         let ((status, took), changes) = while_changes_take(&other, || {
@@ -93,7 +109,7 @@ impl Daemon {
                 thread::sleep(Duration::from_millis(5));
             }
         });
-        let limit = pressure.soon(SOON) + changes;
+        let limit = pressure.soon(soon) + changes;
         assert!(took < limit, "TERM takes {took:?}, {limit:?} allowed");
         status
     }
@@ -196,6 +212,26 @@ fn a_full_pipe_holds_up_whoever_prints_and_nobody_else() {
         }
         assert!(daemon.term().success(), "{options:?}");
     }
+}
+
+#[test]
+fn what_is_queued_and_a_full_pipe_hold_up_the_end_for_a_second_together() {
+    let Some(wire) = wire("a full pipe and a full queue", 1) else {
+        return;
+    };
+    let (_unread, stdout) = full();
+    let (_unheard, stderr) = full();
+    let slow = up("packet", "100kbit");
+    let daemon = Daemon::start_as(&slow, &wire, &[], stdout.into(), stderr.into());
+    // Eight seconds of it.
+    send(&wire, 100, 5_008);
+    let told = Instant::now();
+    assert!(daemon.term_within(Duration::from_millis(1_250)).success());
+    let took = told.elapsed();
+    assert!(
+        took >= Duration::from_millis(500),
+        "{took:?}: it sends what is queued"
+    );
 }
 
 #[test]

@@ -38,10 +38,30 @@ pub(crate) fn numbered<T>(
 /// The same, so many a second: up to 40,000.
 pub(crate) fn numbered_at<T>(
     pps: f64,
-    (from, to): (&Host, &Host),
+    hosts: (&Host, &Host),
     port: u16,
     meanwhile: impl FnOnce() -> T,
 ) -> (T, Vec<u32>, u32) {
+    let (told, heard, sent) = heard_at(pps, hosts, port, meanwhile);
+    (told, heard.numbers, sent)
+}
+
+/// What arrived.
+#[derive(Default)]
+pub(crate) struct Heard {
+    /// In order.
+    pub(crate) numbers: Vec<u32>,
+    /// The longest time from one to the next, as the receiver saw it.
+    pub(crate) longest_gap: Duration,
+}
+
+/// The same, with the longest time between two that arrived.
+pub(crate) fn heard_at<T>(
+    pps: f64,
+    (from, to): (&Host, &Host),
+    port: u16,
+    meanwhile: impl FnOnce() -> T,
+) -> (T, Heard, u32) {
     let listening = bind(to, port);
     let timeout = Some(Duration::from_millis(50));
     listening.set_read_timeout(timeout).unwrap();
@@ -63,19 +83,25 @@ pub(crate) fn numbered_at<T>(
     })
 }
 
-/// The numbers of datagrams that arrived, in order, until `done` and for a while after it.
-fn receive(socket: &UdpSocket, done: &AtomicBool) -> Vec<u32> {
+/// What arrives until `done` and for a while after it.
+fn receive(socket: &UdpSocket, done: &AtomicBool) -> Heard {
     let mut buffer = [0; 2_000];
-    let mut numbers = Vec::new();
+    let mut heard = Heard::default();
+    let mut last: Option<Instant> = None;
     let mut patience = 10;
     while patience > 0 {
         match socket.recv(&mut buffer) {
-            Ok(_) => numbers.push(u32::from_be_bytes(buffer[..4].try_into().unwrap())),
+            Ok(_) => {
+                let number = u32::from_be_bytes(buffer[..4].try_into().unwrap());
+                heard.numbers.push(number);
+                let gap = last.replace(Instant::now()).map(|last| last.elapsed());
+                heard.longest_gap = heard.longest_gap.max(gap.unwrap_or_default());
+            }
             Err(_) if done.load(Ordering::Relaxed) => patience -= 1,
             Err(_) => {}
         }
     }
-    numbers
+    heard
 }
 
 /// Sends numbered datagrams at this rate until `stop`; how many.

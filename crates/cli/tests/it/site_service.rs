@@ -292,7 +292,7 @@ fn a_manager_hears_that_it_lives_while_it_makes_rounds_and_only_then() {
 
 /// Sends so many datagrams of 1,000 bytes to a port of the receiver, and waits until they were taken in:
 /// what comes back afterwards does so in a round that took them in first.
-fn send(wire: &Wire, datagrams: usize, port: u16) {
+pub(crate) fn send(wire: &Wire, datagrams: usize, port: u16) {
     let (from, to) = (wire.sender(0), wire.receiver());
     let (near, far) = (bind(from, 0), bind(to, 0));
     near.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -509,3 +509,20 @@ fn a_draft_admits_what_the_whole_text_admits_and_goes_on_with_the_same() {
         assert_eq!(told(&site), told(&beside(&text, &grants[..left]).unwrap()));
     }
 }
+
+#[test]
+fn filters_that_never_match_are_those_of_the_file_whatever_was_granted() {
+    let twice = "[[link.filter]]\nclass = 'web'\ndestination-port = 5060\n";
+    let text = voice_and_web() + twice;
+    let mut grants = Vec::new();
+    for number in 1..3 {
+        admit(&text, &mut grants, asked(number, mbit(1), None, None)).unwrap();
+    }
+    let site = beside(&text, &grants).unwrap();
+    assert_eq!(site.links[0].rules.len(), 4);
+    let [ref one] = site.unmatched()[..] else {
+        panic!("{:?}", site.unmatched());
+    };
+    assert_eq!((one.place, &*one.class), (1, "web"));
+    assert_eq!(one.by, [(0, "voice".into())]);
+}

@@ -215,3 +215,46 @@ fn frames_that_are_longer_than_the_link_carries() {
         assert_eq!(told(&between(lan, wan, longest)), [expected]);
     }
 }
+
+/// What is told of the filters of a site that never match, one sentence each.
+fn unmatched(text: &str) -> Vec<String> {
+    let site = Site::parse(text, "s").unwrap_or_else(|error| panic!("{error}"));
+    site.unmatched().iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn a_filter_that_never_matches_is_told_by_place_and_with_those_that_take_its_packets() {
+    let link = "[[link]]\nname = 'up'\nrate = '40mbit'\n[[link.class]]\nname = 'a'\n\
+                [[link.class]]\nname = 'b'\ndefault = true\n";
+    let filter = |keys: &str| format!("[[link.filter]]\n{keys}\n");
+    let one = filter("class = 'a'\nsource = '10.0.0.0/9'");
+    let other = filter("class = 'b'\nsource = '10.128.0.0/9'");
+    let never = "the filter for class 'b' of link 'up' can never match: ";
+    for (filters, expected) in [
+        (one.clone() + &other, vec![]),
+        (
+            one.clone() + &filter("class = 'b'\nsource = '10.1.0.0/16'"),
+            vec!["filter number 0, for class 'a', takes all its packets before"],
+        ),
+        (
+            one + &other + &filter("class = 'b'\nsource = '10.0.0.0/8'"),
+            vec!["filters number 0, 1 take all its packets before"],
+        ),
+        (
+            filter("class = 'b'\nsource = '10.0.0.0/8'\ndestination = '2001:db8::/32'"),
+            vec!["no packet is all that it asks for"],
+        ),
+        // Both by itself and behind another.
+        (
+            filter("class = 'a'") + &filter("class = 'b'\ningress = 'outside'"),
+            vec!["no packet is all that it asks for"],
+        ),
+    ] {
+        let expected: Vec<_> = expected.iter().map(|why| format!("{never}{why}")).collect();
+        assert_eq!(unmatched(&format!("{link}{filters}")), expected);
+    }
+    let interfaces = "[interfaces]\ninside = 'lan0'\noutside = 'wan0'\n";
+    let user = filter("class = 'b'\nuser = 0");
+    assert!(unmatched(&format!("{link}{user}")).is_empty());
+    assert_eq!(unmatched(&format!("{interfaces}{link}{user}")).len(), 1);
+}

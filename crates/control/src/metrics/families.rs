@@ -24,7 +24,8 @@ pub(super) enum Of {
     /// The program: its version.
     Build,
     SiteCount(fn(&Report) -> u64),
-    Site(fn(&Report) -> f64),
+    /// Which a site may not have yet.
+    Site(fn(&Report) -> Option<f64>),
     InterfaceCount(fn(&InterfaceReport) -> u64),
     Interface(fn(&InterfaceReport) -> f64),
     LinkCount(fn(&LinkReport) -> u64),
@@ -93,7 +94,11 @@ impl Family {
         match self.of {
             Of::Build => tell(&[("version", env!("CARGO_PKG_VERSION"))], Value::Gauge(1.0)),
             Of::SiteCount(value) => tell(&[], Value::Count(value(report))),
-            Of::Site(value) => tell(&[], Value::Gauge(value(report))),
+            Of::Site(value) => {
+                if let Some(value) = value(report) {
+                    tell(&[], Value::Gauge(value));
+                }
+            }
             Of::InterfaceCount(value) => {
                 let it = of_interface();
                 tell(&[("interface", &it.name)], Value::Count(value(it)));
@@ -176,22 +181,57 @@ const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
 }
 
 /// All of them, in the order in which they are told.
-pub(super) static FAMILIES: [Family; 46] = [
+pub(super) static FAMILIES: [Family; 53] = [
     family("build_info", Of::Build, "Which Fairlane this is"),
     family(
         "uptime_seconds",
-        Of::Site(|it| it.seconds),
+        Of::Site(|it| Some(it.seconds)),
         "Time since the start",
     ),
     family(
         "longest_step_seconds",
-        Of::Site(|it| it.longest_step_us / 1e6),
+        Of::Site(|it| Some(it.longest_step_us / 1e6)),
         "Longest time between two rounds while classes were changed or counted",
     ),
     family(
         "longest_step_cpu_seconds",
-        Of::Site(|it| it.longest_step_cpu_us() / 1e6),
+        Of::Site(|it| Some(it.longest_step_cpu_us() / 1e6)),
         "Most processor time that the forwarding thread itself took between two rounds for that",
+    ),
+    family(
+        "rounds",
+        Of::SiteCount(|it| it.forwarding.rounds),
+        "Rounds of the thread that forwards",
+    ),
+    family(
+        "scan_mean_seconds",
+        Of::Site(|it| Some(it.forwarding.scan_us?.mean / 1e6)),
+        "Mean time of a round since the start",
+    ),
+    family(
+        "scan_longest_seconds",
+        Of::Site(|it| Some(it.forwarding.scan_us?.max / 1e6)),
+        "Longest time of a round since the start",
+    ),
+    family(
+        "delta_a_mean_seconds",
+        Of::Site(|it| Some(it.forwarding.delta_a_us?.mean / 1e6)),
+        "Mean time from one look at the mailbox of an attached process to the next that found frames",
+    ),
+    family(
+        "delta_a_longest_seconds",
+        Of::Site(|it| Some(it.forwarding.delta_a_us?.max / 1e6)),
+        "Longest time from one look at the mailbox of an attached process to the next that found frames",
+    ),
+    family(
+        "delta_d_mean_seconds",
+        Of::Site(|it| Some(it.forwarding.delta_d_us?.mean / 1e6)),
+        "Mean time from when something may leave to the round that sends it",
+    ),
+    family(
+        "delta_d_longest_seconds",
+        Of::Site(|it| Some(it.forwarding.delta_d_us?.max / 1e6)),
+        "Longest time from when something may leave to the round that sends it",
     ),
     family(
         "reloads",
@@ -200,7 +240,7 @@ pub(super) static FAMILIES: [Family; 46] = [
     ),
     family(
         "attached_processes",
-        Of::Site(|it| it.attached as f64),
+        Of::Site(|it| Some(it.attached as f64)),
         "Processes that are attached",
     ),
     family(
@@ -391,7 +431,7 @@ pub(super) static FAMILIES: [Family; 46] = [
     family(
         "class_delay_bound_seconds",
         Of::Class(|it| Some(it.terms.bound_us? / 1e6)),
-        "Computed worst-case delay of a packet that finds its class empty",
+        "Computed worst-case delay of a packet that arrives at an empty queue: of its class, or of its flow",
     ),
     family(
         "class_drops_by_reason",

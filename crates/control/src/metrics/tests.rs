@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairlane_config::Site;
-use fairlane_config::class_report::{ClassReport, ClassTerms};
+use fairlane_config::class_report::{ClassReport, ClassTerms, SpanReport};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos};
-use fairlane_site::{InterfaceReport, LinkReport};
+use fairlane_site::{ForwardingReport, InterfaceReport, LinkReport};
 use prost::Message;
 
 use super::*;
@@ -104,6 +104,29 @@ fn every_class_has_its_counts_once_and_the_text_ends_as_it_must() {
     series.sort_unstable();
     series.dedup_by_key(|line| line.rsplit_once(' ').unwrap().0);
     assert_eq!(series.len(), before);
+}
+
+#[test]
+fn of_the_forwarding_thread_only_what_was_measured_is_told() {
+    let mut report = report();
+    report.forwarding = ForwardingReport {
+        rounds: 7,
+        scan_us: Some(SpanReport {
+            mean: 2.5,
+            max: 40.0,
+        }),
+        ..ForwardingReport::default()
+    };
+    let text = told(report, Format::Plain);
+    let values = Series::of_text(&text).values;
+    for (name, value) in [
+        ("fairlane_rounds_total", 7.0),
+        ("fairlane_scan_mean_seconds", 2.5e-6),
+        ("fairlane_scan_longest_seconds", 4e-5),
+    ] {
+        assert_eq!(values[name], value, "{text}");
+    }
+    assert!(!text.contains("\nfairlane_delta_"), "{text}");
 }
 
 #[test]

@@ -54,6 +54,7 @@ pub struct Backlog {
 
 /// Why there is no such queue management.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AqmError {
     /// RED starts at an average of nothing.
     #[error("RED's lower threshold must be at least 1, it is 0")]
@@ -114,6 +115,7 @@ pub enum AqmError {
 
 /// The queue management of a class, validated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AqmConfig {
     /// None but the limits of the queue.
     #[default]

@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn one_level_is_the_flat_bound_with_a_packet_on_the_wire() {
         let long = length(1500);
-        for algorithm in Algorithm::ALL {
+        for &algorithm in Algorithm::ALL {
             let flat = Siblings::new(algorithm, [(weight(3), long, 2), (weight(1), long, 5)]);
             let bound = |transmit| flat.bound(weight(3), long, Head::Known, transmit);
             let Some(between) = bound(Transmit::Between) else {

@@ -213,7 +213,7 @@ mod tests {
             Siblings::new(algorithm, [(weight(3), length, 1), (weight(10), length, 1)])
         };
         let mut differ = 0;
-        for algorithm in Algorithm::ALL {
+        for &algorithm in Algorithm::ALL {
             let delays = (1..=64).filter_map(|factor| {
                 let own = Weight::new(3 * factor).unwrap();
                 let delay = |siblings: &Siblings| {

@@ -2,11 +2,12 @@
 
 use crate::units::Length;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// No packet.
 pub(super) const NIL: u32 = u32::MAX;
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Slot<P> {
     /// Next packet of the same list, or next free slot.
     next: u32,
@@ -66,7 +67,7 @@ impl<P> Behind<'_, P> {
 /// Slots are reused last in, first out, so that a short queue stays in the cache.
 /// The slab grows as needed and never shrinks: it allocates only while the number
 /// of packets queued at once reaches a new height.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct PacketSlab<P> {
     slots: Vec<Slot<P>>,
     free: u32,
@@ -208,6 +209,15 @@ impl<P> PacketSlab<P> {
     #[inline]
     pub(super) fn length(&self, index: u32) -> Option<Length> {
         self.slots.get(index as usize).map(|slot| slot.len)
+    }
+}
+
+impl<P> fmt::Debug for PacketSlab<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PacketSlab")
+            .field("len", &self.len())
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 

@@ -5,9 +5,9 @@ use crate::units::{Charge, Nanos};
 use super::ceiling::NONE;
 use super::child::Kind;
 use super::order::Selected;
-use super::{Payload, ROOT, Tree};
+use super::{ROOT, Tree};
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// A child that had nothing to send has by now, and no ceiling of its own holds it. It gets its
     /// place, and so does each class above for which it is the first.
     pub(super) fn activate(

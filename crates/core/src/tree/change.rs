@@ -12,8 +12,8 @@ use super::ceiling::NONE;
 use super::child::{Kind, flag};
 use super::table::{check_fit, clamped, flags, share};
 use super::{
-    Body, Ceiling, Class, ClassConfig, ClassId, ClassStats, Discarded, LeafConfig, Payload, Place,
-    Reason, Removed, Tree, TreeError,
+    Body, Ceiling, Class, ClassConfig, ClassId, ClassStats, Discarded, LeafConfig, Place, Reason,
+    Removed, Tree, TreeError,
 };
 
 /// What a change touches beside the class itself.
@@ -25,7 +25,7 @@ struct Touches {
     management: bool,
 }
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// Gives a class another weight, level, ceiling or longest packet, backlogged or not; of the
     /// root, only the ceiling and the longest packet matter.
     ///

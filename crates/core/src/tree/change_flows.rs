@@ -23,7 +23,7 @@ use crate::units::{Length, Nanos};
 use super::child::{Child, Kind, flag};
 use super::dynamic::Flows;
 use super::table::{check_flows, clamped};
-use super::{Body, ClassId, FlowsConfig, Payload, Tree, TreeError};
+use super::{Body, ClassId, FlowsConfig, Tree, TreeError};
 
 /// A change that has come to some of the flows.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ fn lesser(one: Room, other: Room) -> Room {
     }
 }
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// Gives a class of flows other ones: all but the algorithm. With a lower `most`, idle
     /// flows are forgotten as new ones come; none that holds packets is. O(flows).
     pub fn change_flows(

@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 use super::ceiling::NONE;
 use super::child::{Child, Kind, flag};
 use super::displace::counted;
-use super::{Body, Class, ClassId, ClassStats, Node, Payload, ROOT, Tree};
+use super::{Body, Class, ClassId, ClassStats, Node, ROOT, Tree};
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// Checks that every count is the sum of its parts, that whoever may be served has a
     /// place in the order, that idle flows are in their list, and the algorithms' own
     /// invariants. For tests: O(classes, flows and packets).

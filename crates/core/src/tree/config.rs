@@ -170,6 +170,7 @@ impl FlowsConfig {
 
 /// Why a class could not be added, changed or removed; nothing was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TreeError {
     /// No class has this number.
     #[error("there is no class {0}")]

@@ -6,18 +6,42 @@ use crate::units::{Length, Nanos};
 
 use super::ceiling::NONE;
 use super::child::{Child, Kind, flag};
-use super::{ClassId, Discarded, Payload, ROOT, Reason, Tree};
-use crate::packet::{Dequeue, Packet};
+use super::{ClassId, Discarded, ROOT, Reason, Tree};
+use crate::packet::{Dequeue, Packet, Stamped, Waited};
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// Hands out the next packet at time `now`; what queue management drops on the way goes to
     /// `discard`.
     #[inline]
     pub fn dequeue(
         &mut self,
         now: Nanos,
-        mut discard: impl FnMut(Discarded<P>),
+        discard: impl FnMut(Discarded<P>),
     ) -> Dequeue<P, ClassId> {
+        self.next(now, discard, |(_, payload)| payload)
+    }
+
+    /// As [`dequeue`](Self::dequeue), with how long each packet waited: the time at which it came is stored
+    /// with it in any case.
+    #[inline]
+    pub fn dequeue_with_sojourn(
+        &mut self,
+        now: Nanos,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Dequeue<Waited<P>, ClassId> {
+        self.next(now, discard, |(came, payload)| {
+            Stamped { came, payload }.until(now)
+        })
+    }
+
+    /// The next packet, and of when it came and itself what is asked for.
+    #[inline(always)]
+    fn next<T>(
+        &mut self,
+        now: Nanos,
+        mut discard: impl FnMut(Discarded<P>),
+        give: impl Fn((Nanos, P)) -> T,
+    ) -> Dequeue<T, ClassId> {
         if self.ceilings.first().is_some_and(|time| time <= now) {
             self.release(now);
         }
@@ -42,10 +66,10 @@ impl<P: Payload> Tree<P> {
                 return Dequeue::Packet(Packet {
                     owner: ClassId::new(sent.class),
                     len: sent.len,
-                    payload: sent.payload.1,
+                    payload: give(sent.payload),
                 });
             }
-            match self.send_special(at, slot, now) {
+            match self.send_special(at, slot, now, &give) {
                 Some(Ok(packet)) => return Dequeue::Packet(packet),
                 Some(Err(dropped)) => discard(dropped),
                 None => self.pass_over(at, slot, now),
@@ -100,12 +124,13 @@ impl<P: Payload> Tree<P> {
     /// and once.
     #[cold]
     #[inline(never)]
-    fn send_special(
+    fn send_special<T>(
         &mut self,
         at: u32,
         slot: u32,
         now: Nanos,
-    ) -> Option<Result<Packet<P, ClassId>, Discarded<P>>> {
+        give: impl Fn((Nanos, P)) -> T,
+    ) -> Option<Result<Packet<T, ClassId>, Discarded<P>>> {
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
         let (stored, len, &(came, _)) = child.packets.detach(&self.slab)?;
@@ -146,7 +171,7 @@ impl<P: Payload> Tree<P> {
             }
         }
         self.charge_above(at, len, now);
-        let (_, payload) = self.slab.remove(stored)?;
+        let payload = give(self.slab.remove(stored)?);
         Some(Ok(Packet {
             owner: class,
             len,
@@ -179,7 +204,7 @@ impl<P: Payload> Tree<P> {
             extra.aqm.emptied(now);
         }
         let marked = verdict == Verdict::Mark
-            && (self.slab.payload_mut(stored)).is_some_and(|(_, payload)| payload.mark());
+            && (self.slab.payload_mut(stored)).is_some_and(|(_, payload)| (self.mark)(payload));
         if verdict == Verdict::Pass {
             return true;
         }
@@ -220,7 +245,7 @@ impl<P: Payload> Tree<P> {
     /// root.
     #[cold]
     #[inline(never)]
-    fn nobody(&mut self, at: u32) -> Option<Dequeue<P, ClassId>> {
+    fn nobody<T>(&mut self, at: u32) -> Option<Dequeue<T, ClassId>> {
         let node = &self.nodes[at as usize];
         if at != ROOT && !self.root_held {
             // What it had was discarded while it waited. It is no flow, so no time matters.

@@ -21,7 +21,7 @@ use crate::units::{Length, Nanos};
 
 use super::child::{Child, Kind, flag};
 use super::dynamic::Flows;
-use super::{Body, Class, ClassId, Discarded, Payload, Reason, Tree, TreeError};
+use super::{Body, Class, ClassId, Discarded, Reason, Tree, TreeError};
 
 /// Least packets that a licence grows by.
 const STEP: u64 = 16;
@@ -58,7 +58,7 @@ impl Flows {
     }
 }
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// Whether the link has room for a packet.
     #[inline]
     pub(super) fn fits(&self, len: Length) -> bool {

@@ -29,7 +29,7 @@ use super::order::Order;
 use super::stats::ClassStats;
 use super::table::flags;
 use super::tally::Tally;
-use super::{ClassId, Payload, Tree};
+use super::{ClassId, Tree};
 
 /// Flows that a packet of a new one, or a call of `expire_idle`, forgets at most.
 const FORGOTTEN_AT_ONCE: u32 = 2;
@@ -223,7 +223,7 @@ impl Flows {
     }
 }
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// Makes room ahead of time for so many flows of a class of flows.
     pub fn reserve_flows(&mut self, class: ClassId, flows: usize) {
         if let Some(super::Place { node, slot: NONE }) = self.places.get(class.index()).copied()

@@ -5,10 +5,10 @@ use crate::units::{Length, Nanos};
 
 use super::ceiling::NONE;
 use super::child::{Child, Kind, flag};
-use super::{ClassId, Discarded, Node, Payload, Place, Tree};
+use super::{ClassId, Discarded, Node, Place, Tree};
 use crate::packet::{Rejected, Rejection};
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// Accepts a packet into the queue of its class or flow, or hands it back with the reason.
     /// As [`offer`](Self::offer), where nobody asks for what gives way to it: that is counted, and
     /// dropped.
@@ -190,7 +190,7 @@ impl<P: Payload> Tree<P> {
             self.extend(at, slot, class, len);
         }
         if verdict == Verdict::Mark {
-            if !payload.mark() {
+            if !(self.mark)(payload) {
                 self.reject(class, at, slot, len, now);
                 return Err(Rejection::Congestion);
             }

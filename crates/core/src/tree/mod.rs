@@ -87,11 +87,13 @@ mod packet;
 mod stats;
 mod table;
 mod tally;
+mod view;
 mod wane;
 
 pub use config::{Ceiling, ClassConfig, ClassId, FlowsConfig, LeafConfig, TreeError};
-pub use packet::{ClassFlow, ClassQueue, Discarded, Payload, Reason};
+pub use packet::{BurstEnd, ClassFlow, ClassQueue, Discarded, Payload, Reason};
 pub use stats::ClassStats;
+pub use view::DynamicFlow;
 
 use crate::aqm::Aqm;
 use crate::packet::Count;
@@ -202,7 +204,7 @@ struct Extra {
 /// more and its entity. Nothing is allocated once the tables have grown to size, but for a
 /// flow that is made with RED, and for the table of flows, which is made anew now and then where
 /// they come and go. The classes are numbered; the number of a removed one is used again.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Tree<P> {
     room_bytes: i64,
     places: Vec<Place>,
@@ -231,6 +233,8 @@ pub struct Tree<P> {
     seed: u64,
     /// The node whose flows were looked at last by `expire_idle`.
     expired: u32,
+    /// Marks a packet, if it can be marked; whether it was.
+    mark: fn(&mut P) -> bool,
 }
 
 /// The tables of a class that was removed, for whoever has the time to free them: as long as the class
@@ -253,7 +257,7 @@ pub struct Removed {
 /// The root's node.
 const ROOT: u32 = 0;
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// A tree of a root without children, whose `algorithm` will order those. `ceiling` holds
     /// all classes together; of the `limits`, those per flow are not used: each leaf has
     /// its own.
@@ -279,6 +283,7 @@ impl<P: Payload> Tree<P> {
             limits,
             seed: 0,
             expired: 0,
+            mark: |_| false,
         };
         let config = ClassConfig {
             ceiling,
@@ -316,14 +321,19 @@ impl<P: Payload> Tree<P> {
         self.slab.is_empty()
     }
 
-    /// Classes that there are, the root included.
-    pub fn classes(&self) -> usize {
-        self.classes.len() - self.free_classes.len()
-    }
-
     /// How a class is configured, or `None` if there is no such class.
     pub fn config(&self, class: ClassId) -> Option<&ClassConfig> {
         Some(&self.class(class).ok()?.config)
+    }
+}
+
+impl<P: Payload> Tree<P> {
+    /// The same, with packets that queue management may mark: without this it drops those that it would
+    /// mark, as of payloads that cannot be marked.
+    #[must_use]
+    pub fn marking(mut self) -> Self {
+        self.mark = P::mark;
+        self
     }
 }
 

@@ -1,15 +1,17 @@
 //! What goes in and comes out: packets, the answers to them, and the trait of whatever queues
 //! them class by class.
 
-use crate::packet::{Dequeue, Rejected};
+use crate::packet::{Dequeue, Packet, Rejected, Rejection, Waited};
 use crate::scheduler::Violation;
 use crate::units::{Length, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::fmt;
 
 use super::{ClassId, ClassStats, Tree};
 
-/// A packet, as far as queue management looks at it.
+/// A packet that queue management may mark. Queues hold packets of any type, and mark them where they are
+/// told to ([`Tree::marking`]).
 pub trait Payload {
     /// Marks the packet "congestion experienced" if it is ECN-capable; whether it is. One
     /// that is not is dropped instead.
@@ -61,6 +63,60 @@ pub trait ClassQueue<P> {
     /// to `discard`.
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId>;
 
+    /// As [`dequeue`](Self::dequeue), with how long each packet waited.
+    fn dequeue_with_sojourn(
+        &mut self,
+        now: Nanos,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Dequeue<Waited<P>, ClassId>;
+
+    /// Accepts packets in their order, each into the class and flow that it names as its owner: how many.
+    /// One that is not accepted goes to `rejected` with the reason, and the next one has its turn. The same
+    /// as a call of [`enqueue`](Self::enqueue) for each, at the same cost.
+    #[inline]
+    fn enqueue_burst(
+        &mut self,
+        packets: impl IntoIterator<Item = Packet<P, ClassFlow>>,
+        now: Nanos,
+        mut rejected: impl FnMut(Packet<P, ClassFlow>, Rejection),
+        mut discard: impl FnMut(Discarded<P>),
+    ) -> usize {
+        let mut accepted = 0;
+        for packet in packets {
+            let (owner, len) = (packet.owner, packet.len);
+            let ClassFlow { class, flow } = owner;
+            match self.enqueue(class, flow, len, packet.payload, now, &mut discard) {
+                Ok(()) => accepted += 1,
+                Err(refused) => {
+                    let (packet, reason) = refused.of(owner, len);
+                    rejected(packet, reason);
+                }
+            }
+        }
+        accepted
+    }
+
+    /// Appends the next packets at time `now` to `burst`, `most` of them at most, and says why no more
+    /// come. What queue management drops on the way goes to `discard`. The same as as many calls of
+    /// [`dequeue`](Self::dequeue), at the same cost.
+    #[inline]
+    fn dequeue_burst(
+        &mut self,
+        burst: &mut Vec<Packet<P, ClassId>>,
+        most: usize,
+        now: Nanos,
+        mut discard: impl FnMut(Discarded<P>),
+    ) -> BurstEnd {
+        for _ in 0..most {
+            match self.dequeue(now, &mut discard) {
+                Dequeue::Packet(packet) => burst.push(packet),
+                Dequeue::NotBefore(time) => return BurstEnd::NotBefore(time),
+                Dequeue::Empty => return BurstEnd::Empty,
+            }
+        }
+        BurstEnd::Full
+    }
+
     /// Lets classes go on that are held to a rate, `most` of them at most, and forgives what they
     /// owe: how many there were. For whoever empties the queues without the pace of a link.
     /// O(log n) for each.
@@ -85,8 +141,20 @@ pub trait ClassQueue<P> {
     fn invariants(&self) -> Result<(), Violation>;
 }
 
+/// Why a burst of packets has no more of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BurstEnd {
+    /// It has as many as were asked for.
+    Full,
+    /// Packets wait, and none may leave before this time.
+    NotBefore(Nanos),
+    /// Nothing waits.
+    Empty,
+}
+
 /// Why an accepted packet will not be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Reason {
     /// Queue management dropped it when it was about to leave.
     Congestion,
@@ -97,7 +165,7 @@ pub enum Reason {
 }
 
 /// A packet that was accepted and will not be sent: the caller's again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Discarded<P> {
     /// Whose it was.
     pub class: ClassId,
@@ -109,7 +177,18 @@ pub struct Discarded<P> {
     pub reason: Reason,
 }
 
-impl<P: Payload> ClassQueue<P> for Tree<P> {
+/// Without the payload.
+impl<P> fmt::Debug for Discarded<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Discarded")
+            .field("class", &self.class)
+            .field("len", &self.len)
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P> ClassQueue<P> for Tree<P> {
     #[inline]
     fn enqueue(
         &mut self,
@@ -126,6 +205,15 @@ impl<P: Payload> ClassQueue<P> for Tree<P> {
     #[inline]
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId> {
         Tree::dequeue(self, now, discard)
+    }
+
+    #[inline]
+    fn dequeue_with_sojourn(
+        &mut self,
+        now: Nanos,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Dequeue<Waited<P>, ClassId> {
+        Tree::dequeue_with_sojourn(self, now, discard)
     }
 
     fn free_held(&mut self, most: u32, now: Nanos) -> u32 {

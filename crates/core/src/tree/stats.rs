@@ -6,7 +6,7 @@ use crate::queue::PacketList;
 use crate::units::Length;
 
 use super::child::{Child, Kind};
-use super::{Body, Class, ClassId, Payload, Tree};
+use super::{Body, Class, ClassId, Tree};
 
 /// What became of the packets of a class and of all below it:
 /// `accepted = sent + discarded + queued`.
@@ -14,6 +14,8 @@ use super::{Body, Class, ClassId, Payload, Tree};
 /// Of a class with others below it, each count is the sum of theirs, and of those that were
 /// removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(default))]
 pub struct ClassStats {
     /// Accepted at enqueue.
     pub accepted: Count,
@@ -79,7 +81,7 @@ pub(super) struct Losses {
     pub throttled: u64,
 }
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// What became of the packets of a class and of all below it, or `None` if there is no such
     /// class. The root counts what was refused because there was no such class, too.
     /// O(classes below).

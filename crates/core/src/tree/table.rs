@@ -15,11 +15,11 @@ use super::displace::licence_for;
 use super::dynamic::Flows;
 use super::order::{Order, Selected};
 use super::{
-    Body, Ceiling, Class, ClassConfig, ClassId, Extra, FlowsConfig, LeafConfig, Node, Payload,
-    Place, Remains, Tree, TreeError,
+    Body, Ceiling, Class, ClassConfig, ClassId, Extra, FlowsConfig, LeafConfig, Node, Place,
+    Remains, Tree, TreeError,
 };
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// Adds a class whose children `algorithm` orders.
     pub fn add_inner(
         &mut self,

@@ -11,7 +11,7 @@ use crate::units::Length;
 use alloc::vec::Vec;
 
 use super::child::{Kind, flag};
-use super::{Body, ClassId, Payload, Tree};
+use super::{Body, ClassId, Tree};
 
 /// What was sent from each slot since it was last told.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +59,7 @@ impl Tally {
     }
 }
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// Counts from now on what each flow of a class sends, in `table`, which is emptied, and grows
     /// with the flows where it is too small; or counts that no more. The first walk of
     /// [`take_tally`](Self::take_tally) begins with each flow that it comes to. Returns the table

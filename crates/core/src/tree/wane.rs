@@ -10,7 +10,7 @@ use crate::packet::Count;
 use crate::packet_scheduler::Limits;
 use crate::room::Room;
 
-use super::{Body, Class, ClassId, LeafConfig, Payload, Tree, TreeError};
+use super::{Body, Class, ClassId, LeafConfig, Tree, TreeError};
 
 /// Leaves that a call of `expire_idle` looks at.
 const LOOKED_AT_ONCE: usize = 64;
@@ -26,7 +26,7 @@ fn within(held: Count, room: Room) -> bool {
     held.packets <= room.packets.into() && held.bytes <= room.bytes.into()
 }
 
-impl<P: Payload> Tree<P> {
+impl<P> Tree<P> {
     /// Keeps room for a class in place of what it has, if it is there by now; where it is short, other
     /// leaves keep more than is due to them no longer, one after another until it is enough. Where all of
     /// that would not be enough, nothing changes.

@@ -140,7 +140,7 @@ proptest! {
     fn a_bound_is_the_same_at_every_scale_but_for_the_length_of_slots(
         flows in flows(), factor in 2..=10_000u32, log in 1..=13u32,
     ) {
-        for algorithm in Algorithm::ALL {
+        for &algorithm in Algorithm::ALL {
             let name = algorithm.name();
             let slots = ["qfq", "gfq", "s-kps"].contains(&name.trim_end_matches('+'));
             for head in [Head::Known, Head::Longest] {
@@ -173,7 +173,8 @@ fn all_algorithms_are_tested() {
     count(Wf2q::new(), &mut names);
     for_every_rounding_algorithm!(count(&mut names));
     names.sort_unstable();
-    let mut all = Algorithm::ALL.map(Algorithm::name);
+    let all = Algorithm::ALL.iter().copied();
+    let mut all: Vec<_> = all.map(Algorithm::name).collect();
     all.sort_unstable();
     assert_eq!(names, all);
 }

@@ -160,7 +160,7 @@ fn a_scheduler_slower_than_its_link_keeps_the_weights_by_a_ceiling_below_it() {
 
 #[test]
 fn siblings_have_what_a_capped_class_leaves() {
-    for algorithm in Algorithm::ALL {
+    for &algorithm in Algorithm::ALL {
         if algorithm.follows_packets() {
             continue;
         }

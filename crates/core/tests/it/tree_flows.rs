@@ -45,7 +45,7 @@ fn count(tree: &Tree<u64>, class: ClassId) -> u64 {
 
 #[test]
 fn each_digest_has_a_flow_and_each_flow_its_share() {
-    for algorithm in Algorithm::ALL {
+    for &algorithm in Algorithm::ALL {
         let (mut tree, class) = flows(FlowsConfig::new(algorithm));
         // Flow 0 sends ten times as much as the others.
         for n in 0..20 {

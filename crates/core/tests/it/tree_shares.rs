@@ -15,7 +15,7 @@ fn class(of: u32) -> ClassConfig {
 
 /// Algorithms that share by weight, also among classes.
 fn by_weight() -> impl Iterator<Item = Algorithm> {
-    let all = Algorithm::ALL.into_iter();
+    let all = Algorithm::ALL.iter().copied();
     all.filter(|a| !a.follows_packets() && *a != Algorithm::Priority)
 }
 

@@ -33,6 +33,7 @@ pub struct Geometry {
 
 /// A ring cannot have that shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum GeometryError {
     /// The number of slots is not one that a ring can have.
     #[error(

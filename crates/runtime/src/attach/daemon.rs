@@ -66,6 +66,7 @@ impl AttachConfig {
 
 /// Why there is no listening.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ListenError {
     /// The path is taken.
     #[error("cannot listen at {}: another process listens there", .0.display())]

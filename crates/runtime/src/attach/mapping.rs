@@ -22,6 +22,7 @@ pub struct Class {
 
 /// Whom a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Who {
     /// A user.
     Uid(u32),
@@ -72,6 +73,7 @@ impl FromStr for Who {
 
 /// What a [`Mapping`] cannot be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MappingError {
     /// A name that cannot be told to a client.
     #[error("the class \"{0}\" has a name of {len} bytes: 1 to 64 are allowed", len = .0.len())]

@@ -1,9 +1,9 @@
 //! The clients transmit themselves what the arbiter has cleared.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, io};
 
 use fairlane_core::{FlowId, Length, Packet};
 use fairlane_io::Backend;
@@ -178,7 +178,6 @@ impl Release<Cleared> for ClientsDispatch {
 ///
 /// One thread at a time. Dropping it leaves; what was not dispatched by then is dropped
 /// with it, though the link was charged for what had been cleared.
-#[derive(Debug)]
 pub struct DispatchingClient<T> {
     client: Client<Cleared>,
     near: Near,
@@ -316,5 +315,14 @@ impl<T> DispatchingClient<T> {
     /// come.
     pub fn dropped(&self) -> u64 {
         self.dropped
+    }
+}
+
+impl<T> fmt::Debug for DispatchingClient<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DispatchingClient")
+            .field("client", &self.client)
+            .field("pending", &self.pending.len())
+            .finish_non_exhaustive()
     }
 }

@@ -1,10 +1,10 @@
 //! Threads that transmit, each with a TX mailbox of its own.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use std::{fmt, io};
 
 use fairlane_core::{Nanos, Packet};
 use fairlane_io::Backend;
@@ -21,13 +21,11 @@ const BATCH: usize = 64;
 /// To dispatcher threads, where transmitting is dear (PSPAT, Section 3.3). A flow always
 /// goes to the same one, so its packets keep their order; those of different flows may pass
 /// one another by what the dispatchers hold (k Delta_D of Eq. 1).
-#[derive(Debug)]
 pub struct Dispatchers<P> {
     ways: Vec<Way<P>>,
     waiting: usize,
 }
 
-#[derive(Debug)]
 struct Way<P> {
     mailbox: Producer<P>,
     held: VecDeque<P>,
@@ -134,7 +132,6 @@ impl<P: Send> Release<P> for Dispatchers<P> {
 }
 
 /// The other end of a TX mailbox, and the backend it feeds.
-#[derive(Debug)]
 pub struct Dispatcher<B: Backend> {
     mailbox: Consumer<B::Tx>,
     bell: Listener,
@@ -235,5 +232,22 @@ impl<B: Backend<Tx: Send>> Steps for Dispatcher<B> {
     fn is_done(&self) -> bool {
         // In this order: an empty mailbox means no more only after its producer has gone.
         self.mailbox.is_abandoned() && self.mailbox.is_empty() && self.batch.is_empty()
+    }
+}
+
+impl<P> fmt::Debug for Dispatchers<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatchers")
+            .field("waiting", &self.waiting)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<B: Backend> fmt::Debug for Dispatcher<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dispatcher")
+            .field("taken", &self.taken)
+            .field("transmitted", &self.transmitted)
+            .finish_non_exhaustive()
     }
 }

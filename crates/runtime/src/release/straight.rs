@@ -1,7 +1,7 @@
 //! The arbiter transmits itself.
 
 use std::collections::VecDeque;
-use std::io;
+use std::{fmt, io};
 
 use fairlane_core::Packet;
 use fairlane_io::Backend;
@@ -10,7 +10,6 @@ use super::Release;
 
 /// Straight to a backend, in batches: the shortest way where transmitting is cheap (PSPAT,
 /// Section 3.3).
-#[derive(Debug)]
 pub struct Straight<B: Backend> {
     backend: B,
     batch: VecDeque<B::Tx>,
@@ -76,5 +75,13 @@ impl<P: Into<B::Tx>, B: Backend> Release<P> for Straight<B> {
     #[inline]
     fn waiting(&self) -> usize {
         self.batch.len()
+    }
+}
+
+impl<B: Backend> fmt::Debug for Straight<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Straight")
+            .field("waiting", &self.batch.len())
+            .finish_non_exhaustive()
     }
 }

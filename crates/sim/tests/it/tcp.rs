@@ -84,7 +84,7 @@ fn codel(ecn: bool) -> LeafConfig {
 /// Sources of these leaves, by number, each with a round trip in milliseconds, a window, and
 /// whether it may be marked.
 fn run(leaves: &[LeafConfig], sources: &[(usize, u64, u32, bool)]) -> Fate {
-    let mut tree = Tree::new(Algorithm::Drr, None, SchedulerLimits::default());
+    let mut tree = Tree::new(Algorithm::Drr, None, SchedulerLimits::default()).marking();
     let of = |class, number| ClassFlow {
         class,
         flow: number as u64,

@@ -417,7 +417,7 @@ impl Control {
         let _ = answer.send(told);
     }
 
-    /// Nobody takes over: all goes on as before. A process without a number has not even begun.
+    /// Nobody takes over: the running process keeps shaping. A process without a number has not even begun.
     pub(crate) fn keep(&mut self, other: u32) {
         self.state.stage = Stage::Nothing;
         // The other one has put its own tables there.
@@ -441,7 +441,7 @@ pub(crate) struct Handing {
 impl Handing {
     /// Receives nothing any more, tells the other one where it has come to and what waits, and waits until
     /// that has taken it; then the run ends. Takes as long as the other one takes; if that fails, or says
-    /// nothing for a second, all goes on but what was handed over by then.
+    /// nothing for a second, the running process keeps shaping, without what was handed over by then.
     pub(crate) fn step(&mut self, bridge: &mut SiteBridge, now: Nanos) {
         let told = self.tell(bridge, now).and_then(|told| {
             (&self.stream).read_exact(&mut [0])?;

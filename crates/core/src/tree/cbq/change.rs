@@ -3,11 +3,11 @@
 use super::{Cbq, CbqClass, CbqError, Place, within_limits};
 use crate::aqm::Aqm;
 use crate::room::Room;
-use crate::tree::{ClassId, ClassStats, Discarded, LeafConfig, Payload, Reason};
+use crate::tree::{ClassId, ClassStats, Discarded, LeafConfig, Reason};
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
-impl<P: Payload> Cbq<P> {
+impl<P> Cbq<P> {
     /// Gives a class another configuration, backlogged or not. What is queued stays, also above
     /// lower limits; what it used of late stays, too, and it stays suspended as long as it was
     /// to be. O(classes + packets of the class).

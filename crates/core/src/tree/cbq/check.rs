@@ -4,9 +4,9 @@ use super::{Cbq, Class, Place, ROOT};
 use crate::ensure_invariant;
 use crate::packet::Count;
 use crate::scheduler::Violation;
-use crate::tree::{ClassId, Payload};
+use crate::tree::ClassId;
 
-impl<P: Payload> Cbq<P> {
+impl<P> Cbq<P> {
     /// Checks that every count is the sum of its parts, and that each leaf with packets
     /// stands in one place. For tests: O(classes + packets).
     pub fn invariants(&self) -> Result<(), Violation> {

@@ -62,6 +62,7 @@ impl CbqClass {
 
 /// Why a class could not be added, changed or removed; nothing was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CbqError {
     /// No class has this number.
     #[error("there is no class {0}")]

@@ -4,10 +4,10 @@
 use super::{Cbq, CbqError, Class};
 use crate::packet::Count;
 use crate::room::Room;
-use crate::tree::{ClassId, Discarded, Payload, Reason};
+use crate::tree::{ClassId, Discarded, Reason};
 use crate::units::{Length, Nanos};
 
-impl<P: Payload> Cbq<P> {
+impl<P> Cbq<P> {
     /// Keeps other room than before for a leaf, unless the link holds less than all of it.
     pub(super) fn keep_room(&mut self, before: Room, after: Room) -> Result<(), CbqError> {
         let kept = self.kept.minus(before.count()).plus(after.count());

@@ -43,6 +43,7 @@ mod displace;
 mod estimator;
 mod share;
 mod sleep;
+mod view;
 
 pub use config::{CbqClass, CbqError, PRIORITIES};
 pub use estimator::Bursts;
@@ -50,7 +51,7 @@ pub use estimator::Bursts;
 use super::{ClassId, ClassQueue, ClassStats, Discarded, LeafConfig, Payload, Reason};
 use crate::aqm::{Aqm, Backlog, Verdict};
 use crate::packet::Count;
-use crate::packet::{Dequeue, Packet, Rejected, Rejection};
+use crate::packet::{Dequeue, Packet, Rejected, Rejection, Stamped, Waited};
 use crate::packet_scheduler::SchedulerLimits;
 use crate::queue::{PacketList, PacketSlab};
 use crate::room::{Beyond, Measure, Room};
@@ -173,7 +174,7 @@ impl Class {
 /// packets. Accepting a packet costs O(depth); handing one out the same and O(log n) in the
 /// classes that are suspended, and a look at each class that is beyond its rate and
 /// waits for the cutoff to rise, or for a lender that is within its rate again.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Cbq<P> {
     link: Rate,
     link_pace: Pace,
@@ -196,9 +197,11 @@ pub struct Cbq<P> {
     cutoff: u32,
     /// Refused because there was no such class.
     strays: Count,
+    /// Marks a packet, if it can be marked; whether it was.
+    mark: fn(&mut P) -> bool,
 }
 
-impl<P: Payload> Cbq<P> {
+impl<P> Cbq<P> {
     /// A link of `rate` without classes. Of the `limits`, those per flow are not used: each
     /// leaf has its own.
     pub fn new(rate: Rate, limits: SchedulerLimits) -> Self {
@@ -240,6 +243,7 @@ impl<P: Payload> Cbq<P> {
             sleepers: Sleepers::new(granularity),
             cutoff: 0,
             strays: Count::default(),
+            mark: |_| false,
         }
     }
 
@@ -383,7 +387,7 @@ impl<P: Payload> Cbq<P> {
             return Err(Rejection::LinkFull);
         }
         if verdict == Verdict::Mark {
-            if !payload.mark() {
+            if !(self.mark)(payload) {
                 return Err(Rejection::Congestion);
             }
             self.classes[id.index()].counts.marked += 1;
@@ -396,21 +400,43 @@ impl<P: Payload> Cbq<P> {
     pub fn dequeue(
         &mut self,
         now: Nanos,
-        mut discard: impl FnMut(Discarded<P>),
+        discard: impl FnMut(Discarded<P>),
     ) -> Dequeue<P, ClassId> {
+        self.next(now, discard, |(_, payload)| payload)
+    }
+
+    /// As [`dequeue`](Self::dequeue), with how long each packet waited: the time at which it came is stored
+    /// with it in any case.
+    pub fn dequeue_with_sojourn(
+        &mut self,
+        now: Nanos,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Dequeue<Waited<P>, ClassId> {
+        self.next(now, discard, |(came, payload)| {
+            Stamped { came, payload }.until(now)
+        })
+    }
+
+    /// The next packet, and of when it came and itself what is asked for.
+    fn next<T>(
+        &mut self,
+        now: Nanos,
+        mut discard: impl FnMut(Discarded<P>),
+        give: impl Fn((Nanos, P)) -> T,
+    ) -> Dequeue<T, ClassId> {
         while let Some(turn) = self.next_turn(now) {
             let class = turn.class;
-            let Some((since, len, mut payload)) = self.take(class) else {
+            let Some((came, len, mut payload)) = self.take(class) else {
                 self.leave(class);
                 continue;
             };
             let here = &mut self.classes[class as usize];
             let left = here.leaf.backlog();
-            let verdict = here.leaf.aqm.leaving(now, now - since, left);
+            let verdict = here.leaf.aqm.leaving(now, now - came, left);
             if left.packets == 0 {
                 here.leaf.aqm.emptied(now);
             }
-            let marked = verdict == Verdict::Mark && payload.mark();
+            let marked = verdict == Verdict::Mark && (self.mark)(&mut payload);
             if verdict != Verdict::Pass && !marked {
                 here.counts.discarded.add(len);
                 discard(Discarded {
@@ -424,6 +450,7 @@ impl<P: Payload> Cbq<P> {
             here.counts.marked += u64::from(marked);
             here.counts.sent.add(len);
             self.charge(turn, len, now);
+            let payload = give((came, payload));
             return Dequeue::Packet(Packet {
                 owner: ClassId::new(class),
                 len,
@@ -519,6 +546,15 @@ impl<P: Payload> Cbq<P> {
     }
 }
 
+impl<P: Payload> Cbq<P> {
+    /// The same, with packets that queue management may mark: as [`Tree::marking`](super::Tree::marking).
+    #[must_use]
+    pub fn marking(mut self) -> Self {
+        self.mark = P::mark;
+        self
+    }
+}
+
 /// No more room than the leaf's limits allow for.
 fn within_limits(leaf: LeafConfig) -> LeafConfig {
     LeafConfig {
@@ -541,7 +577,7 @@ impl Counts {
     }
 }
 
-impl<P: Payload> ClassQueue<P> for Cbq<P> {
+impl<P> ClassQueue<P> for Cbq<P> {
     fn enqueue(
         &mut self,
         class: ClassId,
@@ -556,6 +592,14 @@ impl<P: Payload> ClassQueue<P> for Cbq<P> {
 
     fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId> {
         Cbq::dequeue(self, now, discard)
+    }
+
+    fn dequeue_with_sojourn(
+        &mut self,
+        now: Nanos,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Dequeue<Waited<P>, ClassId> {
+        Cbq::dequeue_with_sojourn(self, now, discard)
     }
 
     fn free_held(&mut self, most: u32, now: Nanos) -> u32 {

@@ -13,7 +13,6 @@
 
 use super::estimator::Fine;
 use super::{Cbq, Place, ROOT};
-use crate::tree::Payload;
 use crate::units::{Length, Nanos};
 use alloc::vec::Vec;
 
@@ -35,7 +34,7 @@ pub(super) struct Turn {
     pub(super) lender: Option<u32>,
 }
 
-impl<P: Payload> Cbq<P> {
+impl<P> Cbq<P> {
     /// The leaf whose turn it is. O(1) as a rule; O(levels * active classes) where many are
     /// overlimit and not suspended.
     pub(super) fn next_turn(&mut self, now: Nanos) -> Option<Turn> {

@@ -31,7 +31,7 @@ pub(super) fn bounded(mbit: u64) -> CbqClass {
 }
 
 pub(super) fn cbq<P: Payload>(mbit: u64) -> Cbq<P> {
-    Cbq::new(rate(mbit * MBIT), SchedulerLimits::default())
+    Cbq::new(rate(mbit * MBIT), SchedulerLimits::default()).marking()
 }
 
 pub(super) fn leaf<P: Payload>(cbq: &mut Cbq<P>, parent: ClassId, config: CbqClass) -> ClassId {

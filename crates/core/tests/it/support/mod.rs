@@ -67,7 +67,7 @@ pub(crate) fn check<A: Scheduler, P>(link: &PacketScheduler<A, P>) {
 /// Runs a generic test on each algorithm.
 macro_rules! for_every_algorithm {
     ($test:ident) => {
-        for algorithm in fairlane_core::sched::Algorithm::ALL {
+        for &algorithm in fairlane_core::sched::Algorithm::ALL {
             fairlane_core::with_algorithm!(algorithm, new => $test(new()));
         }
     };

@@ -91,7 +91,7 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn new(root: Plain, limits: SchedulerLimits) -> Pair {
-        let real = Tree::new(root.algorithm(), root.ceiling(), limits);
+        let real = Tree::new(root.algorithm(), root.ceiling(), limits).marking();
         let class = |plain: Plain, body| Class {
             parent: None,
             plain,
@@ -301,6 +301,7 @@ impl Pair {
                         );
                     }
                     Rejection::Congestion => assert!(red),
+                    other => panic!("{other}"),
                 }
                 plus(&mut class.dropped, one(len));
             }

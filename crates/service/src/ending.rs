@@ -13,35 +13,42 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 /// How often somebody who waits looks whether he is to stop waiting.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Looks in a row that find an output full before it is given up on: 0.9 s. Not a time: where the
-/// machine has none for who prints, it has none for who looks.
+/// Looks in a row that find an output full before it is given up on, less as many as had time between the
+/// word to end and the first one: 0.9 s in all. Not a time: where the machine has none for who prints, it
+/// has none for who looks.
 const LOOKS: u32 = 90;
+
+/// Looks that an output has at least, whatever came before: 0.25 s.
+const LEAST: u32 = 25;
 
 /// How long after it was told to a run ends at the latest, whatever does not go on.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Shared by all threads of a run.
+/// Whether a run is to end. Shared by all its threads.
 #[derive(Debug, Default)]
-pub(super) struct Ending {
-    deadline: OnceLock<Instant>,
+pub struct Ending {
+    /// When it was told to, and how long after that it is over, whatever does not go on.
+    asked: OnceLock<(Instant, Duration)>,
+    /// Looks that an output has.
+    most: OnceLock<u32>,
     /// Looks in a row that found an output full.
     full: AtomicU32,
 }
 
 impl Ending {
-    /// Somebody wants it to end: a signal. Until then there is something else to do for `first`.
-    pub(super) fn ask_after(&self, first: Duration) {
-        self.deadline.get_or_init(|| Instant::now() + first + GRACE);
+    /// Somebody wants it to end: a signal. Until then there is something else to do for `first` at most.
+    pub fn ask_after(&self, first: Duration) {
+        self.asked.get_or_init(|| (Instant::now(), first + GRACE));
     }
 
     /// Somebody wants it to end: a signal.
-    pub(super) fn ask(&self) {
+    pub fn ask(&self) {
         self.ask_after(Duration::ZERO);
     }
 
     /// What comes from a thread when it has written to `output`, or nothing where nobody takes
-    /// anything there and it has to be over.
-    pub(super) fn wait_for_output<T>(&self, from: &Receiver<T>, output: impl AsFd) -> Option<T> {
+    /// anything there and it has to be over: 0.9 s after the word to end, and no sooner than after 0.25 s.
+    pub fn wait_for_output<T>(&self, from: &Receiver<T>, output: impl AsFd) -> Option<T> {
         loop {
             match from.recv_timeout(LOOK) {
                 Ok(came) => return Some(came),
@@ -54,7 +61,7 @@ impl Ending {
 
     /// Nothing is left but to say on standard error what failed. Where nobody reads that, the
     /// process ends with `code` when it has to be over.
-    pub(super) fn leave(self: Arc<Self>, code: i32) {
+    pub fn leave(self: Arc<Self>, code: i32) {
         thread::spawn(move || {
             while !self.is_over_for(&io::stderr()) {
                 thread::sleep(LOOK);
@@ -63,16 +70,18 @@ impl Ending {
         });
     }
 
-    fn is_over(&self) -> bool {
-        self.deadline.get().is_some_and(|&at| Instant::now() >= at)
-    }
-
-    /// The same for whoever waits until somebody takes what is written to `output`: one look. Where
-    /// one output was given up on, the next is after a single look.
+    /// Whether it has to be over for whoever waits until somebody takes what is written to `output`: one
+    /// look. Where one output was given up on, the next is after a single look.
     fn is_over_for(&self, output: &impl AsFd) -> bool {
-        if self.deadline.get().is_none() {
+        let Some(&(asked, longest)) = self.asked.get() else {
             return false;
-        }
+        };
+        let since = asked.elapsed();
+        let most = *self.most.get_or_init(|| {
+            let had = since.as_millis() / LOOK.as_millis();
+            let left = LOOKS.saturating_sub(u32::try_from(had).unwrap_or(LOOKS));
+            left.max(LEAST)
+        });
         let mut polled = [PollFd::new(output, PollFlags::OUT)];
         // Also where it cannot be written to any more: whoever writes is told so at once.
         let takes = poll(&mut polled, Some(&Timespec::default())) != Ok(0);
@@ -81,21 +90,27 @@ impl Ending {
             false => self.full.load(Ordering::Relaxed).saturating_add(1),
         };
         self.full.store(full, Ordering::Relaxed);
-        full >= LOOKS || self.is_over()
+        full >= most || since >= longest
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write, pipe};
+    use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
     use std::sync::mpsc::channel;
 
     use super::*;
 
+    /// A pipe that takes no more.
+    fn full() -> (PipeReader, PipeWriter) {
+        let (reader, mut writer) = pipe().unwrap();
+        writer.write_all(&[b'.'; 65_536]).unwrap();
+        (reader, writer)
+    }
+
     #[test]
     fn a_full_output_is_given_up_on_and_one_that_is_taken_is_not() {
-        let (mut reader, mut writer) = pipe().unwrap();
-        writer.write_all(&[b'.'; 65_536]).unwrap();
+        let (mut reader, writer) = full();
         let (_unsent, nothing) = channel::<()>();
         let ending = Ending::default();
         ending.ask();
@@ -116,9 +131,28 @@ mod tests {
     }
 
     #[test]
+    fn a_full_output_has_what_is_left_of_a_second_and_a_quarter_at_least() {
+        let (_reader, writer) = full();
+        // Half a second is what is queued sent for, where nobody says otherwise.
+        for (had, looks) in [(0, 90), (500, 40), (700, 25), (60_000, 25)] {
+            let ending = Ending::default();
+            let asked = Instant::now().checked_sub(Duration::from_millis(had));
+            let longest = Duration::from_millis(had) + GRACE;
+            ending.asked.set((asked.unwrap(), longest)).unwrap();
+            let given_up = (1..).find(|_| ending.is_over_for(&writer)).unwrap();
+            // Fewer where the machine had no time in between.
+            assert!((LEAST..=looks).contains(&given_up), "{given_up}");
+            assert!(given_up + 20 > looks, "{given_up} of {looks}");
+            assert!(
+                ending.is_over_for(&writer),
+                "the next one is not waited for"
+            );
+        }
+    }
+
+    #[test]
     fn whoever_is_in_no_hurry_waits() {
-        let (_reader, mut writer) = pipe().unwrap();
-        writer.write_all(&[b'.'; 65_536]).unwrap();
+        let (_reader, writer) = full();
         let ending = Ending::default();
         assert!((0..10 * LOOKS).all(|_| !ending.is_over_for(&writer)));
     }

@@ -1,0 +1,134 @@
+//! A filter that can never match is refused where a change brings it, and warned of where a file has it.
+
+use std::os::unix::net::UnixStream;
+
+use serde_json::{Value, json};
+
+use crate::site::{up, wire};
+use crate::site_control::{Asked, exchanged};
+
+const CLASSES: &str = "
+[[link.class]]
+name = \"voice\"
+
+[[link.class]]
+name = \"web\"
+default = true
+
+[[link.filter]]
+class = \"voice\"
+destination-port = \"1000-1999\"
+";
+
+/// Status and body of an answer over the socket.
+fn answered(asked: &Asked, method: &str, path: &str, body: &str) -> (String, Value) {
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let stream = UnixStream::connect(asked.socket()).unwrap();
+    let answer = exchanged(stream, head + body);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap();
+    (status.to_owned(), serde_json::from_str(body).unwrap())
+}
+
+/// The one warning of a change that was made.
+#[track_caller]
+fn warning(changed: &Value) -> &str {
+    assert_eq!(changed["applied"], true, "{changed:#}");
+    let [ref warning] = changed["warnings"].as_array().unwrap()[..] else {
+        panic!("{changed:#}");
+    };
+    warning.as_str().unwrap()
+}
+
+#[test]
+fn a_filter_that_can_never_match_is_refused_by_a_change_that_brings_it() {
+    let Some(wire) = wire("filters that never match", 1) else {
+        return;
+    };
+    let asked = Asked::over(&wire, &(up("packet", "20mbit") + CLASSES), "");
+    let before = asked.config();
+    let of_web = "the filter for class 'web' of link 'up' can never match: ";
+    let by_voice = "filter number 0, for class 'voice', takes all its packets before";
+    for (keys, why) in [
+        (json!({"class": "web", "destination-port": 1_001}), by_voice),
+        (
+            json!({"class": "web", "source": "10.0.0.1", "destination": "2001:db8::1"}),
+            "no packet is all that it asks for",
+        ),
+        (
+            json!({"class": "web", "ingress": "outside"}),
+            "no packet is all that it asks for",
+        ),
+        (
+            json!({"class": "web", "user": 0}),
+            "no packet is all that it asks for",
+        ),
+    ] {
+        for dry in ["", "?dry-run=true"] {
+            let path = format!("/v1/links/up/filters{dry}");
+            let (status, told) = answered(&asked, "POST", &path, &keys.to_string());
+            assert_eq!(status, "422", "{told}");
+            assert_eq!(told["error"], format!("{of_web}{why}"), "{keys}");
+        }
+    }
+    // Of several changes the one is named; none is made.
+    let filters = json!(["v1", "links", "up", "filters"]);
+    let classes = json!(["v1", "links", "up", "classes"]);
+    let dead = json!({"method": "POST", "path": filters, "keys": {"class": "bulk", "destination-port": 1_001}});
+    let bulk = json!({"method": "POST", "path": classes, "keys": {"name": "bulk"}});
+    let body = json!([bulk, dead]).to_string();
+    let (status, told) = answered(&asked, "POST", "/v1/changes", &body);
+    let named = "change 2 of 2: the filter for class 'bulk' of link 'up' can never match: ";
+    assert_eq!(
+        (status.as_str(), &told["error"]),
+        ("422", &format!("{named}{by_voice}").into())
+    );
+    let words = asked.refused(&["filter", "add", "up", "class=web", "destination-port=1001"]);
+    assert!(words.contains(by_voice), "{words}");
+    assert_eq!(asked.config(), before, "what is refused changes nothing");
+
+    // Where the other one goes with the same change, it matches.
+    let first = json!(["v1", "links", "up", "filters", "0"]);
+    let body = json!([bulk, dead, {"method": "DELETE", "path": first}]).to_string();
+    let (status, told) = answered(&asked, "POST", "/v1/changes", &body);
+    assert_eq!(
+        (status.as_str(), &told["warnings"]),
+        ("200", &json!([])),
+        "{told:#}"
+    );
+    asked.site.stop();
+}
+
+#[test]
+fn a_filter_that_was_there_before_or_that_a_file_has_is_a_warning() {
+    let Some(wire) = wire("filters that match no longer", 1) else {
+        return;
+    };
+    let asked = Asked::over(&wire, &(up("packet", "20mbit") + CLASSES), "");
+    // What comes before it takes its packets.
+    let tens = ["filter", "add", "up", "class=web", "source=10.0.0.0/8"];
+    let changed = asked.json(&[&tens[..], &["protocol=udp", "--at", "0"]].concat());
+    assert_eq!(changed["warnings"], json!([]));
+    let other = asked.json(&[&tens[..], &["--at", "0"]].concat());
+    assert!(
+        warning(&other).contains("filter 1 of the link, for class 'web', takes all"),
+        "{other:#}"
+    );
+    // And stays one, whatever else is changed.
+    let set = asked.json(&["set", "voice", "weight=2"]);
+    assert!(warning(&set).contains("never matches"), "{set:#}");
+    let more = asked.json(&["filter", "add", "up", "class=web", "destination-port=873"]);
+    assert!(warning(&more).contains("never matches"), "{more:#}");
+    let sentence = asked.refused(&["filter", "add", "up", "class=web", "source=10.0.0.1"]);
+    assert!(sentence.contains("can never match"), "{sentence}");
+    // A file that was valid is valid.
+    let file = asked.config() + "[[link.filter]]\nclass = \"web\"\nsource = \"10.0.0.1\"\n";
+    let (status, told) = answered(&asked, "PUT", "/v1/config", &file);
+    assert_eq!(status, "200", "{told}");
+    assert_eq!(told["applied"], true);
+    assert_eq!(told["warnings"].as_array().unwrap().len(), 2, "{told:#}");
+    asked.site.stop();
+}

@@ -1,0 +1,85 @@
+//! Filters that no packet can match.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fairlane_classify::{Classifier, Match, Rule};
+
+use crate::site::{Link, Site};
+
+/// A filter that can never match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmatched {
+    /// Its link.
+    pub link: String,
+    /// Its place among the filters of the link, from 0.
+    pub place: usize,
+    /// The class that it leads to.
+    pub class: Arc<str>,
+    /// The filters that take all its packets before, by place, with the class that they lead to; none
+    /// where no packet is all that it asks for.
+    pub by: Vec<(usize, Arc<str>)>,
+}
+
+impl fmt::Display for Unmatched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Unmatched {
+            link, class, by, ..
+        } = self;
+        write!(
+            f,
+            "the filter for class '{class}' of link '{link}' can never match: "
+        )?;
+        match &by[..] {
+            [] => f.write_str("no packet is all that it asks for"),
+            [(place, class)] => write!(
+                f,
+                "filter number {place}, for class '{class}', takes all its packets before"
+            ),
+            _ => {
+                let places: Vec<_> = by.iter().map(|(place, _)| place.to_string()).collect();
+                let places = places.join(", ");
+                write!(f, "filters number {places} take all its packets before")
+            }
+        }
+    }
+}
+
+impl Site {
+    /// The filters of the [text](Site::text) that can never match, whatever was granted beside it. O(n log n)
+    /// in the filters, and what [`Classifier::unreachable`] takes.
+    #[must_use]
+    pub fn unmatched(&self) -> Vec<Unmatched> {
+        let links = self.links.iter();
+        links.flat_map(|link| self.unmatched_in(link)).collect()
+    }
+
+    fn unmatched_in(&self, link: &Link) -> Vec<Unmatched> {
+        // The filters of grants come first.
+        let grants = self.grants.iter().filter(|grant| grant.link == link.name);
+        let granted = grants.map(|grant| grant.filters.len()).sum();
+        let rules: &[Rule<u32>] = &link.rules[granted..];
+        let class = |place: usize| Arc::clone(&link.classes[rules[place].target as usize].name);
+        let unmatched = |place, by: Vec<usize>| Unmatched {
+            link: link.name.clone(),
+            place,
+            class: class(place),
+            by: by.into_iter().map(|by| (by, class(by))).collect(),
+        };
+        let covered = Classifier::new(rules.iter().copied()).unreachable();
+        let covered = covered.into_iter().map(|one| unmatched(one.rule, one.by));
+        let unsent = (0..rules.len()).filter(|&place| !self.sends(&rules[place].matches, link));
+        let unsent = unsent.map(|place| unmatched(place, Vec::new()));
+        let mut all: Vec<Unmatched> = unsent.chain(covered).collect();
+        all.sort_by_key(|one| one.place);
+        all.dedup_by_key(|one| one.place);
+        all
+    }
+
+    /// Whether there is anybody who sends what a filter asks for by a link.
+    fn sends(&self, matches: &Match, link: &Link) -> bool {
+        let of_process = matches.uid.is_some() || matches.gid.is_some() || matches.pid.is_some();
+        let processes = self.attach.is_some() || self.interfaces.is_none();
+        matches.ingress != Some(link.to.ingress()) && (processes || !of_process)
+    }
+}

@@ -1,0 +1,277 @@
+"""Fair packet scheduling: schedulers of Python objects, simulated links, guarantees, a client.
+
+Whatever takes arrays runs without the GIL, and Ctrl-C ends it within some 10 ms.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from . import _fairlane
+from ._fairlane import Client, Flow, Lengths, NotBefore, Scheduler, Traffic, __version__
+from ._tree import Tree
+from .errors import (
+    ArgumentError,
+    AttachError,
+    AttachRefused,
+    DaemonGone,
+    DtypeError,
+    FairlaneError,
+    LengthError,
+    MailboxFull,
+    RateError,
+    Rejected,
+    SiteError,
+    UnknownAlgorithm,
+    UnknownFlow,
+    UnsortedError,
+    WeightError,
+)
+from .records import (
+    ARRIVALS,
+    BOUNDS,
+    DEPARTURES,
+    FLOW_REPORT,
+    FLOWS,
+    PACKETS,
+    SIM_FLOWS,
+    columns,
+    flows,
+)
+from .sweeps import sweep
+
+Rate = str | int
+Path = str | os.PathLike[str]
+
+_ARRIVALS = ("time_ns", "flow", "len")
+_FLOWS = ("weight", "max_len")
+
+
+class Replayed(NamedTuple):
+    """What a replay or a simulation gave."""
+
+    #: In the order of service (:data:`DEPARTURES`).
+    departures: NDArray
+    #: By flow (:data:`FLOW_REPORT`, of a simulation :data:`SIM_FLOWS`); ``None`` where it was not asked
+    #: for.
+    flows: NDArray | None
+
+
+def algorithms() -> dict[str, str]:
+    """The algorithms by name, and what each is."""
+    return dict(_fairlane.algorithms())
+
+
+def replay(
+    algorithm: str,
+    rate: Rate,
+    flows: ArrayLike,
+    arrivals: ArrayLike,
+    *,
+    overhead: int = 0,
+    aggregate: int = 8,
+    report: bool = False,
+) -> Replayed:
+    """Sends ``arrivals`` over a link of ``rate`` in the order of ``algorithm``: the departures that
+    ``fairlane replay`` writes, to the nanosecond.
+
+    ``flows`` are records of :data:`FLOWS` (:func:`flows` makes them), ``arrivals`` of :data:`ARRIVALS` in
+    order of time; or tuples of these columns. Columns of 32 and 64 bits are not copied. ``overhead`` are
+    bytes that each packet takes on the link beside its own; ``aggregate`` is M of the algorithms whose
+    name ends in +. With ``report`` both indexes, their bounds and the delays are measured for each flow.
+
+    O(1) a packet in the O(1) algorithms; 40 bytes a departure.
+    """
+    departures, measured = _fairlane.replay(
+        (algorithm, rate, overhead, aggregate),
+        columns("flows", flows, _FLOWS),
+        columns("arrivals", arrivals, _ARRIVALS),
+        report,
+    )
+    return Replayed(
+        departures.view(DEPARTURES), None if measured is None else measured.view(FLOW_REPORT)
+    )
+
+
+def sim(
+    algorithm: str,
+    rate: Rate,
+    flows: list[Flow],
+    seconds: float,
+    *,
+    seed: int = 1,
+    aggregate: int = 8,
+    queue_packets: int | None = None,
+    queue_bytes: int | None = None,
+    until_sent: bool = False,
+) -> Replayed:
+    """Simulates a link of ``rate`` to which ``flows`` send for ``seconds``; what is queued then is sent.
+
+    The transmit queue before the link holds ``queue_packets``, or ``queue_bytes``, beside the packet that
+    is being sent; else nothing. The indexes take a packet for backlogged until it leaves the scheduler,
+    which is what the bounds are proved for; or, with ``until_sent``, until its last bit has left.
+
+    The same arguments give the same result, to the bit.
+    """
+    if queue_packets is not None and queue_bytes is not None:
+        raise ArgumentError("queue_packets and queue_bytes are given: one of both", "queue_bytes")
+    departures, report = _fairlane.simulate(
+        (algorithm, rate, 0, aggregate),
+        list(flows),
+        (seconds, seed),
+        (queue_packets, queue_bytes),
+        until_sent,
+    )
+    return Replayed(departures.view(DEPARTURES), report.view(SIM_FLOWS))
+
+
+def fluid(
+    rate: Rate, flows: ArrayLike, arrivals: ArrayLike, *, overhead: int = 0
+) -> NDArray[np.uint64]:
+    """When the ideal fluid server (GPS) finishes each of the ``arrivals``, in picoseconds, rounded down.
+    O(log flows) a packet."""
+    return _fairlane.fluid(
+        ("fifo", rate, overhead, 1),
+        columns("flows", flows, _FLOWS),
+        columns("arrivals", arrivals, _ARRIVALS),
+    )
+
+
+def bounds(
+    algorithm: str,
+    rate: Rate,
+    flows: ArrayLike,
+    *,
+    overhead: int = 0,
+    aggregate: int = 8,
+    queue_bytes: int = 0,
+) -> NDArray:
+    """What ``algorithm`` promises each of the ``flows`` (:data:`BOUNDS`): its share, the rate that it has
+    at least while it is backlogged, both worst-case fair indexes, and ``delay_ns``, within which its
+    longest packet has left that found its queue empty. NaN where nothing is promised. ``queue_bytes`` is
+    the transmit queue, beside the packet on the wire."""
+    cells = _fairlane.bounds(
+        (algorithm, rate, overhead, aggregate), columns("flows", flows, _FLOWS), queue_bytes
+    )
+    return cells.view(BOUNDS)
+
+
+def packets(traffic: Traffic, lengths: Lengths, seconds: float, seed: int = 1) -> NDArray:
+    """What a source that does not wait for the link sends within ``seconds`` (:data:`PACKETS`)."""
+    return _fairlane.packets(traffic, lengths, seed, seconds).view(PACKETS)
+
+
+def arrivals(
+    sources: list[tuple[Traffic, Lengths]], seconds: float, seed: int = 1
+) -> NDArray:
+    """What these sources send within ``seconds``, each a flow, in order of time (:data:`ARRIVALS`).
+
+    Each draws from a seed of its own, made from ``seed`` as :func:`sim` does it, so that the packets are
+    the same but that times are rounded down to nanoseconds.
+    """
+    sent = [
+        packets(traffic, lengths, seconds, (seed + number * 0x9E3779B97F4A7C15) % 2**64)
+        for number, (traffic, lengths) in enumerate(sources)
+    ]
+    made = np.empty(sum(map(len, sent)), dtype=ARRIVALS)
+    made["time_ns"] = np.concatenate([one["time_ps"] // 1000 for one in sent]) if sent else 0
+    made["len"] = np.concatenate([one["len"] for one in sent]) if sent else 0
+    made["flow"] = np.repeat(np.arange(len(sent)), [len(one) for one in sent])
+    return made[np.argsort(made["time_ns"], kind="stable")]
+
+
+def trace(time_ns: ArrayLike, len: ArrayLike) -> Traffic:
+    """A source that sends these packets, at times since its start."""
+    times, lens = columns("trace", (time_ns, len), ("time_ns", "len"))
+    return Traffic._trace(times, lens)
+
+
+class Site(_fairlane.Site):
+    """A site's file, which was found to be sound; :class:`SiteError` says with line and column what is
+    not. Interfaces that this machine has tell their MTUs."""
+
+    def check(self) -> dict[str, Any]:
+        """What the file guarantees, as ``fairlane check --json`` prints it."""
+        return json.loads(self._check())
+
+
+class Scenario(dict):
+    """What a scenario showed, as ``fairlane sim --json`` prints it; ``rates`` beside it."""
+
+    #: By class, seconds and Mbit/s over time; ``None`` where they were not asked for.
+    rates: dict[str, NDArray] | None = None
+
+
+def scenario(
+    path: Path,
+    *,
+    link: str | None = None,
+    seconds: float | None = None,
+    seed: int | None = None,
+    rates: bool = False,
+) -> Scenario:
+    """Simulates a scenario's file, as ``fairlane sim`` does: what became of each class of the site."""
+    text, drawn = _fairlane.scenario(os.fspath(path), link, seconds, seed, rates)
+    outcome = Scenario(json.loads(text))
+    if drawn is not None:
+        outcome.rates = {name: np.array(points).reshape(-1, 2) for name, points in drawn}
+    return outcome
+
+
+def attach(path: Path) -> Client:
+    """Attaches to the daemon that listens at ``path``, as a process of this user."""
+    return Client(os.fspath(path))
+
+
+__all__ = [
+    "ARRIVALS",
+    "BOUNDS",
+    "DEPARTURES",
+    "FLOWS",
+    "FLOW_REPORT",
+    "PACKETS",
+    "SIM_FLOWS",
+    "ArgumentError",
+    "AttachError",
+    "AttachRefused",
+    "Client",
+    "DaemonGone",
+    "DtypeError",
+    "FairlaneError",
+    "Flow",
+    "LengthError",
+    "Lengths",
+    "MailboxFull",
+    "NotBefore",
+    "RateError",
+    "Rejected",
+    "Replayed",
+    "Scenario",
+    "Scheduler",
+    "Site",
+    "SiteError",
+    "Traffic",
+    "Tree",
+    "UnknownAlgorithm",
+    "UnknownFlow",
+    "UnsortedError",
+    "WeightError",
+    "__version__",
+    "algorithms",
+    "arrivals",
+    "attach",
+    "bounds",
+    "flows",
+    "fluid",
+    "packets",
+    "replay",
+    "scenario",
+    "sim",
+    "sweep",
+    "trace",
+]

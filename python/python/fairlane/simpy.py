@@ -1,0 +1,247 @@
+"""Links for SimPy, and a scheduler for ns.py, whose departures are those of :func:`fairlane.replay`.
+
+Time is exact, as there: a packet ends at the start of its busy period plus all bits sent in it over the
+rate. An environment counts in whole nanoseconds (``unit=10**9``), or in seconds as floating-point numbers
+(``unit=1``); then arrivals are rounded to a nanosecond, and what the link does at one happens a quarter
+of a nanosecond later, behind all that comes at it. That holds up to some 10^6 seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import simpy
+
+from . import NotBefore, Scheduler, Tree
+from .errors import ArgumentError, Rejected
+from .records import DEPARTURES
+
+_PICOS = 10**12
+
+#: Behind whatever else happens at an instant (SimPy's own priorities are 0 and 1): packets end, and may be
+#: arrivals at another link; then queues are asked.
+_END, _ASK = 2, 3
+
+
+class _Late(simpy.Event):
+    """An event after all others of its time."""
+
+    def __init__(
+        self, env: simpy.Environment, delay: float, priority: int, callback: Callable[[Any], None]
+    ) -> None:
+        super().__init__(env)
+        self.callbacks.append(callback)
+        self._ok = True
+        self._value = None
+        env.schedule(self, priority=priority, delay=delay)
+
+
+class Link:
+    """A link of ``rate`` bit/s that sends the packets of ``queue``, a :class:`~fairlane.Scheduler` or a
+    :class:`~fairlane.Tree`.
+
+    :meth:`put` takes a packet in; what left goes to ``out.put``, if there is an ``out``. ``flow_of`` and
+    ``length_of`` tell the flow (or class) and the length of a packet, in bytes. With ``record``,
+    :meth:`departures` has what left.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        queue: Scheduler | Tree,
+        rate: int,
+        *,
+        unit: int = 1,
+        out: Any = None,
+        flow_of: Callable[[Any], int] = lambda packet: packet.flow_id,
+        length_of: Callable[[Any], int] = lambda packet: packet.size,
+        record: bool = False,
+    ) -> None:
+        if rate != int(rate) or rate <= 0:
+            raise ArgumentError(f"rate is {rate}: it is a whole number of bits a second", "rate")
+        if unit not in (1, 10**9):
+            raise ArgumentError(
+                f"unit is {unit}: an environment counts in seconds (1) or nanoseconds (10**9)", "unit"
+            )
+        self.env, self.queue, self.rate, self.unit = env, queue, int(rate), unit
+        self.out, self.flow_of, self.length_of = out, flow_of, length_of
+        self.packets_received = 0
+        self.packets_dropped = 0
+        self._clocked = isinstance(queue, Tree)
+        self._record: list[tuple[int, int, int, int, int]] | None = [] if record else None
+        #: What is being sent: packet, flow, length, arrival (ns), start (ps).
+        self._sending: tuple[Any, int, int, int, int] | None = None
+        #: Picoseconds: when the last packet ended, when the busy period began; and its bits.
+        self._free = self._began = self._bits = 0
+        #: Counts what was asked for; an older question is not answered.
+        self._asked = 0
+        self._waiting = False
+
+    def put(self, packet: Any) -> bool:
+        """A packet arrives; whether it was accepted."""
+        now = self._now()
+        self.packets_received += 1
+        flow, length = self.flow_of(packet), self.length_of(packet)
+        if length != int(length):
+            raise ArgumentError(f"a packet of {length} bytes: it is a whole number", "length")
+        held = (packet, now)
+        try:
+            if self._clocked:
+                self.queue.enqueue(flow, int(length), held, now)
+            else:
+                self.queue.enqueue(flow, int(length), held)
+        except Rejected:
+            self.packets_dropped += 1
+            return False
+        if self._sending is None and not self._waiting:
+            self._ask(now)
+        return True
+
+    @property
+    def in_service(self) -> Any:
+        """The packet that is being sent, or ``None``."""
+        return self._sending and self._sending[0]
+
+    def departures(self) -> np.ndarray:
+        """What left so far (:data:`fairlane.DEPARTURES`)."""
+        if self._record is None:
+            raise ArgumentError("departures are kept with record=True", "record")
+        return np.array(self._record, dtype=DEPARTURES)
+
+    def sent(self, packet: Any) -> None:
+        """A packet has left: for those who build on this."""
+        if self.out is not None:
+            self.out.put(packet)
+
+    def _now(self) -> int:
+        """In nanoseconds."""
+        now = self.env.now
+        return round(now * 1e9) if self.unit == 1 else int(now)
+
+    def _at(self, nanos: int, priority: int, callback: Callable[[Any], None]) -> None:
+        if self.unit == 1:
+            _Late(self.env, max((nanos + 0.25) / 1e9 - self.env.now, 0.0), priority, callback)
+        else:
+            _Late(self.env, max(nanos - self.env.now, 0), priority, callback)
+
+    def _ask(self, nanos: int) -> None:
+        """Asks the queue at a time, behind whatever else comes then."""
+        self._asked += 1
+        asked = self._asked
+        self._waiting = nanos <= self._now()
+
+        def answer(_: Any) -> None:
+            if asked == self._asked and self._sending is None:
+                self._waiting = False
+                self._start(max(nanos * 1000, self._free))
+
+        self._at(nanos, _ASK, answer)
+
+    def _start(self, picos: int) -> None:
+        """The link is free: the next packet starts, if there is one that may."""
+        nanos = picos // 1000
+        answer = self.queue.dequeue(nanos) if self._clocked else self.queue.dequeue()
+        if isinstance(answer, NotBefore):
+            self._ask(max(answer.time, nanos + 1))
+            return
+        if answer is None:
+            return
+        flow, length, (packet, arrival) = answer
+        if picos > self._free or self._bits == 0:
+            self._began, self._bits = picos, 0
+        self._bits += length * 8
+        self._sending = (packet, flow, length, arrival, picos)
+        end = self._began + self._bits * _PICOS // self.rate
+        self._at(end // 1000, _END, lambda _: self._end(end))
+
+    def _end(self, picos: int) -> None:
+        packet, flow, length, arrival, start = self._sending
+        self._sending, self._free = None, picos
+        self._ask(picos // 1000)
+        if self._record is not None:
+            self._record.append((start // 1000, picos // 1000, flow, length, arrival))
+        self.sent(packet)
+
+
+class Server(Link):
+    """A scheduler of ns.py: takes the place of its ``WFQServer``, ``DRRServer`` and ``SPServer``.
+
+    ``weights`` are a list, or a dictionary by class; ``flow_classes`` tells the class of a packet, its
+    flow unless said otherwise. Weights and sizes are whole numbers, packets up to ``max_len`` bytes.
+    """
+
+    def __init__(
+        self,
+        env: simpy.Environment,
+        rate: int,
+        weights: list[int] | dict[Any, int],
+        algorithm: str = "qfq",
+        *,
+        flow_classes: Callable[[Any], Any] = lambda packet: packet.flow_id,
+        max_len: int = 1500,
+        aggregate: int = 8,
+        zero_buffer: bool = False,
+        unit: int = 1,
+        record: bool = False,
+    ) -> None:
+        scheduler = Scheduler(algorithm, aggregate=aggregate)
+        named = weights if isinstance(weights, dict) else dict(enumerate(weights))
+        for name, weight in named.items():
+            if weight != int(weight):
+                raise ArgumentError(f"weights[{name!r}] is {weight}: it is a whole number", "weights")
+        self.flow_classes = flow_classes
+        self._numbers = {
+            name: scheduler.add_flow(int(weight), max_len) for name, weight in named.items()
+        }
+        self._zero_buffer = zero_buffer
+        self._upstream: dict[Any, tuple[Any, Any]] = {}
+        super().__init__(
+            env,
+            scheduler,
+            rate,
+            unit=unit,
+            flow_of=lambda packet: self._numbers[self.flow_classes(packet)],
+            record=record,
+        )
+
+    def put(self, packet: Any, upstream_update: Any = None, upstream_store: Any = None) -> bool:
+        """A packet arrives, from an element whose buffer is this one's where that has none."""
+        if self._zero_buffer and upstream_update is not None and upstream_store is not None:
+            self._upstream[packet] = (upstream_update, upstream_store)
+        accepted = super().put(packet)
+        if not accepted:
+            self._upstream.pop(packet, None)
+        return accepted
+
+    def sent(self, packet: Any) -> None:
+        update, store = self._upstream.pop(packet, (None, None)) if self._zero_buffer else (None, None)
+        if update is not None:
+            store.get()
+            update(packet)
+        super().sent(packet)
+
+    def packet_in_service(self) -> Any:
+        """As ns.py's monitors ask."""
+        return self.in_service
+
+    def byte_size(self, queue_id: Any) -> int:
+        """Bytes of a class, with the packet in service, as ns.py's monitors ask."""
+        return self._held(queue_id, "queued_bytes", lambda length: length)
+
+    def size(self, queue_id: Any) -> int:
+        """Packets of a class, likewise."""
+        return self._held(queue_id, "queued_packets", lambda _: 1)
+
+    def all_flows(self) -> list:
+        """The classes."""
+        return list(self._numbers)
+
+    def _held(self, queue_id: Any, key: str, of: Callable[[int], int]) -> int:
+        number = self._numbers.get(queue_id)
+        if number is None:
+            return 0
+        sending = self._sending
+        more = of(sending[2]) if sending is not None and sending[1] == number else 0
+        return self.queue.stats(number)[key] + more

@@ -1,0 +1,144 @@
+"""Sweeps: one function over a grid of parameters, the same bytes wherever it runs."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .errors import ArgumentError
+
+Cell = dict[str, Any]
+
+BACKENDS = ("serial", "joblib", "dask", "ray")
+
+
+def sweep(
+    function: Callable[..., Mapping[str, Any]],
+    grid: Mapping[str, Iterable[Any]],
+    *,
+    backend: str = "serial",
+    jobs: int | None = None,
+    seed: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    table: str = "pandas",
+) -> Any:
+    """Calls ``function(**cell)`` for each cell of the ``grid``: one row a cell, in the order of the grid.
+
+    ``function`` returns what was measured by name: numbers, texts or ``None``. Parameters are the same.
+    With ``seed``, each cell has a ``seed`` of its own, made from it and from the cell's parameters alone,
+    so that a cell is the same in every grid.
+
+    ``backend`` runs cells one after another (``serial``), or ``jobs`` at a time: ``joblib`` in processes,
+    ``dask`` on the cluster that is connected, or on processes, ``ray`` likewise. The table is the same on
+    each of them, to the byte. With a ``folder`` each cell is written there when it is done, and is not
+    run again by whoever names that folder: a sweep that was interrupted goes on. The function's name is
+    part of what a cell is called, its code is not: take another folder for another code.
+
+    ``table`` is ``pandas`` (a frame of parameters and measures), ``xarray`` (a data set, of which the
+    parameters are the dimensions) or ``rows`` (a list of dictionaries).
+    """
+    if backend not in BACKENDS:
+        raise ArgumentError(f"backend is {backend!r}: it is one of {', '.join(BACKENDS)}", "backend")
+    if table not in ("pandas", "xarray", "rows"):
+        raise ArgumentError(f"table is {table!r}: it is pandas, xarray or rows", "table")
+    names = list(grid)
+    cells = [dict(zip(names, values)) for values in itertools.product(*map(list, grid.values()))]
+    if seed is not None:
+        cells = [{**cell, "seed": _seed(seed, cell)} for cell in cells]
+    done: list[Cell | None] = [None] * len(cells)
+    places = [_place(folder, function, cell) for cell in cells]
+    for number, place in enumerate(places):
+        if place is not None and place.is_file():
+            done[number] = json.loads(place.read_text())
+    missing = [number for number, row in enumerate(done) if row is None]
+    work = [(function, cells[number], places[number]) for number in missing]
+    for number, row in zip(missing, _run(backend, work, jobs)):
+        done[number] = row
+    rows = [{**cell, **row} for cell, row in zip(cells, done)]
+    return _table(table, rows, names)
+
+
+def _seed(seed: int, cell: Cell) -> int:
+    text = json.dumps([seed, cell], sort_keys=True)
+    # Of 63 bits, which every table holds.
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> 1
+
+
+def _place(folder: Any, function: Callable, cell: Cell) -> Path | None:
+    if folder is None:
+        return None
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    text = json.dumps([name, cell], sort_keys=True)
+    return place / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
+
+
+def _cell(function: Callable[..., Mapping[str, Any]], cell: Cell, place: Path | None) -> Cell:
+    """Runs one cell. What is kept went through JSON on every backend, so that all see the same."""
+    measured = function(**cell)
+    if not isinstance(measured, Mapping):
+        raise ArgumentError(
+            f"function returned {type(measured).__name__}: it returns measures by name", "function"
+        )
+    twice = sorted(set(measured) & set(cell))
+    if twice:
+        raise ArgumentError(f"function measures {twice[0]!r}, which is a parameter too", "function")
+    text = json.dumps({name: _plain(value) for name, value in measured.items()})
+    if place is not None:
+        beside = place.with_suffix(f".{os.getpid()}.tmp")
+        beside.write_text(text)
+        beside.replace(place)
+    return json.loads(text)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy as Python has it."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _run(backend: str, work: list, jobs: int | None) -> Iterable[Cell]:
+    if not work:
+        return []
+    if backend == "joblib":
+        import joblib
+
+        return joblib.Parallel(n_jobs=-1 if jobs is None else jobs)(
+            joblib.delayed(_cell)(*one) for one in work
+        )
+    if backend == "dask":
+        import dask
+
+        tasks = [dask.delayed(_cell, pure=False)(*one) for one in work]
+        try:
+            from distributed import get_client
+
+            get_client()
+            return dask.compute(*tasks)
+        except (ImportError, ValueError):
+            return dask.compute(*tasks, scheduler="processes", num_workers=jobs)
+    if backend == "ray":
+        import ray
+
+        if not ray.is_initialized():
+            ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
+        remote = ray.remote(_cell)
+        return ray.get([remote.remote(*one) for one in work])
+    return (_cell(*one) for one in work)
+
+
+def _table(table: str, rows: list[Cell], names: list[str]) -> Any:
+    if table == "rows":
+        return rows
+    import pandas
+
+    frame = pandas.DataFrame(rows)
+    if table == "pandas":
+        return frame
+    # A seed belongs to its cell: it is no dimension.
+    return frame.set_index(names).to_xarray()

@@ -1,0 +1,45 @@
+//! Fairlane from Python: the module `fairlane._fairlane`, on which the package in `python/fairlane`
+//! is built.
+//!
+//! Arrays come in as they are, and go out as 64-bit cells that Python looks at as records: neither is
+//! copied. Whatever takes long runs detached from the interpreter, and looks every 10 ms whether
+//! somebody pressed Ctrl-C ([`watch`]).
+#![deny(unsafe_code)]
+
+mod bounds;
+mod client;
+mod column;
+mod fluid;
+mod kept;
+mod replay;
+mod scheduler;
+mod sim;
+mod site;
+mod source;
+mod tree;
+mod watch;
+mod wrong;
+
+use pyo3::prelude::*;
+
+/// The compiled part of `fairlane`.
+#[pymodule]
+fn _fairlane(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<client::Client>()?;
+    module.add_class::<scheduler::Scheduler>()?;
+    module.add_class::<sim::Plan>()?;
+    module.add_class::<site::Site>()?;
+    module.add_class::<source::Lengths>()?;
+    module.add_class::<source::Traffic>()?;
+    module.add_class::<tree::NotBefore>()?;
+    module.add_class::<tree::Tree>()?;
+    module.add_function(wrap_pyfunction!(bounds::bounds, module)?)?;
+    module.add_function(wrap_pyfunction!(column::algorithms, module)?)?;
+    module.add_function(wrap_pyfunction!(fluid::fluid, module)?)?;
+    module.add_function(wrap_pyfunction!(replay::replay, module)?)?;
+    module.add_function(wrap_pyfunction!(sim::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(site::scenario, module)?)?;
+    module.add_function(wrap_pyfunction!(source::packets, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,217 @@
+//! A flat packet scheduler of Python objects.
+
+use std::sync::{Mutex, MutexGuard};
+
+use fairlane_core::{AnyScheduler, ChangeError, FlowConfig, FlowId, Limits};
+use fairlane_core::{Count, SchedulerLimits};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use pyo3::{PyTraverseError, PyVisit};
+
+use crate::column::{algorithm, length, weight};
+use crate::kept::Kept;
+use crate::wrong::{Wrong, exception, rejected};
+
+struct Inner {
+    flows: AnyScheduler<u32>,
+    kept: Kept,
+}
+
+/// Flows with their packets, which are any objects, in the order of an algorithm.
+#[pyclass(frozen, module = "fairlane")]
+pub(crate) struct Scheduler {
+    inner: Mutex<Inner>,
+    algorithm: &'static str,
+}
+
+/// How much may wait: `packets` and `bytes` of all together, where either is `None` as many as there
+/// can be.
+pub(crate) fn limits(packets: Option<u32>, bytes: Option<u64>) -> Result<SchedulerLimits, Wrong> {
+    if packets == Some(0) {
+        let sentence = "limit_packets is 0: a link holds one packet at least";
+        return Err(Wrong::new("limit_packets", sentence));
+    }
+    Ok(SchedulerLimits {
+        packets: packets.unwrap_or(u32::MAX),
+        bytes: bytes.unwrap_or(u64::MAX),
+        per_flow: Limits::NONE,
+    })
+}
+
+/// How much may wait in one flow or class; `None` where nothing is said of it.
+pub(crate) fn own_limits(packets: Option<u32>, bytes: Option<u32>) -> Option<Limits> {
+    (packets.is_some() || bytes.is_some()).then(|| Limits {
+        packets: packets.unwrap_or(Limits::NONE.packets),
+        bytes: bytes.unwrap_or(Limits::NONE.bytes),
+    })
+}
+
+/// What became of packets, as a dictionary of `accepted_packets`, `accepted_bytes` and so on.
+pub(crate) fn counts<'py>(py: Python<'py>, of: [(&str, Count); 5]) -> PyResult<Bound<'py, PyDict>> {
+    let counts = PyDict::new(py);
+    for (name, count) in of {
+        counts.set_item(format!("{name}_packets"), count.packets)?;
+        counts.set_item(format!("{name}_bytes"), count.bytes)?;
+    }
+    Ok(counts)
+}
+
+fn refused(py: Python<'_>, flow: u32, error: ChangeError) -> PyErr {
+    match error {
+        ChangeError::UnknownFlow => {
+            let sentence = format!("flow {flow} does not exist");
+            exception(py, "UnknownFlow", (sentence, "flow"))
+        }
+        ChangeError::LongerPacketQueued { .. } => {
+            let sentence = format!("flow {flow}: {error}");
+            Wrong::new("max_len", sentence)
+                .of_kind("LengthError")
+                .into()
+        }
+        _ => exception(py, "FairlaneError", (error.to_string(),)),
+    }
+}
+
+impl Scheduler {
+    /// Nobody waits for the lock while Python code runs: objects are dropped outside of it.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(|held| held.into_inner())
+    }
+
+    fn config(
+        weight_of: i64,
+        max_len: i64,
+        limit_packets: Option<u32>,
+        limit_bytes: Option<u32>,
+    ) -> Result<FlowConfig, Wrong> {
+        Ok(FlowConfig {
+            limits: own_limits(limit_packets, limit_bytes),
+            ..FlowConfig::new(weight(weight_of)?, length("max_len", max_len)?)
+        })
+    }
+}
+
+#[pymethods]
+impl Scheduler {
+    #[new]
+    #[pyo3(signature = (algorithm, *, aggregate = 8, limit_packets = None, limit_bytes = None))]
+    fn new(
+        algorithm: String,
+        aggregate: u32,
+        limit_packets: Option<u32>,
+        limit_bytes: Option<u64>,
+    ) -> PyResult<Scheduler> {
+        let algorithm = self::algorithm(&algorithm, aggregate)?;
+        let flows = AnyScheduler::new(algorithm, limits(limit_packets, limit_bytes)?);
+        let kept = Kept::default();
+        Ok(Scheduler {
+            inner: Mutex::new(Inner { flows, kept }),
+            algorithm: algorithm.name(),
+        })
+    }
+
+    /// The name of the algorithm.
+    #[getter]
+    fn algorithm(&self) -> &'static str {
+        self.algorithm
+    }
+
+    #[pyo3(signature = (weight = 1, max_len = 1500, *, limit_packets = None, limit_bytes = None))]
+    fn add_flow(
+        &self,
+        py: Python<'_>,
+        weight: i64,
+        max_len: i64,
+        limit_packets: Option<u32>,
+        limit_bytes: Option<u32>,
+    ) -> PyResult<u32> {
+        let config = Self::config(weight, max_len, limit_packets, limit_bytes)?;
+        let added = self.lock().flows.add_flow(config);
+        added
+            .map(FlowId::number)
+            .map_err(|error| refused(py, 0, error))
+    }
+
+    #[pyo3(signature = (flow, weight, max_len, *, limit_packets = None, limit_bytes = None))]
+    fn change_flow(
+        &self,
+        py: Python<'_>,
+        flow: u32,
+        weight: i64,
+        max_len: i64,
+        limit_packets: Option<u32>,
+        limit_bytes: Option<u32>,
+    ) -> PyResult<()> {
+        let config = Self::config(weight, max_len, limit_packets, limit_bytes)?;
+        let changed = self.lock().flows.change_flow(FlowId::new(flow), config);
+        changed.map_err(|error| refused(py, flow, error))
+    }
+
+    fn remove_flow(&self, py: Python<'_>, flow: u32) -> PyResult<Vec<(u32, Py<PyAny>)>> {
+        let mut gone = Vec::new();
+        let inner = &mut *self.lock();
+        let kept = &mut inner.kept;
+        let removed = inner.flows.remove_flow(FlowId::new(flow), |packet| {
+            gone.push((packet.len.get(), kept.take(py, packet.payload)));
+        });
+        removed.map_err(|error| refused(py, flow, error))?;
+        Ok(gone)
+    }
+
+    fn enqueue(&self, py: Python<'_>, flow: u32, length: i64, packet: Py<PyAny>) -> PyResult<()> {
+        let length = self::length("length", length)?;
+        let back = {
+            let inner = &mut *self.lock();
+            let number = inner.kept.keep(packet);
+            let outcome = inner.flows.enqueue(FlowId::new(flow), length, number);
+            outcome.map_err(|back| (inner.kept.take(py, back.payload), back.reason))
+        };
+        back.map_err(|(_, reason)| rejected(py, reason))
+    }
+
+    fn dequeue(&self, py: Python<'_>) -> Option<(u32, u32, Py<PyAny>)> {
+        let inner = &mut *self.lock();
+        let packet = inner.flows.dequeue()?;
+        let object = inner.kept.take(py, packet.payload);
+        Some((packet.owner.number(), packet.len.get(), object))
+    }
+
+    #[pyo3(signature = (flow = None))]
+    fn stats<'py>(&self, py: Python<'py>, flow: Option<u32>) -> PyResult<Bound<'py, PyDict>> {
+        let stats = {
+            let inner = self.lock();
+            match flow {
+                Some(flow) => (inner.flows.flow_stats(FlowId::new(flow)))
+                    .ok_or_else(|| refused(py, flow, ChangeError::UnknownFlow))?,
+                None => inner.flows.total_stats(),
+            }
+        };
+        counts(
+            py,
+            [
+                ("accepted", stats.accepted),
+                ("sent", stats.sent),
+                ("queued", stats.queued),
+                ("dropped", stats.dropped),
+                ("discarded", stats.discarded),
+            ],
+        )
+    }
+
+    fn __len__(&self) -> usize {
+        self.lock().flows.total_stats().queued.packets as usize
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self.inner.try_lock() {
+            Ok(inner) => inner.kept.traverse(&visit),
+            // Somebody is at it, so it is in use.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let objects = self.lock().kept.clear();
+        drop(objects);
+    }
+}

@@ -1,0 +1,108 @@
+//! A site's file: what it guarantees, and what a scenario does to it.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use fairlane_config::SiteError;
+use fairlane_config::link_report::SiteReport;
+use fairlane_traffic::scenario::{Run, Scenario};
+use pyo3::prelude::*;
+
+use crate::watch::Watch;
+use crate::wrong::{Wrong, ended, exception, no_site};
+
+/// A site, as its file says and the interfaces of this machine.
+#[pyclass(frozen, subclass, module = "fairlane")]
+pub(crate) struct Site {
+    site: fairlane_config::Site,
+    path: PathBuf,
+}
+
+#[pymethods]
+impl Site {
+    #[new]
+    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Site> {
+        // A pipe keeps its reader waiting.
+        let site = py.detach(|| fairlane_site::read(&path));
+        let site = site.map_err(|error| no_site(py, error))?;
+        Ok(Site { site, path })
+    }
+
+    /// What `fairlane check --json` prints.
+    fn _check(&self, py: Python<'_>) -> PyResult<String> {
+        json(py, &SiteReport::new(&self.site))
+    }
+
+    /// What is hardly meant.
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        self.site.warnings.iter().map(ToString::to_string).collect()
+    }
+
+    /// Names of its links.
+    #[getter]
+    fn links(&self) -> Vec<String> {
+        self.site
+            .links
+            .iter()
+            .map(|link| link.name.clone())
+            .collect()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Site({:?})", self.path.display().to_string())
+    }
+}
+
+fn json(py: Python<'_>, what: &impl serde::Serialize) -> PyResult<String> {
+    serde_json::to_string(what)
+        .map_err(|error| exception(py, "FairlaneError", (error.to_string(),)))
+}
+
+/// Why a scenario has no outcome.
+enum Failed {
+    Unsound(SiteError),
+    Ended(anyhow::Error),
+}
+
+/// Name of a class, seconds, and Mbit/s.
+type Rates = Vec<(String, Vec<(f64, f64)>)>;
+
+/// What `fairlane sim --json` prints of a scenario, and the rates of its classes over time if they are
+/// `drawn`.
+#[pyfunction]
+pub(crate) fn scenario(
+    py: Python<'_>,
+    path: PathBuf,
+    link: Option<String>,
+    seconds: Option<f64>,
+    seed: Option<u64>,
+    drawn: bool,
+) -> PyResult<(String, Option<Rates>)> {
+    if let Some(given) = seconds.filter(|given| !(*given > 0.0 && *given <= 1e6)) {
+        let sentence = format!("seconds is {given}: it is above 0 and at most 1e6");
+        return Err(Wrong::new("seconds", sentence).into());
+    }
+    let done = py.detach(|| {
+        let scenario = Scenario::read(&path, link.as_deref()).map_err(Failed::Unsound)?;
+        let seed = seed.unwrap_or(scenario.seed);
+        let seconds = seconds.unwrap_or(scenario.seconds);
+        let run = Run::new(&scenario, seed, seconds, drawn);
+        let mut run = run.map_err(Failed::Ended)?;
+        let (mut watch, mut raised) = (Watch::new(), None);
+        run.run(|_| {
+            raised = watch.now().err();
+            raised.is_none()
+        });
+        if let Some(raised) = raised {
+            return Err(Failed::Ended(raised.into()));
+        }
+        let outcome = serde_json::to_string(&run.outcome(path.display().to_string()));
+        let outcome = outcome.context("the outcome").map_err(Failed::Ended)?;
+        Ok((outcome, run.rates().map(|rates| rates.classes)))
+    });
+    done.map_err(|failed| match failed {
+        Failed::Unsound(error) => no_site(py, error),
+        Failed::Ended(error) => ended(py, error),
+    })
+}

@@ -1,0 +1,197 @@
+//! Seeded sources: when packets come, and how long they are.
+
+use anyhow::Result;
+use fairlane_core::Length;
+use fairlane_sim::{self as sim, Picos, SourceError};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::prelude::*;
+
+use crate::column::{Column, equally_long, length, rate};
+use crate::watch::Watch;
+use crate::wrong::{Wrong, ended};
+
+/// The lengths of a source's packets, each drawn independently.
+#[pyclass(frozen, from_py_object, module = "fairlane")]
+#[derive(Clone)]
+pub(crate) struct Lengths {
+    pub(crate) lengths: sim::Lengths,
+}
+
+#[pymethods]
+impl Lengths {
+    /// All the same.
+    #[staticmethod]
+    fn fixed(length: i64) -> PyResult<Lengths> {
+        let lengths = sim::Lengths::Fixed(self::length("length", length)?);
+        Ok(Lengths { lengths })
+    }
+
+    /// Each from the least to the most equally likely.
+    #[staticmethod]
+    fn uniform(least: i64, most: i64) -> PyResult<Lengths> {
+        let lengths = sim::Lengths::Uniform(length("least", least)?, length("most", most)?);
+        Ok(Lengths { lengths })
+    }
+
+    /// Each in proportion to the number beside it.
+    #[staticmethod]
+    fn weighted(choices: Vec<(i64, u32)>) -> PyResult<Lengths> {
+        let mut read = Vec::with_capacity(choices.len());
+        for (index, (len, weight)) in choices.into_iter().enumerate() {
+            let len = length("choices", len).map_err(|wrong| wrong.at(index))?;
+            read.push((len, weight));
+        }
+        let lengths = sim::Lengths::Weighted(read);
+        Ok(Lengths { lengths })
+    }
+
+    /// The longest.
+    #[getter]
+    pub(crate) fn longest(&self) -> u32 {
+        match &self.lengths {
+            sim::Lengths::Fixed(len) => len.get(),
+            sim::Lengths::Uniform(a, b) => a.get().max(b.get()),
+            sim::Lengths::Weighted(choices) => {
+                let lens = choices.iter().filter(|&&(_, weight)| weight > 0);
+                lens.map(|(len, _)| len.get()).max().unwrap_or(1)
+            }
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Lengths({:?})", self.lengths)
+    }
+}
+
+/// When a source sends.
+#[pyclass(frozen, from_py_object, module = "fairlane")]
+#[derive(Clone)]
+pub(crate) struct Traffic {
+    pub(crate) traffic: sim::Traffic,
+}
+
+/// A span in seconds, to the picosecond.
+pub(crate) fn seconds(argument: &str, seconds: f64) -> Result<Picos, Wrong> {
+    match (0.0..=1e9).contains(&seconds) {
+        true => Ok(Picos::from_secs_f64(seconds)),
+        false => Err(Wrong::new(
+            argument,
+            format!("{argument} is {seconds}: it is 0 to 1e9 seconds"),
+        )),
+    }
+}
+
+#[pymethods]
+impl Traffic {
+    /// Always backlogged: keeps so many packets in the scheduler.
+    #[staticmethod]
+    #[pyo3(signature = (packets = 2))]
+    fn greedy(packets: u32) -> PyResult<Traffic> {
+        if packets == 0 {
+            let sentence = "packets is 0: a greedy source keeps one packet at least";
+            return Err(Wrong::new("packets", sentence).into());
+        }
+        let traffic = sim::Traffic::Greedy(packets);
+        Ok(Traffic { traffic })
+    }
+
+    /// Constant bit rate.
+    #[staticmethod]
+    fn cbr(rate: &Bound<'_, PyAny>) -> PyResult<Traffic> {
+        let traffic = sim::Traffic::Cbr(self::rate("rate", rate)?);
+        Ok(Traffic { traffic })
+    }
+
+    /// A Poisson process of this mean rate.
+    #[staticmethod]
+    fn poisson(rate: &Bound<'_, PyAny>) -> PyResult<Traffic> {
+        let traffic = sim::Traffic::Poisson(self::rate("rate", rate)?);
+        Ok(Traffic { traffic })
+    }
+
+    /// Sends at the peak rate while on; both spans have Pareto distributions.
+    #[staticmethod]
+    #[pyo3(signature = (peak, mean_on, mean_off, alpha = 1.5))]
+    fn on_off(
+        peak: &Bound<'_, PyAny>,
+        mean_on: f64,
+        mean_off: f64,
+        alpha: f64,
+    ) -> PyResult<Traffic> {
+        let traffic = sim::Traffic::ParetoOnOff {
+            alpha,
+            mean_on: seconds("mean_on", mean_on)?,
+            mean_off: seconds("mean_off", mean_off)?,
+            peak: rate("peak", peak)?,
+        };
+        Ok(Traffic { traffic })
+    }
+
+    /// So many packets at once, every period.
+    #[staticmethod]
+    fn bursty(packets: u32, period: f64) -> PyResult<Traffic> {
+        let period = seconds("period", period)?;
+        let traffic = sim::Traffic::Bursty { packets, period };
+        Ok(Traffic { traffic })
+    }
+
+    /// These packets.
+    #[staticmethod]
+    fn _trace(times: Column<'_>, lens: Column<'_>) -> PyResult<Traffic> {
+        let (times, lens) = (times.numbers("time_ns"), lens.numbers("len"));
+        equally_long(&[&times, &lens])?;
+        let packet = |index| -> Result<(Picos, Length), Wrong> {
+            let len = lens.within(index, fairlane_core::units::MAX_LENGTH, "LengthError")?;
+            let len = Length::new(len).unwrap_or(Length::MAX);
+            Ok((Picos::from_nanos(times.get(index)?), len))
+        };
+        let packets: Result<Vec<_>, Wrong> = (0..times.len()).map(packet).collect();
+        let traffic = sim::Traffic::Trace(packets?);
+        Ok(Traffic { traffic })
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.traffic {
+            sim::Traffic::Trace(packets) => format!("Traffic(a trace of {})", packets.len()),
+            other => format!("Traffic({other:?})"),
+        }
+    }
+}
+
+/// There is no such source.
+pub(crate) fn no_source(index: usize, error: SourceError) -> Wrong {
+    let sentence = format!("sources[{index}]: {error}");
+    Wrong::new("sources", sentence).at(index)
+}
+
+/// What a source that does not wait for the link sends before `until` seconds: picoseconds and lengths,
+/// in turns.
+#[pyfunction]
+pub(crate) fn packets<'py>(
+    py: Python<'py>,
+    traffic: Traffic,
+    lengths: Lengths,
+    seed: u64,
+    until: f64,
+) -> PyResult<Bound<'py, PyArray1<u64>>> {
+    let until = seconds("seconds", until)?;
+    let cells = py.detach(|| -> Result<Vec<u64>> {
+        let source = sim::Source::new(traffic.traffic, lengths.lengths, seed);
+        let mut source = source.map_err(|error| no_source(0, error))?;
+        if source.keeps().is_some() {
+            let sentence =
+                "a greedy source sends when the link takes packets: only sim() knows when";
+            return Err(Wrong::new("traffic", sentence).into());
+        }
+        let mut cells = Vec::new();
+        let mut watch = Watch::new();
+        while let Some((time, len)) = source.next_packet()
+            && time < until
+        {
+            watch.often()?;
+            cells.extend([u64::try_from(time.0).unwrap_or(u64::MAX), len.get().into()]);
+        }
+        Ok(cells)
+    });
+    Ok(cells.map_err(|error| ended(py, error))?.into_pyarray(py))
+}

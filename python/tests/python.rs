@@ -1,0 +1,176 @@
+//! The package as Python sees it: `pytest` on `tests/` in a virtual environment of its own, below the
+//! target directory. What Rust alone can tell is made here: departures as `fairlane replay` writes them,
+//! and a daemon to attach to.
+
+use std::error::Error;
+use std::fs::{self, File};
+use std::io::{BufReader, Write};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use std::{env, io, thread};
+
+use fairlane_core::sched::{Algorithm, Qfq};
+use fairlane_core::{FlowConfig, Length, Nanos, Weight};
+use fairlane_io::{Backend, MemoryBackend, memory};
+use fairlane_netlab::{NO_SKIP, long_tests, skip};
+use fairlane_runtime::attach::{Attach, AttachConfig, Class, Mapping, Who};
+use fairlane_runtime::{Arbiter, ArbiterConfig, Link};
+use fairlane_traffic::replay::Rows;
+use fairlane_traffic::replay::by_flow::{self, Setup};
+
+type Done<T> = Result<T, Box<dyn Error>>;
+
+fn here() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn run(command: &mut Command) -> io::Result<Output> {
+    let done = command.output()?;
+    match done.status.success() {
+        true => Ok(done),
+        false => Err(io::Error::other(format!(
+            "{command:?} failed:\n{}{}",
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr)
+        ))),
+    }
+}
+
+/// The interpreter of the environment, which is made where it is not there; or why there is none.
+fn environment(scratch: &Path) -> Result<PathBuf, String> {
+    let form = if long_tests() { "long" } else { "quick" };
+    let script = here().join("tests/environment");
+    let made = Command::new(&script).arg(scratch).arg(form).output();
+    let made = made.map_err(|error| format!("{}: {error}", script.display()))?;
+    match made.status.success() {
+        true => Ok(String::from_utf8_lossy(&made.stdout).trim().into()),
+        false => Err(String::from_utf8_lossy(&made.stderr).into_owned()),
+    }
+}
+
+/// The package: its Python files, and the library that was built beside this test.
+fn package(scratch: &Path) -> Done<PathBuf> {
+    let site = scratch.join("site");
+    let folder = site.join("fairlane");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    for entry in fs::read_dir(here().join("python/fairlane"))? {
+        let path = entry?.path();
+        if path.is_file() {
+            fs::copy(&path, folder.join(path.file_name().ok_or("no name")?))?;
+        }
+    }
+    let beside = env::current_exe()?;
+    let built = beside.with_file_name("lib_fairlane.so");
+    fs::copy(&built, folder.join("_fairlane.abi3.so"))
+        .map_err(|error| format!("{}: {error}", built.display()))?;
+    Ok(site)
+}
+
+/// Departures of the example by every algorithm, each in a file of its number in `algorithms.txt`.
+fn replays(folder: &Path) -> Done<()> {
+    fs::create_dir_all(folder)?;
+    let example = here().join("../examples/replay");
+    let flows = by_flow::read_flows(&example.join("flows.csv"))?;
+    let mut names = String::new();
+    for (number, &algorithm) in Algorithm::ALL.iter().enumerate() {
+        let setup = Setup {
+            algorithm,
+            aggregate: NonZeroU32::new(8).ok_or("eight")?,
+            rate: "8mbit".parse()?,
+            overhead: 24,
+            flows: &flows,
+        };
+        let arrivals = BufReader::new(File::open(example.join("arrivals.csv"))?);
+        let mut arrivals = by_flow::rows(arrivals, "arrivals".into(), &flows, 24)?;
+        let mut written = Rows::new(File::create(folder.join(format!("{number}.csv")))?)?;
+        by_flow::replay(&setup, &mut arrivals, &mut written, false)?;
+        names += algorithm.name();
+        names.push('\n');
+    }
+    fs::write(folder.join("algorithms.txt"), names)?;
+    Ok(())
+}
+
+/// A daemon at `socket` until `ended`; what it sent.
+fn daemon(socket: &Path, ready: &AtomicBool, ended: &AtomicBool) -> Done<Vec<Vec<u8>>> {
+    let (near, mut far): (MemoryBackend<Vec<u8>>, MemoryBackend<Vec<u8>>) = memory::pair(64);
+    let config = ArbiterConfig::new(Link::new("1gbit".parse()?));
+    let mut arbiter = Arbiter::new(Qfq::new(), config, near, Nanos::ZERO);
+    let length = Length::new(1500).ok_or("a length")?;
+    let flow = FlowConfig::new(Weight::new(3).ok_or("a weight")?, length);
+    let guests = Class {
+        name: "guests".into(),
+        flow,
+        most_clients: 2,
+    };
+    let mapping = Mapping::new().class(guests)?.rule(Who::Any, "guests")?;
+    let listening = AttachConfig::new(mapping);
+    let registrar = arbiter.registrar();
+    let _attach = Attach::listen(socket, listening, registrar, |bytes, _process| bytes)?;
+    ready.store(true, Ordering::Release);
+    let (begin, mut sent) = (Instant::now(), Vec::new());
+    while !ended.load(Ordering::Acquire) {
+        arbiter.step(begin.elapsed().into())?;
+        far.receive(&mut sent, 64)?;
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(sent)
+}
+
+fn pytest(python: &Path, site: &Path, replays: &Path, socket: &Path) -> io::Result<Output> {
+    run(Command::new(python)
+        .args(["-m", "pytest", "-rs", "--durations=5"])
+        .current_dir(here())
+        .env("PYTHONPATH", site)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("FAIRLANE_TEST_REPLAYS", replays)
+        .env("FAIRLANE_TEST_SOCKET", socket))
+}
+
+#[test]
+fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
+    let test = "the tests of the package for Python";
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
+    fs::create_dir_all(&scratch)?;
+    let inside = match environment(&scratch) {
+        Ok(inside) => inside,
+        // Without a Python, or a network, there are no packages; where nothing may be skipped, there
+        // are both.
+        Err(reason) if env::var_os("CI").is_none() && env::var_os(NO_SKIP).is_none() => {
+            skip(test, reason);
+            return Ok(());
+        }
+        Err(reason) => return Err(reason.into()),
+    };
+    let site = package(&scratch)?;
+    let written = scratch.join("replays");
+    replays(&written)?;
+    let folder = tempfile::tempdir()?;
+    let socket = folder.path().join("daemon.sock");
+    let (ready, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (done, sent) = thread::scope(|scope| {
+        let sent = scope.spawn(|| daemon(&socket, &ready, &ended).map_err(|e| e.to_string()));
+        while !ready.load(Ordering::Acquire) && !sent.is_finished() {
+            thread::yield_now();
+        }
+        let done = pytest(&inside, &site, &written, &socket);
+        ended.store(true, Ordering::Release);
+        (done, sent.join())
+    });
+    let said = done?;
+    // The harness keeps what `println` says in a test that passes; what was skipped is for all to see.
+    io::stderr().write_all(&said.stdout)?;
+    let sent = sent.map_err(|_| "the daemon panicked")??;
+    let from_python: Vec<&Vec<u8>> = sent
+        .iter()
+        .filter(|bytes| bytes.starts_with(b"python"))
+        .collect();
+    assert_eq!(from_python, [b"python 0", b"python 1", b"python 2"]);
+    Ok(())
+}

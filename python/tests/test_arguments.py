@@ -1,0 +1,85 @@
+"""What is wrong with an argument is said by type, name and index."""
+
+import pickle
+
+import fairlane
+import numpy as np
+import pytest
+
+FLOWS = ([1, 2], [1500, 1500])
+
+
+def replay(times=(0, 1, 2), flow=(0, 1, 0), len_=(100, 100, 100), flows=FLOWS, **more):
+    given = {"algorithm": "qfq", "rate": "1mbit"} | more
+    return fairlane.replay(given["algorithm"], given["rate"], flows, (times, flow, len_))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "argument", "index"),
+    [
+        ({"times": [0.0, 1.0, 2.0]}, fairlane.DtypeError, "time_ns", None),
+        ({"times": np.zeros((3, 1), int)}, fairlane.DtypeError, "time_ns", None),
+        ({"times": [0, 2, 1]}, fairlane.UnsortedError, "time_ns", 2),
+        ({"times": [-1, 2, 3]}, fairlane.ArgumentError, "time_ns", 0),
+        ({"flow": [0, 1, 2]}, fairlane.UnknownFlow, "flow", 2),
+        ({"flow": [0, -1, 1]}, fairlane.ArgumentError, "flow", 1),
+        ({"flow": ["a", "b", "c"]}, fairlane.DtypeError, "flow", None),
+        ({"len_": [100, 0, 100]}, fairlane.LengthError, "len", 1),
+        ({"len_": [100, 100, 1501]}, fairlane.LengthError, "len", 2),
+        ({"len_": [100, 100]}, fairlane.ArgumentError, "len", None),
+        ({"flows": ([1, -2], [1500, 1500])}, fairlane.WeightError, "weight", 1),
+        ({"flows": ([1, 1_000_001], [1500, 1500])}, fairlane.WeightError, "weight", 1),
+        ({"flows": ([1, 1], [1500, 70_000])}, fairlane.LengthError, "max_len", 1),
+        ({"flows": ([], [])}, fairlane.ArgumentError, "flows", None),
+        ({"flows": 5}, fairlane.ArgumentError, "flows", None),
+        ({"algorithm": "qfp"}, fairlane.UnknownAlgorithm, "algorithm", None),
+        ({"rate": "10"}, fairlane.RateError, "rate", None),
+        ({"rate": 1.5}, fairlane.RateError, "rate", None),
+        ({"rate": True}, fairlane.RateError, "rate", None),
+    ],
+)
+def test_what_is_wrong_has_a_type_a_name_and_an_index(wrong, kind, argument, index):
+    with pytest.raises(kind) as error:
+        replay(**wrong)
+    assert type(error.value) is kind
+    assert (error.value.argument, error.value.index) == (argument, index)
+    assert isinstance(error.value, fairlane.FairlaneError)
+    again = pickle.loads(pickle.dumps(error.value))
+    assert (str(again), again.argument, again.index) == (str(error.value), argument, index)
+
+
+def test_an_unknown_algorithm_is_told_the_nearest_one():
+    with pytest.raises(fairlane.UnknownAlgorithm, match="did you mean 'wf2q[+]?'"):
+        fairlane.Tree("wf2p")
+
+
+def test_calls_name_their_arguments():
+    tree = fairlane.Tree("qfq")
+    for call, argument in (
+        (lambda: tree.leaf(weight=-1), "weight"),
+        (lambda: tree.leaf(max_len=0), "max_len"),
+        (lambda: tree.leaf(ceil="fast"), "ceil"),
+        (lambda: tree.leaf(burst=1), "burst"),
+        (lambda: tree.leaf(queue="blue"), "queue"),
+        (lambda: tree.enqueue(0, 0, None), "length"),
+        (lambda: fairlane.Scheduler("drr", aggregate=0), "aggregate"),
+        (lambda: fairlane.Lengths.weighted([(100, 1), (0, 1)]), "choices"),
+        (lambda: fairlane.Traffic.bursty(1, -1.0), "period"),
+        (lambda: fairlane.sim("drr", "1mbit", [], 1.0), "flows"),
+    ):
+        with pytest.raises(fairlane.ArgumentError) as error:
+            call()
+        assert error.value.argument == argument
+
+
+def test_columns_are_taken_as_they_are():
+    from fairlane.records import column, columns
+
+    for kind in (np.uint64, np.int64, np.uint32, np.int32):
+        given = np.arange(6, dtype=kind)
+        assert column("time_ns", given) is given
+        assert np.shares_memory(column("time_ns", given[::2]), given)
+    table = np.zeros(4, dtype=fairlane.ARRIVALS)
+    for one in columns("arrivals", table, ("time_ns", "flow", "len")):
+        assert np.shares_memory(one, table)
+    assert column("time_ns", np.arange(3, dtype=">i8")).tolist() == [0, 1, 2]

@@ -1,0 +1,143 @@
+"""Replays of arrays."""
+
+import csv
+import os
+import pathlib
+import signal
+import sys
+import threading
+import time
+
+import fairlane
+import numpy as np
+import pytest
+
+
+def table(path, fields):
+    with open(path) as file:
+        rows = list(csv.DictReader(file))
+    return tuple(np.array([int(row[name]) for row in rows]) for name in fields)
+
+
+def random_arrivals(packets, flows, seed=1, rate_bps=10**7, load=1.2):
+    draw = np.random.default_rng(seed)
+    made = np.empty(packets, dtype=fairlane.ARRIVALS)
+    made["len"] = draw.integers(64, 1501, packets)
+    made["flow"] = draw.integers(0, flows, packets)
+    made["time_ns"] = np.cumsum(draw.exponential(782 * 8e9 / rate_bps / load, packets)).astype(np.int64)
+    return made
+
+
+def test_departures_are_those_that_the_program_writes():
+    folder = pathlib.Path(os.environ["FAIRLANE_TEST_REPLAYS"])
+    example = pathlib.Path(__file__).parent / "../../examples/replay"
+    flows = table(example / "flows.csv", ("weight", "max_len"))
+    arrivals = table(example / "arrivals.csv", ("time_ns", "flow", "len"))
+    names = (folder / "algorithms.txt").read_text().split()
+    assert set(names) == set(fairlane.algorithms())
+    for number, name in enumerate(names):
+        left = fairlane.replay(name, "8mbit", flows, arrivals, overhead=24).departures
+        written = table(folder / f"{number}.csv", fairlane.DEPARTURES.names)
+        for field, column in zip(fairlane.DEPARTURES.names, written, strict=True):
+            assert (left[field] == column).all(), (name, field)
+
+
+def test_arrivals_may_be_records_columns_or_frames():
+    arrivals = random_arrivals(200, 3)
+    flows = fairlane.flows([1, 2, 3])
+    left = fairlane.replay("qfq", 10**7, flows, arrivals).departures
+    fields = {name: arrivals[name] for name in arrivals.dtype.names}
+    for given in (tuple(fields.values()), fields, np.asfortranarray(arrivals)):
+        assert (fairlane.replay("qfq", 10**7, flows, given).departures == left).all()
+    assert len(left) == 200 and left.dtype == fairlane.DEPARTURES
+    assert not left.flags.owndata, "what Rust wrote is looked at"
+
+
+def test_a_report_has_both_indexes_below_their_bounds():
+    flows = fairlane.flows([4, 2, 1])
+    report = fairlane.replay("wf2q+", "10mbit", flows, random_arrivals(2000, 3), report=True).flows
+    assert report["packets"].sum() == 2000
+    assert (report["t_wfi_ns"] <= report["t_wfi_bound_ns"]).all()
+    assert (report["b_wfi_bytes"] <= report["b_wfi_bound_bytes"]).all()
+    assert (report["delay_p50_ns"] <= report["delay_max_ns"]).all()
+    fifo = fairlane.replay("fifo", "10mbit", flows, random_arrivals(20, 3), report=True).flows
+    assert np.isnan(fifo["t_wfi_bound_ns"]).all()
+
+
+def test_the_fluid_server_serves_all_at_once():
+    # Two packets of 1000 bytes at once, weights 3 and 1, at 8 Mbit/s: a millisecond each alone.
+    flows, arrivals = ([3, 1], [1000, 1000]), ([0, 0], [0, 1], [1000, 1000])
+    finished = fairlane.fluid("8mbit", flows, arrivals)
+    assert finished.tolist() == [4 * 10**9 // 3, 2 * 10**9]
+    # Whoever simulates the same packets finds the same lag behind it.
+    flows, arrivals = fairlane.flows([4, 2, 1]), random_arrivals(2000, 3)
+    finished = fairlane.fluid("10mbit", flows, arrivals)
+    assert (finished >= arrivals["time_ns"] * 1000).all()
+    left = fairlane.replay("wf2q", "10mbit", flows, arrivals).departures
+    sources = []
+    for number, weight in enumerate(flows["weight"].tolist()):
+        own = arrivals[arrivals["flow"] == number]
+        trace = fairlane.trace(own["time_ns"], own["len"])
+        sources.append(fairlane.Flow(weight, trace, fairlane.Lengths.fixed(1500)))
+    run = fairlane.sim("wf2q", "10mbit", sources, 1000.0)
+    assert (run.departures == left).all()
+    for number in range(3):
+        fluid = finished[arrivals["flow"] == number] / 1000
+        late = left["end_ns"][left["flow"] == number] - fluid
+        assert abs(run.flows["lag_ns"][number] - max(late.max(), 0)) <= 1
+
+
+def test_others_run_meanwhile():
+    arrivals, flows = random_arrivals(50_000, 8), fairlane.flows([1] * 8)
+    counted, going, ended = [0], threading.Event(), threading.Event()
+
+    def count():
+        while not ended.is_set():
+            counted[0] += 1
+            # It gives the interpreter up each time, and gets it again when somebody else does.
+            time.sleep(0.0005)
+            going.set()
+
+    interval = sys.getswitchinterval()
+    worker = threading.Thread(target=count)
+    try:
+        worker.start()
+        going.wait()
+        # From here on nobody gets the interpreter unless it is given up.
+        sys.setswitchinterval(100)
+        before = counted[0]
+        fairlane.replay("qfq", 10**7, flows, arrivals)
+        after = counted[0]
+    finally:
+        sys.setswitchinterval(interval)
+        ended.set()
+        worker.join()
+    assert after > before
+
+
+@pytest.mark.parametrize("what", ["replay", "sim", "fluid"])
+def test_ctrl_c_ends_a_long_run(what):
+    flows = fairlane.flows([1] * 8)
+    arrivals = random_arrivals(2_000_000, 8)
+    sources = [
+        fairlane.Flow(1, fairlane.Traffic.greedy(), fairlane.Lengths.fixed(100)) for _ in range(8)
+    ]
+    run = {
+        "replay": lambda: fairlane.replay("qfq", 10**7, flows, arrivals, report=True),
+        "sim": lambda: fairlane.sim("qfq", "1gbit", sources, 3600.0),
+        "fluid": lambda: fairlane.fluid(10**7, flows, arrivals),
+    }[what]
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    sent = []
+
+    def interrupt():
+        sent.append(time.clock_gettime(clock))
+        os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(0.2, interrupt)
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    # Time of this thread alone: whoever else keeps the machine busy does not count.
+    assert time.thread_time() - sent[0] < 0.1
+    timer.join()

@@ -1,0 +1,72 @@
+"""Sweeps: the same rows on every backend, and what is done is not done again."""
+
+import json
+
+import fairlane
+import pytest
+from fairlane.sweeps import BACKENDS
+
+GRID = {"algorithm": ["drr", "qfq"], "flows": [2, 5, 9]}
+
+
+def measure(algorithm, flows, seed=1):
+    """The worst T-WFI of a few greedy flows."""
+    lengths = fairlane.Lengths.uniform(64, 1500)
+    plans = [fairlane.Flow(n + 1, fairlane.Traffic.poisson("2mbit"), lengths) for n in range(flows)]
+    report = fairlane.sim(algorithm, "10mbit", plans, 0.05, seed=seed).flows
+    return {"t_wfi_ns": report["t_wfi_ns"].max(), "packets": report["packets"].sum(), "note": None}
+
+
+def test_rows_stand_in_the_order_of_the_grid():
+    rows = fairlane.sweep(measure, GRID, table="rows", seed=7)
+    assert [(row["algorithm"], row["flows"]) for row in rows] == [
+        (algorithm, flows) for algorithm in GRID["algorithm"] for flows in GRID["flows"]
+    ]
+    assert len({row["seed"] for row in rows}) == 6
+    one = fairlane.sweep(measure, {"flows": [5], "algorithm": ["qfq"]}, table="rows", seed=7)
+    assert one[0] == rows[4], "a cell's seed is the cell's own"
+
+
+def test_a_sweep_goes_on_where_it_was_interrupted(tmp_path):
+    calls = []
+
+    def counted(number):
+        calls.append(number)
+        if number == 2 and len(calls) == 3:
+            raise KeyboardInterrupt
+        return {"square": number * number}
+
+    grid = {"number": [0, 1, 2, 3]}
+    with pytest.raises(KeyboardInterrupt):
+        fairlane.sweep(counted, grid, folder=tmp_path, table="rows")
+    rows = fairlane.sweep(counted, grid, folder=tmp_path, table="rows")
+    assert calls == [0, 1, 2, 2, 3]
+    assert rows == fairlane.sweep(counted, grid, folder=tmp_path, table="rows")
+    assert [row["square"] for row in rows] == [0, 1, 4, 9] and len(calls) == 5
+
+
+def test_what_cannot_be_swept_is_refused():
+    for argument, more in (("backend", {"backend": "cloud"}), ("table", {"table": "html"})):
+        with pytest.raises(fairlane.ArgumentError) as error:
+            fairlane.sweep(measure, GRID, **more)
+        assert error.value.argument == argument
+    with pytest.raises(fairlane.ArgumentError):
+        fairlane.sweep(lambda n: 5, {"n": [1]}, table="rows")
+    with pytest.raises(fairlane.ArgumentError):
+        fairlane.sweep(lambda n: {"n": 5}, {"n": [1]}, table="rows")
+
+
+@pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "serial"])
+def test_every_backend_gives_the_same_bytes(long, backend, tmp_path):
+    pytest.importorskip(backend)
+    expected = fairlane.sweep(measure, GRID, seed=7)
+    found = fairlane.sweep(measure, GRID, seed=7, backend=backend, jobs=2, folder=tmp_path)
+    assert found.to_csv() == expected.to_csv()
+    assert found.to_json() == expected.to_json() and (found.dtypes == expected.dtypes).all()
+    assert len([json.loads(path.read_text()) for path in tmp_path.iterdir()]) == 6
+
+
+def test_a_sweep_may_be_a_data_set(long):
+    cells = fairlane.sweep(measure, GRID, table="xarray")
+    assert dict(cells.sizes) == {"algorithm": 2, "flows": 3}
+    assert float(cells["packets"].sel(algorithm="drr", flows=5)) > 0
