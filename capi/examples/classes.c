@@ -77,7 +77,7 @@ int main(void)
         /* Each class offers as much as the link carries. */
         for (int i = 0; i < 2; i++) {
             fl_packet packet = {.data = frames[i], .length = LENGTH};
-            check("classify", fl_classify(link, FL_IP, frames[i], LENGTH, &packet));
+            check("classify", fl_classify(link, FL_IP, frames[i], LENGTH, &packet.flow, &packet.digest));
             if ((packet.flow == voice) != (i == 0))
                 return 1;
             refused += fl_enqueue(link, now, &packet, 1, NULL) != FL_OK;

@@ -487,19 +487,19 @@ fl_status fl_flow_remove(struct fl_scheduler scheduler, fl_flow flow);
 fl_status fl_class_find(struct fl_scheduler scheduler, const char *name, fl_flow *found);
 
 /**
- * Sets the class and the digest of a packet by the filters of its link, from the bytes of its frame, which
- * begins with what `layer` says (FL_ETHERNET, FL_IP). What matches no filter or cannot be read is of the
- * default class. The rest of the packet stays.
+ * The class and the digest of a packet by the filters of its link, from the bytes of its frame, which begins with
+ * what `layer` says (FL_ETHERNET, FL_IP). What matches no filter or cannot be read is of the default class.
  *
  * # Safety
  *
- * `frame` points to `length` bytes, `packet` to a packet.
+ * `frame` points to `length` bytes, `flow` and `digest` to numbers.
  */
 fl_status fl_classify(struct fl_scheduler scheduler,
                       uint32_t layer,
                       const void *frame,
                       size_t length,
-                      struct fl_packet *packet);
+                      fl_flow *flow,
+                      uint64_t *digest);
 
 /**
  * Offers a burst, in order. Each packet's status says what became of it; what was accepted is the scheduler's,

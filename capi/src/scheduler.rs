@@ -13,7 +13,7 @@ use crate::queues::{Classes, Queues, flat};
 use crate::status::fl_status::{self, *};
 use crate::table::Table;
 use crate::types::{
-    FL_ETHERNET, FL_IP, fl_flow, fl_flow_options, fl_link_options, fl_packet, fl_scheduler,
+    FL_ETHERNET, FL_IP, Room, fl_flow, fl_flow_options, fl_link_options, fl_packet, fl_scheduler,
     fl_scheduler_options, fl_stats,
 };
 
@@ -239,38 +239,38 @@ pub unsafe extern "C" fn fl_class_find(
     })
 }
 
-/// Sets the class and the digest of a packet by the filters of its link, from the bytes of its frame, which
-/// begins with what `layer` says (FL_ETHERNET, FL_IP). What matches no filter or cannot be read is of the
-/// default class. The rest of the packet stays.
+/// The class and the digest of a packet by the filters of its link, from the bytes of its frame, which begins with
+/// what `layer` says (FL_ETHERNET, FL_IP). What matches no filter or cannot be read is of the default class.
 ///
 /// # Safety
 ///
-/// `frame` points to `length` bytes, `packet` to a packet.
+/// `frame` points to `length` bytes, `flow` and `digest` to numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fl_classify(
     scheduler: fl_scheduler,
     layer: u32,
     frame: *const c_void,
     length: usize,
-    packet: *mut fl_packet,
+    flow: *mut fl_flow,
+    digest: *mut u64,
 ) -> fl_status {
     entry(|| {
+        // SAFETY: as the caller promises.
+        unsafe { pointers::put(flow, 0) }?;
+        // SAFETY: likewise.
+        unsafe { pointers::put(digest, 0) }?;
         let layer = match layer {
             FL_ETHERNET => Layer::Ethernet,
             FL_IP => Layer::Ip,
             _ => return Err(FL_ERR_LAYER),
         };
-        // SAFETY: as the caller promises.
-        let frame = unsafe { pointers::array(frame.cast::<u8>(), length) }?;
         // SAFETY: likewise.
-        let packet = unsafe { pointers::array(packet.cast_const(), 1) }?;
-        let (flow, digest) =
-            SCHEDULERS.with(scheduler.id, |s| s.queues.classify(frame, layer))??;
-        for packet in packet {
-            packet.flow.set(flow);
-            packet.digest.set(digest);
-        }
-        Ok(())
+        let frame = unsafe { pointers::array(frame.cast::<u8>(), length) }?;
+        let found = SCHEDULERS.with(scheduler.id, |s| s.queues.classify(frame, layer))??;
+        // SAFETY: likewise.
+        unsafe { pointers::put(flow, found.0) }?;
+        // SAFETY: likewise.
+        unsafe { pointers::put(digest, found.1) }
     })
 }
 
@@ -326,9 +326,9 @@ pub unsafe extern "C" fn fl_dequeue(
         // SAFETY: likewise.
         unsafe { pointers::put_if(again, 0) }?;
         // SAFETY: likewise.
-        let packets = unsafe { pointers::array(packets.cast_const(), most) }?;
+        let rooms = unsafe { pointers::array(packets.cast_const().cast::<Room>(), most) }?;
         let taken = SCHEDULERS.with(scheduler.id, |s| {
-            s.queues.dequeue(packets, Nanos(now), &s.discard)
+            s.queues.dequeue(rooms, Nanos(now), &s.discard)
         })?;
         // SAFETY: likewise.
         unsafe { pointers::put(count, taken.packets) }?;
@@ -353,4 +353,83 @@ pub unsafe extern "C" fn fl_stats_get(
         // SAFETY: as the caller promises.
         unsafe { pointers::write_sized(stats, counted) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::mem::MaybeUninit;
+    use std::ptr;
+
+    use super::*;
+
+    /// What a callback is handed: the scheduler, and how often it was called.
+    struct Told {
+        scheduler: Cell<fl_scheduler>,
+        packets: Cell<usize>,
+    }
+
+    unsafe extern "C" fn told(argument: *mut c_void, packet: *const fl_packet) {
+        // SAFETY: it was given with the callback, and is there until the scheduler is closed.
+        let told = unsafe { &*argument.cast::<Told>() };
+        // SAFETY: the packet is there until this returns.
+        let packet = unsafe { &*packet };
+        // SAFETY: the library has set it.
+        let status = unsafe { packet.status.get().assume_init() };
+        assert_eq!(status, FL_ERR_FLUSHED as i32);
+        assert_eq!(fl_scheduler_close(told.scheduler.get()), FL_ERR_BUSY);
+        told.packets.set(told.packets.get() + 1);
+    }
+
+    /// For Miri, which sees no C: a burst in and out of memory that was never written.
+    #[test]
+    fn a_burst_goes_in_and_out_and_what_is_left_is_told() {
+        let told_of = Told {
+            scheduler: Cell::new(fl_scheduler { id: 0 }),
+            packets: Cell::new(0),
+        };
+        let options = fl_scheduler_options {
+            size: size_of::<fl_scheduler_options>(),
+            algorithm: c"drr".as_ptr(),
+            aggregate: 0,
+            packets: 0,
+            bytes: 0,
+            flow_packets: 0,
+            flow_bytes: 0,
+            discard: Some(told),
+            argument: ptr::from_ref(&told_of).cast_mut().cast(),
+        };
+        let config = fl_flow_options {
+            size: size_of::<fl_flow_options>(),
+            weight: 1,
+            max_length: 100,
+            packets: 0,
+            bytes: 0,
+        };
+        let (mut link, mut flow, mut count) = (fl_scheduler { id: 0 }, 0, 0);
+        let mut data = [1, 2, 3];
+        let mut out = [const { MaybeUninit::<fl_packet>::uninit() }; 2];
+        // SAFETY: all that is pointed to is there until the end of this function, and of its type.
+        unsafe {
+            assert_eq!(fl_scheduler_open(&options, &mut link), FL_OK);
+            assert_eq!(fl_flow_add(link, &config, &mut flow), FL_OK);
+            let length = Length::new(100).unwrap();
+            let mut burst = data.each_mut().map(|data| {
+                let data = ptr::from_mut(data).expose_provenance();
+                fl_packet::new(data, flow, length, FL_OK)
+            });
+            let offered = fl_enqueue(link, 0, burst.as_mut_ptr(), 3, &mut count);
+            assert_eq!((offered, count), (FL_OK, 3));
+            let to = out.as_mut_ptr().cast();
+            let taken = fl_dequeue(link, 0, to, 2, &mut count, ptr::null_mut());
+            assert_eq!((taken, count), (FL_OK, 2));
+            for (packet, wanted) in out.iter().zip([1, 2]) {
+                let packet = packet.assume_init_ref();
+                assert_eq!(packet.data.get().cast::<i32>().read(), wanted);
+            }
+        }
+        told_of.scheduler.set(link);
+        assert_eq!(fl_scheduler_close(link), FL_OK);
+        assert_eq!(told_of.packets.get(), 1);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_void};
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use fairlane_core::Length;
@@ -29,7 +30,8 @@ pub struct fl_client {
 pub type fl_flow = u64;
 
 /// A packet as it goes in and comes out.
-// Each is a cell, as a callback may write to the array that is looked at.
+// Each is a cell, as a callback may write to the array that is looked at; to set one reads it, so that what C need
+// not have set is none that can be read.
 #[repr(C)]
 #[derive(Clone, Debug)]
 pub struct fl_packet {
@@ -42,12 +44,12 @@ pub struct fl_packet {
     /// What it takes on the link, in bytes with all framing: 1 to 65535.
     pub length: Cell<u32>,
     /// What became of it: an fl_status. Set by the library.
-    pub status: Cell<i32>,
+    pub status: Cell<MaybeUninit<i32>>,
 }
 
 /// A scheduler of flows.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct fl_scheduler_options {
     /// sizeof(fl_scheduler_options)
     pub size: usize,
@@ -71,7 +73,7 @@ pub struct fl_scheduler_options {
 
 /// A scheduler of the classes of a link, from the text of a site's file.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct fl_link_options {
     /// sizeof(fl_link_options)
     pub size: usize,
@@ -87,7 +89,7 @@ pub struct fl_link_options {
 
 /// A flow.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct fl_flow_options {
     /// sizeof(fl_flow_options)
     pub size: usize,
@@ -141,7 +143,7 @@ pub struct fl_bytes {
 
 /// What a client is and was told.
 #[repr(C)]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct fl_client_info {
     /// sizeof(fl_client_info)
     pub size: usize,
@@ -169,27 +171,26 @@ pub const FL_ETHERNET: u32 = 0;
 /// A frame begins with an IP header.
 pub const FL_IP: u32 = 1;
 
+/// Room for a packet of C's, which may never have been written.
+pub(crate) type Room = Cell<MaybeUninit<fl_packet>>;
+
 impl fl_packet {
-    /// One that is told of.
+    /// One that comes out, or is told of.
+    #[inline]
     pub(crate) fn new(data: usize, flow: fl_flow, length: Length, status: fl_status) -> fl_packet {
-        let packet = fl_packet {
-            data: Cell::new(ptr::null_mut()),
-            flow: Cell::new(0),
+        fl_packet {
+            data: Cell::new(ptr::with_exposed_provenance_mut(data)),
+            flow: Cell::new(flow),
             digest: Cell::new(0),
-            length: Cell::new(0),
-            status: Cell::new(status as i32),
-        };
-        packet.put(data, flow, length);
-        packet
+            length: Cell::new(length.get()),
+            status: Cell::new(MaybeUninit::new(status as i32)),
+        }
     }
 
-    /// Becomes one that comes out.
+    /// Says what became of it.
     #[inline]
-    pub(crate) fn put(&self, data: usize, flow: fl_flow, length: Length) {
-        self.data.set(ptr::with_exposed_provenance_mut(data));
-        self.flow.set(flow);
-        self.digest.set(0);
-        self.length.set(length.get());
+    pub(crate) fn became(&self, status: fl_status) {
+        self.status.set(MaybeUninit::new(status as i32));
     }
 
     /// The caller's pointer as queues keep it: a number, as nobody here follows it.

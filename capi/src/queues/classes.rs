@@ -11,7 +11,7 @@ use fairlane_core::{Dequeue, Length, Nanos};
 use super::{Offered, Queues, Taken, counts, fill, offer};
 use crate::pointers::Discard;
 use crate::status::fl_status::{self, FL_ERR_FLOW, FL_ERR_LENGTH, FL_OK};
-use crate::types::{fl_flow, fl_packet, fl_stats};
+use crate::types::{Room, fl_flow, fl_packet, fl_stats};
 
 pub(crate) struct Classes {
     queue: Discipline<usize>,
@@ -97,14 +97,14 @@ impl Queues for Classes {
         })
     }
 
-    fn dequeue(&mut self, packets: &[fl_packet], now: Nanos, discard: &Discard) -> Taken {
+    fn dequeue(&mut self, rooms: &[Room], now: Nanos, discard: &Discard) -> Taken {
         let now = self.at(now);
         self.queue.expire_idle(now);
-        fill(packets, |out| {
+        fill(rooms, || {
             match self.queue.dequeue(now, |gone| tell(discard, gone)) {
                 Dequeue::Packet(packet) => {
-                    out.put(packet.payload, named(packet.owner), packet.len);
-                    Ok(())
+                    let flow = named(packet.owner);
+                    Ok(fl_packet::new(packet.payload, flow, packet.len, FL_OK))
                 }
                 Dequeue::NotBefore(time) => Err(time.0),
                 Dequeue::Empty => Err(u64::MAX),

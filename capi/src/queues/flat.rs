@@ -8,7 +8,7 @@ use fairlane_core::{
 use super::{Offered, Queues, Taken, counts, fill, offer};
 use crate::pointers::Discard;
 use crate::status::fl_status::{self, FL_ERR_FLOW, FL_ERR_FLUSHED, FL_ERR_LENGTH, FL_OK};
-use crate::types::{fl_flow, fl_packet, fl_stats};
+use crate::types::{Room, fl_flow, fl_packet, fl_stats};
 
 /// Without flows. Each algorithm has loops of its own around a burst.
 pub(crate) fn flat(algorithm: Algorithm, limits: SchedulerLimits) -> Box<dyn Queues> {
@@ -87,11 +87,11 @@ impl<A: Scheduler + Send> Queues for Flat<A> {
         })
     }
 
-    fn dequeue(&mut self, packets: &[fl_packet], _: Nanos, _: &Discard) -> Taken {
-        fill(packets, |out| {
+    fn dequeue(&mut self, rooms: &[Room], _: Nanos, _: &Discard) -> Taken {
+        fill(rooms, || {
             let packet = self.queue.dequeue().ok_or(u64::MAX)?;
-            out.put(packet.payload, self.named(packet.owner), packet.len);
-            Ok(())
+            let flow = self.named(packet.owner);
+            Ok(fl_packet::new(packet.payload, flow, packet.len, FL_OK))
         })
     }
 

@@ -3,6 +3,8 @@
 mod classes;
 mod flat;
 
+use std::mem::MaybeUninit;
+
 use fairlane_classify::Layer;
 use fairlane_core::{Count, FlowConfig, Nanos};
 
@@ -11,7 +13,7 @@ pub(crate) use flat::flat;
 
 use crate::pointers::Discard;
 use crate::status::fl_status::{self, FL_ERR_KIND, FL_OK};
-use crate::types::{fl_flow, fl_packet, fl_stats};
+use crate::types::{Room, fl_flow, fl_packet, fl_stats};
 
 /// Of a burst that was offered.
 pub(crate) struct Offered {
@@ -54,7 +56,7 @@ pub(crate) trait Queues: Send {
     fn enqueue(&mut self, packets: &[fl_packet], now: Nanos, discard: &Discard) -> Offered;
 
     /// Hands out the next packets.
-    fn dequeue(&mut self, packets: &[fl_packet], now: Nanos, discard: &Discard) -> Taken;
+    fn dequeue(&mut self, rooms: &[Room], now: Nanos, discard: &Discard) -> Taken;
 
     /// Counts of a flow or a class, or of all.
     fn stats(&self, flow: fl_flow) -> Result<fl_stats, fl_status>;
@@ -71,7 +73,7 @@ fn offer(packets: &[fl_packet], mut accept: impl FnMut(&fl_packet) -> fl_status)
     };
     for packet in packets {
         let status = accept(packet);
-        packet.status.set(status as i32);
+        packet.became(status);
         match status {
             FL_OK => offered.accepted += 1,
             why if offered.refused.is_ok() => offered.refused = Err(why),
@@ -81,22 +83,17 @@ fn offer(packets: &[fl_packet], mut accept: impl FnMut(&fl_packet) -> fl_status)
     offered
 }
 
-/// `next` puts the next packet there, or says when to ask again where it has none.
+/// `next` says when to ask again where it has no packet.
 #[inline]
-fn fill(packets: &[fl_packet], mut next: impl FnMut(&fl_packet) -> Result<(), u64>) -> Taken {
-    for (number, packet) in packets.iter().enumerate() {
-        match next(packet) {
-            Ok(()) => packet.status.set(FL_OK as i32),
-            Err(again) => {
-                return Taken {
-                    packets: number,
-                    again,
-                };
-            }
+fn fill(rooms: &[Room], mut next: impl FnMut() -> Result<fl_packet, u64>) -> Taken {
+    for (packets, room) in rooms.iter().enumerate() {
+        match next() {
+            Ok(packet) => room.set(MaybeUninit::new(packet)),
+            Err(again) => return Taken { packets, again },
         }
     }
     Taken {
-        packets: packets.len(),
+        packets: rooms.len(),
         again: 0,
     }
 }

@@ -96,6 +96,7 @@ static void handles(void)
     fl_flow flow = flow_of(link), made;
     fl_packet packet = {.flow = flow, .length = 100};
     fl_stats stats = {.size = sizeof stats};
+    uint64_t digest;
     size_t count;
 
     EXPECT(fl_scheduler_close(link), FL_OK);
@@ -116,15 +117,15 @@ static void handles(void)
         EXPECT((int32_t)count, 0);
         EXPECT(fl_stats_get(gone[i], 0, &stats), FL_ERR_HANDLE);
         EXPECT(fl_class_find(gone[i], "voice", &made), FL_ERR_HANDLE);
-        EXPECT(fl_classify(gone[i], FL_IP, "", 1, &packet), FL_ERR_HANDLE);
+        EXPECT(fl_classify(gone[i], FL_IP, "", 1, &made, &digest), FL_ERR_HANDLE);
         EXPECT(fl_scheduler_close(gone[i]), FL_ERR_HANDLE);
     }
     /* A flow of another scheduler is one by its number only where that one has as many. */
     packet.flow = flow;
     EXPECT(fl_enqueue(other, 0, &packet, 1, NULL), FL_ERR_FLOW);
     EXPECT(fl_class_find(other, "voice", &made), FL_ERR_KIND);
-    EXPECT(fl_classify(other, FL_IP, "", 1, &packet), FL_ERR_KIND);
-    EXPECT(fl_classify(other, 2, "", 1, &packet), FL_ERR_LAYER);
+    EXPECT(fl_classify(other, FL_IP, "", 1, &made, &digest), FL_ERR_KIND);
+    EXPECT(fl_classify(other, 2, "", 1, &made, &digest), FL_ERR_LAYER);
     EXPECT(fl_scheduler_close(other), FL_OK);
     EXPECT(fl_scheduler_close(again), FL_OK);
 }
@@ -275,6 +276,7 @@ static void texts(void)
 {
     fl_scheduler made;
     fl_flow found;
+    uint64_t digest;
     char why[64];
     fl_link_options options = {.size = sizeof options};
     EXPECT(fl_link_open(&options, &made, NULL, 0), FL_ERR_POINTER);
@@ -301,9 +303,11 @@ static void texts(void)
     size_t count;
     EXPECT(fl_enqueue(made, UINT64_MAX, burst, 3, &count), FL_ERR_FLOW);
     EXPECT(burst[2].status, FL_ERR_TOO_LONG);
-    EXPECT(fl_classify(made, FL_ETHERNET, NULL, 0, burst), FL_OK);
-    EXPECT(fl_classify(made, FL_ETHERNET, NULL, 9, burst), FL_ERR_POINTER);
-    EXPECT(burst[0].flow == found, 1);
+    EXPECT(fl_classify(made, FL_ETHERNET, NULL, 0, &found, &digest), FL_OK);
+    EXPECT(found == burst[0].flow && digest == 0, 1);
+    EXPECT(fl_classify(made, FL_ETHERNET, NULL, 9, &found, &digest), FL_ERR_POINTER);
+    EXPECT(fl_classify(made, FL_ETHERNET, "", 1, NULL, &digest), FL_ERR_POINTER);
+    EXPECT(fl_classify(made, FL_ETHERNET, "", 1, &found, NULL), FL_ERR_POINTER);
     /* A clock that goes back stands still. */
     EXPECT(fl_dequeue(made, 0, burst, 3, &count, NULL), FL_OK);
     EXPECT((int32_t)count, 1);

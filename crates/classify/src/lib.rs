@@ -41,6 +41,7 @@
 //! class. The crate is `no_std` with `alloc` and forbids `unsafe`.
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 #![warn(unreachable_pub)]
 
 extern crate alloc;

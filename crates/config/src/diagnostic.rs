@@ -68,6 +68,7 @@ fn lines(diagnostics: &[Diagnostic]) -> String {
 }
 
 /// The text that sentences are about, and those collected so far.
+#[derive(Debug)]
 pub struct Report<'a> {
     file: &'a str,
     text: &'a str,

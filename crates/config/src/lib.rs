@@ -3,6 +3,7 @@
 //! [`Site::parse`] reads a file into links, each with its class tree and its filters, or says
 //! what is wrong with it: `file:line:column: sentence`, with the nearest known name.
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 pub mod algorithms;
 mod change;

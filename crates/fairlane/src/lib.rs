@@ -103,6 +103,7 @@
 //! | `serde` | `Serialize` and `Deserialize` for numbers, configurations of flows, and counts |
 //! | `full` | all of them |
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 pub use fairlane_core::*;
 

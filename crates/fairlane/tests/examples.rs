@@ -226,6 +226,52 @@ fn a_simulated_second_shares_the_link_by_weight() {
 }
 
 #[test]
+fn packets_wait_for_less_where_their_sender_hears_of_a_queue_that_stands() {
+    let text = printed("codel");
+    let [tail, codel] = ["tail drop: ", "CoDel: "].map(|of| number(&text, of));
+    assert!(tail > 150.0 && codel < tail / 5.0, "{text}");
+    assert!(text.contains("ms, 0 marked"), "{text}");
+}
+
+/// The next line that holds these words, which comes within a minute or when the process ends.
+fn line_with(lines: &mut impl BufRead, words: &str) -> String {
+    let start = Instant::now();
+    let mut line = String::new();
+    while !line.contains(words) {
+        line.clear();
+        let read = lines.read_line(&mut line).unwrap();
+        assert!(
+            read > 0 && start.elapsed() < Duration::from_secs(60),
+            "no {words}"
+        );
+    }
+    line
+}
+
+#[test]
+fn a_process_attaches_and_its_packets_are_sent() {
+    let socket = std::env::temp_dir().join(format!("fairlane-example-{}.sock", std::process::id()));
+    let path = socket.to_str().unwrap();
+    let daemon = example("attach").args(["daemon", path, "10mbit"]).spawn();
+    let mut daemon = Running(daemon.unwrap());
+    let start = Instant::now();
+    while !socket.exists() {
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody listens");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let client = example("attach")
+        .args(["client", path, "1mbit", "500"])
+        .spawn();
+    let mut client = Running(client.unwrap());
+    let mut told = BufReader::new(client.0.stdout.take().unwrap());
+    assert!(line_with(&mut told, "class").contains("weight 1"));
+    let mut report = BufReader::new(daemon.0.stdout.take().unwrap());
+    let sent = line_with(&mut report, &format!("process {}: ", client.0.id()));
+    assert!(number(&sent, ": ") > 0.0, "{sent}");
+    let _ = std::fs::remove_file(socket);
+}
+
+#[test]
 fn bad_arguments_are_told() {
     for arguments in [&["127.0.0.1:0"][..], &["127.0.0.1:0", "nowhere", "10mbit"]] {
         let output = example("proxy").args(arguments).output().unwrap();

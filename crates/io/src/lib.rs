@@ -88,6 +88,7 @@
 //! ```
 
 #![deny(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 mod arrival;
 mod backend;

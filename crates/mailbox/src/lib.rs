@@ -109,6 +109,7 @@
 //! `docs/internals/mailbox.md` has the figures, and those of the layouts that lost.
 
 #![deny(unsafe_code)]
+#![warn(missing_debug_implementations)]
 
 pub mod bell;
 #[expect(unsafe_code, reason = "takes values out of the slots")]

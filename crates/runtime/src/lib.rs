@@ -41,6 +41,7 @@
 //! from there on every length counts what the link carries. A flow's `max_length`
 //! is the client's, without overhead.
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 #![warn(unreachable_pub)]
 
 mod arbiter;

@@ -38,6 +38,7 @@
 //! assert!(heavy.t_wfi < Picos::from_nanos((3 * 512 * 12 + 2 * 1500) * 8));
 //! ```
 #![forbid(unsafe_code)]
+#![warn(missing_debug_implementations)]
 #![warn(unreachable_pub)]
 
 mod class_meter;

@@ -1,6 +1,6 @@
 //! All checks of one algorithm.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use fairlane_core::Scheduler;
 use fairlane_core::sched::Algorithm;
@@ -47,6 +47,18 @@ pub struct Conformance<A> {
     guarantees: Option<Algorithm>,
     seed: u64,
     cases: u32,
+}
+
+/// What it claims.
+impl<A> Debug for Conformance<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conformance")
+            .field("shares", &self.shares)
+            .field("scale", &self.scale)
+            .field("may_be_held", &self.may_be_held)
+            .field("guarantees", &self.guarantees)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<A: Scheduler + 'static> Conformance<A> {

@@ -33,6 +33,7 @@ pub struct Dispatched {
 }
 
 /// What an algorithm promises its flows, by their weights and maximum lengths.
+#[derive(Clone, Debug)]
 pub struct Guarantees {
     siblings: Siblings,
     /// Bytes that the link sent.
