@@ -67,6 +67,7 @@ fn dependencies_point_one_way() {
         ),
         ("control", &["config", "core", "io", "site"]),
         ("service", &[]),
+        ("tower", &["core"]),
         ("terminal", &["config", "control", "core"]),
         ("bench", &["core", "io", "netlab", "runtime"]),
         (
@@ -131,7 +132,7 @@ fn every_crate_is_listed_here() {
         [
             "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io",
             "lab", "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "testkit",
-            "traffic"
+            "tower", "traffic"
         ]
     );
 }
@@ -201,6 +202,7 @@ fn unsafe_code_stays_in_its_named_homes() {
         "site",
         "terminal",
         "testkit",
+        "tower",
         "traffic",
     ] {
         for path in sources(&crates().join(name).join("src")) {
@@ -243,6 +245,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("cli/src/main.rs", "#![forbid(unsafe_code)]"),
         ("lab/src/main.rs", "#![forbid(unsafe_code)]"),
         ("testkit/src/lib.rs", "#![forbid(unsafe_code)]"),
+        ("tower/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("mailbox/src/lib.rs", "#![deny(unsafe_code)]"),
         ("io/src/lib.rs", "#![deny(unsafe_code)]"),
         ("../python/src/lib.rs", "#![deny(unsafe_code)]"),

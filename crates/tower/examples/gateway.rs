@@ -1,0 +1,81 @@
+//! A fair gateway in front of an inference server that streams tokens, which is mocked here:
+//! `cargo run -p fairlane-tower --example gateway 127.0.0.1:8080`, then
+//! `curl -N -H 'x-tenant: alice' -H 'x-max-tokens: 200' http://127.0.0.1:8080/generate`
+//!
+//! Four requests are served at a time. A tenant is charged for the tokens that it asks for at most, and
+//! in the end for those that it got.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::error_handling::HandleErrorLayer;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+use fairlane_tower::{AcquireError, Cost, FairError, FairLayer, FairSemaphore, Limits, Permit};
+use futures_util::stream;
+
+type Tenant = String;
+
+fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
+    request.headers().get(name)?.to_str().ok()
+}
+
+fn max_tokens(request: &Request) -> u32 {
+    let asked = header(request, "x-max-tokens").and_then(|text| text.parse().ok());
+    asked.unwrap_or(1000)
+}
+
+/// The model: a token every five milliseconds, and it often stops before it has said all that it may.
+async fn generate(mut request: Request) -> Response {
+    let permit = request.extensions_mut().remove::<Arc<Permit<Tenant>>>();
+    let tokens = max_tokens(&request).min(50);
+    let answer = stream::unfold((0, permit), move |(said, permit)| async move {
+        if said == tokens {
+            let actual = Cost::clamped(said.into());
+            permit.iter().for_each(|permit| permit.correct(actual));
+            return None; // and the permit is free
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        let token = format!("token{said} ");
+        Some((Ok::<_, Infallible>(token), (said + 1, permit)))
+    });
+    Response::new(Body::from_stream(answer))
+}
+
+async fn refused(error: FairError<Infallible>) -> (StatusCode, String) {
+    let status = match error {
+        FairError::Refused(AcquireError::TenantFull { .. }) => StatusCode::TOO_MANY_REQUESTS,
+        _ => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    (status, error.to_string())
+}
+
+/// The model behind a fair gate.
+pub fn gateway(semaphore: FairSemaphore<Tenant>) -> Router {
+    let whose = |request: &Request| header(request, "x-tenant").unwrap_or("nobody").to_owned();
+    let cost = |request: &Request| Cost::clamped(max_tokens(request).into());
+    // The permit goes with the request, so that it lasts until the answer has been streamed.
+    let fair = FairLayer::new(semaphore, whose, cost).hand_over(|mut request: Request, permit| {
+        request.extensions_mut().insert(Arc::new(permit));
+        request
+    });
+    let service = Router::new().route("/generate", get(generate));
+    service.layer((HandleErrorLayer::new(refused), fair))
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let address = std::env::args().nth(1).unwrap_or("127.0.0.1:8080".into());
+    let semaphore = FairSemaphore::new(Limits {
+        waiting_per_tenant: 100,
+        ..Limits::permits(4)
+    });
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    println!("listening on {}", listener.local_addr()?);
+    Ok(axum::serve(listener, gateway(semaphore)).await?)
+}

@@ -1,0 +1,445 @@
+//! Who is admitted, and when: the whole state of a semaphore, without its lock. Nothing here wakes
+//! anybody or drops a waker: that is for whoever holds the lock to do when it is open again.
+
+use crate::cost::{share, weight_of};
+use crate::tenants::{Index, Order, Place, Tenants, entity};
+use crate::waiters::{Ends, Look, Waiters};
+use crate::{AcquireError, Cost, Limits};
+use fairlane_core::scheduler::Scheduler;
+use fairlane_core::{Charge, Weight};
+use std::task::Waker;
+
+/// Wakers to be woken, or dropped, once nothing is locked.
+#[derive(Debug, Default)]
+pub(crate) struct Woken {
+    first: Option<Waker>,
+    more: Vec<Waker>,
+}
+
+impl Woken {
+    fn add(&mut self, waker: Waker) {
+        match self.first {
+            None => self.first = Some(waker),
+            Some(_) => self.more.push(waker),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn wake(self) {
+        if let Some(first) = self.first {
+            first.wake();
+            self.more.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// What became of a request that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entered {
+    /// It has a permit of this tenant.
+    Admitted(Index),
+    /// It waits in this slot.
+    Waits(u32),
+}
+
+/// How keys are hashed and what their weights are.
+pub(crate) trait Keys<K> {
+    fn hash(&self, key: &K) -> u64;
+    fn weight(&self, key: &K) -> Weight;
+}
+
+/// Tenants, requests that wait, and permits.
+///
+/// Whenever no call is under way, a permit is free only if nobody waits who may have it: only tenants
+/// with all the permits that one tenant may have wait then.
+#[derive(Debug)]
+pub(crate) struct Admission<K> {
+    order: Order,
+    tenants: Tenants<K>,
+    waiters: Waiters,
+    limits: Limits,
+    in_flight: u32,
+    waiting: u32,
+    closed: bool,
+}
+
+impl<K> Admission<K> {
+    pub(crate) fn new(limits: Limits) -> Admission<K> {
+        Admission {
+            order: Order::new(),
+            tenants: Tenants::new(limits.tenants),
+            waiters: Waiters::new(),
+            limits,
+            in_flight: 0,
+            waiting: 0,
+            closed: false,
+        }
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Permits that are out, those included that nobody has collected yet.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub(crate) fn tenants(&self) -> usize {
+        self.tenants.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.tenants.bytes() + self.waiters.bytes()
+    }
+
+    /// Whether a tenant has as many permits as one may have.
+    #[inline]
+    fn is_capped(&self, index: Index) -> bool {
+        self.tenants[index].in_flight >= self.limits.permits_per_tenant
+    }
+
+    /// Whether a tenant could be forgotten: it has no request and no place in the order.
+    #[inline]
+    fn is_idle(&self, index: Index) -> bool {
+        let tenant = &self.tenants[index];
+        tenant.waiting == 0
+            && tenant.in_flight == 0
+            && !self.order.is_active(self.tenants.all(), entity(index))
+    }
+
+    /// A tenant may have become idle: it was not.
+    #[inline]
+    fn rest(&mut self, index: Index) {
+        if self.is_idle(index) {
+            self.tenants.rest(index);
+        }
+    }
+
+    /// A tenant with requests that wait gets its place in the order, unless it has one, or as many
+    /// permits as one may have.
+    fn compete(&mut self, index: Index) {
+        let tenant = &self.tenants[index];
+        let Some(cost) = self
+            .waiters
+            .first_cost(tenant.ends)
+            .filter(|_| tenant.waiting > 0)
+        else {
+            return;
+        };
+        if !self.is_capped(index) {
+            let head = Charge::from(tenant.charge(cost));
+            self.order
+                .backlogged(self.tenants.records(), entity(index), head);
+        }
+    }
+
+    /// The selected tenant has a request admitted at this cost.
+    fn serve(&mut self, index: Index, cost: Cost) {
+        self.in_flight += 1;
+        let tenant = &mut self.tenants[index];
+        tenant.in_flight += 1;
+        let charged = tenant.charge_now(cost);
+        let next = match tenant.waiting > 0 && tenant.in_flight < self.limits.permits_per_tenant {
+            true => self.waiters.first_cost(tenant.ends),
+            false => None,
+        };
+        let next = next.map(|cost| Charge::from(tenant.charge(cost)));
+        let (records, id) = (self.tenants.records(), entity(index));
+        self.order.served(charged.into());
+        self.order.reschedule(records, id, charged.into(), next);
+    }
+
+    /// The selected tenant has nobody to admit.
+    fn pass_over(&mut self, index: Index) {
+        self.order.idle(self.tenants.records(), entity(index));
+        self.rest(index);
+    }
+
+    /// Who is next, if anybody has a place in the order.
+    #[inline]
+    fn select(&self) -> Option<Index> {
+        let selected = self.order.select(self.tenants.all());
+        selected.get().map(|id| id.index() as Index)
+    }
+
+    /// A request of a tenant is admitted that nobody who waits could be admitted before.
+    fn admit_at_once(&mut self, index: Index, cost: Cost) {
+        let head = Charge::from(self.tenants[index].charge(cost));
+        self.order
+            .backlogged(self.tenants.records(), entity(index), head);
+        // Before it come only those whose requests went away.
+        while let Some(selected) = self.select()
+            && selected != index
+        {
+            self.pass_over(selected);
+        }
+        self.serve(index, cost);
+    }
+
+    /// Gives free permits to those who wait, in their order. O(log n) for each.
+    fn grant(&mut self, woken: &mut Woken) {
+        while self.in_flight < self.limits.permits
+            && let Some(index) = self.select()
+        {
+            if self.is_capped(index) {
+                self.pass_over(index);
+                continue;
+            }
+            match self.waiters.grant_first(&mut self.tenants[index].ends) {
+                Some((cost, waker)) => {
+                    self.waiting -= 1;
+                    self.tenants[index].waiting -= 1;
+                    self.serve(index, cost);
+                    woken.add(waker);
+                }
+                None => self.pass_over(index),
+            }
+        }
+    }
+
+    /// A permit comes back. O(log n).
+    pub(crate) fn release(&mut self, index: Index, woken: &mut Woken) {
+        self.in_flight -= 1;
+        self.tenants[index].in_flight -= 1;
+        self.compete(index);
+        self.rest(index);
+        self.grant(woken);
+    }
+
+    /// What was admitted at a cost of `charged` turns out to cost `actual`. O(1).
+    pub(crate) fn correct(&mut self, index: Index, charged: u32, actual: u32) {
+        self.tenants[index].settle(i64::from(actual) - i64::from(charged));
+    }
+
+    /// A request that did not get its permit at once looks for it: it has one, or the semaphore is
+    /// closed, or `waker` is woken once either is so. The answer is to be dropped without the lock.
+    pub(crate) fn look(&mut self, slot: u32, waker: &Waker) -> Look {
+        self.waiters.look(slot, waker)
+    }
+
+    /// A request that did not get its permit at once goes away, and leaves nothing: what it would have
+    /// cost is given back. The waker is to be dropped without the lock. O(log n).
+    pub(crate) fn cancel(&mut self, slot: u32, woken: &mut Woken) -> Option<Waker> {
+        if !self.waiters.is_waiting(slot) {
+            if let Some((index, cost)) = self.waiters.abandon(slot) {
+                self.correct(index, cost.get(), 0);
+                self.release(index, woken);
+            }
+            return None;
+        }
+        let index = self.waiters.tenant(slot);
+        let tenant = &mut self.tenants[index];
+        let waker = self.waiters.withdraw(&mut tenant.ends, slot);
+        tenant.waiting -= 1;
+        self.waiting -= 1;
+        // The next one is the head now, if this one was.
+        self.compete(index);
+        self.rest(index);
+        waker
+    }
+
+    /// Other permits in all. What is out beyond them comes back in time. O(log n) for each that is
+    /// given away.
+    pub(crate) fn set_permits(&mut self, permits: u32, woken: &mut Woken) {
+        self.limits.permits = permits;
+        self.grant(woken);
+    }
+
+    /// Nobody is admitted any more, nor of those who wait. O(slots).
+    pub(crate) fn close(&mut self, woken: &mut Woken) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        self.waiting = 0;
+        for (index, waker) in self.waiters.close() {
+            woken.add(waker);
+            let tenant = &mut self.tenants[index];
+            if std::mem::take(&mut tenant.waiting) > 0 {
+                tenant.ends = Ends::EMPTY;
+                self.rest(index);
+            }
+        }
+    }
+}
+
+impl<K: Eq> Admission<K> {
+    /// A request comes: it is admitted at once, or waits, or is refused, and nothing changed then. O(log
+    /// n), amortised over requests that went away before their turn.
+    pub(crate) fn enter(
+        &mut self,
+        hash: u64,
+        key: K,
+        cost: Cost,
+        keys: &impl Keys<K>,
+        waker: Option<&Waker>,
+    ) -> Result<Option<Entered>, AcquireError> {
+        if self.closed {
+            return Err(AcquireError::Closed);
+        }
+        let is_free = self.in_flight < self.limits.permits;
+        let found = self.tenants.find(hash, &key);
+        let admitted = is_free && found.is_none_or(|index| !self.is_capped(index));
+        let waker = match (admitted, waker) {
+            (true, _) => None,
+            (false, None) => return Ok(None),
+            (false, Some(waker)) => {
+                self.may_wait(found)?;
+                Some(waker.clone())
+            }
+        };
+        let index = match found {
+            Some(index) => {
+                if self.is_idle(index) {
+                    self.tenants.wake(index);
+                }
+                index
+            }
+            None => self.add(hash, key, keys)?,
+        };
+        Ok(Some(match waker {
+            Some(waker) => Entered::Waits(self.queue(index, cost, waker)),
+            None => {
+                self.admit_at_once(index, cost);
+                Entered::Admitted(index)
+            }
+        }))
+    }
+
+    /// Whether one more request may wait, of a tenant that is there or of a new one.
+    fn may_wait(&self, tenant: Option<Index>) -> Result<(), AcquireError> {
+        let waiting = tenant.map_or(0, |index| self.tenants[index].waiting);
+        let Limits {
+            waiting: in_all,
+            waiting_per_tenant: of_tenant,
+            ..
+        } = self.limits;
+        if waiting >= of_tenant {
+            return Err(AcquireError::TenantFull { limit: of_tenant });
+        }
+        if self.waiting >= in_all {
+            return Err(AcquireError::Full { limit: in_all });
+        }
+        Ok(())
+    }
+
+    /// Lets a request wait: its slot.
+    fn queue(&mut self, index: Index, cost: Cost, waker: Waker) -> u32 {
+        let tenant = &mut self.tenants[index];
+        let slot = self.waiters.push(&mut tenant.ends, index, cost, waker);
+        tenant.waiting += 1;
+        self.waiting += 1;
+        if tenant.waiting == 1 {
+            self.compete(index);
+        }
+        slot
+    }
+
+    /// Adds a tenant that is not there, not idle.
+    #[inline(never)]
+    fn add(&mut self, hash: u64, key: K, keys: &impl Keys<K>) -> Result<Index, AcquireError> {
+        let weight = self.tenants.own_weight(hash, &key);
+        let weight = weight.unwrap_or_else(|| keys.weight(&key));
+        let place = self.tenants.place(|key| keys.hash(key))?;
+        if let Place::Taken(index) = place {
+            // It is inactive, and gone at once.
+            let _ = self.order.remove(self.tenants.records(), entity(index));
+        }
+        let index = self.tenants.fill(place, hash, key, |key| keys.hash(key));
+        self.order
+            .add(self.tenants.records(), entity(index), share(weight));
+        Ok(index)
+    }
+
+    /// Sets a tenant's weight, whether it is there or not, or forgets what was set. O(log n).
+    pub(crate) fn set_weight(
+        &mut self,
+        hash: u64,
+        key: K,
+        weight: Option<Weight>,
+        keys: &impl Keys<K>,
+    ) {
+        let found = self.tenants.find(hash, &key);
+        let now = weight.unwrap_or_else(|| keys.weight(&key));
+        match weight {
+            Some(weight) => {
+                let hasher = |key: &K| keys.hash(key);
+                self.tenants.set_own_weight(hash, key, weight, hasher);
+            }
+            None => self.tenants.unset_own_weight(hash, &key),
+        }
+        if let Some(index) = found {
+            self.order
+                .change(self.tenants.records(), entity(index), share(now));
+        }
+    }
+
+    /// The weight that a tenant has, or would have. O(1).
+    pub(crate) fn weight(&self, hash: u64, key: &K, keys: &impl Keys<K>) -> Weight {
+        let own = self.tenants.own_weight(hash, key);
+        own.unwrap_or_else(|| match self.tenants.find(hash, key) {
+            Some(index) => weight_of(self.order.weight(self.tenants.all(), entity(index))),
+            None => keys.weight(key),
+        })
+    }
+}
+
+#[cfg(test)]
+impl<K> Admission<K> {
+    /// Panics unless all that is counted is there, and nobody waits for a permit that he may have.
+    pub(crate) fn check(&self) {
+        let (mut in_flight, mut waiting) = (0, 0);
+        let mut idle = Vec::new();
+        for index in 0..self.tenants.len() as Index {
+            let tenant = &self.tenants[index];
+            in_flight += u32::from(tenant.in_flight);
+            waiting += u32::from(tenant.waiting);
+            let is_active = self.order.is_active(self.tenants.all(), entity(index));
+            if self.is_idle(index) {
+                idle.push(index);
+                continue;
+            }
+            let queue = self.waiters.queue(tenant.ends);
+            assert_eq!(
+                queue.len(),
+                usize::from(tenant.waiting),
+                "of tenant {index}"
+            );
+            assert!(queue.iter().all(|&slot| self.waiters.tenant(slot) == index));
+            assert!(
+                queue.is_empty() || is_active != self.is_capped(index),
+                "tenant {index} competes: {is_active}, {tenant:?}",
+                tenant = (tenant.in_flight, tenant.waiting)
+            );
+            assert!(
+                queue.is_empty() || !is_active || self.in_flight >= self.limits.permits,
+                "a permit is free, and tenant {index} waits"
+            );
+        }
+        let [waits, granted, _] = self.waiters.stages();
+        assert_eq!((self.in_flight, self.waiting), (in_flight, waiting));
+        assert_eq!(waits as u32, waiting);
+        assert!(granted as u32 <= in_flight);
+        let mut listed = self.tenants.idle();
+        listed.sort_unstable();
+        assert_eq!(listed, idle, "the idle tenants are listed");
+        self.order.invariants(self.tenants.all()).unwrap();
+    }
+
+    /// Slots in use, by what they hold: waiting, granted, closed; and what all accounts come to.
+    pub(crate) fn leftovers(&self) -> ([usize; 3], i64) {
+        let tenants = self.tenants.all().iter();
+        (
+            self.waiters.stages(),
+            tenants.map(|tenant| i64::from(tenant.account())).sum(),
+        )
+    }
+}

@@ -1,0 +1,292 @@
+//! Who asks: tenants by key, each in 48 bytes and its key's beyond eight, and who is forgotten first.
+
+use crate::waiters::{Ends, NONE};
+use crate::{AcquireError, Cost};
+use fairlane_core::Weight;
+use fairlane_core::scheduler::{EntityId, Holds, Scheduler};
+use hashbrown::HashTable;
+
+/// The order of tenants: exact, whatever costs they mix. O(log n) in the number of tenants that wait.
+pub(crate) type Order = fairlane_core::sched::Wf2qPlus;
+type State = <Order as Scheduler>::Entity;
+
+/// A tenant.
+#[derive(Clone, Debug)]
+pub(crate) struct Tenant<K, S = State> {
+    state: S,
+    /// Its queue; its neighbours in the list of idle tenants while it is idle.
+    pub(crate) ends: Ends,
+    /// What corrections left to be charged; negative, to be taken off.
+    account: i32,
+    pub(crate) waiting: u16,
+    pub(crate) in_flight: u16,
+    pub(crate) key: K,
+}
+
+const _: () = assert!(size_of::<Tenant<u64>>() == 48);
+
+impl<K, S> Holds<S> for Tenant<K, S> {
+    #[inline]
+    fn state(&self) -> &S {
+        &self.state
+    }
+    #[inline]
+    fn state_mut(&mut self) -> &mut S {
+        &mut self.state
+    }
+}
+
+impl<K> Tenant<K> {
+    /// What a request of this cost is charged, with what is left of corrections.
+    #[inline]
+    pub(crate) fn charge(&self, cost: Cost) -> Cost {
+        let charge = i64::from(cost.get()) + i64::from(self.account);
+        Cost::clamped(charge.max(1).unsigned_abs())
+    }
+
+    /// The same, where it is charged: what goes beyond the range of costs stays in the account.
+    #[inline]
+    pub(crate) fn charge_now(&mut self, cost: Cost) -> Cost {
+        if self.account == 0 {
+            return cost;
+        }
+        let charge = self.charge(cost);
+        self.settle(i64::from(cost.get()) - i64::from(charge.get()));
+        charge
+    }
+
+    /// Adds to the account, which holds up to 2^31 - 1 on either side: what goes beyond is charged to
+    /// nobody.
+    pub(crate) fn settle(&mut self, by: i64) {
+        let account = i64::from(self.account) + by;
+        self.account = account.clamp((-i32::MAX).into(), i32::MAX.into()) as i32;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn account(&self) -> i32 {
+        self.account
+    }
+}
+
+/// Where a tenant is in the table.
+pub(crate) type Index = u32;
+
+/// The scheduler's name for the tenant at `index`, which is in use.
+#[inline]
+pub(crate) fn entity(index: Index) -> EntityId {
+    // The table holds no more than there are entities.
+    EntityId::new(index as usize).unwrap_or_else(|| unreachable!("tenant {index}"))
+}
+
+/// Tenants by key. It never shrinks: whoever is new takes the place of the tenant that has been idle
+/// for longest once there are as many as there may be.
+#[derive(Debug)]
+pub(crate) struct Tenants<K> {
+    table: Vec<Tenant<K>>,
+    by_key: HashTable<Index>,
+    most: u32,
+    /// Idle tenants: `first` has been so for longest.
+    idle: Ends,
+    /// Weights that were set one by one.
+    weights: HashTable<(K, Weight)>,
+}
+
+impl<K> std::ops::Index<Index> for Tenants<K> {
+    type Output = Tenant<K>;
+    #[inline]
+    fn index(&self, index: Index) -> &Tenant<K> {
+        &self.table[index as usize]
+    }
+}
+
+impl<K> std::ops::IndexMut<Index> for Tenants<K> {
+    #[inline]
+    fn index_mut(&mut self, index: Index) -> &mut Tenant<K> {
+        &mut self.table[index as usize]
+    }
+}
+
+impl<K> Tenants<K> {
+    pub(crate) fn new(most: u32) -> Tenants<K> {
+        Tenants {
+            table: Vec::new(),
+            by_key: HashTable::new(),
+            most,
+            idle: Ends::EMPTY,
+            weights: HashTable::new(),
+        }
+    }
+
+    /// All records, to look at.
+    #[inline]
+    pub(crate) fn all(&self) -> &[Tenant<K>] {
+        &self.table
+    }
+
+    /// All records, as the scheduler changes them.
+    #[inline]
+    pub(crate) fn records(&mut self) -> &mut [Tenant<K>] {
+        &mut self.table
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Bytes of the tables.
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.capacity() * size_of::<Tenant<K>>()
+            + self.by_key.allocation_size()
+            + self.weights.allocation_size()
+    }
+
+    /// Puts a tenant, which is in no list, at the end of those that are idle. O(1).
+    pub(crate) fn rest(&mut self, index: Index) {
+        let last = std::mem::replace(&mut self.idle.last, index);
+        self[index].ends = Ends {
+            first: last,
+            last: NONE,
+        };
+        match self.table.get_mut(last as usize) {
+            Some(last) => last.ends.last = index,
+            None => self.idle.first = index,
+        }
+    }
+
+    /// Takes an idle tenant out of their list: it has an empty queue. O(1).
+    pub(crate) fn wake(&mut self, index: Index) {
+        let Ends {
+            first: older,
+            last: newer,
+        } = std::mem::replace(&mut self[index].ends, Ends::EMPTY);
+        match self.table.get_mut(older as usize) {
+            Some(older) => older.ends.last = newer,
+            None => self.idle.first = newer,
+        }
+        match self.table.get_mut(newer as usize) {
+            Some(newer) => newer.ends.first = older,
+            None => self.idle.last = older,
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn idle(&self) -> Vec<Index> {
+        let tenant = |at: Index| self.table.get(at as usize).map(|_| at);
+        std::iter::successors(tenant(self.idle.first), |&at| tenant(self[at].ends.last)).collect()
+    }
+}
+
+impl<K: Eq> Tenants<K> {
+    /// The tenant with this key, of this hash. O(1).
+    #[inline]
+    pub(crate) fn find(&self, hash: u64, key: &K) -> Option<Index> {
+        let same = |&index: &Index| self[index].key == *key;
+        self.by_key.find(hash, same).copied()
+    }
+
+    /// The weight that was set for a key. O(1).
+    pub(crate) fn own_weight(&self, hash: u64, key: &K) -> Option<Weight> {
+        self.weights
+            .find(hash, |(other, _)| other == key)
+            .map(|&(_, weight)| weight)
+    }
+
+    /// Sets a weight for a key. O(1) amortised.
+    pub(crate) fn set_own_weight(
+        &mut self,
+        hash: u64,
+        key: K,
+        weight: Weight,
+        hasher: impl Fn(&K) -> u64,
+    ) {
+        match self.weights.find_mut(hash, |(other, _)| *other == key) {
+            Some((_, own)) => *own = weight,
+            None => {
+                self.weights
+                    .insert_unique(hash, (key, weight), |(key, _)| hasher(key));
+            }
+        }
+    }
+
+    /// Forgets the weight that was set for a key, if there was one. O(1).
+    pub(crate) fn unset_own_weight(&mut self, hash: u64, key: &K) {
+        if let Ok(entry) = self.weights.find_entry(hash, |(other, _)| other == key) {
+            entry.remove();
+        }
+    }
+
+    /// A place for a tenant that is not in the table: a new one, or that of the tenant that has been
+    /// idle for longest, which the caller takes out of the order first ([`Place::Taken`]). O(1)
+    /// amortised.
+    pub(crate) fn place(&mut self, hasher: impl Fn(&K) -> u64) -> Result<Place, AcquireError> {
+        // All that keys do, they do before anything changes.
+        let table = &self.table;
+        self.by_key
+            .reserve(1, |&index| hasher(&table[index as usize].key));
+        if self.table.len() < self.most as usize {
+            return Ok(Place::New);
+        }
+        let oldest = self.idle.first;
+        if oldest == NONE {
+            return Err(AcquireError::TooManyTenants { limit: self.most });
+        }
+        let hash = hasher(&self[oldest].key);
+        self.wake(oldest);
+        if let Ok(entry) = self.by_key.find_entry(hash, |&index| index == oldest) {
+            entry.remove();
+        }
+        Ok(Place::Taken(oldest))
+    }
+
+    /// Puts a tenant, which is not idle, at its place. O(1) amortised.
+    pub(crate) fn fill(
+        &mut self,
+        place: Place,
+        hash: u64,
+        key: K,
+        hasher: impl Fn(&K) -> u64,
+    ) -> Index {
+        let tenant = Tenant {
+            state: State::default(),
+            ends: Ends::EMPTY,
+            account: 0,
+            waiting: 0,
+            in_flight: 0,
+            key,
+        };
+        let index = match place {
+            Place::New => {
+                if self.table.len() == self.table.capacity() {
+                    self.table.reserve_exact(more_than(self.table.len()));
+                }
+                self.table.push(tenant);
+                (self.table.len() - 1) as Index
+            }
+            Place::Taken(index) => {
+                self[index] = tenant;
+                index
+            }
+        };
+        let table = &self.table;
+        self.by_key
+            .insert_unique(hash, index, |&index| hasher(&table[index as usize].key));
+        index
+    }
+}
+
+/// Where a new tenant goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Place {
+    New,
+    /// In place of another.
+    Taken(Index),
+}
+
+/// Room to add to a table that is full: as much again while it is small, then a sixteenth, so that a
+/// million tenants take what they take.
+fn more_than(len: usize) -> usize {
+    match len {
+        0..1024 => len.max(16),
+        _ => len / 16,
+    }
+}

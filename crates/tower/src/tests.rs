@@ -1,0 +1,388 @@
+//! Random requests that come, look, go away and are served, one step at a time, beside what must hold
+//! after each step.
+
+use crate::{Acquire, AcquireError, Cost, FairSemaphore, Limits, Permit, Weight};
+use proptest::prelude::*;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+fn cost(units: u32) -> Cost {
+    Cost::new(units).unwrap()
+}
+
+#[derive(Default)]
+struct Bell(AtomicBool);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        assert!(!self.0.swap(true, Ordering::Relaxed), "woken once");
+    }
+}
+
+impl Bell {
+    fn rang(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A request that waits.
+struct Request {
+    tenant: u8,
+    future: Acquire<u8>,
+    bell: Arc<Bell>,
+}
+
+type Answer = Poll<Result<Permit<u8>, AcquireError>>;
+
+impl Request {
+    fn poll(&mut self) -> Answer {
+        let waker = Waker::from(Arc::clone(&self.bell));
+        Pin::new(&mut self.future).poll(&mut Context::from_waker(&waker))
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Ask(u8, u32),
+    TryAsk(u8, u32),
+    /// A request that was never polled is dropped.
+    Regret(u8),
+    /// A request looks though it need not, with the same waker or with another.
+    Look(usize, bool),
+    Cancel(usize),
+    Release(usize),
+    Correct(usize, u32),
+    Permits(u32),
+    Weight(u8, u32),
+    Reset(u8),
+    Close,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let tenant = || 0..6u8;
+    let step = prop_oneof![
+        12 => (tenant(), 1..100u32).prop_map(|(tenant, cost)| Step::Ask(tenant, cost)),
+        2 => (tenant(), 1..100u32).prop_map(|(tenant, cost)| Step::TryAsk(tenant, cost)),
+        1 => tenant().prop_map(Step::Regret),
+        4 => (any::<usize>(), any::<bool>()).prop_map(|(at, other)| Step::Look(at, other)),
+        4 => any::<usize>().prop_map(Step::Cancel),
+        8 => any::<usize>().prop_map(Step::Release),
+        3 => (any::<usize>(), 1..200u32).prop_map(|(at, cost)| Step::Correct(at, cost)),
+        1 => (0..6u32).prop_map(Step::Permits),
+        1 => (tenant(), 1..10u32).prop_map(|(tenant, weight)| Step::Weight(tenant, weight)),
+        1 => tenant().prop_map(Step::Reset),
+    ];
+    let ends = prop_oneof![9 => Just(false), 1 => Just(true)];
+    (prop::collection::vec(step, 0..120), ends).prop_map(|(mut steps, closes)| {
+        if closes {
+            steps.insert(steps.len() / 2, Step::Close);
+        }
+        steps
+    })
+}
+
+const LIMITS: Limits = Limits {
+    permits: 3,
+    permits_per_tenant: 2,
+    waiting: 6,
+    waiting_per_tenant: 3,
+    tenants: 4,
+};
+
+struct Model {
+    semaphore: FairSemaphore<u8>,
+    /// In the order in which they came.
+    waiting: Vec<Request>,
+    permits: Vec<Permit<u8>>,
+    closed: bool,
+}
+
+impl Model {
+    fn new() -> Model {
+        Model {
+            semaphore: FairSemaphore::new(LIMITS),
+            waiting: Vec::new(),
+            permits: Vec::new(),
+            closed: false,
+        }
+    }
+
+    fn ask(&mut self, tenant: u8, units: u32) {
+        let mut request = Request {
+            tenant,
+            future: self.semaphore.acquire(tenant, cost(units)),
+            bell: Arc::default(),
+        };
+        let (before, of_tenant) = (self.semaphore.waiting(), self.queue(tenant));
+        match request.poll() {
+            Poll::Pending => self.waiting.push(request),
+            Poll::Ready(Ok(permit)) => self.permits.push(permit),
+            Poll::Ready(Err(error)) => {
+                assert_eq!(self.semaphore.waiting(), before);
+                match error {
+                    AcquireError::Closed => assert!(self.closed),
+                    AcquireError::Full { limit } => assert_eq!(before, limit),
+                    AcquireError::TenantFull { limit } => assert_eq!(of_tenant, limit.into()),
+                    AcquireError::TooManyTenants { limit } => {
+                        assert_eq!(self.semaphore.tenants(), limit as usize);
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many of a tenant wait.
+    fn queue(&self, tenant: u8) -> usize {
+        let waits = |request: &&Request| request.tenant == tenant && !request.bell.rang();
+        self.waiting.iter().filter(waits).count()
+    }
+
+    fn step(&mut self, step: &Step) {
+        let (waiting, out) = (self.waiting.len().max(1), self.permits.len().max(1));
+        match *step {
+            Step::Ask(tenant, units) => self.ask(tenant, units),
+            Step::TryAsk(tenant, units) => match self.semaphore.try_acquire(tenant, cost(units)) {
+                Ok(permit) => self.permits.extend(permit),
+                Err(AcquireError::Closed) => assert!(self.closed),
+                Err(error) => assert_eq!(error, AcquireError::TooManyTenants { limit: 4 }),
+            },
+            Step::Regret(tenant) => drop(self.semaphore.acquire(tenant, cost(1))),
+            Step::Look(at, other) => {
+                if let Some(request) = self.waiting.get_mut(at % waiting) {
+                    if other && !request.bell.rang() {
+                        request.bell = Arc::default();
+                    }
+                    if !request.bell.rang() {
+                        assert!(request.poll().is_pending(), "it was not woken");
+                    }
+                }
+            }
+            Step::Cancel(at) => {
+                if !self.waiting.is_empty() {
+                    self.waiting.remove(at % waiting);
+                }
+            }
+            Step::Release(at) => {
+                if !self.permits.is_empty() {
+                    drop(self.permits.swap_remove(at % out));
+                }
+            }
+            Step::Correct(at, units) => {
+                if let Some(permit) = self.permits.get(at % out) {
+                    permit.correct(cost(units));
+                    assert_eq!(permit.cost(), cost(units));
+                }
+            }
+            Step::Permits(permits) => self.semaphore.set_permits(permits),
+            Step::Weight(tenant, weight) => {
+                let weight = Weight::new(weight).unwrap();
+                self.semaphore.set_weight(tenant, weight);
+                assert_eq!(self.semaphore.weight(&tenant), weight);
+            }
+            Step::Reset(tenant) => {
+                self.semaphore.reset_weight(tenant);
+                assert_eq!(self.semaphore.weight(&tenant), Weight::ONE);
+            }
+            Step::Close => {
+                self.semaphore.close();
+                self.closed = true;
+            }
+        }
+    }
+
+    /// What must hold between two steps.
+    fn check(&self) {
+        self.semaphore.check();
+        for tenant in 0..6 {
+            let of_tenant = self.waiting.iter().filter(|r| r.tenant == tenant);
+            let rang: Vec<bool> = of_tenant.map(|request| request.bell.rang()).collect();
+            assert!(
+                rang.is_sorted_by(|a, b| a >= b),
+                "tenant {tenant} is served in order: {rang:?}"
+            );
+        }
+        let collected = self.permits.len();
+        let granted = self.semaphore.in_flight() as usize - collected;
+        let rang = self.waiting.iter().filter(|r| r.bell.rang()).count();
+        assert!(self.closed || rang == granted, "who has a permit is woken");
+        assert_eq!(self.waiting.len() - rang, self.semaphore.waiting() as usize);
+    }
+
+    /// Whoever was woken has an answer; now and then he looks for it.
+    fn collect(&mut self, few: bool) {
+        let most = if few { 1 } else { usize::MAX };
+        let woken = self.waiting.extract_if(.., |request| request.bell.rang());
+        for mut request in woken.take(most) {
+            match request.poll() {
+                Poll::Ready(Ok(permit)) => self.permits.push(permit),
+                Poll::Ready(Err(error)) => assert!(self.closed, "{error}"),
+                Poll::Pending => panic!("woken for nothing"),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn no_permit_is_lost_and_no_request_leaves_a_trace(steps in steps()) {
+        let mut model = Model::new();
+        for (number, step) in steps.iter().enumerate() {
+            model.step(step);
+            model.check();
+            if number % 3 == 0 {
+                model.collect(number % 2 == 0);
+                model.check();
+            }
+        }
+        // As many permits as at first; then all go away, in any order, and all have an answer before.
+        model.semaphore.set_permits(3);
+        while !model.permits.is_empty() || model.waiting.iter().any(|r| r.bell.rang()) {
+            model.collect(false);
+            model.permits.pop();
+            model.check();
+        }
+        prop_assert!(model.waiting.is_empty(), "everybody who waited was admitted or refused");
+        let (slots, _) = model.semaphore.leftovers();
+        prop_assert_eq!(slots, [0; 3]);
+        prop_assert_eq!((model.semaphore.in_flight(), model.semaphore.waiting()), (0, 0));
+    }
+}
+
+/// Tenants 0 and 1 have three requests each that wait for the only permit, of 7 and 10 units: the order
+/// in which they are admitted. Where `other` says so, tenant 0 has one more, of so many units, which came
+/// as number so and so, and goes away or stays.
+fn order(other: Option<(usize, u32)>, goes: bool) -> Vec<(u8, u32)> {
+    let semaphore = FairSemaphore::new(Limits::permits(1));
+    let mut out = semaphore.try_acquire(9, cost(1)).unwrap();
+    let mut waiting: Vec<Request> = Vec::new();
+    let mut ask = |tenant, units, goes: bool| {
+        let mut request = Request {
+            tenant,
+            future: semaphore.acquire(tenant, cost(units)),
+            bell: Arc::default(),
+        };
+        assert!(request.poll().is_pending());
+        waiting.push(request);
+        goes.then_some(waiting.len() - 1)
+    };
+    let mut gone = None;
+    for number in 0..4 {
+        if let Some((_, units)) = other.filter(|&(at, _)| at == number) {
+            gone = ask(0, units, goes);
+        }
+        if number < 3 {
+            ask(0, 7, false);
+        }
+    }
+    for _ in 0..3 {
+        ask(1, 10, false);
+    }
+    gone.map(|at| waiting.remove(at));
+    let mut order = Vec::new();
+    while out.take().is_some() {
+        semaphore.check();
+        if let Some(at) = waiting.iter().position(|request| request.bell.rang()) {
+            let mut request = waiting.remove(at);
+            out = match request.poll() {
+                Poll::Ready(Ok(permit)) => Some(permit),
+                answer => panic!("{answer:?}"),
+            };
+            order.extend(
+                out.as_ref()
+                    .map(|permit| (request.tenant, permit.cost().get())),
+            );
+        }
+    }
+    assert!(waiting.is_empty());
+    order
+}
+
+#[test]
+fn a_request_that_goes_away_changes_nothing_whenever_it_goes() {
+    let without = order(None, false);
+    assert_eq!(without.len(), 6);
+    for number in 0..4 {
+        assert_eq!(
+            order(Some((number, 7)), true),
+            without,
+            "as number {number}"
+        );
+    }
+    // Behind others, whatever it costs.
+    for number in 1..4 {
+        assert_eq!(
+            order(Some((number, 1000)), true),
+            without,
+            "as number {number}"
+        );
+    }
+}
+
+/// The first of a tenant has a place in the order, at its own cost, and that stays where it is.
+#[test]
+fn behind_a_request_that_goes_away_nobody_of_its_tenant_is_later_than_if_it_had_stayed() {
+    let (gone, stays) = (order(Some((0, 1000)), true), order(Some((0, 1000)), false));
+    assert_eq!((gone.len(), stays.len()), (6, 7));
+    let places = |order: &[(u8, u32)]| {
+        let order = order.iter().enumerate();
+        let others = order.filter(|(_, who)| who.0 == 0 && who.1 < 1000);
+        others.map(|(place, _)| place).collect::<Vec<_>>()
+    };
+    let pairs = places(&gone).into_iter().zip(places(&stays));
+    assert!(pairs.clone().all(|(gone, stays)| gone <= stays));
+    assert_eq!(pairs.count(), 3);
+}
+
+/// Who was granted a permit and went away before he knew is given back what it would have cost.
+#[test]
+fn a_permit_that_nobody_collected_costs_nothing() {
+    let semaphore = FairSemaphore::new(Limits::permits(1));
+    let out = semaphore.try_acquire(0, cost(5)).unwrap();
+    let mut request = Request {
+        tenant: 1,
+        future: semaphore.acquire(1, cost(1000)),
+        bell: Arc::default(),
+    };
+    assert!(request.poll().is_pending());
+    drop(out);
+    assert!(request.bell.rang());
+    assert_eq!(semaphore.in_flight(), 1);
+    drop(request);
+    assert_eq!(semaphore.in_flight(), 0);
+    assert_eq!(semaphore.leftovers(), ([0; 3], -1000));
+    semaphore.check();
+}
+
+#[test]
+fn a_correction_is_charged_for_as_far_as_there_are_costs_and_the_rest_is_kept() {
+    let semaphore = FairSemaphore::new(Limits::permits(5000));
+    let take = |units| semaphore.try_acquire(0, cost(units)).unwrap().unwrap();
+    let account = || semaphore.leftovers().1;
+    let permit = take(100);
+    permit.correct(cost(30));
+    permit.correct(cost(40));
+    assert_eq!(account(), -60);
+    drop(take(20));
+    // At least 1 is charged: 19 of the 60 are used up.
+    assert_eq!(account(), -41);
+    drop(take(100));
+    assert_eq!(account(), 0);
+    permit.correct(Cost::MAX);
+    drop(take(7));
+    assert_eq!(account(), 0, "the largest cost at once");
+    let held: Vec<_> = (0..3000).map(|_| take(Cost::MAX.get())).collect();
+    held[0].correct(cost(1));
+    assert_eq!(account(), 1 - i64::from(Cost::MAX.get()));
+    held.iter().for_each(|permit| permit.correct(cost(1)));
+    assert_eq!(
+        account(),
+        -i64::from(i32::MAX),
+        "no more than an account holds"
+    );
+    drop(held);
+    semaphore.check();
+}

@@ -1,0 +1,227 @@
+//! Who waits: all requests in one slab, each in the queue of its tenant.
+
+use crate::Cost;
+use std::task::Waker;
+
+/// No request, no tenant.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The first and the last of a list, or [`NONE`] twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ends {
+    pub(crate) first: u32,
+    pub(crate) last: u32,
+}
+
+impl Ends {
+    pub(crate) const EMPTY: Ends = Ends {
+        first: NONE,
+        last: NONE,
+    };
+}
+
+/// How far a request has come that did not get its permit at once.
+#[derive(Debug)]
+enum Stage {
+    /// Of a slot that is free; `next` is the next of them.
+    Free,
+    /// In its tenant's queue.
+    Waiting(Waker),
+    /// It has a permit, which nobody has collected yet.
+    Granted,
+    /// The semaphore was closed while it waited.
+    Closed,
+}
+
+/// What a request finds that looks after its slot. But where it still waits, the slot is free then.
+pub(crate) enum Look {
+    /// It waits. A waker that was exchanged for another is to be dropped once nothing is locked.
+    Waiting(Option<Waker>),
+    /// It has the permit of this tenant, at this cost.
+    Granted(u32, Cost),
+    Closed,
+}
+
+#[derive(Debug)]
+struct Slot {
+    next: u32,
+    before: u32,
+    tenant: u32,
+    cost: Cost,
+    stage: Stage,
+}
+
+const _: () = assert!(size_of::<Slot>() <= 40);
+
+/// Requests by slot. It grows to the most that ever waited at once, and does not shrink.
+#[derive(Debug)]
+pub(crate) struct Waiters {
+    slots: Vec<Slot>,
+    /// The first free slot.
+    free: u32,
+}
+
+impl Waiters {
+    pub(crate) const fn new() -> Waiters {
+        Waiters {
+            slots: Vec::new(),
+            free: NONE,
+        }
+    }
+
+    /// Appends a request to a queue: its slot. O(1) amortised.
+    pub(crate) fn push(&mut self, queue: &mut Ends, tenant: u32, cost: Cost, waker: Waker) -> u32 {
+        let taken = Slot {
+            next: NONE,
+            before: queue.last,
+            tenant,
+            cost,
+            stage: Stage::Waiting(waker),
+        };
+        let slot = match self.slots.get_mut(self.free as usize) {
+            Some(free) => {
+                let next = free.next;
+                *free = taken;
+                std::mem::replace(&mut self.free, next)
+            }
+            None => {
+                self.slots.push(taken);
+                (self.slots.len() - 1) as u32
+            }
+        };
+        match self.slots.get_mut(queue.last as usize) {
+            Some(last) => last.next = slot,
+            None => queue.first = slot,
+        }
+        queue.last = slot;
+        slot
+    }
+
+    /// The cost of the first of a queue. O(1).
+    pub(crate) fn first_cost(&self, queue: Ends) -> Option<Cost> {
+        self.slots.get(queue.first as usize).map(|slot| slot.cost)
+    }
+
+    pub(crate) fn tenant(&self, slot: u32) -> u32 {
+        self.slots[slot as usize].tenant
+    }
+
+    pub(crate) fn is_waiting(&self, slot: u32) -> bool {
+        matches!(self.slots[slot as usize].stage, Stage::Waiting(_))
+    }
+
+    /// Takes a request out of a queue, wherever it is there. O(1).
+    fn unlink(&mut self, queue: &mut Ends, slot: u32) {
+        let Slot { next, before, .. } = self.slots[slot as usize];
+        match self.slots.get_mut(before as usize) {
+            Some(slot) => slot.next = next,
+            None => queue.first = next,
+        }
+        match self.slots.get_mut(next as usize) {
+            Some(slot) => slot.before = before,
+            None => queue.last = before,
+        }
+    }
+
+    /// The first of a queue gets a permit: its cost and whom to wake. O(1).
+    pub(crate) fn grant_first(&mut self, queue: &mut Ends) -> Option<(Cost, Waker)> {
+        let slot = queue.first;
+        let cost = self.first_cost(*queue)?;
+        self.unlink(queue, slot);
+        self.settle(slot, Stage::Granted).map(|waker| (cost, waker))
+    }
+
+    /// Takes out a request that waits in this queue and frees its slot: its waker, to be dropped once
+    /// nothing is locked. O(1).
+    pub(crate) fn withdraw(&mut self, queue: &mut Ends, slot: u32) -> Option<Waker> {
+        self.unlink(queue, slot);
+        self.release(slot)
+    }
+
+    /// A request looks after its slot, to be woken by `waker` from now on. O(1).
+    pub(crate) fn look(&mut self, slot: u32, waker: &Waker) -> Look {
+        let Slot {
+            tenant,
+            cost,
+            ref mut stage,
+            ..
+        } = self.slots[slot as usize];
+        let found = match stage {
+            Stage::Waiting(known) if known.will_wake(waker) => return Look::Waiting(None),
+            Stage::Waiting(known) => {
+                let known = std::mem::replace(known, waker.clone());
+                return Look::Waiting(Some(known));
+            }
+            Stage::Granted => Look::Granted(tenant, cost),
+            Stage::Free | Stage::Closed => Look::Closed,
+        };
+        self.release(slot);
+        found
+    }
+
+    /// What became of a request that does not wait any more and will not look again. O(1).
+    pub(crate) fn abandon(&mut self, slot: u32) -> Option<(u32, Cost)> {
+        let Slot { tenant, cost, .. } = self.slots[slot as usize];
+        let granted = matches!(self.slots[slot as usize].stage, Stage::Granted);
+        self.release(slot);
+        granted.then_some((tenant, cost))
+    }
+
+    /// All that wait are told that it was for nothing: of which tenants, and whom to wake. Their queues
+    /// are to be emptied. O(slots).
+    pub(crate) fn close(&mut self) -> Vec<(u32, Waker)> {
+        let mut told = Vec::new();
+        for slot in 0..self.slots.len() as u32 {
+            if self.is_waiting(slot)
+                && let Some(waker) = self.settle(slot, Stage::Closed)
+            {
+                told.push((self.tenant(slot), waker));
+            }
+        }
+        told
+    }
+
+    /// Puts a slot on the list of free ones.
+    fn release(&mut self, slot: u32) -> Option<Waker> {
+        let next = std::mem::replace(&mut self.free, slot);
+        let waker = self.settle(slot, Stage::Free);
+        self.slots[slot as usize].next = next;
+        waker
+    }
+
+    fn settle(&mut self, slot: u32, stage: Stage) -> Option<Waker> {
+        match std::mem::replace(&mut self.slots[slot as usize].stage, stage) {
+            Stage::Waiting(waker) => Some(waker),
+            _ => None,
+        }
+    }
+
+    /// The requests of a queue from first to last.
+    #[cfg(test)]
+    pub(crate) fn queue(&self, queue: Ends) -> Vec<u32> {
+        let slot = |at: u32| self.slots.get(at as usize).map(|_| at);
+        let queued =
+            std::iter::successors(slot(queue.first), |&at| slot(self.slots[at as usize].next));
+        queued.collect()
+    }
+
+    /// How many slots are in use, by what they hold: waiting, granted, closed.
+    #[cfg(test)]
+    pub(crate) fn stages(&self) -> [usize; 3] {
+        let mut found = [0; 3];
+        for slot in &self.slots {
+            match slot.stage {
+                Stage::Free => {}
+                Stage::Waiting(_) => found[0] += 1,
+                Stage::Granted => found[1] += 1,
+                Stage::Closed => found[2] += 1,
+            }
+        }
+        found
+    }
+
+    /// Bytes of the table.
+    pub(crate) fn bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Slot>()
+    }
+}
