@@ -277,20 +277,20 @@ impl<P> Discipline<P> {
         }
     }
 
-    /// Takes packets out of a class's own queues, in order, looking at `most` of them at most;
-    /// `from` is 0 at first and says where to go on. Returns whether nothing is left, as where
-    /// there is no such class. O(`most`).
+    /// Takes packets out of a class's own queues, in order, looking at no more than `left` packets
+    /// and flows, which are taken off it; `from` is 0 at first and says where to go on. Returns
+    /// whether nothing is left, as where there is no such class. O(`left`).
     pub fn take_out(
         &mut self,
         id: ClassId,
         from: &mut u32,
-        most: u32,
+        left: &mut usize,
         now: Nanos,
         discard: impl FnMut(Discarded<P>),
     ) -> bool {
         match self {
-            Discipline::Tree(tree) => tree.take_out(id, from, most, now, discard).unwrap_or(true),
-            Discipline::Cbq(cbq) => cbq.take_out(id, most, now, discard).unwrap_or(true),
+            Discipline::Tree(tree) => tree.take_out(id, from, left, now, discard).unwrap_or(true),
+            Discipline::Cbq(cbq) => cbq.take_out(id, left, now, discard).unwrap_or(true),
         }
     }
 

@@ -216,9 +216,10 @@ impl Demo {
             ..Link::new(options.rate)
         };
         let longest = link.longest().context("the link carries no packet")?;
-        let (exit, dispatchers) = ways_out(options.dispatchers, clock, &flows)?;
+        // First, as all others take any port that is free.
         let socket = listen(options.listen)?;
         let relay_address = socket.local_addr()?;
+        let (exit, dispatchers) = ways_out(options.dispatchers, clock, &flows)?;
         let start = clock.now();
         // As many packets as one step releases may be on their way to the link.
         let algorithm = options.algorithm.with_members(automatic_members(RELEASES));

@@ -278,7 +278,8 @@ fn other_classes_take_over_what_is_queued_in_order_also_of_what_comes_meanwhile(
         let mut from = 0;
         loop {
             let mut taken = Vec::new();
-            let done = former.take_out(id, &mut from, 9, ms(1), |gone| taken.push(gone));
+            let mut left = 9;
+            let done = former.take_out(id, &mut from, &mut left, ms(1), |gone| taken.push(gone));
             assert!(taken.len() <= 9);
             for gone in taken {
                 queue.adopt(gone, |_, _, _| target, ms(1));

@@ -2,7 +2,9 @@
 //!
 //! Everything that can be made beforehand comes with the order, and everything that is left over
 //! goes back with it, so that nothing is built or freed here. No step looks at more than
-//! [`STEP`] classes, flows or packets, however many there are, and at fewer where more is done to each.
+//! [`STEP`] classes, flows or packets, however many there are, and at fewer where more is done to each;
+//! but one: other limits for the flows of a class come to all that hold packets at once
+//! (`core::tree::Tree::begin_change_of_flows`).
 
 #[cfg(test)]
 mod tests;
@@ -18,7 +20,7 @@ use fairlane_runtime::{Arbiter, FromPort, Spans, Straight};
 
 use crate::classifier::FrameClassifier;
 use crate::daemon::SiteBridge;
-use crate::device::{AnyDevice, Losses, Opened};
+use crate::device::{Losses, Opened};
 use crate::flows::walk::Walking;
 use crate::frame::{Frame, Received};
 use crate::hand_over::{Give, Handing};
@@ -409,7 +411,12 @@ impl Taking {
         };
         std::mem::swap(queue.classifier_mut(), classifier);
         queue.classifier_mut().filters.resume(&classifier.filters);
-        queue.classifier_mut().watch = classifier.watch.take();
+        let mut watch = classifier.watch.take();
+        // The numbers of classes that go are others' later.
+        if self.anew.is_some() || !self.gone.is_empty() {
+            watch.iter_mut().for_each(|watch| watch.renumbered());
+        }
+        queue.classifier_mut().watch = watch;
         queue.classifier_mut().naming = classifier.naming.take();
         // It knows the former filters alone.
         if let Some(early) = classifier.early() {
@@ -431,15 +438,14 @@ impl Taking {
                 Some(former) => former,
                 None => queue.classes_mut(),
             };
-            let most = left.div_ceil(MOVED) as u32;
-            let empty = former.take_out(gone.id, &mut self.from, most, now, |packet| {
+            let most = left.div_ceil(MOVED);
+            let mut rest = most;
+            let empty = former.take_out(gone.id, &mut self.from, &mut rest, now, |packet| {
                 taken.push(packet);
             });
-            // It has looked at as many as it may where it did not come to the end.
-            *left = match empty {
-                true => left.saturating_sub(MOVED * taken.len().max(1)),
-                false => 0,
-            };
+            // Each class counts, also an empty one.
+            let looked_at = (most - rest) + (MOVED - 1) * taken.len();
+            *left = left.saturating_sub(looked_at.max(MOVED));
             for packet in taken.drain(..) {
                 gone.moved.packets += 1;
                 gone.moved.bytes += u64::from(packet.len.get());
@@ -499,21 +505,22 @@ impl Flushing {
         }
     }
 
-    fn step(&mut self, arbiter: &mut Arbiter<Shaped, Straight<AnyDevice>>, now: Nanos) -> bool {
+    fn step<D: Backend<Tx = Frame>>(
+        &mut self,
+        arbiter: &mut Arbiter<Shaped, Straight<D>>,
+        now: Nanos,
+    ) -> bool {
         let mut left = STEP;
         while let Some(&id) = self.ids.get(self.at) {
             arbiter.queue_mut().hold();
             if left == 0 {
                 return false;
             }
-            let (taken, from) = (&mut self.taken, &mut self.from);
+            let (before, taken, from) = (left, &mut self.taken, &mut self.from);
             let classes = arbiter.queue_mut().classes_mut();
-            let empty = classes.take_out(id, from, left as u32, now, |gone| taken.push(gone));
-            // It has looked at as many as it may where it did not come to the end.
-            left = match empty {
-                true => left.saturating_sub(taken.len().max(1)),
-                false => 0,
-            };
+            let empty = classes.take_out(id, from, &mut left, now, |gone| taken.push(gone));
+            // Each class counts, also an empty one.
+            left = left.min(before - 1);
             for gone in self.taken.drain(..) {
                 self.gone.add(gone.len);
                 let port = arbiter.queue_mut().discard(gone);

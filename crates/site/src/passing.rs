@@ -26,6 +26,8 @@ const TIME_BITS: u32 = 40;
 const WINDOW: i32 = 1 << 26;
 /// A segment that was acknowledged already.
 const ANSWERED: u64 = u64::MAX;
+/// From one numbering of classes to the next: beside the timestamps that it is mixed with.
+const NUMBERING: u64 = 1 << 32;
 /// A round trip that takes longer is none: its clock has come round.
 const LONGEST: u64 = 60_000_000;
 
@@ -36,6 +38,9 @@ struct Table {
     /// Of each direction, by connection: some bits of which, and the highest sequence number that it has
     /// come to.
     highest: [Box<[AtomicU64; PLACES]>; 2],
+    /// Of each direction, another number each time that its classes get others: what was noted before is
+    /// not found any more.
+    numbering: [AtomicU64; 2],
 }
 
 /// The first segment with a timestamp. On one cache line.
@@ -95,6 +100,7 @@ pub(crate) fn watches() -> Result<[(Watch, Findings); 2]> {
     let table = Arc::new(Table {
         sent: [places(), places()],
         highest: [places(), places()],
+        numbering: Default::default(),
     });
     let watch = |side| {
         let Ok((findings, found)) = mailbox(FINDINGS) else {
@@ -123,6 +129,15 @@ impl Watch {
         }
     }
 
+    /// Classes of its link get other numbers: what acknowledges a segment that came before tells of none.
+    /// O(1).
+    pub(crate) fn renumbered(&mut self) {
+        let numbering = &self.table.numbering[self.side as usize];
+        // Nobody else writes.
+        let next = numbering.load(Ordering::Relaxed).wrapping_add(NUMBERING);
+        numbering.store(next, Ordering::Relaxed);
+    }
+
     fn look(&mut self, segment: &fairlane_classify::Segment, of: ClassFlow, came: Nanos) {
         let ClassFlow { class, flow } = of;
         let class = class.number();
@@ -139,7 +154,7 @@ impl Watch {
             self.find(finding(What::Marked));
         }
         if let Some(echo) = segment.echo {
-            let key = key(segment.reverse, echo);
+            let key = self.key(other, segment.reverse, echo);
             let sent = &self.table.sent[other][place(key)];
             let then = sent.came.load(Ordering::Relaxed);
             if sent.key.load(Ordering::Relaxed) == key && then != ANSWERED {
@@ -159,7 +174,7 @@ impl Watch {
         if segment.length == 0 {
             return;
         }
-        let key = key(segment.flow, segment.value);
+        let key = self.key(own, segment.flow, segment.value);
         let sent = &self.table.sent[own][place(key)];
         if sent.key.load(Ordering::Relaxed) != key {
             sent.key.store(key, Ordering::Relaxed);
@@ -170,6 +185,14 @@ impl Watch {
         if self.came_again(segment) {
             self.find(finding(What::Again));
         }
+    }
+
+    /// What a segment of a direction is known by: its connection and timestamp.
+    #[inline]
+    fn key(&self, direction: usize, flow: u64, value: u32) -> u64 {
+        let numbering = self.table.numbering[direction].load(Ordering::Relaxed);
+        let mixed = (flow ^ numbering ^ u64::from(value)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        (mixed ^ mixed >> 33) | 1
     }
 
     /// Whether a connection has come further already.
@@ -192,25 +215,25 @@ impl Watch {
     }
 }
 
-fn key(flow: u64, value: u32) -> u64 {
-    let mixed = (flow ^ u64::from(value)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    (mixed ^ mixed >> 33) | 1
-}
-
 fn place(key: u64) -> usize {
     (key >> 7) as usize % PLACES
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use fairlane_core::tree::ClassId;
 
-    const A: [u8; 4] = [10, 0, 0, 1];
-    const B: [u8; 4] = [10, 0, 0, 2];
+    pub(crate) const A: [u8; 4] = [10, 0, 0, 1];
+    pub(crate) const B: [u8; 4] = [10, 0, 0, 2];
 
     /// A segment between two addresses, with a sequence number, so many bytes, TSval and TSecr.
-    fn frame(ends: [[u8; 4]; 2], sequence: u32, bytes: u16, stamps: [u32; 2]) -> Vec<u8> {
+    pub(crate) fn frame(
+        ends: [[u8; 4]; 2],
+        sequence: u32,
+        bytes: u16,
+        stamps: [u32; 2],
+    ) -> Vec<u8> {
         let mut frame = vec![0; 14];
         frame[12] = 8;
         frame.extend([0x45, 0]);
@@ -230,7 +253,7 @@ mod tests {
 
     const ACK: u8 = 16;
 
-    fn class(number: u32) -> ClassFlow {
+    pub(crate) fn class(number: u32) -> ClassFlow {
         ClassId::new(number).into()
     }
 
@@ -244,7 +267,7 @@ mod tests {
         }
     }
 
-    fn all(findings: &mut Findings) -> Vec<Finding> {
+    pub(crate) fn all(findings: &mut Findings) -> Vec<Finding> {
         std::iter::from_fn(|| findings.pop()).collect()
     }
 
@@ -271,6 +294,27 @@ mod tests {
         // What was only an acknowledgment is not acknowledged, whoever repeats its time.
         right.see(&frame([A, B], 2_000, 1_000, [101, 7]), class(3), ms(30));
         assert_eq!(all(&mut at_right), []);
+    }
+
+    #[test]
+    fn an_acknowledgment_counts_for_no_class_that_has_a_former_ones_number() {
+        let [(mut left, mut at_left), (mut right, mut at_right)] = watches().unwrap();
+        let ms = Nanos::from_millis;
+        right.see(&frame([A, B], 0, 1_000, [100, 1]), class(3), ms(5));
+        left.see(&frame([B, A], 0, 1_000, [7, 1]), class(1), ms(5));
+        right.renumbered();
+        right.see(&frame([A, B], 1_000, 1_000, [101, 7]), class(3), ms(15));
+        // Those of the other direction have theirs.
+        let trip = Finding {
+            class: 1,
+            side: Side::Left,
+            ..found(0, What::Trip(10_000))
+        };
+        assert_eq!(all(&mut at_right), [trip]);
+        left.see(&frame([B, A], 1_000, 0, [8, 100]), class(1), ms(25));
+        assert_eq!(all(&mut at_left), []);
+        left.see(&frame([B, A], 1_000, 0, [8, 101]), class(1), ms(25));
+        assert_eq!(all(&mut at_left), [found(0, What::Trip(10_000))]);
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! How a command line is read, and what is said of one that is wrong.
 
+use std::env;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{Command, Parser};
 
 use crate::output;
 
 /// Reads a command line. Help and version are printed, an error is said in one
 /// sentence; the code to exit with is returned then.
 pub fn parse_as<C: Parser>() -> Result<C, ExitCode> {
-    C::try_parse().map_err(|error| {
+    try_parse::<C>().map_err(|error| {
         if matches!(
             error.kind(),
             ErrorKind::DisplayHelp
@@ -24,6 +25,23 @@ pub fn parse_as<C: Parser>() -> Result<C, ExitCode> {
         output::aside(one_sentence(&error.render().to_string()));
         ExitCode::from(2)
     })
+}
+
+fn try_parse<C: Parser>() -> Result<C, clap::Error> {
+    let mut matches = without_empty(C::command()).try_get_matches()?;
+    C::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut C::command()))
+}
+
+/// A variable of the environment that is empty says as little as one that is not set.
+fn without_empty(command: Command) -> Command {
+    let command = command.mut_args(|argument| {
+        let value = argument.get_env().and_then(env::var_os);
+        match value.is_some_and(|value| value.is_empty()) {
+            true => argument.env(None::<&'static str>),
+            false => argument,
+        }
+    });
+    command.mut_subcommands(without_empty)
 }
 
 /// The first paragraph of a rendered error, on one line: usage and tips follow it.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::program::{self, fairlane, start};
+use crate::program::{self, Pressure, fairlane, start};
 use fairlane_runtime::attach::{ConnectError, ProcessClient, connect};
 use serde_json::Value;
 
@@ -19,6 +19,19 @@ fn attach(path: &Path) -> Result<ProcessClient, ConnectError> {
                 thread::sleep(Duration::from_millis(5));
             }
             outcome => return outcome,
+        }
+    }
+}
+
+/// The same, as soon as there is a place.
+fn attach_when_free(path: &Path) -> ProcessClient {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match attach(path) {
+            Err(ConnectError::Refused(_)) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            outcome => return outcome.unwrap(),
         }
     }
 }
@@ -41,7 +54,7 @@ fn run_with(path: &Path, rules: &[&str], options: &[&str]) -> program::Running {
 /// What it said when it was told to end, after it had time for what was pushed.
 #[track_caller]
 fn end(mut running: program::Running) -> String {
-    thread::sleep(Duration::from_millis(500));
+    Pressure::sleep(Duration::from_millis(500));
     running.signal("INT");
     running.finish().success()
 }
@@ -75,16 +88,15 @@ fn a_process_that_attaches_has_a_flow_with_the_weight_of_its_rule() {
 fn processes_that_come_and_go_take_the_flows_of_those_that_went() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("link.sock");
-    let running = run(&path, &["any:1"]);
+    // A place is free again when the arbiter has forgotten who had it: until then nobody else comes.
+    let running = run_with(&path, &["any:1"], &["--attach-per-user", "8"]);
     for number in 0..40_u8 {
-        let mut client = attach(&path).unwrap();
+        let mut client = attach_when_free(&path);
         client.push(&[number; 100]).unwrap();
         drop(client);
-        thread::sleep(Duration::from_millis(10));
     }
     let report: Value = serde_json::from_str(&end(running)).unwrap();
     let flows = report["flows"].as_array().unwrap();
-    // A place is free again when the arbiter has forgotten who had it.
     assert!(flows.len() < 20, "{report}");
     let sent: u64 = flows
         .iter()

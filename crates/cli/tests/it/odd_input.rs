@@ -103,7 +103,7 @@ fn where_nothing_can_be_said_the_status_says_it() {
         &[&replay[..], &["-o", out.to_str().unwrap()]].concat(),
     ] {
         let full = || File::options().write(true).open("/dev/full").unwrap();
-        let status = Command::new(PROGRAM)
+        let status = program::command()
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(full())

@@ -3,7 +3,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::program::{Finished, fairlane};
+use crate::program::{Finished, fairlane, in_time};
 use serde_json::Value;
 
 fn bench(arguments: &[&str]) -> Finished {
@@ -21,18 +21,14 @@ fn bench_for(seconds: &str, arguments: &[&str]) -> Finished {
     fairlane(&[&["bench", "pspat"], seconds, arguments].concat())
 }
 
-/// What was measured for a time so short that nothing else is; or for longer, where other
-/// programs had the cores for all of that.
+/// What was measured.
 #[track_caller]
 fn measured(arguments: &[&str]) -> Value {
-    for seconds in ["0.2", "2", "20"] {
+    in_time(|seconds| {
         let output = bench_for(seconds, &[arguments, &["--json"]].concat()).success();
         let figures: Value = serde_json::from_str(&output).expect("one JSON object");
-        if figures["decisions"] != 0 {
-            return figures;
-        }
-    }
-    panic!("no decision in 20 seconds: {arguments:?}");
+        Some(figures).filter(|figures| figures["decisions"] != 0)
+    })
 }
 
 /// The sentence of a refusal.

@@ -1,11 +1,11 @@
 //! `fairlane run CONFIG`: classes get what the file says, on real interfaces.
 
-use std::path::Path;
+use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::program::Pressure;
+use crate::program::{Pressure, beside_noise};
 use crate::site::{self, FILLED, PATIENCE, Site, bind, class, interfaces, link, up, wire};
 use fairlane_config::Site as Plan;
 use fairlane_netlab::{Echo, Host, Wire, long_tests};
@@ -74,31 +74,6 @@ fn flooded<T>(
         worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     });
     (site.stop(), worked)
-}
-
-/// What `work` makes, and the longest that this machine let a thread wait beyond what it had asked
-/// for meanwhile.
-fn beside_noise<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let stop = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let noise = scope.spawn(|| {
-            let mut longest = Duration::ZERO;
-            let asked = Duration::from_millis(1);
-            while !stop.load(Ordering::Relaxed) {
-                let began = Instant::now();
-                thread::sleep(asked);
-                longest = longest.max(began.elapsed() - asked);
-            }
-            longest
-        });
-        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-        stop.store(true, Ordering::Relaxed);
-        let noise = noise.join().unwrap();
-        (
-            made.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
-            noise,
-        )
-    })
 }
 
 /// 1,000 bytes, the headers, and 24 of overhead.
@@ -333,7 +308,8 @@ family = "ipv4"
     while !batch.is_empty() {
         fairlane_io::Backend::transmit(&mut backend, &mut batch).unwrap();
     }
-    thread::sleep(Duration::from_millis(200));
+    // What comes behind them is taken in after them.
+    assert!(wire.is_through(PATIENCE).unwrap());
     let report = site.stop();
     assert_eq!(link(&report, "up")["malformed"], 2);
     let rest = class(&report, "up", "rest")["sent_packets"].as_u64();
@@ -355,8 +331,6 @@ default = true
 "#;
     let receiver = wire.receiver();
     let listening = bind(receiver, 1_001);
-    let quiet = Duration::from_secs(1);
-    listening.set_read_timeout(Some(quiet)).unwrap();
     // For as long as who counts may wait for a processor.
     set_socket_recv_buffer_size_force(&listening, 4 << 20).unwrap();
     let site = Site::start(&wire, &config);
@@ -364,29 +338,20 @@ default = true
     let capable = bind(sender, 0);
     // ECT(0) on every datagram.
     set_ip_tos(&capable, 2).unwrap();
-    let came = thread::scope(|scope| {
-        let counting = scope.spawn(|| {
-            let mut buffer = [0; 2_000];
-            let more = || listening.recv(&mut buffer).is_ok();
-            std::iter::repeat_with(more)
-                .take_while(|&more| more)
-                .count()
-        });
-        let began = Instant::now();
-        let mut sent = 0;
-        while sent < 600 {
-            // After a pause of the machine it makes up for it.
-            let due = 1 + began.elapsed().as_micros() / 1_200;
-            while sent < due.min(600) {
-                capable
-                    .send_to(&[0; 1_000], (receiver.address(), 1_001))
-                    .unwrap();
-                sent += 1;
-            }
-            thread::sleep(Duration::from_millis(1));
+    let began = Instant::now();
+    let mut sent = 0;
+    while sent < 600 {
+        // After a pause of the machine it makes up for it.
+        let due = 1 + began.elapsed().as_micros() / 1_200;
+        while sent < due.min(600) {
+            capable
+                .send_to(&[0; 1_000], (receiver.address(), 1_001))
+                .unwrap();
+            sent += 1;
         }
-        counting.join().unwrap()
-    });
+        thread::sleep(Duration::from_millis(1));
+    }
+    let came = came(&listening, 600).len();
     let report = site.stop();
     let marked = class(&report, "up", "marked");
     assert!(marked["marked"].as_u64() > Some(5), "{marked:#}");
@@ -429,22 +394,16 @@ limit = {{ packets = 1000 }}
         socket.send_to(&bytes, (receiver.address(), 1_001)).unwrap();
     }
     thread::sleep(Duration::from_millis(300));
-    replace(&site.file(), &config("300kbit", "ceil = \"0bit\""));
+    site.write(&config("300kbit", "ceil = \"0bit\""));
     site.signal("HUP");
-    thread::sleep(Duration::from_millis(200));
-    replace(
-        &site.file(),
-        &config("100mbit", "[[link.class]]\nname = \"new\"\nweight = 2"),
-    );
+    site.until_said("running configuration kept");
+    site.write(&config(
+        "100mbit",
+        "[[link.class]]\nname = \"new\"\nweight = 2",
+    ));
     site.signal("HUP");
-    let mut numbers = Vec::new();
-    let mut buffer = [0; 2_000];
-    listening
-        .set_read_timeout(Some(Duration::from_millis(700)))
-        .unwrap();
-    while listening.recv(&mut buffer).is_ok() {
-        numbers.push(u32::from_be_bytes(buffer[..4].try_into().unwrap()));
-    }
+    site.until_said("taken over");
+    let numbers = came(&listening, 80);
     let finished = site.end();
     assert!(finished.status.success(), "{finished:?}");
     assert!(
@@ -474,6 +433,17 @@ limit = {{ packets = 1000 }}
     assert_eq!(class(&report, "up", "new")["sent_packets"], 0);
 }
 
-fn replace(file: &Path, config: &str) {
-    std::fs::write(file, config).unwrap();
+/// The numbers of so many datagrams that come to a socket, or of fewer, where others do not come.
+fn came(socket: &UdpSocket, count: usize) -> Vec<u32> {
+    let look = Duration::from_millis(50);
+    socket.set_read_timeout(Some(look)).unwrap();
+    let mut buffer = [0; 2_000];
+    let mut numbers = Vec::new();
+    let begun = Instant::now();
+    while numbers.len() < count && begun.elapsed() < PATIENCE {
+        if socket.recv(&mut buffer).is_ok() {
+            numbers.push(u32::from_be_bytes(buffer[..4].try_into().unwrap()));
+        }
+    }
+    numbers
 }

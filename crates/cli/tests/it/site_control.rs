@@ -15,6 +15,7 @@ use tempfile::TempDir;
 
 use crate::program::{Finished, fairlane};
 use crate::site::{BACKENDS, PATIENCE, Site, class, up, wire};
+use crate::site_load::state;
 use crate::site_reload::numbered;
 
 const TOKEN: &str = "a token that nobody guesses";
@@ -97,6 +98,17 @@ pub(crate) fn until_it_tells(socket: &Path) {
     while !asked().is_some_and(|answer| answer.starts_with("HTTP/1.1 200 ")) {
         assert!(begun.elapsed() < PATIENCE, "it tells nothing");
         thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until it tells that it has read its file again so many times.
+#[track_caller]
+pub(crate) fn until_reloads(socket: &Path, times: u64) {
+    until_it_tells(socket);
+    let begun = Instant::now();
+    while state(socket)["reloads"] != times {
+        assert!(begun.elapsed() < PATIENCE, "the file is not taken over");
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

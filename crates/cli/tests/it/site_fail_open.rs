@@ -1,57 +1,66 @@
 //! `fairlane run CONFIG --fail-open`: what becomes of the wire when the daemon dies.
 
 use std::fs;
-use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_netlab::Link;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde_json::Value;
 
 use crate::program::{Pressure, fairlane};
-use crate::site::{BACKENDS, PATIENCE, Site, link, up, wire};
-use crate::site_reload::{Ends, numbered};
+use crate::site::{BACKENDS, PATIENCE, Site, link, up, while_changes_take, wire};
+use crate::site_reload::numbered;
 
 /// The process that shapes, killed at the end whatever becomes of who watches over it.
-struct Worker(u32);
+struct Worker {
+    number: i32,
+    process: OwnedFd,
+}
+
+/// The numbers of the processes that a site's has begun.
+fn children(site: &Site) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", site.id())).unwrap();
+    let children = tasks.filter_map(|task| {
+        let children = task.ok()?.path().join("children");
+        fs::read_to_string(children).ok()
+    });
+    let children = children.collect::<String>();
+    let numbers = children.split_whitespace();
+    numbers.map(|number| number.parse().unwrap()).collect()
+}
 
 impl Worker {
     /// The one that a site has now.
     fn of(site: &Site) -> Worker {
+        Worker::other_than(None, site)
+    }
+
+    /// Another one than this.
+    fn next(&self, site: &Site) -> Worker {
+        Worker::other_than(Some(self.number), site)
+    }
+
+    fn other_than(former: Option<i32>, site: &Site) -> Worker {
         let begun = Instant::now();
         loop {
-            let guard = site.id();
-            let tasks = fs::read_dir(format!("/proc/{guard}/task")).unwrap();
-            let children = tasks.filter_map(|task| {
-                let children = task.ok()?.path().join("children");
-                fs::read_to_string(children).ok()
-            });
-            let children = children.collect::<String>();
-            if let Some(worker) = children.split_whitespace().next() {
-                return Worker(worker.parse().unwrap());
+            let mut numbers = children(site).into_iter();
+            if let Some(number) = numbers.find(|&number| Some(number) != former)
+                && let Some(process) = Pid::from_raw(number)
+                && let Ok(process) = pidfd_open(process, PidfdFlags::empty())
+                // The number was not another's by then.
+                && children(site).contains(&number)
+            {
+                return Worker { number, process };
             }
             assert!(begun.elapsed() < PATIENCE, "nobody shapes");
             thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Another one than this.
-    fn next(&self, site: &Site) -> Worker {
-        let begun = Instant::now();
-        loop {
-            let worker = Worker::of(site);
-            if worker.0 != self.0 {
-                return worker;
-            }
-            std::mem::forget(worker);
-            assert!(begun.elapsed() < PATIENCE, "nobody else shapes");
-        }
-    }
-
     fn kill(&self) {
-        let kill = format!("kill -KILL {} 2>/dev/null", self.0);
-        let _ = Command::new("sh").args(["-c", &kill]).status();
+        // One that has ended needs none.
+        let _ = pidfd_send_signal(&self.process, Signal::KILL);
     }
 }
 
@@ -67,32 +76,6 @@ fn longest_gap(numbers: &[u32]) -> u32 {
     gaps.max().unwrap_or(0)
 }
 
-/// How long a change to an interface takes the system while `meanwhile` runs, the longest of many, beyond
-/// 10 ms. All of them wait for one lock, which whoever takes a namespace down holds for seconds on a busy
-/// machine: a process that opens interfaces waits for it some times.
-fn while_changes_take<T>(link: &Link, meanwhile: impl FnOnce() -> T) -> (T, Duration) {
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let changes = scope.spawn(|| {
-            let mut longest = Duration::ZERO;
-            while !over.load(Ordering::Relaxed) {
-                let begun = Instant::now();
-                link.up().unwrap();
-                longest = longest.max(begun.elapsed());
-                thread::sleep(Duration::from_millis(20));
-            }
-            longest.saturating_sub(Duration::from_millis(10))
-        });
-        let ends = Ends([&over, &over]);
-        let told = meanwhile();
-        drop(ends);
-        (told, changes.join().unwrap())
-    })
-}
-
-/// Changes to interfaces that one process after another waits for, until frames pass.
-const CHANGES: f64 = 8.0;
-
 #[test]
 fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
     let Some(wire) = wire("a daemon that is killed", 1) else {
@@ -107,19 +90,20 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
         let pressure = Pressure::begin();
         let hosts = (wire.sender(0), wire.receiver());
         let kill_thrice = || {
-            let mut workers = vec![Worker::of(&site)];
+            let mut workers = Vec::new();
             for _ in 0..3 {
                 thread::sleep(Duration::from_millis(500));
-                let last = workers.last().unwrap();
-                last.kill();
-                let next = last.next(&site);
-                workers.push(next);
+                // One that was started too soon, while the system took apart what the former one had open,
+                // has ended by itself: the one that there is now.
+                let worker = Worker::of(&site);
+                worker.kill();
+                workers.push(worker.next(&site));
                 thread::sleep(Duration::from_millis(1_500));
             }
             workers
         };
         let send = || numbered(hosts, 1_001, kill_thrice);
-        let ((workers, numbers, sent), change) = while_changes_take(hosts.1.link(), send);
+        let ((workers, numbers, sent), changes) = while_changes_take(hosts.1.link(), send);
         let odd: Vec<_> = (numbers.windows(2).filter(|pair| pair[0] >= pair[1])).collect();
         assert!(
             odd.is_empty(),
@@ -127,7 +111,7 @@ fn frames_pass_soon_after_the_daemon_was_killed_and_it_comes_back() {
         );
         // A number a millisecond.
         let gap = longest_gap(&numbers);
-        let most = pressure.most(50.0, 2_000.0) + CHANGES * change.as_secs_f64() * 1e3;
+        let most = pressure.most(50.0, 2_000.0) + changes.as_secs_f64() * 1e3;
         assert!(
             f64::from(gap) <= most,
             "{backend}: nothing passed for {gap} ms, {most:.0} allowed"

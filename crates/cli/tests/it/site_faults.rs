@@ -13,7 +13,7 @@ use fairlane_netlab::{long_tests, skip};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use tempfile::TempDir;
 
-use crate::program::fairlane;
+use crate::program::{self, fairlane};
 use crate::site::{PATIENCE, class, up, wire};
 use crate::site_control::{Asked, exchanged};
 use crate::site_reload::numbered;
@@ -76,7 +76,7 @@ fn a_file_that_cannot_be_saved_for_want_of_room_is_as_it_was() {
     // As much as a log of some lines.
     let log = File::create(disk.path("log")).unwrap();
     let mut site = wire.middle().run(|| {
-        let mut run = Command::new(env!("CARGO_BIN_EXE_fairlane"));
+        let mut run = program::command();
         run.args(["run", "--quiet"]).arg(&file);
         run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         run.spawn().unwrap()

@@ -13,9 +13,9 @@ use fairlane_io::{Backend, PacketBackend, Waiter, files, socket_of_holder};
 use fairlane_netlab::{Host, Link, Wire};
 use serde_json::Value;
 
-use crate::program::{Finished, Pressure, fairlane};
+use crate::program::{Finished, Pressure, beside_noise, fairlane};
 use crate::site::{PATIENCE, Site, bind, class, up, wire};
-use crate::site_control::Asked;
+use crate::site_control::{Asked, until_it_tells};
 use crate::site_reload::{Ends, numbered, send};
 
 /// Of which nothing may be lost, and of which there is always some that waits.
@@ -118,10 +118,6 @@ fn loaded(wire: &Wire, meanwhile: impl FnOnce()) -> Load {
     })
 }
 
-fn config() -> String {
-    of_rates("16mbit", "8mbit")
-}
-
 /// Of a link of this rate, of which this is for what is steady.
 fn of_rates(link: &str, steady: &str) -> String {
     up("packet", link)
@@ -151,16 +147,19 @@ fn a_loaded_link_is_handed_over_again_and_again_and_nothing_is_lost_or_out_of_or
         return;
     };
     const TIMES: usize = 5;
-    let mut site = Site::start(&wire, &config());
+    // A link that has a backlog also where senders are starved of a processor.
+    let mut asked = Asked::over(&wire, &of_rates("8mbit", "6mbit"), "");
     let pressure = Pressure::begin();
     let mut ended = Vec::new();
-    let load = loaded(&wire, || {
+    let hand_over = || {
         for _ in 0..TIMES {
-            ended.push(site.hand_over(&wire));
+            until_backlog(&asked, BACKLOG);
+            ended.push(asked.site.hand_over(&wire));
             thread::sleep(Duration::from_millis(200));
         }
-    });
-    ended.push(site.end());
+    };
+    let (load, stall) = beside_noise(|| loaded(&wire, hand_over));
+    ended.push(asked.site.end());
     let waited = ended.iter().filter_map(|one| {
         let (_, told) = one.stderr.split_once("has taken over, with ")?;
         told.split(' ').next()?.parse::<u64>().ok()
@@ -200,13 +199,16 @@ fn a_loaded_link_is_handed_over_again_and_again_and_nothing_is_lost_or_out_of_or
     assert_eq!(stood.len(), TIMES, "{ended:#?}");
     let gap = load.longest_gap();
     eprintln!("{gap:?} between two frames; without a round {stood:?} us; {waited:?} waited");
+    // Several threads wait for one another meanwhile, each perhaps for a processor.
+    let stall = 4.0 * stall.as_secs_f64() * 1e3;
     let longest = stood.into_iter().fold(0.0, f64::max) / 1e3;
-    let most = pressure.most(1.0, 100.0);
+    let most = pressure.most(1.0, 100.0) + stall;
     assert!(
         longest <= most,
         "{longest} ms without a round, {most} allowed"
     );
-    let (gap, most) = (gap.as_secs_f64() * 1e3, pressure.most(5.0, 1_000.0));
+    let most = pressure.most(5.0, 1_000.0) + stall;
+    let gap = gap.as_secs_f64() * 1e3;
     assert!(gap <= most, "nothing left for {gap} ms, {most} allowed");
 }
 
@@ -314,8 +316,13 @@ impl Other {
     }
 }
 
+/// Bytes of some 800 packets, which take the link most of a second.
+const BACKLOG: u64 = 430_000;
+
 /// Returns when so many bytes wait behind those of which nothing may be lost.
 fn until_backlog(asked: &Asked, bytes: u64) {
+    // One that has taken over just now has yet to tell.
+    until_it_tells(&asked.socket());
     let begun = Instant::now();
     let waiting = || class(&asked.json(&["show"]), "up", "bulk")["queued_bytes"].as_u64();
     while waiting().unwrap() < bytes {
@@ -334,6 +341,11 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
     };
     // A link that has a backlog also where senders are starved of a processor.
     let mut asked = Asked::over(&wire, &of_rates("8mbit", "6mbit"), "");
+    // The time that it takes at least, the former one's end included.
+    let begun = Instant::now();
+    report(&asked.site.hand_over(&wire));
+    let whole = begun.elapsed().min(Duration::from_millis(60));
+    until_it_tells(&asked.socket());
     let hosts = (wire.sender(0), wire.receiver());
     // Before it is ready nothing has happened.
     let ((), numbers, sent) = numbered(hosts, STEADY, || {
@@ -353,18 +365,22 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
         "{} of {sent}",
         numbers.len()
     );
-    // Nor where it is killed at its start: but on a busy machine it may be ready before that comes.
+    // Nor where it is killed at its start. A fast one is ready by then, and takes what waits with it: that is
+    // what came while the machine let somebody wait.
     let pressure = Pressure::begin();
-    let ((), numbers, sent) = numbered(hosts, STEADY, || {
-        for pause in [0, 20, 40, 60] {
+    let kill_at_start = || {
+        for eighths in 0..4 {
             let killed = asked.site.start_next(&wire);
-            thread::sleep(Duration::from_millis(pause));
+            thread::sleep(whole * eighths / 8);
             drop(killed);
         }
-    });
+    };
+    let (((), numbers, sent), stall) = beside_noise(|| numbered(hosts, STEADY, kill_at_start));
     assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
     let lost = f64::from(sent) - numbers.len() as f64;
-    assert!(lost <= pressure.most(0.0, 1_000.0), "{lost} of {sent}");
+    let waited = 4.0 * (2.0 + 2.0 * stall.as_secs_f64() * 1e3);
+    let most = pressure.most(waited, 1_000.0);
+    assert!(lost <= most, "{lost} of {sent}, {most} allowed");
     asked.json(&["set", "steady", "rate=7mbit"]);
     // From then on what waits may be lost, and nothing else; where it only falls silent, too.
     for hangs in [false, true] {

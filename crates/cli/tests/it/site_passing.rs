@@ -142,7 +142,7 @@ default = true
     let mut site = Site::start(&wire, &config);
     round_trips(&wire);
     site.signal("HUP");
-    thread::sleep(Duration::from_millis(300));
+    site.until_said("taken over");
     round_trips(&wire);
     let finished = site.end();
     assert!(finished.stderr.contains("taken over"), "{finished:?}");

@@ -172,12 +172,12 @@ fn a_storm_of_reloads_loses_nothing_and_changes_no_order() {
         let hosts = (wire.sender(0), wire.receiver());
         let ((), numbers, sent) = numbered(hosts, 1_001, || {
             for round in 1..=rounds {
-                std::fs::write(site.file(), config(backend, 200, round % 6)).unwrap();
+                site.write(&config(backend, 200, round % 6));
                 site.signal("HUP");
                 thread::sleep(Duration::from_millis(50));
             }
             // The last one, whatever came together before it.
-            std::fs::write(site.file(), config(backend, 200, 0)).unwrap();
+            site.write(&config(backend, 200, 0));
             site.signal("HUP");
             thread::sleep(Duration::from_millis(1_500));
         });
@@ -245,7 +245,7 @@ fn reloads_one_after_another_lose_nothing_and_change_no_order() {
                 0 => round / 50 % texts.len(),
                 _ => round % 2,
             };
-            std::fs::write(site.file(), &texts[variant]).unwrap();
+            site.write(&texts[variant]);
             let changed = posted(&socket, "/v1/reload", "");
             assert_eq!(changed["applied"], true, "{round}: {changed}");
         }

@@ -70,15 +70,22 @@ fn red_and_codel_hold_a_bulk_flows_delay_near_their_targets_and_tail_drop_does_n
         return;
     };
     for backend in BACKENDS {
-        let (_, tail, _) = bulk(&wire, &config(backend, "\"tail-drop\""));
+        let (_, tail, pressure) = bulk(&wire, &config(backend, "\"tail-drop\""));
         let tail = median_delay_ms(&tail);
-        assert!(tail > 50.0, "{backend}: nothing to manage: {tail} ms");
+        // A sender that waits for a processor fills no queue.
+        let least = pressure.least(1.0, 0.05) * 50.0;
+        assert!(
+            tail > least,
+            "{backend}: nothing to manage: {tail} ms, not {least}"
+        );
         for (name, queue, least, most) in [
             ("codel", CODEL, 1.0, 15.0),
             ("red", RED, 2.0 * PACKET_MS, 20.0 * PACKET_MS),
         ] {
             let (transfer, class, pressure) = bulk(&wire, &config(backend, queue));
             let delay = median_delay_ms(&class);
+            // Nor does it keep one up; and packets wait for a daemon that waits.
+            let (least, most) = (pressure.least(1.0, 0.0) * least, pressure.most(most, 60.0));
             assert!(
                 (least..=most).contains(&delay),
                 "{backend}, {name}: {delay} ms beside {tail} without: {class:#}"
@@ -125,15 +132,21 @@ fn with_ecn_packets_are_marked_instead_of_dropped() {
             let (transfer, marked, lost, class, pressure) = run(true);
             let context = format!("{backend}, {name}: {class:#}");
             assert!(marked >= 5, "{context}");
-            // RED drops beyond twice its maximum, where a flow that starts may come.
-            assert!(lost * 5 <= marked, "{context}");
+            // RED drops beyond twice its maximum, where a flow may come that starts, or that sends at once
+            // what it could not while it waited for a processor.
+            let most = pressure.most(0.2, 1.0) * marked as f64;
+            assert!(
+                lost as f64 <= most,
+                "{lost} lost, {most} allowed: {context}"
+            );
             // A pause of the machine makes a sender send again what was not lost.
             let again = (transfer.retransmits - lost.min(transfer.retransmits)) as f64;
             assert!(
                 again <= pressure.most(2.0, 1_000.0),
                 "{again} sent again: {context}"
             );
-            assert!(median_delay_ms(&class) < 30.0, "{context}");
+            let most = pressure.most(30.0, 60.0);
+            assert!(median_delay_ms(&class) < most, "{most} ms: {context}");
             let least_used = pressure.least(0.9, FILLED);
             assert!(used(&transfer) > least_used, "{context}");
 

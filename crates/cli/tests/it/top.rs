@@ -14,7 +14,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-use crate::program::{PROGRAM, fairlane};
+use crate::program::{self, fairlane};
 use crate::site::{Site, up, wire};
 
 /// What takes longer hangs, on however busy a machine.
@@ -50,7 +50,7 @@ impl Terminal {
         let end = ioctl_tiocgptpeer(&master, flags).unwrap();
         fcntl_setfl(&master, OFlags::NONBLOCK).unwrap();
         resize(&end, columns, rows);
-        let child = Command::new(PROGRAM)
+        let child = program::command()
             .args(["top", "--socket", socket.to_str().unwrap()])
             .env("TERM", "xterm")
             .env("LC_ALL", "C.UTF-8")

@@ -193,7 +193,7 @@ impl Running<'_> {
             let take = |packet| moved.push(packet);
             assert!(
                 self.queues
-                    .take_out(former[place], &mut from, u32::MAX, now, take)
+                    .take_out(former[place], &mut from, &mut { usize::MAX }, now, take)
             );
         }
         for packet in moved {

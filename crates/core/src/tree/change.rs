@@ -407,8 +407,9 @@ impl<P> Tree<P> {
     }
 
     /// Discards the first packets of a class's own queues, as [`flush`](Self::flush) does, and
-    /// looks at no more than `most` packets and flows together. `from` is 0 at first, and says
-    /// where to go on. Returns whether the class was looked at to its end. O(`most`).
+    /// looks at no more than `left` packets and flows together, which are taken off it. `from` is 0
+    /// at first, and says where to go on. Returns whether the class was looked at to its end.
+    /// O(`left`).
     ///
     /// It is meant for a class that is emptied in steps, and nothing else of it may be taken out
     /// before the last: its parent was told of a head that is gone.
@@ -416,7 +417,7 @@ impl<P> Tree<P> {
         &mut self,
         id: ClassId,
         from: &mut u32,
-        most: u32,
+        left: &mut usize,
         now: Nanos,
         mut discard: impl FnMut(Discarded<P>),
     ) -> Result<bool, TreeError> {
@@ -426,14 +427,14 @@ impl<P> Tree<P> {
             Body::Flows { node } => (node, 0..self.nodes[node as usize].order.slots()),
             Body::Inner { .. } => return Ok(true),
         };
-        let mut left = most;
         for slot in (*from).max(slots.start)..slots.end {
             *from = slot;
-            if left == 0 {
+            if *left == 0 {
                 return Ok(false);
             }
-            let taken = self.flush_queue((node, slot), id, now, left, &mut discard);
-            left -= taken.max(1);
+            let most = u32::try_from(*left).unwrap_or(u32::MAX);
+            let taken = self.flush_queue((node, slot), id, now, most, &mut discard);
+            *left -= taken.max(1) as usize;
             if !self.nodes[node as usize]
                 .order
                 .child(slot)

@@ -14,7 +14,7 @@ fn class() -> ClassConfig {
 
 #[test]
 fn a_class_taken_out_in_steps_gives_what_a_flush_gives_and_no_step_looks_at_more() {
-    for most in [1, 2, 3, 7, 100] {
+    for most in [1_usize, 2, 3, 7, 100] {
         let mut tree = Tree::<u32>::new(Algorithm::Qfq, None, SchedulerLimits::default());
         let leaf = (tree.add_leaf(ClassId::ROOT, class(), LeafConfig::default())).unwrap();
         let flows = FlowsConfig::new(Algorithm::Drr);
@@ -33,16 +33,46 @@ fn a_class_taken_out_in_steps_gives_what_a_flush_gives_and_no_step_looks_at_more
                 .unwrap();
             let (mut taken, mut from, mut done) = (Vec::new(), 0, false);
             while !done {
-                let before = taken.len();
+                let (before, mut left) = (taken.len(), most);
                 let step = |gone: fairlane_core::tree::Discarded<u32>| taken.push(gone.payload);
-                done = (tree.take_out(id, &mut from, most, Nanos::ZERO, step)).unwrap();
-                assert!(taken.len() - before <= most as usize);
+                done = (tree.take_out(id, &mut from, &mut left, Nanos::ZERO, step)).unwrap();
+                assert_eq!(
+                    taken.len() - before,
+                    most - left,
+                    "as many as were looked at"
+                );
                 tree.invariants().unwrap();
             }
             assert_eq!(taken, expected);
             assert_eq!(tree.stats(id), flushed.stats(id));
         }
         assert!(tree.is_empty());
+    }
+}
+
+#[test]
+fn flows_without_packets_are_looked_at_too() {
+    let mut tree = Tree::<u32>::new(Algorithm::Qfq, None, SchedulerLimits::default());
+    let flows = FlowsConfig::new(Algorithm::Drr);
+    let flows = tree.add_flows(ClassId::ROOT, class(), flows).unwrap();
+    let put = |tree: &mut Tree<u32>, flow| {
+        tree.enqueue(flows, flow, length(100), 0, Nanos::ZERO)
+            .unwrap();
+    };
+    (0..20).for_each(|flow| put(&mut tree, flow));
+    while let Dequeue::Packet(_) = tree.dequeue(Nanos::ZERO, |_| {}) {}
+    put(&mut tree, 11);
+    for most in [1_usize, 3, 100] {
+        let mut tree = tree.clone();
+        let (mut taken, mut from, mut looked_at, mut done) = (0, 0, 0, false);
+        while !done {
+            let mut left = most;
+            done =
+                (tree.take_out(flows, &mut from, &mut left, Nanos::ZERO, |_| taken += 1)).unwrap();
+            looked_at += most - left;
+            tree.invariants().unwrap();
+        }
+        assert_eq!((taken, looked_at), (1, 20), "each once");
     }
 }
 

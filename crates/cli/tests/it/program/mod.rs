@@ -2,11 +2,16 @@
 
 #![allow(dead_code, reason = "no test file needs all of it")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The program of the crate whose tests these are: the daily one or the laboratory's.
 pub(crate) const PROGRAM: &str = match (
@@ -61,6 +66,60 @@ impl Pressure {
     pub(crate) fn soon(&self, strict: Duration) -> Duration {
         strict + Duration::from_secs(4).mul_f64(self.part())
     }
+
+    /// Sleeps for `strict` on a quiet machine, and up to four seconds longer on one that has others to run
+    /// first.
+    pub(crate) fn sleep(strict: Duration) {
+        let pressure = Pressure::begin();
+        while pressure.began.elapsed() < pressure.soon(strict) {
+            thread::sleep(Duration::from_millis(10).min(strict));
+        }
+    }
+}
+
+/// What `work` makes, and the longest that this machine let a thread wait beyond what it had asked
+/// for meanwhile.
+pub(crate) fn beside_noise<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let asked = Duration::from_millis(1);
+    let beyond = || {
+        let begun = Instant::now();
+        thread::sleep(asked);
+        begun.elapsed() - asked
+    };
+    longest_beside(beyond, work)
+}
+
+/// What `work` makes, and the longest of what another thread measures again and again meanwhile.
+pub(crate) fn longest_beside<T>(
+    measure: impl Fn() -> Duration + Send,
+    work: impl FnOnce() -> T,
+) -> (T, Duration) {
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let still = &over;
+        let measuring = scope.spawn(move || {
+            let mut longest = Duration::ZERO;
+            while !still.load(Ordering::Relaxed) {
+                longest = longest.max(measure());
+            }
+            longest
+        });
+        // Where it panics, the thread ends too.
+        let made = catch_unwind(AssertUnwindSafe(work));
+        over.store(true, Ordering::Relaxed);
+        let longest = measuring.join().unwrap();
+        (made.unwrap_or_else(|panic| resume_unwind(panic)), longest)
+    })
+}
+
+/// What is measured in a time so short that nothing else is, in seconds; or in a longer one, where other
+/// programs had the processors for all of that.
+#[track_caller]
+pub(crate) fn in_time<T>(measure: impl FnMut(&str) -> Option<T>) -> T {
+    let mut seconds = ["0.2", "2", "20"].into_iter();
+    seconds
+        .find_map(measure)
+        .expect("nothing was measured in 20 seconds")
 }
 
 /// Microseconds in which somebody waited for a processor, since the machine started.
@@ -94,29 +153,41 @@ pub(crate) struct Running {
     child: Child,
     since: Instant,
     lines: Receiver<String>,
-    stderr: Option<JoinHandle<String>>,
+    /// What it has complained of so far.
+    said: Arc<Mutex<String>>,
+    hearing: Option<JoinHandle<()>>,
     stdout: String,
+}
+
+/// The program, whatever this test's environment says to it.
+pub(crate) fn command() -> Command {
+    let mut command = Command::new(PROGRAM);
+    for variable in ["FAIRLANE_LOG", "FAIRLANE_SOCKET"] {
+        command.env_remove(variable);
+    }
+    command
 }
 
 /// Starts the program.
 pub(crate) fn start(arguments: &[&str]) -> Running {
-    start_with(arguments, |mut stderr| {
-        let mut text = String::new();
-        stderr.read_to_string(&mut text).unwrap();
-        text
+    start_with(arguments, |stderr, said| {
+        let mut stderr = BufReader::new(stderr);
+        let mut line = String::new();
+        while stderr.read_line(&mut line).unwrap() > 0 {
+            let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+            *said += &line;
+            line.clear();
+        }
     })
 }
 
 /// The same, where nobody reads what it complains of: its terminal was closed, say.
 pub(crate) fn start_unheard(arguments: &[&str]) -> Running {
-    start_with(arguments, |stderr| {
-        drop(stderr);
-        String::new()
-    })
+    start_with(arguments, |stderr, _| drop(stderr))
 }
 
-fn start_with(arguments: &[&str], hear: fn(ChildStderr) -> String) -> Running {
-    let mut child = Command::new(PROGRAM)
+fn start_with(arguments: &[&str], hear: fn(ChildStderr, &Mutex<String>)) -> Running {
+    let mut child = command()
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -136,16 +207,18 @@ fn start_with(arguments: &[&str], hear: fn(ChildStderr) -> String) -> Running {
             }
         }
     });
-    let stderr = thread::spawn(move || hear(stderr));
+    let said = Arc::new(Mutex::new(String::new()));
+    let to = Arc::clone(&said);
+    let hearing = thread::spawn(move || hear(stderr, &to));
     Running {
         child,
         since,
         lines,
-        stderr: Some(stderr),
+        said,
+        hearing: Some(hearing),
         stdout: String::new(),
     }
 }
-
 /// Starts the program and waits for its end.
 pub(crate) fn fairlane(arguments: &[&str]) -> Finished {
     start(arguments).finish()
@@ -159,6 +232,20 @@ impl Running {
         line
     }
 
+    /// Waits until it has complained of something in these words.
+    #[track_caller]
+    pub(crate) fn until_said(&self, words: &str) {
+        let begun = Instant::now();
+        while !self.said().contains(words) {
+            assert!(begun.elapsed() < HANGS, "{words}: {}", self.said());
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn said(&self) -> String {
+        (self.said.lock().unwrap_or_else(PoisonError::into_inner)).clone()
+    }
+
     /// The number of its process.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
@@ -166,10 +253,18 @@ impl Running {
 
     /// Sends it a signal, as Ctrl-C (INT) or a service manager (TERM) does.
     pub(crate) fn signal(&mut self, name: &str) {
-        let kill = format!("kill -{name} {}", self.child.id());
-        let sent = Command::new("sh").args(["-c", &kill]).status().unwrap();
-        assert!(sent.success(), "{kill}");
+        let signal = match name {
+            "CONT" => Signal::CONT,
+            "HUP" => Signal::HUP,
+            "INT" => Signal::INT,
+            "KILL" => Signal::KILL,
+            "STOP" => Signal::STOP,
+            "TERM" => Signal::TERM,
+            other => panic!("no test sends {other}"),
+        };
         self.since = Instant::now();
+        // Its number is its own until it is waited for.
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
     /// Stops all its threads until it is sent CONT, and waits until they have stopped.
@@ -199,7 +294,8 @@ impl Running {
         let took = self.since.elapsed();
         let mut stdout = std::mem::take(&mut self.stdout);
         stdout.extend(self.lines.iter());
-        let stderr = self.stderr.take().unwrap().join().unwrap();
+        self.hearing.take().unwrap().join().unwrap();
+        let stderr = self.said();
         Finished {
             status,
             stdout,

@@ -91,7 +91,7 @@ fn a_reader_who_leaves_is_no_error() {
     let folder = Folder::with_flows();
     let many = "0,0,100\n".repeat(100_000);
     folder.write("arrivals.csv", format!("time_ns,flow,len\n{many}"));
-    let mut command = Command::new(env!("CARGO_BIN_EXE_fairlane"));
+    let mut command = program::command();
     command.arg("replay");
     command.args(
         WITH_FLOWS

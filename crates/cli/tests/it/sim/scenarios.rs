@@ -220,7 +220,6 @@ fn an_interrupted_run_shows_how_far_it_came() {
     thread::sleep(Duration::from_millis(700));
     running.signal("INT");
     let finished = running.finish();
-    assert!(finished.took < Duration::from_secs(5), "{finished:?}");
     let report: Value = serde_json::from_str(&finished.success()).unwrap();
     assert_eq!(report["interrupted"], true);
     assert!(number(&report["seconds"]) < 1e6);

@@ -12,7 +12,7 @@ use fairlane_netlab::{Host, Link, Wire, or_skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{Finished, Running, start, start_unheard};
+use crate::program::{Finished, Running, longest_beside, start, start_unheard};
 
 /// The part of a link that a connection fills at least: its two ends, and the daemon between, share
 /// the processors with other programs.
@@ -48,6 +48,25 @@ pub(crate) fn interfaces(backend: &str) -> String {
 /// The same, and the beginning of a link from inside to outside; its keys and classes follow.
 pub(crate) fn up(backend: &str, rate: &str) -> String {
     interfaces(backend) + &format!("[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"{rate}\"\n")
+}
+
+/// How long as many changes to interfaces take the system while `work` runs as a process waits for that
+/// opens or closes some: several times the longest of many, beyond 10 ms. All of them wait for one lock,
+/// which whoever takes a namespace down holds for seconds on a busy machine.
+pub(crate) fn while_changes_take<T>(link: &Link, work: impl FnOnce() -> T) -> (T, Duration) {
+    const CHANGES: u32 = 8;
+    let change = || {
+        let begun = Instant::now();
+        link.up().unwrap();
+        let took = begun.elapsed();
+        thread::sleep(Duration::from_millis(20));
+        took
+    };
+    let (made, longest) = longest_beside(change, work);
+    (
+        made,
+        CHANGES * longest.saturating_sub(Duration::from_millis(10)),
+    )
 }
 
 /// Hosts with a middle between them; `None`, and said why, where there can be none.
@@ -167,6 +186,19 @@ impl Site {
 
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Puts another file in the place of the site's: who reads it just now has one of both whole.
+    pub(crate) fn write(&self, config: &str) {
+        let next = self.folder.path().join("next.toml");
+        std::fs::write(&next, config).unwrap();
+        std::fs::rename(next, self.file()).unwrap();
+    }
+
+    /// Waits until it has said something in these words on standard error.
+    #[track_caller]
+    pub(crate) fn until_said(&self, words: &str) {
+        self.running.until_said(words);
     }
 
     /// Bytes of memory that it has in use.

@@ -118,21 +118,22 @@ impl<P> Cbq<P> {
         Ok(())
     }
 
-    /// Discards the first packets of a leaf, `most` of them at most, in order. Returns whether it
-    /// has no others. O(`most`).
+    /// Discards the first packets of a leaf in order, `left` of them at most, which are taken off
+    /// it. Returns whether it has no others. O(`left`).
     pub fn take_out(
         &mut self,
         id: ClassId,
-        most: u32,
+        left: &mut usize,
         now: Nanos,
         mut discard: impl FnMut(Discarded<P>),
     ) -> Result<bool, CbqError> {
         self.class(id)?;
-        for _ in 0..most {
+        while *left > 0 {
             match self.discard_first(id) {
                 Some(gone) => discard(gone),
                 None => return Ok(true),
             }
+            *left -= 1;
         }
         let leaf = &mut self.classes[id.index()].leaf;
         let empty = leaf.queue.is_empty();
