@@ -148,6 +148,20 @@ impl Finished {
     }
 }
 
+/// What each thread of a process is about, for a failure to tell: its name, state and where it waits.
+pub(crate) fn state(process: u32) -> String {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task"));
+    let told = |thread: std::fs::DirEntry| {
+        let read = |file| std::fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        let (stat, wait) = (read("stat"), read("wchan"));
+        // `12 (name) S ..`
+        let end = stat.rfind(')').map_or(0, |name| stat.len().min(name + 3));
+        format!("{} waits in '{wait}'", &stat[..end])
+    };
+    let threads = threads.into_iter().flatten().flatten().map(told);
+    threads.collect::<Vec<_>>().join(", ")
+}
+
 /// A program that runs. It is killed when it is dropped before it ended.
 pub(crate) struct Running {
     child: Child,
