@@ -40,11 +40,7 @@ impl Client {
 
     /// What `call` does with the client. It runs no code of Python, which might come back while the lock is
     /// held.
-    fn with<T>(
-        &self,
-        py: Python<'_>,
-        call: impl FnOnce(&mut ProcessClient) -> T,
-    ) -> PyResult<T> {
+    fn with<T>(&self, py: Python<'_>, call: impl FnOnce(&mut ProcessClient) -> T) -> PyResult<T> {
         let done = self.lock().as_mut().map(call);
         done.ok_or_else(|| exception(py, "DaemonGone", ("this client was closed",)))
     }

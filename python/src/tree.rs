@@ -274,7 +274,9 @@ impl Tree {
         let removed = self.with(py, |tree, _, gone| {
             tree.remove(class, |packet| gone.push(packet))
         });
-        removed.map(drop).map_err(|error| refused(py, "class_", error))
+        removed
+            .map(drop)
+            .map_err(|error| refused(py, "class_", error))
     }
 
     #[pyo3(signature = (class_, now = Whole::Number(0)))]
