@@ -114,7 +114,7 @@ fn a_filter_that_was_there_before_or_that_a_file_has_is_a_warning() {
     assert_eq!(changed["warnings"], json!([]));
     let other = asked.json(&[&tens[..], &["--at", "0"]].concat());
     assert!(
-        warning(&other).contains("filter 1 of the link, for class 'web', takes all"),
+        warning(&other).contains("filter number 0, for class 'web', takes all"),
         "{other:#}"
     );
     // And stays one, whatever else is changed.
