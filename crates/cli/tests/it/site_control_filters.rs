@@ -1,11 +1,9 @@
 //! A filter that can never match is refused where a change brings it, and warned of where a file has it.
 
-use std::os::unix::net::UnixStream;
-
 use serde_json::{Value, json};
 
 use crate::site::{up, wire};
-use crate::site_control::{Asked, exchanged};
+use crate::site_control::{Asked, request};
 
 const CLASSES: &str = "
 [[link.class]]
@@ -22,15 +20,8 @@ destination-port = \"1000-1999\"
 
 /// Status and body of an answer over the socket.
 fn answered(asked: &Asked, method: &str, path: &str, body: &str) -> (String, Value) {
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    let stream = UnixStream::connect(asked.socket()).unwrap();
-    let answer = exchanged(stream, head + body);
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap();
-    (status.to_owned(), serde_json::from_str(body).unwrap())
+    let answer = request(&asked.socket(), (method, path), "", body);
+    (answer.status.to_string(), answer.json())
 }
 
 /// The one warning of a change that was made.
