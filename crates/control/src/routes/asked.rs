@@ -9,7 +9,7 @@ use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use tokio::time::timeout;
 
-use super::answers::{Failure, Result, fail};
+use super::answers::{Result, fail};
 use crate::metrics::Format;
 use crate::service::PATIENCE;
 

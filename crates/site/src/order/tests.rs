@@ -213,7 +213,7 @@ fn a_change_of_one_class_takes_the_thread_little_time_beside_ten_thousand() {
         for _ in 0..2 * TIMES {
             for (least, link) in least.iter_mut().zip([&link, &former]) {
                 let steps = rig.go_on_as(link);
-                assert!((1..=2).contains(&steps.len()), "{what}: {} steps", steps.len());
+                assert!((1..=3).contains(&steps.len()), "{what}: {} steps", steps.len());
                 *least = steps.iter().sum::<u64>().min(*least);
             }
         }
