@@ -143,7 +143,9 @@ impl Description {
             let mut all = parts.iter().map(of_part);
             all.find(|property| self.document.pointer(property).is_some())
         };
-        let missing = parts.iter().flat_map(|part| names(&self.at(part)["required"]));
+        let missing = parts
+            .iter()
+            .flat_map(|part| names(&self.at(part)["required"]));
         let missing = missing.filter(|name| !keys.contains_key(*name));
         wrong.extend(missing.map(|name| format!("{place} has no {name}")));
         // One without any has whatever somebody wrote.
@@ -183,23 +185,21 @@ impl Description {
                     let content = format!("{}/content", self.resolved(response));
                     let content = self.document.pointer(&content).and_then(Value::as_object);
                     for media_type in content.into_iter().flat_map(Map::keys) {
-                        let schema = self.schema((method, path), status.parse().unwrap(), media_type);
+                        let schema =
+                            self.schema((method, path), status.parse().unwrap(), media_type);
                         self.properties(&schema.unwrap(), &mut properties, &mut seen);
                     }
                 }
             }
         }
         let operations = operations.difference(&self.operations).cloned();
-        operations.chain(properties.difference(&self.met).cloned()).collect()
+        operations
+            .chain(properties.difference(&self.met).cloned())
+            .collect()
     }
 
     /// All properties of a schema, and of those that it refers to.
-    fn properties(
-        &self,
-        at: &str,
-        properties: &mut BTreeSet<String>,
-        seen: &mut BTreeSet<String>,
-    ) {
+    fn properties(&self, at: &str, properties: &mut BTreeSet<String>, seen: &mut BTreeSet<String>) {
         let at = self.resolved(at.to_owned());
         if !seen.insert(at.clone()) {
             return;

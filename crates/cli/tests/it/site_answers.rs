@@ -169,7 +169,9 @@ impl Held {
         let lines = BufReader::new(stream).lines().map(Result::unwrap);
         let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
         assert!(head[0].starts_with("HTTP/1.1 200 "), "{head:?}");
-        let types = head.iter().filter_map(|line| line.strip_prefix("content-type: "));
+        let types = head
+            .iter()
+            .filter_map(|line| line.strip_prefix("content-type: "));
         for media_type in types {
             self.hold(("GET", "/v1/events"), 200, media_type, &"".into());
         }
@@ -207,9 +209,19 @@ impl Held {
         self.refused(("PUT", "/v1/config"), &[], "no configuration", 422);
         self.done(("POST", "/v1/save"), &[], "", "");
         self.done(("POST", "/v1/reload"), &[], "", "");
-        self.done(("POST", &format!("{CLASS}/flush")), &["up", "hosts"], "", "");
+        self.done(
+            ("POST", &format!("{CLASS}/flush")),
+            &["up", "hosts"],
+            "",
+            "",
+        );
         self.done(("POST", &format!("{LINK}/flush")), &["up"], "", "");
-        self.done(("PATCH", LINK), &["up"], "", &keys(json!({"rate": "18mbit"})));
+        self.done(
+            ("PATCH", LINK),
+            &["up"],
+            "",
+            &keys(json!({"rate": "18mbit"})),
+        );
     }
 
     /// Grants, with what would break them; the first one is there.
@@ -220,7 +232,12 @@ impl Held {
         let wanted = |rate: &str, port: u16| {
             json!({"filter": {"destination-port": port}, "rate": rate}).to_string()
         };
-        self.done(("POST", GRANTS), &["up"], "?dry-run=true", &wanted("1mbit", 1_004));
+        self.done(
+            ("POST", GRANTS),
+            &["up"],
+            "?dry-run=true",
+            &wanted("1mbit", 1_004),
+        );
         self.refused(("POST", GRANTS), &["up"], &wanted("19mbit", 1_004), 409);
         self.refused(("POST", GRANTS), &["up"], &wanted("fast", 1_004), 400);
         self.done(("POST", GRANTS), &["up"], "", &wanted("1mbit", 1_004));
@@ -257,7 +274,8 @@ fn all_that_is_answered_is_described_and_all_that_is_described_is_answered() {
     let asked = Asked::over(&wire, &(up("packet", "20mbit") + CLASSES), "");
     let mut held = Held::new(asked.socket());
     numbered((wire.sender(0), wire.receiver()), 1_001, || {
-        let wanted = json!({"filter": {"destination-port": 1_003}, "rate": "6mbit", "note": "a film"});
+        let wanted =
+            json!({"filter": {"destination-port": 1_003}, "rate": "6mbit", "note": "a film"});
         let grants = ("POST", "/v1/links/{link}/grants");
         held.done(grants, &["up"], "", &wanted.to_string());
         held.read_all();
@@ -267,5 +285,7 @@ fn all_that_is_answered_is_described_and_all_that_is_described_is_answered() {
     });
     let unmet = held.description.unmet();
     assert!(unmet.is_empty(), "not answered by any: {unmet:#?}");
-    asked.site.stop();
+    // It has said that the interface went and came.
+    let finished = asked.site.end();
+    assert!(finished.status.success(), "{finished:?}");
 }

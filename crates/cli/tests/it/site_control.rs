@@ -125,7 +125,9 @@ impl Answered {
     pub(crate) fn field(&self, name: &str) -> &str {
         let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
         let found = lines.find(|(key, _)| key.eq_ignore_ascii_case(name));
-        found.unwrap_or_else(|| panic!("no {name} in {}", self.head)).1
+        found
+            .unwrap_or_else(|| panic!("no {name} in {}", self.head))
+            .1
     }
 
     #[track_caller]
@@ -148,7 +150,10 @@ pub(crate) fn request(
     );
     let answer = exchanged(UnixStream::connect(socket).unwrap(), head + body);
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
     Answered {
         status: status.unwrap_or_else(|| panic!("{answer}")),
         head: head.to_owned(),

@@ -18,17 +18,12 @@ const SIZES: [usize; 2] = [1_250, 20_000];
 /// each time.
 const TIMES: usize = 4;
 
-/// The text of a link of these classes.
-fn text_of(classes: &str) -> String {
-    let link = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1gbit\"\n\
-                limit = { packets = 800000, bytes = \"800mb\" }\n"
-        .to_owned();
-    link + classes
-}
+const LINK: &str = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1gbit\"\n";
 
 /// A link of these classes.
 fn link(classes: &str) -> Arc<Link> {
-    Arc::clone(&Site::parse(&text_of(classes), "test").unwrap().links[0])
+    let text = LINK.to_owned() + "limit = { packets = 800000, bytes = \"800mb\" }\n";
+    Arc::clone(&Site::parse(&(text + classes), "test").unwrap().links[0])
 }
 
 /// A link of one class with room for many packets, by this algorithm.
@@ -39,8 +34,8 @@ fn ordered_by(algorithm: &str) -> Arc<Link> {
 
 const REST: &str = "[[link.class]]\nname = \"rest\"\ndefault = true\n";
 
-/// So many classes beside another one, with weights of a round.
-fn classes(classes: usize, round: usize) -> String {
+/// A link of so many classes beside another one, with weights of a round.
+fn with_classes(classes: usize, round: usize) -> Arc<Link> {
     let mut text = REST.to_owned();
     for number in 0..classes {
         let weight = 1 + (number + round) % 7;
@@ -51,12 +46,7 @@ fn classes(classes: usize, round: usize) -> String {
         )
         .unwrap();
     }
-    text
-}
-
-/// A link of them.
-fn with_classes(many: usize, round: usize) -> Arc<Link> {
-    link(&classes(many, round))
+    link(&text)
 }
 
 struct Rig {
@@ -168,16 +158,31 @@ fn no_step_is_longer_where_more_classes_come_change_and_go() {
 }
 
 /// Most that a change of one class may take the thread; several times as much where nothing is optimised.
-const A_CHANGE: u64 = if cfg!(debug_assertions) { 400_000 } else { 50_000 };
+const A_CHANGE: u64 = if cfg!(debug_assertions) {
+    400_000
+} else {
+    50_000
+};
 /// Classes beside it.
 const OTHERS: usize = 10_000;
 
 /// A link of many classes, its text to be changed, and what one of them and its filters may become.
 fn changed_in_one() -> (Arc<Link>, [(&'static str, Arc<Link>); 5]) {
-    let class = |keys: &str| format!("[[link.class]]\nname = \"one\"\n{keys}");
-    let filter = |port: u32| format!("[[link.filter]]\nclass = \"one\"\ndestination-port = {port}\n");
-    let above = "[[link.class]]\nname = \"above\"\n[[link.class]]\nname = \"below\"\nparent = \"above\"\n";
-    let text = text_of(&(classes(OTHERS, 0) + above + &class("") + &filter(7)));
+    const LIMIT: &str = "limit = { packets = 8000000, bytes = \"800mb\" }\n";
+    const ROOM: &str = "room = { packets = 400, bytes = \"24kb\" }\n";
+    let class = |keys: &str| format!("[[link.class]]\nname = \"one\"\n{ROOM}{keys}");
+    let filter =
+        |port: u32| format!("[[link.filter]]\nclass = \"one\"\ndestination-port = {port}\n");
+    let above =
+        "[[link.class]]\nname = \"above\"\n[[link.class]]\nname = \"below\"\nparent = \"above\"\n";
+    // Their weights have the same scale whatever the one has.
+    let other = |number: usize| {
+        let weight = 1 + number % 7;
+        format!("[[link.class]]\nname = \"c{number}\"\nweight = {weight}\n{ROOM}")
+    };
+    let others = (0..OTHERS).map(other);
+    let others: String = others.collect();
+    let text = LINK.to_owned() + LIMIT + REST + &others + above + &class("") + &filter(7);
     let draft = Draft::of(&text.into(), &|_| None).unwrap();
     let one = Table::Class(0, draft.class(0, "one").unwrap());
     let read = |draft: Draft| {
@@ -194,11 +199,17 @@ fn changed_in_one() -> (Arc<Link>, [(&'static str, Arc<Link>); 5]) {
         ("another weight", becomes("weight = 5\n")),
         ("a ceiling", becomes("ceil = \"5mbit\"\n")),
         ("another parent", becomes("parent = \"above\"\n")),
-        ("another filter", with(&|draft| draft.insert(Table::Filter(0, 1), &filter(8)))),
-        ("a class that goes", with(&|draft| {
-            draft.remove(Table::Filter(0, 0))?;
-            draft.remove(one)
-        })),
+        (
+            "another filter",
+            with(&|draft| draft.insert(Table::Filter(0, 1), &filter(8))),
+        ),
+        (
+            "a class that goes",
+            with(&|draft| {
+                draft.remove(Table::Filter(0, 0))?;
+                draft.remove(one)
+            }),
+        ),
     ];
     (read(draft), changed)
 }
@@ -213,12 +224,19 @@ fn a_change_of_one_class_takes_the_thread_little_time_beside_ten_thousand() {
         for _ in 0..2 * TIMES {
             for (least, link) in least.iter_mut().zip([&link, &former]) {
                 let steps = rig.go_on_as(link);
-                assert!((1..=3).contains(&steps.len()), "{what}: {} steps", steps.len());
+                assert!(
+                    (1..=3).contains(&steps.len()),
+                    "{what}: {} steps",
+                    steps.len()
+                );
                 *least = steps.iter().sum::<u64>().min(*least);
             }
         }
         eprintln!("{what}: {least:?} ns, there and back");
-        assert!(least.iter().all(|&ns| ns <= A_CHANGE), "{what}: {least:?} ns");
+        assert!(
+            least.iter().all(|&ns| ns <= A_CHANGE),
+            "{what}: {least:?} ns"
+        );
     }
 }
 
