@@ -733,8 +733,8 @@ fn drr_never_exceeds_its_bounds() {
 
 /// A packet of one byte can wait four slots and L, for the rounding of its flow's start,
 /// for a long packet before it, and for the two slots to its rounded finish: more than the
-/// QFQ report's Theorem 2, and more than the bound for packets that are equally long. Nothing of
-/// its flow is in the scheduler or on the wire when it comes, whichever backlog is meant.
+/// QFQ report's Theorem 2, and more than the bound for packets that are equally long. When it
+/// comes, its flow has one byte more, which waits, and nothing on the wire: whichever backlog is meant.
 #[test]
 fn two_short_packets_after_a_long_one_nearly_reach_the_bound() {
     let offers = [
@@ -743,7 +743,7 @@ fn two_short_packets_after_a_long_one_nearly_reach_the_bound() {
         Offer::of(1022, 65_000),
     ];
     let mut wire = Wire::new(Qfq::new(), &offers, 0);
-    for bytes in [1023, 1024] {
+    for bytes in [1023, 1024, 1] {
         wire.arrive(0, bytes, 0);
     }
     let packet = wire.begin().unwrap();
@@ -756,9 +756,7 @@ fn two_short_packets_after_a_long_one_nearly_reach_the_bound() {
         wire.arrive(2, 65_000, wire.sent);
     }
     wire.end(packet);
-    for _ in 0..2 {
-        wire.arrive(0, 1, wire.sent);
-    }
+    wire.arrive(0, 1, wire.sent);
     while !wire.flows[0].waiting.is_empty() {
         let packet = wire.begin().unwrap();
         wire.end(packet);

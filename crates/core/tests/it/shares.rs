@@ -271,7 +271,13 @@ fn fifo_shares_follow_the_arrivals_and_not_the_weights() {
 fn half_the_link_does_not_wait_for_a_thousand_small_flows() {
     let mut offers = vec![Offer::of(1, 1500); 1000];
     offers.push(Offer::of(1000, 1500));
-    let terms = Terms::new(weight(1000), 2000, length(1500), length(1500), Transmit::Direct);
+    let terms = Terms::new(
+        weight(1000),
+        2000,
+        length(1500),
+        length(1500),
+        Transmit::Direct,
+    );
     let bound = bounds::qfq_equal_packets(&terms.unwrap(), Slot::Actual);
     let bound = bound.delay.bytes() as i64;
     assert_eq!(bound, 13_500, "nine packets, not a thousand");

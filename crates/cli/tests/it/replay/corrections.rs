@@ -36,7 +36,10 @@ fn each_counterexample_is_replayed_as_the_page_of_corrections_shows_it() {
         assert_eq!(run(command), shown, "{command}");
         replayed += 1;
     }
-    let folders = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/corrections"));
+    let folders = fs::read_dir(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/corrections"
+    ));
     assert_eq!(replayed, folders.unwrap().count(), "one for each folder");
 }
 
@@ -44,8 +47,16 @@ fn each_counterexample_is_replayed_as_the_page_of_corrections_shows_it() {
 #[test]
 fn what_is_measured_is_more_than_the_papers_allow_and_no_more_than_the_corrected_forms() {
     for (name, index, allowed) in [
-        ("theorem-1", "b_wfi_bytes", 3.0 * 1024.0 + 2.0 * 65_000.0 / 1024.0),
-        ("theorem-2", "t_wfi_ns", f64::from(3 * (1 << 20) + 2 * 65_000)),
+        (
+            "theorem-1",
+            "b_wfi_bytes",
+            3.0 * 1024.0 + 2.0 * 65_000.0 / 1024.0,
+        ),
+        (
+            "theorem-2",
+            "t_wfi_ns",
+            f64::from(3 * (1 << 20) + 2 * 65_000),
+        ),
         (
             "six-packets",
             "t_wfi_ns",
@@ -64,6 +75,9 @@ fn what_is_measured_is_more_than_the_papers_allow_and_no_more_than_the_corrected
             _ => value("t_wfi_bound_ns"),
         };
         assert!(value(index) > allowed, "{name}: {flow}");
-        assert!((0.9..1.0).contains(&(value(index) / bound)), "{name}: {flow}");
+        assert!(
+            (0.9..1.0).contains(&(value(index) / bound)),
+            "{name}: {flow}"
+        );
     }
 }
