@@ -80,37 +80,54 @@ impl Numbers<'_> {
         }
     }
 
-    fn at(&self, index: usize) -> i128 {
+    /// The number at an index below the length, unless it is negative.
+    #[inline]
+    fn at(&self, index: usize) -> Option<u64> {
         match &self.values {
-            Values::U64(values) => values[index].into(),
-            Values::I64(values) => values[index].into(),
-            Values::U32(values) => values[index].into(),
-            Values::I32(values) => values[index].into(),
+            Values::U64(values) => Some(values[index]),
+            Values::I64(values) => values[index].try_into().ok(),
+            Values::U32(values) => Some(values[index].into()),
+            Values::I32(values) => values[index].try_into().ok(),
+        }
+    }
+
+    /// The same as it is written.
+    fn shown(&self, index: usize) -> String {
+        match &self.values {
+            Values::U64(values) => values[index].to_string(),
+            Values::I64(values) => values[index].to_string(),
+            Values::U32(values) => values[index].to_string(),
+            Values::I32(values) => values[index].to_string(),
         }
     }
 
     /// The number at an index below the length.
+    #[inline]
     pub(crate) fn get(&self, index: usize) -> Result<u64, Wrong> {
-        let number = self.at(index);
-        u64::try_from(number).map_err(|_| {
-            let name = self.name;
-            self.wrong(
-                index,
-                format!("{name}[{index}] is {number}: it is not negative"),
-            )
-        })
+        self.at(index).ok_or_else(|| self.negative(index))
+    }
+
+    #[cold]
+    fn negative(&self, index: usize) -> Wrong {
+        let (name, number) = (self.name, self.shown(index));
+        let sentence = format!("{name}[{index}] is {number}: it is not negative");
+        self.wrong(index, sentence)
     }
 
     /// The same of 1 to `most`; `kind` is the exception otherwise.
+    #[inline]
     pub(crate) fn within(&self, index: usize, most: u32, kind: &'static str) -> Result<u32, Wrong> {
-        let number = self.at(index);
-        match u32::try_from(number) {
-            Ok(number) if (1..=most).contains(&number) => Ok(number),
-            _ => {
-                let sentence = format!("{}[{index}] is {number}, not 1 to {most}", self.name);
-                Err(self.wrong(index, sentence).of_kind(kind))
-            }
+        match self.at(index) {
+            Some(number) if (1..=most.into()).contains(&number) => Ok(number as u32),
+            _ => Err(self.beyond(index, most, kind)),
         }
+    }
+
+    #[cold]
+    fn beyond(&self, index: usize, most: u32, kind: &'static str) -> Wrong {
+        let (name, number) = (self.name, self.shown(index));
+        let sentence = format!("{name}[{index}] is {number}, not 1 to {most}");
+        self.wrong(index, sentence).of_kind(kind)
     }
 
     pub(crate) fn wrong(&self, index: usize, sentence: String) -> Wrong {
