@@ -710,14 +710,14 @@ fn qfq_never_exceeds_its_bounds() {
     never_exceeds(Qfq::new, bound, 0.8);
 }
 
-/// They are QFQ's: with three slots more, as the QFQ report has them, nothing would come near.
+/// They are QFQ's: with three slots more, as the QFQ report has them, none would come this near.
 #[test]
 fn s_kps_never_exceeds_its_bounds() {
     let bound = |offers: &[Offer], flow: usize, transmit, work| {
         let terms = terms_of(offers, flow, transmit);
         s_kps(&terms, Slot::Actual) + qfq_rounding(&terms, work)
     };
-    never_exceeds(SKps::new, bound, 0.7);
+    never_exceeds(SKps::new, bound, 0.9);
 }
 
 #[test]
