@@ -122,7 +122,7 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     all_axes[0].set_yticks([1, 2, 3, 5, 10, 20])
     all_axes[0].set_ylabel("time of a pair / that of the environment alone")
     handles = [
-        Line2D([], [], linestyle="none", label=of if of == "mix" else f"{int(of):,} flows", **drawing.style(n))
+        Line2D([], [], linestyle="none", label="mix" if of == "mix" else f"{int(of):,} flow{'s' * (of != '1')}", **drawing.style(n))
         for n, of in enumerate(sets)
     ]
     handles.append(Line2D([], [], linestyle="none", marker="o", color="#333333", label="here (filled, right)"))

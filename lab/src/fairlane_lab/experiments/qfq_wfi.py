@@ -111,8 +111,8 @@ _FLOWS = [(1, 1024), (1, 2048), (1022, 65_000)]
 COUNTEREXAMPLES = {
     "Theorem 1": [(0, 0, 1023), (0, 0, 1024), (0, 0, 1), (0, 0, 1024), (1, 1, 1)]
     + [(1024, 2, 65_000)] * 100,
-    "Theorem 2": [(0, 0, 1023), (0, 0, 1024), (1, 1, 1), (2047, 0, 1), (2047, 0, 1)]
-    + [(2047, 2, 65_000)] * 100,
+    "Theorem 2": [(0, 0, 1023), (0, 0, 1024), (0, 0, 1), (1, 1, 1), (2046, 0, 1)]
+    + [(2046, 2, 65_000)] * 100,
 }
 
 
@@ -211,8 +211,8 @@ def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
                               ("Theorem 1, B-WFI <= 3 phi sigma + 2 phi L", b_ratio))
     ]  # fmt: skip
     reasons = {
-        "Theorem 1": "Its proof takes the exact start for the rounded one, which Theorem 3 has right: the exact "
-        "one lies up to L_k / phi further after V.",
+        "Theorem 1": "Its proof takes the rounded start for the exact one, which lies up to L_k / phi further "
+        "after V (Theorem 3 has it right).",
         "Theorem 2": "Its proof (Eq. 40) rounds the flow's backlog down to whole slots: a packet of one byte may "
         "wait a slot more.",
     }
@@ -272,7 +272,7 @@ def draw(figure: Figure, tables: Tables, _paper: pd.DataFrame) -> None:
         axes.set_xlim(-0.02, max(1.4, math.ceil(one["measured"] / one["theorem_allows"] * 10) / 10))
         axes.set_ylim(0, 1.02)
         axes.set_xlabel(f"{index}, measured / bound")
-        axes.legend(loc="lower right" if index == "" else "upper left", bbox_to_anchor=(0.0, 0.99))
+        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=2)
         axes.set_title(f"{index} ({theorem})", fontsize=9)
     figure.axes[0].set_ylabel("part of all flows at or below")
 
@@ -293,5 +293,5 @@ EXPERIMENT = Experiment(
     measure=measure,
     judge=judge,
     draw=draw,
-    size=(10.0, 4.4),
+    size=(10.0, 5.0),
 )
