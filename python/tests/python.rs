@@ -72,12 +72,9 @@ fn scratch() -> PathBuf {
 }
 
 /// The package: its Python files, and the library that was built beside this test.
-fn package(scratch: &Path) -> Done<PathBuf> {
-    let site = scratch.join("site");
+fn package(place: &Path) -> Done<PathBuf> {
+    let site = place.join("site");
     let folder = site.join("fairlane");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
     fs::create_dir_all(&folder)?;
     for entry in fs::read_dir(here().join("python/fairlane"))? {
         let path = entry?.path();
@@ -140,6 +137,9 @@ fn daemon(socket: &Path, ready: &AtomicBool, ended: &AtomicBool) -> Done<Vec<Vec
         far.receive(&mut sent, 64)?;
         thread::sleep(Duration::from_millis(1));
     }
+    // What was pushed just before.
+    arbiter.step(begin.elapsed().into())?;
+    far.receive(&mut sent, 64)?;
     Ok(sent)
 }
 
@@ -147,8 +147,10 @@ fn daemon(socket: &Path, ready: &AtomicBool, ended: &AtomicBool) -> Done<Vec<Vec
 fn pytest(python: &Path, folder: &Path, site: &Path) -> Command {
     let mut command = Command::new(python);
     command
-        .args(["-m", "pytest", "-rs", "--durations=5"])
+        .args(["-m", "pytest", "-rs", "--durations=5", "--basetemp"])
+        .arg(site.with_file_name("pytest"))
         .current_dir(folder)
+        .env_remove("PYTEST_ADDOPTS")
         .env("PYTHONPATH", site)
         .env("PYTHONDONTWRITEBYTECODE", "1");
     command
@@ -161,10 +163,11 @@ fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
     let Some(inside) = interpreter(test, &scratch)? else {
         return Ok(());
     };
-    let site = package(&scratch)?;
-    let written = scratch.join("replays");
-    replays(&written)?;
+    // Its own: another run of this test may be beside it.
     let folder = tempfile::tempdir()?;
+    let site = package(folder.path())?;
+    let written = folder.path().join("replays");
+    replays(&written)?;
     let socket = folder.path().join("daemon.sock");
     let (ready, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let (done, sent) = thread::scope(|scope| {
@@ -207,7 +210,8 @@ fn the_laboratory_does_every_experiment_in_a_form_of_a_second() -> Done<()> {
     let Some(inside) = interpreter(test, &scratch)? else {
         return Ok(());
     };
-    let site = package(&scratch.join("lab"))?;
+    let folder = tempfile::tempdir()?;
+    let site = package(folder.path())?;
     let mut tests = pytest(&inside, &here().join("../lab"), &site);
     match program() {
         Some(program) => tests.env("FAIRLANE_PROGRAM", program),
