@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use crate::bounds::{Link, LinkTerms, cell};
 use crate::column::{Whole, length, weight};
 use crate::scheduler::{limits, own_limits};
-use crate::source::{Lengths, Traffic, seconds};
+use crate::source::{Lengths, Traffic, in_few_spans, seconds};
 use crate::watch::Watch;
 use crate::wrong::{Wrong, ended};
 
@@ -45,6 +45,7 @@ impl Plan {
         limit_packets: Option<Whole>,
         limit_bytes: Option<Whole>,
     ) -> PyResult<Plan> {
+        in_few_spans(&traffic, &lengths)?;
         let max_len = max_len.unwrap_or(Whole::Number(lengths.longest().into()));
         let config = FlowConfig {
             limits: Some(own_limits(limit_packets, limit_bytes)?),

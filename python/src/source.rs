@@ -177,6 +177,33 @@ fn possible(traffic: &sim::Traffic, lengths: &sim::Lengths) -> Result<(), Wrong>
     source.map(drop).map_err(wrong)
 }
 
+/// Spans of sending that one packet may take: no signal is heard while they are drawn.
+const MOST_SPANS: f64 = 1e5;
+
+/// Whether a source's packets take no more spans of sending than can be drawn in a moment.
+pub(crate) fn in_few_spans(traffic: &Traffic, lengths: &Lengths) -> Result<(), Wrong> {
+    let sim::Traffic::ParetoOnOff {
+        alpha,
+        mean_on,
+        peak,
+        ..
+    } = &traffic.traffic
+    else {
+        return Ok(());
+    };
+    let shortest = mean_on.as_secs_f64() * (alpha - 1.0) / alpha;
+    let longest = f64::from(lengths.longest()) * 8.0 / peak.bps() as f64;
+    if longest <= MOST_SPANS * shortest {
+        return Ok(());
+    }
+    let sentence = format!(
+        "traffic: a packet of {} bytes takes {longest:.1e} s at its peak rate, and a span of sending may be \
+         as short as {shortest:.1e} s: {MOST_SPANS:e} of them are the most",
+        lengths.longest()
+    );
+    Err(Wrong::new("traffic", sentence))
+}
+
 /// What a source that does not wait for the link sends before `until` seconds: picoseconds and lengths,
 /// in turns.
 #[pyfunction]
@@ -195,6 +222,7 @@ pub(crate) fn packets<'py>(
         );
         return Err(Wrong::new("seconds", sentence).into());
     }
+    in_few_spans(&traffic, &lengths)?;
     let cells = py.detach(|| -> Result<Vec<u64>> {
         let source = sim::Source::new(traffic.traffic, lengths.lengths, seed);
         let mut source = source.map_err(|error| Wrong::new("traffic", error.to_string()))?;

@@ -75,6 +75,7 @@ def test_calls_name_their_arguments():
         (lambda: fairlane.Traffic.on_off("1mbit", 0.0, 1.0), "mean_on"),
         (lambda: fairlane.Traffic.on_off("1mbit", 1.0, 1.0, alpha=1.0), "alpha"),
         (lambda: fairlane.Traffic.on_off("1mbit", 1.0, 1.0, alpha=float("nan")), "alpha"),
+        (lambda: fairlane.Flow(1, fairlane.Traffic.on_off("1kbit", 1e-9, 0.0), fairlane.Lengths.fixed(9)), "traffic"),
         (lambda: fairlane.sim("drr", "1mbit", [], 1.0), "flows"),
         (lambda: fairlane.sim("drr", "1mbit", [5], 1.0), "flows"),
         (lambda: fairlane.sim("drr", "1mbit", [], float("nan")), "flows"),
