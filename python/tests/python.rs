@@ -52,12 +52,9 @@ fn environment(scratch: &Path) -> Result<PathBuf, String> {
 }
 
 /// The package: its Python files, and the library that was built beside this test.
-fn package(scratch: &Path) -> Done<PathBuf> {
-    let site = scratch.join("site");
+fn package(place: &Path) -> Done<PathBuf> {
+    let site = place.join("site");
     let folder = site.join("fairlane");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
     fs::create_dir_all(&folder)?;
     for entry in fs::read_dir(here().join("python/fairlane"))? {
         let path = entry?.path();
@@ -120,13 +117,18 @@ fn daemon(socket: &Path, ready: &AtomicBool, ended: &AtomicBool) -> Done<Vec<Vec
         far.receive(&mut sent, 64)?;
         thread::sleep(Duration::from_millis(1));
     }
+    // What was pushed just before.
+    arbiter.step(begin.elapsed().into())?;
+    far.receive(&mut sent, 64)?;
     Ok(sent)
 }
 
 fn pytest(python: &Path, site: &Path, replays: &Path, socket: &Path) -> io::Result<Output> {
     run(Command::new(python)
-        .args(["-m", "pytest", "-rs", "--durations=5"])
+        .args(["-m", "pytest", "-rs", "--durations=5", "--basetemp"])
+        .arg(site.with_file_name("pytest"))
         .current_dir(here())
+        .env_remove("PYTEST_ADDOPTS")
         .env("PYTHONPATH", site)
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env("FAIRLANE_TEST_REPLAYS", replays)
@@ -148,10 +150,11 @@ fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
         }
         Err(reason) => return Err(reason.into()),
     };
-    let site = package(&scratch)?;
-    let written = scratch.join("replays");
-    replays(&written)?;
+    // Its own: another run of this test may be beside it.
     let folder = tempfile::tempdir()?;
+    let site = package(folder.path())?;
+    let written = folder.path().join("replays");
+    replays(&written)?;
     let socket = folder.path().join("daemon.sock");
     let (ready, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let (done, sent) = thread::scope(|scope| {

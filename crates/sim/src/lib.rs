@@ -34,8 +34,9 @@
 //! }
 //! let server = simulation.run(Picos::from_millis(10)).unwrap();
 //! let (_, heavy) = server.observer().flows().next().unwrap();
-//! // (3 sigma + 2 L) / R with sigma = 512 bytes for each of 12 units of weight.
-//! assert!(heavy.t_wfi < Picos::from_nanos((3 * 512 * 12 + 2 * 1500) * 8));
+//! // Packets of one length are late by (3 sigma + L) / R at most (`bounds::qfq_equal_packets`), with
+//! // sigma = 512 bytes for each of 12 units of weight.
+//! assert!(heavy.t_wfi < Picos::from_nanos((3 * 512 * 12 + 1500) * 8));
 //! ```
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]

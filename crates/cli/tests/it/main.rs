@@ -10,6 +10,7 @@ mod init;
 mod manual;
 mod odd_input;
 mod odd_names;
+mod pages;
 mod program;
 mod pspat;
 mod replay;

@@ -18,6 +18,7 @@ mod failures_of_aggregates;
 mod failures_of_shares;
 mod gfq;
 mod idle_flows;
+mod listings;
 mod no_std;
 mod nodes;
 mod operations;
