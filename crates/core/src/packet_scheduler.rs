@@ -284,6 +284,38 @@ impl<S, L: Size> Holds<S> for Flow<S, L> {
 /// `enqueue` and `dequeue` cost what the algorithm costs, O(1) for most, and touch one cache
 /// line a flow and one a packet. Nothing is allocated once the tables have grown to the
 /// largest number of flows and packets.
+///
+/// ```
+/// use fairlane_core::{
+///     ChangeError, Count, FlowConfig, FlowId, FlowStats, Length, Limits, PacketScheduler, Rejected,
+///     Rejection, SchedulerLimits, TotalStats, Weight, sched::Qfq,
+/// };
+///
+/// let per_flow = Limits { packets: 2, bytes: 3000 };
+/// let limits = SchedulerLimits { per_flow, ..SchedulerLimits::default() };
+/// let mut link = PacketScheduler::new(Qfq::new(), limits);
+/// let len = Length::try_from(1000u32)?;
+/// let flow: FlowId = link.add_flow(FlowConfig::new(Weight::ONE, len))?;
+///
+/// link.enqueue(flow, len, "first")?;
+/// link.enqueue(flow, len, "second")?;
+/// // What finds no room comes back, with the reason.
+/// let Rejected { payload, reason } = link.enqueue(flow, len, "third").unwrap_err();
+/// assert_eq!((payload, reason), ("third", Rejection::QueueFull));
+///
+/// assert_eq!(link.dequeue().unwrap().payload, "first");
+/// let stats: FlowStats = link.flow_stats(flow).unwrap();
+/// assert_eq!(stats.queued, Count { packets: 1, bytes: 1000 });
+///
+/// // What a flow still holds when it is removed is the caller's again.
+/// let mut discarded = Vec::new();
+/// link.remove_flow(flow, |packet| discarded.push(packet.payload))?;
+/// assert_eq!(discarded, ["second"]);
+/// assert_eq!(link.remove_flow(flow, drop), Err(ChangeError::UnknownFlow));
+/// let all: TotalStats = link.total_stats();
+/// assert_eq!((all.accepted.packets, all.dropped.packets), (2, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 // `room_bytes` and `accepted_bytes` stand apart for the reason given at `Flow`.
 #[derive(Clone)]
 #[repr(C)]

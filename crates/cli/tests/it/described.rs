@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 /// What a schema may say here. Whatever says more needs more to be looked at.
-const KEYWORDS: [&str; 8] = [
+const KEYWORDS: [&str; 9] = [
+    "additionalProperties",
     "allOf",
     "description",
     "enum",
@@ -148,8 +149,11 @@ impl Description {
             .flat_map(|part| names(&self.at(part)["required"]));
         let missing = missing.filter(|name| !keys.contains_key(*name));
         wrong.extend(missing.map(|name| format!("{place} has no {name}")));
-        // One without any has whatever somebody wrote.
-        let is_free = (parts.iter()).all(|part| self.at(part)["properties"].is_null());
+        let is_free = parts.iter().all(|part| {
+            let schema = self.at(part);
+            let is_open = schema["type"].is_null() || schema["additionalProperties"] == true;
+            schema["properties"].is_null() && is_open
+        });
         let mut found = Vec::new();
         for (key, value) in keys {
             match described(key) {
@@ -238,7 +242,8 @@ fn what_is_not_described_or_not_answered_is_found() {
         },
         "components": {
             "responses": {"Refused": {"content": {"application/json": {"schema": {"type": "object",
-                "properties": {"error": {"type": "string"}, "best": {"type": "object"}}}}}}},
+                "properties": {"error": {"type": "string"}, "best": {"type": "object", "additionalProperties": true},
+                "grants": {"type": "object"}}}}}}},
             "schemas": {"One": {"type": "object", "required": ["name"], "properties": {
                 "name": {"type": "string", "enum": ["x", "y"]}, "rate": {"type": "number"}}}}
         }
@@ -263,6 +268,10 @@ fn what_is_not_described_or_not_answered_is_found() {
     assert_eq!(wrong(200, json!({"more": []})), [" has no name"]);
     assert_eq!(wrong(404, json!({"error": 1})), ["/error is no string: 1"]);
     assert_eq!(wrong(404, json!({"best": {"whatever": 1}})), none);
+    assert_eq!(
+        wrong(404, json!({"grants": {"whatever": 1}})),
+        ["/grants/whatever is not described"]
+    );
     let sentence = "409 as application/json is not described";
     assert_eq!(wrong(409, json!({})), [sentence]);
     assert_eq!(

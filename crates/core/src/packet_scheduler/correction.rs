@@ -52,18 +52,21 @@ impl<A: Scheduler, P, U: Unit> PacketScheduler<A, P, Cost<U>> {
     /// [corrected](Self::correct).
     ///
     /// ```
-    /// use fairlane_core::sched::Qfq;
-    /// use fairlane_core::{Cost, CostScheduler, FlowConfig, SchedulerLimits, Weight};
+    /// use fairlane_core::sched::{Costs, Qfq};
+    /// use fairlane_core::{
+    ///     Correction, Cost, CostScheduler, FlowConfig, Request, SchedulerLimits, Ticket, Weight,
+    /// };
     ///
     /// let limits = SchedulerLimits::for_costs();
-    /// let mut queue: CostScheduler<_, &str> = CostScheduler::for_costs(Qfq::for_costs(), limits);
+    /// let mut queue: CostScheduler<Qfq<Costs>, &str> =
+    ///     CostScheduler::for_costs(Qfq::for_costs(), limits);
     /// let tenant = queue.add_flow(FlowConfig::new(Weight::ONE, Cost::MAX))?;
     /// queue.enqueue(tenant, Cost::clamped(900), "a long story").unwrap();
     ///
-    /// let (request, ticket) = queue.serve().expect("one waits");
+    /// let (request, ticket): (Request<&str>, Ticket) = queue.serve().expect("one waits");
     /// assert_eq!((request.payload, request.len.get()), ("a long story", 900));
     /// // It was longer than that.
-    /// let correction = queue.correct(ticket, Cost::clamped(1400))?;
+    /// let correction: Correction = queue.correct(ticket, Cost::clamped(1400))?;
     /// assert_eq!((correction.by, queue.balance(tenant)), (500, Some(500)));
     /// # Ok::<(), fairlane_core::ChangeError>(())
     /// ```

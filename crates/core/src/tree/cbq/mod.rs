@@ -10,6 +10,36 @@
 //! borrow from a class above that is within its own; else it is suspended, for a time that is
 //! known when it is.
 //!
+//! ```
+//! use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass, CbqError, PRIORITIES};
+//! use fairlane_core::tree::{ClassId, LeafConfig};
+//! use fairlane_core::{Dequeue, Length, Nanos, Rate};
+//!
+//! let len = Length::try_from(1000u32)?;
+//! let (link, half): (Rate, Rate) = ("10mbit".parse()?, "5mbit".parse()?);
+//! let mut queues = Cbq::new(link, Default::default());
+//! // May go beyond its rate while the link has something left.
+//! let bulk = CbqClass::new(half, len);
+//! let bulk = queues.add_leaf(ClassId::ROOT, bulk, LeafConfig::default())?;
+//! let voice = CbqClass {
+//!     priority: PRIORITIES - 1,
+//!     borrow: false,
+//!     bursts: Bursts { max: 4, ..Bursts::default() },
+//!     ..CbqClass::new("64kbit".parse()?, len)
+//! };
+//! let voice = queues.add_leaf(ClassId::ROOT, voice, LeafConfig::default())?;
+//! let too_fast = queues.add_inner(ClassId::ROOT, CbqClass::new("1gbit".parse()?, len));
+//! assert!(matches!(too_fast, Err(CbqError::RateAboveLink { .. })));
+//!
+//! queues.enqueue(bulk, len, "bulk", Nanos::ZERO)?;
+//! queues.enqueue(voice, len, "voice", Nanos::ZERO)?;
+//! match queues.dequeue(Nanos::ZERO, drop) {
+//!     Dequeue::Packet(first) => assert_eq!(first.payload, "voice"),
+//!     other => panic!("two packets wait: {other:?}"),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # What it does not do
 //!
 //! Priority and borrowing do not go together well: a class of high priority that is beyond
