@@ -51,6 +51,8 @@ pub mod leaky_bucket;
 mod packet;
 mod packet_scheduler;
 pub mod queue;
+#[doc(hidden)]
+pub mod random;
 pub mod room;
 pub mod sched;
 pub mod scheduler;
