@@ -155,10 +155,10 @@
 #![warn(missing_debug_implementations)]
 
 pub mod algorithms;
+mod build;
 mod change;
 pub mod class_report;
 mod diagnostic;
-mod discipline;
 mod draft;
 mod file;
 mod grants;
@@ -176,7 +176,6 @@ mod written;
 
 pub use change::Steps;
 pub use diagnostic::{Diagnostic, Report, SiteError, suggestion};
-pub use discipline::{BuildError, Discipline};
 pub use draft::{Draft, Table};
 pub use grants::{Broken, Grant, NotGranted, Offer, Terms};
 pub use guarantee::{Each, Guarantee, NoGuarantee};

@@ -11,6 +11,7 @@ mod bursts;
 mod cbq;
 mod changes;
 mod costs;
+mod discipline;
 mod eligible;
 mod equations;
 mod failures;

@@ -1,8 +1,9 @@
 //! The simulation of a scenario.
 
 use anyhow::{Context, Result};
+use fairlane_config::Link;
 use fairlane_config::class_report::ClassReport;
-use fairlane_config::{Discipline, Link};
+use fairlane_core::Discipline;
 use fairlane_core::tree::ClassId;
 use fairlane_sim::{
     ClassFlow, ClassMeter, ClassPacket, PICOS_PER_SECOND, Picos, Simulation, TransmitQueue,
