@@ -226,7 +226,10 @@ fn flows(algorithm: Algorithm, limits: SchedulerLimits) -> Box<dyn Flows> {
 macro_rules! make {
     (
         ($algorithm:expr, $limits:expr)
-        $($variant:ident$(($most:ident: $kind:ty))?: $type:ty = $make:expr, $about:literal;)*
+        $(
+            $variant:ident$(($most:ident: $kind:ty))?:
+                $type:ty = $make:expr, $promise:expr, $about:literal;
+        )*
     ) => {
         match $algorithm {
             $(Algorithm::$variant$(($most))? => {

@@ -165,6 +165,7 @@
 use crate::units::{Charge, Length, Nanos, Rate, Weight};
 use core::ops::Add;
 
+pub(crate) mod child;
 mod correction;
 mod flows;
 mod hierarchy;

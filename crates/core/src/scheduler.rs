@@ -369,6 +369,10 @@ pub trait Scheduler {
     /// know of heads only.
     const FOLLOWS_PACKETS: bool = false;
 
+    /// Of one that is told of every packet, whether [`dropped_first`](Self::dropped_first) may be said to
+    /// it: else it orders no queue that drops packets as they leave.
+    const MAY_LOSE_FIRST: bool = true;
+
     /// Takes in `id` with a share, inactive. O(1).
     fn add(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share);
 
