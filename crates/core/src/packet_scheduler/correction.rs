@@ -48,7 +48,7 @@ impl<A: Scheduler, P, U: Unit> PacketScheduler<A, P, Cost<U>> {
     /// A scheduler of requests that are counted by their cost, without flows.
     ///
     /// `max_length` of a flow is the largest cost that a request of it may be estimated, or turn out,
-    /// to have: a larger one is refused at enqueue, and charged no further when it is
+    /// to have: a larger one is rejected at enqueue, and charged no further when it is
     /// [corrected](Self::correct).
     ///
     /// ```

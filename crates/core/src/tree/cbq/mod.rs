@@ -225,7 +225,7 @@ pub struct Cbq<P> {
     sleepers: Sleepers,
     /// Nobody borrows from a class with more levels below it.
     cutoff: u32,
-    /// Refused because there was no such class.
+    /// Rejected because there was no such class.
     strays: Count,
     /// Marks a packet, if it can be marked; whether it was.
     mark: fn(&mut P) -> bool,
@@ -345,7 +345,7 @@ impl<P> Cbq<P> {
     /// Accepts a packet into a leaf's queue, or hands it back with the reason. The length is
     /// frozen here: nothing reads it from the payload later. When the link is full, packets of the
     /// leaf that holds most beyond its own [room](crate::room) give way and go to `discard`; if
-    /// that is the packet's own, it is refused.
+    /// that is the packet's own, it is rejected.
     pub fn offer(
         &mut self,
         class: ClassId,
@@ -537,7 +537,7 @@ impl<P> Cbq<P> {
     }
 
     /// What became of the packets of a class and of all below it, or `None` if there is no such
-    /// class. The root counts what was refused because there was no such class, too.
+    /// class. The root counts what was rejected because there was no such class, too.
     /// O(classes below).
     pub fn stats(&self, id: ClassId) -> Option<ClassStats> {
         self.class(id).ok()?;
