@@ -74,7 +74,7 @@ def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:
             1.5 <= of_drr <= 2.5,
             "beyond the environment, 1.5 to 2.5 times DRR's; the median over the sets, backlog full",
             drr_said,
-            "Both are built anew here, and neither was tuned for the other's sake.",
+            "Both are other programs than those that the report measured.",
         ),
         Verdict(
             "S-KPS costs about three times QFQ",
