@@ -66,14 +66,26 @@ def cell(labels: dict, algorithm: str, flow_sets: str, flows: int, pattern: str,
     return Cell(labels, Case(algorithm, flow_sets, f"{qmin}n", f"{qmax}n", **more), flows)
 
 
-def measured(
-    run: Run, cells: Sequence[Cell], counted: Sequence[bool], rounds: int, requests: int, seed: int
-) -> pd.DataFrame:
-    """Nanoseconds a pair: the median, the least and the most of ``rounds``, each in an order of its own,
-    so that what disturbs the machine disturbs no cell in particular; and instructions a pair of what is to
-    be ``counted``, where there is valgrind."""
-    random = SplitMix64(seed)
-    order = [number for _ in range(rounds) for number in random.shuffled(list(range(len(cells))))]
+@dataclass(frozen=True)
+class Rounds:
+    """How costs are measured."""
+
+    #: Requests of a measurement at least: the backlog is filled and drained twice in any case.
+    requests: int = 4_000_000
+    rounds: int = 5
+    #: Of the order within a round.
+    seed: int = 1
+
+
+def measured(run: Run, cells: Sequence[Cell], counted: Sequence[bool] | None = None) -> pd.DataFrame:
+    """Nanoseconds a pair: the median, the least and the most of all :class:`Rounds`, each in an order of
+    its own, so that what disturbs the machine disturbs no cell in particular; and instructions a pair of
+    what is to be ``counted``, or of all, where there is valgrind."""
+    asked: Rounds = run.parameters
+    requests = asked.requests
+    counted = [True] * len(cells) if counted is None else counted
+    random = SplitMix64(asked.seed)
+    order = [number for _ in range(asked.rounds) for number in random.shuffled(list(range(len(cells))))]
 
     def timed(number: int) -> float:
         one = cells[number]

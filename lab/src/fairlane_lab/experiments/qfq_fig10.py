@@ -18,16 +18,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(_cost.Rounds):
     """How it is measured."""
 
     #: Flows of weight 1.
     flows: tuple[int, ...] = tuple(1 << power for power in range(16))
-    #: Requests of a measurement at least.
-    requests: int = 4_000_000
-    rounds: int = 5
-    #: Of the order within a round.
-    seed: int = 1
 
 
 def measure(run: Run) -> Tables:
@@ -38,9 +33,7 @@ def measure(run: Run) -> Tables:
         for flows in asked.flows
         for algorithm in _cost.ALGORITHMS
     ]
-    counted = [True] * len(cells)
-    costs = _cost.measured(run, cells, counted, asked.rounds, asked.requests, asked.seed)
-    return {"costs": costs}
+    return {"costs": _cost.measured(run, cells)}
 
 
 def judge(tables: Tables, _paper: pd.DataFrame) -> list[Verdict]:

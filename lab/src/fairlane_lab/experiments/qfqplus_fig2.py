@@ -19,17 +19,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(_cost.Rounds):
     """How it is measured."""
 
     sets: tuple[str, ...] = ("1k-w1", "1k-wmix", "32k-w1", "32k-wmix")
     #: The most flows of an aggregate, M.
     members: tuple[int, ...] = (1, 2, 4, 8, 16)
-    #: Requests of a measurement at least.
-    requests: int = 4_000_000
-    rounds: int = 5
-    #: Of the order within a round.
-    seed: int = 1
 
 
 def measure(run: Run) -> Tables:
@@ -47,8 +42,7 @@ def measure(run: Run) -> Tables:
         for name in asked.sets
         for algorithm, members in [("none", 0), ("qfq", 0), *(("qfq+", m) for m in asked.members)]
     ]
-    counted = [True] * len(cells)
-    return {"costs": _cost.measured(run, cells, counted, asked.rounds, asked.requests, asked.seed)}
+    return {"costs": _cost.measured(run, cells)}
 
 
 def _over_qfq(costs: pd.DataFrame, unit: str) -> pd.DataFrame:
