@@ -176,15 +176,16 @@ fn extent() -> (usize, Duration) {
     }
 }
 
-#[test]
-fn a_hundred_clients_a_thousand_stalled_readers_metrics_and_a_page_cost_the_packets_nothing() {
-    let Some(wire) = wire("many clients", 1) else {
+/// Measures packets without and with a hundred clients and a thousand streams that nobody reads.
+fn crowded(test: &str, rate: &str, span: fn(&Wire, &Site, Duration) -> Span) {
+    let Some(wire) = wire(test, 1) else {
         return;
     };
     let ((pairs, time), readers) = (extent(), if long_tests() { 1_000 } else { 200 });
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ctl.sock");
-    let site = started(&wire, &config(20, &socket), &socket);
+    let text = config(20, &socket).replace("200mbit", rate);
+    let site = started(&wire, &text, &socket);
     let pressure = Pressure::begin();
     let (mut without, mut with) = (Vec::new(), Vec::new());
     let [answers, scraped, told] = [(); 3].map(|()| AtomicU64::new(0));
@@ -214,8 +215,22 @@ fn a_hundred_clients_a_thousand_stalled_readers_metrics_and_a_page_cost_the_pack
         answers >= 100 && scraped >= pairs as u64 && told > 0,
         "{answers}, {scraped}, {told}"
     );
-    compare("clients", &pressure, &without, &with);
+    compare(test, &pressure, &without, &with);
     site.stop();
+}
+
+#[test]
+fn a_hundred_clients_a_thousand_stalled_readers_metrics_and_a_page_cost_the_packets_nothing() {
+    crowded("clients", "200mbit", span);
+}
+
+#[test]
+fn a_hundred_clients_and_a_thousand_stalled_readers_cost_a_flood_next_to_nothing() {
+    let test = "clients under a flood";
+    match long_tests() {
+        true => crowded(test, "10gbit", flooded),
+        false => skip_unsupported(test, "FAIRLANE_LONG_TESTS is not set"),
+    }
 }
 
 /// Measures packets without and with metrics, page and streams.
