@@ -88,7 +88,7 @@ impl Hold {
             turned_off: Vec::new(),
             is_others: false,
         };
-        if let Some(note) = &mut hold.note {
+        if let Some(note) = &hold.note {
             for by in note.left_off() {
                 // Gone with an older driver, perhaps.
                 let _ = hold.interface.join_segments(by, true);
