@@ -180,6 +180,30 @@ fn what_the_dashboard_asks_for_is_there() {
     for name in asked {
         assert!(there.contains(name), "{name} of {there:?}");
     }
+    let selected = selected(&queries);
+    assert!(selected.len() > 12, "{selected:?}");
+    for (name, labels) in selected {
+        let of_name = |line: &&str| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with('{'))
+        };
+        let series = text.lines().find(of_name);
+        let has = |label: &&str| series.is_some_and(|it| it.contains(&format!("{label}=\"")));
+        assert!(labels.iter().all(has), "{name} by {labels:?}: {series:?}");
+    }
+}
+
+/// Each name of ours in a text by which series are selected, with their labels.
+fn selected(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let pieces: Vec<&str> = text.split('{').collect();
+    let pairs = pieces.windows(2).filter_map(|pair| {
+        let words = pair[0].rsplit(|c: char| !c.is_ascii_lowercase() && c != '_');
+        let name = words.into_iter().next()?;
+        let labels = pair[1].split('}').next()?.split(',');
+        let labels = labels.filter_map(|label| Some(label.split_once('=')?.0));
+        name.starts_with("fairlane_").then(|| (name, labels.collect()))
+    });
+    pairs.collect()
 }
 
 fn interface(name: &str) -> InterfaceReport {
