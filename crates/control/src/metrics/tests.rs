@@ -197,8 +197,8 @@ fn what_the_dashboard_asks_for_is_there() {
 fn selected(text: &str) -> Vec<(&str, Vec<&str>)> {
     let pieces: Vec<&str> = text.split('{').collect();
     let pairs = pieces.windows(2).filter_map(|pair| {
-        let words = pair[0].rsplit(|c: char| !c.is_ascii_lowercase() && c != '_');
-        let name = words.into_iter().next()?;
+        let is_other = |c: char| !c.is_ascii_lowercase() && c != '_';
+        let name = pair[0].rsplit(is_other).next()?;
         let labels = pair[1].split('}').next()?.split(',');
         let labels = labels.filter_map(|label| Some(label.split_once('=')?.0));
         name.starts_with("fairlane_").then(|| (name, labels.collect()))
