@@ -80,7 +80,7 @@ impl Hold {
                 (None, Some(complaint))
             }
         };
-        let mut hold = Hold {
+        let hold = Hold {
             name: name.to_owned(),
             interface,
             note,
