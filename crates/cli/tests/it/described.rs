@@ -223,7 +223,9 @@ impl Description {
     /// Each status that is described and was not answered, but for success.
     pub(crate) fn unmet_statuses(&self) -> BTreeSet<u16> {
         let all = self.described();
-        let all = all.iter().flat_map(|(method, path)| self.statuses((method, path)));
+        let all = all
+            .iter()
+            .flat_map(|(method, path)| self.statuses((method, path)));
         let refused: BTreeSet<u16> = all.filter(|&status| status != 200).collect();
         refused.difference(&self.statuses).copied().collect()
     }

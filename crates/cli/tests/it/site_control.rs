@@ -152,12 +152,7 @@ impl Answered {
 
 /// Asks at a socket for a method and path, with these lines more in the head and this body.
 #[track_caller]
-pub(crate) fn request(
-    socket: &Path,
-    operation: (&str, &str),
-    more: &str,
-    body: &str,
-) -> Answered {
+pub(crate) fn request(socket: &Path, operation: (&str, &str), more: &str, body: &str) -> Answered {
     let stream = UnixStream::connect(socket).unwrap();
     let head = format!("Host: localhost\r\n{more}");
     request_over(stream, operation, &head, body)

@@ -178,7 +178,13 @@ impl<'a> Refusing<'a> {
             (("GET", LINK), &["down"][..], "", "", 404),
             (("GET", "/"), &[], "If-None-Match: *\r\n", "", 304),
             (("POST", CLASSES), &["up"], "", r#"{"name": "voice"}"#, 409),
-            (("PUT", "/v1/config"), &[], "If-Match: \"other\"\r\n", "", 412),
+            (
+                ("PUT", "/v1/config"),
+                &[],
+                "If-Match: \"other\"\r\n",
+                "",
+                412,
+            ),
             (("POST", CLASSES), &["up"], "", more, 422),
         ] {
             let answer = self.answer(operation, names, head, body);
@@ -226,17 +232,65 @@ type Bad = (
 
 /// Of a site with the class 'voice' (port 1001, 2 Mbit/s of 20) and a grant of 6 Mbit/s, all that is bad.
 const BAD: [Bad; 10] = [
-    (("GET", CLASS), &["up", "voize"], "", 404, &["'voize'", "'voice'"]),
-    (("PATCH", CLASS), &["up", "voize"], r#"{"weight": 2}"#, 404, &["'voize'", "'voice'"]),
-    (("DELETE", CLASS), &["up", "voize"], "", 404, &["'voize'", "'voice'"]),
+    (
+        ("GET", CLASS),
+        &["up", "voize"],
+        "",
+        404,
+        &["'voize'", "'voice'"],
+    ),
+    (
+        ("PATCH", CLASS),
+        &["up", "voize"],
+        r#"{"weight": 2}"#,
+        404,
+        &["'voize'", "'voice'"],
+    ),
+    (
+        ("DELETE", CLASS),
+        &["up", "voize"],
+        "",
+        404,
+        &["'voize'", "'voice'"],
+    ),
     // Rates that were guaranteed, and what was granted.
-    (("POST", CLASSES), &["up"], r#"{"name": "more", "rate": "19mbit"}"#, 422, &["21mbit", "20mbit"]),
-    (("PATCH", LINK), &["up"], r#"{"rate": "1500kbit"}"#, 422, &["2mbit", "1500kbit"]),
-    (("PATCH", LINK), &["up"], r#"{"rate": "7mbit"}"#, 409, &["grant-1", "break-grants"]),
+    (
+        ("POST", CLASSES),
+        &["up"],
+        r#"{"name": "more", "rate": "19mbit"}"#,
+        422,
+        &["21mbit", "20mbit"],
+    ),
+    (
+        ("PATCH", LINK),
+        &["up"],
+        r#"{"rate": "1500kbit"}"#,
+        422,
+        &["2mbit", "1500kbit"],
+    ),
+    (
+        ("PATCH", LINK),
+        &["up"],
+        r#"{"rate": "7mbit"}"#,
+        409,
+        &["grant-1", "break-grants"],
+    ),
     (("POST", CLASSES), &["up"], "abc", 400, &["no JSON"]),
     (("POST", CLASSES), &["up"], "[]", 400, &["no JSON object"]),
-    (("POST", FILTERS), &["up"], r#"{"class": "web", "destination-port": 1001}"#, 422, &["'web'", "'voice'", "never match"]),
-    (("POST", GRANTS), &["up"], r#"{"filter": {"family": "ipv4", "source": "::1"}, "rate": "1mbit"}"#, 422, &["never match"]),
+    (
+        ("POST", FILTERS),
+        &["up"],
+        r#"{"class": "web", "destination-port": 1001}"#,
+        422,
+        &["'web'", "'voice'", "never match"],
+    ),
+    (
+        ("POST", GRANTS),
+        &["up"],
+        r#"{"filter": {"family": "ipv4", "source": "::1"}, "rate": "1mbit"}"#,
+        422,
+        &["never match"],
+    ),
 ];
 
 #[test]

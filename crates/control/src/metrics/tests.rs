@@ -201,7 +201,8 @@ fn selected(text: &str) -> Vec<(&str, Vec<&str>)> {
         let name = pair[0].rsplit(is_other).next()?;
         let labels = pair[1].split('}').next()?.split(',');
         let labels = labels.filter_map(|label| Some(label.split_once('=')?.0));
-        name.starts_with("fairlane_").then(|| (name, labels.collect()))
+        name.starts_with("fairlane_")
+            .then(|| (name, labels.collect()))
     });
     pairs.collect()
 }
