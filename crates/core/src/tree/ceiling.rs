@@ -64,16 +64,7 @@ impl Ceilings {
             heap_at: NONE,
             owner,
         };
-        match self.free.pop() {
-            Some(at) => {
-                self.buckets[at as usize] = bucket;
-                at
-            }
-            None => {
-                grow::push(&mut self.buckets, bucket);
-                (self.buckets.len() - 1) as u32
-            }
-        }
+        grow::put(&mut self.buckets, &mut self.free, bucket)
     }
 
     /// Another ceiling for the same class, which keeps what it owes in bytes.
