@@ -438,7 +438,8 @@ fl_status fl_scheduler_open(const struct fl_scheduler_options *options, struct f
 
 /**
  * Opens a scheduler of the classes of a link. Where the text is not sound, `why` has a sentence with its line,
- * of at most `why_size` bytes with the zero; it may be null. The link's rate is for who calls to keep.
+ * of at most `why_size` bytes with the zero, else an empty one; it may be null. The link's rate is for who calls to
+ * keep.
  *
  * # Safety
  *
@@ -544,8 +545,8 @@ fl_status fl_stats_get(struct fl_scheduler scheduler, fl_flow flow, struct fl_st
 
 /**
  * Attaches to the daemon that listens at a socket, as one client of it. Waits for its answer, five seconds at
- * most. Where there is none, or a refusal, `why` has a sentence of at most `why_size` bytes with the zero; it may
- * be null. Linux only, as all of fl_client.
+ * most. Where there is none, or a refusal, `why` has a sentence of at most `why_size` bytes with the zero, else an
+ * empty one; it may be null. Linux only, as all of fl_client.
  *
  * # Safety
  *

@@ -13,8 +13,8 @@ use crate::types::{fl_bytes, fl_client, fl_client_info};
 static CLIENTS: Table<ProcessClient> = Table::new(2);
 
 /// Attaches to the daemon that listens at a socket, as one client of it. Waits for its answer, five seconds at
-/// most. Where there is none, or a refusal, `why` has a sentence of at most `why_size` bytes with the zero; it may
-/// be null. Linux only, as all of fl_client.
+/// most. Where there is none, or a refusal, `why` has a sentence of at most `why_size` bytes with the zero, else an
+/// empty one; it may be null. Linux only, as all of fl_client.
 ///
 /// # Safety
 ///
@@ -28,6 +28,8 @@ pub unsafe extern "C" fn fl_client_open(
 ) -> fl_status {
     entry(|| {
         // SAFETY: as the caller promises.
+        unsafe { pointers::say(why, why_size, &"") };
+        // SAFETY: likewise.
         unsafe { pointers::put(client, fl_client { id: 0 }) }?;
         // SAFETY: likewise.
         let socket = unsafe { pointers::text(socket) }?;

@@ -115,7 +115,8 @@ pub unsafe extern "C" fn fl_scheduler_open(
 }
 
 /// Opens a scheduler of the classes of a link. Where the text is not sound, `why` has a sentence with its line,
-/// of at most `why_size` bytes with the zero; it may be null. The link's rate is for who calls to keep.
+/// of at most `why_size` bytes with the zero, else an empty one; it may be null. The link's rate is for who calls to
+/// keep.
 ///
 /// # Safety
 ///
@@ -129,6 +130,8 @@ pub unsafe extern "C" fn fl_link_open(
 ) -> fl_status {
     entry(|| {
         // SAFETY: as the caller promises.
+        unsafe { pointers::say(why, why_size, &"") };
+        // SAFETY: likewise.
         unsafe { pointers::put(scheduler, fl_scheduler { id: 0 }) }?;
         // SAFETY: likewise.
         let options = unsafe { pointers::read_sized(options) }?;

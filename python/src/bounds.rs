@@ -6,12 +6,12 @@ use fairlane_core::{Length, Rate, Weight};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
-use crate::column::{Columns, algorithm, flows_of, rate};
+use crate::column::{Columns, Whole, aggregate, algorithm, flows_of, rate};
 use crate::wrong::Wrong;
 
 /// What a link is: algorithm, rate, overhead, flows in an aggregate.
 #[derive(FromPyObject)]
-pub(crate) struct Link<'py>(String, Bound<'py, PyAny>, u32, u32);
+pub(crate) struct Link<'py>(String, Bound<'py, PyAny>, Whole, Whole);
 
 /// The same, understood.
 #[derive(Clone, Copy)]
@@ -24,16 +24,17 @@ pub(crate) struct LinkTerms {
 
 impl Link<'_> {
     pub(crate) fn terms(&self) -> Result<LinkTerms, Wrong> {
-        let Link(name, link_rate, overhead, aggregate) = self;
-        if *overhead >= MAX_LENGTH {
+        let Link(name, link_rate, overhead, members) = self;
+        let (overhead, members) = (overhead.small("overhead")?, aggregate(members)?);
+        if overhead >= MAX_LENGTH {
             let sentence = format!("overhead is {overhead}: it is below {MAX_LENGTH} bytes");
             return Err(Wrong::new("overhead", sentence));
         }
         Ok(LinkTerms {
-            algorithm: algorithm(name, *aggregate)?,
-            aggregate: std::num::NonZeroU32::new(*aggregate).unwrap_or(std::num::NonZeroU32::MIN),
+            algorithm: algorithm(name, members)?,
+            aggregate: members,
             rate: rate("rate", link_rate)?,
-            overhead: *overhead,
+            overhead,
         })
     }
 }
@@ -50,9 +51,9 @@ pub(crate) fn bounds<'py>(
     py: Python<'py>,
     link: Link<'py>,
     flows: Columns<'py, 2>,
-    queued: u64,
+    queued: Whole,
 ) -> PyResult<Bound<'py, PyArray1<u64>>> {
-    let link = link.terms()?;
+    let (link, queued) = (link.terms()?, queued.large("queue_bytes")?);
     let flows = flows_of(&flows)?;
     let on_link = |length: Length| {
         let with_overhead = (length.get() + link.overhead).min(MAX_LENGTH);

@@ -38,15 +38,11 @@ impl Client {
         self.client.lock().unwrap_or_else(|held| held.into_inner())
     }
 
-    fn with<T>(
-        &self,
-        py: Python<'_>,
-        call: impl FnOnce(&mut ProcessClient) -> PyResult<T>,
-    ) -> PyResult<T> {
-        match &mut *self.lock() {
-            Some(client) => call(client),
-            None => Err(exception(py, "DaemonGone", ("this client was closed",))),
-        }
+    /// What `call` does with the client. It runs no code of Python, which might come back while the lock is
+    /// held.
+    fn with<T>(&self, py: Python<'_>, call: impl FnOnce(&mut ProcessClient) -> T) -> PyResult<T> {
+        let done = self.lock().as_mut().map(call);
+        done.ok_or_else(|| exception(py, "DaemonGone", ("this client was closed",)))
     }
 }
 
@@ -62,9 +58,8 @@ impl Client {
     }
 
     fn push(&self, py: Python<'_>, packet: &[u8]) -> PyResult<()> {
-        self.with(py, |client| {
-            client.push(packet).map_err(|why| refused(py, why))
-        })
+        let pushed = self.with(py, |client| client.push(packet))?;
+        pushed.map_err(|why| refused(py, why))
     }
 
     /// Leaves: what was pushed is still sent.
@@ -80,27 +75,27 @@ impl Client {
 
     #[getter]
     fn class_name(&self, py: Python<'_>) -> PyResult<String> {
-        self.with(py, |client| Ok(client.class().to_owned()))
+        self.with(py, |client| client.class().to_owned())
     }
 
     #[getter]
     fn weight(&self, py: Python<'_>) -> PyResult<u32> {
-        self.with(py, |client| Ok(client.weight().get()))
+        self.with(py, |client| client.weight().get())
     }
 
     #[getter]
     fn max_len(&self, py: Python<'_>) -> PyResult<u32> {
-        self.with(py, |client| Ok(client.max_length().get()))
+        self.with(py, |client| client.max_length().get())
     }
 
     #[getter]
     fn capacity(&self, py: Python<'_>) -> PyResult<usize> {
-        self.with(py, |client| Ok(client.capacity()))
+        self.with(py, |client| client.capacity())
     }
 
     #[getter]
     fn told<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let told = self.with(py, |client| Ok(client.told()))?;
+        let told = self.with(py, |client| client.told())?;
         let counts = PyDict::new(py);
         counts.set_item("accepted", told.accepted)?;
         counts.set_item("malformed", told.malformed)?;

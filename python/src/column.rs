@@ -1,5 +1,6 @@
 //! Arguments: columns of numbers as numpy has them, and what numbers and words mean.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 
 use fairlane_config::{algorithms as known, suggestion};
@@ -9,8 +10,9 @@ use fairlane_core::{Length, Rate, Weight};
 use fairlane_traffic::replay::by_flow::Flow;
 use numpy::PyReadonlyArray1;
 use numpy::ndarray::ArrayView1;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt};
+use pyo3::types::PyBool;
 
 use crate::wrong::Wrong;
 
@@ -78,37 +80,54 @@ impl Numbers<'_> {
         }
     }
 
-    fn at(&self, index: usize) -> i128 {
+    /// The number at an index below the length, unless it is negative.
+    #[inline]
+    fn at(&self, index: usize) -> Option<u64> {
         match &self.values {
-            Values::U64(values) => values[index].into(),
-            Values::I64(values) => values[index].into(),
-            Values::U32(values) => values[index].into(),
-            Values::I32(values) => values[index].into(),
+            Values::U64(values) => Some(values[index]),
+            Values::I64(values) => values[index].try_into().ok(),
+            Values::U32(values) => Some(values[index].into()),
+            Values::I32(values) => values[index].try_into().ok(),
+        }
+    }
+
+    /// The same as it is written.
+    fn shown(&self, index: usize) -> String {
+        match &self.values {
+            Values::U64(values) => values[index].to_string(),
+            Values::I64(values) => values[index].to_string(),
+            Values::U32(values) => values[index].to_string(),
+            Values::I32(values) => values[index].to_string(),
         }
     }
 
     /// The number at an index below the length.
+    #[inline]
     pub(crate) fn get(&self, index: usize) -> Result<u64, Wrong> {
-        let number = self.at(index);
-        u64::try_from(number).map_err(|_| {
-            let name = self.name;
-            self.wrong(
-                index,
-                format!("{name}[{index}] is {number}: it is not negative"),
-            )
-        })
+        self.at(index).ok_or_else(|| self.negative(index))
+    }
+
+    #[cold]
+    fn negative(&self, index: usize) -> Wrong {
+        let (name, number) = (self.name, self.shown(index));
+        let sentence = format!("{name}[{index}] is {number}: it is not negative");
+        self.wrong(index, sentence)
     }
 
     /// The same of 1 to `most`; `kind` is the exception otherwise.
+    #[inline]
     pub(crate) fn within(&self, index: usize, most: u32, kind: &'static str) -> Result<u32, Wrong> {
-        let number = self.at(index);
-        match u32::try_from(number) {
-            Ok(number) if (1..=most).contains(&number) => Ok(number),
-            _ => {
-                let sentence = format!("{}[{index}] is {number}, not 1 to {most}", self.name);
-                Err(self.wrong(index, sentence).of_kind(kind))
-            }
+        match self.at(index) {
+            Some(number) if (1..=most.into()).contains(&number) => Ok(number as u32),
+            _ => Err(self.beyond(index, most, kind)),
         }
+    }
+
+    #[cold]
+    fn beyond(&self, index: usize, most: u32, kind: &'static str) -> Wrong {
+        let (name, number) = (self.name, self.shown(index));
+        let sentence = format!("{name}[{index}] is {number}, not 1 to {most}");
+        self.wrong(index, sentence).of_kind(kind)
     }
 
     pub(crate) fn wrong(&self, index: usize, sentence: String) -> Wrong {
@@ -157,21 +176,87 @@ fn flows<'a>(weights: &Numbers<'a>, max_lens: &Numbers<'a>) -> Result<Vec<Flow>,
         .collect()
 }
 
+/// A whole number that a call was given, or what it was given instead: whoever knows its name says what
+/// it may be.
+#[derive(Debug)]
+pub(crate) enum Whole {
+    Number(u64),
+    /// Negative or larger, as Python shows it.
+    Beyond(String),
+    /// No whole number, as Python shows it.
+    Other(String),
+}
+
+impl FromPyObject<'_, '_> for Whole {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Whole> {
+        let error = match given.extract::<u64>() {
+            Ok(number) => return Ok(Whole::Number(number)),
+            Err(error) => error,
+        };
+        // Python shows no number of thousands of digits.
+        let shown = (given.repr()).map_or_else(|_| "too large".into(), |shown| shown.to_string());
+        let py = given.py();
+        if error.is_instance_of::<PyOverflowError>(py) {
+            Ok(Whole::Beyond(shown))
+        } else if error.is_instance_of::<PyTypeError>(py) {
+            Ok(Whole::Other(shown))
+        } else {
+            Err(error)
+        }
+    }
+}
+
+impl Whole {
+    fn number<T: TryFrom<u64>>(&self) -> Option<T> {
+        match self {
+            Whole::Number(number) => T::try_from(*number).ok(),
+            Whole::Beyond(_) | Whole::Other(_) => None,
+        }
+    }
+
+    fn wrong(&self, argument: &str, kind: &'static str, allowed: impl Display) -> Wrong {
+        let (shown, kind) = match self {
+            Whole::Number(number) => (&number.to_string(), kind),
+            Whole::Beyond(shown) => (shown, kind),
+            Whole::Other(shown) => (shown, "DtypeError"),
+        };
+        Wrong::new(argument, format!("{argument} is {shown}: {allowed}")).of_kind(kind)
+    }
+
+    /// From 0 to `most`.
+    fn up_to<T: TryFrom<u64>>(&self, argument: &str, most: u64) -> Result<T, Wrong> {
+        self.number().ok_or_else(|| {
+            let allowed = format!("it is a whole number, 0 to {most}");
+            self.wrong(argument, "ArgumentError", allowed)
+        })
+    }
+
+    /// One of 32 bits.
+    pub(crate) fn small(&self, argument: &str) -> Result<u32, Wrong> {
+        self.up_to(argument, u32::MAX.into())
+    }
+
+    /// One of 64 bits.
+    pub(crate) fn large(&self, argument: &str) -> Result<u64, Wrong> {
+        self.up_to(argument, u64::MAX)
+    }
+}
+
 /// A weight that a call was given.
-pub(crate) fn weight(number: i64) -> Result<Weight, Wrong> {
-    let weight = u32::try_from(number).ok().and_then(Weight::new);
-    weight.ok_or_else(|| {
-        let sentence = format!("weight is {number}: weights are 1 to {MAX_WEIGHT}");
-        Wrong::new("weight", sentence).of_kind("WeightError")
+pub(crate) fn weight(given: &Whole) -> Result<Weight, Wrong> {
+    given.number().and_then(Weight::new).ok_or_else(|| {
+        let allowed = format!("weights are 1 to {MAX_WEIGHT}");
+        given.wrong("weight", "WeightError", allowed)
     })
 }
 
 /// A length that a call was given as `argument`.
-pub(crate) fn length(argument: &str, number: i64) -> Result<Length, Wrong> {
-    let length = u32::try_from(number).ok().and_then(Length::new);
-    length.ok_or_else(|| {
-        let sentence = format!("{argument} is {number}: lengths are 1 to {MAX_LENGTH} bytes");
-        Wrong::new(argument, sentence).of_kind("LengthError")
+pub(crate) fn length(argument: &str, given: &Whole) -> Result<Length, Wrong> {
+    given.number().and_then(Length::new).ok_or_else(|| {
+        let allowed = format!("lengths are 1 to {MAX_LENGTH} bytes");
+        given.wrong(argument, "LengthError", allowed)
     })
 }
 
@@ -181,9 +266,9 @@ pub(crate) fn rate(argument: &str, value: &Bound<'_, PyAny>) -> Result<Rate, Wro
     if let Ok(text) = value.extract::<String>() {
         return (text.parse()).map_err(|error| wrong(format!("{argument} is '{text}': {error}")));
     }
-    let number = match value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
-        true => value.extract::<u64>().ok(),
-        false => None,
+    let number = match value.is_instance_of::<PyBool>() {
+        true => None,
+        false => value.extract::<u64>().ok(),
     };
     number.and_then(Rate::from_bps).ok_or_else(|| {
         wrong(format!(
@@ -193,12 +278,16 @@ pub(crate) fn rate(argument: &str, value: &Bound<'_, PyAny>) -> Result<Rate, Wro
     })
 }
 
-/// The algorithm of this name, with at most `aggregate` flows in an aggregate.
-pub(crate) fn algorithm(name: &str, aggregate: u32) -> Result<Algorithm, Wrong> {
-    let Some(members) = NonZeroU32::new(aggregate) else {
+/// Flows in an aggregate.
+pub(crate) fn aggregate(given: &Whole) -> Result<NonZeroU32, Wrong> {
+    NonZeroU32::new(given.small("aggregate")?).ok_or_else(|| {
         let sentence = "aggregate is 0: an aggregate has one flow at least";
-        return Err(Wrong::new("aggregate", sentence));
-    };
+        Wrong::new("aggregate", sentence)
+    })
+}
+
+/// The algorithm of this name, with at most `members` flows in an aggregate.
+pub(crate) fn algorithm(name: &str, members: NonZeroU32) -> Result<Algorithm, Wrong> {
     let found = known::named(name);
     let found = found.ok_or_else(|| {
         let all: Vec<&str> = known::all().iter().map(|one| one.name()).collect();

@@ -11,10 +11,10 @@ use crate::bounds::{Link, LinkTerms};
 use crate::column::{Columns, Numbers, arrivals_of, flows_of};
 use crate::replay::Listed;
 use crate::watch::Watch;
-use crate::wrong::ended;
+use crate::wrong::{Wrong, ended};
 
-/// Parts in which what is left after the last arrival is served.
-const PARTS: u128 = 1 << 10;
+/// Bytes that are served between two looks at Ctrl-C.
+const PART: u64 = 1 << 18;
 
 /// When the fluid server finishes each arrival, in picoseconds.
 #[pyfunction]
@@ -32,37 +32,74 @@ pub(crate) fn fluid<'py>(
     Ok(finished.into_pyarray(py))
 }
 
+/// A fluid server, and when it finished each arrival.
+struct Fluid {
+    gps: Gps,
+    finished: Vec<u64>,
+    /// Until when it has served.
+    clock: Picos,
+    watch: Watch,
+}
+
+impl Fluid {
+    /// Serves until a time, in parts.
+    fn serve(&mut self, until: Picos, part: Picos) -> Result<()> {
+        while self.clock + part < until {
+            self.clock += part;
+            self.watch.now()?;
+            self.gps.advance(self.clock);
+            self.take()?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Result<(), Wrong> {
+        for done in self.gps.take_finished() {
+            let index = done.number as usize;
+            self.finished[index] = u64::try_from(done.time.0).map_err(|_| {
+                let sentence = format!(
+                    "time_ns[{index}]: its packet ends {} ns after 0, and 64 bits hold {} ns in \
+                     picoseconds: let times begin near 0",
+                    done.time.to_nanos().0,
+                    u64::MAX / 1000
+                );
+                Wrong::new("time_ns", sentence).at(index)
+            })?;
+        }
+        Ok(())
+    }
+}
+
 fn finishes(link: &LinkTerms, flows: &[Flow], columns: &[Numbers<'_>; 3]) -> Result<Vec<u64>> {
     let [times, ..] = columns;
-    let mut gps = Gps::new(link.rate);
-    for (number, flow) in (0u32..).zip(flows) {
-        gps.add_flow(Picos::ZERO, FlowId::new(number), flow.weight);
-    }
-    let mut finished = vec![0; times.len()];
-    let mut take = |gps: &mut Gps| {
-        for done in gps.take_finished() {
-            finished[done.number as usize] = u64::try_from(done.time.0).unwrap_or(u64::MAX);
-        }
+    let mut fluid = Fluid {
+        gps: Gps::new(link.rate),
+        finished: vec![0; times.len()],
+        clock: Picos::ZERO,
+        watch: Watch::new(),
     };
-    let (mut last, mut bytes) = (Picos::ZERO, 0u64);
+    for (number, flow) in (0u32..).zip(flows) {
+        let flow_id = FlowId::new(number);
+        fluid.gps.add_flow(Picos::ZERO, flow_id, flow.weight);
+    }
+    let span = |work: Work| Picos(work.0 / u128::from(link.rate.bps()));
+    let part = span(Work::from_bytes(PART));
+    // When it has served all that arrived, as every server has that is not idle meanwhile.
+    let mut idle = Picos::ZERO;
     let arrivals = Listed::new(columns.each_ref(), flows, link.overhead)?;
     for (number, arrival) in (0u64..).zip(arrivals) {
         let arrival = arrival?;
+        let at = arrival.at();
+        fluid.serve(idle.min(at), part)?;
         // Within the range, as it was checked.
         let len = Length::new(arrival.len + link.overhead).unwrap_or(Length::MAX);
-        last = arrival.at();
-        bytes += u64::from(len.get());
-        gps.arrive(last, arrival.to, len, number);
-        take(&mut gps);
+        fluid.gps.arrive(at, arrival.to, len, number);
+        fluid.take()?;
+        fluid.clock = at;
+        idle = idle.max(at) + span(Work::of(len));
     }
-    let whole = Work::from_bytes(bytes).0 / u128::from(link.rate.bps());
-    let mut watch = Watch::new();
-    for part in 1..=PARTS {
-        watch.now()?;
-        gps.advance(last + Picos(whole / PARTS * part));
-        take(&mut gps);
-    }
-    gps.finish();
-    take(&mut gps);
-    Ok(finished)
+    fluid.serve(idle, part)?;
+    fluid.gps.finish();
+    fluid.take()?;
+    Ok(fluid.finished)
 }

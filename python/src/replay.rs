@@ -44,27 +44,35 @@ impl<'a, 'n> Listed<'a, 'n> {
         })
     }
 
+    #[cold]
+    fn unsorted(&self, time: u64) -> Wrong {
+        let (index, last) = (self.index, self.last);
+        let sentence = format!(
+            "time_ns[{index}] is {time}, before the {last} of the one before: arrivals are in order of time"
+        );
+        self.times.wrong(index, sentence).of_kind("UnsortedError")
+    }
+
+    #[cold]
+    fn unknown(&self, flow: u64) -> Wrong {
+        let (index, most) = (self.index, self.declared.len() - 1);
+        let sentence = format!("flow[{index}] is {flow}: the flows are 0 to {most}");
+        self.flows.wrong(index, sentence).of_kind("UnknownFlow")
+    }
+
+    #[inline]
     fn read(&mut self) -> Result<Arrival<FlowId, ()>, Wrong> {
         let index = self.index;
         let time = self.times.get(index)?;
         if time < self.last {
-            let sentence = format!(
-                "time_ns[{index}] is {time}, before the {} of the one before: arrivals are in order of \
-                 time",
-                self.last
-            );
-            let wrong = self.times.wrong(index, sentence);
-            return Err(wrong.of_kind("UnsortedError"));
+            return Err(self.unsorted(time));
         }
         let flow = self.flows.get(index)?;
         let declared = usize::try_from(flow)
             .ok()
             .and_then(|n| self.declared.get(n));
         let Some(declared) = declared else {
-            let most = self.declared.len() - 1;
-            let sentence = format!("flow[{index}] is {flow}: the flows are 0 to {most}");
-            let wrong = self.flows.wrong(index, sentence);
-            return Err(wrong.of_kind("UnknownFlow"));
+            return Err(self.unknown(flow));
         };
         let most = declared.max_len.get().min(MAX_LENGTH - self.overhead);
         let len = self.lens.within(index, most, "LengthError")?;
@@ -83,19 +91,17 @@ impl Iterator for Listed<'_, '_> {
     type Item = Result<Arrival<FlowId, ()>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.index == self.times.len() {
-            return None;
-        }
-        if let Err(raised) = self.watch.often() {
-            return Some(Err(raised.into()));
-        }
-        Some(self.read().map_err(Into::into))
+        Arrivals::next(self).transpose()
     }
 }
 
 impl Arrivals<FlowId, ()> for Listed<'_, '_> {
     fn next(&mut self) -> Result<Option<Arrival<FlowId, ()>>> {
-        Iterator::next(self).transpose()
+        if self.index == self.times.len() {
+            return Ok(None);
+        }
+        self.watch.often()?;
+        Ok(Some(self.read()?))
     }
 
     fn place(&self) -> String {

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::column::{algorithm, length, weight};
+use crate::column::{Whole, aggregate, algorithm, length, weight};
 use crate::kept::Kept;
 use crate::wrong::{Wrong, exception, rejected};
 
@@ -26,23 +26,28 @@ pub(crate) struct Scheduler {
 
 /// How much may wait: `packets` and `bytes` of all together, where either is `None` as many as there
 /// can be.
-pub(crate) fn limits(packets: Option<u32>, bytes: Option<u64>) -> Result<SchedulerLimits, Wrong> {
-    if packets == Some(0) {
+pub(crate) fn limits(
+    packets: Option<Whole>,
+    bytes: Option<Whole>,
+) -> Result<SchedulerLimits, Wrong> {
+    let packets = packets.map_or(Ok(u32::MAX), |given| given.small("limit_packets"))?;
+    if packets == 0 {
         let sentence = "limit_packets is 0: a link holds one packet at least";
         return Err(Wrong::new("limit_packets", sentence));
     }
     Ok(SchedulerLimits {
-        packets: packets.unwrap_or(u32::MAX),
-        bytes: bytes.unwrap_or(u64::MAX),
+        packets,
+        bytes: bytes.map_or(Ok(u64::MAX), |given| given.large("limit_bytes"))?,
         per_flow: Limits::NONE,
     })
 }
 
-/// How much may wait in one flow or class; `None` where nothing is said of it.
-pub(crate) fn own_limits(packets: Option<u32>, bytes: Option<u32>) -> Option<Limits> {
-    (packets.is_some() || bytes.is_some()).then(|| Limits {
-        packets: packets.unwrap_or(Limits::NONE.packets),
-        bytes: bytes.unwrap_or(Limits::NONE.bytes),
+/// How much may wait in one flow or class, likewise.
+pub(crate) fn own_limits(packets: Option<Whole>, bytes: Option<Whole>) -> Result<Limits, Wrong> {
+    let none = Limits::NONE;
+    Ok(Limits {
+        packets: packets.map_or(Ok(none.packets), |given| given.small("limit_packets"))?,
+        bytes: bytes.map_or(Ok(none.bytes), |given| given.small("limit_bytes"))?,
     })
 }
 
@@ -73,19 +78,20 @@ fn refused(py: Python<'_>, flow: u32, error: ChangeError) -> PyErr {
 }
 
 impl Scheduler {
-    /// Nobody waits for the lock while Python code runs: objects are dropped outside of it.
+    /// Nobody waits for the lock while Python code runs: objects are dropped, and exceptions made, outside
+    /// of it.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|held| held.into_inner())
     }
 
     fn config(
-        weight_of: i64,
-        max_len: i64,
-        limit_packets: Option<u32>,
-        limit_bytes: Option<u32>,
+        weight_of: &Whole,
+        max_len: &Whole,
+        limit_packets: Option<Whole>,
+        limit_bytes: Option<Whole>,
     ) -> Result<FlowConfig, Wrong> {
         Ok(FlowConfig {
-            limits: own_limits(limit_packets, limit_bytes),
+            limits: Some(own_limits(limit_packets, limit_bytes)?),
             ..FlowConfig::new(weight(weight_of)?, length("max_len", max_len)?)
         })
     }
@@ -94,14 +100,16 @@ impl Scheduler {
 #[pymethods]
 impl Scheduler {
     #[new]
-    #[pyo3(signature = (algorithm, *, aggregate = 8, limit_packets = None, limit_bytes = None))]
+    #[pyo3(signature = (
+        algorithm, *, aggregate = Whole::Number(8), limit_packets = None, limit_bytes = None
+    ))]
     fn new(
         algorithm: String,
-        aggregate: u32,
-        limit_packets: Option<u32>,
-        limit_bytes: Option<u64>,
+        aggregate: Whole,
+        limit_packets: Option<Whole>,
+        limit_bytes: Option<Whole>,
     ) -> PyResult<Scheduler> {
-        let algorithm = self::algorithm(&algorithm, aggregate)?;
+        let algorithm = self::algorithm(&algorithm, self::aggregate(&aggregate)?)?;
         let flows = AnyScheduler::new(algorithm, limits(limit_packets, limit_bytes)?);
         let kept = Kept::default();
         Ok(Scheduler {
@@ -116,16 +124,19 @@ impl Scheduler {
         self.algorithm
     }
 
-    #[pyo3(signature = (weight = 1, max_len = 1500, *, limit_packets = None, limit_bytes = None))]
+    #[pyo3(signature = (
+        weight = Whole::Number(1), max_len = Whole::Number(1500), *, limit_packets = None,
+        limit_bytes = None
+    ))]
     fn add_flow(
         &self,
         py: Python<'_>,
-        weight: i64,
-        max_len: i64,
-        limit_packets: Option<u32>,
-        limit_bytes: Option<u32>,
+        weight: Whole,
+        max_len: Whole,
+        limit_packets: Option<Whole>,
+        limit_bytes: Option<Whole>,
     ) -> PyResult<u32> {
-        let config = Self::config(weight, max_len, limit_packets, limit_bytes)?;
+        let config = Self::config(&weight, &max_len, limit_packets, limit_bytes)?;
         let added = self.lock().flows.add_flow(config);
         added
             .map(FlowId::number)
@@ -136,30 +147,39 @@ impl Scheduler {
     fn change_flow(
         &self,
         py: Python<'_>,
-        flow: u32,
-        weight: i64,
-        max_len: i64,
-        limit_packets: Option<u32>,
-        limit_bytes: Option<u32>,
+        flow: Whole,
+        weight: Whole,
+        max_len: Whole,
+        limit_packets: Option<Whole>,
+        limit_bytes: Option<Whole>,
     ) -> PyResult<()> {
-        let config = Self::config(weight, max_len, limit_packets, limit_bytes)?;
+        let flow = flow.small("flow")?;
+        let config = Self::config(&weight, &max_len, limit_packets, limit_bytes)?;
         let changed = self.lock().flows.change_flow(FlowId::new(flow), config);
         changed.map_err(|error| refused(py, flow, error))
     }
 
-    fn remove_flow(&self, py: Python<'_>, flow: u32) -> PyResult<Vec<(u32, Py<PyAny>)>> {
+    fn remove_flow(&self, py: Python<'_>, flow: Whole) -> PyResult<Vec<(u32, Py<PyAny>)>> {
+        let flow = flow.small("flow")?;
         let mut gone = Vec::new();
-        let inner = &mut *self.lock();
-        let kept = &mut inner.kept;
-        let removed = inner.flows.remove_flow(FlowId::new(flow), |packet| {
-            gone.push((packet.len.get(), kept.take(py, packet.payload)));
-        });
+        let removed = {
+            let Inner { flows, kept } = &mut *self.lock();
+            flows.remove_flow(FlowId::new(flow), |packet| {
+                gone.push((packet.len.get(), kept.take(py, packet.payload)));
+            })
+        };
         removed.map_err(|error| refused(py, flow, error))?;
         Ok(gone)
     }
 
-    fn enqueue(&self, py: Python<'_>, flow: u32, length: i64, packet: Py<PyAny>) -> PyResult<()> {
-        let length = self::length("length", length)?;
+    fn enqueue(
+        &self,
+        py: Python<'_>,
+        flow: Whole,
+        length: Whole,
+        packet: Py<PyAny>,
+    ) -> PyResult<()> {
+        let (flow, length) = (flow.small("flow")?, self::length("length", &length)?);
         let back = {
             let inner = &mut *self.lock();
             let number = inner.kept.keep(packet);
@@ -177,15 +197,16 @@ impl Scheduler {
     }
 
     #[pyo3(signature = (flow = None))]
-    fn stats<'py>(&self, py: Python<'py>, flow: Option<u32>) -> PyResult<Bound<'py, PyDict>> {
+    fn stats<'py>(&self, py: Python<'py>, flow: Option<Whole>) -> PyResult<Bound<'py, PyDict>> {
+        let flow = flow.map(|given| given.small("flow")).transpose()?;
         let stats = {
             let inner = self.lock();
             match flow {
-                Some(flow) => (inner.flows.flow_stats(FlowId::new(flow)))
-                    .ok_or_else(|| refused(py, flow, ChangeError::UnknownFlow))?,
-                None => inner.flows.total_stats(),
+                Some(flow) => inner.flows.flow_stats(FlowId::new(flow)).ok_or(flow),
+                None => Ok(inner.flows.total_stats()),
             }
         };
+        let stats = stats.map_err(|flow| refused(py, flow, ChangeError::UnknownFlow))?;
         counts(
             py,
             [

@@ -11,9 +11,9 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
 use crate::bounds::{Link, LinkTerms, cell};
-use crate::column::{length, weight};
+use crate::column::{Whole, length, weight};
 use crate::scheduler::{limits, own_limits};
-use crate::source::{Lengths, Traffic, no_source, seconds};
+use crate::source::{Lengths, Traffic, in_few_spans, seconds};
 use crate::watch::Watch;
 use crate::wrong::{Wrong, ended};
 
@@ -36,19 +36,20 @@ impl Plan {
         reason = "all but three are named by the caller"
     )]
     fn new(
-        weight: i64,
+        weight: Whole,
         traffic: Traffic,
         lengths: Lengths,
-        max_len: Option<i64>,
+        max_len: Option<Whole>,
         start: f64,
         stop: Option<f64>,
-        limit_packets: Option<u32>,
-        limit_bytes: Option<u32>,
+        limit_packets: Option<Whole>,
+        limit_bytes: Option<Whole>,
     ) -> PyResult<Plan> {
-        let max_len = max_len.unwrap_or(lengths.longest().into());
+        in_few_spans(&traffic, &lengths)?;
+        let max_len = max_len.unwrap_or(Whole::Number(lengths.longest().into()));
         let config = FlowConfig {
-            limits: own_limits(limit_packets, limit_bytes),
-            ..FlowConfig::new(self::weight(weight)?, length("max_len", max_len)?)
+            limits: Some(own_limits(limit_packets, limit_bytes)?),
+            ..FlowConfig::new(self::weight(&weight)?, length("max_len", &max_len)?)
         };
         let plan = FlowPlan {
             start: seconds("start", start)?,
@@ -190,14 +191,14 @@ fn run(
     let longest = plans.iter().map(|plan| plan.config.max_length).max();
     let queued = longest.map_or(0, |longest| match transmit {
         // A queue that cannot tell its head hands it out to see whether there is room.
-        TransmitQueue::Bytes(bytes) => bytes + u64::from(longest.get()),
+        TransmitQueue::Bytes(bytes) => bytes.saturating_add(longest.get().into()),
         TransmitQueue::Packets(_) => transmit.bytes(longest),
     });
     let server = Server::over(queue, rate, transmit, watching);
     let mut simulation = Simulation::new(server, seed);
     for (index, plan) in plans.into_iter().enumerate() {
         let added = simulation.add(plan);
-        added.map_err(|error| no_source(index, error))?;
+        added.map_err(|error| Wrong::new("flows", format!("flows[{index}]: {error}")).at(index))?;
     }
     let (mut watch, mut raised) = (Watch::new(), None);
     let (server, _) = simulation.run_while(until, || {
@@ -221,8 +222,8 @@ pub(crate) fn simulate<'py>(
     py: Python<'py>,
     link: Link<'py>,
     flows: Vec<Plan>,
-    time: (f64, u64),
-    queue: (Option<u32>, Option<u64>),
+    time: (f64, Whole),
+    queue: (Option<Whole>, Option<Whole>),
     until_sent: bool,
 ) -> PyResult<(Cells<'py>, Cells<'py>)> {
     let link = link.terms()?;
@@ -230,10 +231,11 @@ pub(crate) fn simulate<'py>(
         let sentence = "flows: there is none, one at least is needed";
         return Err(Wrong::new("flows", sentence).into());
     }
-    let (until, seed) = (seconds("seconds", time.0)?, time.1);
+    let (until, seed) = (seconds("seconds", time.0)?, time.1.large("seed")?);
     let transmit = match queue {
-        (_, Some(bytes)) => TransmitQueue::Bytes(bytes),
-        (packets, None) => TransmitQueue::Packets(packets.unwrap_or(0)),
+        (_, Some(bytes)) => TransmitQueue::Bytes(bytes.large("queue_bytes")?),
+        (Some(packets), None) => TransmitQueue::Packets(packets.small("queue_packets")?),
+        (None, None) => TransmitQueue::NONE,
     };
     let plans: Vec<FlowPlan> = flows.into_iter().map(|flow| flow.plan).collect();
     let done = py.detach(|| run(&link, transmit, until_sent, plans, (until, seed)));

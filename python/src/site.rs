@@ -8,6 +8,7 @@ use fairlane_config::link_report::SiteReport;
 use fairlane_traffic::scenario::{Run, Scenario};
 use pyo3::prelude::*;
 
+use crate::column::Whole;
 use crate::watch::Watch;
 use crate::wrong::{Wrong, ended, exception, no_site};
 
@@ -76,13 +77,14 @@ pub(crate) fn scenario(
     path: PathBuf,
     link: Option<String>,
     seconds: Option<f64>,
-    seed: Option<u64>,
+    seed: Option<Whole>,
     drawn: bool,
 ) -> PyResult<(String, Option<Rates>)> {
     if let Some(given) = seconds.filter(|given| !(*given > 0.0 && *given <= 1e6)) {
         let sentence = format!("seconds is {given}: it is above 0 and at most 1e6");
         return Err(Wrong::new("seconds", sentence).into());
     }
+    let seed = seed.map(|given| given.large("seed")).transpose()?;
     let done = py.detach(|| {
         let scenario = Scenario::read(&path, link.as_deref()).map_err(Failed::Unsound)?;
         let seed = seed.unwrap_or(scenario.seed);
@@ -90,10 +92,13 @@ pub(crate) fn scenario(
         let run = Run::new(&scenario, seed, seconds, drawn);
         let mut run = run.map_err(Failed::Ended)?;
         let (mut watch, mut raised) = (Watch::new(), None);
-        run.run(|_| {
-            raised = watch.now().err();
-            raised.is_none()
-        });
+        run.run_while(
+            |_| true,
+            || {
+                raised = raised.take().or(watch.often().err());
+                raised.is_none()
+            },
+        );
         if let Some(raised) = raised {
             return Err(Failed::Ended(raised.into()));
         }

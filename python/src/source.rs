@@ -6,7 +6,7 @@ use fairlane_sim::{self as sim, Picos, SourceError};
 use numpy::{IntoPyArray, PyArray1};
 use pyo3::prelude::*;
 
-use crate::column::{Column, equally_long, length, rate};
+use crate::column::{Column, Whole, equally_long, length, rate};
 use crate::watch::Watch;
 use crate::wrong::{Wrong, ended};
 
@@ -21,27 +21,28 @@ pub(crate) struct Lengths {
 impl Lengths {
     /// All the same.
     #[staticmethod]
-    fn fixed(length: i64) -> PyResult<Lengths> {
-        let lengths = sim::Lengths::Fixed(self::length("length", length)?);
+    fn fixed(length: Whole) -> PyResult<Lengths> {
+        let lengths = sim::Lengths::Fixed(self::length("length", &length)?);
         Ok(Lengths { lengths })
     }
 
     /// Each from the least to the most equally likely.
     #[staticmethod]
-    fn uniform(least: i64, most: i64) -> PyResult<Lengths> {
-        let lengths = sim::Lengths::Uniform(length("least", least)?, length("most", most)?);
+    fn uniform(least: Whole, most: Whole) -> PyResult<Lengths> {
+        let lengths = sim::Lengths::Uniform(length("least", &least)?, length("most", &most)?);
         Ok(Lengths { lengths })
     }
 
     /// Each in proportion to the number beside it.
     #[staticmethod]
-    fn weighted(choices: Vec<(i64, u32)>) -> PyResult<Lengths> {
+    fn weighted(choices: Vec<(Whole, Whole)>) -> PyResult<Lengths> {
         let mut read = Vec::with_capacity(choices.len());
-        for (index, (len, weight)) in choices.into_iter().enumerate() {
-            let len = length("choices", len).map_err(|wrong| wrong.at(index))?;
-            read.push((len, weight));
+        for (index, (len, weight)) in choices.iter().enumerate() {
+            let choice = length("choices", len).and_then(|len| Ok((len, weight.small("choices")?)));
+            read.push(choice.map_err(|wrong| wrong.at(index))?);
         }
         let lengths = sim::Lengths::Weighted(read);
+        possible(&sim::Traffic::Greedy(1), &lengths)?;
         Ok(Lengths { lengths })
     }
 
@@ -85,8 +86,9 @@ pub(crate) fn seconds(argument: &str, seconds: f64) -> Result<Picos, Wrong> {
 impl Traffic {
     /// Always backlogged: keeps so many packets in the scheduler.
     #[staticmethod]
-    #[pyo3(signature = (packets = 2))]
-    fn greedy(packets: u32) -> PyResult<Traffic> {
+    #[pyo3(signature = (packets = Whole::Number(2)))]
+    fn greedy(packets: Whole) -> PyResult<Traffic> {
+        let packets = packets.small("packets")?;
         if packets == 0 {
             let sentence = "packets is 0: a greedy source keeps one packet at least";
             return Err(Wrong::new("packets", sentence).into());
@@ -124,14 +126,16 @@ impl Traffic {
             mean_off: seconds("mean_off", mean_off)?,
             peak: rate("peak", peak)?,
         };
+        possible(&traffic, &sim::Lengths::Fixed(Length::MAX))?;
         Ok(Traffic { traffic })
     }
 
     /// So many packets at once, every period.
     #[staticmethod]
-    fn bursty(packets: u32, period: f64) -> PyResult<Traffic> {
-        let period = seconds("period", period)?;
+    fn bursty(packets: Whole, period: f64) -> PyResult<Traffic> {
+        let (packets, period) = (packets.small("packets")?, seconds("period", period)?);
         let traffic = sim::Traffic::Bursty { packets, period };
+        possible(&traffic, &sim::Lengths::Fixed(Length::MAX))?;
         Ok(Traffic { traffic })
     }
 
@@ -158,10 +162,46 @@ impl Traffic {
     }
 }
 
-/// There is no such source.
-pub(crate) fn no_source(index: usize, error: SourceError) -> Wrong {
-    let sentence = format!("sources[{index}]: {error}");
-    Wrong::new("sources", sentence).at(index)
+/// Whether there can be such a source.
+fn possible(traffic: &sim::Traffic, lengths: &sim::Lengths) -> Result<(), Wrong> {
+    let source = sim::Source::new(traffic.clone(), lengths.clone(), 0);
+    let wrong = |error: SourceError| {
+        let argument = match (error, traffic) {
+            (SourceError::NoLength, _) => "choices",
+            (SourceError::NoMean, _) => "alpha",
+            (_, sim::Traffic::Bursty { .. }) => "period",
+            _ => "mean_on",
+        };
+        Wrong::new(argument, format!("{argument}: {error}"))
+    };
+    source.map(drop).map_err(wrong)
+}
+
+/// Spans of sending that one packet may take: no signal is heard while they are drawn.
+const MOST_SPANS: f64 = 1e5;
+
+/// Whether a source's packets take no more spans of sending than can be drawn in a moment.
+pub(crate) fn in_few_spans(traffic: &Traffic, lengths: &Lengths) -> Result<(), Wrong> {
+    let sim::Traffic::ParetoOnOff {
+        alpha,
+        mean_on,
+        peak,
+        ..
+    } = &traffic.traffic
+    else {
+        return Ok(());
+    };
+    let shortest = mean_on.as_secs_f64() * (alpha - 1.0) / alpha;
+    let longest = f64::from(lengths.longest()) * 8.0 / peak.bps() as f64;
+    if longest <= MOST_SPANS * shortest {
+        return Ok(());
+    }
+    let sentence = format!(
+        "traffic: a packet of {} bytes takes {longest:.1e} s at its peak rate, and a span of sending may be \
+         as short as {shortest:.1e} s: {MOST_SPANS:e} of them are the most",
+        lengths.longest()
+    );
+    Err(Wrong::new("traffic", sentence))
 }
 
 /// What a source that does not wait for the link sends before `until` seconds: picoseconds and lengths,
@@ -171,13 +211,21 @@ pub(crate) fn packets<'py>(
     py: Python<'py>,
     traffic: Traffic,
     lengths: Lengths,
-    seed: u64,
+    seed: Whole,
     until: f64,
 ) -> PyResult<Bound<'py, PyArray1<u64>>> {
-    let until = seconds("seconds", until)?;
+    let (until, seed) = (seconds("seconds", until)?, seed.large("seed")?);
+    if until > Picos(u64::MAX.into()) {
+        let sentence = format!(
+            "seconds: packets are told in picoseconds of 64 bits, up to {} seconds",
+            u64::MAX / fairlane_sim::PICOS_PER_SECOND
+        );
+        return Err(Wrong::new("seconds", sentence).into());
+    }
+    in_few_spans(&traffic, &lengths)?;
     let cells = py.detach(|| -> Result<Vec<u64>> {
         let source = sim::Source::new(traffic.traffic, lengths.lengths, seed);
-        let mut source = source.map_err(|error| no_source(0, error))?;
+        let mut source = source.map_err(|error| Wrong::new("traffic", error.to_string()))?;
         if source.keeps().is_some() {
             let sentence =
                 "a greedy source sends when the link takes packets: only sim() knows when";
@@ -189,7 +237,8 @@ pub(crate) fn packets<'py>(
             && time < until
         {
             watch.often()?;
-            cells.extend([u64::try_from(time.0).unwrap_or(u64::MAX), len.get().into()]);
+            // Before `until`, it fits.
+            cells.extend([time.0 as u64, len.get().into()]);
         }
         Ok(cells)
     });

@@ -1,5 +1,6 @@
 //! The class tree, of Python objects.
 
+use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard};
 
 use fairlane_core::aqm::{AqmConfig, CodelConfig};
@@ -7,12 +8,12 @@ use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{
     self, Ceiling, ClassConfig, ClassId, Discarded, FlowsConfig, LeafConfig, Reason, TreeError,
 };
-use fairlane_core::{Dequeue, Limits, Nanos};
+use fairlane_core::{Dequeue, Nanos};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{PyTraverseError, PyVisit};
 
-use crate::column::{algorithm, length, rate, weight};
+use crate::column::{Whole, aggregate, algorithm, length, rate, weight};
 use crate::kept::Kept;
 use crate::scheduler::{counts, limits, own_limits};
 use crate::wrong::{Wrong, exception, rejected};
@@ -56,28 +57,34 @@ impl NotBefore {
 pub(crate) struct Tree {
     inner: Mutex<Inner>,
     algorithm: Algorithm,
-    aggregate: u32,
+    aggregate: NonZeroU32,
 }
 
 /// What a class may be told beside its weight.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct Terms<'py> {
-    parent: u32,
-    weight: i64,
-    level: u32,
-    max_len: i64,
+    parent: Whole,
+    weight: Whole,
+    level: Whole,
+    max_len: Whole,
     ceil: Option<Bound<'py, PyAny>>,
-    burst: Option<u32>,
+    burst: Option<Whole>,
 }
 
 impl Terms<'_> {
+    fn parent(&self) -> Result<ClassId, Wrong> {
+        self.parent.small("parent").map(ClassId::new)
+    }
+
     fn config(&self) -> Result<ClassConfig, Wrong> {
-        let ceiling = match (&self.ceil, self.burst) {
+        let longest = length("max_len", &self.max_len)?;
+        let burst = self.burst.as_ref().map(|given| given.small("burst"));
+        let ceiling = match (&self.ceil, burst.transpose()?) {
             (None, None) => None,
             (Some(ceil), burst) => Some(Ceiling {
                 rate: rate("ceil", ceil)?,
-                burst: burst.unwrap_or(2 * length("max_len", self.max_len)?.get()),
+                burst: burst.unwrap_or(2 * longest.get()),
             }),
             (None, Some(_)) => {
                 let sentence =
@@ -86,15 +93,23 @@ impl Terms<'_> {
             }
         };
         Ok(ClassConfig {
-            level: self.level,
+            level: self.level.small("level")?,
             ceiling,
-            ..ClassConfig::new(weight(self.weight)?, length("max_len", self.max_len)?)
+            ..ClassConfig::new(weight(&self.weight)?, longest)
         })
     }
 }
 
+fn class(given: &Whole) -> Result<ClassId, Wrong> {
+    given.small("class_").map(ClassId::new)
+}
+
+fn time(given: &Whole) -> Result<Nanos, Wrong> {
+    given.large("now").map(Nanos)
+}
+
 /// The queue of a leaf.
-fn leaf(queue: &str, packets: Option<u32>, bytes: Option<u32>) -> Result<LeafConfig, Wrong> {
+fn leaf(queue: &str, packets: Option<Whole>, bytes: Option<Whole>) -> Result<LeafConfig, Wrong> {
     let aqm = match queue {
         "tail" => AqmConfig::TailDrop,
         "codel" => AqmConfig::Codel(CodelConfig::default()),
@@ -107,17 +122,28 @@ fn leaf(queue: &str, packets: Option<u32>, bytes: Option<u32>) -> Result<LeafCon
         }
     };
     Ok(LeafConfig {
-        limits: own_limits(packets, bytes).unwrap_or(Limits::NONE),
+        limits: own_limits(packets, bytes)?,
         aqm,
         ..LeafConfig::default()
     })
 }
 
-fn refused(py: Python<'_>, error: TreeError) -> PyErr {
-    match error {
-        TreeError::UnknownClass(_) => exception(py, "UnknownFlow", (error.to_string(), "class_")),
-        _ => exception(py, "FairlaneError", (error.to_string(),)),
-    }
+/// Why a tree refused a call, whose class is its argument `class`.
+fn refused(py: Python<'_>, class: &str, error: TreeError) -> PyErr {
+    let argument = match error {
+        TreeError::UnknownClass(_) => {
+            return exception(py, "UnknownFlow", (error.to_string(), class));
+        }
+        TreeError::NotInner(_)
+        | TreeError::HasChildren(_)
+        | TreeError::Root
+        | TreeError::TooManyClasses(_) => class,
+        TreeError::Level(_) => "level",
+        TreeError::Flows(_) => "most",
+        TreeError::Unfit { .. } => "algorithm",
+        _ => return exception(py, "FairlaneError", (error.to_string(),)),
+    };
+    Wrong::new(argument, error.to_string()).into()
 }
 
 fn word(reason: Reason) -> &'static str {
@@ -130,7 +156,8 @@ fn word(reason: Reason) -> &'static str {
 }
 
 impl Tree {
-    /// Nobody waits for the lock while Python code runs: objects are dropped outside of it.
+    /// Nobody waits for the lock while Python code runs: objects are dropped, and exceptions made, outside
+    /// of it.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(|held| held.into_inner())
     }
@@ -166,13 +193,16 @@ impl Tree {
 #[pymethods]
 impl Tree {
     #[new]
-    #[pyo3(signature = (algorithm, *, aggregate = 8, limit_packets = None, limit_bytes = None))]
+    #[pyo3(signature = (
+        algorithm, *, aggregate = Whole::Number(8), limit_packets = None, limit_bytes = None
+    ))]
     fn new(
         algorithm: String,
-        aggregate: u32,
-        limit_packets: Option<u32>,
-        limit_bytes: Option<u64>,
+        aggregate: Whole,
+        limit_packets: Option<Whole>,
+        limit_bytes: Option<Whole>,
     ) -> PyResult<Tree> {
+        let aggregate = self::aggregate(&aggregate)?;
         let algorithm = self::algorithm(&algorithm, aggregate)?;
         let limits = limits(limit_packets, limit_bytes)?;
         Ok(Tree {
@@ -197,25 +227,25 @@ impl Tree {
         py: Python<'_>,
         terms: Terms<'_>,
         queue: &str,
-        limit_packets: Option<u32>,
-        limit_bytes: Option<u32>,
+        limit_packets: Option<Whole>,
+        limit_bytes: Option<Whole>,
     ) -> PyResult<u32> {
         let (config, leaf) = (terms.config()?, leaf(queue, limit_packets, limit_bytes)?);
-        let parent = ClassId::new(terms.parent);
+        let parent = terms.parent()?;
         let added = self.lock().tree.add_leaf(parent, config, leaf);
         added
             .map(ClassId::number)
-            .map_err(|error| refused(py, error))
+            .map_err(|error| refused(py, "parent", error))
     }
 
     fn _add_inner(&self, py: Python<'_>, terms: Terms<'_>, algorithm: &str) -> PyResult<u32> {
         let algorithm = self::algorithm(algorithm, self.aggregate)?;
         let config = terms.config()?;
-        let parent = ClassId::new(terms.parent);
+        let parent = terms.parent()?;
         let added = self.lock().tree.add_inner(parent, config, algorithm);
         added
             .map(ClassId::number)
-            .map_err(|error| refused(py, error))
+            .map_err(|error| refused(py, "parent", error))
     }
 
     fn _add_flows(
@@ -223,64 +253,69 @@ impl Tree {
         py: Python<'_>,
         terms: Terms<'_>,
         algorithm: &str,
-        most: u32,
-        queue: (String, Option<u32>, Option<u32>),
+        most: Whole,
+        queue: (String, Option<Whole>, Option<Whole>),
     ) -> PyResult<u32> {
         let algorithm = self::algorithm(algorithm, self.aggregate)?;
         let flows = FlowsConfig {
-            most,
+            most: most.small("most")?,
             leaf: leaf(&queue.0, queue.1, queue.2)?,
             ..FlowsConfig::new(algorithm)
         };
-        let (parent, config) = (ClassId::new(terms.parent), terms.config()?);
+        let (parent, config) = (terms.parent()?, terms.config()?);
         let added = self.lock().tree.add_flows(parent, config, flows);
         added
             .map(ClassId::number)
-            .map_err(|error| refused(py, error))
+            .map_err(|error| refused(py, "parent", error))
     }
 
-    fn remove(&self, py: Python<'_>, class_: u32) -> PyResult<()> {
-        let class = ClassId::new(class_);
+    fn remove(&self, py: Python<'_>, class_: Whole) -> PyResult<()> {
+        let class = class(&class_)?;
         let removed = self.with(py, |tree, _, gone| {
             tree.remove(class, |packet| gone.push(packet))
         });
-        removed.map(drop).map_err(|error| refused(py, error))
+        removed
+            .map(drop)
+            .map_err(|error| refused(py, "class_", error))
     }
 
-    #[pyo3(signature = (class_, now = 0))]
-    fn flush(&self, py: Python<'_>, class_: u32, now: u64) -> PyResult<()> {
-        let class = ClassId::new(class_);
+    #[pyo3(signature = (class_, now = Whole::Number(0)))]
+    fn flush(&self, py: Python<'_>, class_: Whole, now: Whole) -> PyResult<()> {
+        let (class, now) = (class(&class_)?, time(&now)?);
         let flushed = self.with(py, |tree, _, gone| {
-            tree.flush(class, Nanos(now), |packet| gone.push(packet))
+            tree.flush(class, now, |packet| gone.push(packet))
         });
-        flushed.map_err(|error| refused(py, error))
+        flushed.map_err(|error| refused(py, "class_", error))
     }
 
-    #[pyo3(signature = (class_, length, packet, now = 0, *, flow = 0))]
+    #[pyo3(signature = (
+        class_, length, packet, now = Whole::Number(0), *, flow = Whole::Number(0)
+    ))]
     fn enqueue(
         &self,
         py: Python<'_>,
-        class_: u32,
-        length: i64,
+        class_: Whole,
+        length: Whole,
         packet: Py<PyAny>,
-        now: u64,
-        flow: u64,
+        now: Whole,
+        flow: Whole,
     ) -> PyResult<()> {
-        let length = self::length("length", length)?;
-        let class = ClassId::new(class_);
+        let (class, length) = (class(&class_)?, self::length("length", &length)?);
+        let (now, flow) = (time(&now)?, flow.large("flow")?);
         let back = self.with(py, |tree, kept, gone| {
             let number = kept.keep(packet);
             let discard = |packet| gone.push(packet);
-            let outcome = tree.offer(class, flow, length, number, Nanos(now), discard);
+            let outcome = tree.offer(class, flow, length, number, now, discard);
             outcome.map_err(|back| (kept.take(py, back.payload), back.reason))
         });
         back.map_err(|(_, reason)| rejected(py, reason))
     }
 
-    #[pyo3(signature = (now = 0))]
-    fn dequeue<'py>(&self, py: Python<'py>, now: u64) -> PyResult<Option<Bound<'py, PyAny>>> {
+    #[pyo3(signature = (now = Whole::Number(0)))]
+    fn dequeue<'py>(&self, py: Python<'py>, now: Whole) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let now = time(&now)?;
         let answer = self.with(py, |tree, kept, gone| {
-            match tree.dequeue(Nanos(now), |packet| gone.push(packet)) {
+            match tree.dequeue(now, |packet| gone.push(packet)) {
                 Dequeue::Packet(packet) => {
                     let object = kept.take(py, packet.payload);
                     Dequeue::Packet(fairlane_core::Packet {
@@ -309,11 +344,11 @@ impl Tree {
         std::mem::take(&mut self.lock().discarded)
     }
 
-    #[pyo3(signature = (class_ = 0))]
-    fn stats<'py>(&self, py: Python<'py>, class_: u32) -> PyResult<Bound<'py, PyDict>> {
-        let class = ClassId::new(class_);
+    #[pyo3(signature = (class_ = Whole::Number(0)))]
+    fn stats<'py>(&self, py: Python<'py>, class_: Whole) -> PyResult<Bound<'py, PyDict>> {
+        let class = class(&class_)?;
         let stats = self.lock().tree.stats(class);
-        let stats = stats.ok_or_else(|| refused(py, TreeError::UnknownClass(class)))?;
+        let stats = stats.ok_or_else(|| refused(py, "class_", TreeError::UnknownClass(class)))?;
         let counts = counts(
             py,
             [

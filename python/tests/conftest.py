@@ -1,8 +1,12 @@
 """What tests share."""
 
 import os
+import signal
 
 import pytest
+
+# Who starts the tests in the background may have had it ignored, and Python leaves it so.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
-//! The package as Python sees it: `pytest` on `tests/` in a virtual environment of its own, below the
-//! target directory. What Rust alone can tell is made here: departures as `fairlane replay` writes them,
-//! and a daemon to attach to.
+//! The package as Python sees it, and the laboratory over it: `pytest` on `tests/` of each in a virtual
+//! environment of its own, below the target directory. What Rust alone can tell is made here: departures as
+//! `fairlane replay` writes them, and a daemon to attach to.
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -51,13 +51,30 @@ fn environment(scratch: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The package: its Python files, and the library that was built beside this test.
-fn package(scratch: &Path) -> Done<PathBuf> {
-    let site = scratch.join("site");
-    let folder = site.join("fairlane");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
+/// The interpreter; or none, after saying that `test` is skipped.
+fn interpreter(test: &str, scratch: &Path) -> Done<Option<PathBuf>> {
+    fs::create_dir_all(scratch)?;
+    match environment(scratch) {
+        Ok(inside) => Ok(Some(inside)),
+        // Without a Python, or a network, there are no packages; where nothing may be skipped, there
+        // are both.
+        Err(reason) if env::var_os("CI").is_none() && env::var_os(NO_SKIP).is_none() => {
+            skip(test, reason);
+            Ok(None)
+        }
+        Err(reason) => Err(reason.into()),
     }
+}
+
+/// Below the target directory.
+fn scratch() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("python")
+}
+
+/// The package: its Python files, and the library that was built beside this test.
+fn package(place: &Path) -> Done<PathBuf> {
+    let site = place.join("site");
+    let folder = site.join("fairlane");
     fs::create_dir_all(&folder)?;
     for entry in fs::read_dir(here().join("python/fairlane"))? {
         let path = entry?.path();
@@ -120,38 +137,37 @@ fn daemon(socket: &Path, ready: &AtomicBool, ended: &AtomicBool) -> Done<Vec<Vec
         far.receive(&mut sent, 64)?;
         thread::sleep(Duration::from_millis(1));
     }
+    // What was pushed just before.
+    arbiter.step(begin.elapsed().into())?;
+    far.receive(&mut sent, 64)?;
     Ok(sent)
 }
 
-fn pytest(python: &Path, site: &Path, replays: &Path, socket: &Path) -> io::Result<Output> {
-    run(Command::new(python)
-        .args(["-m", "pytest", "-rs", "--durations=5"])
-        .current_dir(here())
+/// `pytest` on the tests of `folder`, beside the package in `site`.
+fn pytest(python: &Path, folder: &Path, site: &Path) -> Command {
+    let mut command = Command::new(python);
+    command
+        .args(["-m", "pytest", "-rs", "--durations=5", "--basetemp"])
+        .arg(site.with_file_name("pytest"))
+        .current_dir(folder)
+        .env_remove("PYTEST_ADDOPTS")
         .env("PYTHONPATH", site)
-        .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("FAIRLANE_TEST_REPLAYS", replays)
-        .env("FAIRLANE_TEST_SOCKET", socket))
+        .env("PYTHONDONTWRITEBYTECODE", "1");
+    command
 }
 
 #[test]
 fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
     let test = "the tests of the package for Python";
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
-    fs::create_dir_all(&scratch)?;
-    let inside = match environment(&scratch) {
-        Ok(inside) => inside,
-        // Without a Python, or a network, there are no packages; where nothing may be skipped, there
-        // are both.
-        Err(reason) if env::var_os("CI").is_none() && env::var_os(NO_SKIP).is_none() => {
-            skip(test, reason);
-            return Ok(());
-        }
-        Err(reason) => return Err(reason.into()),
+    let scratch = scratch();
+    let Some(inside) = interpreter(test, &scratch)? else {
+        return Ok(());
     };
-    let site = package(&scratch)?;
-    let written = scratch.join("replays");
-    replays(&written)?;
+    // Its own: another run of this test may be beside it.
     let folder = tempfile::tempdir()?;
+    let site = package(folder.path())?;
+    let written = folder.path().join("replays");
+    replays(&written)?;
     let socket = folder.path().join("daemon.sock");
     let (ready, ended) = (AtomicBool::new(false), AtomicBool::new(false));
     let (done, sent) = thread::scope(|scope| {
@@ -159,7 +175,9 @@ fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
         while !ready.load(Ordering::Acquire) && !sent.is_finished() {
             thread::yield_now();
         }
-        let done = pytest(&inside, &site, &written, &socket);
+        let done = run(pytest(&inside, here(), &site)
+            .env("FAIRLANE_TEST_REPLAYS", &written)
+            .env("FAIRLANE_TEST_SOCKET", &socket));
         ended.store(true, Ordering::Release);
         (done, sent.join())
     });
@@ -172,5 +190,33 @@ fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
         .filter(|bytes| bytes.starts_with(b"python"))
         .collect();
     assert_eq!(from_python, [b"python 0", b"python 1", b"python 2"]);
+    Ok(())
+}
+
+/// The program, where it was built beside this test: it is by `cargo test --workspace`.
+fn program() -> Option<PathBuf> {
+    let built = env::current_exe()
+        .ok()?
+        .ancestors()
+        .nth(2)?
+        .join("fairlane");
+    built.is_file().then_some(built)
+}
+
+#[test]
+fn the_laboratory_does_every_experiment_in_a_form_of_a_second() -> Done<()> {
+    let test = "the tests of the laboratory";
+    let scratch = scratch();
+    let Some(inside) = interpreter(test, &scratch)? else {
+        return Ok(());
+    };
+    let folder = tempfile::tempdir()?;
+    let site = package(folder.path())?;
+    let mut tests = pytest(&inside, &here().join("../lab"), &site);
+    match program() {
+        Some(program) => tests.env("FAIRLANE_PROGRAM", program),
+        None => tests.env_remove("FAIRLANE_PROGRAM"),
+    };
+    io::stderr().write_all(&run(&mut tests)?.stdout)?;
     Ok(())
 }

@@ -21,6 +21,11 @@ def replay(times=(0, 1, 2), flow=(0, 1, 0), len_=(100, 100, 100), flows=FLOWS, *
         ({"times": np.zeros((3, 1), int)}, fairlane.DtypeError, "time_ns", None),
         ({"times": [0, 2, 1]}, fairlane.UnsortedError, "time_ns", 2),
         ({"times": [-1, 2, 3]}, fairlane.ArgumentError, "time_ns", 0),
+        ({"times": [[0], [1, 2], [3]]}, fairlane.DtypeError, "time_ns", None),
+        ({"times": 5}, fairlane.DtypeError, "time_ns", None),
+        ({"times": [0, 1, 2**64]}, fairlane.DtypeError, "time_ns", None),
+        ({"times": np.ma.array([0, 1, 2], mask=[0, 1, 0])}, fairlane.DtypeError, "time_ns", 1),
+        ({"times": np.array([0, np.nan, 2])}, fairlane.DtypeError, "time_ns", None),
         ({"flow": [0, 1, 2]}, fairlane.UnknownFlow, "flow", 2),
         ({"flow": [0, -1, 1]}, fairlane.ArgumentError, "flow", 1),
         ({"flow": ["a", "b", "c"]}, fairlane.DtypeError, "flow", None),
@@ -65,11 +70,65 @@ def test_calls_name_their_arguments():
         (lambda: fairlane.Scheduler("drr", aggregate=0), "aggregate"),
         (lambda: fairlane.Lengths.weighted([(100, 1), (0, 1)]), "choices"),
         (lambda: fairlane.Traffic.bursty(1, -1.0), "period"),
+        (lambda: fairlane.Lengths.weighted([(100, 0)]), "choices"),
+        (lambda: fairlane.Traffic.bursty(1, 0.0), "period"),
+        (lambda: fairlane.Traffic.on_off("1mbit", 0.0, 1.0), "mean_on"),
+        (lambda: fairlane.Traffic.on_off("1mbit", 1.0, 1.0, alpha=1.0), "alpha"),
+        (lambda: fairlane.Traffic.on_off("1mbit", 1.0, 1.0, alpha=float("nan")), "alpha"),
+        (lambda: fairlane.Flow(1, fairlane.Traffic.on_off("1kbit", 1e-9, 0.0), fairlane.Lengths.fixed(9)), "traffic"),
         (lambda: fairlane.sim("drr", "1mbit", [], 1.0), "flows"),
+        (lambda: fairlane.sim("drr", "1mbit", [5], 1.0), "flows"),
+        (lambda: fairlane.sim("drr", "1mbit", [], float("nan")), "flows"),
+        (lambda: tree.leaf(parent=99), "parent"),
+        (lambda: tree.leaf(level=1 << 20), "level"),
+        (lambda: tree.flows(most=0), "most"),
+        (lambda: tree.remove(0), "class_"),
+        (lambda: fairlane.flows([1, -2]), "weight"),
+        (lambda: fairlane.flows([1, 2], [1500, 0]), "max_len"),
+        (lambda: fairlane.flows([1, 2], [1500]), "max_len"),
+        (lambda: fairlane.bounds("qfq", "1mbit", FLOWS, overhead=-1), "overhead"),
+        (lambda: fairlane.bounds("qfq", "1mbit", FLOWS, aggregate=1.5), "aggregate"),
+        (lambda: fairlane.arrivals([(fairlane.Traffic.greedy(), fairlane.Lengths.fixed(9))], 1.0), "sources"),
     ):
         with pytest.raises(fairlane.ArgumentError) as error:
             call()
         assert error.value.argument == argument
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**64, 10**5000, 1.5, "5"], ids=["-1", "2**64", "10**5000", "1.5", "text"])
+def test_what_is_no_number_of_its_range_is_told_by_its_name(wrong):
+    tree, scheduler = fairlane.Tree("qfq"), fairlane.Scheduler("qfq")
+    flow = fairlane.Flow(1, fairlane.Traffic.cbr("1mbit"), fairlane.Lengths.fixed(100))
+    for call, argument in (
+        (lambda: tree.leaf(weight=wrong), "weight"),
+        (lambda: tree.leaf(max_len=wrong), "max_len"),
+        (lambda: tree.enqueue(wrong, 100, None), "class_"),
+        (lambda: tree.enqueue(0, wrong, None), "length"),
+        (lambda: tree.enqueue(0, 100, None, wrong), "now"),
+        (lambda: tree.enqueue(0, 100, None, flow=wrong), "flow"),
+        (lambda: tree.dequeue(wrong), "now"),
+        (lambda: tree.stats(wrong), "class_"),
+        (lambda: scheduler.enqueue(wrong, 100, None), "flow"),
+        (lambda: scheduler.remove_flow(wrong), "flow"),
+        (lambda: scheduler.change_flow(0, wrong, 100), "weight"),
+        (lambda: fairlane.Scheduler("qfq", aggregate=wrong), "aggregate"),
+        (lambda: fairlane.Lengths.fixed(wrong), "length"),
+        (lambda: fairlane.Traffic.greedy(wrong), "packets"),
+        (lambda: fairlane.sim("qfq", "1mbit", [flow], 1.0, seed=wrong), "seed"),
+    ):
+        with pytest.raises(fairlane.ArgumentError, match=f"^{argument} is ") as error:
+            call()
+        assert error.value.argument == argument
+        if not isinstance(wrong, int):
+            assert isinstance(error.value, TypeError)
+
+
+def test_numbers_of_numpy_are_numbers_and_the_largest_are_taken():
+    bounds = fairlane.bounds("qfq", np.int64(10**7), FLOWS, queue_bytes=2**64 - 1)
+    assert (bounds["t_wfi_ns"] > 1e18).all()
+    flow = fairlane.Flow(np.uint8(1), fairlane.Traffic.cbr("1mbit"), fairlane.Lengths.fixed(np.int32(100)))
+    run = fairlane.sim("qfq", "1mbit", [flow], 0.1, queue_bytes=2**64 - 1, seed=2**64 - 1)
+    assert run.flows["packets"][0] > 0 and run.flows["t_wfi_bound_ns"][0] > 1e18
 
 
 def test_columns_are_taken_as_they_are():

@@ -88,6 +88,19 @@ def test_a_tree_with_a_ceiling_waits_for_its_time():
     assert len(tree) == 0
 
 
+def test_what_a_tree_throws_away_is_counted():
+    env = simpy.Environment()
+    tree = fairlane.Tree("qfq")
+    leaf = tree.leaf(max_len=1000, queue="codel")
+    link, discarded = Link(env, tree, 80_000), []
+    link.discarded = discarded.append
+    for number in range(100):
+        link.put(Packet(leaf, 1000))
+    env.run()
+    # A packet takes 0.1 s: they stand for longer than CoDel suffers.
+    assert link.packets_dropped == len(discarded) == tree.stats(leaf)["discarded_packets"] > 0
+
+
 def test_links_in_a_row_pass_packets_on():
     env, sink = simpy.Environment(), Sink()
     first, second = (Server(env, 10**7, WEIGHTS, record=True) for _ in range(2))

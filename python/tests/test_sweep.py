@@ -1,8 +1,11 @@
 """Sweeps: the same rows on every backend, and what is done is not done again."""
 
 import json
+import os
+import signal
 
 import fairlane
+import numpy as np
 import pytest
 from fairlane.sweeps import BACKENDS
 
@@ -54,6 +57,53 @@ def test_what_cannot_be_swept_is_refused():
         fairlane.sweep(lambda n: 5, {"n": [1]}, table="rows")
     with pytest.raises(fairlane.ArgumentError):
         fairlane.sweep(lambda n: {"n": 5}, {"n": [1]}, table="rows")
+    for function, grid, argument in (
+        (lambda n, seed: {"m": n}, {"n": [1, {2}]}, "grid"),
+        (lambda n, seed: {"m": np.zeros(2)}, {"n": [1]}, "function"),
+        (lambda seed: {"m": 1}, {"seed": [1]}, "seed"),
+    ):
+        with pytest.raises(fairlane.ArgumentError) as error:
+            fairlane.sweep(function, grid, table="rows", seed=1)
+        assert error.value.argument == argument
+
+
+def product(n, x, seed):
+    return {"m": n * x}
+
+
+def test_a_grid_may_be_of_numpy_and_files_of_nothing_are_made_anew(tmp_path):
+    plain, rows = (
+        fairlane.sweep(product, grid, table="rows", seed=5, folder=tmp_path / name)
+        for name, grid in (
+            ("a", {"n": [1, 2], "x": [0.5]}),
+            ("b", {"n": np.array([1, 2]), "x": np.array([0.5])}),
+        )
+    )
+    assert rows == plain and type(rows[0]["n"]) is int
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "b").iterdir()) and len(names) == 2
+    (tmp_path / "a" / names[0]).write_text("")
+    again = {"n": [1, 2], "x": [0.5]}
+    assert fairlane.sweep(product, again, table="rows", seed=5, folder=tmp_path / "a") == plain
+
+
+def mortal(number, fuse):
+    """Kills the worker that it runs in, once."""
+    if number == 30 and not os.path.exists(fuse):
+        open(fuse, "w").close()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {"square": number * number}
+
+
+def test_a_worker_that_is_killed_costs_neither_a_row_nor_a_second_one(long, tmp_path):
+    pytest.importorskip("joblib")
+    grid = {"number": list(range(100)), "fuse": [str(tmp_path / "fuse")]}
+    options = {"table": "rows", "folder": tmp_path / "cells"}
+    with pytest.raises(Exception, match="worker"):
+        fairlane.sweep(mortal, grid, backend="joblib", jobs=2, **options)
+    rows = fairlane.sweep(mortal, grid, backend="joblib", jobs=2, **options)
+    assert [row["square"] for row in rows] == [number * number for number in range(100)]
+    assert len(list((tmp_path / "cells").glob("*.json"))) == 100
 
 
 @pytest.mark.parametrize("backend", [name for name in BACKENDS if name != "serial"])

@@ -133,3 +133,18 @@ def test_a_packet_whose_end_uses_its_queue_waits_for_nobody():
     tree.take_discarded()
     gc.collect()
     assert tree.dequeue() == (leaf, 10, "from the end")
+
+
+@pytest.mark.parametrize("call", ["stats", "remove_flow"])
+def test_an_exception_is_made_while_nothing_is_locked(monkeypatch, call):
+    scheduler = fairlane.Scheduler("qfq")
+
+    class Looks(fairlane.UnknownFlow):
+        def __init__(self, *arguments):
+            # Whatever runs here, another thread or the end of a packet, may use the scheduler.
+            assert len(scheduler) == 0
+            super().__init__(*arguments)
+
+    monkeypatch.setattr(fairlane.errors, "UnknownFlow", Looks)
+    with pytest.raises(Looks):
+        getattr(scheduler, call)(7)

@@ -4,9 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use fairlane_classify::{DigestKey, Layer, LinkClassifier, Origin};
-use fairlane_config::{Discipline, Link};
+use fairlane_config::Link;
 use fairlane_core::tree::{ClassId, ClassQueue, Discarded};
-use fairlane_core::{Dequeue, Length, Nanos};
+use fairlane_core::{Dequeue, Discipline, Length, Nanos};
 
 use super::{Offered, Queues, Taken, counts, fill, offer};
 use crate::pointers::Discard;

@@ -280,6 +280,10 @@ static void texts(void)
     char why[64];
     fl_link_options options = {.size = sizeof options};
     EXPECT(fl_link_open(&options, &made, NULL, 0), FL_ERR_POINTER);
+    /* Whoever prints it, whatever the code is, prints what is there. */
+    memset(why, 'x', sizeof why);
+    EXPECT(fl_link_open(&options, &made, why, sizeof why), FL_ERR_POINTER);
+    EXPECT(why[0], 0);
     options.text = "[[link]]\nname = 7\n";
     memset(why, 'x', sizeof why);
     EXPECT(fl_link_open(&options, &made, why, 40), FL_ERR_SITE);
@@ -318,8 +322,10 @@ static void clients(void)
 {
     fl_client client;
     fl_client_info info = {.size = sizeof info};
-    char why[200] = "";
+    char why[200] = "x";
     EXPECT(fl_client_open(NULL, &client, NULL, 0), FL_ERR_POINTER);
+    EXPECT(fl_client_open(NULL, &client, why, sizeof why), FL_ERR_POINTER);
+    EXPECT(why[0], 0);
     EXPECT(fl_client_open("/nonexistent/socket", &client, why, sizeof why), FL_ERR_UNREACHABLE);
     EXPECT(strstr(why, "/nonexistent/socket") != NULL, 1);
     EXPECT(fl_client_push(client, NULL, 0, NULL), FL_ERR_HANDLE);

@@ -49,6 +49,10 @@ fn a_client_in_c_attaches_and_its_packets_leave() {
                 arbiter.step(clock.now()).unwrap();
                 thread::sleep(Duration::from_micros(200));
             }
+            // What was taken last is sent too.
+            for _ in 0..100 {
+                arbiter.step(clock.now()).unwrap();
+            }
         });
         let of = |bytes| {
             let mut command = Command::new(&program);

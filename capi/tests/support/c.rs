@@ -1,8 +1,8 @@
 //! C compilers, and what they make of a file with the library that cargo built for this test.
 
-use std::env;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{self, Command, Stdio};
+use std::{env, fs};
 
 /// How the library is linked.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +55,8 @@ pub(crate) fn build(
         .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
         .collect();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // Another run of the tests may be at the same: each writes its own, and the last one stays.
+    let written = program.with_extension(process::id().to_string());
     let libraries = libraries();
     let mut command = Command::new(compiler);
     command
@@ -71,7 +73,7 @@ pub(crate) fn build(
         .arg(home().join("include"))
         .arg(home().join(source))
         .arg("-o")
-        .arg(&program);
+        .arg(&written);
     match library {
         Library::Shared => command
             .arg("-L")
@@ -90,7 +92,9 @@ pub(crate) fn build(
     };
     let output = command.output().map_err(|error| error.to_string())?;
     match output.status.success() {
-        true => Ok(program),
+        true => fs::rename(written, &program)
+            .map(|()| program)
+            .map_err(|error| error.to_string()),
         false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
     }
 }

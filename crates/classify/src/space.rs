@@ -22,6 +22,8 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use fairlane_core::random::splitmix64;
+
 use crate::Effort;
 use crate::pattern::{Key, Pattern, refinements};
 
@@ -73,14 +75,8 @@ struct Hash<const N: usize>(u64, [[u64; 2]; N]);
 
 impl<const N: usize> Hash<N> {
     fn nth(choice: u64) -> Self {
-        // SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
         let mut state = choice << 32;
-        let mut next = || {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        };
+        let mut next = || splitmix64(&mut state);
         Hash(next(), [(); N].map(|()| [next(), next()]))
     }
 

@@ -123,7 +123,7 @@ impl Terms {
             // Of who sends `burst + rate t` at most, and is served `rate t - lag` at least.
             (Some(burst), _) => Ok(has.service?.delay(burst)),
             (None, Some(delay)) => delay,
-            (None, None) => Err(NoGuarantee::Unknown),
+            (None, None) => Err(NoGuarantee::Inner),
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fairlane_core::aqm::AqmConfig;
 use fairlane_core::bounds::{Head, Service, Siblings, Transmit, Wfi};
-use fairlane_core::sched::Algorithm;
+use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use crate::read::grant;
@@ -51,18 +51,15 @@ pub struct Each {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NoGuarantee {
-    /// FIFO above it.
-    #[error("fifo: whatever came before goes first")]
-    Fifo,
-    /// SFQ above it.
-    #[error("sfq: others may be hashed to the same queue")]
-    Sfq,
-    /// An algorithm of which no bound is known.
-    #[error("drr+: no bound is known")]
-    Unknown,
-    /// An algorithm of another crate above it, which promises it nothing.
+    /// An algorithm above it that promises nobody anything, by name, and why.
+    #[error("{0}: {1}")]
+    Nothing(&'static str, &'static str),
+    /// An algorithm above it, by name, of which no bound is known.
     #[error("{0}: no bound is known")]
-    Custom(&'static str),
+    Unknown(&'static str),
+    /// No packets wait in the class itself.
+    #[error("packets wait in the classes below it")]
+    Inner,
     /// Strict priority above it.
     #[error("priority: the classes above and beside it may take everything")]
     Behind,
@@ -95,12 +92,11 @@ fn order(
     children: impl Iterator<Item = (Weight, Length, u32)>,
     hold: Hold,
 ) -> Order {
-    match algorithm {
-        Algorithm::Fifo => Order::None(NoGuarantee::Fifo),
-        Algorithm::Sfq => Order::None(NoGuarantee::Sfq),
-        Algorithm::DrrPlus(_) => Order::None(NoGuarantee::Unknown),
-        Algorithm::Priority => Order::Levels,
-        _ => {
+    match algorithm.sharing() {
+        Sharing::Offers(why) => Order::None(NoGuarantee::Nothing(algorithm.name(), why)),
+        Sharing::Levels => Order::Levels,
+        Sharing::Weights if !algorithm.is_bounded() => Order::None(unknown(algorithm)),
+        Sharing::Weights => {
             let siblings = Siblings::new(algorithm, children);
             Order::Shares(match hold {
                 Hold::AsTheyAre => siblings,
@@ -108,6 +104,10 @@ fn order(
             })
         }
     }
+}
+
+fn unknown(algorithm: Algorithm) -> NoGuarantee {
+    NoGuarantee::Unknown(algorithm.name())
 }
 
 /// What the ceilings of several classes add up to.
@@ -168,8 +168,8 @@ impl Node {
         let each = |&child: &usize| (classes[child].weight, longest, 1);
         Node {
             order: order(algorithm, children.iter().map(each), hold),
-            taken: match algorithm {
-                Algorithm::Priority => taken(children, classes),
+            taken: match algorithm.sharing() {
+                Sharing::Levels => taken(children, classes),
                 _ => HashMap::new(),
             },
             path: above.iter().copied().chain([algorithm]).collect(),
@@ -465,10 +465,7 @@ fn within(
 ) -> Result<Served, NoGuarantee> {
     let share = siblings.share(weight);
     let wfi = siblings.bound(weight, longest, head, Transmit::Between);
-    let wfi = wfi.ok_or(match siblings.algorithm() {
-        Algorithm::Custom(custom) => NoGuarantee::Custom(custom.name()),
-        _ => NoGuarantee::Unknown,
-    })?;
+    let wfi = wfi.ok_or_else(|| unknown(siblings.algorithm()))?;
     Ok(Served::new(
         above.child(share, wfi),
         Some((above, share, wfi)),

@@ -2,14 +2,163 @@
 //!
 //! [`Site::parse`] reads a file into links, each with its class tree and its filters, or says
 //! what is wrong with it: `file:line:column: sentence`, with the nearest known name.
+//!
+//! ```
+//! use fairlane_config::{
+//!     Backend, ClassKind, Diagnostic, Discipline, Each, Flows, Guarantee, Interfaces, Link,
+//!     LinkAlgorithm, LongestBy, Near, NoGuarantee, Queue, Role, Site, SiteError, Unmatched,
+//! };
+//! use fairlane_core::sched::Algorithm;
+//!
+//! let text = r#"
+//! [interfaces]
+//! inside = "lan0"
+//! outside = "wan0"
+//!
+//! [[link]]
+//! name = "up"
+//! to = "outside"
+//! rate = "38mbit"
+//! algorithm = "wf2q+"
+//!
+//! [[link.class]]
+//! name = "voice"
+//! rate = "2mbit"
+//!
+//! [[link.class]]
+//! name = "everybody"
+//! per = "source-ip"
+//! flows = { most = 64 }
+//! default = true
+//!
+//! [[link.filter]]
+//! class = "voice"
+//! dscp = "ef"
+//! "#;
+//! let site = Site::parse(text, "site.toml")?;
+//! let Interfaces { near, backend, .. } = site.interfaces.as_ref().ok_or("no interfaces")?;
+//! assert_eq!((near, backend), (&Near::Inside("lan0".to_owned()), &Backend::Packet));
+//!
+//! let link: &Link = site.link("up").ok_or("no link")?;
+//! assert_eq!((link.to, link.longest_by), (Role::Outside, LongestBy::Assumed));
+//! assert_eq!(link.algorithm, LinkAlgorithm::Tree(Algorithm::Wf2qPlus));
+//! assert!(matches!(link.classes[0].kind, ClassKind::Leaf(Queue { .. })));
+//! assert!(matches!(link.classes[1].kind, ClassKind::Flows(Flows { most: 64, .. })));
+//!
+//! // What each class has at least, and each flow of the second.
+//! let guarantees: Vec<Guarantee> = link.guarantees();
+//! let bps: Result<u64, NoGuarantee> = guarantees[0].rate;
+//! assert!(bps? >= 2_000_000);
+//! // And one that all others share.
+//! let each: &Each = guarantees[1].each.as_ref().ok_or("no flows")?;
+//! assert_eq!(each.flows, 65);
+//!
+//! // Queues for it, and the classes' numbers there.
+//! let (queues, numbers): (Discipline<Vec<u8>>, _) = link.discipline();
+//! println!("{queues:?}, {numbers:?}");
+//!
+//! // What is hardly meant, and what cannot be.
+//! let (warnings, unmatched): (Vec<Diagnostic>, Vec<Unmatched>) = (site.warnings.clone(), site.unmatched());
+//! assert!(warnings.is_empty() && unmatched.is_empty());
+//! let error = Site::parse(&text.replace("wf2q+", "wf3q+"), "site.toml").unwrap_err();
+//! assert!(matches!(&error, SiteError::Invalid(sentences) if sentences[0].line == 10), "{error}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A file that is changed table by table, what the change does to the running link, what can be granted
+//! beside it, and what is told of it:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use fairlane_config::class_report::{ClassReport, ClassTerms, SpanReport, bps, part};
+//! use fairlane_config::link_report::{ClassRow, LinkReport, SiteReport};
+//! use fairlane_config::{
+//!     Draft, Grant, NotGranted, Offer, ParseSizeError, ParseTimeError, Site, Size, Steps, Table,
+//!     Terms, Time, algorithms, is_interface_name, schema, suggestion,
+//! };
+//! use fairlane_core::tree::ClassStats;
+//! use fairlane_core::{Count, Nanos};
+//!
+//! let text: Arc<str> = r#"
+//! [[link]]
+//! name = "up"
+//! to = "outside"
+//! rate = "10mbit"
+//!
+//! [[link.class]]
+//! name = "voice"
+//! rate = "2mbit"
+//!
+//! [[link.class]]
+//! name = "rest"
+//! weight = 1
+//! default = true
+//!
+//! [[link.filter]]
+//! class = "voice"
+//! dscp = "ef"
+//! "#
+//! .into();
+//! // Nothing is known of this machine's interfaces.
+//! let mtu = &|_: &str| None;
+//! let running = Site::parse(&text, "site.toml")?;
+//!
+//! let mut draft = Draft::of(&text, mtu).ok_or("not sound")?;
+//! let voice = "[[link.class]]\nname = \"voice\"\nrate = \"3mbit\"\n\n";
+//! draft.replace(Table::Class(0, 0), voice).ok_or("no such table")?;
+//! let (_, changed) = draft.read(mtu).ok_or("not sound")?;
+//! let steps: Steps = changed.links[0].steps_from(&running.links[0]).ok_or("made anew")?;
+//! assert!(steps.is_in_place() && !steps.is_empty());
+//!
+//! let terms = Terms { rate: "64kbit".parse()?, burst: None, delay: None };
+//! let call = Grant {
+//!     link: "up".to_owned(),
+//!     name: "call".to_owned(),
+//!     parent: None,
+//!     filters: vec!["dscp = \"cs5\"".to_owned()],
+//!     reserved: terms.rate,
+//!     terms,
+//! };
+//! let granted = call.clone().admit(&text, mtu, &[])?;
+//! assert!(granted.reserved >= terms.rate);
+//! // The voice has two of the ten already.
+//! let too_much = Grant { terms: Terms { rate: "9mbit".parse()?, ..terms }, ..call };
+//! match too_much.admit(&text, mtu, &[]) {
+//!     Err(NotGranted::Full { best, .. }) => {
+//!         let Offer { rate, .. } = best[0];
+//!         assert!(rate < "9mbit".parse()?);
+//!     }
+//!     other => panic!("nine and two are more than ten: {other:?}"),
+//! }
+//!
+//! let report: LinkReport = SiteReport::new(&running).links.remove(0);
+//! let row: &ClassRow = &report.classes[0];
+//! assert_eq!((&*row.terms.name, row.terms.rate_bps), ("voice", Some(2_000_000)));
+//! let terms: Arc<[Arc<ClassTerms>]> = ClassTerms::of(&running.links[0]);
+//! let idle = ClassReport::counted(&terms[0], &ClassStats::default(), Count::default(), 1.0, 0);
+//! assert_eq!((idle.sent_bps, bps(125, 1.0), part(1, 4)), (0.0, 1000.0, 0.25));
+//! let rounds = SpanReport::in_micros(Nanos(1_500), Nanos(9_000));
+//! assert_eq!((rounds.mean, rounds.max), (1.5, 9.0));
+//!
+//! // The words of a file.
+//! assert_eq!("0.1s".parse::<Time>()?, Time(Nanos::from_millis(100)));
+//! assert_eq!("5".parse::<Time>(), Err(ParseTimeError::NoUnit));
+//! let size: Result<Size, ParseSizeError> = "64kb".parse();
+//! assert_eq!(size?, Size(65_536));
+//! assert_eq!(algorithms::named("qfq"), algorithms::all().into_iter().find(|a| a.name() == "qfq"));
+//! assert!(is_interface_name("lan0") && schema().contains("wf2q+"));
+//! assert_eq!(suggestion("wieght", ["rate", "weight"]), ", did you mean 'weight'?");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 #![warn(missing_debug_implementations)]
 
 pub mod algorithms;
+mod build;
 mod change;
 pub mod class_report;
 mod diagnostic;
-mod discipline;
 mod draft;
 mod file;
 mod grants;
@@ -27,7 +176,6 @@ mod written;
 
 pub use change::Steps;
 pub use diagnostic::{Diagnostic, Report, SiteError, suggestion};
-pub use discipline::{BuildError, Discipline};
 pub use draft::{Draft, Table};
 pub use grants::{Broken, Grant, NotGranted, Offer, Terms};
 pub use guarantee::{Each, Guarantee, NoGuarantee};

@@ -26,21 +26,26 @@ impl fmt::Display for Unmatched {
         let Unmatched {
             link, class, by, ..
         } = self;
+        let why = why(by);
         write!(
             f,
-            "the filter for class '{class}' of link '{link}' can never match: "
-        )?;
-        match &by[..] {
-            [] => f.write_str("no packet is all that it asks for"),
-            [(place, class)] => write!(
-                f,
-                "filter number {place}, for class '{class}', takes all its packets before"
-            ),
-            _ => {
-                let places: Vec<_> = by.iter().map(|(place, _)| place.to_string()).collect();
-                let places = places.join(", ");
-                write!(f, "filters number {places} take all its packets before")
-            }
+            "the filter for class '{class}' of link '{link}' can never match: {why}"
+        )
+    }
+}
+
+/// Why a filter can never match, by those that take all its packets before, each with its class. A filter is
+/// named by its place among those of its link, from 0.
+pub(crate) fn why(by: &[(usize, impl fmt::Display)]) -> String {
+    match by {
+        [] => "no packet is all that it asks for".to_owned(),
+        [(place, class)] => {
+            format!("filter number {place}, for class '{class}', takes all its packets before")
+        }
+        _ => {
+            let places: Vec<_> = by.iter().map(|(place, _)| place.to_string()).collect();
+            let places = places.join(", ");
+            format!("filters number {places} take all its packets before")
         }
     }
 }

@@ -85,6 +85,21 @@ impl<A: Scheduler + Send> Flows for PacketScheduler<A, Slot> {
 }
 
 /// A [`PacketScheduler`] of an algorithm that is chosen at run time.
+///
+/// ```
+/// use fairlane_core::sched::{Algorithm, UnknownAlgorithm};
+/// use fairlane_core::{AnyScheduler, FlowConfig, Length, Weight};
+///
+/// let algorithm: Algorithm = "qfq+".parse()?;
+/// let mut link = AnyScheduler::new(algorithm, Default::default());
+/// let len = Length::try_from(1000u32)?;
+/// let flow = link.add_flow(FlowConfig::new(Weight::ONE, len))?;
+/// link.enqueue(flow, len, 'a')?;
+/// assert_eq!(link.dequeue().unwrap().payload, 'a');
+///
+/// assert_eq!("fairest".parse::<Algorithm>(), Err(UnknownAlgorithm));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct AnyScheduler<P> {
     flows: Box<dyn Flows>,
     payloads: Payloads<P>,
@@ -211,7 +226,10 @@ fn flows(algorithm: Algorithm, limits: SchedulerLimits) -> Box<dyn Flows> {
 macro_rules! make {
     (
         ($algorithm:expr, $limits:expr)
-        $($variant:ident$(($most:ident: $kind:ty))?: $type:ty = $make:expr, $about:literal;)*
+        $(
+            $variant:ident$(($most:ident: $kind:ty))?:
+                $type:ty = $make:expr, $promise:expr, $about:literal;
+        )*
     ) => {
         match $algorithm {
             $(Algorithm::$variant$(($most))? => {

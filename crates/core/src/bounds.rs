@@ -17,6 +17,95 @@
 //! Lettieri, Maffione, *PSPAT*, 2018; Bennett, Zhang, *Hierarchical packet fair queueing
 //! algorithms*, 1996 and 1997.
 //!
+//! ```
+//! use fairlane_core::bounds::{self, Aggregate, Errors, Finish, Round, Slot, Terms, TermsError};
+//! use fairlane_core::bounds::{Transmit, Wfi, Work};
+//! use fairlane_core::{Length, Rate, Weight};
+//!
+//! // 5 of 100 parts of 10 Mbit/s, in packets of 200 bytes at most beside others of 1500.
+//! let rate: Rate = "10mbit".parse()?;
+//! let (short, longest) = (Length::try_from(200u32)?, Length::try_from(1500u32)?);
+//! let weight = Weight::try_from(5)?;
+//! let terms = Terms::new(weight, 100, short, longest, Transmit::Direct)?;
+//! assert_eq!(terms.guaranteed_rate(rate), 500_000);
+//! let error = Terms::new(weight, 4, short, longest, Transmit::Direct).unwrap_err();
+//! assert_eq!(error, TermsError::Weight);
+//!
+//! // The least there is, and what rounded timestamps add to it.
+//! let least: Wfi = bounds::wf2q_plus(&terms);
+//! assert_eq!(bounds::wf2q(&terms), least);
+//! let exact = Errors { start: Work::ZERO, finish: Finish::AfterFinish(Work::ZERO) };
+//! assert_eq!(bounds::sched(&terms, exact), least);
+//! let gfq = bounds::gfq(&terms, Slot::Actual);
+//! let qfq = bounds::qfq(&terms, Slot::Actual);
+//! assert!(least.delay < gfq.delay && gfq.delay < qfq.delay);
+//! assert_eq!(bounds::s_kps(&terms, Slot::Actual), qfq);
+//! assert!(bounds::qfq_equal_packets(&terms, Slot::Actual).delay < qfq.delay);
+//! // A packet of its own, the only one of its flow, is sent within so much of its arrival.
+//! assert!(terms.worst_delay(least, 200, rate) < terms.worst_delay(qfq, 200, rate));
+//! // Arithmetic adds little: this is over a gigabyte.
+//! let [packets, costs] = [bounds::qfq_rounding, bounds::cost_rounding].map(|of| of(&terms, 1 << 30));
+//! assert!(packets.delay < costs.delay);
+//!
+//! // The same in an aggregate of four flows alike, where there may be eight.
+//! let four = Aggregate::new(terms, 4, 8)?;
+//! assert_eq!(bounds::wf2q_plus_plus(&four), bounds::sched_plus(&four, Errors::EXACT));
+//! for bound in [bounds::gfq_plus, bounds::qfq_plus, bounds::s_kps_plus] {
+//!     assert!(bound(&four, Slot::Actual).delay > bounds::wf2q_plus_plus(&four).delay);
+//! }
+//!
+//! // Where a packet of every other flow may come first.
+//! let round = Round::of_many([(weight, short, 1), (Weight::ONE, longest, 95)]).ok_or("no flow")?;
+//! let [drr, scfq] = [bounds::drr(&round, weight, short, Transmit::Direct),
+//!     bounds::scfq(&round, weight, short, Transmit::Direct)].map(Option::unwrap);
+//! assert!(least.delay < scfq.delay && scfq.delay < drr.delay);
+//! assert!(bounds::drr_in_proportion(&terms, Weight::ONE, 96).is_some());
+//! // These promise a flow nothing, but for the highest priority.
+//! assert_eq!([bounds::fifo(), bounds::sfq()], [None, None]);
+//! assert!(bounds::strict_priority(0, longest, Transmit::Direct).is_some());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What surrounds the algorithm: a transmit queue, an arbiter and its dispatchers, classes above, costs that
+//! are estimated:
+//!
+//! ```
+//! use fairlane_core::bounds::{self, Dispatched, Estimates, Guarantees, Service, Terms, Transmit, Work};
+//! use fairlane_core::sched::Algorithm;
+//! use fairlane_core::{FlowConfig, Length, Nanos, Rate, Weight};
+//!
+//! let (rate, longest): (Rate, _) = ("10mbit".parse()?, Length::try_from(1500u32)?);
+//! let two = Transmit::packets(2, longest);
+//! assert_eq!(bounds::transmit_time(two, rate), Nanos::from_micros(2_400));
+//!
+//! let flows = [1, 4].map(|weight| FlowConfig::new(Weight::new(weight).unwrap(), longest));
+//! let wfi = Guarantees::new(Algorithm::Qfq, &flows, 1 << 20).of(&flows[1]).ok_or("no bound")?;
+//! let alone = wfi.delay.time(rate);
+//!
+//! let scan = Nanos::from_micros(10);
+//! let direct = bounds::with_arbiter(alone, scan, None, rate, longest);
+//! assert_eq!(direct, bounds::pspat_direct(alone, scan));
+//! let threads = Dispatched { passes: Nanos::from_micros(20), held: 64 };
+//! let block = bounds::pspat_block(scan, rate, longest).min(threads.held);
+//! assert_eq!(
+//!     bounds::with_arbiter(alone, scan, Some(threads), rate, longest),
+//!     bounds::pspat(alone, scan, threads.passes, block)
+//! );
+//!
+//! // A class of four fifths of the link, and one of a tenth of that class.
+//! let terms = |weight, of| Terms::new(weight, of, longest, longest, Transmit::Between);
+//! let (class, below) = (terms(flows[1].weight, 5)?, terms(Weight::ONE, 10)?);
+//! let service = Service::of_link(rate, longest).child(class.share(), bounds::wf2q_plus(&class));
+//! let service = service.child(below.share(), bounds::wf2q_plus(&below));
+//! assert_eq!(service.bps(), 800_000);
+//!
+//! // Requests of which the cost is known after service.
+//! let estimates = Estimates { in_flight: 4, error: 300 };
+//! let corrected = bounds::corrected(wfi, class.share(), estimates, Work::ZERO);
+//! assert!(corrected.delay > wfi.delay);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Algorithms with timestamps
 //!
 //! Two facts bound the flow's virtual start S from both sides. In bytes of the whole
@@ -53,6 +142,8 @@
 //!
 //! # Where the papers disagree
 //!
+//! With counterexamples that `fairlane replay` runs: `docs/corrections.md`.
+//!
 //! * The QFQ+ paper's Appendix A sets DS+ = L_k / phi for exact timestamps, counted from S.
 //!   Eq. 2 has that L_k / phi already: T-WFI would hold it twice. The paper's footnote 5, the
 //!   QFQ report, and Bennett and Zhang have it once. Counted from F, as here, DS+ is 0 and
@@ -61,6 +152,8 @@
 //!   the rounded start for the exact one, which lies up to L_k / phi further after V
 //!   (Theorem 3 has it right), Theorem 2's rounds the backlog down to whole slots; a
 //!   schedule exceeds both. Eq. 2 holds: 3 sigma + L_k / phi + L - L_k + Q.
+//! * The report has 3 sigma more for S-KPS, whose slots it releases as they end. Released as they
+//!   begin, as here, they need none: [`s_kps`].
 //! * Eq. 2 is 7 L_k / phi for QFQ, and so is the QFQ+ paper's Table 2; its summary, and the
 //!   PSPAT paper's Eq. 2, have 6. That holds if all packets of the flow are equally long, see
 //!   [`qfq_equal_packets`], and not for a short one after long ones.
@@ -72,6 +165,7 @@
 use crate::units::{Charge, Length, Nanos, Rate, Weight};
 use core::ops::Add;
 
+pub(crate) mod child;
 mod correction;
 mod flows;
 mod hierarchy;

@@ -14,7 +14,7 @@ pub const MAX_COST: u32 = 1 << 31;
 /// are never taken for each other, and sentences call them by their name.
 ///
 /// ```
-/// use fairlane_core::{Cost, Unit};
+/// use fairlane_core::{Cost, CostError, Unit};
 ///
 /// #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 /// struct Tokens;
@@ -25,9 +25,9 @@ pub const MAX_COST: u32 = 1 << 31;
 ///
 /// let cost = Cost::<Tokens>::try_from(131_072u32)?;
 /// assert_eq!(cost.to_string(), "131072 tokens");
-/// let error = Cost::<Tokens>::try_from(0u32).unwrap_err();
+/// let error: CostError = Cost::<Tokens>::try_from(0u32).unwrap_err();
 /// assert_eq!(error.to_string(), "a cost of 0 tokens: costs are 1 to 2147483648 tokens");
-/// # Ok::<(), fairlane_core::CostError>(())
+/// # Ok::<(), CostError>(())
 /// ```
 pub trait Unit: Copy + fmt::Debug + Ord + Hash + Send + Sync + 'static {
     /// As sentences call several of them.

@@ -6,6 +6,27 @@ use crate::units::{Length, Nanos, Rate};
 ///
 /// Times are exact: what a division leaves is carried to the next packet, so that the rate holds
 /// to the bit over any time, from 1 kbit/s to 1 Tbit/s.
+///
+/// ```
+/// use fairlane_core::leaky_bucket::{LeakyBucket, Window};
+/// use fairlane_core::{Length, Nanos};
+///
+/// let mut bucket = LeakyBucket::new("8mbit".parse()?, Nanos::ZERO);
+/// let len = Length::try_from(1000u32)?;
+/// bucket.charge(len);
+/// assert_eq!(bucket.empty_by(), Nanos::from_millis(1));
+///
+/// // Until two milliseconds have come, two packets more may go.
+/// let mut window: Window = bucket.open(Nanos::from_millis(2));
+/// let mut sent = 0;
+/// while window.may_release() {
+///     window.charge(len);
+///     sent += 1;
+/// }
+/// bucket.close(window);
+/// assert_eq!((sent, bucket.empty_by()), (2, Nanos::from_millis(3)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeakyBucket {
     rate: Rate,

@@ -46,11 +46,14 @@ pub mod aqm;
 pub mod bounds;
 pub mod cost;
 mod cost_pace;
+mod discipline;
 mod grow;
 pub mod leaky_bucket;
 mod packet;
 mod packet_scheduler;
 pub mod queue;
+#[doc(hidden)]
+pub mod random;
 pub mod room;
 pub mod sched;
 pub mod scheduler;
@@ -63,6 +66,7 @@ pub mod units;
 pub use any_scheduler::AnyScheduler;
 pub use cost::{Cost, CostError, Unit, Units};
 pub use cost_pace::CostPace;
+pub use discipline::{Discipline, DisciplineError};
 pub use packet::{Count, Dequeue, Packet, Rejected, Rejection, Stamped, Waited};
 pub use packet_scheduler::{
     ChangeError, Correction, CostScheduler, FlowConfig, FlowId, FlowStats, Limits, PacketScheduler,

@@ -93,10 +93,10 @@ impl Limits {
 
 /// How much may wait in all flows together.
 ///
-/// A full scheduler refuses whoever comes: a flat one keeps no [room](crate::room) for anybody. So
+/// A full scheduler rejects whoever comes: a flat one keeps no [room](crate::room) for anybody. So
 /// that nobody is starved of room by others, let `packets` be no less than the flows that there may
 /// be times `per_flow.packets`, and `bytes` as many times `per_flow.bytes`: then a flow is
-/// refused for what it holds itself and for nothing else. Memory is taken as packets come, not by
+/// rejected for what it holds itself and for nothing else. Memory is taken as packets come, not by
 /// limits. A [tree](crate::tree) of one class of flows does without such limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -139,7 +139,7 @@ impl Default for SchedulerLimits {
 pub struct FlowConfig<L = Length> {
     /// Weight (phi).
     pub weight: Weight,
-    /// Longest packet it will send, or largest cost of its requests: longer ones are refused at
+    /// Longest packet it will send, or largest cost of its requests: longer ones are rejected at
     /// enqueue.
     pub max_length: L,
     /// Its own limits, or `None` for the scheduler's `per_flow`.
@@ -210,7 +210,7 @@ pub struct FlowStats {
     pub sent: Count,
     /// Waiting now.
     pub queued: Count,
-    /// Refused at enqueue, for whatever reason.
+    /// Rejected at enqueue, for whatever reason.
     pub dropped: Count,
     /// Accepted and discarded later (a flush).
     pub discarded: Count,
@@ -231,7 +231,7 @@ struct Flow<S, L: Size = Length> {
     /// What its limits leave; negative after a limit was lowered below the backlog.
     room_packets: i32,
     /// Longest packet allowed; 0 where no flow has this number, which then
-    /// refuses every packet.
+    /// rejects every packet.
     max_length: u32,
     accepted_bytes: u64,
     state: S,
@@ -284,6 +284,38 @@ impl<S, L: Size> Holds<S> for Flow<S, L> {
 /// `enqueue` and `dequeue` cost what the algorithm costs, O(1) for most, and touch one cache
 /// line a flow and one a packet. Nothing is allocated once the tables have grown to the
 /// largest number of flows and packets.
+///
+/// ```
+/// use fairlane_core::{
+///     ChangeError, Count, FlowConfig, FlowId, FlowStats, Length, Limits, PacketScheduler, Rejected,
+///     Rejection, SchedulerLimits, TotalStats, Weight, sched::Qfq,
+/// };
+///
+/// let per_flow = Limits { packets: 2, bytes: 3000 };
+/// let limits = SchedulerLimits { per_flow, ..SchedulerLimits::default() };
+/// let mut link = PacketScheduler::new(Qfq::new(), limits);
+/// let len = Length::try_from(1000u32)?;
+/// let flow: FlowId = link.add_flow(FlowConfig::new(Weight::ONE, len))?;
+///
+/// link.enqueue(flow, len, "first")?;
+/// link.enqueue(flow, len, "second")?;
+/// // What finds no room comes back, with the reason.
+/// let Rejected { payload, reason } = link.enqueue(flow, len, "third").unwrap_err();
+/// assert_eq!((payload, reason), ("third", Rejection::QueueFull));
+///
+/// assert_eq!(link.dequeue().unwrap().payload, "first");
+/// let stats: FlowStats = link.flow_stats(flow).unwrap();
+/// assert_eq!(stats.queued, Count { packets: 1, bytes: 1000 });
+///
+/// // What a flow still holds when it is removed is the caller's again.
+/// let mut discarded = Vec::new();
+/// link.remove_flow(flow, |packet| discarded.push(packet.payload))?;
+/// assert_eq!(discarded, ["second"]);
+/// assert_eq!(link.remove_flow(flow, drop), Err(ChangeError::UnknownFlow));
+/// let all: TotalStats = link.total_stats();
+/// assert_eq!((all.accepted.packets, all.dropped.packets), (2, 1));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 // `room_bytes` and `accepted_bytes` stand apart for the reason given at `Flow`.
 #[derive(Clone)]
 #[repr(C)]
@@ -471,23 +503,23 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     pub fn enqueue(&mut self, id: FlowId, len: L, payload: P) -> Result<(), Rejected<P, L>> {
         let bytes = len.amount();
         let Some(flow) = self.flows.get_mut(id.index()) else {
-            return Err(self.refused(id, len, payload, Against::Length));
+            return Err(self.rejected(id, len, payload, Against::Length));
         };
         if bytes > flow.max_length {
-            return Err(self.refused(id, len, payload, Against::Length));
+            return Err(self.rejected(id, len, payload, Against::Length));
         }
         // Room is taken at once, since each subtraction tells whether there was enough.
         flow.room_packets -= 1;
         if flow.room_packets < 0 {
-            return Err(self.refused(id, len, payload, Against::FlowPackets));
+            return Err(self.rejected(id, len, payload, Against::FlowPackets));
         }
         if !flow.room_bytes.take(bytes) {
-            return Err(self.refused(id, len, payload, Against::FlowBytes));
+            return Err(self.rejected(id, len, payload, Against::FlowBytes));
         }
         let room = self.room_bytes;
         self.room_bytes = room.wrapping_sub(i64::from(bytes));
         if room < i64::from(bytes) {
-            return Err(self.refused(id, len, payload, Against::Bytes));
+            return Err(self.rejected(id, len, payload, Against::Bytes));
         }
         let Some(vacant) = self.slab.vacant() else {
             return self.enqueue_with_growth(id, len, payload);
@@ -507,7 +539,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         flow.accepted_bytes += u64::from(len.amount());
         self.accepted_bytes += u64::from(len.amount());
         if flow.packets.append(&mut self.slab, stored) {
-            self.begin(id, len);
+            self.activate(id, len);
         }
         self.algorithm
             .arrived(self.flows.as_mut_slice(), id.entity(), len.into());
@@ -524,7 +556,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     ) -> Result<(), Rejected<P, L>> {
         match self.slab.insert(len, payload) {
             Ok(stored) => self.append(id, len, stored),
-            Err(payload) => return Err(self.refused(id, len, payload, Against::Packets)),
+            Err(payload) => return Err(self.rejected(id, len, payload, Against::Packets)),
         }
         Ok(())
     }
@@ -532,7 +564,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     /// A flow without packets got one. Apart, so that what follows a packet keeps its registers.
     #[cold]
     #[inline(never)]
-    fn begin(&mut self, id: FlowId, len: L) {
+    fn activate(&mut self, id: FlowId, len: L) {
         let flow = self.flows.get_mut(id.index());
         let head = flow.map_or(len.into(), |flow| flow.ledger.tell(len, flow.max_length));
         self.algorithm
@@ -554,7 +586,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     }
 
     #[inline]
-    fn refused(&mut self, id: FlowId, len: L, payload: P, against: Against) -> Rejected<P, L> {
+    fn rejected(&mut self, id: FlowId, len: L, payload: P, against: Against) -> Rejected<P, L> {
         let reason = self.reject(id, len, against);
         Rejected { payload, reason }
     }

@@ -7,7 +7,7 @@
 //!
 //! * A packet that fits into the link is accepted.
 //! * When the link is full, a packet of whoever holds *most beyond his own* goes, the arriving one
-//!   counted as his owner's. If that is the arriving packet's owner it is refused (tail drop).
+//!   counted as his owner's. If that is the arriving packet's owner it is rejected (tail drop).
 //! * Nobody within his own ever gives way. Were all holders within their own, no more than the sum
 //!   of all rooms would wait, and the link would not be full.
 //!

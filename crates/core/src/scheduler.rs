@@ -38,6 +38,119 @@
 //! each packet. An aggregate that serves its members by itself is put on
 //! [`hold`](Scheduler::hold) while it does, and makes the second once for all that its
 //! members sent.
+//!
+//! # An algorithm of one's own
+//!
+//! Turns in a circle, whatever the weights. The crate `fairlane-testkit` tells whether such an algorithm
+//! keeps to what is said here.
+//!
+//! ```
+//! use std::collections::VecDeque;
+//!
+//! use fairlane_core::sched::{Algorithm, CustomAlgorithm};
+//! use fairlane_core::scheduler::{
+//!     Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation,
+//! };
+//! use fairlane_core::{AnyScheduler, Charge, FlowConfig, Length, PacketScheduler, Weight};
+//!
+//! #[derive(Clone, Debug, Default)]
+//! struct Turns(VecDeque<EntityId>);
+//!
+//! #[derive(Clone, Copy, Debug, Default)]
+//! struct Entity {
+//!     share: Option<Share>,
+//!     active: bool,
+//! }
+//!
+//! impl Scheduler for Turns {
+//!     type Entity = Entity;
+//!     const NAME: &'static str = "turns";
+//!
+//!     fn add(&mut self, entities: &mut [impl Holds<Entity>], id: EntityId, share: Share) {
+//!         *entities.entity_mut(id) = Entity { share: Some(share), active: false };
+//!     }
+//!
+//!     fn remove(&mut self, entities: &mut [impl Holds<Entity>], id: EntityId) -> Removal {
+//!         match self.is_active(entities, id) {
+//!             true => Removal::WhenSelected,
+//!             false => Removal::Done,
+//!         }
+//!     }
+//!
+//!     fn change(&mut self, entities: &mut [impl Holds<Entity>], id: EntityId, share: Share) {
+//!         entities.entity_mut(id).share = Some(share);
+//!     }
+//!
+//!     fn weight(&self, entities: &[impl Holds<Entity>], id: EntityId) -> Weight {
+//!         entities.entity(id).share.map_or(Weight::ONE, Share::weight)
+//!     }
+//!
+//!     fn is_active(&self, entities: &[impl Holds<Entity>], id: EntityId) -> bool {
+//!         entities.entity(id).active
+//!     }
+//!
+//!     fn backlogged(&mut self, entities: &mut [impl Holds<Entity>], id: EntityId, _: Charge) {
+//!         if !std::mem::replace(&mut entities.entity_mut(id).active, true) {
+//!             self.0.push_back(id);
+//!         }
+//!     }
+//!
+//!     fn select(&self, _: &[impl Holds<Entity>]) -> MaybeEntity {
+//!         self.0.front().map_or(MaybeEntity::NONE, |&id| MaybeEntity::of(id))
+//!     }
+//!
+//!     // Who is first stays first, whoever comes.
+//!     fn hold(&mut self, _: &mut [impl Holds<Entity>], _: EntityId) {}
+//!
+//!     fn served(&mut self, _: Charge) {}
+//!
+//!     fn reschedule(
+//!         &mut self,
+//!         entities: &mut [impl Holds<Entity>],
+//!         id: EntityId,
+//!         _: Charge,
+//!         next: Option<Charge>,
+//!     ) {
+//!         self.idle(entities, id);
+//!         if let Some(next) = next {
+//!             self.backlogged(entities, id, next);
+//!         }
+//!     }
+//!
+//!     fn idle(&mut self, entities: &mut [impl Holds<Entity>], id: EntityId) {
+//!         if std::mem::take(&mut entities.entity_mut(id).active) {
+//!             self.0.pop_front();
+//!         }
+//!     }
+//!
+//!     fn invariants(&self, entities: &[impl Holds<Entity>]) -> Result<(), Violation> {
+//!         match self.0.iter().all(|&id| self.is_active(entities, id)) {
+//!             true => Ok(()),
+//!             false => Err(Violation("who has a place is not active".to_owned())),
+//!         }
+//!     }
+//! }
+//!
+//! let mut link = PacketScheduler::new(Turns::default(), Default::default());
+//! let len = Length::try_from(1000u32)?;
+//! for name in ["a", "b"] {
+//!     let flow = link.add_flow(FlowConfig::new(Weight::ONE, len))?;
+//!     link.enqueue(flow, len, name)?;
+//!     link.enqueue(flow, len, name)?;
+//! }
+//! link.invariants()?;
+//! let sent = std::iter::from_fn(|| link.dequeue()).map(|packet| packet.payload);
+//! assert!(sent.eq(["a", "b", "a", "b"]));
+//!
+//! // By a name, wherever an algorithm is chosen at run time.
+//! impl CustomAlgorithm for Turns {
+//!     const ABOUT: &'static str = "Turns in a circle";
+//! }
+//! let algorithm = Algorithm::custom::<Turns>("turns");
+//! let link = AnyScheduler::<u32>::new(algorithm, Default::default());
+//! assert!(link.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use crate::units::{Charge, MAX_CHARGE, MAX_LENGTH, Weight};
 use core::fmt;
@@ -255,6 +368,10 @@ pub trait Scheduler {
     /// Whether it is told of every packet ([`arrived`](Self::arrived)) to order by; else it need
     /// know of heads only.
     const FOLLOWS_PACKETS: bool = false;
+
+    /// Of one that is told of every packet, whether [`dropped_first`](Self::dropped_first) may be said to
+    /// it: else it orders no queue that drops packets as they leave.
+    const MAY_LOSE_FIRST: bool = true;
 
     /// Takes in `id` with a share, inactive. O(1).
     fn add(&mut self, entities: &mut [impl Holds<Self::Entity>], id: EntityId, share: Share);

@@ -1,5 +1,31 @@
 //! Units are types: a length is never added to a time, and virtual time is
 //! compared in one place only.
+//!
+//! ```
+//! use fairlane_core::units::{
+//!     Charge, Length, LengthError, Nanos, ParseRateError, QuantityError, Rate, RateError,
+//!     VirtualTime, Weight, WeightError, quantity,
+//! };
+//!
+//! // What is out of range is refused, in a sentence.
+//! let length: Result<Length, LengthError> = 70_000u32.try_into();
+//! let error = length.unwrap_err().to_string();
+//! assert_eq!(error, "a packet of 70000 bytes: lengths are 1 to 65535 bytes");
+//! assert_eq!("0".parse::<Weight>(), Err(WeightError::OutOfRange(0)));
+//! assert_eq!("100".parse::<Rate>(), Err(ParseRateError::NoUnit));
+//! let rate: Result<Rate, RateError> = 1u64.try_into();
+//! assert!(rate.is_err());
+//!
+//! // Numbers with units of one's own.
+//! let units = [("min", 60), ("h", 3600)];
+//! assert_eq!(quantity("1.5 h", &units), Ok(5400));
+//! assert_eq!(quantity("soon", &units), Err(QuantityError::NoNumber));
+//!
+//! // Time ends, and virtual time goes round.
+//! assert_eq!(Nanos::ZERO - Nanos(1), Nanos::ZERO);
+//! assert!(VirtualTime::new(1).is_after(VirtualTime::new(u64::MAX)));
+//! assert_eq!(Charge::from(Length::MAX).get(), 65_535);
+//! ```
 
 use core::fmt;
 use core::iter::Sum;

@@ -1,5 +1,5 @@
 //! Packets come and leave in bursts, as devices have them, and each tells how long it waited:
-//! `cargo run --example bursts`
+//! `cargo run -p fairlane --example bursts`
 
 use std::error::Error;
 

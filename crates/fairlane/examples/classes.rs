@@ -1,5 +1,5 @@
 //! Classes within classes, one of them held to a rate, on a clock of the program's own:
-//! `cargo run --example classes`
+//! `cargo run -p fairlane --example classes`
 
 use std::error::Error;
 

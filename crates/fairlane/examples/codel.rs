@@ -1,5 +1,5 @@
 //! How long packets wait where more comes than leaves, without and with queue management that a sender
-//! listens to: `cargo run --example codel`
+//! listens to: `cargo run -p fairlane --example codel`
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! Three flows share a link by weight; no thread, no clock, no I/O: `cargo run --example flat`
+//! Three flows share a link by weight; no thread, no clock, no I/O: `cargo run -p fairlane --example flat`
 
 use std::error::Error;
 

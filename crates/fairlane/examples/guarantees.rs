@@ -1,4 +1,4 @@
-//! How late a packet can be at worst, by algorithm: `cargo run --example guarantees`
+//! How late a packet can be at worst, by algorithm: `cargo run -p fairlane --example guarantees`
 //!
 //! A flow of weight 5 with short packets shares 10 Mbit/s with 95 of weight 1, whatever those send. Its
 //! packet finds nothing of its own before it.

@@ -1,6 +1,6 @@
 //! A server of a language model with four places, and three tenants who always have more to ask. Nobody
 //! knows how long an answer will be: requests are charged by an estimate, and corrected after the answer.
-//! Shares of the tokens follow the weights, whatever the estimates: `cargo run --example inference`
+//! Shares of the tokens follow the weights, whatever the estimates: `cargo run -p fairlane --example inference`
 
 use std::error::Error;
 

@@ -1,5 +1,5 @@
 //! What a queue does to its senders before anybody has it: a simulated second, packet by packet:
-//! `cargo run --example simulate --features sim`
+//! `cargo run -p fairlane --example simulate --features sim`
 
 use std::error::Error;
 

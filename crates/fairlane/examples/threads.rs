@@ -1,5 +1,5 @@
 //! Eight threads that send as fast as they can share a link by weight, 1 to 8:
-//! `cargo run --example threads`
+//! `cargo run -p fairlane --example threads`
 
 use std::error::Error;
 use std::thread;

@@ -2,7 +2,6 @@
 
 use std::fmt::Debug;
 
-use fairlane::config::Discipline;
 use fairlane::io::{ByteLen, MemoryBackend, PacketBackend, TunBackend, UdpBackend};
 use fairlane::mailbox::{Consumer, Producer};
 use fairlane::runtime::bridge::{Bridge, Lane};
@@ -13,7 +12,9 @@ use fairlane::runtime::{
 use fairlane::sched::Qfq;
 use fairlane::tree::cbq::Cbq;
 use fairlane::tree::{Discarded, Tree};
-use fairlane::{AnyScheduler, Dequeue, Packet, PacketScheduler, Rejected, Stamped, Waited};
+use fairlane::{
+    AnyScheduler, Dequeue, Discipline, Packet, PacketScheduler, Rejected, Stamped, Waited,
+};
 
 /// A packet of which nothing is known.
 struct Opaque;

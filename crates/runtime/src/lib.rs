@@ -26,6 +26,45 @@
 //! of its own; [`drive`] is the loop around it for a thread of its own, and [`spawn`] is that thread
 //! with all that belongs to it.
 //!
+//! ```
+//! use fairlane_core::Length;
+//! use fairlane_io::{MemoryBackend, memory};
+//! use fairlane_runtime::{
+//!     ArbiterStats, AsyncClient, ChangeLinkError, Client, ClientId, ClientStats, Flow, FlowError, Link,
+//!     LinkHandle, LinkStats, Pushed, Refused, RegisterError, Registrar, SpawnConfig, Weighted, spawn,
+//! };
+//!
+//! let (near, _far): (MemoryBackend<Vec<u8>>, MemoryBackend<Vec<u8>>) = memory::pair(16);
+//! let mut config = SpawnConfig::new(Link::new("10mbit".parse()?));
+//! config.name = "uplink".to_owned();
+//! let (link, handle): (Registrar<Vec<u8>>, LinkHandle) = spawn(config, near)?;
+//!
+//! // A thread's client and a task's, alike.
+//! let four: Weighted = Flow::weight(4);
+//! let mut client: Client<Vec<u8>> = link.client(four.max_len(1000))?;
+//! let task: AsyncClient<Vec<u8>> = link.async_client(four.max_len(1000))?;
+//! assert_ne!(client.id(), task.id());
+//! let weightless = link.client(Flow::weight(0).max_len(1000));
+//! assert!(matches!(weightless, Err(RegisterError::Flow(FlowError::Weight(_)))));
+//!
+//! let told: Pushed = client.push(Length::try_from(1000u32)?, vec![0; 1000])?;
+//! assert_eq!(told.dropped_before, 0);
+//! // A packet that is too long is its client's again.
+//! let Refused { packet, reason } = client.push(Length::MAX, vec![7]).unwrap_err();
+//! println!("{packet:?}: {reason}");
+//!
+//! // Asked and changed from any thread.
+//! let LinkStats { total, arbiter, .. } = handle.stats()?;
+//! let ArbiterStats { looks, .. } = arbiter;
+//! println!("{total:?}, at most {:?} from look to look", looks.longest());
+//! let clients: Vec<(ClientId, ClientStats)> = handle.client_stats()?;
+//! assert!(clients.len() <= 2);
+//! let refused = handle.change(client.id(), Flow::weight(0).max_len(1000));
+//! assert!(matches!(refused, Err(ChangeLinkError::Flow(_))));
+//! handle.stop()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # What a client learns, and when
 //!
 //! | what happened | how the client learns |

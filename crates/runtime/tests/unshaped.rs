@@ -257,8 +257,8 @@ fn once_it_is_shaped_again_the_link_and_the_ceilings_hold() {
     }
     let before = bed.arrived.len();
     assert!((100..=101).contains(&bed.hear(2_000)));
-    let capped = bed.arrived[before..].iter().filter(|it| it.class == 2);
-    assert!((9..=12).contains(&capped.count()), "a tenth of the link");
+    let limited = bed.arrived[before..].iter().filter(|it| it.class == 2);
+    assert!((9..=12).contains(&limited.count()), "a tenth of the link");
 }
 
 #[test]

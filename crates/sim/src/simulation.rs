@@ -352,8 +352,17 @@ impl<Q: ClassQueue<ClassPacket>, O: Observer<ClassFlow>> Simulation<Q, O, ClassF
     /// Lets everything happen that is due before `until`, and sets the clock to it. May be
     /// called again to go on.
     pub fn run_until(&mut self, until: Picos) {
-        self.work_until(until, &mut || true);
-        self.server.advance(until);
+        self.run_until_while(until, || true);
+    }
+
+    /// The same, as long as `go_on` says so, which is asked at every event: whether it came to
+    /// `until`. Where it did not, the clock is at the last event.
+    pub fn run_until_while(&mut self, until: Picos, mut go_on: impl FnMut() -> bool) -> bool {
+        let came = self.work_until(until, &mut go_on);
+        if came {
+            self.server.advance(until);
+        }
+        came
     }
 }
 

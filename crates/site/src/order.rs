@@ -11,9 +11,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use fairlane_config::{BuildError, Discipline, Link};
+use fairlane_config::Link;
 use fairlane_core::tree::{ClassId, ClassQueue, ClassStats, Discarded, Remains};
-use fairlane_core::{Count, Nanos};
+use fairlane_core::{Count, Discipline, DisciplineError, Nanos};
 use fairlane_io::Backend;
 use fairlane_runtime::bridge::{LaneStats, RoundStats, Side};
 use fairlane_runtime::{Arbiter, FromPort, Spans, Straight};
@@ -239,7 +239,7 @@ pub(crate) struct Adding {
     /// By place: of those that there are already, and of the others once they are added.
     pub(crate) ids: Vec<ClassId>,
     /// Why it went no further.
-    pub(crate) error: Option<BuildError>,
+    pub(crate) error: Option<DisciplineError>,
     at: usize,
 }
 
@@ -262,7 +262,7 @@ impl Adding {
             };
             let parent = self.link.classes[place].parent;
             let parent = parent.map_or(ClassId::ROOT, |parent| self.ids[parent]);
-            match queue.classes_mut().add(&self.link, place, parent) {
+            match self.link.add_class(queue.classes_mut(), place, parent) {
                 Ok(id) => self.ids[place] = id,
                 Err(error) => {
                     self.error = Some(error);
@@ -303,7 +303,7 @@ pub(crate) struct Taking {
     /// Children before their parents.
     pub(crate) gone: Vec<Gone>,
     /// Why a change was not made. The others were.
-    pub(crate) error: Option<BuildError>,
+    pub(crate) error: Option<DisciplineError>,
     phase: Phase,
     at: usize,
     /// The class that is next has begun to change.
@@ -391,7 +391,7 @@ impl Taking {
             if !self.begun {
                 *left = left.saturating_sub(CLASS);
                 self.begun = true;
-                if let Err(error) = queue.classes_mut().change(&self.link, place, id, now) {
+                if let Err(error) = self.link.change_class(queue.classes_mut(), place, id, now) {
                     self.error = Some(error);
                 }
             }

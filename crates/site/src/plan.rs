@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
 use fairlane_config::class_report::{ClassTerms, DelayReport};
-use fairlane_config::{Discipline, Link, Steps};
+use fairlane_config::{Link, Steps};
 use fairlane_core::tree::{ClassId, ClassStats};
-use fairlane_core::{Count, Nanos};
+use fairlane_core::{Count, Discipline, Nanos};
 use fairlane_io::Backend;
 use fairlane_runtime::bridge::Side;
 use fairlane_runtime::{Arbiter, ArbiterConfig, Classified, FromPort, Straight};

@@ -1,21 +1,18 @@
 //! Flows that are never idle, and how far each is behind its share.
 
+use fairlane_core::random::splitmix64;
 use fairlane_core::{FlowId, PacketScheduler, Scheduler};
 
 use crate::numbers::{config, length, scheduler};
 
-/// Steele, Lea, Flood: SplitMix64. The same numbers in every run.
+/// Numbers at random, the same in every run.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
     /// Any number of 64 bits.
     pub fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        splitmix64(&mut self.0)
     }
 
     /// 0 to `count` - 1.

@@ -3,7 +3,7 @@
 //! `curl -N -H 'x-tenant: alice' -H 'x-max-tokens: 200' http://127.0.0.1:8080/generate`
 //!
 //! Four requests are served at a time. A tenant is charged for the tokens that it asks for at most, and
-//! in the end for those that it got.
+//! then for those that it got.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -21,26 +21,32 @@ use futures_util::stream;
 
 type Tenant = String;
 
+/// Tokens of an answer at most.
+const MOST: u32 = 1000;
+
 fn header<'a>(request: &'a Request, name: &str) -> Option<&'a str> {
     request.headers().get(name)?.to_str().ok()
 }
 
+/// What a request asks for, and no more than the model ever says: who asks for more than he can get would
+/// have credit for the difference.
 fn max_tokens(request: &Request) -> u32 {
     let asked = header(request, "x-max-tokens").and_then(|text| text.parse().ok());
-    asked.unwrap_or(1000)
+    asked.unwrap_or(MOST).min(MOST)
 }
 
-/// The model: a token every five milliseconds, and it often stops before it has said all that it may.
-async fn generate(mut request: Request) -> Response {
+/// The model: as many tokens as it may say, one in so long.
+async fn generate(mut request: Request, pace: Duration) -> Response {
     let permit = request.extensions_mut().remove::<Arc<Permit<Tenant>>>();
-    let tokens = max_tokens(&request).min(50);
+    let tokens = max_tokens(&request);
     let answer = stream::unfold((0, permit), move |(said, permit)| async move {
         if said == tokens {
-            let actual = Cost::clamped(said.into());
-            permit.iter().for_each(|permit| permit.correct(actual));
             return None; // and the permit is free
         }
-        tokio::time::sleep(Duration::from_millis(5)).await;
+        tokio::time::sleep(pace).await;
+        // Also who hangs up is charged for what he got.
+        let actual = Cost::clamped(u64::from(said) + 1);
+        permit.iter().for_each(|permit| permit.correct(actual));
         let token = format!("token{said} ");
         Some((Ok::<_, Infallible>(token), (said + 1, permit)))
     });
@@ -55,8 +61,8 @@ async fn refused(error: FairError<Infallible>) -> (StatusCode, String) {
     (status, error.to_string())
 }
 
-/// The model behind a fair gate.
-pub fn gateway(semaphore: FairSemaphore<Tenant>) -> Router {
+/// The model behind a fair gate; it says a token in so long.
+pub fn gateway(semaphore: FairSemaphore<Tenant>, pace: Duration) -> Router {
     let whose = |request: &Request| header(request, "x-tenant").unwrap_or("nobody").to_owned();
     let cost = |request: &Request| Cost::clamped(max_tokens(request).into());
     // The permit goes with the request, so that it lasts until the answer has been streamed.
@@ -64,7 +70,8 @@ pub fn gateway(semaphore: FairSemaphore<Tenant>) -> Router {
         request.extensions_mut().insert(Arc::new(permit));
         request
     });
-    let service = Router::new().route("/generate", get(generate));
+    let model = move |request| generate(request, pace);
+    let service = Router::new().route("/generate", get(model));
     service.layer((HandleErrorLayer::new(refused), fair))
 }
 
@@ -77,5 +84,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     });
     let listener = tokio::net::TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
-    Ok(axum::serve(listener, gateway(semaphore)).await?)
+    let gateway = gateway(semaphore, Duration::from_millis(5));
+    Ok(axum::serve(listener, gateway).await?)
 }

@@ -118,11 +118,16 @@ def sim(
 
     The same arguments give the same result, to the bit.
     """
+    flows = list(flows)
+    for index, flow in enumerate(flows):
+        if not isinstance(flow, Flow):
+            what = type(flow).__name__
+            raise DtypeError(f"flows[{index}] is {what}: it is a Flow", "flows", index)
     if queue_packets is not None and queue_bytes is not None:
         raise ArgumentError("queue_packets and queue_bytes are given: one of both", "queue_bytes")
     departures, report = _fairlane.simulate(
         (algorithm, rate, 0, aggregate),
-        list(flows),
+        flows,
         (seconds, seed),
         (queue_packets, queue_bytes),
         until_sent,
@@ -133,8 +138,8 @@ def sim(
 def fluid(
     rate: Rate, flows: ArrayLike, arrivals: ArrayLike, *, overhead: int = 0
 ) -> NDArray[np.uint64]:
-    """When the ideal fluid server (GPS) finishes each of the ``arrivals``, in picoseconds, rounded down.
-    O(log flows) a packet."""
+    """When the ideal fluid server (GPS) finishes each of the ``arrivals``, in picoseconds, rounded down:
+    64 bits hold 213 days of them, so let times begin near 0. O(log flows) a packet."""
     return _fairlane.fluid(
         ("fifo", rate, overhead, 1),
         columns("flows", flows, _FLOWS),
@@ -174,14 +179,19 @@ def arrivals(
     Each draws from a seed of its own, made from ``seed`` as :func:`sim` does it, so that the packets are
     the same but that times are rounded down to nanoseconds.
     """
-    sent = [
-        packets(traffic, lengths, seconds, (seed + number * 0x9E3779B97F4A7C15) % 2**64)
-        for number, (traffic, lengths) in enumerate(sources)
-    ]
+    sent = []
+    for number, (traffic, lengths) in enumerate(sources):
+        own = (seed + number * 0x9E3779B97F4A7C15) % 2**64
+        try:
+            sent.append(packets(traffic, lengths, seconds, own))
+        except ArgumentError as error:
+            if error.argument != "traffic":
+                raise
+            raise ArgumentError(f"sources[{number}]: {error}", "sources", number) from None
     made = np.empty(sum(map(len, sent)), dtype=ARRIVALS)
     made["time_ns"] = np.concatenate([one["time_ps"] // 1000 for one in sent]) if sent else 0
     made["len"] = np.concatenate([one["len"] for one in sent]) if sent else 0
-    made["flow"] = np.repeat(np.arange(len(sent)), [len(one) for one in sent])
+    made["flow"] = np.repeat(np.arange(len(sent)), np.array([len(one) for one in sent], dtype=np.int64))
     return made[np.argsort(made["time_ns"], kind="stable")]
 
 

@@ -1,5 +1,6 @@
 """The compiled part. :mod:`fairlane` has what is meant to be used."""
 
+import os
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,7 @@ class Flow:
     def max_len(self) -> int: ...
 
 class Site:
-    def __init__(self, path: str) -> None: ...
+    def __init__(self, path: str | os.PathLike[str]) -> None: ...
     @property
     def warnings(self) -> list[str]: ...
     @property
@@ -157,7 +158,7 @@ class Site:
 class Client:
     """A process's place in a daemon: a mailbox in memory that both share. One thread at a time."""
 
-    def __init__(self, path: str) -> None: ...
+    def __init__(self, path: str | os.PathLike[str]) -> None: ...
     def push(self, packet: bytes) -> None:
         """Hands a packet over, or raises at once: it never waits."""
     def close(self) -> None:

@@ -24,7 +24,7 @@ class ArgumentError(FairlaneError, ValueError):
 
 
 class DtypeError(ArgumentError, TypeError):
-    """An array holds no whole numbers, or not in one dimension."""
+    """What should be whole numbers, or a column of them, is something else."""
 
 
 class UnsortedError(ArgumentError):

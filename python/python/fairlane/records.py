@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import ArgumentError, DtypeError
+from .errors import ArgumentError, DtypeError, LengthError, WeightError
 
 
 def _record(whole: str, real: str = "") -> np.dtype:
@@ -56,20 +56,30 @@ PACKETS = _record("time_ps len")
 _TAKEN = tuple(np.dtype(kind) for kind in (np.uint64, np.int64, np.uint32, np.int32))
 
 
+def _array(argument: str, values: ArrayLike) -> NDArray:
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError) as error:
+        raise DtypeError(f"{argument} is no array: {error}", argument) from error
+    if np.ma.is_masked(values):
+        index = int(np.argmax(np.ma.getmaskarray(values)))
+        raise DtypeError(f"{argument}[{index}] is masked", argument, index)
+    return array
+
+
 def column(argument: str, values: ArrayLike) -> NDArray:
     """One column of whole numbers: ``values`` itself, not a copy, where it is an array of 32 or 64 bits
     in the machine's order of bytes, aligned, with any stride."""
-    array = np.asarray(values)
+    array = _array(argument, values)
     if array.ndim != 1:
         raise DtypeError(f"{argument} has {array.ndim} dimensions: it is a column of one", argument)
-    if array.size == 0 and array.dtype.kind not in "iu" and not isinstance(values, np.ndarray):
-        array = array.astype(np.uint64)
+    if array.size == 0 and (array.dtype.kind in "iu" or not isinstance(values, np.ndarray)):
+        return np.empty(0, np.uint64)
     if array.dtype.kind not in "iu":
         raise DtypeError(f"{argument} is {array.dtype}: it is a column of whole numbers", argument)
     if array.dtype in _TAKEN and array.dtype.isnative and array.flags.aligned:
         return array
-    wide = np.uint64 if array.dtype == np.dtype("u8") or array.dtype.kind == "u" else np.int64
-    return array.astype(wide)
+    return array.astype(np.uint64 if array.dtype.kind == "u" else np.int64)
 
 
 def columns(argument: str, table: ArrayLike, fields: tuple[str, ...]) -> tuple[NDArray, ...]:
@@ -99,12 +109,23 @@ def columns(argument: str, table: ArrayLike, fields: tuple[str, ...]) -> tuple[N
 def flows(weights: ArrayLike, max_len: ArrayLike = 1500) -> NDArray:
     """Flows of these weights; ``max_len`` is for all, or one for each."""
     weights = column("weight", weights)
-    lengths = np.broadcast_to(np.asarray(max_len), weights.shape)
+    if _array("max_len", max_len).ndim == 0:
+        max_len = np.full(len(weights), max_len)
+    lengths = column("max_len", max_len)
+    if len(lengths) != len(weights):
+        raise ArgumentError(
+            f"max_len has {len(lengths)} elements and weight has {len(weights)}: there is one for each, or one "
+            "for all",
+            "max_len",
+        )
     made = np.empty(len(weights), dtype=FLOWS)
-    for name, given in (("weight", weights), ("max_len", column("max_len", lengths))):
-        small = (given >= 0) & (given <= np.iinfo(np.uint32).max)
-        if not small.all():
-            index = int(np.argmin(small))
-            raise ArgumentError(f"{name}[{index}] is {given[index]}: it has 32 bits", name, index)
-        made[name] = given
+    for name, numbers, most, error in (
+        ("weight", weights, 1_000_000, WeightError),
+        ("max_len", lengths, 65_535, LengthError),
+    ):
+        right = (numbers >= 1) & (numbers <= most)
+        if not right.all():
+            index = int(np.argmin(right))
+            raise error(f"{name}[{index}] is {numbers[index]}, not 1 to {most}", name, index)
+        made[name] = numbers
     return made

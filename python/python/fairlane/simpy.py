@@ -90,6 +90,7 @@ class Link:
         try:
             if self._clocked:
                 self.queue.enqueue(flow, int(length), held, now)
+                self._count_discarded()
             else:
                 self.queue.enqueue(flow, int(length), held)
         except Rejected:
@@ -114,6 +115,15 @@ class Link:
         """A packet has left: for those who build on this."""
         if self.out is not None:
             self.out.put(packet)
+
+    def discarded(self, packet: Any) -> None:
+        """A packet that was accepted will not be sent: for those who build on this."""
+
+    def _count_discarded(self) -> None:
+        """What the last call of a tree threw away."""
+        for _, _, (packet, _), _ in self.queue.take_discarded():
+            self.packets_dropped += 1
+            self.discarded(packet)
 
     def _now(self) -> int:
         """In nanoseconds."""
@@ -142,7 +152,11 @@ class Link:
     def _start(self, picos: int) -> None:
         """The link is free: the next packet starts, if there is one that may."""
         nanos = picos // 1000
-        answer = self.queue.dequeue(nanos) if self._clocked else self.queue.dequeue()
+        if self._clocked:
+            answer = self.queue.dequeue(nanos)
+            self._count_discarded()
+        else:
+            answer = self.queue.dequeue()
         if isinstance(answer, NotBefore):
             self._ask(max(answer.time, nanos + 1))
             return

@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import json
 import os
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,8 @@ def sweep(
     ``backend`` runs cells one after another (``serial``), or ``jobs`` at a time: ``joblib`` in processes,
     ``dask`` on the cluster that is connected, or on processes, ``ray`` likewise. The table is the same on
     each of them, to the byte. With a ``folder`` each cell is written there when it is done, and is not
-    run again by whoever names that folder: a sweep that was interrupted goes on. The function's name is
-    part of what a cell is called, its code is not: take another folder for another code.
+    run again by whoever names that folder: a sweep that was interrupted, or lost a worker, goes on. The
+    function's name is part of what a cell is called, its code is not: take another folder for another code.
 
     ``table`` is ``pandas`` (a frame of parameters and measures), ``xarray`` (a data set, of which the
     parameters are the dimensions) or ``rows`` (a list of dictionaries).
@@ -47,14 +48,17 @@ def sweep(
     if table not in ("pandas", "xarray", "rows"):
         raise ArgumentError(f"table is {table!r}: it is pandas, xarray or rows", "table")
     names = list(grid)
-    cells = [dict(zip(names, values)) for values in itertools.product(*map(list, grid.values()))]
+    if seed is not None and "seed" in names:
+        raise ArgumentError("seed is given, and the grid has one for each cell: one of both", "seed")
+    values = [
+        [_plain("grid", name, value, index) for index, value in enumerate(grid[name])] for name in names
+    ]
+    cells = [dict(zip(names, chosen)) for chosen in itertools.product(*values)]
     if seed is not None:
+        seed = _plain("seed", "seed", seed)
         cells = [{**cell, "seed": _seed(seed, cell)} for cell in cells]
-    done: list[Cell | None] = [None] * len(cells)
     places = [_place(folder, function, cell) for cell in cells]
-    for number, place in enumerate(places):
-        if place is not None and place.is_file():
-            done[number] = json.loads(place.read_text())
+    done = [_done(place) for place in places]
     missing = [number for number, row in enumerate(done) if row is None]
     work = [(function, cells[number], places[number]) for number in missing]
     for number, row in zip(missing, _run(backend, work, jobs)):
@@ -79,6 +83,18 @@ def _place(folder: Any, function: Callable, cell: Cell) -> Path | None:
     return place / f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
 
+def _done(place: Path | None) -> Cell | None:
+    """What was measured of a cell before, if it was, and is whole: a machine that lost its power leaves
+    files of nothing."""
+    if place is None or not place.is_file():
+        return None
+    try:
+        row = json.loads(place.read_text())
+    except ValueError:
+        return None
+    return row if isinstance(row, dict) else None
+
+
 def _cell(function: Callable[..., Mapping[str, Any]], cell: Cell, place: Path | None) -> Cell:
     """Runs one cell. What is kept went through JSON on every backend, so that all see the same."""
     measured = function(**cell)
@@ -89,17 +105,28 @@ def _cell(function: Callable[..., Mapping[str, Any]], cell: Cell, place: Path | 
     twice = sorted(set(measured) & set(cell))
     if twice:
         raise ArgumentError(f"function measures {twice[0]!r}, which is a parameter too", "function")
-    text = json.dumps({name: _plain(value) for name, value in measured.items()})
+    text = json.dumps({name: _plain("function", name, value) for name, value in measured.items()})
     if place is not None:
-        beside = place.with_suffix(f".{os.getpid()}.tmp")
+        # A name that nobody else has: no other thread, and no process of the same number on another machine.
+        beside = place.with_suffix(f".{uuid.uuid4().hex}.tmp")
         beside.write_text(text)
         beside.replace(place)
     return json.loads(text)
 
 
-def _plain(value: Any) -> Any:
-    """A number of numpy as Python has it."""
-    return value.item() if hasattr(value, "item") else value
+def _plain(argument: str, name: str, value: Any, index: int | None = None) -> Any:
+    """A parameter or a measure as JSON has it; a number of numpy as Python has it."""
+    if getattr(value, "shape", None) == ():
+        value = value.item()
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"{argument}: {name} is {type(value).__name__}: parameters and measures are numbers, texts or None",
+            argument,
+            index,
+        ) from None
+    return value
 
 
 def _run(backend: str, work: list, jobs: int | None) -> Iterable[Cell]:
@@ -119,9 +146,9 @@ def _run(backend: str, work: list, jobs: int | None) -> Iterable[Cell]:
             from distributed import get_client
 
             get_client()
-            return dask.compute(*tasks)
         except (ImportError, ValueError):
             return dask.compute(*tasks, scheduler="processes", num_workers=jobs)
+        return dask.compute(*tasks)
     if backend == "ray":
         import ray
 

@@ -160,7 +160,9 @@ impl Options {
 /// Runs the link and prints what became of it.
 pub fn run(options: &Options) -> Result<()> {
     match &options.config {
-        Some(config) if options.fail_open && !options.guarded => guard::guard(config, options.log),
+        Some(config) if options.fail_open && !options.guarded => {
+            guard::guard(config, options.log, options.drain)
+        }
         Some(config) => {
             // What is read takes several times the memory that is kept of it.
             fairlane_io::keep_little_unused();

@@ -112,6 +112,55 @@ pub(crate) fn until_reloads(socket: &Path, times: u64) {
     }
 }
 
+/// What comes back for a request.
+pub(crate) struct Answered {
+    pub(crate) status: u16,
+    head: String,
+    pub(crate) body: String,
+}
+
+impl Answered {
+    /// A field of the head.
+    #[track_caller]
+    pub(crate) fn field(&self, name: &str) -> &str {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        let found = lines.find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found
+            .unwrap_or_else(|| panic!("no {name} in {}", self.head))
+            .1
+    }
+
+    #[track_caller]
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+}
+
+/// Asks at a socket for a method and path, with these lines more in the head and this body.
+#[track_caller]
+pub(crate) fn request(
+    socket: &Path,
+    (method, path): (&str, &str),
+    more: &str,
+    body: &str,
+) -> Answered {
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{more}Content-Length: {length}\r\n\r\n"
+    );
+    let answer = exchanged(UnixStream::connect(socket).unwrap(), head + body);
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    Answered {
+        status: status.unwrap_or_else(|| panic!("{answer}")),
+        head: head.to_owned(),
+        body: body.to_owned(),
+    }
+}
+
 /// What comes back for these bytes.
 pub(crate) fn exchanged(mut stream: impl Read + Write, request: impl AsRef<[u8]>) -> String {
     // It may answer, and close, before all of it is sent.

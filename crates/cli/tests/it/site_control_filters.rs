@@ -1,11 +1,9 @@
 //! A filter that can never match is refused where a change brings it, and warned of where a file has it.
 
-use std::os::unix::net::UnixStream;
-
 use serde_json::{Value, json};
 
 use crate::site::{up, wire};
-use crate::site_control::{Asked, exchanged};
+use crate::site_control::{Asked, request};
 
 const CLASSES: &str = "
 [[link.class]]
@@ -22,15 +20,8 @@ destination-port = \"1000-1999\"
 
 /// Status and body of an answer over the socket.
 fn answered(asked: &Asked, method: &str, path: &str, body: &str) -> (String, Value) {
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    let stream = UnixStream::connect(asked.socket()).unwrap();
-    let answer = exchanged(stream, head + body);
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap();
-    (status.to_owned(), serde_json::from_str(body).unwrap())
+    let answer = request(&asked.socket(), (method, path), "", body);
+    (answer.status.to_string(), answer.json())
 }
 
 /// The one warning of a change that was made.
@@ -114,7 +105,7 @@ fn a_filter_that_was_there_before_or_that_a_file_has_is_a_warning() {
     assert_eq!(changed["warnings"], json!([]));
     let other = asked.json(&[&tens[..], &["--at", "0"]].concat());
     assert!(
-        warning(&other).contains("filter 1 of the link, for class 'web', takes all"),
+        warning(&other).contains("filter number 0, for class 'web', takes all"),
         "{other:#}"
     );
     // And stays one, whatever else is changed.

@@ -1,7 +1,6 @@
 //! What a running site grants: to whom, until when, and whatever changes come after.
 
 use std::fs;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,27 +9,18 @@ use serde_json::{Value, json};
 
 use crate::program::{Finished, fairlane};
 use crate::site::{PATIENCE, class, wire};
-use crate::site_control::{Asked, exchanged};
+use crate::site_control::{Asked, request};
 use crate::site_reload::numbered;
 
 /// What the site answers to a request with this body: status and JSON.
-fn request(socket: &Path, method: &str, path: &str, body: &Value) -> (String, Value) {
-    let body = body.to_string();
-    let length = body.len();
-    let answer = exchanged(
-        UnixStream::connect(socket).unwrap(),
-        format!(
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n{body}"
-        ),
-    );
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap().to_owned();
-    (status, serde_json::from_str(body).unwrap())
+fn answered(socket: &Path, method: &str, path: &str, body: &Value) -> (String, Value) {
+    let answer = request(socket, (method, path), "", &body.to_string());
+    (answer.status.to_string(), answer.json())
 }
 
 impl Asked {
     fn request(&self, method: &str, path: &str, body: &Value) -> (String, Value) {
-        request(&self.socket(), method, path, body)
+        answered(&self.socket(), method, path, body)
     }
 
     /// What is asked for of 'up', for an hour.
@@ -431,7 +421,7 @@ fn many_at_once_are_never_granted_more_than_there_is() {
                     let body = json!({
                         "filter": {"destination-port": 2_000 + number}, "rate": "4mbit",
                     });
-                    let (status, answer) = request(&socket, "POST", "/v1/links/up/grants", &body);
+                    let (status, answer) = answered(&socket, "POST", "/v1/links/up/grants", &body);
                     assert!(status == "200" || status == "409", "{answer}");
                     status == "200"
                 })

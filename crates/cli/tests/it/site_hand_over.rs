@@ -118,13 +118,16 @@ fn loaded(wire: &Wire, meanwhile: impl FnOnce()) -> Load {
     })
 }
 
-/// Of a link of this rate, of which this is for what is steady.
+/// Of a link of this rate, of which this is for what is steady. What hosts send by themselves (ARP, IPv6's
+/// neighbours) has a class of its own: it would be counted with the others.
 fn of_rates(link: &str, steady: &str) -> String {
     up("packet", link)
         + &format!(
             "[[link.class]]\nname = \"steady\"\nrate = \"{steady}\"\n\
-             [[link.class]]\nname = \"bulk\"\nweight = 1\ndefault = true\n\
-             [[link.filter]]\nclass = \"steady\"\ndestination-port = 1001\n"
+             [[link.class]]\nname = \"bulk\"\nweight = 1\n\
+             [[link.class]]\nname = \"others\"\nweight = 1\ndefault = true\n\
+             [[link.filter]]\nclass = \"steady\"\ndestination-port = {STEADY}\n\
+             [[link.filter]]\nclass = \"bulk\"\ndestination-port = {BULK}\n"
         )
 }
 

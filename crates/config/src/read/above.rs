@@ -1,6 +1,6 @@
 //! What a class is below decides which of its keys count.
 
-use fairlane_core::sched::Algorithm;
+use fairlane_core::sched::{Algorithm, Sharing};
 
 use crate::diagnostic::Report;
 use crate::file;
@@ -39,7 +39,7 @@ impl Above {
             }
             return;
         };
-        let sharing = Sharing::of(algorithm);
+        let sharing = algorithm.sharing();
         if sharing != Sharing::Levels
             && let Some(priority) = &class.priority
         {
@@ -56,7 +56,7 @@ impl Above {
                 format!("weight: algorithm \"{}\" knows none", algorithm.name()),
             );
         }
-        if sharing == Sharing::Nothing
+        if let Sharing::Offers(_) = sharing
             && let Some(rate) = &class.rate
         {
             report.error(
@@ -83,24 +83,6 @@ impl Above {
                     ),
                 );
             }
-        }
-    }
-}
-
-/// How an algorithm shares.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Sharing {
-    Weights,
-    Levels,
-    Nothing,
-}
-
-impl Sharing {
-    pub(super) fn of(algorithm: Algorithm) -> Sharing {
-        match algorithm {
-            Algorithm::Priority => Sharing::Levels,
-            Algorithm::Fifo | Algorithm::Sfq => Sharing::Nothing,
-            _ => Sharing::Weights,
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use fairlane_core::room::Room;
-use fairlane_core::sched::Algorithm;
+use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::tree::cbq;
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
 use super::Names;
-use super::above::{Above, Sharing};
+use super::above::Above;
 use super::again::{Reading, Same};
 use super::entitlements::{Entitlements, bursts};
 use super::family::{DEFAULT, Family, Tree};
@@ -171,7 +171,7 @@ fn warn_of_default(
     let LinkAlgorithm::Tree(algorithm) = algorithm else {
         return;
     };
-    if Sharing::of(algorithm) != Sharing::Weights {
+    if algorithm.sharing() != Sharing::Weights {
         return;
     }
     let top = || classes.iter().filter(|class| class.parent.is_none());

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use fairlane_core::bounds::Service;
+use fairlane_core::sched::{Algorithm, Sharing};
 use fairlane_core::{Length, Rate};
 
-use super::above::Sharing;
 use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::{Guarantee, NoGuarantee, walk};
@@ -112,9 +112,9 @@ impl Entitlements<'_> {
                 (_, Some(ClassKind::Inner(algorithm))) => Some(*algorithm),
                 (_, Some(_)) => unreachable!("{owner} has children"),
             };
-            let gets = match algorithm.map(Sharing::of) {
+            let gets = match algorithm.map(Algorithm::sharing) {
                 Some(Sharing::Levels) => self.by_level(classes, children, &owner, has, report),
-                Some(Sharing::Nothing) => vec![0; children.len()],
+                Some(Sharing::Offers(_)) => vec![0; children.len()],
                 Some(Sharing::Weights) | None => {
                     self.by_weight(classes, children, &owner, has, report)
                 }

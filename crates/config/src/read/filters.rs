@@ -14,6 +14,7 @@ use super::{Surroundings, word};
 use crate::diagnostic::{Report, suggestion};
 use crate::file;
 use crate::site::{Class, ClassKind, Role};
+use crate::unmatched::why;
 use crate::written::{At, Scalar, Text};
 
 /// The rules, in the order of the file; what is wrong is reported, and what never matches. Those that
@@ -144,22 +145,9 @@ fn asks_names(filter: &file::Filter) -> bool {
 fn warn(rules: &[Rule<u32>], places: &[&file::Filter], report: &mut Report) {
     for unreachable in Classifier::new(rules.iter().copied()).unreachable() {
         let place = places[unreachable.rule].class.span();
-        let others: Vec<_> = unreachable.by.iter().map(|&by| by + 1).collect();
-        let sentence = match others[..] {
-            [] => "this filter never matches: no packet is all that it asks for".to_owned(),
-            [one] => format!(
-                "this filter never matches: filter {one} of the link, for class '{}', takes all its packets before",
-                places[one - 1].class.value()
-            ),
-            _ => {
-                let others: Vec<_> = others.iter().map(usize::to_string).collect();
-                format!(
-                    "this filter never matches: filters {} of the link take all its packets before",
-                    others.join(", ")
-                )
-            }
-        };
-        report.warning(&place, sentence);
+        let by = unreachable.by.iter();
+        let by: Vec<_> = by.map(|&by| (by, places[by].class.value())).collect();
+        report.warning(&place, format!("this filter never matches: {}", why(&by)));
     }
 }
 

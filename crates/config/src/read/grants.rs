@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fairlane_classify::Rule;
 use fairlane_core::Rate;
+use fairlane_core::sched::Sharing;
 
-use super::above::Sharing;
 use super::again::Reading;
 use super::{Surroundings, filters, site_again, unfiltered};
 use crate::diagnostic::{Report, suggestion};
@@ -103,7 +103,7 @@ pub(super) fn fits(link: &Link, written: &Written, around: &Surroundings) -> Res
             (algorithm, format!("class '{parent}'"))
         }
     };
-    if Sharing::of(algorithm) != Sharing::Weights {
+    if algorithm.sharing() != Sharing::Weights {
         return Err(format!(
             "below {owner} nothing can be granted, since algorithm \"{}\" does not share by weight",
             algorithm.name()

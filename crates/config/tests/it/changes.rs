@@ -1,10 +1,9 @@
 //! A running link becomes another one class by class; who stays keeps what it has.
 
 use fairlane_classify::DigestKey;
-use fairlane_config::{Discipline, Link, Site, Steps};
-use fairlane_core::Dequeue;
+use fairlane_config::{Link, Site, Steps};
 use fairlane_core::tree::{ClassId, ClassQueue, Payload};
-use fairlane_core::{Length, Nanos};
+use fairlane_core::{Dequeue, Discipline, Length, Nanos};
 
 const NOW: Nanos = Nanos::ZERO;
 
@@ -78,10 +77,11 @@ impl Running {
         for &place in &steps.added {
             let parent = new.classes[place].parent;
             let parent = parent.map_or(ClassId::ROOT, |parent| ids[parent]);
-            ids[place] = self.queues.add(&new, place, parent).unwrap();
+            ids[place] = new.add_class(&mut self.queues, place, parent).unwrap();
         }
         for &place in &steps.changed {
-            self.queues.change(&new, place, ids[place], NOW).unwrap();
+            new.change_class(&mut self.queues, place, ids[place], NOW)
+                .unwrap();
             while !self.queues.go_on_changing(ids[place], &mut 1, NOW) {}
         }
         for &place in &steps.gone {

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use fairlane_classify::{DigestKey, Layer, LinkClassifier, Origin, Owner};
-use fairlane_config::{ClassKind, Discipline, Guarantee, Link, Near, Site};
-use fairlane_core::Dequeue;
+use fairlane_config::{ClassKind, Guarantee, Link, Near, Site};
 use fairlane_core::tree::{ClassFlow, ClassQueue};
-use fairlane_core::{Length, Nanos};
+use fairlane_core::{Dequeue, Discipline, Length, Nanos};
 
 fn example(name: &str) -> Site {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");

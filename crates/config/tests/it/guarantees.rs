@@ -1,24 +1,20 @@
 //! What is guaranteed holds: random trees under random traffic, on a link that sends a byte
 //! in a nanosecond.
 
-use fairlane_config::{ClassKind, Discipline, Guarantee, Link, Site};
-use fairlane_core::Dequeue;
+use fairlane_config::{ClassKind, Guarantee, Link, Site};
 use fairlane_core::bounds::Service;
+use fairlane_core::random::splitmix64;
 use fairlane_core::tree::{ClassQueue, Discarded};
-use fairlane_core::{Length, Nanos};
+use fairlane_core::{Dequeue, Discipline, Length, Nanos};
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write;
 
-/// Steele, Lea, Flood: SplitMix64.
+/// Numbers at random, the same in every run.
 pub(crate) struct Random(pub u64);
 
 impl Random {
     pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
+        splitmix64(&mut self.0) % end
     }
 
     pub(crate) fn one_in(&mut self, n: u64) -> bool {
@@ -172,7 +168,7 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
     let mut senders = senders(link, random);
     let mut waiting = vec![0usize; senders.len()];
     let mut arrivals = vec![0; senders.len()];
-    let mut parcels: Vec<Arrival> = Vec::new();
+    let mut packets: Vec<Arrival> = Vec::new();
     let mut sent = HashMap::new();
     let mut ready = VecDeque::new();
     let (mut now, mut worst) = (0, None);
@@ -192,8 +188,8 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
             let sender = &senders[at];
             let bytes = sender.shortest + random.below(LONGEST + 1 - sender.shortest);
             let length = Length::new(bytes as u32).unwrap();
-            let number = parcels.len() as u32;
-            parcels.push(Arrival {
+            let number = packets.len() as u32;
+            packets.push(Arrival {
                 sender: at,
                 // While the link was sending, for one that is sparse: nothing was decided since.
                 arrived: match sender.keeps {
@@ -221,16 +217,16 @@ fn worst(link: &Link, random: &mut Random, until: u64) -> Option<(f64, String)> 
             .unwrap_or(u64::MAX);
         match queues.dequeue(Nanos(now), |_| panic!("nothing is dropped")) {
             Dequeue::Packet(packet) => {
-                let parcel = &parcels[packet.payload as usize];
-                let sender = &mut senders[parcel.sender];
-                waiting[parcel.sender] -= 1;
+                let arrival = &packets[packet.payload as usize];
+                let sender = &mut senders[arrival.sender];
+                waiting[arrival.sender] -= 1;
                 sender.emptied = now;
                 now += u64::from(packet.len.get());
                 *sent.entry(sender.place).or_insert(0u64) += u64::from(packet.len.get());
                 if let (true, Some(Ok(bound))) =
-                    (parcel.found_empty, &guarantees[sender.place].delay)
+                    (arrival.found_empty, &guarantees[sender.place].delay)
                 {
-                    let part = (now - parcel.arrived) as f64 / bound.0 as f64;
+                    let part = (now - arrival.arrived) as f64 / bound.0 as f64;
                     if worst.as_ref().is_none_or(|&(worst, _)| part > worst) {
                         worst = Some((part, format!("class {}", link.classes[sender.place].name)));
                     }
@@ -372,7 +368,7 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
     let shortest = u64::from(link.shortest().get());
     let (mut keep, floods) = conforming_and_floods(link, random);
     // Whose each packet is, when it came, and what waited then.
-    let mut parcels: Vec<(Option<usize>, u64, u64)> = Vec::new();
+    let mut packets: Vec<(Option<usize>, u64, u64)> = Vec::new();
     let (mut now, mut checked) = (0u64, 0);
     while now < until && !floods.is_empty() {
         for (at, sender) in keep.iter_mut().enumerate() {
@@ -388,12 +384,12 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
             while sender.tokens >= counts && (now == 0 || !random.one_in(50)) {
                 sender.tokens -= counts;
                 sender.waiting += length;
-                parcels.push((Some(at), now, sender.waiting));
-                let number = (parcels.len() - 1) as u32;
+                packets.push((Some(at), now, sender.waiting));
+                let number = (packets.len() - 1) as u32;
                 let length = Length::new(length as u32).unwrap();
                 let class = ids[sender.place];
                 let gone = |gone: Discarded<u32>| {
-                    let (owner, ..) = parcels[gone.payload as usize];
+                    let (owner, ..) = packets[gone.payload as usize];
                     assert_eq!(owner, None, "a packet within its own gives way");
                 };
                 let outcome = queues.enqueue(class, sender.flow, length, number, Nanos(now), gone);
@@ -408,13 +404,13 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
             // Flooders, or every packet's source is another one.
             let flow = match link.classes[place].kind {
                 ClassKind::Flows(_) if random.one_in(2) => 100 + random.below(8),
-                _ => 1_000 + parcels.len() as u64,
+                _ => 1_000 + packets.len() as u64,
             };
             let length = Length::new(random.of(&[1u32, 60, 1500])).unwrap();
-            parcels.push((None, now, 0));
-            let number = (parcels.len() - 1) as u32;
+            packets.push((None, now, 0));
+            let number = (packets.len() - 1) as u32;
             let gone = |gone: Discarded<u32>| {
-                let (owner, ..) = parcels[gone.payload as usize];
+                let (owner, ..) = packets[gone.payload as usize];
                 assert_eq!(owner, None, "a packet within its own gives way to a flood");
             };
             let _ = queues.enqueue(ids[place], flow, length, number, Nanos(now), gone);
@@ -423,7 +419,7 @@ fn conforming_beside_floods(link: &Link, random: &mut Random, until: u64) -> u64
         match queues.dequeue(Nanos(now), |_| panic!("nothing is dropped late")) {
             Dequeue::Packet(packet) => {
                 now += u64::from(packet.len.get());
-                if let (Some(owner), came, waited) = parcels[packet.payload as usize] {
+                if let (Some(owner), came, waited) = packets[packet.payload as usize] {
                     let sender = &mut keep[owner];
                     sender.waiting -= u64::from(packet.len.get());
                     let bound = sender.service.delay(waited).0;

@@ -4,10 +4,9 @@
 
 use std::fmt::Write;
 
-use fairlane_config::{ClassKind, Discipline, Link, Site, Steps};
-use fairlane_core::Dequeue;
+use fairlane_config::{ClassKind, Link, Site, Steps};
 use fairlane_core::tree::{ClassId, ClassQueue, Discarded};
-use fairlane_core::{Length, Nanos};
+use fairlane_core::{Dequeue, Discipline, Length, Nanos};
 
 use crate::guarantees::Random;
 
@@ -168,12 +167,15 @@ impl Running<'_> {
             .map(|was| was.map_or(ClassId::ROOT, |was| self.ids[was]))
             .collect();
         for &place in &steps.added {
-            ids[place] = self.queues.add(&new, place, ClassId::ROOT).unwrap();
+            ids[place] = new
+                .add_class(&mut self.queues, place, ClassId::ROOT)
+                .unwrap();
             self.between();
         }
         for &place in &steps.changed {
             let now = self.time();
-            self.queues.change(&new, place, ids[place], now).unwrap();
+            new.change_class(&mut self.queues, place, ids[place], now)
+                .unwrap();
             self.queues.invariants().unwrap();
             self.between();
             while !self.queues.go_on_changing(ids[place], &mut 2, self.time()) {

@@ -84,7 +84,7 @@ fn a_filter_behind_one_that_takes_all_its_packets() {
          { class = 'a', source = '10.0.0.0/8' },\n\
          { class = 'b', source = '10.1.0.0/16', protocol = 'tcp' },\n]\n",
         &[
-            "8:11: this filter never matches: filter 1 of the link, for class 'a', takes all its \
+            "8:11: this filter never matches: filter number 0, for class 'a', takes all its \
            packets before",
         ],
     );
@@ -104,7 +104,7 @@ fn a_filter_that_two_others_cover_together() {
          { class = 'a', source = '10.0.0.0/9' },\n\
          { class = 'a', source = '10.128.0.0/9' },\n\
          { class = 'a', source = '10.0.0.0/8' },\n]\n",
-        &["9:11: this filter never matches: filters 1, 2 of the link take all its packets before"],
+        &["9:11: this filter never matches: filters number 0, 1 take all its packets before"],
     );
 }
 

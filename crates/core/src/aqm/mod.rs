@@ -12,6 +12,43 @@
 //!
 //! No floating point, no allocation, no loop; a random number only where RED draws its
 //! next gap.
+//!
+//! ```
+//! use fairlane_core::aqm::{
+//!     Aqm, AqmConfig, AqmError, Backlog, Codel, CodelConfig, CodelParameters, Measure, Probability, Red,
+//!     RedConfig, RedParameters, Verdict,
+//! };
+//! use fairlane_core::{Length, Nanos, Rate};
+//!
+//! // Nothing waits longer than 5 ms for 100 ms on end.
+//! let mut codel = Codel::new(CodelConfig::new(CodelParameters::default())?);
+//! let behind = Backlog { packets: 40, bytes: 60_000 };
+//! let ask = |ms| codel.leaving(Nanos::from_millis(ms), Nanos::from_millis(20), behind);
+//! assert_eq!([0, 50, 101].map(ask), [Verdict::Pass, Verdict::Pass, Verdict::Drop]);
+//!
+//! // An average above 30,000 bytes is too much for anybody.
+//! let parameters = RedParameters {
+//!     measure: Measure::Bytes,
+//!     min: 10_000,
+//!     max: 30_000,
+//!     max_p: Probability::from_ppm(20_000)?,
+//!     weight_shift: 1,
+//!     gentle: false,
+//!     ..RedParameters::default()
+//! };
+//! let config = RedConfig::new(parameters)?;
+//! let (len, full) = (Length::MAX, Backlog { packets: 400, bytes: 600_000 });
+//! let mut red = Red::new(config, "10mbit".parse::<Rate>()?, 7);
+//! let last = (0..9).map(|_| red.arriving(Nanos::ZERO, full, len)).last();
+//! assert_eq!(last, Some(Verdict::Drop));
+//! let no_minimum = RedConfig::new(RedParameters { min: 0, ..parameters });
+//! assert_eq!(no_minimum, Err(AqmError::NoMinimum));
+//!
+//! // Whichever it is.
+//! let mut any = Aqm::new(&AqmConfig::Red(config), Rate::MAX, 7);
+//! assert_eq!(any.arriving(Nanos::ZERO, Backlog::default(), len), Verdict::Pass);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod codel;
 mod decay;

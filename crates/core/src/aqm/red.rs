@@ -23,6 +23,7 @@
 
 use super::decay::Decay;
 use super::{AqmError, Backlog, Verdict};
+use crate::random::splitmix64;
 use crate::units::{Length, Nanos, Rate};
 
 /// Largest upper threshold: twice that is still below 2^31.
@@ -193,7 +194,8 @@ pub struct Red {
     /// Times the probability, this is what arrives until the next drop: above 0, at most 1,
     /// scaled; and times `unit`.
     gap: u64,
-    random: Random,
+    /// State of the numbers that it draws.
+    random: u64,
     low: Slope,
     gentle: Slope,
     /// From here on all is dropped.
@@ -230,7 +232,7 @@ impl Red {
             idle_since: Nanos::MAX,
             since_drop: 0,
             gap: 0,
-            random: Random(seed),
+            random: seed,
             low: Slope::new(min, max - min, 0, max_p),
             gentle: Slope::new(max, max, max_p, ONE - max_p),
             hard: u64::from(hard) << FRACTION,
@@ -299,7 +301,7 @@ impl Red {
             let ahead = (queue.min(MAX_QUEUE) << FRACTION) as i64 - self.average as i64;
             self.average = self.average.wrapping_add_signed(ahead >> self.weight_shift);
         }
-        // Still empty, should this packet be refused.
+        // Still empty, should this packet be rejected.
         self.idle_since = match backlog.packets {
             0 => now,
             _ => Nanos::MAX,
@@ -309,21 +311,7 @@ impl Red {
     /// Chooses how long it is to the next drop.
     fn draw(&mut self) {
         self.since_drop = 0;
-        self.gap = (self.random.next() + 1) * u64::from(self.unit);
-    }
-}
-
-/// A sequence that looks random: an odd step through 64 bits, well mixed (Steele, Lea, Flood:
-/// Fast Splittable Pseudorandom Number Generators, 2014).
-#[derive(Clone, Debug)]
-struct Random(u64);
-
-impl Random {
-    /// The next number, below 2^32.
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed >> 32
+        let below_2_32 = splitmix64(&mut self.random) >> 32;
+        self.gap = (below_2_32 + 1) * u64::from(self.unit);
     }
 }

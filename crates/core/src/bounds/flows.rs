@@ -1,7 +1,7 @@
 //! What an algorithm promises each of a set of flows.
 
 use super::{Head, Siblings, Transmit, Wfi, pspat, pspat_block, pspat_direct, qfq_rounding};
-use crate::sched::Algorithm;
+use crate::sched::{Algorithm, Promise};
 use crate::{FlowConfig, Length, Nanos, Rate};
 
 /// T-WFI of the whole by PSPAT's Eq. 1, where the algorithm alone promises `algorithm`, looks at
@@ -56,7 +56,7 @@ impl Guarantees {
         let transmit = Transmit::Direct;
         let (weight, length) = (flow.weight, flow.max_length);
         let exact = self.siblings.bound(weight, length, Head::Known, transmit)?;
-        if self.siblings.algorithm() == Algorithm::Drr {
+        if let Promise::Exact(_) = self.siblings.algorithm().promise() {
             return Some(exact);
         }
         // What fixed-point shares may be off by, over all that was sent.

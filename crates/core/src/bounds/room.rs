@@ -33,7 +33,7 @@ impl Service {
     /// ```
     ///
     /// which is B at most, and no less than its packets' lengths, nor than `shortest` for each. So
-    /// it is when a packet has just come, and only then may one be refused or give way to it. While
+    /// it is when a packet has just come, and only then may one be rejected or give way to it. While
     /// the class is within B it is within its own; and when somebody within his own asks for a
     /// place in a full link, somebody else is beyond his, since all rooms add up to no more than
     /// the link holds.

@@ -1,9 +1,7 @@
-//! The bound of each algorithm, by its name.
+//! The bounds of a node's children, by the node's algorithm.
 
-use super::{
-    Aggregate, Errors, Finish, Round, Slot, Terms, Transmit, Wfi, Work, drr, gfq, gfq_plus, qfq,
-    qfq_plus, s_kps, s_kps_plus, scfq, sched, wf2q, wf2q_plus, wf2q_plus_plus,
-};
+use super::child::Child;
+use super::{Round, Slot, Terms, Transmit, Wfi};
 use crate::sched::Algorithm;
 use crate::units::{Length, Weight};
 use alloc::collections::BTreeMap;
@@ -21,15 +19,15 @@ pub enum Head {
 /// All children of one node, idle ones too, and who orders them.
 #[derive(Clone, Debug)]
 pub struct Siblings {
-    algorithm: Algorithm,
+    pub(super) algorithm: Algorithm,
     weight_sum: u64,
     longest: Length,
     round: Option<Round>,
     /// How many agree in weight and longest packet.
-    alike: BTreeMap<(Weight, Length), u32>,
+    pub(super) alike: BTreeMap<(Weight, Length), u32>,
     /// The most that do.
-    most_alike: u32,
-    slot: Slot,
+    pub(super) most_alike: u32,
+    pub(super) slot: Slot,
 }
 
 impl Siblings {
@@ -131,80 +129,22 @@ impl Siblings {
         head: Head,
         transmit: Transmit,
     ) -> Option<Wfi> {
-        let terms = self.terms(weight, length, transmit)?;
-        let slot = self.slot;
-        let own = terms.packet_service();
-        let more = match head {
-            Head::Known => Work::ZERO,
-            Head::Longest => own,
+        let child = Child {
+            terms: self.terms(weight, length, transmit)?,
+            siblings: self,
+            weight,
+            length,
+            head,
+            transmit,
         };
-        let aggregated = |most, bound: &dyn Fn(&Aggregate) -> Wfi| {
-            Some(self.aggregated(terms, length, most, bound)? + Wfi::of(terms.share(), more.0))
-        };
-        match (self.algorithm, head) {
-            (Algorithm::Drr | Algorithm::Scfq, _) => {
-                let round = self.round.as_ref()?;
-                let wfi = match self.algorithm {
-                    Algorithm::Drr => drr(round, weight, length, transmit),
-                    _ => scfq(round, weight, length, transmit),
-                }?;
-                Some(wfi + Wfi::of(terms.share(), more.0 * (1.0 - terms.share())))
-            }
-            (Algorithm::Wf2q, Head::Known) => Some(wf2q(&terms)),
-            (Algorithm::Wf2qPlus, Head::Known) => Some(wf2q_plus(&terms)),
-            (Algorithm::Gfq, Head::Known) => Some(gfq(&terms, slot)),
-            (Algorithm::Wf2qPlus, Head::Longest) => Some(after_start(&terms, Work::ZERO)),
-            (Algorithm::Gfq, Head::Longest) => Some(after_start(&terms, slot.of(&terms))),
-            (Algorithm::Qfq, _) => Some(qfq(&terms, slot)),
-            (Algorithm::SKps, _) => Some(s_kps(&terms, slot)),
-            (Algorithm::Wf2qPlusPlus(most), _) => aggregated(most.get(), &wf2q_plus_plus),
-            (Algorithm::GfqPlus(most), _) => aggregated(most.get(), &|a| gfq_plus(a, slot)),
-            (Algorithm::QfqPlus(most), _) => aggregated(most.get(), &|a| qfq_plus(a, slot)),
-            (Algorithm::SKpsPlus(most), _) => aggregated(most.get(), &|a| s_kps_plus(a, slot)),
-            (Algorithm::Custom(custom), _) => custom.bound(self, weight, length, head, transmit),
-            // It follows every packet, and a class of several has no place in it.
-            (Algorithm::Wf2q, Head::Longest) => None,
-            (Algorithm::Fifo | Algorithm::Sfq | Algorithm::Priority | Algorithm::DrrPlus(_), _) => {
-                None
-            }
-        }
+        self.algorithm.promise().bound()?(&child)
     }
-
-    /// The loosest bound over the sizes that the aggregates of a kind may have: they are
-    /// filled one after the other, so all are full but one.
-    fn aggregated(
-        &self,
-        terms: Terms,
-        length: Length,
-        most: u32,
-        bound: &dyn Fn(&Aggregate) -> Wfi,
-    ) -> Option<Wfi> {
-        let most = most.min(self.most_alike);
-        let alike = self.alike.get(&(terms.weight, length))?;
-        let full = (*alike).min(most);
-        [1, alike % full, full]
-            .into_iter()
-            .filter_map(|members| Aggregate::new(terms, members, most).ok())
-            .map(|aggregate| bound(&aggregate))
-            .max_by(|a, b| a.delay.bytes().total_cmp(&b.delay.bytes()))
-    }
-}
-
-/// Timestamps of packets of L_k, `slot` apart from the exact ones.
-fn after_start(terms: &Terms, slot: Work) -> Wfi {
-    let finish = terms.packet_service() + slot;
-    sched(
-        terms,
-        Errors {
-            start: slot,
-            finish: Finish::AfterStart(finish),
-        },
-    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sched::Sharing;
 
     #[test]
     fn a_bound_for_whatever_weights_covers_that_of_any_that_are_in_the_same_proportion() {
@@ -236,5 +176,23 @@ mod tests {
             differ += u32::from(longest > 1.2 * shortest);
         }
         assert!(differ > 0, "no slot depends on the weights' numbers");
+    }
+
+    #[test]
+    fn a_row_says_how_an_algorithm_shares_and_whether_a_bound_is_known() {
+        let (one, length) = (Weight::ONE, Length::new(1500).unwrap());
+        for &algorithm in Algorithm::ALL {
+            let siblings = Siblings::new(algorithm, [(one, length, 3)]);
+            let bound = siblings.bound(one, length, Head::Known, Transmit::Direct);
+            assert_eq!(bound.is_some(), algorithm.is_bounded(), "{algorithm}");
+            let by_weight = algorithm.sharing() == Sharing::Weights;
+            assert!(by_weight || bound.is_none(), "{algorithm}");
+        }
+        let shares = |name: &str| name.parse::<Algorithm>().unwrap().sharing();
+        assert_eq!(shares("priority"), Sharing::Levels);
+        assert_eq!(shares("drr+"), Sharing::Weights);
+        for name in ["fifo", "sfq"] {
+            assert!(matches!(shares(name), Sharing::Offers(_)), "{name}");
+        }
     }
 }

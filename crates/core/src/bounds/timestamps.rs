@@ -81,18 +81,10 @@ impl Errors {
         }
     }
 
-    /// QFQ: a slot; the finish is two slots after the rounded start.
+    /// QFQ and S-KPS: a slot; the finish is two slots after the rounded start.
     pub const fn qfq(slot: Work) -> Errors {
         Errors {
             start: slot,
-            finish: Finish::AfterStart(Work(2.0 * slot.0)),
-        }
-    }
-
-    /// S-KPS: as the QFQ report has it, four slots and QFQ's two.
-    pub const fn s_kps(slot: Work) -> Errors {
-        Errors {
-            start: Work(4.0 * slot.0),
             finish: Finish::AfterStart(Work(2.0 * slot.0)),
         }
     }
@@ -194,9 +186,13 @@ fn rounding(terms: &Terms, work: u64, timestamps: u32) -> Wfi {
     Wfi::of(terms.share(), charged + clock)
 }
 
-/// S-KPS: QFQ's and 3 sigma more.
+/// S-KPS with slots that are released as they begin ([`SKps`](crate::sched::SKps)): as [`qfq`].
+///
+/// Its rounded start is up to a slot before S, its rounded finish two slots after that, and of all
+/// that are eligible the one with the smallest rounded finish is served: no more of QFQ is used by
+/// the proof. The QFQ report adds 3 sigma for slots that are released as they end.
 pub fn s_kps(terms: &Terms, slot: Slot) -> Wfi {
-    sched(terms, Errors::s_kps(slot.of(terms)))
+    qfq(terms, slot)
 }
 
 /// A flow's aggregate: m_k flows of the same weight and longest packet, scheduled as one.
@@ -271,7 +267,7 @@ pub fn qfq_plus(aggregate: &Aggregate, slot: Slot) -> Wfi {
     sched_plus(aggregate, Errors::qfq(aggregate.slot(slot)))
 }
 
-/// S-KPS+: S-KPS over aggregates, [`sched_plus`].
+/// S-KPS+: S-KPS over aggregates, as [`qfq_plus`].
 pub fn s_kps_plus(aggregate: &Aggregate, slot: Slot) -> Wfi {
-    sched_plus(aggregate, Errors::s_kps(aggregate.slot(slot)))
+    qfq_plus(aggregate, slot)
 }

@@ -48,22 +48,25 @@ impl<A: Scheduler, P, U: Unit> PacketScheduler<A, P, Cost<U>> {
     /// A scheduler of requests that are counted by their cost, without flows.
     ///
     /// `max_length` of a flow is the largest cost that a request of it may be estimated, or turn out,
-    /// to have: a larger one is refused at enqueue, and charged no further when it is
+    /// to have: a larger one is rejected at enqueue, and charged no further when it is
     /// [corrected](Self::correct).
     ///
     /// ```
-    /// use fairlane_core::sched::Qfq;
-    /// use fairlane_core::{Cost, CostScheduler, FlowConfig, SchedulerLimits, Weight};
+    /// use fairlane_core::sched::{Costs, Qfq};
+    /// use fairlane_core::{
+    ///     Correction, Cost, CostScheduler, FlowConfig, Request, SchedulerLimits, Ticket, Weight,
+    /// };
     ///
     /// let limits = SchedulerLimits::for_costs();
-    /// let mut queue: CostScheduler<_, &str> = CostScheduler::for_costs(Qfq::for_costs(), limits);
+    /// let mut queue: CostScheduler<Qfq<Costs>, &str> =
+    ///     CostScheduler::for_costs(Qfq::for_costs(), limits);
     /// let tenant = queue.add_flow(FlowConfig::new(Weight::ONE, Cost::MAX))?;
     /// queue.enqueue(tenant, Cost::clamped(900), "a long story").unwrap();
     ///
-    /// let (request, ticket) = queue.serve().expect("one waits");
+    /// let (request, ticket): (Request<&str>, Ticket) = queue.serve().expect("one waits");
     /// assert_eq!((request.payload, request.len.get()), ("a long story", 900));
     /// // It was longer than that.
-    /// let correction = queue.correct(ticket, Cost::clamped(1400))?;
+    /// let correction: Correction = queue.correct(ticket, Cost::clamped(1400))?;
     /// assert_eq!((correction.by, queue.balance(tenant)), (500, Some(500)));
     /// # Ok::<(), fairlane_core::ChangeError>(())
     /// ```

@@ -7,6 +7,8 @@
 //! table of its own. The core's algorithms pay nothing for it.
 
 use super::plus::Plus;
+use super::row::{Promise, Row};
+use crate::bounds::child::Child;
 use crate::bounds::{Head, Siblings, Transmit, Wfi};
 use crate::scheduler::{EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Length, Weight};
@@ -46,12 +48,10 @@ impl<A: CustomAlgorithm> CustomAlgorithm for Plus<A> {
     const ABOUT: &'static str = "SCHED+ over an algorithm of another crate";
 }
 
-/// What is known of an algorithm beside its statements.
+/// What is known of an algorithm beside its statements, and how it is made.
 struct Declared {
-    about: &'static str,
-    follows_packets: bool,
+    row: Row,
     make: fn() -> Box<dyn Statements>,
-    bound: fn(&Siblings, Weight, Length, Head, Transmit) -> Option<Wfi>,
 }
 
 trait Declares {
@@ -60,16 +60,19 @@ trait Declares {
 
 impl<A: CustomAlgorithm> Declares for A {
     const DECLARED: &'static Declared = &Declared {
-        about: A::ABOUT,
-        follows_packets: A::FOLLOWS_PACKETS,
+        row: Row::of::<A>(A::ABOUT, Promise::Rounded(bound::<A>)),
         make: || {
             Box::new(Stated::<A> {
                 algorithm: A::default(),
                 states: Vec::new(),
             })
         },
-        bound: A::bound,
     };
+}
+
+fn bound<A: CustomAlgorithm>(child: &Child<'_>) -> Option<Wfi> {
+    let (head, transmit) = (child.head, child.transmit);
+    A::bound(child.siblings, child.weight, child.length, head, transmit)
 }
 
 /// An algorithm of another crate. Those of one name are the same.
@@ -93,22 +96,11 @@ impl Custom {
 
     /// What it is, in a line.
     pub const fn about(self) -> &'static str {
-        self.declared.about
+        self.declared.row.about
     }
 
-    pub(super) const fn follows_packets(self) -> bool {
-        self.declared.follows_packets
-    }
-
-    pub(crate) fn bound(
-        self,
-        siblings: &Siblings,
-        weight: Weight,
-        length: Length,
-        head: Head,
-        transmit: Transmit,
-    ) -> Option<Wfi> {
-        (self.declared.bound)(siblings, weight, length, head, transmit)
+    pub(super) const fn row(self) -> &'static Row {
+        &self.declared.row
     }
 
     /// The algorithm, without entities.

@@ -1,5 +1,46 @@
 //! The scheduling algorithms, one file each, all behind
 //! [`Scheduler`](crate::scheduler::Scheduler).
+//!
+//! ```
+//! use fairlane_core::sched::{
+//!     AUTOMATIC_MEMBERS, Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Scfq, Sfq, Wf2q, Wf2qPlus,
+//!     automatic_members,
+//! };
+//! use fairlane_core::{FlowConfig, Length, PacketScheduler, Scheduler, Weight};
+//!
+//! /// How many of the first forty packets are of a flow of weight 3, beside one of weight 1.
+//! fn share(algorithm: impl Scheduler) -> usize {
+//!     let mut link = PacketScheduler::new(algorithm, Default::default());
+//!     let len = Length::new(1000).unwrap();
+//!     let mut add = |weight| {
+//!         let config = FlowConfig::new(Weight::new(weight).unwrap(), len);
+//!         let flow = link.add_flow(config).unwrap();
+//!         (0..40).for_each(|n| link.enqueue(flow, len, n).unwrap());
+//!         flow
+//!     };
+//!     let (heavy, _) = (add(3), add(1));
+//!     let first = (0..40).map_while(|_| link.dequeue());
+//!     first.filter(|packet| packet.owner == heavy).count()
+//! }
+//!
+//! for share in [
+//!     share(Drr::new()),
+//!     share(Scfq::new()),
+//!     share(Wf2q::new()),
+//!     share(Wf2qPlus::new()),
+//!     share(Qfq::new()),
+//!     share(SKps::new()),
+//!     share(Gfq::new()),
+//!     // SCHED+ over QFQ: QFQ+.
+//!     share(Plus::<Qfq>::new(automatic_members(3))),
+//! ] {
+//!     assert!((27..=33).contains(&share), "{share}");
+//! }
+//! // These know no shares by weight: who came first, the higher weight first, and flows alike.
+//! assert_eq!([share(Fifo::new()), share(Priority::new())], [40, 40]);
+//! assert!(share(Sfq::new()) < 27);
+//! assert_eq!(automatic_members(100), AUTOMATIC_MEMBERS);
+//! ```
 
 mod clock;
 mod custom;
@@ -12,6 +53,7 @@ mod plus;
 mod priority;
 mod qfq;
 mod ring;
+mod row;
 mod s_kps;
 mod scale;
 mod scfq;
@@ -38,6 +80,8 @@ pub use gfq::Gfq;
 pub use plus::{AUTOMATIC_MEMBERS, Plus, automatic_members};
 pub use priority::Priority;
 pub use qfq::Qfq;
+pub(crate) use row::Promise;
+pub use row::Sharing;
 pub use s_kps::SKps;
 pub use scale::{Costs, Packets, Scale};
 pub use scfq::Scfq;

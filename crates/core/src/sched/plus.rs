@@ -18,12 +18,14 @@
 //! `Plus` with M = 1 makes any algorithm fit for flows whose head may change while they
 //! wait.
 //!
-//! # What the paper leaves open, and what is done here
+//! # What differs from the paper, or is left open there
 //!
-//! * *Whether the next packet fits the budget* is decided without its length: a turn
-//!   goes on while the rest of the budget covers L^k. With M = 1 this is one packet at a
-//!   time. The aggregate is charged for what it sent, so that nothing is lost by it, and
-//!   Lemma 2 already allows for a budget that is not spent.
+//! * *Whether the next packet fits the budget* is decided without its length: a turn goes on
+//!   while the rest of the budget covers L^k, and with M = 1 is one packet. In the paper, and in
+//!   Linux, it goes on while the rest covers the next packet, whose length must be known: the next
+//!   flow's in the circle, which may be a class whose head is not settled yet. Either rule leaves
+//!   less than L^k of a budget. The aggregate is charged for what it sent, so that nothing is lost
+//!   by it, and Lemma 2 already allows for a budget that is not spent: the bounds are the same.
 //! * *Work is told to the algorithm late*: when it next needs V, before the sum of weights
 //!   changes, and at the latest at the end of the budget. V is the same whenever it is
 //!   looked at.

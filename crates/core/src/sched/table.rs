@@ -7,6 +7,8 @@ use core::str::FromStr;
 
 use super::custom::{Custom, CustomAlgorithm};
 use super::plus::AUTOMATIC_MEMBERS;
+use super::row::{Promise, Row, Sharing};
+use crate::bounds::child;
 use crate::scheduler::Scheduler;
 
 /// Hands the rows to the macro `$then`, behind what is in the brackets.
@@ -16,39 +18,54 @@ macro_rules! algorithms {
             $($before)*
 
             Fifo: $crate::sched::Fifo = $crate::sched::Fifo::new(),
+                Promise::Nothing("whatever came before goes first"),
                 "First in, first out: no guarantee, shares follow the offered load";
             Drr: $crate::sched::Drr = $crate::sched::Drr::new(),
+                Promise::Exact(child::drr),
                 "Deficit round robin: fair over a round of all flows";
             Wf2q: $crate::sched::Wf2q = $crate::sched::Wf2q::new(),
+                Promise::Rounded(child::wf2q),
                 "WF2Q: as fair as a packet scheduler can be, by the fluid server's virtual time";
             Wf2qPlus: $crate::sched::Wf2qPlus = $crate::sched::Wf2qPlus::new(),
+                Promise::Rounded(child::wf2q_plus),
                 "WF2Q+: as fair by a simpler virtual time, at O(log N)";
             Scfq: $crate::sched::Scfq = $crate::sched::Scfq::new(),
+                Promise::Rounded(child::scfq),
                 "Self-clocked fair queueing: fair within a packet of each other flow, at O(log N)";
             Qfq: $crate::sched::Qfq = $crate::sched::Qfq::new(),
+                Promise::Rounded(child::qfq),
                 "Quick fair queueing: fair within a few packets, at O(1)";
             QfqPlus(most: NonZeroU32): $crate::sched::Plus<$crate::sched::Qfq>
                 = $crate::sched::Plus::new(most),
+                Promise::Rounded(child::qfq_plus),
                 "QFQ over aggregates of flows, DRR inside them: nearly as fair, nearly at DRR's cost";
             SKps: $crate::sched::SKps = $crate::sched::SKps::new(),
+                Promise::Rounded(child::s_kps),
                 "S-KPS: as fair as QFQ, its groups sorted by timer wheels, at O(1)";
             Gfq: $crate::sched::Gfq = $crate::sched::Gfq::new(),
+                Promise::Rounded(child::gfq),
                 "Group fair queueing: fairer than QFQ by a slot, at O(groups of flows)";
             Priority: $crate::sched::Priority = $crate::sched::Priority::new(),
+                Promise::Level,
                 "Strict priority: the highest weight first, equal ones in turns";
             Sfq: $crate::sched::Sfq = $crate::sched::Sfq::new(),
+                Promise::Nothing("others may be hashed to the same queue"),
                 "Stochastic fairness queueing: flows hashed to 256 queues, DRR among those";
             Wf2qPlusPlus(most: NonZeroU32): $crate::sched::Plus<$crate::sched::Wf2qPlus>
                 = $crate::sched::Plus::new(most),
+                Promise::Rounded(child::wf2q_plus_plus),
                 "WF2Q+ over aggregates of flows";
             SKpsPlus(most: NonZeroU32): $crate::sched::Plus<$crate::sched::SKps>
                 = $crate::sched::Plus::new(most),
+                Promise::Rounded(child::s_kps_plus),
                 "S-KPS over aggregates of flows";
             GfqPlus(most: NonZeroU32): $crate::sched::Plus<$crate::sched::Gfq>
                 = $crate::sched::Plus::new(most),
+                Promise::Rounded(child::gfq_plus),
                 "GFQ over aggregates of flows";
             DrrPlus(most: NonZeroU32): $crate::sched::Plus<$crate::sched::Drr>
                 = $crate::sched::Plus::new(most),
+                Promise::Unbounded,
                 "DRR over aggregates of flows";
         }
     };
@@ -57,7 +74,10 @@ macro_rules! algorithms {
 pub(crate) use algorithms;
 
 macro_rules! define {
-    ($($variant:ident$(($most:ident: $kind:ty))?: $type:ty = $make:expr, $about:literal;)*) => {
+    ($(
+        $variant:ident$(($most:ident: $kind:ty))?:
+            $type:ty = $make:expr, $promise:expr, $about:literal;
+    )*) => {
         /// A scheduling algorithm by name.
         ///
         /// Those over aggregates (SCHED+) have M, the most entities in one of them.
@@ -85,36 +105,26 @@ macro_rules! define {
                 }))?,)*
             ];
 
-            /// One of another crate, by this name: it stands wherever one of these does.
-            pub const fn custom<A: CustomAlgorithm>(name: &'static str) -> Algorithm {
-                Algorithm::Custom(Custom::of::<A>(name))
-            }
-
             /// As command lines, files and tables call it.
             pub const fn name(self) -> &'static str {
                 match self {
-                    $(Algorithm::$variant$(($most))? => {
-                        $(let _ = $most;)?
-                        <$type as Scheduler>::NAME
-                    })*
+                    $(Algorithm::$variant { .. } => <$type as Scheduler>::NAME,)*
                     Algorithm::Custom(custom) => custom.name(),
                 }
             }
 
-            /// What it is, in a line.
-            pub const fn about(self) -> &'static str {
+            const fn row(self) -> &'static Row {
                 match self {
-                    $(Algorithm::$variant { .. } => $about,)*
-                    Algorithm::Custom(custom) => custom.about(),
+                    $(Algorithm::$variant { .. } => const { &Row::of::<$type>($about, $promise) },)*
+                    Algorithm::Custom(custom) => custom.row(),
                 }
             }
 
-            /// Whether it needs to know of every packet of its entities, so that in a tree these
-            /// are leaves without ceilings.
-            pub const fn follows_packets(self) -> bool {
+            /// The most entities in an aggregate (M), if it has any.
+            pub(crate) const fn members(self) -> Option<NonZeroU32> {
                 match self {
-                    $(Algorithm::$variant { .. } => <$type as Scheduler>::FOLLOWS_PACKETS,)*
-                    Algorithm::Custom(custom) => custom.follows_packets(),
+                    $(Algorithm::$variant$(($most))? => [$(Some($most),)? None][0],)*
+                    Algorithm::Custom(_) => None,
                 }
             }
 
@@ -134,10 +144,52 @@ macro_rules! define {
 
 algorithms!(define!());
 
+impl Algorithm {
+    /// One of another crate, by this name: it stands wherever one of these does.
+    pub const fn custom<A: CustomAlgorithm>(name: &'static str) -> Algorithm {
+        Algorithm::Custom(Custom::of::<A>(name))
+    }
+
+    /// What it is, in a line.
+    pub const fn about(self) -> &'static str {
+        self.row().about
+    }
+
+    /// How it shares among those that it orders.
+    pub const fn sharing(self) -> Sharing {
+        self.row().promise.sharing()
+    }
+
+    /// Whether a bound is known of those that it orders: of one of another crate, only that crate
+    /// knows, and `true` says nothing.
+    pub const fn is_bounded(self) -> bool {
+        self.row().promise.bound().is_some()
+    }
+
+    /// What it promises each of those that it orders.
+    pub(crate) const fn promise(self) -> Promise {
+        self.row().promise
+    }
+
+    /// Whether it needs to know of every packet of its entities, so that in a tree these
+    /// are leaves without ceilings.
+    pub const fn follows_packets(self) -> bool {
+        self.row().follows_packets
+    }
+
+    /// Whether a leaf that it orders may drop its first packet, as queue management at dequeue does.
+    pub(crate) const fn may_lose_first(self) -> bool {
+        self.row().may_lose_first
+    }
+}
+
 macro_rules! define_with {
     (
         ($d:tt)
-        $($variant:ident$(($most:ident: $kind:ty))?: $type:ty = $make:expr, $about:literal;)*
+        $(
+            $variant:ident$(($most:ident: $kind:ty))?:
+                $type:ty = $make:expr, $promise:expr, $about:literal;
+        )*
     ) => {
         /// Evaluates an expression with `$new` as what makes the algorithm named by a value of
         /// [`Algorithm`](crate::sched::Algorithm): each of this crate gets code of its own, without

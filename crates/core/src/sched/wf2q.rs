@@ -272,6 +272,7 @@ impl Scheduler for Wf2q {
     type Entity = Wf2qEntity;
     const NAME: &'static str = "wf2q";
     const FOLLOWS_PACKETS: bool = true;
+    const MAY_LOSE_FIRST: bool = false;
 
     fn add(&mut self, entities: &mut [impl Holds<Wf2qEntity>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = Wf2qEntity {

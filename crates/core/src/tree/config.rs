@@ -68,7 +68,7 @@ pub struct ClassConfig {
     pub level: u32,
     /// The most it may send.
     pub ceiling: Option<Ceiling>,
-    /// Longest packet of the class and of all below it: longer ones are refused at
+    /// Longest packet of the class and of all below it: longer ones are rejected at
     /// enqueue. A class below a shorter one has that one's.
     pub max_length: Length,
 }
@@ -93,7 +93,7 @@ impl ClassConfig {
 /// The queue of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeafConfig {
-    /// How much may wait in it; beyond, packets are refused (tail drop).
+    /// How much may wait in it; beyond, packets are rejected (tail drop).
     pub limits: Limits,
     /// What is kept for it: as long as it holds no more, its packets are accepted and stay,
     /// however full the link is. No more than `limits` is.

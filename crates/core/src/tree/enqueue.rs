@@ -30,7 +30,7 @@ impl<P> Tree<P> {
     ///
     /// When the tree is full, packets of whoever holds most beyond his own
     /// [`room`](crate::room) give way, and go to `discard`; if that is the packet's own class, it
-    /// is refused, or in a class of flows the longest flow's give way. More than one goes only
+    /// is rejected, or in a class of flows the longest flow's give way. More than one goes only
     /// where bytes are short.
     #[inline]
     pub fn offer(
@@ -58,7 +58,7 @@ impl<P> Tree<P> {
             self.room_bytes -= bytes;
             self.accepted_bytes += bytes as u64;
             if first {
-                return self.begin_leaf(at, slot, len, now);
+                return self.activate_leaf(at, slot, len, now);
             }
             if node.follows_packets {
                 node.order.arrived(slot, len.into());
@@ -72,7 +72,7 @@ impl<P> Tree<P> {
     /// behind others needs no registers for it.
     #[cold]
     #[inline(never)]
-    fn begin_leaf(
+    fn activate_leaf(
         &mut self,
         at: u32,
         slot: u32,
@@ -211,7 +211,7 @@ impl<P> Tree<P> {
         discard: &mut dyn FnMut(Discarded<P>),
     ) -> Result<u32, Rejection> {
         let too_long = |node: &Node| len.get() > node.longest.get();
-        // No flow is made for a packet that is refused in any case.
+        // No flow is made for a packet that is rejected in any case.
         let may_enter = match self.nodes.get(at as usize) {
             None => false,
             Some(node) if too_long(node) => false,

@@ -32,6 +32,61 @@
 //! assert!((sent[1] - 30).abs() <= 1);
 //! ```
 //!
+//! Ceilings, room, flows that come by themselves, packets that are marked and bursts of them:
+//!
+//! ```
+//! use fairlane_core::aqm::{AqmConfig, CodelConfig};
+//! use fairlane_core::room::Room;
+//! use fairlane_core::sched::Algorithm;
+//! use fairlane_core::tree::{
+//!     BurstEnd, Ceiling, ClassConfig, ClassFlow, ClassId, ClassQueue, ClassStats, Discarded,
+//!     DynamicFlow, FlowsConfig, LeafConfig, Payload, Reason, Tree, TreeError,
+//! };
+//! use fairlane_core::{Count, Length, Nanos, Packet, Weight};
+//!
+//! /// A packet that can be marked.
+//! #[derive(Debug, PartialEq)]
+//! struct Frame {
+//!     congestion: bool,
+//! }
+//!
+//! impl Payload for Frame {
+//!     fn mark(&mut self) -> bool {
+//!         self.congestion = true;
+//!         true
+//!     }
+//! }
+//!
+//! let len = Length::try_from(1000u32)?;
+//! let mut link = Tree::new(Algorithm::Qfq, None, Default::default()).marking();
+//! let mut config = ClassConfig::new(Weight::ONE, len);
+//! let mut flows = FlowsConfig::new(Algorithm::Drr);
+//! flows.leaf.aqm = AqmConfig::Codel(CodelConfig::default());
+//! let hosts = link.add_flows(ClassId::ROOT, config, flows)?;
+//! // At most 8 Mbit/s, packet by packet; two packets always find room.
+//! config.ceiling = Some(Ceiling { rate: "8mbit".parse()?, burst: 1000 });
+//! let room = Room { packets: 2, bytes: 2000 };
+//! let guests = link.add_leaf(ClassId::ROOT, config, LeafConfig { room, ..LeafConfig::default() })?;
+//! let below_a_leaf = link.add_inner(guests, config, Algorithm::Qfq);
+//! assert_eq!(below_a_leaf, Err(TreeError::NotInner(guests)));
+//!
+//! let to = [ClassFlow::from(guests), guests.into(), ClassFlow { class: hosts, flow: 0xcafe }];
+//! let packets = to.map(|owner| Packet { owner, len, payload: Frame { congestion: false } });
+//! let accepted = link.enqueue_burst(packets, Nanos::ZERO, |packet, why| panic!("{packet:?}: {why}"), drop);
+//! assert_eq!(accepted, 3);
+//! let flow: DynamicFlow = link.flows(hosts).next().ok_or("no flow")?;
+//! assert_eq!((flow.digest, flow.queued), (Some(0xcafe), Count { packets: 1, bytes: 1000 }));
+//!
+//! let mut burst = Vec::new();
+//! let end = link.dequeue_burst(&mut burst, 8, Nanos::ZERO, drop);
+//! assert_eq!((burst.len(), end), (2, BurstEnd::NotBefore(Nanos::from_millis(1))));
+//!
+//! link.flush(guests, Nanos::ZERO, |gone: Discarded<Frame>| assert_eq!(gone.reason, Reason::Flushed))?;
+//! let stats: ClassStats = link.stats(guests).ok_or("no class")?;
+//! assert_eq!((stats.sent.packets, stats.discarded.packets), (1, 1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Active or not
 //!
 //! A class has a place in its parent's order while it has a child that may be served and no

@@ -281,7 +281,10 @@ impl<A: Scheduler> Ordered<A> {
 macro_rules! define {
     (
         ($d:tt)
-        $($variant:ident$(($most:ident: $kind:ty))?: $type:ty = $make:expr, $about:literal;)*
+        $(
+            $variant:ident$(($most:ident: $kind:ty))?:
+                $type:ty = $make:expr, $promise:expr, $about:literal;
+        )*
     ) => {
         /// Children in the order of any algorithm.
         #[derive(Clone, Debug)]

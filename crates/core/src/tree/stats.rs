@@ -23,7 +23,7 @@ pub struct ClassStats {
     pub sent: Count,
     /// Waiting now.
     pub queued: Count,
-    /// Refused at enqueue, for whatever reason.
+    /// Rejected at enqueue, for whatever reason.
     pub dropped: Count,
     /// Accepted and discarded later: by queue management, a flush or a removal.
     pub discarded: Count,
@@ -83,7 +83,7 @@ pub(super) struct Losses {
 
 impl<P> Tree<P> {
     /// What became of the packets of a class and of all below it, or `None` if there is no such
-    /// class. The root counts what was refused because there was no such class, too.
+    /// class. The root counts what was rejected because there was no such class, too.
     /// O(classes below).
     pub fn stats(&self, class: ClassId) -> Option<ClassStats> {
         let mut sum = ClassStats::default();

@@ -4,7 +4,7 @@ use crate::aqm::{Aqm, AqmConfig};
 use crate::grow;
 use crate::packet::Count;
 use crate::room::Room;
-use crate::sched::Algorithm;
+use crate::sched::{Algorithm, Sharing};
 use crate::scheduler::{MAX_ENTITIES, Share};
 use crate::units::{Length, Rate, Weight};
 use alloc::boxed::Box;
@@ -349,9 +349,9 @@ pub(super) fn share(
     if config.level > ClassConfig::MAX_LEVEL {
         return Err(TreeError::Level(config.level));
     }
-    let weight = match algorithm {
-        // Strict priority takes weights for levels, from 1.
-        Algorithm::Priority => Weight::new(config.level + 1).unwrap_or(config.weight),
+    let weight = match algorithm.sharing() {
+        // It takes weights for levels, from 1.
+        Sharing::Levels => Weight::new(config.level + 1).unwrap_or(config.weight),
         _ => config.weight,
     };
     Ok(Share::new(weight, longest))
@@ -368,7 +368,7 @@ pub(super) fn check_fit(
         _ if !algorithm.follows_packets() => return Ok(()),
         None => "a class with others or flows below it",
         Some(_) if ceiling.is_some() => "a class with a ceiling of its own",
-        Some(AqmConfig::Codel(_)) if algorithm == Algorithm::Wf2q => {
+        Some(AqmConfig::Codel(_)) if !algorithm.may_lose_first() => {
             "a queue that drops packets as they leave"
         }
         Some(_) => return Ok(()),

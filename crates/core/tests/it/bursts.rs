@@ -82,7 +82,7 @@ fn a_burst_of_a_flat_scheduler_is_as_many_single_calls() {
 
 /// A link with a leaf and a class of flows, the leaf held to 8 Mbit/s in packets of 1000 bytes: one in a
 /// millisecond.
-fn capped() -> (Tree<u32>, ClassId, ClassId) {
+fn with_ceiling() -> (Tree<u32>, ClassId, ClassId) {
     let mut tree = Tree::new(Algorithm::Drr, None, SchedulerLimits::default());
     let config = ClassConfig::new(weight(1), length(1000));
     let held = ClassConfig {
@@ -101,7 +101,7 @@ fn capped() -> (Tree<u32>, ClassId, ClassId) {
 
 #[test]
 fn a_burst_of_a_tree_ends_where_nobody_may_send() {
-    let (mut tree, held, flows) = capped();
+    let (mut tree, held, flows) = with_ceiling();
     let packets = (0..6u32).map(|payload| Packet {
         owner: match payload {
             0..3 => held.into(),
@@ -154,7 +154,7 @@ fn a_burst_of_a_tree_ends_where_nobody_may_send() {
 
 #[test]
 fn who_asks_is_told_how_long_a_packet_waited() {
-    let (mut tree, held, flows) = capped();
+    let (mut tree, held, flows) = with_ceiling();
     let came = Nanos::from_millis(3);
     tree.enqueue(held, 0, length(1000), 1, came).unwrap();
     tree.enqueue(flows, 7, length(1000), 2, came).unwrap();

@@ -72,7 +72,7 @@ fn a_weight_that_goes_up_and_down_all_the_time_keeps_the_flows_share() {
             }
         }
         let fair = f64::from(packets) * 1000.5 / (1000.5 + 20.0 * f64::from(others));
-        // Within 1% and the few dozen packets of the bound, 3 sigma + 2 L.
+        // Within 1% and the few dozen packets of the bound.
         let off = (f64::from(served) - fair).abs();
         assert!(
             off < fair / 100.0 + 75.0,

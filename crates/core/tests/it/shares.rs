@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use crate::support::{
-    Backlogged, FRACTION, OfBound as _, Offer, Random, Wfi, check, config, length, next, scheduler,
-    slot,
+    Backlogged, OfBound as _, Offer, Random, Wfi, check, config, length, next, scheduler, weight,
 };
+use fairlane_core::bounds::{self, Slot, Terms, Transmit};
 use fairlane_core::sched::{Drr, Fifo, Gfq, Qfq, SKps};
 use fairlane_core::{FlowId, Scheduler};
 
@@ -264,16 +264,23 @@ fn fifo_shares_follow_the_arrivals_and_not_the_weights() {
     }
 }
 
-/// Theorem 2, on a link that sends a byte in a unit of time: a packet leaves no later
-/// than 3 sigma_i + 2 L after its flow would have sent its backlog at its share of the
-/// link. (The argument above gives 4 sigma_i + 2 L in general.)
+/// On a link that sends a byte in a unit of time, a packet leaves no later than 3 sigma_i + L after
+/// its flow would have sent its backlog at its share of the link, where all packets are of one length
+/// ([`bounds::qfq_equal_packets`], with L on the wire).
 #[test]
 fn half_the_link_does_not_wait_for_a_thousand_small_flows() {
     let mut offers = vec![Offer::of(1, 1500); 1000];
     offers.push(Offer::of(1000, 1500));
-    let sigma = (slot(&offers[1000], 2000, 1500) * 2000) >> FRACTION;
-    let bound = 3 * sigma as i64 + 2 * 1500;
-    assert_eq!(bound, 15_000, "ten packets, not a thousand");
+    let terms = Terms::new(
+        weight(1000),
+        2000,
+        length(1500),
+        length(1500),
+        Transmit::Direct,
+    );
+    let bound = bounds::qfq_equal_packets(&terms.unwrap(), Slot::Actual);
+    let bound = bound.delay.bytes() as i64;
+    assert_eq!(bound, 13_500, "nine packets, not a thousand");
 
     let mut link = scheduler(Qfq::new());
     for offer in &offers {

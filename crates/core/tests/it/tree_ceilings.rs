@@ -170,7 +170,7 @@ fn siblings_have_what_a_capped_class_leaves() {
             ceiling(100_000_000, 15_000),
             SchedulerLimits::default(),
         );
-        let capped = tree.add_leaf(
+        let limited = tree.add_leaf(
             ClassId::ROOT,
             ClassConfig {
                 level: 1,
@@ -179,11 +179,11 @@ fn siblings_have_what_a_capped_class_leaves() {
             LeafConfig::default(),
         );
         let free = tree.add_leaf(ClassId::ROOT, class(None), LeafConfig::default());
-        let (capped, free) = (capped.unwrap(), free.unwrap());
+        let (limited, free) = (limited.unwrap(), free.unwrap());
         let mut bits = [0u64; 2];
         let mut now = 0;
         while now < SECOND {
-            for leaf in [capped, free] {
+            for leaf in [limited, free] {
                 if tree.stats(leaf).unwrap().queued.packets < 3 {
                     tree.enqueue(leaf, 0, length(1250), 0, Nanos(now)).unwrap();
                     tree.enqueue(leaf, 0, length(1250), 0, Nanos(now)).unwrap();
@@ -195,14 +195,14 @@ fn siblings_have_what_a_capped_class_leaves() {
                 Dequeue::Empty => panic!("packets wait"),
             }
         }
-        let [capped, free] = bits.map(|bits| bits as f64 / 1e6);
+        let [limited, free] = bits.map(|bits| bits as f64 / 1e6);
         assert!(
-            (capped - 10.0).abs() < 0.06,
-            "{algorithm}: {capped} and {free} Mbit/s"
+            (limited - 10.0).abs() < 0.06,
+            "{algorithm}: {limited} and {free} Mbit/s"
         );
         assert!(
             (free - 90.0).abs() < 0.2,
-            "{algorithm}: {capped} and {free} Mbit/s"
+            "{algorithm}: {limited} and {free} Mbit/s"
         );
     }
 }

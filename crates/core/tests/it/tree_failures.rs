@@ -585,7 +585,7 @@ fn numbers_and_places_of_removed_classes_are_used_again() {
 
 #[test]
 fn what_an_algorithm_cannot_order_is_refused_in_one_sentence() {
-    let capped = ClassConfig {
+    let with_ceiling = ClassConfig {
         ceiling: Some(Ceiling {
             rate: Rate::MIN,
             burst: 1500,
@@ -600,15 +600,15 @@ fn what_an_algorithm_cannot_order_is_refused_in_one_sentence() {
             .unwrap();
         let inner = tree.add_inner(ClassId::ROOT, class(1), Algorithm::Drr);
         assert_eq!(inner.is_err(), follows, "{algorithm}");
-        let refused = tree.add_leaf(ClassId::ROOT, capped, LeafConfig::default());
+        let refused = tree.add_leaf(ClassId::ROOT, with_ceiling, LeafConfig::default());
         assert_eq!(refused.is_err(), follows, "{algorithm}");
         assert_eq!(
-            tree.change(leaf, capped, Nanos::ZERO).is_err(),
+            tree.change(leaf, with_ceiling, Nanos::ZERO).is_err(),
             follows,
             "{algorithm}"
         );
         let flows = FlowsConfig {
-            ceiling: capped.ceiling,
+            ceiling: with_ceiling.ceiling,
             ..FlowsConfig::new(algorithm)
         };
         if !follows {
@@ -624,7 +624,7 @@ fn what_an_algorithm_cannot_order_is_refused_in_one_sentence() {
         check(&tree);
     }
     let mut tree: Tree<u32> = tree(Algorithm::Fifo);
-    let refused = tree.add_leaf(ClassId::ROOT, capped, LeafConfig::default());
+    let refused = tree.add_leaf(ClassId::ROOT, with_ceiling, LeafConfig::default());
     let sentence =
         "fifo follows every packet, so it cannot order a class with a ceiling of its own";
     assert_eq!(refused.unwrap_err().to_string(), sentence);

@@ -7,7 +7,7 @@ use fairlane_core::scheduler::Scheduler;
 use fairlane_core::{FlowConfig, FlowId, SchedulerLimits};
 use fairlane_sim::{
     FlowPlan, LagMeter, Lengths, Picos, Server, Simulation, Traffic, TransmitQueue, Wfi, WfiMeter,
-    Work, scenario,
+    scenario,
 };
 
 const L: u32 = 1500;
@@ -43,36 +43,34 @@ fn time_of(bytes: u128) -> Picos {
     Picos((bytes * 8_000_000_000_000).div_ceil(BPS.into()))
 }
 
-/// sigma in bytes of the whole link, times the weight over the sum that is phi sigma: the
-/// power of two from L / weight up, for each unit of weight, which is Eq. 4.
-fn slot(weight: u32) -> u128 {
-    // In 2^-40, as an inverse weight is rounded up there.
-    (u128::from(L) * (1u128 << 40).div_ceil(weight.into())).next_power_of_two()
+/// The indexes of QFQ for one of these flows, with packets of one length and so many queued behind
+/// the scheduler.
+fn of_qfq(config: &FlowConfig, set: &[FlowConfig], queue: u32) -> bounds::Wfi {
+    let sum = set.iter().map(|c| u64::from(c.weight.get())).sum();
+    let own = config.max_length;
+    let terms = Terms::new(config.weight, sum, own, own, Transmit::packets(queue, own)).unwrap();
+    bounds::qfq_equal_packets(&terms, Slot::Actual)
 }
 
-/// 3 sigma + 2 L of the report's Theorems 1 and 2 in bytes, for all packets as long.
-fn report(config: &FlowConfig, sum: u128) -> u128 {
-    3 * ((slot(config.weight.get()) * sum) >> 40) + 2 * u128::from(L)
+/// A T-WFI in time.
+fn time(wfi: bounds::Wfi) -> Picos {
+    time_of(wfi.delay.bytes() as u128)
 }
 
 #[test]
-fn qfq_keeps_the_bounds_of_its_report_on_skewed_sets() {
+fn qfq_keeps_its_bounds_on_skewed_sets() {
     for set in [
         scenario::highw(100, length(L)),
         scenario::half(101, length(L)),
         scenario::equal(50, length(L)),
     ] {
         for heavy in [Traffic::Greedy(3), Traffic::Poisson(rate(BPS / 5))] {
-            let sum: u128 = set.iter().map(|c| u128::from(c.weight.get())).sum();
             let flows = measure(Qfq::new(), &set, &heavy, TransmitQueue::NONE, 3000);
             for wfi in flows {
-                let bound = report(&wfi.config, sum);
-                assert!(wfi.t_wfi <= time_of(bound), "{wfi:?}: {bound} bytes");
-                let service = Work::from_bits(bound * 8 * u128::from(wfi.config.weight.get()));
-                assert!(
-                    wfi.b_wfi_backlogged.0 * sum <= service.0,
-                    "{wfi:?}: {bound} bytes"
-                );
+                let bound = of_qfq(&wfi.config, &set, 0);
+                assert!(wfi.t_wfi <= time(bound), "{wfi:?}: {bound:?}");
+                let service = wfi.b_wfi_backlogged.as_bytes_f64();
+                assert!(service <= bound.service.bytes(), "{wfi:?}: {bound:?}");
                 assert!(wfi.b_wfi <= wfi.b_wfi_backlogged && wfi.packets > 0);
             }
         }
@@ -86,10 +84,9 @@ fn on_a_skewed_set_drr_exceeds_the_bound_of_qfq_and_fifo_is_worst() {
         let sum = set.iter().map(|c| u64::from(c.weight.get())).sum();
         let own = set[0].max_length;
         let terms = Terms::new(set[0].weight, sum, own, own, Transmit::Direct).unwrap();
-        let time = |wfi: bounds::Wfi| time_of(wfi.delay.bytes() as u128);
-        let [of_qfq, of_s_kps_plus] = [
+        let [of_qfq, of_qfq_plus] = [
             bounds::qfq(&terms, Slot::Actual),
-            bounds::s_kps_plus(&Aggregate::new(terms, 1, 8).unwrap(), Slot::Loose),
+            bounds::qfq_plus(&Aggregate::new(terms, 1, 8).unwrap(), Slot::Loose),
         ];
         let round = Round::of(set.iter().map(|c| (c.weight, c.max_length))).unwrap();
         let of_drr = bounds::drr(&round, set[0].weight, own, Transmit::Direct).unwrap();
@@ -103,7 +100,7 @@ fn on_a_skewed_set_drr_exceeds_the_bound_of_qfq_and_fifo_is_worst() {
         assert!(qfq <= time(of_qfq) && time(of_qfq) < drr, "{qfq} {drr}");
         assert!(drr <= time(of_drr) && time(of_drr) < fifo, "{drr} {fifo}");
         // The loosest of the other bounds.
-        assert!(time(of_s_kps_plus) < drr, "{drr}");
+        assert!(time(of_qfq_plus) < drr, "{drr}");
         // It waits for one packet of each of the others with DRR, for three with FIFO.
         let others = u128::from(flows) * u128::from(L);
         assert!(10 * drr.0 >= 9 * time_of(others).0, "{drr}");
@@ -117,11 +114,9 @@ fn a_transmit_queue_delays_by_no_more_than_it_holds() {
     let poisson = Traffic::Poisson(rate(BPS / 8));
     let at = |queue| measure(Qfq::new(), &set, &poisson, queue, 5000)[0].t_wfi;
     let (none, long) = (at(TransmitQueue::NONE), at(TransmitQueue::Packets(50)));
-    let sum: u128 = set.iter().map(|c| u128::from(c.weight.get())).sum();
-    let q = 50 * u128::from(L);
-    assert!(long <= time_of(report(&set[0], sum) + q), "{long}");
+    assert!(long <= time(of_qfq(&set[0], &set, 50)), "{long}");
     // And it does delay.
-    assert!(long > none + time_of(q / 2), "{none} {long}");
+    assert!(long > none + time_of(25 * u128::from(L)), "{none} {long}");
 }
 
 #[test]

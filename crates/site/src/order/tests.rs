@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use fairlane_config::Site;
+use fairlane_config::{Draft, Site, Table};
 use fairlane_core::FlowId;
 
 use super::*;
@@ -18,11 +18,11 @@ const SIZES: [usize; 2] = [1_250, 20_000];
 /// each time.
 const TIMES: usize = 4;
 
+const LINK: &str = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1gbit\"\n";
+
 /// A link of these classes.
 fn link(classes: &str) -> Arc<Link> {
-    let text = "[[link]]\nname = \"up\"\nto = \"outside\"\nrate = \"1gbit\"\n\
-                limit = { packets = 800000, bytes = \"800mb\" }\n"
-        .to_owned();
+    let text = LINK.to_owned() + "limit = { packets = 800000, bytes = \"800mb\" }\n";
     Arc::clone(&Site::parse(&(text + classes), "test").unwrap().links[0])
 }
 
@@ -155,6 +155,89 @@ fn no_step_is_longer_where_more_classes_come_change_and_go() {
         .each_ref()
         .map(|[first, _]| longest(|| Rig::new(first).count()));
     is_bounded("classes that are counted", counted);
+}
+
+/// Most that a change of one class may take the thread; several times as much where nothing is optimised.
+const A_CHANGE: u64 = if cfg!(debug_assertions) {
+    400_000
+} else {
+    50_000
+};
+/// Classes beside it.
+const OTHERS: usize = 10_000;
+
+/// A link of many classes, its text to be changed, and what one of them and its filters may become.
+fn changed_in_one() -> (Arc<Link>, [(&'static str, Arc<Link>); 5]) {
+    const LIMIT: &str = "limit = { packets = 8000000, bytes = \"800mb\" }\n";
+    const ROOM: &str = "room = { packets = 400, bytes = \"24kb\" }\n";
+    let class = |keys: &str| format!("[[link.class]]\nname = \"one\"\n{ROOM}{keys}");
+    let filter =
+        |port: u32| format!("[[link.filter]]\nclass = \"one\"\ndestination-port = {port}\n");
+    let above =
+        "[[link.class]]\nname = \"above\"\n[[link.class]]\nname = \"below\"\nparent = \"above\"\n";
+    // Their weights have the same scale whatever the one has.
+    let other = |number: usize| {
+        let weight = 1 + number % 7;
+        format!("[[link.class]]\nname = \"c{number}\"\nweight = {weight}\n{ROOM}")
+    };
+    let others = (0..OTHERS).map(other);
+    let others: String = others.collect();
+    let text = LINK.to_owned() + LIMIT + REST + &others + above + &class("") + &filter(7);
+    let draft = Draft::of(&text.into(), &|_| None).unwrap();
+    let one = Table::Class(0, draft.class(0, "one").unwrap());
+    let read = |draft: Draft| {
+        let (_, site) = draft.read(&|_| None).unwrap();
+        Arc::clone(&site.links[0])
+    };
+    let with = |change: &dyn Fn(&mut Draft) -> Option<()>| {
+        let mut draft = draft.clone();
+        change(&mut draft).unwrap();
+        read(draft)
+    };
+    let becomes = |keys: &str| with(&|draft| draft.replace(one, &class(keys)));
+    let changed = [
+        ("another weight", becomes("weight = 5\n")),
+        ("a ceiling", becomes("ceil = \"5mbit\"\n")),
+        ("another parent", becomes("parent = \"above\"\n")),
+        (
+            "another filter",
+            with(&|draft| draft.insert(Table::Filter(0, 1), &filter(8))),
+        ),
+        (
+            "a class that goes",
+            with(&|draft| {
+                draft.remove(Table::Filter(0, 0))?;
+                draft.remove(one)
+            }),
+        ),
+    ];
+    (read(draft), changed)
+}
+
+#[test]
+fn a_change_of_one_class_takes_the_thread_little_time_beside_ten_thousand() {
+    let (former, changed) = changed_in_one();
+    let mut rig = Rig::new(&former);
+    for (what, link) in changed {
+        // There and back.
+        let mut least = [u64::MAX; 2];
+        for _ in 0..2 * TIMES {
+            for (least, link) in least.iter_mut().zip([&link, &former]) {
+                let steps = rig.go_on_as(link);
+                assert!(
+                    (1..=3).contains(&steps.len()),
+                    "{what}: {} steps",
+                    steps.len()
+                );
+                *least = steps.iter().sum::<u64>().min(*least);
+            }
+        }
+        eprintln!("{what}: {least:?} ns, there and back");
+        assert!(
+            least.iter().all(|&ns| ns <= A_CHANGE),
+            "{what}: {least:?} ns"
+        );
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod example;
 
 use fairlane_tower::{FairSemaphore, Limits};
 use std::net::SocketAddr;
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -19,11 +20,20 @@ async fn connect(to: SocketAddr, tenant: &str, tokens: u32) -> TcpStream {
     stream
 }
 
-async fn ask(to: SocketAddr, tenant: &str, tokens: u32) -> String {
+async fn ask(to: SocketAddr, tenant: &'static str, tokens: u32) -> String {
     let mut answer = String::new();
     let mut stream = connect(to, tenant, tokens).await;
     stream.read_to_string(&mut answer).await.unwrap();
     answer
+}
+
+/// A gateway whose model says a token in so long.
+async fn serve(semaphore: &FairSemaphore<String>, pace: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let at = listener.local_addr().unwrap();
+    let gateway = example::gateway(semaphore.clone(), pace);
+    tokio::spawn(async move { axum::serve(listener, gateway).await });
+    at
 }
 
 #[tokio::test]
@@ -32,10 +42,9 @@ async fn tenants_take_turns_at_the_model_and_permits_last_as_long_as_answers() {
         waiting_per_tenant: 2,
         ..Limits::permits(2)
     });
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let to = listener.local_addr().unwrap();
-    let gateway = example::gateway(semaphore.clone());
-    tokio::spawn(async move { axum::serve(listener, gateway).await });
+    // Two models behind one gate: one answers, the other never comes to an end.
+    let to = serve(&semaphore, Duration::from_millis(1)).await;
+    let endless = serve(&semaphore, Duration::from_secs(3_600)).await;
 
     let answer = ask(to, "alice", 3).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -48,7 +57,7 @@ async fn tenants_take_turns_at_the_model_and_permits_last_as_long_as_answers() {
     // One tenant has both permits, and as many requests waiting as it may.
     let mut flood = Vec::new();
     for under_way in 1..=4 {
-        flood.push(connect(to, "flood", 50).await);
+        flood.push(connect(endless, "flood", 50).await);
         while semaphore.in_flight() + semaphore.waiting() < under_way {
             tokio::task::yield_now().await;
         }
@@ -60,8 +69,13 @@ async fn tenants_take_turns_at_the_model_and_permits_last_as_long_as_answers() {
         answer.contains("2 requests of this tenant wait already"),
         "{answer}"
     );
-    // Another tenant is let in, and has its answer.
-    let answer = ask(to, "alice", 1).await;
+    // Of a permit more, another tenant has the first use, though the flood has waited for longer.
+    let alice = tokio::spawn(ask(to, "alice", 1));
+    while semaphore.waiting() < 3 {
+        tokio::task::yield_now().await;
+    }
+    semaphore.set_permits(3);
+    let answer = alice.await.unwrap();
     assert!(answer.contains("token0 "), "{answer}");
     // Clients that go away give back what they held or waited for.
     drop(flood);

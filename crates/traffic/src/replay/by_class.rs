@@ -6,9 +6,9 @@ use std::io::{BufRead, Read};
 use anyhow::{Result, bail, ensure};
 use fairlane_classify::{DigestKey, LinkClassifier, Origin, Owner};
 use fairlane_config::class_report::ClassReport;
-use fairlane_config::{ClassKind, Discipline, Link, Role, Site};
-use fairlane_core::Length;
+use fairlane_config::{ClassKind, Link, Role, Site};
 use fairlane_core::tree::ClassId;
+use fairlane_core::{Discipline, Length};
 use fairlane_sim::{ClassFlow, Picos, Server, TransmitQueue, Waiting};
 use serde::Serialize;
 

@@ -1,8 +1,9 @@
 //! The simulation of a scenario.
 
 use anyhow::{Context, Result};
+use fairlane_config::Link;
 use fairlane_config::class_report::ClassReport;
-use fairlane_config::{Discipline, Link};
+use fairlane_core::Discipline;
 use fairlane_core::tree::ClassId;
 use fairlane_sim::{
     ClassFlow, ClassMeter, ClassPacket, PICOS_PER_SECOND, Picos, Simulation, TransmitQueue,
@@ -86,14 +87,25 @@ impl<'a> Run<'a> {
 
     /// Until the end, or as long as `go_on` says, which is told from time to time what part is
     /// done.
-    pub fn run(&mut self, mut go_on: impl FnMut(f64) -> bool) {
+    pub fn run(&mut self, go_on: impl FnMut(f64) -> bool) {
+        self.run_while(go_on, || true);
+    }
+
+    /// The same, as long as both say so: `still`, of which less is asked, at every event.
+    pub fn run_while(
+        &mut self,
+        mut go_on: impl FnMut(f64) -> bool,
+        mut still: impl FnMut() -> bool,
+    ) {
         let step = step(&self.scenario.link);
         let mut measuring = false;
         let part = |done: Picos, end: Picos| done.as_secs_f64() / end.as_secs_f64();
         while self.simulation.clock() < self.end && go_on(part(self.simulation.clock(), self.end)) {
             let target = if measuring { self.end } else { self.begin };
             let until = (self.simulation.clock() + step).min(target);
-            self.simulation.run_until(until);
+            if !self.simulation.run_until_while(until, &mut still) {
+                break;
+            }
             if !measuring && until == self.begin {
                 self.restart();
                 measuring = true;

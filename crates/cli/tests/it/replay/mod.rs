@@ -2,6 +2,7 @@
 
 mod captures;
 mod classes;
+mod corrections;
 mod order;
 mod output;
 mod refusals;

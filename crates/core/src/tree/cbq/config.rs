@@ -22,7 +22,7 @@ pub struct CbqClass {
     pub borrow: bool,
     /// How many packets it may send back to back.
     pub bursts: Bursts,
-    /// Longest packet of the class; longer ones are refused at enqueue.
+    /// Longest packet of the class; longer ones are rejected at enqueue.
     pub max_length: Length,
 }
 

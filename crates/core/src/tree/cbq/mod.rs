@@ -10,6 +10,36 @@
 //! borrow from a class above that is within its own; else it is suspended, for a time that is
 //! known when it is.
 //!
+//! ```
+//! use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass, CbqError, PRIORITIES};
+//! use fairlane_core::tree::{ClassId, LeafConfig};
+//! use fairlane_core::{Dequeue, Length, Nanos, Rate};
+//!
+//! let len = Length::try_from(1000u32)?;
+//! let (link, half): (Rate, Rate) = ("10mbit".parse()?, "5mbit".parse()?);
+//! let mut queues = Cbq::new(link, Default::default());
+//! // May go beyond its rate while the link has something left.
+//! let bulk = CbqClass::new(half, len);
+//! let bulk = queues.add_leaf(ClassId::ROOT, bulk, LeafConfig::default())?;
+//! let voice = CbqClass {
+//!     priority: PRIORITIES - 1,
+//!     borrow: false,
+//!     bursts: Bursts { max: 4, ..Bursts::default() },
+//!     ..CbqClass::new("64kbit".parse()?, len)
+//! };
+//! let voice = queues.add_leaf(ClassId::ROOT, voice, LeafConfig::default())?;
+//! let too_fast = queues.add_inner(ClassId::ROOT, CbqClass::new("1gbit".parse()?, len));
+//! assert!(matches!(too_fast, Err(CbqError::RateAboveLink { .. })));
+//!
+//! queues.enqueue(bulk, len, "bulk", Nanos::ZERO)?;
+//! queues.enqueue(voice, len, "voice", Nanos::ZERO)?;
+//! match queues.dequeue(Nanos::ZERO, drop) {
+//!     Dequeue::Packet(first) => assert_eq!(first.payload, "voice"),
+//!     other => panic!("two packets wait: {other:?}"),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # What it does not do
 //!
 //! Priority and borrowing do not go together well: a class of high priority that is beyond
@@ -195,7 +225,7 @@ pub struct Cbq<P> {
     sleepers: Sleepers,
     /// Nobody borrows from a class with more levels below it.
     cutoff: u32,
-    /// Refused because there was no such class.
+    /// Rejected because there was no such class.
     strays: Count,
     /// Marks a packet, if it can be marked; whether it was.
     mark: fn(&mut P) -> bool,
@@ -315,7 +345,7 @@ impl<P> Cbq<P> {
     /// Accepts a packet into a leaf's queue, or hands it back with the reason. The length is
     /// frozen here: nothing reads it from the payload later. When the link is full, packets of the
     /// leaf that holds most beyond its own [room](crate::room) give way and go to `discard`; if
-    /// that is the packet's own, it is refused.
+    /// that is the packet's own, it is rejected.
     pub fn offer(
         &mut self,
         class: ClassId,
@@ -507,7 +537,7 @@ impl<P> Cbq<P> {
     }
 
     /// What became of the packets of a class and of all below it, or `None` if there is no such
-    /// class. The root counts what was refused because there was no such class, too.
+    /// class. The root counts what was rejected because there was no such class, too.
     /// O(classes below).
     pub fn stats(&self, id: ClassId) -> Option<ClassStats> {
         self.class(id).ok()?;

@@ -18,13 +18,13 @@ fn long_tests() -> bool {
     env::var_os("FAIRLANE_LONG_TESTS").is_some()
 }
 
-/// PROPTEST_CASES, or a few cases, or as many as others have where tests are to be long.
+/// PROPTEST_CASES, or a few cases, or four times as many where tests are to be long.
 pub(crate) fn some_cases(few: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
-    match env::var_os("PROPTEST_CASES").is_some() || long_tests() {
-        true => default,
-        false => ProptestConfig {
-            cases: few,
+    match env::var_os("PROPTEST_CASES") {
+        Some(_) => default,
+        None => ProptestConfig {
+            cases: times(few, 4 * few),
             ..default
         },
     }

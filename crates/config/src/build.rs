@@ -1,0 +1,213 @@
+//! From a link's classes to the queues that hold its packets: what is built, and what is changed.
+
+use std::sync::Arc;
+
+use fairlane_classify::{Classifier, DigestKey, LinkClassifier};
+use fairlane_core::tree::cbq::{Bursts, Cbq, CbqClass};
+use fairlane_core::tree::{
+    ClassConfig, ClassId, FlowsConfig, LeafConfig, Payload, Tree, TreeError,
+};
+use fairlane_core::{Discipline, DisciplineError, Nanos, Rate, Weight};
+
+use crate::site::{Ceiling, Class, ClassKind, Flows, Link, LinkAlgorithm, Queue};
+
+impl Link {
+    /// Empty queues for the link's classes, and the number that each has there, in the order of
+    /// [`classes`](Link::classes). O(classes).
+    pub fn discipline<P: Payload>(&self) -> (Discipline<P>, Vec<ClassId>) {
+        self.build()
+            .expect("what cannot be built was refused when the file was read")
+    }
+
+    /// The link's filters. `classes` are the discipline's, in the order of
+    /// [`classes`](Link::classes); `key` is drawn at random, so that nobody can choose packets
+    /// whose flows meet.
+    pub fn classifier(&self, classes: &[ClassId], key: DigestKey) -> LinkClassifier {
+        let rules = Arc::new(Classifier::new(self.rules.iter().copied()));
+        self.classifier_by(rules, classes, key)
+    }
+
+    /// The same, where another link's filters are the same. O(classes).
+    pub fn classifier_by(
+        &self,
+        rules: Arc<Classifier<u32>>,
+        classes: &[ClassId],
+        key: DigestKey,
+    ) -> LinkClassifier {
+        let per = self.classes.iter().map(|class| match &class.kind {
+            ClassKind::Flows(flows) => Some(flows.per),
+            _ => None,
+        });
+        let classes = classes.iter().copied().zip(per);
+        LinkClassifier::sharing(rules, classes, self.default, key)
+    }
+
+    /// The same, or what the discipline cannot be, by the class's place.
+    pub(crate) fn build<P: Payload>(
+        &self,
+    ) -> Result<(Discipline<P>, Vec<ClassId>), (usize, DisciplineError)> {
+        self.build_those(|_| true)
+    }
+
+    /// The same of some classes and those above them; the others have no number.
+    pub(crate) fn build_those<P: Payload>(
+        &self,
+        is_one: impl Fn(&Class) -> bool,
+    ) -> Result<(Discipline<P>, Vec<ClassId>), (usize, DisciplineError)> {
+        let mut wanted: Vec<bool> = self.classes.iter().map(is_one).collect();
+        for at in (0..wanted.len()).rev() {
+            if let (true, Some(parent)) = (wanted[at], self.classes[at].parent) {
+                wanted[parent] = true;
+            }
+        }
+        let LinkAlgorithm::Tree(algorithm) = self.algorithm else {
+            let mut cbq = Cbq::new(self.rate, self.limits).marking();
+            let ids = self.fill(&wanted, |parent, class| match &class.kind {
+                ClassKind::Leaf(queue) => {
+                    Ok(cbq.add_leaf(parent, self.cbq_class(class), self.leaf(queue, None))?)
+                }
+                // Flows are refused when the file is read.
+                _ => Ok(cbq.add_inner(parent, self.cbq_class(class))?),
+            })?;
+            return Ok((Discipline::Cbq(cbq), ids));
+        };
+        let mut tree = Tree::new(algorithm, None, self.limits).marking();
+        let ids = self.fill(&wanted, |parent, class| {
+            Ok(self.add(&mut tree, parent, class)?)
+        })?;
+        Ok((Discipline::Tree(tree), ids))
+    }
+
+    fn add<P>(
+        &self,
+        tree: &mut Tree<P>,
+        parent: ClassId,
+        class: &Class,
+    ) -> Result<ClassId, TreeError> {
+        let config = self.class_config(class);
+        match &class.kind {
+            ClassKind::Inner(algorithm) => tree.add_inner(parent, config, *algorithm),
+            ClassKind::Leaf(queue) => {
+                tree.add_leaf(parent, config, self.leaf(queue, class.ceiling))
+            }
+            ClassKind::Flows(flows) => tree.add_flows(parent, config, self.flows(flows)),
+        }
+    }
+
+    fn fill(
+        &self,
+        wanted: &[bool],
+        mut add: impl FnMut(ClassId, &Class) -> Result<ClassId, DisciplineError>,
+    ) -> Result<Vec<ClassId>, (usize, DisciplineError)> {
+        let mut ids: Vec<ClassId> = Vec::with_capacity(self.classes.len());
+        for (at, class) in self.classes.iter().enumerate() {
+            let parent = class.parent.map_or(ClassId::ROOT, |parent| ids[parent]);
+            ids.push(match wanted[at] {
+                true => add(parent, class).map_err(|error| (at, error))?,
+                false => ClassId::ROOT,
+            });
+        }
+        Ok(ids)
+    }
+
+    pub(crate) fn cbq_class(&self, class: &Class) -> CbqClass {
+        let bursts = Bursts::default();
+        CbqClass {
+            priority: class.level,
+            borrow: class.borrow,
+            bursts: Bursts {
+                max: class.cbq_burst,
+                min: bursts.min.min(class.cbq_burst),
+                packet: self.longest,
+            },
+            ..CbqClass::new(class.rate.unwrap_or(Rate::MIN), self.longest)
+        }
+    }
+
+    pub(crate) fn class_config(&self, class: &Class) -> ClassConfig {
+        ClassConfig {
+            weight: Weight::new(class.weight.get() * class.scale).unwrap_or(class.weight),
+            level: class.level,
+            ceiling: class.ceiling,
+            max_length: self.longest,
+        }
+    }
+
+    pub(crate) fn leaf(&self, queue: &Queue, ceiling: Option<Ceiling>) -> LeafConfig {
+        LeafConfig {
+            limits: queue.limits,
+            room: queue.room,
+            aqm: queue.aqm,
+            rate: ceiling.map_or(self.rate, |ceiling| ceiling.rate.min(self.rate)),
+        }
+    }
+
+    pub(crate) fn flows(&self, flows: &Flows) -> FlowsConfig {
+        let usual = FlowsConfig::new(flows.algorithm);
+        FlowsConfig {
+            algorithm: flows.algorithm,
+            most: flows.most,
+            keeps_place: usual.keeps_place.min(flows.forget_after),
+            forget_after: flows.forget_after,
+            weight: Weight::ONE,
+            ceiling: flows.ceiling,
+            room: flows.room,
+            leaf: self.leaf(&flows.queue, flows.ceiling),
+        }
+    }
+}
+
+/// Steps by which the queues of a running link become this one's ([`steps_from`](Link::steps_from)),
+/// beside those of [`Discipline`]. Each is refused whole or done whole.
+impl Link {
+    /// Adds the class at this place to the link's queues, below the class with the number `parent`. O(1)
+    /// amortised.
+    ///
+    /// # Errors
+    ///
+    /// There is no such parent, or no room for another class; the link is one of CBQ.
+    pub fn add_class<P>(
+        &self,
+        queues: &mut Discipline<P>,
+        place: usize,
+        parent: ClassId,
+    ) -> Result<ClassId, DisciplineError> {
+        match queues {
+            Discipline::Tree(tree) => Ok(self.add(tree, parent, &self.classes[place])?),
+            Discipline::Cbq(_) => Err(DisciplineError::Fixed),
+        }
+    }
+
+    /// Makes of a class of the link's queues what is at this place: the same kind with other
+    /// parameters. A leaf that is within its room keeps it until it was empty. A class of flows has only
+    /// begun to be another one: [`Discipline::go_on_changing`] is to follow. O(1), and O(flows)
+    /// where the limits of flows change.
+    ///
+    /// # Errors
+    ///
+    /// It is of another kind; the link is one of CBQ.
+    pub fn change_class<P>(
+        &self,
+        queues: &mut Discipline<P>,
+        place: usize,
+        id: ClassId,
+        now: Nanos,
+    ) -> Result<(), DisciplineError> {
+        let Discipline::Tree(tree) = queues else {
+            return Err(DisciplineError::Fixed);
+        };
+        let class = &self.classes[place];
+        let config = self.class_config(class);
+        if tree.config(id) != Some(&config) {
+            tree.change(id, config, now)?;
+        }
+        match &class.kind {
+            ClassKind::Inner(_) => {}
+            ClassKind::Leaf(queue) => {
+                tree.change_leaf_when_empty(id, self.leaf(queue, class.ceiling), now)?;
+            }
+            ClassKind::Flows(flows) => tree.begin_change_of_flows(id, self.flows(flows), now)?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,148 @@
+//! What a request is about: its path, its parameters, its body.
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
+use hyper::header::ACCEPT;
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use tokio::time::timeout;
+
+use super::answers::{Result, fail};
+use crate::metrics::Format;
+use crate::service::PATIENCE;
+
+/// The parameter with which a change ends the grants that it breaks.
+pub(super) const BREAK_GRANTS: &str = "break-grants";
+/// The parameter that says how many effects of a change are told.
+pub(super) const EFFECTS: &str = "effects";
+
+/// What a request is about.
+pub(super) struct Asked {
+    pub(super) method: Method,
+    /// The parts of its path, decoded.
+    pub(super) path: Vec<String>,
+    pub(super) query: Vec<(String, String)>,
+    /// What metrics are wanted as.
+    pub(super) format: Format,
+}
+
+impl Asked {
+    pub(super) fn of(parts: &Parts) -> Result<Asked> {
+        let mut path = Vec::new();
+        for part in parts.uri.path().split('/').filter(|part| !part.is_empty()) {
+            match percent_decode_str(part).decode_utf8() {
+                Ok(part) => path.push(part.into_owned()),
+                Err(_) => return fail(StatusCode::BAD_REQUEST, "the path is no UTF-8"),
+            }
+        }
+        let query = parts.uri.query().unwrap_or_default();
+        let query = form_urlencoded::parse(query.as_bytes()).into_owned();
+        let accept = parts.headers.get(ACCEPT);
+        let accept = accept.and_then(|accept| accept.to_str().ok()).unwrap_or("");
+        Ok(Asked {
+            method: parts.method.clone(),
+            path,
+            query: query.collect(),
+            format: Format::accepted(accept),
+        })
+    }
+
+    /// Whether a change is only to be looked at. The other parameters that are allowed are `also`.
+    pub(super) fn is_dry(&self, also: &[&str]) -> Result<bool> {
+        let mut dry = false;
+        for (key, value) in &self.query {
+            match (key.as_str(), value.as_str()) {
+                ("dry-run", "" | "true") => dry = true,
+                ("dry-run", "false") => dry = false,
+                ("dry-run", other) => {
+                    let sentence = format!("dry-run={other}: it is true or false");
+                    return fail(StatusCode::BAD_REQUEST, sentence);
+                }
+                (key, _) if also.contains(&key) => {}
+                (key, _) => {
+                    let also = also.iter().map(|also| format!(" or '{also}'"));
+                    let sentence = format!(
+                        "the parameter '{key}' does not exist: there is 'dry-run'{}",
+                        also.collect::<String>()
+                    );
+                    return fail(StatusCode::BAD_REQUEST, sentence);
+                }
+            }
+        }
+        Ok(dry)
+    }
+
+    /// Whether a change may break what was granted.
+    pub(super) fn breaks(&self) -> Result<bool> {
+        match self.parameter(BREAK_GRANTS) {
+            None | Some("false") => Ok(false),
+            Some("" | "true") => Ok(true),
+            Some(other) => {
+                let sentence = format!("{BREAK_GRANTS}={other}: it is true or false");
+                fail(StatusCode::BAD_REQUEST, sentence)
+            }
+        }
+    }
+
+    /// Whether a change is only to be looked at, whether it may break what was granted, and how many of its
+    /// effects are to be told.
+    pub(super) fn change(&self) -> Result<(bool, bool, Option<usize>)> {
+        let dry = self.is_dry(&[BREAK_GRANTS, EFFECTS])?;
+        Ok((dry, self.breaks()?, self.shortens()?))
+    }
+
+    /// As many effects of a change as are wanted: all of them, or those that lose most.
+    pub(super) fn shortens(&self) -> Result<Option<usize>> {
+        let Some(wanted) = self.parameter(EFFECTS) else {
+            return Ok(None);
+        };
+        match wanted.parse() {
+            Ok(most) => Ok(Some(most)),
+            Err(_) => {
+                let sentence =
+                    format!("{EFFECTS}={wanted}: it is how many effects are to be told, from 0");
+                fail(StatusCode::BAD_REQUEST, sentence)
+            }
+        }
+    }
+
+    /// Refuses parameters where there are none.
+    pub(super) fn has_no_parameters(&self) -> Result<()> {
+        match self.query.first() {
+            None => Ok(()),
+            Some((key, _)) => fail(
+                StatusCode::BAD_REQUEST,
+                format!(
+                    "/{} has no parameter '{key}', and no other",
+                    self.path.join("/")
+                ),
+            ),
+        }
+    }
+
+    pub(super) fn parameter(&self, key: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(other, _)| other == key);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// All of a body, if it is short enough and comes in time.
+pub(super) async fn whole(body: Incoming, most: usize) -> Result<Bytes> {
+    match timeout(PATIENCE, Limited::new(body, most).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => fail(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            format!("the body is longer than {most} bytes"),
+        ),
+        Ok(Err(error)) => fail(
+            StatusCode::BAD_REQUEST,
+            format!("the body ended early: {error}"),
+        ),
+        Err(_) => fail(
+            StatusCode::REQUEST_TIMEOUT,
+            format!("the body did not come within {} s", PATIENCE.as_secs()),
+        ),
+    }
+}

@@ -1,0 +1,262 @@
+//! What may be asked: each method and path ([`ROUTES`]), and who answers it.
+
+mod access;
+mod answers;
+mod asked;
+mod read;
+mod write;
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fairlane_config::MAX_FILE;
+use fairlane_site::Handle;
+use hyper::body::Incoming;
+use hyper::header::{HeaderValue, IF_MATCH, IF_NONE_MATCH, WWW_AUTHENTICATE};
+use hyper::{Method, Request, StatusCode};
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tracing::debug;
+
+pub(crate) use access::Access;
+use access::from_loopback;
+pub(crate) use answers::{Answer, tag, text};
+use answers::{Failure, JSON, Result, fail};
+use asked::{Asked, whole};
+
+use crate::draft::Drafts;
+use crate::grants::Grants;
+use crate::history::Kept;
+use crate::page;
+use crate::stream::States;
+use crate::token::Token;
+
+/// The longest body of a request that is no configuration.
+const MAX_BODY: usize = 1 << 20;
+/// Streams that are open at a time, of the socket and over HTTP: fewer than connections, so that there is
+/// always one for a question.
+const STREAMS: [usize; 2] = [1_200, 128];
+/// Changes that wait for the site at a time.
+const CHANGES: usize = 8;
+/// What there is beside the page: each path, its variable parts in braces, and its methods. Nothing else is
+/// answered.
+const ROUTES: [(&str, &[&str]); 26] = [
+    ("/metrics", &["GET"]),
+    ("/v1/openapi.json", &["GET"]),
+    ("/v1/state", &["GET"]),
+    ("/v1/events", &["GET"]),
+    ("/v1/history", &["GET"]),
+    ("/v1/flows", &["GET"]),
+    ("/v1/config", &["GET", "PUT"]),
+    ("/v1/changes", &["POST"]),
+    ("/v1/reload", &["POST"]),
+    ("/v1/save", &["POST"]),
+    ("/v1/interfaces", &["GET"]),
+    ("/v1/interfaces/{interface}/shaping", &["PUT"]),
+    ("/v1/interfaces/{interface}/detach", &["POST"]),
+    ("/v1/interfaces/{interface}/attach", &["POST"]),
+    ("/v1/links", &["GET"]),
+    ("/v1/links/{link}", &["GET", "PATCH"]),
+    ("/v1/links/{link}/flush", &["POST"]),
+    ("/v1/links/{link}/classes", &["GET", "POST"]),
+    (
+        "/v1/links/{link}/classes/{class}",
+        &["GET", "PATCH", "DELETE"],
+    ),
+    ("/v1/links/{link}/classes/{class}/explain", &["GET"]),
+    ("/v1/links/{link}/classes/{class}/flush", &["POST"]),
+    ("/v1/links/{link}/filters", &["POST"]),
+    ("/v1/links/{link}/filters/{number}", &["DELETE"]),
+    ("/v1/links/{link}/grants", &["POST"]),
+    ("/v1/grants", &["GET"]),
+    ("/v1/grants/{id}", &["GET", "PUT", "DELETE"]),
+];
+
+/// What all requests share.
+#[derive(Debug)]
+pub(crate) struct Api {
+    site: Handle,
+    grants: Arc<Grants>,
+    drafts: Arc<Drafts>,
+    states: States,
+    history: Kept,
+    file: Option<PathBuf>,
+    token: Option<Token>,
+    read_token: Option<Token>,
+    /// Places for streams, of the socket and over HTTP.
+    streams: [Arc<Semaphore>; 2],
+    /// Turns to wait for the site.
+    changes: Arc<Semaphore>,
+}
+
+impl Api {
+    pub(crate) fn new(
+        site: Handle,
+        states: States,
+        history: Kept,
+        file: Option<PathBuf>,
+        [token, read_token]: [Option<Token>; 2],
+    ) -> Api {
+        let drafts = Arc::<Drafts>::default();
+        Api {
+            grants: Arc::new(Grants::new(site.clone(), Arc::clone(&drafts))),
+            drafts,
+            site,
+            states,
+            history,
+            file,
+            token,
+            read_token,
+            streams: STREAMS.map(|most| Arc::new(Semaphore::new(most))),
+            changes: Arc::new(Semaphore::new(CHANGES)),
+        }
+    }
+
+    /// Lets go of what is kept for the next change, where none comes. Does not end.
+    pub(crate) async fn let_go(self: Arc<Self>) {
+        self.drafts.let_go().await;
+    }
+
+    /// What was granted.
+    pub(crate) fn grants(&self) -> Arc<Grants> {
+        Arc::clone(&self.grants)
+    }
+
+    /// Answers a request, whatever it is.
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        access: Access,
+    ) -> std::result::Result<Answer, Infallible> {
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let answered = self.respond(request, access).await;
+        let answer = answered.unwrap_or_else(|Failure(status, sentence)| {
+            let mut answer = text(status, JSON, json!({ "error": sentence }).to_string());
+            if status == StatusCode::UNAUTHORIZED {
+                let scheme = HeaderValue::from_static("Bearer");
+                answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
+            }
+            answer
+        });
+        let status = answer.status().as_u16();
+        debug!(name: "answered", %method, path, status, "{method} {path:?} was answered {status}");
+        Ok(answer)
+    }
+
+    async fn respond(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+        access: Access,
+    ) -> Result<Answer> {
+        let (parts, body) = request.into_parts();
+        let asked = Asked::of(&parts)?;
+        let reads = parts.method == Method::GET || parts.method == Method::HEAD;
+        if access == Access::Http {
+            from_loopback(&parts)?;
+        }
+        // There is nothing secret in the page: what it shows it has to ask for.
+        if let Some(asset) = page::asset(&asked.path).filter(|_| reads) {
+            return Ok(asset.answer(parts.headers.get(IF_NONE_MATCH)));
+        }
+        if access == Access::Http {
+            self.admit(&parts, reads)?;
+        }
+        if !is_there(&asked) {
+            return not_here(&asked);
+        }
+        if reads {
+            return self.read(&asked, access).await;
+        }
+        let most = match asked.path.last().map(String::as_str) {
+            Some("config" | "changes") => MAX_FILE as usize,
+            _ => MAX_BODY,
+        };
+        let body = whole(body, most).await?;
+        let if_match = parts.headers.get(IF_MATCH);
+        let if_match = if_match.map(|value| value.as_bytes().to_vec());
+        self.change(asked, body, if_match).await
+    }
+}
+
+/// The methods of a path; `None` where it is none.
+fn methods(path: &[impl AsRef<str>]) -> Option<&'static [&'static str]> {
+    let is = |route: &str| {
+        let parts = route.split('/').skip(1);
+        let mut pairs = parts.clone().zip(path);
+        parts.count() == path.len()
+            && pairs.all(|(part, is)| part.starts_with('{') || part == is.as_ref())
+    };
+    let found = ROUTES.iter().find(|(route, _)| is(route));
+    found.map(|&(_, methods)| methods)
+}
+
+/// Whether a path has the method that is asked for.
+fn is_there(asked: &Asked) -> bool {
+    let method = match asked.method {
+        Method::HEAD => Method::GET.as_str(),
+        _ => asked.method.as_str(),
+    };
+    methods(&asked.path).is_some_and(|methods| methods.contains(&method))
+}
+
+fn not_here(asked: &Asked) -> Result<Answer> {
+    let (method, path) = (&asked.method, asked.path.join("/"));
+    let of_page = || page::asset(&asked.path).map(|_| &["GET"][..]);
+    if let Some(methods) = methods(&asked.path).or_else(of_page) {
+        let sentence = format!(
+            "{method} is not for /{path}: there is {}",
+            methods.join(", ")
+        );
+        return fail(StatusCode::METHOD_NOT_ALLOWED, sentence);
+    }
+    let all = ROUTES.map(|(route, methods)| format!("{route} ({})", methods.join(", ")));
+    let sentence = format!(
+        "{method} /{path} does not exist: there is {}, and / for the page",
+        all.join(", ")
+    );
+    fail(StatusCode::NOT_FOUND, sentence)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::Value as Json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_answered_is_what_the_description_has() {
+        let document: Json = serde_json::from_str(crate::OPENAPI).unwrap();
+        let paths = document["paths"].as_object().unwrap().iter();
+        let described: BTreeSet<(&str, String)> = paths
+            .flat_map(|(path, operations)| {
+                let methods = operations.as_object().unwrap().keys();
+                methods.map(|method| (&**path, method.to_uppercase()))
+            })
+            // The page, which lies beside them.
+            .filter(|(path, _)| *path != "/")
+            .collect();
+        let answered = ROUTES.iter().flat_map(|(path, methods)| {
+            let methods = methods.iter();
+            methods.map(|method| (*path, (*method).to_owned()))
+        });
+        assert_eq!(answered.collect::<BTreeSet<_>>(), described);
+    }
+
+    #[test]
+    fn a_path_is_one_of_the_table_whatever_its_names_are() {
+        for (path, has) in [
+            (&["v1", "links", "a/b", "classes", "{}"][..], Some(3)),
+            (&["v1", "links", "up", "filters", "0"], Some(1)),
+            (&["v1", "links", "up", "filters", "0", "explain"], None),
+            (&["v1", "Links"], None),
+            (&["metrics", "more"], None),
+            (&["v1"], None),
+            (&[], None),
+        ] {
+            assert_eq!(methods(path).map(<[_]>::len), has, "{path:?}");
+        }
+    }
+}

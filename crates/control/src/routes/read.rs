@@ -1,0 +1,229 @@
+//! What is asked of a site and changes nothing.
+
+use std::sync::Arc;
+
+use fairlane_config::class_report::ClassReport;
+use fairlane_site::{Error, LinkReport, Report};
+use http_body_util::BodyExt;
+use hyper::header::{CONTENT_TYPE, ETAG, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::access::Access;
+use super::answers::{Answer, Failure, JSON, Result, fail, no_store, object, tag, text, with};
+use super::asked::Asked;
+use super::{Api, STREAMS, not_here};
+use crate::explain::explain;
+use crate::flows::Question;
+use crate::history::{Span, Told};
+use crate::metrics::Exposition;
+use crate::service::PATIENCE;
+use crate::stream::Events;
+
+/// What became of a class.
+#[derive(Serialize)]
+struct HistoryOf<'a> {
+    link: &'a str,
+    class: &'a str,
+    #[serde(flatten)]
+    told: Told,
+}
+
+impl Api {
+    /// Answers what changes nothing.
+    pub(super) async fn read(&self, asked: &Asked, access: Access) -> Result<Answer> {
+        match &asked.path[..] {
+            [v1, flows] if v1 == "v1" && flows == "flows" => self.flows(asked).await,
+            _ => self.read_at_once(asked, access),
+        }
+    }
+
+    /// Answers with what is known already.
+    fn read_at_once(&self, asked: &Asked, access: Access) -> Result<Answer> {
+        let state = Arc::clone(&self.states.borrow());
+        let report = &*state.report;
+        let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+        let of_state = !matches!(path[..], ["v1", "openapi.json" | "config" | "events"]);
+        if of_state {
+            told(report)?;
+        }
+        match path[..] {
+            ["metrics"] => {
+                let metrics = Exposition::new(Arc::clone(&state.report), asked.format);
+                let media_type = asked.format.media_type();
+                Ok(with(StatusCode::OK, media_type, metrics.boxed_unsync()))
+            }
+            ["v1", "openapi.json"] => Ok(text(StatusCode::OK, JSON, crate::OPENAPI)),
+            ["v1", "state"] => Ok(text(StatusCode::OK, JSON, state.json())),
+            ["v1", "config"] => {
+                let site = self.site.site();
+                let media_type = "application/toml; charset=utf-8";
+                let mut answer = text(StatusCode::OK, media_type, site.text.to_string());
+                if let Ok(tag) = HeaderValue::from_str(&tag(&site.text)) {
+                    answer.headers_mut().insert(ETAG, tag);
+                }
+                Ok(answer)
+            }
+            ["v1", "interfaces"] => object(&report.interfaces),
+            ["v1", "links"] => object(&report.links),
+            ["v1", "links", link] => object(find(report, link)?),
+            ["v1", "links", link, "classes"] => object(&find(report, link)?.classes),
+            ["v1", "links", link, "classes", class] => {
+                object(find_class(find(report, link)?, class)?)
+            }
+            ["v1", "links", link, "classes", class, "explain"] => {
+                let link = find(report, link)?;
+                object(&explain(link, find_class(link, class)?))
+            }
+            ["v1", "events"] => self.events(access),
+            ["v1", "grants"] => object(&self.grants.all(report)),
+            ["v1", "grants", number] => object(&self.grants.one(number, report)?),
+            ["v1", "history"] => self.history(asked, report),
+            _ => not_here(asked),
+        }
+    }
+
+    /// Answers who sends most: at once where somebody asked lately, else when that is known.
+    async fn flows(&self, asked: &Asked) -> Result<Answer> {
+        let question = Question::of(&asked.query);
+        let question = question.map_err(|wrong| Failure(StatusCode::BAD_REQUEST, wrong))?;
+        let state = Arc::clone(&self.states.borrow());
+        told(&state.report)?;
+        has_flows(&state.report, &question)?;
+        let (tell, top) = oneshot::channel();
+        self.site.top_flows(move |top| {
+            // Whoever does not wait any more needs no answer.
+            let _ = tell.send(Arc::clone(top));
+        });
+        match timeout(PATIENCE, top).await {
+            Ok(Ok(top)) => object(&question.answer(&top)),
+            Ok(Err(_)) => fail(StatusCode::SERVICE_UNAVAILABLE, Error::Ended.to_string()),
+            Err(_) => {
+                let sentence = format!(
+                    "the flows were not counted within {} s: ask again",
+                    PATIENCE.as_secs()
+                );
+                fail(StatusCode::SERVICE_UNAVAILABLE, sentence)
+            }
+        }
+    }
+
+    /// What became of a class in the last hour, or week.
+    fn history(&self, asked: &Asked, report: &Report) -> Result<Answer> {
+        let refused = |sentence: String| fail(StatusCode::BAD_REQUEST, sentence);
+        let (mut link, mut class, mut span, mut since) = (None, None, Span::Hour, None);
+        for (key, value) in &asked.query {
+            match (key.as_str(), value.as_str()) {
+                ("link", name) => link = Some(name),
+                ("class", name) => class = Some(name),
+                ("span", "hour") => span = Span::Hour,
+                ("span", "week") => span = Span::Week,
+                ("span", other) => return refused(format!("span={other}: it is hour or week")),
+                ("since", time) => match time.parse() {
+                    Ok(time) => since = Some(time),
+                    Err(_) => {
+                        return refused(format!("since={time}: it is whole seconds since 1970"));
+                    }
+                },
+                (key, _) => {
+                    return refused(format!(
+                        "no parameter is '{key}': there are link, class, span and since"
+                    ));
+                }
+            }
+        }
+        let (Some(link), Some(class)) = (link, class) else {
+            return refused("a history is of one class: say link=.. and class=..".to_owned());
+        };
+        find_class(find(report, link)?, class)?;
+        let told = self.history.told(link, class, span, since);
+        object(&HistoryOf {
+            link,
+            class,
+            // It came with the state that is noted next.
+            told: told.unwrap_or_else(|| Told::nothing(span)),
+        })
+    }
+
+    /// A stream of states, one as often as they are told.
+    fn events(&self, access: Access) -> Result<Answer> {
+        let places = &self.streams[access as usize];
+        let Some(events) = Events::open(self.states.clone(), places) else {
+            let sentence = format!("{} streams are open already", STREAMS[access as usize]);
+            return fail(StatusCode::SERVICE_UNAVAILABLE, sentence);
+        };
+        let mut answer = Response::new(events.boxed_unsync());
+        answer
+            .headers_mut()
+            .insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        no_store(&mut answer);
+        Ok(answer)
+    }
+}
+
+/// Whether a state was told.
+fn told(report: &Report) -> Result<()> {
+    match report.links.is_empty() {
+        false => Ok(()),
+        true => fail(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the site has just started, and has told no state yet: ask again",
+        ),
+    }
+}
+
+fn find<'a>(report: &'a Report, name: &str) -> Result<&'a LinkReport> {
+    let links = || report.links.iter();
+    let found = links().find(|link| &*link.name == name);
+    let names = || {
+        links()
+            .map(|link| &*link.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let sentence = || format!("link '{name}' does not exist: there is {}", names());
+    found.ok_or_else(|| Failure(StatusCode::NOT_FOUND, sentence()))
+}
+
+fn find_class<'a>(link: &'a LinkReport, name: &str) -> Result<&'a ClassReport> {
+    let found = link.classes.iter().find(|class| &*class.terms.name == name);
+    let names = || link.classes.iter().map(|class| &*class.terms.name);
+    let near = || fairlane_config::suggestion(name, names());
+    let sentence = || {
+        format!(
+            "class '{name}' does not exist in link '{}'{}",
+            link.name,
+            near()
+        )
+    };
+    found.ok_or_else(|| Failure(StatusCode::NOT_FOUND, sentence()))
+}
+
+/// Whether there are the link and the class that a question is about, and the class has flows.
+fn has_flows(report: &Report, question: &Question) -> Result<()> {
+    let links = match &question.link {
+        Some(link) => vec![find(report, link)?],
+        None => report.links.iter().collect(),
+    };
+    let Some(name) = &question.class else {
+        return Ok(());
+    };
+    let mut refused = Ok(());
+    for link in links {
+        match find_class(link, name) {
+            Ok(class) if class.terms.each.is_some() => return Ok(()),
+            Ok(_) => {
+                let sentence = format!(
+                    "class '{name}' of link '{}' has no flows: a class with the key per has",
+                    link.name
+                );
+                refused = fail(StatusCode::BAD_REQUEST, sentence);
+            }
+            // What another link has of that name says more.
+            Err(missing) => refused = refused.and(Err(missing)),
+        }
+    }
+    refused
+}

@@ -1,0 +1,256 @@
+//! What is changed or done in a running site, by whoever waits for what comes of it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use bytes::Bytes;
+use fairlane_config::NotGranted;
+use fairlane_site::{Error, Source};
+use hyper::{Method, StatusCode};
+use serde_json::json;
+use tokio::sync::oneshot;
+
+use super::answers::{Answer, Failure, JSON, Result, fail, object, tag, text};
+use super::asked::{Asked, BREAK_GRANTS, EFFECTS};
+use super::{Api, not_here};
+use crate::change::{ATTEMPTS, Changed, Ended, Refused, beside, broken_by, change_beside, replace};
+use crate::edit::{Edit, Edits, keys};
+use crate::grants::{Wanted, refusal};
+use crate::operate;
+use crate::save::save;
+
+impl Api {
+    /// Makes a change on a thread of its own, which may wait for the site; where `if_match` is given, only
+    /// of the configuration that this names.
+    pub(super) async fn change(
+        self: Arc<Self>,
+        asked: Asked,
+        body: Bytes,
+        if_match: Option<Vec<u8>>,
+    ) -> Result<Answer> {
+        let Ok(_turn) = Arc::clone(&self.changes).acquire_owned().await else {
+            return fail(StatusCode::SERVICE_UNAVAILABLE, Error::Ended.to_string());
+        };
+        let (told, answer) = oneshot::channel();
+        let thread = thread::Builder::new().name("change".to_owned());
+        let started = thread.spawn(move || {
+            // Whoever does not wait any more needs no answer.
+            let _ = told.send(self.write(&asked, &body, if_match.as_deref()));
+        });
+        match (started, answer.await) {
+            (Ok(_), Ok(answer)) => answer,
+            (Err(error), _) => fail(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("the system starts no thread for the change: {error}"),
+            ),
+            (Ok(_), Err(_)) => fail(StatusCode::SERVICE_UNAVAILABLE, Error::Ended.to_string()),
+        }
+    }
+
+    /// Makes a change, and waits for what comes of it.
+    fn write(&self, asked: &Asked, body: &[u8], if_match: Option<&[u8]>) -> Result<Answer> {
+        let path: Vec<&str> = asked.path.iter().map(String::as_str).collect();
+        let edit = |edits: &Edits| {
+            let also = match path.last() {
+                Some(&"filters") => &["at", BREAK_GRANTS, EFFECTS][..],
+                _ => &[BREAK_GRANTS, EFFECTS],
+            };
+            let (dry, breaks, most) = (asked.is_dry(also)?, asked.breaks()?, asked.shortens()?);
+            let make =
+                |grants: Option<&[_]>| change_beside(&self.site, &self.drafts, dry, grants, edits);
+            answer(self.grants.despite(breaks, make), most)
+        };
+        if let ["v1", "links", link, "classes", class] = path[..] {
+            self.grants.guard(link, class)?;
+        }
+        match (&asked.method, &path[..]) {
+            (&Method::PUT, ["v1", "config"]) => {
+                let Ok(text) = std::str::from_utf8(body) else {
+                    return fail(StatusCode::BAD_REQUEST, "the configuration is no UTF-8");
+                };
+                self.go_on_as(asked, &Source::Text(text.to_owned()), if_match)
+            }
+            (&Method::POST, ["v1", "reload"]) => match &self.file {
+                Some(file) => self.go_on_as(asked, &Source::File(file.clone()), None),
+                None => fail(StatusCode::CONFLICT, "the site was read from no file"),
+            },
+            (&Method::POST, ["v1", "save"]) => match &self.file {
+                Some(file) => self.save(asked, file),
+                None => fail(StatusCode::CONFLICT, "the site was read from no file"),
+            },
+            (&Method::POST, ["v1", "changes"]) => {
+                let edits = Edit::several(body)?;
+                for (link, class) in edits.iter().filter_map(Edit::class) {
+                    self.grants.guard(link, class)?;
+                }
+                edit(&Edits::Together(edits))
+            }
+            (_, ["v1", "links", _, "grants"] | ["v1", "grants", ..]) => {
+                self.write_grants(asked, &path, body)
+            }
+            (
+                _,
+                ["v1", "interfaces", ..]
+                | ["v1", "links", _, "flush"]
+                | ["v1", "links", _, "classes", _, "flush"],
+            ) => self.operate(asked, &path, body),
+            _ => {
+                let at = asked.parameter("at");
+                match Edit::of(&asked.method, &path, || keys(body), at)? {
+                    Some(one) => edit(&Edits::One(one)),
+                    None => not_here(asked),
+                }
+            }
+        }
+    }
+
+    /// Grants, renews and revokes.
+    fn write_grants(&self, asked: &Asked, path: &[&str], body: &[u8]) -> Result<Answer> {
+        match (&asked.method, path) {
+            (&Method::POST, ["v1", "links", link, "grants"]) => {
+                let wanted = Wanted::of(keys(body)?)?;
+                let (dry, most) = (asked.is_dry(&[EFFECTS])?, asked.shortens()?);
+                match self.grants.grant(link, &wanted, dry) {
+                    Ok(mut granted) => {
+                        shorten(&mut granted.changed, most);
+                        object(&granted)
+                    }
+                    Err(Refused::NotGranted(refused @ NotGranted::Full { .. })) => {
+                        let body = refusal(&refused).to_string();
+                        Ok(text(StatusCode::CONFLICT, JSON, body))
+                    }
+                    Err(refused) => Err(refused.into()),
+                }
+            }
+            (&Method::PUT, ["v1", "grants", number]) => {
+                let dry = asked.is_dry(&[])?;
+                object(&self.grants.renew(number, &keys(body)?, dry)?)
+            }
+            (&Method::DELETE, ["v1", "grants", number]) => {
+                let (dry, breaks, most) = asked.change()?;
+                answer(self.grants.revoke(number, dry, breaks), most)
+            }
+            _ => not_here(asked),
+        }
+    }
+
+    /// Does what is no change of the configuration, or not only that.
+    fn operate(&self, asked: &Asked, path: &[&str], body: &[u8]) -> Result<Answer> {
+        match (&asked.method, path) {
+            (&Method::PUT, ["v1", "interfaces", interface, "shaping"]) => {
+                asked.has_no_parameters()?;
+                object(&operate::shape(&self.site, interface, body)?)
+            }
+            (&Method::POST, ["v1", "interfaces", interface, "detach"]) => {
+                asked.has_no_parameters()?;
+                object(&operate::detach(&self.site, interface)?)
+            }
+            (&Method::POST, ["v1", "interfaces", place, "attach"]) => {
+                let (dry, breaks, most) = asked.change()?;
+                let attach =
+                    |grants: Option<&[_]>| operate::attach(&self.site, place, body, dry, grants);
+                answer(self.grants.despite(breaks, attach), most)
+            }
+            (&Method::POST, ["v1", "links", link, "flush"]) => {
+                asked.has_no_parameters()?;
+                object(&operate::flush(&self.site, link, None)?)
+            }
+            (&Method::POST, ["v1", "links", link, "classes", class, "flush"]) => {
+                asked.has_no_parameters()?;
+                object(&operate::flush(&self.site, link, Some(*class))?)
+            }
+            _ => not_here(asked),
+        }
+    }
+
+    /// Has another configuration take over; where `if_match` is given, only if what runs is that.
+    fn go_on_as(&self, asked: &Asked, source: &Source, if_match: Option<&[u8]>) -> Result<Answer> {
+        let (dry, breaks, most) = asked.change()?;
+        let make = |grants: Option<&[_]>| {
+            for _ in 0..ATTEMPTS {
+                let before = self.site.site();
+                let tag = tag(&before.text);
+                if if_match.is_some_and(|given| given != tag.as_bytes() && given != b"*") {
+                    return Err(Refused::Precondition(format!(
+                        "If-Match: the configuration that runs is {tag} by now; look again"
+                    )));
+                }
+                let base = (!dry).then(|| Arc::clone(&before));
+                let source = beside(source.clone(), grants);
+                match replace(&self.site, source, base, &before) {
+                    // Another change came first.
+                    Err(Refused::Site(Error::Outdated)) => {}
+                    done => return done,
+                }
+            }
+            Err(Refused::Site(Error::Outdated))
+        };
+        answer(self.grants.despite(breaks, make), most)
+    }
+
+    /// Writes what runs to the file that it was read from.
+    fn save(&self, asked: &Asked, file: &Path) -> Result<Answer> {
+        let mut force = false;
+        for (key, value) in &asked.query {
+            match (key.as_str(), value.as_str()) {
+                ("force", "" | "true") => force = true,
+                ("force", "false") => force = false,
+                (key, value) => {
+                    let sentence = format!("{key}={value}: there is only force=true, or false");
+                    return fail(StatusCode::BAD_REQUEST, sentence);
+                }
+            }
+        }
+        let failed = |error: io::Error| {
+            let owner = match error.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    ": it and its folder are to belong to the user that the site runs as, and to be \
+                     writable for it"
+                }
+                _ => "",
+            };
+            let sentence = format!("{}: {error}{owner}", file.display());
+            Failure(StatusCode::INTERNAL_SERVER_ERROR, sentence)
+        };
+        let text = Arc::clone(&self.site.site().text);
+        let found = fs::read(file).map_err(failed)?;
+        if !force && found != self.site.file_text().as_bytes() && found != text.as_bytes() {
+            return fail(
+                StatusCode::CONFLICT,
+                format!(
+                    "{} was changed since it was read: reload it, or save with force=true (ctl save \
+                     --force), and what was changed there is lost",
+                    file.display()
+                ),
+            );
+        }
+        save(file, &text).map_err(failed)?;
+        self.site.wrote(text);
+        object(&json!({ "saved": file }))
+    }
+}
+
+fn shorten(changed: &mut Changed, most: Option<usize>) {
+    if let Some(most) = most {
+        changed.shorten(most);
+    }
+}
+
+/// What came of a change, with so many effects at most; of one that was refused for grants, which they are.
+fn answer(changed: std::result::Result<Changed, Refused>, most: Option<usize>) -> Result<Answer> {
+    let refused = match changed {
+        Ok(mut changed) => {
+            shorten(&mut changed, most);
+            return object(&changed);
+        }
+        Err(refused) if broken_by(&refused).is_empty() => return Err(refused.into()),
+        Err(refused) => refused,
+    };
+    let grants: Vec<Ended> = broken_by(&refused).iter().map(Ended::from).collect();
+    let error = format!("{refused}; {BREAK_GRANTS}=true (ctl --break-grants) ends what it breaks");
+    let body = json!({ "error": error, "grants": grants });
+    Ok(text(StatusCode::CONFLICT, JSON, body.to_string()))
+}

@@ -1,0 +1,124 @@
+//! The bound of a child among its siblings, by the algorithm that orders them. The
+//! [table of algorithms](crate::sched) says which is whose.
+//!
+//! With [`Head::Longest`], a packet is taken for one of L_k until it has been sent, and then charged
+//! for what it is. [`Siblings::bound`] says what that costs.
+
+use super::{
+    Aggregate, Errors, Finish, Head, Round, Siblings, Slot, Terms, Transmit, Wfi, Work, sched,
+};
+use crate::units::{Length, Weight};
+
+/// A child whose bound is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Child<'a> {
+    pub(crate) siblings: &'a Siblings,
+    pub(crate) weight: Weight,
+    pub(crate) length: Length,
+    pub(crate) head: Head,
+    pub(crate) transmit: Transmit,
+    pub(super) terms: Terms,
+}
+
+/// What an algorithm promises a child; `None` where it promises nothing, or nothing is known.
+pub(crate) type Bound = fn(&Child<'_>) -> Option<Wfi>;
+
+impl Child<'_> {
+    fn slot(&self) -> Slot {
+        self.siblings.slot
+    }
+
+    /// L_k / phi, where the algorithm does not know how long the next packet is.
+    fn unknown_head(&self) -> Work {
+        match self.head {
+            Head::Known => Work::ZERO,
+            Head::Longest => self.terms.packet_service(),
+        }
+    }
+
+    /// In a round of all. A head that is not known counts as one packet more of the child's in front.
+    fn in_round(&self, bound: fn(&Round, Weight, Length, Transmit) -> Option<Wfi>) -> Option<Wfi> {
+        let round = self.siblings.round()?;
+        let wfi = bound(round, self.weight, self.length, self.transmit)?;
+        let share = self.terms.share();
+        Some(wfi + Wfi::of(share, self.unknown_head().0 * (1.0 - share)))
+    }
+
+    /// The loosest bound over the sizes that the aggregates of a kind may have: they are
+    /// filled one after the other, so all are full but one.
+    fn aggregated(&self, bound: fn(&Aggregate, Slot) -> Wfi) -> Option<Wfi> {
+        let siblings = self.siblings;
+        let most = siblings.algorithm.members()?.get().min(siblings.most_alike);
+        let alike = siblings.alike.get(&(self.weight, self.length))?;
+        let full = (*alike).min(most);
+        let loosest = [1, alike % full, full]
+            .into_iter()
+            .filter_map(|members| Aggregate::new(self.terms, members, most).ok())
+            .map(|aggregate| bound(&aggregate, self.slot()))
+            .max_by(|a, b| a.delay.bytes().total_cmp(&b.delay.bytes()))?;
+        Some(loosest + Wfi::of(self.terms.share(), self.unknown_head().0))
+    }
+}
+
+/// Timestamps of packets of L_k, `slot` apart from the exact ones.
+fn after_start(terms: &Terms, slot: Work) -> Wfi {
+    let finish = terms.packet_service() + slot;
+    sched(
+        terms,
+        Errors {
+            start: slot,
+            finish: Finish::AfterStart(finish),
+        },
+    )
+}
+
+pub(crate) fn drr(child: &Child<'_>) -> Option<Wfi> {
+    child.in_round(super::drr)
+}
+
+pub(crate) fn scfq(child: &Child<'_>) -> Option<Wfi> {
+    child.in_round(super::scfq)
+}
+
+/// It follows every packet, and a class of several has no place in it.
+pub(crate) fn wf2q(child: &Child<'_>) -> Option<Wfi> {
+    (child.head == Head::Known).then(|| super::wf2q(&child.terms))
+}
+
+pub(crate) fn wf2q_plus(child: &Child<'_>) -> Option<Wfi> {
+    Some(match child.head {
+        Head::Known => super::wf2q_plus(&child.terms),
+        Head::Longest => after_start(&child.terms, Work::ZERO),
+    })
+}
+
+pub(crate) fn gfq(child: &Child<'_>) -> Option<Wfi> {
+    Some(match child.head {
+        Head::Known => super::gfq(&child.terms, child.slot()),
+        Head::Longest => after_start(&child.terms, child.slot().of(&child.terms)),
+    })
+}
+
+pub(crate) fn qfq(child: &Child<'_>) -> Option<Wfi> {
+    Some(super::qfq(&child.terms, child.slot()))
+}
+
+pub(crate) fn s_kps(child: &Child<'_>) -> Option<Wfi> {
+    Some(super::s_kps(&child.terms, child.slot()))
+}
+
+pub(crate) fn qfq_plus(child: &Child<'_>) -> Option<Wfi> {
+    child.aggregated(super::qfq_plus)
+}
+
+pub(crate) fn wf2q_plus_plus(child: &Child<'_>) -> Option<Wfi> {
+    child.aggregated(|aggregate, _| super::wf2q_plus_plus(aggregate))
+}
+
+pub(crate) fn s_kps_plus(child: &Child<'_>) -> Option<Wfi> {
+    child.aggregated(super::s_kps_plus)
+}
+
+pub(crate) fn gfq_plus(child: &Child<'_>) -> Option<Wfi> {
+    child.aggregated(super::gfq_plus)
+}

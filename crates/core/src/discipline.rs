@@ -1,0 +1,200 @@
+//! The queues of a link, in the order of its algorithm: of a class tree or of CBQ.
+
+use alloc::vec::Vec;
+use core::fmt;
+
+use crate::packet::{Count, Dequeue, Rejected, Waited};
+use crate::scheduler::Violation;
+use crate::tree::cbq::{Cbq, CbqError};
+use crate::tree::{ClassId, ClassQueue, ClassStats, Discarded, Removed, Tree, TreeError};
+use crate::units::{Length, Nanos};
+
+/// Queues of classes, whichever of both orders them. Who has a choice of both holds this; each of its
+/// methods is theirs, at one branch more.
+#[derive(Clone)]
+pub enum Discipline<P> {
+    /// The class tree.
+    Tree(Tree<P>),
+    /// Class-based queueing.
+    Cbq(Cbq<P>),
+}
+
+/// Why a class cannot be added, changed or removed; nothing was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DisciplineError {
+    /// In a class tree.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// In class-based queueing.
+    #[error(transparent)]
+    Cbq(#[from] CbqError),
+    /// There, classes do not change one by one: the link is made anew.
+    #[error("cbq: its classes only change all together")]
+    Fixed,
+}
+
+/// Evaluates an expression with `$queue` as whichever discipline it is.
+macro_rules! of_any {
+    ($discipline:expr, $queue:ident => $body:expr) => {
+        match $discipline {
+            Discipline::Tree($queue) => $body,
+            Discipline::Cbq($queue) => $body,
+        }
+    };
+}
+
+/// Steps by which a running link becomes another one. Each is refused whole or done whole, and none
+/// looks at more than it says.
+impl<P> Discipline<P> {
+    /// Goes on with what [`Tree::begin_change_of_flows`] began, looking at no more than `left` flows,
+    /// which are taken off it. Returns whether there is nothing more to do, as of a class that has
+    /// no flows. O(`left`).
+    pub fn go_on_changing(&mut self, id: ClassId, left: &mut usize, now: Nanos) -> bool {
+        match self {
+            Discipline::Tree(tree) => tree.go_on_changing(id, left, now),
+            Discipline::Cbq(_) => true,
+        }
+    }
+
+    /// Removes a class without others below it in steps, as [`Tree::go_on_removing`]; what waits there
+    /// is discarded. `None` where there is more to do. O(`left`) where nothing waits there.
+    ///
+    /// # Errors
+    ///
+    /// There are classes below it, or it is unknown; the link is one of CBQ.
+    pub fn go_on_removing(
+        &mut self,
+        id: ClassId,
+        left: &mut usize,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Result<Option<Removed>, DisciplineError> {
+        match self {
+            Discipline::Tree(tree) => Ok(tree.go_on_removing(id, left, discard)?),
+            Discipline::Cbq(_) => Err(DisciplineError::Fixed),
+        }
+    }
+
+    /// Takes packets out of a class's own queues, in order, looking at no more than `left` packets
+    /// and flows, which are taken off it; `from` is 0 at first and says where to go on. Returns
+    /// whether nothing is left, as where there is no such class. O(`left`).
+    pub fn take_out(
+        &mut self,
+        id: ClassId,
+        from: &mut u32,
+        left: &mut usize,
+        now: Nanos,
+        discard: impl FnMut(Discarded<P>),
+    ) -> bool {
+        match self {
+            Discipline::Tree(tree) => tree.take_out(id, from, left, now, discard).unwrap_or(true),
+            Discipline::Cbq(cbq) => cbq.take_out(id, left, now, discard).unwrap_or(true),
+        }
+    }
+
+    /// Takes all packets out of a class and those below it, in order; each goes to `discard`.
+    /// Nothing happens where there is no such class. O(packets and classes there).
+    pub fn flush(&mut self, class: ClassId, now: Nanos, discard: impl FnMut(Discarded<P>)) {
+        // An unknown class is the only error there is.
+        let _ = match self {
+            Discipline::Tree(tree) => tree
+                .flush(class, now, discard)
+                .map_err(DisciplineError::from),
+            Discipline::Cbq(cbq) => cbq
+                .flush(class, now, discard)
+                .map_err(DisciplineError::from),
+        };
+    }
+
+    /// Counts what each flow of a class sends, in this table, or that no more: as
+    /// [`Tree::tally_flows`]. O(1).
+    pub fn tally_flows(&mut self, id: ClassId, table: Option<Vec<Count>>) -> Vec<Count> {
+        match self {
+            Discipline::Tree(tree) => tree.tally_flows(id, table),
+            Discipline::Cbq(_) => table.unwrap_or_default(),
+        }
+    }
+
+    /// Whether it is counted what each flow of a class sends. O(1).
+    pub fn is_tallied(&mut self, id: ClassId) -> bool {
+        match self {
+            Discipline::Tree(tree) => tree.is_tallied(id),
+            Discipline::Cbq(_) => false,
+        }
+    }
+
+    /// Tells what each flow of a class sent since it was last told: as [`Tree::take_tally`].
+    /// O(`left`).
+    pub fn take_tally(
+        &mut self,
+        id: ClassId,
+        from: &mut u32,
+        left: &mut usize,
+        tell: impl FnMut(Option<u64>, Count),
+    ) -> bool {
+        match self {
+            Discipline::Tree(tree) => tree.take_tally(id, from, left, tell),
+            Discipline::Cbq(_) => true,
+        }
+    }
+
+    /// What became of the packets of a class, without those of the classes below it. O(1).
+    pub fn own_stats(&self, id: ClassId) -> Option<ClassStats> {
+        of_any!(self, queue => queue.own_stats(id))
+    }
+}
+
+impl<P> ClassQueue<P> for Discipline<P> {
+    #[inline]
+    fn enqueue(
+        &mut self,
+        class: ClassId,
+        flow: u64,
+        len: Length,
+        payload: P,
+        now: Nanos,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Result<(), Rejected<P>> {
+        of_any!(self, queue => ClassQueue::enqueue(queue, class, flow, len, payload, now, discard))
+    }
+
+    #[inline]
+    fn dequeue(&mut self, now: Nanos, discard: impl FnMut(Discarded<P>)) -> Dequeue<P, ClassId> {
+        of_any!(self, queue => ClassQueue::dequeue(queue, now, discard))
+    }
+
+    #[inline]
+    fn dequeue_with_sojourn(
+        &mut self,
+        now: Nanos,
+        discard: impl FnMut(Discarded<P>),
+    ) -> Dequeue<Waited<P>, ClassId> {
+        of_any!(self, queue => ClassQueue::dequeue_with_sojourn(queue, now, discard))
+    }
+
+    fn free_held(&mut self, most: u32, now: Nanos) -> u32 {
+        of_any!(self, queue => ClassQueue::free_held(queue, most, now))
+    }
+
+    fn stats(&self, class: ClassId) -> Option<ClassStats> {
+        of_any!(self, queue => ClassQueue::stats(queue, class))
+    }
+
+    fn len(&self) -> u32 {
+        of_any!(self, queue => ClassQueue::len(queue))
+    }
+
+    fn expire_idle(&mut self, now: Nanos) {
+        of_any!(self, queue => ClassQueue::expire_idle(queue, now));
+    }
+
+    fn invariants(&self) -> Result<(), Violation> {
+        of_any!(self, queue => ClassQueue::invariants(queue))
+    }
+}
+
+impl<P> fmt::Debug for Discipline<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        of_any!(self, queue => fmt::Debug::fmt(queue, f))
+    }
+}

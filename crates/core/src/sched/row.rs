@@ -1,0 +1,72 @@
+//! What is known of an algorithm beside its statements: a row of the table, or what one of another
+//! crate declares.
+
+use crate::bounds::child::Bound;
+use crate::scheduler::Scheduler;
+
+/// How an algorithm shares among those that it orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// By their weights.
+    Weights,
+    /// By their levels: nobody is served while somebody of a higher one has something to send.
+    Levels,
+    /// By what they offer, whatever their weights are; why nobody is promised anything.
+    Offers(&'static str),
+}
+
+/// What an algorithm promises each of those that it orders.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Promise {
+    /// A share by weight, within this bound.
+    Exact(Bound),
+    /// The same, but for what its arithmetic is off by ([`qfq_rounding`](crate::bounds::qfq_rounding)).
+    Rounded(Bound),
+    /// A share by weight, of which no bound is known.
+    Unbounded,
+    /// To go before all lower levels.
+    Level,
+    /// Nothing, and why.
+    Nothing(&'static str),
+}
+
+impl Promise {
+    pub(crate) const fn bound(self) -> Option<Bound> {
+        match self {
+            Promise::Exact(bound) | Promise::Rounded(bound) => Some(bound),
+            Promise::Unbounded | Promise::Level | Promise::Nothing(_) => None,
+        }
+    }
+
+    pub(super) const fn sharing(self) -> Sharing {
+        match self {
+            Promise::Exact(_) | Promise::Rounded(_) | Promise::Unbounded => Sharing::Weights,
+            Promise::Level => Sharing::Levels,
+            Promise::Nothing(why) => Sharing::Offers(why),
+        }
+    }
+}
+
+/// What is known of an algorithm.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    /// What it is, in a line.
+    pub(super) about: &'static str,
+    pub(super) promise: Promise,
+    /// It may order nothing but leaves without ceilings.
+    pub(super) follows_packets: bool,
+    /// Of those, also such as drop packets at dequeue.
+    pub(super) may_lose_first: bool,
+}
+
+impl Row {
+    /// Of the algorithm `A`.
+    pub(super) const fn of<A: Scheduler>(about: &'static str, promise: Promise) -> Row {
+        Row {
+            about,
+            promise,
+            follows_packets: A::FOLLOWS_PACKETS,
+            may_lose_first: A::MAY_LOSE_FIRST,
+        }
+    }
+}

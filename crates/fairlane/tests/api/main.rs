@@ -1,0 +1,111 @@
+//! What programs can name of the library is what the files beside this test say, so that whoever changes it
+//! sees that he does; and what the facade offers has an example that runs. After a change that is meant:
+//! `FAIRLANE_WRITE_API=1 cargo test -p fairlane --test api`.
+//!
+//! Read are the sources, as no compiler of a stable release tells what is public. So what the compiler
+//! adds by itself (`Send`, `Sync`) is not there, nor what a macro repeats or implements for others.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+mod examples;
+mod listing;
+mod source;
+mod text;
+
+use listing::Listing;
+
+/// What the facade gathers.
+const GATHERED: [&str; 7] = [
+    "classify", "config", "core", "io", "mailbox", "runtime", "sim",
+];
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
+
+fn listing(name: &str) -> Listing {
+    let called = match name {
+        "fairlane" => name.to_owned(),
+        _ => format!("fairlane_{name}"),
+    };
+    Listing::of(&folder(name), &called)
+}
+
+/// Fails if a crate is not as its file has it.
+fn is_as_written(name: &str, listing: &Listing) {
+    let file = folder("fairlane/tests/api")
+        .join(name)
+        .with_extension("txt");
+    if env::var_os("FAIRLANE_WRITE_API").is_some() {
+        fs::write(&file, listing.items.join("\n") + "\n").expect("the file is written");
+    }
+    let known = fs::read_to_string(&file).unwrap_or_default();
+    // Items begin at the margin.
+    let known = known.trim_end().replace("\npub ", "\n\0pub ");
+    let known: BTreeSet<&str> = known.split("\n\0").collect();
+    let found: BTreeSet<&str> = listing.items.iter().map(String::as_str).collect();
+    let only = |of: &BTreeSet<&str>, other| {
+        let items: Vec<_> = of.difference(other).copied().collect();
+        items.join("\n")
+    };
+    assert!(
+        known == found,
+        "{name} was\n\n{}\n\nand is\n\n{}\n\nIf that is meant: \
+        FAIRLANE_WRITE_API=1 cargo test -p fairlane --test api",
+        only(&known, &found),
+        only(&found, &known)
+    );
+}
+
+#[test]
+fn what_is_public_is_what_was_meant_to_be() {
+    for name in GATHERED.into_iter().chain(["fairlane", "testkit", "tower"]) {
+        is_as_written(name, &listing(name));
+    }
+}
+
+/// Items of which no example can be run, or none was written: none may come to these.
+const WITHOUT_EXAMPLE: &str = include_str!("without_example.txt");
+
+#[test]
+fn what_the_facade_offers_has_an_example_that_runs() {
+    let facade = folder("fairlane");
+    let mut programs = examples::of_programs(&facade);
+    programs.push(examples::of_crate(&facade));
+    // What the facade has by a name of its own is shown there.
+    let at_root: BTreeSet<_> = programs.iter().flatten().cloned().collect();
+    let mut found = BTreeSet::new();
+    let mut known = BTreeSet::new();
+    for name in GATHERED {
+        let mut shown = examples::of_crate(&folder(name));
+        for program in &programs {
+            // What is of another part has its part's name before it.
+            if name == "core" || program.contains(name) {
+                shown.extend(program.iter().cloned());
+            }
+        }
+        for path in listing(name).names {
+            let item = path.rsplit("::").next().expect("a name");
+            let is_at_root = name == "runtime" && at_root.contains(item);
+            if !shown.contains(item) && !is_at_root {
+                found.insert(path.clone());
+            }
+            known.insert(path);
+        }
+    }
+    let listed: BTreeSet<_> = WITHOUT_EXAMPLE.lines().map(str::to_owned).collect();
+    let missing: Vec<_> = found.difference(&listed).collect();
+    assert!(
+        missing.is_empty(),
+        "no example in the documentation shows {missing:#?}"
+    );
+    let shown: Vec<_> = listed.difference(&found).collect();
+    assert!(
+        shown.is_empty(),
+        "no more without an example, strike out {shown:#?}"
+    );
+    assert!(known.len() > 300, "the sources are read");
+}

@@ -1,0 +1,98 @@
+"""How plots look: legible in black and white, axes with units, the paper's points hollow and dashed, ours
+solid."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .model import Result
+
+#: A marker and a grey for each curve: they differ without colour, and the markers alone tell them apart.
+_STYLES = [
+    ("o", "#000000"),
+    ("s", "#555555"),
+    ("^", "#0b5394"),
+    ("D", "#a64d00"),
+    ("v", "#38761d"),
+    ("P", "#741b47"),
+    ("X", "#777777"),
+]
+
+_RC = {
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "figure.constrained_layout.use": True,
+    "font.size": 9,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "lines.linewidth": 1.3,
+    "lines.markersize": 5,
+    # The same names in every file of the same plot.
+    "svg.hashsalt": "fairlane-lab",
+    "svg.fonttype": "path",
+}
+
+
+def drawn(result: Result) -> Figure:
+    """The experiment's plot."""
+    experiment = result.experiment
+    with mpl.rc_context(_RC):
+        figure = Figure(figsize=experiment.size)
+        figure.suptitle(f"{experiment.name}: {experiment.title}", fontsize=10)
+        experiment.draw(figure, result.tables, experiment.paper)
+    return figure
+
+
+def rendered(figure: Figure, kind: str) -> bytes:
+    """A figure as a file of ``svg`` or ``png``; without a date."""
+    file = io.BytesIO()
+    with mpl.rc_context(_RC):
+        figure.savefig(file, format=kind, dpi=130, metadata={"Date": None} if kind == "svg" else None)
+    return file.getvalue()
+
+
+def style(number: int) -> dict[str, str]:
+    """Marker and colour of the curve of this number."""
+    marker, color = _STYLES[number % len(_STYLES)]
+    return {"marker": marker, "color": color}
+
+
+def ours(number: int) -> dict:
+    """How a curve of ours is drawn: solid."""
+    return {**style(number), "linestyle": "-"}
+
+
+def papers(number: int) -> dict:
+    """How the same curve of the paper is drawn: hollow and dashed."""
+    return {**style(number), "linestyle": (0, (4, 3)), "markerfacecolor": "white", "linewidth": 0.9}
+
+
+def legend_outside(figure: Figure, names: Iterable[str], columns: int = 8) -> None:
+    """A legend below all axes, in which each curve stands once, and what solid and hollow mean."""
+    handles = [Line2D([], [], label=name, **ours(number)) for number, name in enumerate(names)]
+    plain = {"color": "#333333", "marker": "o"}
+    handles.append(Line2D([], [], linestyle="-", label="here (solid)", **plain))
+    dashed = {"linestyle": (0, (4, 3)), "markerfacecolor": "white"}
+    handles.append(Line2D([], [], label="the paper (dashed)", **dashed, **plain))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+
+
+def plain_numbers(axes: Axes, *, x: bool = False, y: bool = False) -> None:
+    """Numbers as people write them on logarithmic axes."""
+    written = FuncFormatter(lambda value, _: f"{value:,.10g}")
+    for axis in ([axes.xaxis] if x else []) + ([axes.yaxis] if y else []):
+        axis.set_major_formatter(written)
+        axis.set_minor_formatter(NullFormatter())

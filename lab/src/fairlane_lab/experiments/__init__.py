@@ -1,0 +1,48 @@
+"""The experiments: a module for each, its paper's figures beside it as CSV."""
+
+from __future__ import annotations
+
+import difflib
+
+from ..model import Experiment, LabError
+from . import (
+    pspat_twfi,
+    qfq_fig10,
+    qfq_table4,
+    qfq_wfi,
+    qfqplus_fig2,
+    qfqplus_fig8,
+    qfqplus_table2,
+)
+
+#: What there is, paper by paper.
+EXPERIMENTS: tuple[Experiment, ...] = tuple(
+    module.EXPERIMENT
+    for module in (
+        qfq_table4,
+        qfq_fig10,
+        qfq_wfi,
+        qfqplus_table2,
+        qfqplus_fig2,
+        qfqplus_fig8,
+        pspat_twfi,
+    )
+)
+
+
+def names() -> list[str]:
+    """The names of the experiments."""
+    return [experiment.name for experiment in EXPERIMENTS]
+
+
+def named(name: str) -> Experiment:
+    """The experiment of this name."""
+    for experiment in EXPERIMENTS:
+        if experiment.name == name:
+            return experiment
+    # A part of a name, or else a slip of the finger.
+    near = [known for known in names() if name and name in known]
+    near = near or difflib.get_close_matches(name, names(), 1, 0.0)
+    raise LabError(
+        f"no experiment is called '{name}'; the nearest is '{near[0]}', and `fairlane-lab list` has all"
+    )

@@ -1,0 +1,79 @@
+"""The machine that measures."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from pathlib import Path
+
+import fairlane
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError:
+        return ""
+
+
+def cores() -> int:
+    """Cores that this process may run on."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
+
+
+def line() -> str:
+    """What a reader needs to know of it to judge a figure."""
+    of_cpu = dict(
+        (part.strip() for part in entry.split(":", 1))
+        for entry in _read("/proc/cpuinfo").splitlines()
+        if ":" in entry
+    )
+    virtual = ", virtual" if "hypervisor" in of_cpu.get("flags", "").split() else ""
+    count = cores()
+    return (
+        f"{of_cpu.get('model name', platform.machine())}, {count} {'core' if count == 1 else 'cores'}"
+        f"{virtual}, {platform.system()} {platform.release()}, Python {platform.python_version()}, "
+        f"fairlane {fairlane.__version__}"
+    )
+
+
+def _busy() -> tuple[float, float] | None:
+    """Time of all cores since the start, and that in which they were not idle, in seconds."""
+    fields = _read("/proc/stat").split("\n", 1)[0].split()
+    if len(fields) < 9 or fields[0] != "cpu":
+        return None
+    ticks = [float(field) / 100 for field in fields[1:9]]
+    return sum(ticks), sum(ticks) - ticks[3] - ticks[4]
+
+
+class Watch:
+    """Watches how much of the machine other programs take."""
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self._busy = _busy()
+        self._own = self._own_time()
+
+    @staticmethod
+    def _own_time() -> float:
+        """Processor time of this process, and of the programs that it waited for."""
+        return sum(os.times()[:4])
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.monotonic() - self._begin
+
+    def others(self) -> float | None:
+        """The part of all cores' time that others had since then, 0 to 1; ``None`` where the system does
+        not say, or too little time has passed to tell."""
+        now = _busy()
+        if self._busy is None or now is None or now[0] - self._busy[0] < 0.2:
+            return None
+        own = self._own_time() - self._own
+        part = (now[1] - self._busy[1] - own) / (now[0] - self._busy[0])
+        return min(max(part, 0.0), 1.0)

@@ -1,0 +1,35 @@
+"""What tests share."""
+
+import os
+
+import fairlane_lab as lab
+import pytest
+from fairlane_lab.program import VARIABLE
+
+
+@pytest.fixture
+def program():
+    """For tests that need the program ``fairlane``: what built these tests names it."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        assert not os.environ.get("FAIRLANE_NO_SKIP"), f"{VARIABLE} names no program"
+        pytest.skip(f"{VARIABLE} names no program")
+    return named
+
+
+@pytest.fixture(scope="session")
+def found():
+    """What an experiment of no program finds in a form of a second."""
+    kept = {}
+    changes = {
+        "qfq-wfi": {"sets": 6, "flows": 12, "packets": 600},
+        "qfqplus-fig8": {"sets": ("1k-w1", "1k-highw"), "arrivals": ("smooth",), "packets_of_a_flow": 40},
+        "pspat-twfi": {"packets": 4000},
+    }
+
+    def result(name):
+        if name not in kept:
+            kept[name] = lab.run(name, quick=True, **changes.get(name, {}))
+        return kept[name]
+
+    return result
