@@ -213,9 +213,12 @@ impl<K> Admission<K> {
 
     /// A permit comes back. O(log n).
     pub(crate) fn release(&mut self, index: Index, woken: &mut Woken) {
+        let was_capped = self.is_capped(index);
         self.in_flight -= 1;
         self.tenants[index].in_flight -= 1;
-        self.compete(index);
+        if was_capped {
+            self.compete(index);
+        }
         self.rest(index);
         self.grant(woken);
     }
@@ -232,12 +235,13 @@ impl<K> Admission<K> {
         self.waiters.look(slot, waker)
     }
 
-    /// A request that did not get its permit at once goes away, and leaves nothing: what it would have
-    /// cost is given back. The waker is to be dropped without the lock. O(log n).
+    /// A request that did not get its permit at once goes away, and leaves nothing. Was it granted one
+    /// already, it costs one unit: were it nothing, who owes less than nothing would be given more each time
+    /// that he goes. The waker is to be dropped without the lock. O(log n).
     pub(crate) fn cancel(&mut self, slot: u32, woken: &mut Woken) -> Option<Waker> {
         if !self.waiters.is_waiting(slot) {
             if let Some((index, cost)) = self.waiters.abandon(slot) {
-                self.correct(index, cost.get(), 0);
+                self.correct(index, cost.get(), Cost::ONE.get());
                 self.release(index, woken);
             }
             return None;

@@ -30,8 +30,9 @@
 //!   [`Limits::permits_per_tenant`] below [`Limits::permits`], a flooding tenant leaves permits free, and
 //!   nobody waits for it at all.
 //! * However many requests others have waiting, one of a tenant may wait: [`Limits::waiting`].
-//! * A request that goes away takes up nothing. Was it the first of its tenant, then the tenant keeps its
-//!   place: its next request is admitted no later than it would have been behind that one.
+//! * A request that goes away takes up nothing; one unit of cost, if it had been given a permit already. Was it
+//!   the first of its tenant, then the tenant keeps its place: its next request is admitted no later than it
+//!   would have been behind that one.
 //! * A tenant that goes and comes back takes up where it was: what it was served ahead of others that
 //!   wait stays to be worked off, and what it did not ask for is not saved up. Only a tenant that was
 //!   forgotten starts anew: the one that was idle for longest, once there are [`Limits::tenants`]. What
@@ -39,9 +40,9 @@
 //! * Requests that are admitted at once are charged for like all others.
 //! * An estimate that was wrong is put right by [`Permit::correct`], from the tenant's next request on.
 //!   A tenant is ahead of others by that, or behind, by at most the errors of as many requests as it has
-//!   under way at a time, and of one more ([`fairlane_core::bounds::corrected`]). That is as good for what
-//!   was estimated while nobody else asked: where tenants say their estimates themselves,
-//!   [`Limits::estimate`] is what keeps them from winning by it.
+//!   under way at a time, and of one more ([`fairlane_core::bounds::corrected`]), whatever is corrected when,
+//!   and goes away. That is as good for what was estimated while nobody else asked: where tenants say
+//!   their estimates themselves, so many times [`Limits::estimate`] is what one can win by them.
 //!
 //! What is shared is work as it is charged at admission, not time: a permit that is held for long costs
 //! what its request costs.

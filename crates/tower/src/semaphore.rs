@@ -41,8 +41,9 @@ pub struct Limits {
     /// [corrected](Permit::correct) from there.
     ///
     /// What was estimated too high is taken off a tenant's later requests, also if nobody else asked
-    /// meanwhile. So where tenants say themselves what they will need, this is to be the most that a
-    /// request can cost, as of a model the longest answer.
+    /// meanwhile: with n requests under way at a time, up to n + 1 times this, and no more however often. So
+    /// where tenants say themselves what they will need, this is to be the most that a request can cost, as
+    /// of a model the longest answer.
     pub estimate: Cost,
 }
 
@@ -82,7 +83,8 @@ struct Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// The state. A panic of a key's own code leaves it whole: it is asked before anything changes.
+    /// The state. A panic of a key's own code leaves it whole: it is asked before anything changes. At worst
+    /// the table of keys loses some that it was about to hash again: those come as new tenants.
     fn lock(&self) -> MutexGuard<'_, Admission<K>> {
         self.admission
             .lock()
@@ -102,8 +104,8 @@ impl<K> Shared<K> {
 /// will cost.
 ///
 /// A handle: clones are of the same semaphore. `K` is what tells tenants apart; its `Hash`, `Eq` and
-/// `Drop` run under the semaphore's lock and must not use the semaphore. See the [crate] for what is
-/// fair.
+/// `Drop` run under the semaphore's lock and must not use the semaphore. Where `Hash` or `Eq` panics, so
+/// does the call that asked for it, and nothing else is changed. See the [crate] for what is fair.
 pub struct FairSemaphore<K> {
     shared: Arc<Shared<K>>,
 }
@@ -160,7 +162,8 @@ impl<K: Hash + Eq> FairSemaphore<K> {
     /// A permit for a request of `tenant` that will cost about `cost`, once it is the tenant's turn.
     ///
     /// It waits from its first poll on, behind the tenant's other requests. Dropped before it is
-    /// ready, it leaves nothing behind: no place, no permit, no cost.
+    /// ready, it leaves nothing behind: no place, no permit, and no cost but one unit where it had been
+    /// given a permit that nobody had collected yet.
     pub fn acquire(&self, tenant: K, cost: Cost) -> Acquire<K> {
         Acquire {
             shared: Some(Arc::clone(&self.shared)),
