@@ -184,7 +184,9 @@ impl<K: Hash + Eq> FairSemaphore<K> {
             .lock()
             .enter(hash, tenant, cost, &shared.rules, None)?;
         Ok(match entered {
-            Some(Entered::Admitted(index, cost)) => Some(Permit::new(Arc::clone(shared), index, cost)),
+            Some(Entered::Admitted(index, cost)) => {
+                Some(Permit::new(Arc::clone(shared), index, cost))
+            }
             _ => None,
         })
     }
@@ -316,7 +318,9 @@ impl<K: Hash + Eq> Future for Acquire<K> {
                             this.progress = Progress::Waits(slot);
                             return Poll::Pending;
                         }
-                        Ok(None) => unreachable!("who has a waker is admitted, waits or is refused"),
+                        Ok(None) => {
+                            unreachable!("who has a waker is admitted, waits or is refused")
+                        }
                         Err(error) => Err(error),
                     }
                 }
