@@ -47,7 +47,12 @@ impl<A: Scheduler> Plus<A> {
 
     /// Puts an inactive flow at the end of the circle of its aggregate.
     #[inline(never)]
-    pub(super) fn insert(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, head: Charge) {
+    pub(super) fn insert(
+        &mut self,
+        entities: &mut [impl Holds<PlusEntity>],
+        id: EntityId,
+        head: Charge,
+    ) {
         self.settle();
         let entity = entities.entity_mut(id);
         let Some(home) = entity.aggregate.get() else {
