@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairlane_config::Site;
-use fairlane_config::class_report::{ClassReport, ClassTerms, SpanReport};
+use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, SpanReport};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos};
 use fairlane_site::{ForwardingReport, InterfaceReport, LinkReport};
@@ -170,6 +170,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 fn what_the_dashboard_asks_for_is_there() {
     let mut report = report();
     report.interfaces = ["lan0", "wan0"].map(interface).into();
+    report.links[0].classes[0].delay_us = Some(DelayReport::default());
     let text = told(report, Format::OpenMetrics);
     let there = names(&text);
     let dashboard = include_str!("../../../../examples/grafana/fairlane.json");
