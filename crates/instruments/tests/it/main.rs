@@ -1,8 +1,7 @@
-//! The laboratory's program as a user starts it, in one binary.
+//! The instruments as the laboratory starts them, in one binary.
 
-mod bench_io;
+mod altq;
+mod cores;
+mod io;
 #[path = "../../../cli/tests/it/program/mod.rs"]
 mod program;
-mod reproduce;
-mod reproduce_altq;
-mod sim;
