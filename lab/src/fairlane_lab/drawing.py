@@ -4,7 +4,7 @@ solid."""
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -49,10 +49,19 @@ _RC = {
 def drawn(result: Result) -> Figure:
     """The experiment's plot."""
     experiment = result.experiment
+    title = f"{experiment.name}: {experiment.title}"
+    return titled(
+        title, experiment.size, lambda figure: experiment.draw(figure, result.tables, experiment.paper)
+    )
+
+
+def titled(title: str, size: tuple[float, float], draw: Callable[[Figure], None]) -> Figure:
+    """A figure with a title, of width and height in inches, into which something is drawn."""
     with mpl.rc_context(_RC):
-        figure = Figure(figsize=experiment.size)
-        figure.suptitle(f"{experiment.name}: {experiment.title}", fontsize=10)
-        experiment.draw(figure, result.tables, experiment.paper)
+        figure = Figure(figsize=size)
+        # The title may have signs that matplotlib would read.
+        figure.suptitle(title.replace("$", r"\$"), fontsize=10)
+        draw(figure)
     return figure
 
 

@@ -4,4 +4,4 @@
 /// them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(super) struct Line<T>(pub T);
+pub(crate) struct Line<T>(pub T);

@@ -1,4 +1,4 @@
-//! `fairlane-lab bench-io`: what a core carries by each backend, and what scheduling adds.
+//! `fairlane-instruments io`: what a core carries by each backend, and what scheduling adds.
 
 mod lab;
 mod meter;
@@ -6,21 +6,19 @@ mod outcome;
 mod subject;
 mod wire;
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::ValueEnum;
-use comfy_table::CellAlignment;
 use fairlane_cli::arguments::seconds;
-use fairlane_cli::{interrupt, output, table};
+use fairlane_cli::{interrupt, output};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::reproduce;
+use crate::measurement::Interrupted;
 use lab::{Interface, Kind, MTU, Unavailable};
 use meter::Until;
-use outcome::{Figures, Measured, Report, Samples, Skipped};
+use outcome::{Measured, Report, Samples, Skipped};
 use subject::{MEMBERS, Subject, What};
 use wire::FLOWS;
 
@@ -47,13 +45,13 @@ fast as it can, frames of an experimental protocol from a station to itself. Fro
 begin to the end of a run with xdp, nothing that arrives at the queue reaches the kernel.
 
 Examples:
-  fairlane-lab bench-io                                    all backends (root)
-  fairlane-lab bench-io --backend udp                      without privilege
-  fairlane-lab bench-io --backend xdp --packet 1500 --rounds 9
-  fairlane-lab bench-io --interface eth1 --queue 0         what an interface takes (root)
-  chrt -r 20 fairlane-lab bench-io                         on a machine with other work";
+  fairlane-instruments io                                  all backends (root)
+  fairlane-instruments io --backend udp                    without privilege
+  fairlane-instruments io --backend xdp --packet 1500 --rounds 9
+  fairlane-instruments io --interface eth1 --queue 0       what an interface takes (root)
+  chrt -r 20 fairlane-instruments io                       on a machine with other work";
 
-/// Options of `fairlane-lab bench-io`.
+/// Options of `fairlane-instruments io`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
 pub(crate) struct Options {
@@ -75,9 +73,6 @@ pub(crate) struct Options {
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 /// Which backends to measure.
@@ -128,9 +123,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let stop = interrupt::asked()?;
     let rounds = measure(options, &mut contenders, &stop)?;
     if rounds == 0 {
-        bail!(reproduce::Interrupted);
+        bail!(Interrupted);
     }
-    let report = Report {
+    output::json(&Report {
         packet: options.packet,
         alg: "qfq+",
         aggregate: MEMBERS.get(),
@@ -140,12 +135,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         interface: options.interface.clone(),
         backends: contenders.iter().filter_map(Contender::measured).collect(),
         skipped,
-    };
-    if options.json {
-        output::line(serde_json::to_string(&report)?)
-    } else {
-        print(&report)
-    }
+    })
 }
 
 /// Sets all backends up, so that an error comes before the first is measured.
@@ -282,63 +272,4 @@ fn name(what: What) -> &'static str {
         What::Forward => "forward",
         What::Scheduled => "scheduled",
     }
-}
-
-fn print(report: &Report) -> Result<()> {
-    let mut text = format!(
-        "Medians of {} rounds of {} s, packets of {} bytes",
-        report.rounds, report.seconds, report.packet
-    );
-    if let Some(interface) = &report.interface {
-        write!(text, ", on {interface}")?;
-    }
-    output::line(text)?;
-    let header = [
-        "backend",
-        "",
-        "Mpps",
-        "CPU ns/packet",
-        "packets/batch",
-        "ratio",
-    ];
-    let mut table = table::new(header);
-    if let Some(column) = table.column_mut(1) {
-        column.set_cell_alignment(CellAlignment::Left);
-    }
-    for measured in &report.backends {
-        let backend = match &measured.mode {
-            Some(mode) => format!("{} {mode}", measured.backend),
-            None => measured.backend.to_owned(),
-        };
-        for (what, figures) in figures(measured) {
-            let ratio = match (what, measured.ratio) {
-                (What::Scheduled, Some(ratio)) => format!("{ratio:.3}"),
-                _ => String::new(),
-            };
-            table.add_row([
-                backend.clone(),
-                name(what).to_owned(),
-                format!("{:.3}", figures.mpps),
-                format!("{:.0}", figures.cpu_ns),
-                format!("{:.1}", figures.batch),
-                ratio,
-            ]);
-        }
-    }
-    output::line(table)?;
-    for Skipped { backend, reason } in &report.skipped {
-        output::line(format_args!("{backend} skipped: {reason}"))?;
-    }
-    Ok(())
-}
-
-fn figures(measured: &Measured) -> impl Iterator<Item = (What, Figures)> {
-    [
-        (What::Transmit, Some(measured.transmit)),
-        (What::Receive, measured.receive),
-        (What::Forward, measured.forward),
-        (What::Scheduled, measured.scheduled),
-    ]
-    .into_iter()
-    .filter_map(|(what, figures)| Some((what, figures?)))
 }

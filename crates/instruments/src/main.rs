@@ -1,10 +1,15 @@
-//! The laboratory: measures the papers' experiments again and draws what it finds.
+//! The instruments of the laboratory (`lab/`): each measures one thing once and prints what it found as one
+//! JSON object. What a figure means, and what a paper has beside it, is the laboratory's.
 #![forbid(unsafe_code)]
 
-mod bench_io;
-mod plot;
-mod reproduce;
-mod sim;
+mod altq;
+mod busy;
+mod io;
+mod line;
+mod machine;
+mod measurement;
+mod spinlock;
+mod stalls;
 
 use std::process::ExitCode;
 
@@ -13,9 +18,9 @@ use fairlane_cli::{cli, exit, output, run};
 
 #[derive(Debug, Parser)]
 #[command(
-    name = "fairlane-lab",
+    name = "fairlane-instruments",
     version,
-    about = "Measures what the papers claim, and what each backend carries",
+    about = "Measures one thing once, and prints one JSON object",
     subcommand_required = true,
     arg_required_else_help = true
 )]
@@ -26,12 +31,15 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Measure a paper's experiment again, ours beside theirs
-    Reproduce(reproduce::Options),
-    /// Measure what a core carries by each backend, and what scheduling adds
-    BenchIo(bench_io::Options),
-    /// Simulate as `fairlane sim` does, and draw what each class sent
-    Sim(sim::Options),
+    /// What the users of one lock do together
+    Spinlock(spinlock::Options),
+    /// What it takes to read memory that another core writes, or to write what it reads
+    Stalls(stalls::Options),
+    /// What a core carries by each backend, and what scheduling adds
+    Io(io::Options),
+    /// What the ALTQ paper measured, through the daemon
+    #[command(subcommand)]
+    Altq(altq::Command),
     /// What `fairlane run` does: the daemon of the experiments
     #[command(hide = true)]
     Run(run::Options),
@@ -43,13 +51,14 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let outcome = match command {
-        Command::Reproduce(options) => reproduce::run(&options),
-        Command::BenchIo(options) => bench_io::run(&options),
-        Command::Sim(options) => sim::run(&options),
+        Command::Spinlock(options) => spinlock::run(&options),
+        Command::Stalls(options) => stalls::run(&options),
+        Command::Io(options) => io::run(&options),
+        Command::Altq(command) => altq::run(&command),
         Command::Run(options) => run::run(&options),
     };
     match outcome {
-        Err(error) if error.is::<reproduce::Interrupted>() => {
+        Err(error) if error.is::<measurement::Interrupted>() => {
             output::aside(format_args!("{error:#}"));
             // As a shell has it for Ctrl-C.
             ExitCode::from(130)

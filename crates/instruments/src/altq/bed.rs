@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fairlane_netlab::{Host, Program, Wire};
 
+use crate::measurement::Interrupted;
+
 /// What the daemon, and the first frames through it, may need to begin.
 const BEGIN: Duration = Duration::from_secs(15);
 
@@ -116,7 +118,7 @@ impl<'a> Bed<'a> {
 /// Fails once the instrument was asked to stop.
 pub(super) fn check(stop: &AtomicBool) -> Result<()> {
     if stop.load(Ordering::Acquire) {
-        bail!("interrupted, nothing was measured");
+        bail!(Interrupted);
     }
     Ok(())
 }

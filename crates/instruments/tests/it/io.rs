@@ -1,4 +1,4 @@
-//! `fairlane-lab bench-io`: what it measures, and what it says where it cannot.
+//! `fairlane-instruments io`: what it measures, and what it says where it cannot.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -9,7 +9,7 @@ use fairlane_io::{Umem, XdpBackend, XdpOptions};
 use fairlane_netlab::{Link, Namespace, cable, or_skip, skip, skip_unsupported};
 use serde::Deserialize;
 
-/// What `--json` promises.
+/// What is promised to be printed.
 #[derive(Debug, Deserialize)]
 struct Report {
     packet: u32,
@@ -48,7 +48,7 @@ struct Skipped {
     reason: String,
 }
 
-const SHORT: [&str; 6] = ["bench-io", "--seconds", "0.05", "--rounds", "2", "--json"];
+const SHORT: [&str; 5] = ["io", "--seconds", "0.05", "--rounds", "2"];
 
 fn report(output: &str) -> Report {
     let object = output.strip_suffix('\n').unwrap();
@@ -143,25 +143,6 @@ fn all_backends_are_measured_side_by_side_or_named_with_the_reason() {
 }
 
 #[test]
-fn a_table_has_a_row_for_each_measurement_and_the_ratio() {
-    let table = fairlane(&[&SHORT[..5], &["--backend", "udp", "--packet", "1500"]].concat());
-    let table = table.success();
-    assert!(
-        table.contains("2 rounds of 0.05 s, packets of 1500 bytes"),
-        "{table}"
-    );
-    for what in ["transmit", "receive", "forward", "scheduled"] {
-        let row = table.lines().find(|line| line.contains(what));
-        let row = row.unwrap_or_else(|| panic!("{what} is missing:\n{table}"));
-        let numbers = row
-            .split_whitespace()
-            .filter(|cell| cell.parse::<f64>().is_ok());
-        let expected = if what == "scheduled" { 4 } else { 3 };
-        assert_eq!(numbers.count(), expected, "{row}");
-    }
-}
-
-#[test]
 fn without_privilege_one_backend_is_refused_and_of_all_the_rest_is_measured() {
     let test = "without privilege";
     for backend in ["packet", "xdp", "tun"] {
@@ -213,7 +194,7 @@ fn an_interface_is_not_for_backends_that_have_none() {
         let finished = fairlane(&[&SHORT[..], &arguments].concat());
         refuses(&finished, &["--interface lo", backend, "packet and xdp"]);
     }
-    refuses(&fairlane(&["bench-io", "--queue", "1"]), &["--interface"]);
+    refuses(&fairlane(&["io", "--queue", "1"]), &["--interface"]);
 }
 
 /// A cable whose near end the program is to measure.
@@ -294,7 +275,7 @@ fn what_is_out_of_range_is_refused() {
         ("--seconds", "0", "above 0"),
         ("--backend", "pcap", "packet, xdp, tun, udp, all"),
     ] {
-        let finished = fairlane(&["bench-io", option, value]);
+        let finished = fairlane(&["io", option, value]);
         refuses(&finished, &[option, names]);
     }
 }
@@ -304,7 +285,7 @@ fn an_interrupt_reports_the_rounds_that_are_complete() {
     let arguments = ["--backend", "udp", "--seconds", "0.02", "--rounds", "1000"];
     // A machine with other work may need long for a first round.
     for patience in [1, 5, 25] {
-        let mut running = start(&[&["bench-io", "--json"], &arguments[..]].concat());
+        let mut running = start(&[&["io"], &arguments[..]].concat());
         std::thread::sleep(Duration::from_secs(patience));
         running.signal("INT");
         let finished = running.finish();
@@ -320,7 +301,7 @@ fn an_interrupt_reports_the_rounds_that_are_complete() {
 
 #[test]
 fn an_interrupt_before_the_first_round_is_complete_leaves_nothing() {
-    let mut running = start(&["bench-io", "--backend", "udp", "--seconds", "100"]);
+    let mut running = start(&["io", "--backend", "udp", "--seconds", "100"]);
     std::thread::sleep(Duration::from_millis(500));
     running.signal("INT");
     let finished = running.finish();
