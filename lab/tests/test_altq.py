@@ -4,8 +4,11 @@ real ones, where there are namespaces to be had."""
 import dataclasses
 import itertools
 import math
+import os
 import re
+import subprocess
 
+import fairlane_lab as lab
 import pytest
 from fairlane_lab import experiments, running
 from fairlane_lab.experiments import (
@@ -17,6 +20,7 @@ from fairlane_lab.experiments import (
     altq_sharing,
 )
 from fairlane_lab.model import Result
+from fairlane_lab.program import Instruments
 from test_experiments import judged
 
 #: What a full segment takes of the link, over its payload.
@@ -318,8 +322,6 @@ def sites():
 
 
 def test_the_program_takes_every_site(program, tmp_path):
-    import subprocess
-
     texts = dict(sites())
     assert len(set(texts.values())) == len(texts)
     for name, text in texts.items():
@@ -327,3 +329,32 @@ def test_the_program_takes_every_site(program, tmp_path):
         path.write_text(text)
         said = subprocess.run([program, "check", path], capture_output=True, text=True, check=False)
         assert said.returncode == 0 and "warning" not in said.stderr, f"{name}: {said.stderr}"
+
+
+@pytest.fixture
+def bed(instruments):
+    """For tests that need network namespaces and TCP between them."""
+    lacking = Instruments.find(instruments).lacks("tcp")
+    if lacking:
+        assert not os.environ.get("FAIRLANE_NO_SKIP"), lacking
+        pytest.skip(lacking)
+    return instruments
+
+
+def test_tcp_in_a_class_is_measured(bed):
+    one = {"links_mbit": (10.0,), "shares_percent": (55,), "packets": 1}
+    timers = {"timers_ms": (0, 10), "timer_links_mbit": (100.0,)}
+    result = lab.run("altq-allocation", quick=True, instruments=bed, **one, **timers)
+    (allocated,) = result.tables["allocated"].to_dict("records")
+    # On a busy machine it may be less than its part, and never more.
+    assert 0 < allocated["on_link_mbit"] < 7 and allocated["link_mbit"] == 10
+    assert [verdict.holds for verdict in result.verdicts][1:] == [True]
+    timed = result.tables["cbq_with_timer"].set_index("timer_ms")["on_link_mbit"]
+    assert timed[0] == pytest.approx(55, rel=0.02) and timed[10] == pytest.approx(9.84, rel=0.25)
+
+
+def test_the_classifier_and_round_trips_are_measured(bed):
+    result = lab.run("altq-filters", quick=True, instruments=bed, filters=(10, 100), daemon=(10,), seconds=0.05)
+    assert (result.tables["classifier"]["ns"] > 0).all() and len(result.tables["classifier"]) == 8
+    assert (result.tables["round_trips"]["us"] > 0).all() and len(result.tables["round_trips"]) == 2
+    assert len(result.verdicts) == 3 and result.plot().axes

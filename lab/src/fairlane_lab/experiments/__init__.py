@@ -6,6 +6,11 @@ import difflib
 
 from ..model import Experiment, LabError
 from . import (
+    altq_allocation,
+    altq_filters,
+    altq_guarantee,
+    altq_overhead,
+    altq_sharing,
     pspat_twfi,
     qfq_fig10,
     qfq_table4,
@@ -26,6 +31,11 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
         qfqplus_fig2,
         qfqplus_fig8,
         pspat_twfi,
+        altq_overhead,
+        altq_filters,
+        altq_allocation,
+        altq_guarantee,
+        altq_sharing,
     )
 )
 

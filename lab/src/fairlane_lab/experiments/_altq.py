@@ -17,7 +17,6 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from .. import drawing
-from ..draws import SplitMix64
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,30 +58,19 @@ class Rounds:
     seed: int = 1
 
 
-def rounds(
-    run: Run, cells: Sequence[Cell], work: Callable[[Cell], Found], *, jobs: int = 1
-) -> list[list[Found]]:
-    """What ``work`` finds of each cell in every round, each in an order of its own: what disturbs the machine
-    disturbs no cell in particular."""
-    asked: Rounds = run.parameters
-    random = SplitMix64(asked.seed)
-    order = [number for _ in range(asked.rounds) for number in random.shuffled(list(range(len(cells))))]
-    found: list[list[Found]] = [[] for _ in cells]
-    for number, one in zip(order, run.each([cells[number] for number in order], work, jobs=jobs)):
-        found[number].append(one)
-    return found
-
-
 def rounds_by_speed(
     run: Run, cells: Sequence[Cell], mbit: Callable[[Cell], float], work: Callable[[Cell], Found]
 ) -> dict[Cell, list[Found]]:
-    """The same by cell; those of slow links, which leave the processors idle, several at a time."""
+    """What ``work`` finds of each cell in every round; those of slow links, which leave the processors idle,
+    several at a time."""
+    asked: Rounds = run.parameters
     slow = [cell for cell in cells if mbit(cell) <= SLOW_MBIT]
     fast = [cell for cell in cells if mbit(cell) > SLOW_MBIT]
-    return {
-        **dict(zip(slow, rounds(run, slow, work, jobs=AT_A_TIME))),
-        **dict(zip(fast, rounds(run, fast, work))),
-    }
+    in_rounds = [
+        *zip(slow, run.rounds(slow, work, asked.rounds, asked.seed, jobs=AT_A_TIME)),
+        *zip(fast, run.rounds(fast, work, asked.rounds, asked.seed)),
+    ]
+    return dict(in_rounds)
 
 
 def whole_seconds(seconds: float, mbit: float = math.inf, packets: int = 0) -> int:

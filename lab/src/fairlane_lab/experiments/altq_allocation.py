@@ -277,4 +277,6 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     size=(12.5, 4.8),
+    needs_instruments=True,
+    network="tcp",
 )  # fmt: skip

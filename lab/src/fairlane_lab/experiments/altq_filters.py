@@ -114,13 +114,13 @@ def measure(run: Run) -> Tables:
                 "ns_least": min(ns),
                 "ns_most": max(ns),
             }
-            for (kind, search, count), ns in zip(alone, _altq.rounds(run, alone, classified))
+            for (kind, search, count), ns in zip(alone, run.rounds(alone, classified, asked.rounds, asked.seed))
         ),
         "round_trips": pd.DataFrame(
             # Each round has a daemon of its own: which core runs whom makes a round trip longer, nothing
             # makes it shorter.
             {"many": many, "number": count, "us": min(us), "us_median": float(np.median(us)), "us_most": max(us)}
-            for (many, count), us in zip(through, _altq.rounds(run, through, passed))
+            for (many, count), us in zip(through, run.rounds(through, passed, asked.rounds, asked.seed))
         ),
     }
 
@@ -242,4 +242,6 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     size=(12.5, 4.4),
+    needs_instruments=True,
+    network="namespaces",
 )

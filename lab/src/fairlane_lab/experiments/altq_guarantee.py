@@ -86,7 +86,7 @@ def measure(run: Run) -> Tables:
 
     traces = [
         _altq.trace_of({"way": way, "round": number}, list(plans), found, asked.step)
-        for way, in_rounds in zip(asked.ways, _altq.rounds(run, asked.ways, work))
+        for way, in_rounds in zip(asked.ways, run.rounds(asked.ways, work, asked.rounds, asked.seed))
         for number, found in enumerate(in_rounds)
     ]
     return found_in(asked, pd.concat(traces, ignore_index=True))
@@ -211,4 +211,6 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     size=(11.0, 4.8),
+    needs_instruments=True,
+    network="tcp",
 )

@@ -343,4 +343,6 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     size=(12.5, 4.8),
+    needs_instruments=True,
+    network="tcp",
 )

@@ -148,7 +148,7 @@ def measure(run: Run) -> Tables:
 
     traces = [
         _altq.trace_of({"discipline": case[0], "way": case[1], "round": number}, names, found, asked.step)
-        for case, in_rounds in zip(asked.cases, _altq.rounds(run, asked.cases, work))
+        for case, in_rounds in zip(asked.cases, run.rounds(asked.cases, work, asked.rounds, asked.seed))
         for number, found in enumerate(in_rounds)
     ]
     return found_in(asked, pd.concat(traces, ignore_index=True))
@@ -320,4 +320,6 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     size=(12.5, 4.6),
+    needs_instruments=True,
+    network="tcp",
 )
