@@ -61,14 +61,20 @@ class Run:
             return [future.result() for future in futures]
 
     def rounds(
-        self, items: Sequence[Item], work: Callable[[Item], Found], rounds: int, seed: int
+        self,
+        items: Sequence[Item],
+        work: Callable[[Item], Found],
+        rounds: int,
+        seed: int,
+        *,
+        jobs: int = 1,
     ) -> list[list[Found]]:
-        """What ``work`` makes of each item, once in each round. A round has an order of its own, by
-        ``seed``, so that what disturbs the machine disturbs no item in particular."""
+        """What ``work`` makes of each item, once in each round, ``jobs`` at a time. A round has an order of
+        its own, by ``seed``, so that what disturbs the machine disturbs no item in particular."""
         random = SplitMix64(seed)
         order = [number for _ in range(rounds) for number in random.shuffled(list(range(len(items))))]
         found: list[list[Found]] = [[] for _ in items]
-        for number, one in zip(order, self.each([items[number] for number in order], work)):
+        for number, one in zip(order, self.each([items[number] for number in order], work, jobs=jobs)):
             found[number].append(one)
         return found
 

@@ -6,6 +6,11 @@ import difflib
 
 from ..model import Experiment, LabError
 from . import (
+    pspat_allocation,
+    pspat_latency,
+    pspat_table1,
+    pspat_table2,
+    pspat_throughput,
     pspat_twfi,
     qfq_fig10,
     qfq_table4,
@@ -25,6 +30,11 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
         qfqplus_table2,
         qfqplus_fig2,
         qfqplus_fig8,
+        pspat_table1,
+        pspat_table2,
+        pspat_throughput,
+        pspat_allocation,
+        pspat_latency,
         pspat_twfi,
     )
 )
