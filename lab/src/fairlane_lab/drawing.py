@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
     from .model import Result
 
@@ -97,6 +98,13 @@ def legend_outside(figure: Figure, names: Iterable[str], columns: int = 8) -> No
     dashed = {"linestyle": (0, (4, 3)), "markerfacecolor": "white"}
     handles.append(Line2D([], [], label="the paper (dashed)", **dashed, **plain))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+
+
+def ones_twos_fives(axis: Axis) -> None:
+    """Ticks at 1, 2, 5, 10, 20 and so on of a logarithmic axis, as people write them."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
 def plain_numbers(axes: Axes, *, x: bool = False, y: bool = False) -> None:

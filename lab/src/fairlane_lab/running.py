@@ -69,8 +69,8 @@ class Run:
         *,
         jobs: int = 1,
     ) -> list[list[Found]]:
-        """What ``work`` makes of each item, once in each round, ``jobs`` at a time. A round has an order of its
-        own, by ``seed``, so that what disturbs the machine disturbs no item in particular."""
+        """What ``work`` makes of each item, once in each round, ``jobs`` at a time. A round has an order of
+        its own, by ``seed``, so that what disturbs the machine disturbs no item in particular."""
         random = SplitMix64(seed)
         order = [number for _ in range(rounds) for number in random.shuffled(list(range(len(items))))]
         found: list[list[Found]] = [[] for _ in items]
