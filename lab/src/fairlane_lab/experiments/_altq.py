@@ -94,7 +94,7 @@ def queue_packets(mbit: float, milliseconds: float) -> int:
     return max(math.ceil(mbit * 1e3 * milliseconds / 8 / FRAME), 32)
 
 
-def table(name: str, **keys: Any) -> str:
+def table(name: str, /, **keys: Any) -> str:
     """A table of an array in a site; underscores are dashes there."""
     lines = [f"{key.replace('_', '-')} = {_value(value)}\n" for key, value in keys.items()]
     return f"[[{name}]]\n{''.join(lines)}\n"
@@ -112,12 +112,12 @@ def link(mbit: float, algorithm: str) -> str:
     return table("link", name="up", **keys, algorithm=algorithm)
 
 
-def class_of(name: str, **keys: Any) -> str:
+def class_of(name: str, /, **keys: Any) -> str:
     """A class of the link before it."""
     return table("link.class", name=name, **keys)
 
 
-def filter_to(name: str, **keys: Any) -> str:
+def filter_to(name: str, /, **keys: Any) -> str:
     """A filter for this class."""
     return table("link.filter", **{"class": name}, **keys)
 
