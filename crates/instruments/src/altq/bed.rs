@@ -31,11 +31,7 @@ pub(super) struct Bed<'a> {
 impl<'a> Bed<'a> {
     /// A bed with so many senders and the daemon of this site, or the kernel's bridge without one.
     /// It is ready when frames have passed.
-    pub(super) fn new(
-        stop: &'a AtomicBool,
-        senders: u8,
-        site: Option<&Path>,
-    ) -> Result<Bed<'a>> {
+    pub(super) fn new(stop: &'a AtomicBool, senders: u8, site: Option<&Path>) -> Result<Bed<'a>> {
         let wire = Wire::new(senders)?;
         let daemon = match site {
             None => {

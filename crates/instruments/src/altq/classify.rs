@@ -63,7 +63,11 @@ pub(super) fn measure(options: &Options, stop: &AtomicBool) -> Result<Measured> 
     let site = Site::read(&options.site)?;
     let links = site.links.iter();
     let rules: Vec<Rule> = links.flat_map(|link| link.rules.iter().copied()).collect();
-    ensure!(!rules.is_empty(), "{}: no link has filters", options.site.display());
+    ensure!(
+        !rules.is_empty(),
+        "{}: no link has filters",
+        options.site.display()
+    );
     let frames = frames(options.seed)?;
     let filters = rules.len();
     let found = match options.search {
@@ -199,7 +203,10 @@ protocol = \"tcp\"
             assert!(one.ns_per_packet > 0.0);
         }
         // About half of the addresses.
-        assert!((PACKETS * 2 / 5..PACKETS * 3 / 5).contains(&found[0].matched_packets), "{found:?}");
+        assert!(
+            (PACKETS * 2 / 5..PACKETS * 3 / 5).contains(&found[0].matched_packets),
+            "{found:?}"
+        );
     }
 
     #[test]

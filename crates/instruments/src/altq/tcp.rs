@@ -28,7 +28,11 @@ pub(crate) struct Options {
     senders: u8,
     /// A flow: its sender's number, from 0; the receiver's port; when it starts, in seconds; how long it
     /// sends, in whole seconds. As often as there are flows
-    #[arg(long = "flow", value_name = "SENDER:PORT:START:SECONDS", required = true)]
+    #[arg(
+        long = "flow",
+        value_name = "SENDER:PORT:START:SECONDS",
+        required = true
+    )]
     flows: Vec<Plan>,
     /// Seconds at a flow's start that do not count in its steady rate
     #[arg(long, value_name = "S", default_value = "1", value_parser = seconds)]
@@ -133,7 +137,12 @@ pub(super) fn measure(options: &Options, stop: &AtomicBool) -> Result<Measured> 
 }
 
 fn measured(options: &Options, began: Instant, transfers: &[Transfer]) -> Result<Measured> {
-    let end = options.flows.iter().map(Plan::end).max().unwrap_or_default();
+    let end = options
+        .flows
+        .iter()
+        .map(Plan::end)
+        .max()
+        .unwrap_or_default();
     let count = (end.as_secs_f64() / options.step + 1e-9) as u32;
     let (step, warm) = (options.step, Duration::from_secs_f64(options.warm));
     let arrived = |(plan, transfer): (&Plan, &Transfer)| {
@@ -176,7 +185,14 @@ mod tests {
         let plan: Plan = "1:5201:2.5:10".parse().unwrap();
         assert_eq!((plan.sender, plan.port, plan.seconds), (1, 5_201, 10));
         assert_eq!(plan.end(), Duration::from_millis(12_500));
-        for text in ["1:5201:2.5", "1:0:0:1", "0:5201:-1:1", "0:5201:0:0", "0:5201:0:1:2", ""] {
+        for text in [
+            "1:5201:2.5",
+            "1:0:0:1",
+            "0:5201:-1:1",
+            "0:5201:0:0",
+            "0:5201:0:1:2",
+            "",
+        ] {
             let sentence = text.parse::<Plan>().unwrap_err().to_string();
             assert!(sentence.contains("SENDER:PORT:START:SECONDS"), "{sentence}");
         }
@@ -205,7 +221,9 @@ mod tests {
         let options = Options {
             site: None,
             senders: 1,
-            flows: ["0:5201:0:2", "0:5202:1:1"].map(|flow| flow.parse().unwrap()).into(),
+            flows: ["0:5201:0:2", "0:5202:1:1"]
+                .map(|flow| flow.parse().unwrap())
+                .into(),
             warm: 0.5,
             step: 0.4,
         };
@@ -227,7 +245,10 @@ mod tests {
         assert!(near(second.steps_on_link_mbit[2], 30.76 * 0.15 / 0.4));
         assert!(near(first.tcp_mbit, 14.48) && near(first.on_link_mbit, 15.38));
         assert_eq!((second.start_s, first.retransmitted_segments), (1.0, 7));
-        let unknown = Transfer { segment: 0, ..transfers[0].clone() };
+        let unknown = Transfer {
+            segment: 0,
+            ..transfers[0].clone()
+        };
         assert!(measured(&options, began, &[unknown]).is_err());
     }
 }

@@ -67,7 +67,10 @@ pub(super) fn measure(options: &Options) -> Result<Measured> {
     while sent < FIRST + COUNTED {
         // Two packets wait at any time.
         while cbq.len() < 2 {
-            ensure!(cbq.enqueue(class, PACKET, (), now).is_ok(), "CBQ takes no packet");
+            ensure!(
+                cbq.enqueue(class, PACKET, (), now).is_ok(),
+                "CBQ takes no packet"
+            );
         }
         match cbq.dequeue(now, |_| ()) {
             Dequeue::Packet(_) => {
