@@ -84,6 +84,8 @@ class Experiment:
     needs_instruments: bool = False
     #: Why this machine, or this user, cannot do it; nothing where it can be done.
     lacks: Callable[[], str] = lambda: ""
+    #: What it needs of network namespaces: nothing, ``namespaces`` alone, or ``tcp`` flows between them too.
+    network: str = ""
 
     @property
     def paper(self) -> pd.DataFrame:

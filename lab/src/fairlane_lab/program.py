@@ -152,6 +152,12 @@ class Instruments(Executable):
     option = "--instruments"
     built_by = "cargo build --release -p fairlane-instruments"
 
+    def lacks(self, network: str) -> str:
+        """Why this machine, or this user, cannot have namespaces, or ``tcp`` flows between them; nothing where
+        it can."""
+        found = self.figures("altq", "check")
+        return found["namespaces"] or (found["tcp"] if network == "tcp" else "") or ""
+
 
 @dataclass
 class Tools:

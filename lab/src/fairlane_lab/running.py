@@ -106,6 +106,8 @@ def equip(experiment: Experiment, tools: Tools) -> list[str]:
     """Finds the programs that an experiment needs, and tells their versions; refused where there is none, or
     where this machine cannot do it."""
     lacking = experiment.lacks()
+    if experiment.network and not lacking:
+        lacking = tools.instruments.lacks(experiment.network)
     if lacking:
         raise LabError(lacking)
     programs = [tools.program] if experiment.needs_program else []

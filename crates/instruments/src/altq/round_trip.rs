@@ -49,7 +49,7 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Size> {
         let bytes = |text: &str| {
-            let number = text.parse().ok();
+            let number = text.parse::<usize>().ok();
             number.filter(|bytes| (1..=Echo::LONGEST).contains(bytes))
         };
         let size = || {

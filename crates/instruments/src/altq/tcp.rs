@@ -62,9 +62,9 @@ impl FromStr for Plan {
             };
             Some(Plan {
                 sender: sender.parse().ok()?,
-                port: port.parse().ok().filter(|port| *port > 0)?,
+                port: port.parse::<u16>().ok().filter(|port| *port > 0)?,
                 start: Duration::try_from_secs_f64(start.parse().ok()?).ok()?,
-                seconds: seconds.parse().ok().filter(|seconds| *seconds > 0)?,
+                seconds: seconds.parse::<u32>().ok().filter(|seconds| *seconds > 0)?,
             })
         };
         plan().with_context(|| {
@@ -108,7 +108,7 @@ struct Arrived {
 pub(super) fn measure(options: &Options, stop: &AtomicBool) -> Result<Measured> {
     let strangers = options.flows.iter().map(|plan| plan.sender);
     let stranger = strangers
-        .filter(|sender| *sender >= options.senders.into())
+        .filter(|sender| *sender >= usize::from(options.senders))
         .max();
     ensure!(
         stranger.is_none(),

@@ -6,6 +6,11 @@ import difflib
 
 from ..model import Experiment, LabError
 from . import (
+    altq_allocation,
+    altq_filters,
+    altq_guarantee,
+    altq_overhead,
+    altq_sharing,
     pspat_allocation,
     pspat_latency,
     pspat_table1,
@@ -36,6 +41,11 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
         pspat_allocation,
         pspat_latency,
         pspat_twfi,
+        altq_overhead,
+        altq_filters,
+        altq_allocation,
+        altq_guarantee,
+        altq_sharing,
     )
 )
 
