@@ -51,7 +51,10 @@ mod tests {
     #[test]
     fn work_has_as_many_steps_as_its_time_allows() {
         let busy = Busy { steps_per_ns: 0.25 };
-        assert_eq!([0.0, 100.0, 1e6].map(|ns| busy.for_ns(ns)), [0, 25, 250_000]);
+        assert_eq!(
+            [0.0, 100.0, 1e6].map(|ns| busy.for_ns(ns)),
+            [0, 25, 250_000]
+        );
         // Of whatever machine this is.
         assert!(Busy::calibrate().for_ns(1e6) > 0);
     }

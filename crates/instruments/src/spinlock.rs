@@ -13,9 +13,9 @@ use fairlane_cli::{interrupt, output};
 use serde::Serialize;
 
 use crate::busy::{Busy, steps};
-use crate::measurement::Measurement;
 use crate::line::Line;
 use crate::machine;
+use crate::measurement::Measurement;
 
 /// Options of `fairlane-instruments spinlock`.
 #[derive(Clone, Copy, Debug, clap::Args)]

@@ -12,9 +12,9 @@ use fairlane_cli::{interrupt, output};
 use serde::Serialize;
 
 use crate::busy::{Busy, steps};
-use crate::measurement::Measurement;
 use crate::line::Line;
 use crate::machine;
+use crate::measurement::Measurement;
 
 /// Accesses between two looks at whether to stop.
 const BATCH: u64 = 64;
@@ -84,7 +84,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         options.writer_core
     );
     let stop = interrupt::asked()?;
-    output::json(&measure(&Measurement::new(options.seconds, &stop), options)?)
+    output::json(&measure(
+        &Measurement::new(options.seconds, &stop),
+        options,
+    )?)
 }
 
 /// How fast a side goes.

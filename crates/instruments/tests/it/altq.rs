@@ -71,7 +71,10 @@ fn an_interrupt_ends_the_daemon_too() {
     fs::write(&site, interfaces).unwrap();
     let mut command = program::command();
     command.args(["altq", "round-trip", "--seconds", "1000", "--site"]);
-    command.arg(&site).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .arg(&site)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     let mut child = command.spawn().unwrap();
     // Itself, and the daemon.
     while processes_of(&site) < 2 {

@@ -29,11 +29,17 @@ fn the_users_of_a_lock_are_counted() {
         let more = patience.map(|looks| ["--patience", looks]);
         let arguments = [&some[..], more.as_slice().as_flattened()].concat();
         let outcome = json(&fairlane(&arguments).success());
-        assert_eq!((&outcome["users"], &outcome["section_ns"]), (&3.into(), &100.into()));
+        assert_eq!(
+            (&outcome["users"], &outcome["section_ns"]),
+            (&3.into(), &100.into())
+        );
         let looks = outcome["patience_looks"].as_u64();
         assert_eq!(looks.map(|looks| looks.to_string()).as_deref(), patience);
         assert!(outcome["sections"].as_u64() > Some(0), "{outcome}");
-        assert!(outcome["sections_per_sec"].as_f64() > Some(0.0), "{outcome}");
+        assert!(
+            outcome["sections_per_sec"].as_f64() > Some(0.0),
+            "{outcome}"
+        );
         assert!(outcome["cores"].as_u64() > Some(0), "{outcome}");
     }
 }
@@ -44,27 +50,72 @@ fn reads_and_writes_between_two_cores_are_counted() {
     let [reader, writer, ..] = &cores[..] else {
         return skip_unsupported("between two cores", "there is one");
     };
-    let some = ["stalls", "--seconds", "0.01", "--reader-core", reader, "--writer-core", writer];
+    let some = [
+        "stalls",
+        "--seconds",
+        "0.01",
+        "--reader-core",
+        reader,
+        "--writer-core",
+        writer,
+    ];
     let counts = |more: &[&str]| json(&fairlane(&[&some[..], more].concat()).success());
     let alone = counts(&["--fast", "reader"]);
-    assert_eq!((alone["writes"].as_u64(), alone["changes"].as_u64()), (Some(0), Some(0)));
-    assert_eq!((&alone["fast"], &alone["pause_ns"]), (&"reader".into(), &Value::Null));
+    assert_eq!(
+        (alone["writes"].as_u64(), alone["changes"].as_u64()),
+        (Some(0), Some(0))
+    );
+    assert_eq!(
+        (&alone["fast"], &alone["pause_ns"]),
+        (&"reader".into(), &Value::Null)
+    );
     let both = counts(&["--fast", "writer", "--pause-ns", "100"]);
-    assert_eq!((&both["fast"], &both["pause_ns"]), (&"writer".into(), &100.into()));
-    assert!(both["changes"].as_u64() <= both["writes"].as_u64(), "{both}");
-    assert!(both["writing_ns"].is_u64() && both["reading_ns"].is_u64(), "{both}");
+    assert_eq!(
+        (&both["fast"], &both["pause_ns"]),
+        (&"writer".into(), &100.into())
+    );
+    assert!(
+        both["changes"].as_u64() <= both["writes"].as_u64(),
+        "{both}"
+    );
+    assert!(
+        both["writing_ns"].is_u64() && both["reading_ns"].is_u64(),
+        "{both}"
+    );
 }
 
 #[test]
 fn what_is_out_of_range_is_refused() {
     refuses(&["spinlock", "--users", "0"], &["--users", "1..=1000"]);
-    refuses(&["spinlock", "--users", "2", "--patience", "0"], &["--patience"]);
-    refuses(&["spinlock", "--users", "2", "--seconds", "0"], &["--seconds", "above 0"]);
+    refuses(
+        &["spinlock", "--users", "2", "--patience", "0"],
+        &["--patience"],
+    );
+    refuses(
+        &["spinlock", "--users", "2", "--seconds", "0"],
+        &["--seconds", "above 0"],
+    );
     refuses(&["stalls", "--fast", "reader"], &["--reader-core"]);
-    let fast = ["stalls", "--fast", "both", "--reader-core", "0", "--writer-core", "1"];
+    let fast = [
+        "stalls",
+        "--fast",
+        "both",
+        "--reader-core",
+        "0",
+        "--writer-core",
+        "1",
+    ];
     refuses(&fast, &["--fast", "reader, writer"]);
     let pair = |reader, writer| {
-        ["stalls", "--fast", "reader", "--reader-core", reader, "--writer-core", writer]
+        [
+            "stalls",
+            "--fast",
+            "reader",
+            "--reader-core",
+            reader,
+            "--writer-core",
+            writer,
+        ]
     };
     refuses(&pair("4000", "0"), &["--reader-core 4000", "the cores ["]);
     let first = &cores()[0];
