@@ -134,7 +134,12 @@ def test_overhead_is_judged_by_throughput_and_latency():
     trips = trips.reset_index()
     trips["us_most"] = trips["us"] + 10
     judged_again = altq_overhead.judge({**tables, "round_trips": trips}, as_theirs.experiment.paper)
-    assert [verdict.holds for verdict in judged_again] == [True, True, True, None]
+    assert [verdict.holds for verdict in judged_again] == [True, True, None, None]
+    # Nor where something is faster for being scheduled, or FIFO's own throughput falls to a half.
+    assert holds(overhead(1.0, -5.0))[2:] == [None, None]
+    tcp = tcp.reset_index()
+    tcp["tcp_mbit_least"] /= 2
+    assert altq_overhead.judge({**tables, "tcp": tcp}, as_theirs.experiment.paper)[1].holds is None
 
 
 def filters(ours, classes=lambda number: 20.0, walked=lambda count: count):

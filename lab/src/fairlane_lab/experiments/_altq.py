@@ -190,6 +190,11 @@ def with_timer_mbit(run: Run, mbit: float, share_percent: float, timer_ms: int) 
     return run.instruments.figures("altq", "timer", *how)["on_link_mbit"]
 
 
+def aside(number: int, of: int, width: float = 0.6) -> float:
+    """Where the curve of this number stands beside its category, so that none hides another."""
+    return (number - (of - 1) / 2) * width / of
+
+
 def look(number: int, way: str) -> dict[str, Any]:
     """How points of a way are drawn: filled for packet, half filled for xdp."""
     style = {**drawing.style(number), "linestyle": "none"}

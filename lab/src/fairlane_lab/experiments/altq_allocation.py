@@ -186,9 +186,9 @@ def judge(tables: Tables, paper: pd.DataFrame) -> list[Verdict]:
 def _linear(link: float, of: pd.DataFrame) -> Verdict:
     beyond = of["off_percent"].abs() - of["packet_percent"]
     worst = of.loc[beyond.idxmax()]
-    slow = of["packet_percent"].max() > 0.5
-    within = f"{LINEAR:g}% of it" + (", and a packet of the time that counts" if slow else "")
-    is_packet = f" (a packet is {worst['packet_percent']:.2f}%)" if slow else ""
+    slow = link <= _altq.SLOW_MBIT
+    within = f"{LINEAR:g}% of it, and a packet of the time that counts"
+    is_packet = f" (a packet is {worst['packet_percent']:.2f}%)"
     return Verdict(
         f"TCP's throughput follows the class's part of {link:g} Mbit/s{FIGURES.get(link, '')}, over the whole range",
         bool(beyond.max() <= LINEAR),
@@ -221,18 +221,19 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     _draw_whole(whole, tables["cbq_with_timer"], paper)
     allocated = tables["allocated"]
     curves = list(allocated.groupby(["link_mbit", "way"], sort=True))
-    links = sorted(allocated["link_mbit"].unique())
+    links, shares = (sorted(allocated[name].unique()) for name in ("link_mbit", "share_percent"))
     for place, ((link, way), of) in enumerate(curves):
         # Side by side: none hides another.
-        x = of["share_percent"] + (place - (len(curves) - 1) / 2) * 8 / len(curves)
+        aside = _altq.aside(place, len(curves), 0.8)
+        x = [shares.index(share) + aside for share in of["share_percent"]]
         off.plot(x, of["off_percent"], **_altq.look(links.index(link), way))
     off.axhspan(-LINEAR, LINEAR, color="#eeeeee", zorder=0)
     off.axhline(0, color="#333333", linewidth=0.8)
-    off.set_xticks(sorted(allocated["share_percent"].unique()))
+    off.set_xticks(range(len(shares)), [str(share) for share in shares])
     off.grid(axis="x", visible=False)
     off.set_xlabel("class's part of the link (%), links and ways side by side")
     off.set_ylabel("what it had, off its part (%)")
-    off.set_title(f"ours, off the line of the left plot; grey: {LINEAR:g}%", fontsize=9)
+    off.set_title(f"the class tree, off the line on the left; grey: {LINEAR:g}%", fontsize=9)
     names = [f"{link:g} Mbit/s" for link in links]
     _altq.legend(figure, names, sorted(allocated["way"].unique()), False, 6)
 
@@ -241,7 +242,7 @@ def _draw_whole(axes: Axes, timed: pd.DataFrame, paper: pd.DataFrame) -> None:
     fast = timed[timed["link_mbit"] == timed["link_mbit"].max()]
     link = fast["link_mbit"].max()
     axes.plot([0, 100], [0, 100], color="#333333", linewidth=0.8)
-    handles = [Line2D([], [], color="#333333", linewidth=0.8, label="linear; ours are on it")]
+    handles = [Line2D([], [], color="#333333", linewidth=0.8, label="linear; ours are on the right")]
     for number, (timer, of) in enumerate(fast.groupby("timer_ms")):
         name = f"CBQ, timer of {timer} ms" if timer else "CBQ, exact times"
         look = {**drawing.ours(number + 4), "linewidth": 0.9}
@@ -269,7 +270,7 @@ EXPERIMENT = Experiment(
     "no other event that would wake it up.",
     full=Parameters(),
     quick=Parameters(
-        seconds=2.0, rounds=1, packets=24, links_mbit=(0.128, 10.0, 100.0), shares_percent=(15, 55, 95),
+        seconds=2.0, rounds=1, packets=40, links_mbit=(0.128, 10.0, 100.0), shares_percent=(25, 55, 95),
         ways=("packet",),
     ),
     seconds=(1000.0, 45.0),

@@ -196,6 +196,8 @@ def _of_throughput(tcp: pd.DataFrame, paper: pd.DataFrame) -> list[Verdict]:
     least = free.loc[free["of_fifo_percent"].idxmin()]
     theirs = paper[paper["link"] == "loopback, MTU 1500"].set_index("discipline")["tcp_mbit"]
     allowed = theirs["cbq"] / theirs["fifo"] * 100
+    base = scheduled[~np.isfinite(scheduled["link_mbit"]) & (scheduled["discipline"] == "fifo")]
+    own = (base["tcp_mbit_least"] / base["tcp_mbit_most"] * 100).min()
     return [
         Verdict(
             "scheduling does not affect the throughput where the link is the bottleneck",
@@ -209,9 +211,11 @@ def _of_throughput(tcp: pd.DataFrame, paper: pd.DataFrame) -> list[Verdict]:
         ),
         Verdict(
             "where the processor is the bottleneck CBQ takes up to 22.6% of the throughput (loopback, MTU 1500)",
-            bool(least["of_fifo_percent"] >= allowed),
-            f"without a limit CBQ and CBQ+RED have {allowed:.1f}% of FIFO's throughput at least, the paper's",
-            f"{least['of_fifo_percent']:.1f}% at the least ({NAMES[least['discipline']]} over {least['way']})",
+            None if own < allowed else bool(least["of_fifo_percent"] >= allowed),
+            f"without a limit CBQ and CBQ+RED have {allowed:.1f}% of FIFO's throughput at least, the paper's, where "
+            "FIFO's own least is as much of its most",
+            f"{least['of_fifo_percent']:.1f}% at the least ({NAMES[least['discipline']]} over {least['way']}), FIFO's own "
+            f"{own:.1f}%",
             "Sender, daemon and receiver share this machine's cores, and which core runs whom changes from "
             "run to run: tcp.csv has the least and the most of FIFO too.",
         ),
@@ -225,35 +229,38 @@ def _of_latency(trips: pd.DataFrame, paper: pd.DataFrame) -> list[Verdict]:
     by = ["way", "request_bytes", "reply_bytes"]
     cbq, fifo = (trips[trips["discipline"] == name].set_index(by) for name in ("cbq", "fifo"))
     more = (cbq["us"] - fifo["us"]).groupby(level="way").agg(lambda of: of.max() - of.min())
-    unsure = (fifo["us_most"] - fifo["us"]).median()
     allowed = 2.9
     spread = float(more.max())
+    # Nothing is faster for being scheduled.
+    daemons = trips["added_us"].dropna()
+    unsure = float(max((fifo["us_most"] - fifo["us"]).median(), -daemons.min()))
+    noise = (
+        f"Round trips with the same scheduler, or with one and without, differ by {unsure:.1f} us the wrong way: "
+        "which core runs whom decides."
+    )
     return [
         Verdict(
             "a discipline adds microseconds to a round trip (11.97 us at most, CBQ+RED)",
-            bool(most["added_us"] <= theirs["cbq-red"]),
-            f"at 64 bytes none adds more than {theirs['cbq-red']:g} us to forwarding without a scheduler",
-            f"{most['added_us']:.2f} us at most ({NAMES[most['discipline']]} over {most['way']})",
-            "Which core runs whom makes more difference than scheduling: round_trips.csv has the least and the "
-            "most of all rounds.",
+            None if unsure > allowed else bool(most["added_us"] <= theirs["cbq-red"]),
+            f"at 64 bytes none adds more than {theirs['cbq-red']:g} us to forwarding without a scheduler, where "
+            f"round trips can be told apart by {allowed:g} us",
+            f"{most['added_us']:.2f} us at most ({NAMES[most['discipline']]} over {most['way']}), within {unsure:.1f} us",
+            noise
+            if unsure > allowed
+            else "Which core runs whom makes a difference too: round_trips.csv has the least and the most of all rounds.",
         ),
         Verdict(
             "what CBQ adds is almost constant whatever the size of requests",
             None if unsure > allowed else bool(spread <= allowed),
             f"CBQ's round trips less FIFO's differ by {allowed:g} us at most between sizes, as the paper's do (9.0 to "
-            f"11.9 us), where FIFO's own repeat within that from round to round",
-            f"they differ by {spread:.2f} us, and FIFO's own by {unsure:.2f} us from round to round",
-            "FIFO's round trips themselves differ by more than that: which core runs whom decides."
+            "11.9 us), where round trips can be told apart by that",
+            f"they differ by {spread:.2f} us, within {unsure:.1f} us",
+            noise
             if unsure > allowed
             else "A request of 8192 bytes is six frames here, each of which is scheduled; over the paper's ATM "
             "(MTU 9180) it is one.",
         ),
     ]
-
-
-def _aside(number: int, of: int, width: float = 0.6) -> float:
-    """Where the curve of this number stands beside its category, so that none hides another."""
-    return (number - (of - 1) / 2) * width / of
 
 
 def _categories(axes: Axes, labels: list[str], ylabel: str) -> None:
@@ -272,8 +279,8 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
     for number, name in enumerate(DISCIPLINES):
         for place, way in enumerate(ways):
             of = trips[(trips["discipline"] == name) & (trips["way"] == way) & (trips["request_bytes"] == 64)]
-            added.plot([number + _aside(place, len(ways) + 1)] * len(of), of["added_us"], **_altq.look(number, way))
-        added.plot([number + _aside(len(ways), len(ways) + 1)], [theirs[name]], **_altq.hollow(number))
+            added.plot([number + _altq.aside(place, len(ways) + 1)] * len(of), of["added_us"], **_altq.look(number, way))
+        added.plot([number + _altq.aside(len(ways), len(ways) + 1)], [theirs[name]], **_altq.hollow(number))
     _categories(added, ["FIFO", "RED", "FQ", "CBQ", "CBQ+\nRED"], "added to a round trip of 64 bytes (us)")
     _draw_sizes(by_size, trips, paper, ways)
     _altq.legend(figure, [NAMES[name] for name in DISCIPLINES], ways, True, 8)
@@ -285,14 +292,14 @@ def _draw_throughput(axes: Axes, tcp: pd.DataFrame, paper: pd.DataFrame, ways: l
     curves = [(name, way) for name in others for way in ways]
     for place, (name, way) in enumerate(curves):
         of = tcp[(tcp["discipline"] == name) & (tcp["way"] == way)]
-        x = [links.index(mbit) + _aside(place, len(curves) + 1) for mbit in of["link_mbit"]]
+        x = [links.index(mbit) + _altq.aside(place, len(curves) + 1) for mbit in of["link_mbit"]]
         axes.plot(x, of["of_fifo_percent"], **_altq.look(DISCIPLINES.index(name), way))
     theirs = paper[(paper["table"] == 1)].pivot(index="link", columns="discipline", values="tcp_mbit")
     part = theirs["cbq"] / theirs["fifo"] * 100
     known = {"10baseT": 10.0, "100baseT": 100.0, "loopback, MTU 1500": math.inf}
     for name, mbit in known.items():
         if mbit in links:
-            x = links.index(mbit) + _aside(len(curves), len(curves) + 1)
+            x = links.index(mbit) + _altq.aside(len(curves), len(curves) + 1)
             axes.plot([x], [part[name]], **_altq.hollow(DISCIPLINES.index("cbq")))
     axes.axhline(100, color="#333333", linewidth=0.8)
     labels = ["no limit" if math.isinf(mbit) else f"{mbit:g}" for mbit in links]
@@ -311,7 +318,7 @@ def _draw_sizes(axes: Axes, trips: pd.DataFrame, paper: pd.DataFrame, ways: list
 
     for place, way in enumerate(ways):
         points = beyond_fifo(trips[trips["way"] == way], "us")
-        x = [category + _aside(place, len(ways) + 1) for category, _ in points]
+        x = [category + _altq.aside(place, len(ways) + 1) for category, _ in points]
         axes.plot(x, [more for _, more in points], **_altq.look(number, way))
     for link, note in (("ATM", 0.12), ("10baseT", 0.24)):
         theirs = paper[(paper["table"] == 2) & (paper["link"] == link)]

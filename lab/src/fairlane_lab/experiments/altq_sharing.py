@@ -297,7 +297,7 @@ def _draw_one(axes: Axes, of: pd.DataFrame, paper: pd.DataFrame) -> None:
         axes.plot(middle, wide[own].sum(axis=1), **drawing.ours(number), markevery=(number, every))
     axes.plot(middle, wide["class-4"], **drawing.ours(len(paper)), markevery=(2, every))
     axes.set_xlabel("seconds")
-    axes.set_ylim(0, 100)
+    axes.set_ylim(bottom=0)
 
 
 EXPERIMENT = Experiment(
