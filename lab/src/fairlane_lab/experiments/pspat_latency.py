@@ -218,10 +218,10 @@ def _percentiles(axes: Axes, delays: pd.DataFrame, paper: pd.DataFrame) -> None:
     alone = long["clients"] == 1
     table = paper[paper["figure"] == "Table 3"]
     for number, decider in enumerate(DECIDERS):
-        of = long[long["scheduler"] == decider]
+        of = long["scheduler"] == decider
         theirs = table[table["configuration"] == ("TC", "PSPAT")[number]]
         for among, shift in ((True, 0), (False, 2)):
-            for row in of[~alone if among else alone][columns].to_numpy():
+            for row in long[of & (alone != among)][columns].to_numpy():
                 axes.plot(places, row, **drawing.ours(number + shift))
             for row in theirs[(theirs["clients"] > 1) == among][columns].to_numpy():
                 axes.plot(places, row, **drawing.papers(number + shift))
