@@ -33,7 +33,7 @@ pub(crate) struct Options {
 
 fn percent(text: &str) -> Result<f64> {
     match text.parse() {
-        Ok(percent) if 0.1 <= percent && percent <= 100.0 => Ok(percent),
+        Ok(percent) if (0.1..=100.0).contains(&percent) => Ok(percent),
         _ => bail!("a share is a number from 0.1 to 100, in percent"),
     }
 }
