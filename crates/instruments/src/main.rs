@@ -42,7 +42,7 @@ enum Command {
     Altq(altq::Command),
     /// What `fairlane run` does: the daemon of the experiments
     #[command(hide = true)]
-    Run(run::Options),
+    Run(Box<run::Options>),
 }
 
 fn main() -> ExitCode {
