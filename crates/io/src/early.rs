@@ -258,7 +258,7 @@ impl EarlyDrop {
 
     /// There was no room for a packet of a class, or it had to give way. `words` says what the
     /// packet's are, or that it has none; asked for the flow, if the class has flows. O(1).
-    pub fn refused(&self, class: u32, words: impl FnOnce() -> Option<(Family, [u64; WORDS])>) {
+    pub fn no_room(&self, class: u32, words: impl FnOnce() -> Option<(Family, [u64; WORDS])>) {
         let Some((shape, [set, left])) = self.limit(class, words) else {
             return;
         };
@@ -271,7 +271,7 @@ impl EarlyDrop {
         set.store(epoch, Ordering::Release);
     }
 
-    /// A packet of a class has been sent; `words` as in [`refused`](Self::refused). O(1).
+    /// A packet of a class has been sent; `words` as in [`no_room`](Self::no_room). O(1).
     pub fn sent(&self, class: u32, words: impl FnOnce() -> Option<(Family, [u64; WORDS])>) {
         let Some((shape, [_, left])) = self.limit(class, words) else {
             return;
