@@ -13,7 +13,7 @@
 //! acknowledgements: so many frames may wait to be taken in and in the scheduler together.
 //!
 //! - Somebody gets a limit when the scheduler has no room for a frame of his
-//!   ([`EarlyDrop::refused`]): what waits of his already, and a few more. Who is never refused never
+//!   ([`EarlyDrop::no_room`]): what waits of his already, and a few more. Who is never refused never
 //!   has a limit.
 //! - Each frame that passes takes one from the window, each that the scheduler has sent gives back
 //!   nine eighths ([`EarlyDrop::sent`]), and one that it refused gives nothing. So a window is as
