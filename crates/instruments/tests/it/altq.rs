@@ -52,6 +52,21 @@ fn without_privilege_one_sentence_says_which_is_needed() {
     }
 }
 
+/// Forwards, and so never ends by itself.
+const SITE: &str = "\
+[interfaces]
+inside = \"inside\"
+outside = \"outside\"
+[[link]]
+name = \"up\"
+to = \"outside\"
+rate = \"100mbit\"
+algorithm = \"qfq\"
+[[link.class]]
+name = \"all\"
+default = true
+";
+
 /// Processes whose command line names this file.
 fn processes_of(file: &Path) -> usize {
     let all = fs::read_dir("/proc").unwrap().filter_map(Result::ok);
@@ -67,8 +82,7 @@ fn an_interrupt_ends_the_daemon_too() {
     };
     let folder = tempfile::tempdir().unwrap();
     let site = folder.path().join("site.toml");
-    let interfaces = "[interfaces]\ninside = \"inside\"\noutside = \"outside\"\n";
-    fs::write(&site, interfaces).unwrap();
+    fs::write(&site, SITE).unwrap();
     let mut command = program::command();
     command.args(["altq", "round-trip", "--seconds", "1000", "--site"]);
     command
