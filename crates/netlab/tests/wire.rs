@@ -65,6 +65,20 @@ fn an_answer_that_comes_too_late_is_not_that_of_the_next_request() {
 }
 
 #[test]
+fn a_request_longer_than_a_frame_is_answered_too() {
+    let Some(wire) = forwarded("fragments", 1) else {
+        return;
+    };
+    let mut echo = Echo::between(wire.sender(0), wire.receiver(), 9).unwrap();
+    let begun = Instant::now();
+    let longest = Echo::LONGEST;
+    // A fragment may be lost.
+    while echo.round_trip(longest, longest, SHORT).is_none() {
+        assert!(begun.elapsed() < PATIENCE, "no answer");
+    }
+}
+
+#[test]
 fn a_flow_arrives_at_the_rate_of_its_link() {
     let test = "a flow at the rate of its link";
     let Some(()) = or_skip(test, iperf_is_installed()) else {

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The program of the crate whose tests these are: the daily one or the laboratory's.
+/// The program of the crate whose tests these are: the daily one or the laboratory's instruments.
 pub(crate) const PROGRAM: &str = match (
     option_env!("CARGO_BIN_EXE_fairlane"),
-    option_env!("CARGO_BIN_EXE_fairlane-lab"),
+    option_env!("CARGO_BIN_EXE_fairlane-instruments"),
 ) {
     (Some(program), _) | (_, Some(program)) => program,
     _ => panic!("no program is built for these tests"),
