@@ -16,8 +16,6 @@ use crate::ledger::{Ledger, Places};
 /// What each class sent over time.
 #[derive(Clone, Debug)]
 pub struct Rates {
-    /// Link, rate and algorithm.
-    pub link: String,
     /// Of each class that sent, its name and (seconds, Mbit/s).
     pub classes: Vec<(String, Vec<(f64, f64)>)>,
 }
@@ -174,10 +172,7 @@ impl<'a> Run<'a> {
                 classes.push((class.name.to_string(), points));
             }
         }
-        Some(Rates {
-            link: format!("{} at {}, {}", link.name, link.rate, link.algorithm),
-            classes,
-        })
+        Some(Rates { classes })
     }
 }
 
