@@ -78,6 +78,8 @@ pub struct Case {
     /// Packets that a flow may queue behind the mailbox.
     pub queue: u32,
     pub read_interval: Nanos,
+    /// Most mailboxes looked at in one step.
+    pub scan_limit: usize,
     pub victim: Option<Victim>,
     /// Whether an idle arbiter sleeps.
     pub sleep: bool,

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use anyhow::{Context, Result, ensure};
-use fairlane_bench::pspat::{Case, Mode, Transmit, Victim, Way, measure, queue_for};
+use fairlane_bench::pspat::{Case, Mode, SCAN_LIMIT, Transmit, Victim, Way, measure, queue_for};
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_core::{Length, Nanos, Rate, Weight};
 
@@ -84,6 +84,9 @@ pub(super) struct Options {
     /// Least nanoseconds between two reads of the same mailbox
     #[arg(long, value_name = "NS", default_value_t = 1000)]
     read_interval: u64,
+    /// Most mailboxes looked at in one step of the arbiter
+    #[arg(long, value_name = "N", default_value_t = SCAN_LIMIT)]
+    scan_limit: usize,
     /// Adds a client that sends so many packets a second, and measures their delay
     #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     victim: Option<u32>,
@@ -143,6 +146,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
             mailbox: options.mailbox,
             queue: options.queue.unwrap_or_else(|| queue_for(active)),
             read_interval: Nanos(options.read_interval),
+            scan_limit: options.scan_limit,
             victim: options.victim.map(|rate| Victim {
                 packets_per_second: rate,
                 weight: options.victim_weight,
