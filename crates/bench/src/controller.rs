@@ -4,10 +4,14 @@
 //! `qmin` are left, and so on. The next packet goes to the flow with the least
 //! backlog (*smooth*: flows are filled in turn), or a burst of packets does
 //! (*bursty*). A flow never holds more than 30 packets.
+//!
+//! Packets are numbers, or have [memory](Controller::in_memory) of their own.
 
+use anyhow::Result;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::blocks::Blocks;
 use super::flowsets::FlowSets;
 use fairlane_core::Length;
 
@@ -25,9 +29,9 @@ pub enum Arrivals {
 
 /// What the controller drives.
 pub trait Subject {
-    /// Takes a packet of flow number `flow`; `false` if it was dropped.
-    fn enqueue(&mut self, flow: u32, len: Length) -> bool;
-    /// Hands out a packet: the number of its flow.
+    /// Takes packet number `packet`, of flow number `flow`; `false` if it was dropped.
+    fn enqueue(&mut self, flow: u32, len: Length, packet: u32) -> bool;
+    /// Hands out a packet: its number.
     fn dequeue(&mut self) -> Option<u32>;
 }
 
@@ -61,6 +65,8 @@ pub struct Controller {
     qmin: u64,
     qmax: u64,
     bursts: Option<Bursts>,
+    /// Without them, a packet's number is that of its flow.
+    blocks: Option<Blocks>,
 }
 
 #[derive(Debug)]
@@ -108,11 +114,27 @@ impl Controller {
                 flow: 0,
                 left: 0,
             }),
+            blocks: None,
         };
         for flow in 0..flows {
             controller.append(flow, 0);
         }
         controller
+    }
+
+    /// The same with memory for each packet: for as many as are ever queued at a time, each as long as the
+    /// longest of all. Its header is written where a packet is generated, and read where it is disposed of.
+    ///
+    /// # Errors
+    ///
+    /// There is not as much memory.
+    pub fn in_memory(mut self, sets: &FlowSets) -> Result<Self> {
+        // Room for all that is ever let wait, however high it aims, and for the next.
+        let queued = self.qmax.min(u64::from(self.flows) * u64::from(MOST));
+        let lengths = sets.sets().iter().map(|set| set.length);
+        let longest = lengths.max().unwrap_or(Length::MAX);
+        self.blocks = Some(Blocks::new(queued + 1, longest)?);
+        Ok(self)
     }
 
     /// Makes `loops` requests: each an enqueue or a dequeue.
@@ -128,17 +150,21 @@ impl Controller {
             match self.filling.then(|| self.generate()).flatten() {
                 Some((flow, len)) => {
                     enqueues += 1;
-                    if subject.enqueue(flow, len) {
+                    let packet = match &mut self.blocks {
+                        None => flow,
+                        Some(blocks) => blocks.generate(flow, len),
+                    };
+                    if subject.enqueue(flow, len, packet) {
                         self.pending += 1;
                     } else {
                         drops += 1;
-                        self.dispose(flow);
+                        self.dispose(packet);
                     }
                 }
                 None => {
-                    if let Some(flow) = subject.dequeue() {
+                    if let Some(packet) = subject.dequeue() {
                         self.pending -= 1;
-                        self.dispose(flow);
+                        self.dispose(packet);
                     }
                 }
             }
@@ -185,9 +211,13 @@ impl Controller {
         Some(flow)
     }
 
-    /// A packet of `flow` has left.
+    /// A packet has left.
     #[inline(always)]
-    fn dispose(&mut self, flow: u32) {
+    fn dispose(&mut self, packet: u32) {
+        let flow = match &mut self.blocks {
+            None => packet,
+            Some(blocks) => blocks.dispose(packet),
+        };
         let level = self.nodes[flow as usize].backlog;
         self.take(flow, level);
         self.append(flow, level - 1);
@@ -225,7 +255,8 @@ mod tests {
     /// A plain queue that remembers what it was asked.
     #[derive(Default)]
     struct Recorder {
-        queue: VecDeque<u32>,
+        /// Flows and numbers of packets.
+        queue: VecDeque<(u32, u32)>,
         arrivals: Vec<u32>,
         backlogs: Vec<u32>,
         highest: usize,
@@ -241,18 +272,18 @@ mod tests {
     }
 
     impl Subject for Recorder {
-        fn enqueue(&mut self, flow: u32, _: Length) -> bool {
+        fn enqueue(&mut self, flow: u32, _: Length, packet: u32) -> bool {
             self.arrivals.push(flow);
-            self.queue.push_back(flow);
+            self.queue.push_back((flow, packet));
             self.backlogs[flow as usize] += 1;
             assert!(self.backlogs[flow as usize] <= MOST);
             self.highest = self.highest.max(self.queue.len());
             true
         }
         fn dequeue(&mut self) -> Option<u32> {
-            let flow = self.queue.pop_front()?;
+            let (flow, packet) = self.queue.pop_front()?;
             self.backlogs[flow as usize] -= 1;
-            Some(flow)
+            Some(packet)
         }
     }
 
@@ -303,6 +334,29 @@ mod tests {
         };
         assert_eq!(arrivals(1), arrivals(1));
         assert_ne!(arrivals(1), arrivals(2));
+    }
+
+    #[test]
+    fn packets_in_memory_come_in_the_same_order_and_each_has_its_own() {
+        let drive = |in_memory: bool| {
+            let sets = sets("1:60:8,2:1700:4");
+            let mut recorder = Recorder::new(12);
+            let controller = Controller::new(&sets, 5, 1_000, Arrivals::Bursty, 3);
+            let mut controller = match in_memory {
+                true => controller.in_memory(&sets).unwrap(),
+                false => controller,
+            };
+            let tally = controller.drive(&mut recorder, 3_000);
+            (tally, recorder)
+        };
+        let ((numbers, of_flows), (memory, of_blocks)) = (drive(false), drive(true));
+        assert_eq!(numbers, memory);
+        assert_eq!(of_flows.arrivals, of_blocks.arrivals);
+        let mut packets: Vec<_> = of_blocks.queue.iter().map(|&(_, packet)| packet).collect();
+        packets.sort_unstable();
+        packets.dedup();
+        assert_eq!(packets.len(), of_blocks.queue.len());
+        assert!(packets.len() > 12, "more than flows");
     }
 
     #[test]

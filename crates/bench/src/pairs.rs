@@ -57,6 +57,10 @@ pub struct Case {
     pub seed: u64,
     /// Most flows in an aggregate.
     pub aggregate: NonZeroU32,
+    /// Whether each packet has [memory](Controller::in_memory) of its own.
+    pub packet_memory: bool,
+    /// Requests before those that are measured.
+    pub warm_up: u64,
 }
 
 /// What was measured.
@@ -98,7 +102,8 @@ impl Case {
     ///
     /// # Errors
     ///
-    /// As [`backlogs`](Self::backlogs), and if there are more flows than a scheduler can number.
+    /// As [`backlogs`](Self::backlogs), and if there are more flows than a scheduler can number, or more packets
+    /// than there is memory for.
     pub fn measure(&self, contender: Contender) -> Result<Measured> {
         match contender {
             Contender::None => self.measured(|room| Ok(Plain::new(room))),
@@ -124,7 +129,13 @@ impl Case {
         // Room for all that the controller ever lets wait, however high it aims.
         let room = qmax.min(self.sets.flows() as u64 * u64::from(controller::MOST));
         let mut controller = Controller::new(&self.sets, qmin, qmax, self.arrivals, self.seed);
-        let (tally, seconds) = timed(&mut controller, &mut subject(room)?, self.loops);
+        if self.packet_memory {
+            controller = controller.in_memory(&self.sets)?;
+        }
+        let mut subject = subject(room)?;
+        // By the same code, so that there is one of it alone.
+        let [_, (tally, seconds)] =
+            [self.warm_up, self.loops].map(|loops| timed(&mut controller, &mut subject, loops));
         Ok(Measured {
             qmin,
             qmax,
@@ -161,14 +172,14 @@ impl Plain {
 
 impl Subject for Plain {
     #[inline]
-    fn enqueue(&mut self, flow: u32, len: Length) -> bool {
-        self.packets.push_back(&mut self.slab, len, flow).is_ok()
+    fn enqueue(&mut self, _: u32, len: Length, packet: u32) -> bool {
+        self.packets.push_back(&mut self.slab, len, packet).is_ok()
     }
 
     #[inline]
     fn dequeue(&mut self) -> Option<u32> {
-        let (_, flow) = self.packets.pop_front(&mut self.slab)?;
-        Some(flow)
+        let (_, packet) = self.packets.pop_front(&mut self.slab)?;
+        Some(packet)
     }
 }
 
@@ -194,12 +205,12 @@ impl<A: Scheduler> Scheduled<A> {
 
 impl<A: Scheduler> Subject for Scheduled<A> {
     #[inline]
-    fn enqueue(&mut self, flow: u32, len: Length) -> bool {
-        self.0.enqueue(FlowId::new(flow), len, flow).is_ok()
+    fn enqueue(&mut self, flow: u32, len: Length, packet: u32) -> bool {
+        self.0.enqueue(FlowId::new(flow), len, packet).is_ok()
     }
 
     #[inline]
     fn dequeue(&mut self) -> Option<u32> {
-        self.0.dequeue().map(|packet| packet.owner.number())
+        self.0.dequeue().map(|packet| packet.payload)
     }
 }

@@ -30,6 +30,10 @@ class Case:
     qmax: str
     arrivals: str = "smooth"
     aggregate: int = 8
+    #: Whether each packet has memory of its own.
+    packet_memory: bool = False
+    #: Requests before those that are measured.
+    warm_up: int = 0
 
     def __str__(self) -> str:
         return f"{self.algorithm} on {self.flow_sets}"
@@ -122,8 +126,10 @@ class Program(Executable):
     def bench(self, case: Case, requests: int, under: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
         """What ``fairlane bench`` reports of so many requests, and what was said beside it."""
         flows = ("--flowsets", case.flow_sets, "--qmin", case.qmin, "--qmax", case.qmax)
-        how = ("--arrivals", case.arrivals, "--aggregate", case.aggregate, "-n", requests)
-        return self.asked("bench", "--json", "--alg", case.algorithm, *flows, *how, under=under)
+        how = ("--arrivals", case.arrivals, "--aggregate", case.aggregate, "--warm-up", case.warm_up)
+        memory = ("--packet-memory",) if case.packet_memory else ()
+        asked = ("bench", "--json", "--alg", case.algorithm, *flows, *how, *memory, "-n", requests)
+        return self.asked(*asked, under=under)
 
     def ns_per_pair(self, case: Case, requests: int) -> float:
         """Nanoseconds of an enqueue and a dequeue."""
@@ -132,15 +138,29 @@ class Program(Executable):
     def instructions_per_pair(self, case: Case, first: int, second: int) -> float:
         """Instructions of an enqueue and a dequeue: those that ``second`` requests take beyond the
         ``first``, where what is done once is done."""
-        counted = []
-        for requests in (first, second):
-            report, said = self.bench(case, requests, _CALLGRIND)
-            collected = re.search(r"Collected : (\d+)", said)
-            if collected is None:
+        return self._per_pair(case, first, second, _CALLGRIND)["instructions"]
+
+    def misses_per_pair(self, case: Case, first: int, second: int) -> dict[str, float]:
+        """The same of ``instructions``, ``d1_misses`` and ``misses``: of data that is not in the first level
+        of the caches of :data:`CACHES`, and not in the last."""
+        return self._per_pair(case, first, second, _CACHEGRIND)
+
+    def _per_pair(self, case: Case, first: int, second: int, counter: Counter) -> dict[str, float]:
+        (before, pairs_before), (after, pairs_after) = (
+            self._counted(case, requests, counter) for requests in (first, second)
+        )
+        return {name: (after[name] - before[name]) / (pairs_after - pairs_before) for name in after}
+
+    def _counted(self, case: Case, requests: int, counter: Counter) -> tuple[dict[str, int], int]:
+        """What a run counts, and its pairs."""
+        report, said = self.bench(case, requests, counter.command)
+        counts = {}
+        for name, pattern in counter.says.items():
+            found = re.search(pattern, said)
+            if found is None:
                 raise LabError(f"valgrind did not say what it counted of fairlane bench of {case}")
-            counted.append((int(collected[1]), report["enqueues"]))
-        (before, pairs_before), (after, pairs_after) = counted
-        return (after - before) / (pairs_after - pairs_before)
+            counts[name] = int(found[1].replace(",", ""))
+        return counts, report["enqueues"]
 
 
 @dataclass(frozen=True)
@@ -183,7 +203,34 @@ class Tools:
         return Instruments.find(self.instruments_at)
 
 
-_CALLGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
+@dataclass(frozen=True)
+class Counter:
+    """A tool of valgrind: the command, and how it says what it counted."""
+
+    command: tuple[str, ...]
+    says: dict[str, str]
+
+
+_CALLGRIND = Counter(
+    ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"),
+    {"instructions": r"Collected : (\d+)"},
+)
+
+#: The caches that are simulated, those of the QFQ+ paper's processor: for each its size in bytes, its ways and
+#: the bytes of a line.
+CACHES = {"I1": (32 << 10, 8, 64), "D1": (32 << 10, 8, 64), "LL": (6 << 20, 12, 64)}
+
+_CACHEGRIND = Counter(
+    (
+        *("valgrind", "--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null"),
+        *(f"--{name}={','.join(map(str, cache))}" for name, cache in CACHES.items()),
+    ),
+    {
+        "instructions": r"I\s+refs:\s+([\d,]+)",
+        "d1_misses": r"D1\s+misses:\s+([\d,]+)",
+        "misses": r"LLd\s+misses:\s+([\d,]+)",
+    },
+)
 
 
 def can_count() -> bool:
