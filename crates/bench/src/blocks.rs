@@ -109,7 +109,11 @@ mod tests {
     #[test]
     fn more_than_there_is_memory_for_is_refused() {
         let refused = Blocks::new(u64::MAX / 2, Length::MAX).unwrap_err();
-        assert!(refused.to_string().contains("more than there is memory for"));
+        assert!(
+            refused
+                .to_string()
+                .contains("more than there is memory for")
+        );
     }
 
     #[test]

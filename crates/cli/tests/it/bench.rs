@@ -88,7 +88,10 @@ fn packets_in_memory_are_the_same_work_and_a_warm_up_is_not_counted() {
         assert!(memory.packet_memory);
         assert_eq!(plain.counts(), memory.counts());
         // 48 flows: 1440 packets come, and leave.
-        let warm = bench("qfq+", &format!("{options} -n 1440 --warm-up 2880 --packet-memory"));
+        let warm = bench(
+            "qfq+",
+            &format!("{options} -n 1440 --warm-up 2880 --packet-memory"),
+        );
         assert_eq!((warm.warm_up, warm.loops), (2880, 1440));
         assert_eq!(warm.counts(), [1440, 0, 0], "{arrivals}");
     }
