@@ -109,7 +109,7 @@ def test_costs_are_measured_by_the_program(name, program, monkeypatch):
     assert (costs["ns"] > 0).all() and costs["instructions"].isna().all()
     assert (costs["ns_least"] <= costs["ns"]).all() and (costs["ns"] <= costs["ns_most"]).all()
     # Time on a busy machine says nothing: what is judged is that it is judged.
-    assert len(result.verdicts) >= 2 and all(verdict.found for verdict in result.verdicts)
+    assert result.verdicts and all(verdict.found for verdict in result.verdicts)
     assert result.plot().axes
 
 
