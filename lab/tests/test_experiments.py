@@ -13,9 +13,10 @@ BY_THE_PROGRAM = {
     "qfq-table4": {"sets": ("1", "8", "64"), "patterns": ("small", "full")},
     "qfq-fig10": {"flows": (1, 8, 32, 128)},
     "qfqplus-fig2": {"sets": ("1k-wmix",)},
-    "qfqplus-fig3-7": {"sets": ("1k-wmix",)},
 }
 
+
+BY_THE_INSTRUMENTS = {"qfqplus-fig3-7": {"sets": ("1k-wmix",)}}
 
 #: Each has a file of its own: `test_pspat.py`, `test_altq.py`.
 ELSEWHERE = [
@@ -46,7 +47,7 @@ def judged(result):
 
 
 def test_there_is_a_test_of_each():
-    assert sorted(lab.names()) == sorted([*BY_ITSELF, *BY_THE_PROGRAM, *ELSEWHERE])
+    assert sorted(lab.names()) == sorted([*BY_ITSELF, *BY_THE_PROGRAM, *BY_THE_INSTRUMENTS, *ELSEWHERE])
 
 
 @pytest.mark.parametrize("name", lab.names())
@@ -99,12 +100,12 @@ def test_the_examples_of_pspat_are_computed_and_measured(found):
     assert table.loc[("drr", 100), "formula_us"] == pytest.approx(361.2)
 
 
-@pytest.mark.parametrize("name", BY_THE_PROGRAM)
-def test_costs_are_measured_by_the_program(name, program, monkeypatch):
-    # Counting is tried below: a debugging build takes seconds to load under valgrind.
+@pytest.mark.parametrize("name", [*BY_THE_PROGRAM, *BY_THE_INSTRUMENTS])
+def test_costs_are_measured_by_the_programs(name, program, instruments, monkeypatch):
+    # A debugging build takes seconds to load under valgrind.
     monkeypatch.setattr(programs, "can_count", lambda: False)
-    changes = {**BY_THE_PROGRAM[name], "requests": 3000, "rounds": 1}
-    result = lab.run(name, quick=True, program=program, **changes)
+    changes = {**(BY_THE_PROGRAM | BY_THE_INSTRUMENTS)[name], "requests": 3000, "rounds": 1}
+    result = lab.run(name, quick=True, program=program, instruments=instruments, **changes)
     costs = result.tables["costs"]
     assert (costs["ns"] > 0).all() and costs["instructions"].isna().all()
     assert (costs["ns_least"] <= costs["ns"]).all() and (costs["ns"] <= costs["ns_most"]).all()
@@ -162,14 +163,14 @@ def drawn(experiment, tables):
     ],
 )
 def test_what_cachegrind_says_is_read_as_the_difference_of_two_runs(monkeypatch, tmp_path, said):
-    def bench(_, __, requests, under):
+    def pairs(_, __, requests, under):
         assert "--LL=6291456,12,64" in under
         text = said.format(5_000_000 + 150 * requests, 70_000 + requests, 1_000 + requests // 2)
         return {"enqueues": requests // 2}, text
 
-    monkeypatch.setattr(programs.Program, "bench", bench)
-    case = programs.Case("qfq", "1:1700:1000", "0n", "30n", packet_memory=True)
-    counts = programs.Program(tmp_path).misses_per_pair(case, 20_000, 40_000)
+    monkeypatch.setattr(programs.Instruments, "pairs", pairs)
+    case = programs.Case("qfq", "1:1700:1000", "0n", "30n")
+    counts = programs.Instruments(tmp_path).misses_per_pair(case, 20_000, 40_000)
     assert counts == {"instructions": 300.0, "d1_misses": 2.0, "misses": 1.0}
 
 

@@ -3,13 +3,15 @@
 use anyhow::{Context, Result};
 use fairlane_core::Length;
 
+use crate::controller::Packets;
+
 /// Packets in memory, as a host has them (QFQ+ paper, Section 8, "Test environment"): each is a block as long as
 /// the longest packet, with a header in front that says whose it is and how long, and no block begins where a
 /// cache line does but by chance. Beside the header nothing of a packet is read or written.
 ///
 /// The block that came back last is handed out first; where none has come back, the next one in memory.
 #[derive(Debug)]
-pub(crate) struct Blocks {
+pub struct Blocks {
     memory: Vec<u8>,
     stride: usize,
     /// The first of those that came back, by number; the header of each names the next.
@@ -45,14 +47,27 @@ impl Blocks {
         })
     }
 
-    /// Writes the header of a packet of `flow`: the number of its block.
+    #[inline]
+    fn read(&self, number: u32, at: usize) -> u32 {
+        let at = number as usize * self.stride + at;
+        u32::from_ne_bytes(self.memory[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    #[inline]
+    fn write(&mut self, number: u32, at: usize, value: u32) {
+        let at = number as usize * self.stride + at;
+        self.memory[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+    }
+}
+
+impl Packets for Blocks {
+    /// Writes its header.
     ///
     /// # Panics
     ///
     /// If more are out than there is room for.
-    // Once for all algorithms: their loops stay as short as they are without memory.
-    #[inline(never)]
-    pub(crate) fn generate(&mut self, flow: u32, len: Length) -> u32 {
+    #[inline]
+    fn generate(&mut self, flow: u32, len: Length) -> u32 {
         let number = match self.free {
             NONE => {
                 self.fresh += 1;
@@ -68,25 +83,13 @@ impl Blocks {
         number
     }
 
-    /// Whose packet it was, by its header; its block is free.
-    #[inline(never)]
-    pub(crate) fn dispose(&mut self, number: u32) -> u32 {
+    /// Reads its header; its block is free.
+    #[inline]
+    fn dispose(&mut self, number: u32) -> u32 {
         let flow = self.read(number, 0);
         self.write(number, 0, self.free);
         self.free = number;
         flow
-    }
-
-    #[inline]
-    fn read(&self, number: u32, at: usize) -> u32 {
-        let at = number as usize * self.stride + at;
-        u32::from_ne_bytes(self.memory[at..at + 4].try_into().expect("four bytes"))
-    }
-
-    #[inline]
-    fn write(&mut self, number: u32, at: usize, value: u32) {
-        let at = number as usize * self.stride + at;
-        self.memory[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     }
 }
 

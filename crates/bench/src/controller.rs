@@ -35,6 +35,30 @@ pub trait Subject {
     fn dequeue(&mut self) -> Option<u32>;
 }
 
+/// What packets are while they wait.
+pub trait Packets {
+    /// A packet of flow number `flow`: its number.
+    fn generate(&mut self, flow: u32, len: Length) -> u32;
+    /// A packet is of no use any more: the number of its flow.
+    fn dispose(&mut self, packet: u32) -> u32;
+}
+
+/// Numbers alone: that of its flow for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers;
+
+impl Packets for Numbers {
+    #[inline(always)]
+    fn generate(&mut self, flow: u32, _: Length) -> u32 {
+        flow
+    }
+
+    #[inline(always)]
+    fn dispose(&mut self, packet: u32) -> u32 {
+        packet
+    }
+}
+
 /// What one run did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -54,7 +78,7 @@ struct Node {
 
 /// A generator and consumer of packets.
 #[derive(Debug)]
-pub struct Controller {
+pub struct Controller<P = Numbers> {
     /// The flows, then the head of one circular list for each backlog.
     nodes: Vec<Node>,
     flows: u32,
@@ -65,8 +89,7 @@ pub struct Controller {
     qmin: u64,
     qmax: u64,
     bursts: Option<Bursts>,
-    /// Without them, a packet's number is that of its flow.
-    blocks: Option<Blocks>,
+    packets: P,
 }
 
 #[derive(Debug)]
@@ -114,7 +137,7 @@ impl Controller {
                 flow: 0,
                 left: 0,
             }),
-            blocks: None,
+            packets: Numbers,
         };
         for flow in 0..flows {
             controller.append(flow, 0);
@@ -128,15 +151,26 @@ impl Controller {
     /// # Errors
     ///
     /// There is not as much memory.
-    pub fn in_memory(mut self, sets: &FlowSets) -> Result<Self> {
+    pub fn in_memory(self, sets: &FlowSets) -> Result<Controller<Blocks>> {
         // Room for all that is ever let wait, however high it aims, and for the next.
         let queued = self.qmax.min(u64::from(self.flows) * u64::from(MOST));
         let lengths = sets.sets().iter().map(|set| set.length);
         let longest = lengths.max().unwrap_or(Length::MAX);
-        self.blocks = Some(Blocks::new(queued + 1, longest)?);
-        Ok(self)
+        Ok(Controller {
+            packets: Blocks::new(queued + 1, longest)?,
+            nodes: self.nodes,
+            flows: self.flows,
+            levels: self.levels,
+            pending: self.pending,
+            filling: self.filling,
+            qmin: self.qmin,
+            qmax: self.qmax,
+            bursts: self.bursts,
+        })
     }
+}
 
+impl<P: Packets> Controller<P> {
     /// Makes `loops` requests: each an enqueue or a dequeue.
     pub fn drive(&mut self, subject: &mut impl Subject, loops: u64) -> Tally {
         let before = self.pending;
@@ -150,10 +184,7 @@ impl Controller {
             match self.filling.then(|| self.generate()).flatten() {
                 Some((flow, len)) => {
                     enqueues += 1;
-                    let packet = match &mut self.blocks {
-                        None => flow,
-                        Some(blocks) => blocks.generate(flow, len),
-                    };
+                    let packet = self.packets.generate(flow, len);
                     if subject.enqueue(flow, len, packet) {
                         self.pending += 1;
                     } else {
@@ -214,10 +245,7 @@ impl Controller {
     /// A packet has left.
     #[inline(always)]
     fn dispose(&mut self, packet: u32) {
-        let flow = match &mut self.blocks {
-            None => packet,
-            Some(blocks) => blocks.dispose(packet),
-        };
+        let flow = self.packets.dispose(packet);
         let level = self.nodes[flow as usize].backlog;
         self.take(flow, level);
         self.append(flow, level - 1);
@@ -341,12 +369,11 @@ mod tests {
         let drive = |in_memory: bool| {
             let sets = sets("1:60:8,2:1700:4");
             let mut recorder = Recorder::new(12);
-            let controller = Controller::new(&sets, 5, 1_000, Arrivals::Bursty, 3);
-            let mut controller = match in_memory {
-                true => controller.in_memory(&sets).unwrap(),
-                false => controller,
+            let mut controller = Controller::new(&sets, 5, 1_000, Arrivals::Bursty, 3);
+            let tally = match in_memory {
+                true => (controller.in_memory(&sets).unwrap()).drive(&mut recorder, 3_000),
+                false => controller.drive(&mut recorder, 3_000),
             };
-            let tally = controller.drive(&mut recorder, 3_000);
             (tally, recorder)
         };
         let ((numbers, of_flows), (memory, of_blocks)) = (drive(false), drive(true));

@@ -7,7 +7,7 @@
     reason = "what a program measures with: --help has the words"
 )]
 
-mod blocks;
+pub mod blocks;
 pub mod controller;
 pub mod flowsets;
 pub mod pairs;

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -30,10 +31,6 @@ class Case:
     qmax: str
     arrivals: str = "smooth"
     aggregate: int = 8
-    #: Whether each packet has memory of its own.
-    packet_memory: bool = False
-    #: Requests before those that are measured.
-    warm_up: int = 0
 
     def __str__(self) -> str:
         return f"{self.algorithm} on {self.flow_sets}"
@@ -126,10 +123,8 @@ class Program(Executable):
     def bench(self, case: Case, requests: int, under: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
         """What ``fairlane bench`` reports of so many requests, and what was said beside it."""
         flows = ("--flowsets", case.flow_sets, "--qmin", case.qmin, "--qmax", case.qmax)
-        how = ("--arrivals", case.arrivals, "--aggregate", case.aggregate, "--warm-up", case.warm_up)
-        memory = ("--packet-memory",) if case.packet_memory else ()
-        asked = ("bench", "--json", "--alg", case.algorithm, *flows, *how, *memory, "-n", requests)
-        return self.asked(*asked, under=under)
+        how = ("--arrivals", case.arrivals, "--aggregate", case.aggregate, "-n", requests)
+        return self.asked("bench", "--json", "--alg", case.algorithm, *flows, *how, under=under)
 
     def ns_per_pair(self, case: Case, requests: int) -> float:
         """Nanoseconds of an enqueue and a dequeue."""
@@ -138,29 +133,7 @@ class Program(Executable):
     def instructions_per_pair(self, case: Case, first: int, second: int) -> float:
         """Instructions of an enqueue and a dequeue: those that ``second`` requests take beyond the
         ``first``, where what is done once is done."""
-        return self._per_pair(case, first, second, _CALLGRIND)["instructions"]
-
-    def misses_per_pair(self, case: Case, first: int, second: int) -> dict[str, float]:
-        """The same of ``instructions``, ``d1_misses`` and ``misses``: of data that is not in the first level
-        of the caches of :data:`CACHES`, and not in the last."""
-        return self._per_pair(case, first, second, _CACHEGRIND)
-
-    def _per_pair(self, case: Case, first: int, second: int, counter: Counter) -> dict[str, float]:
-        (before, pairs_before), (after, pairs_after) = (
-            self._counted(case, requests, counter) for requests in (first, second)
-        )
-        return {name: (after[name] - before[name]) / (pairs_after - pairs_before) for name in after}
-
-    def _counted(self, case: Case, requests: int, counter: Counter) -> tuple[dict[str, int], int]:
-        """What a run counts, and its pairs."""
-        report, said = self.bench(case, requests, counter.command)
-        counts = {}
-        for name, pattern in counter.says.items():
-            found = re.search(pattern, said)
-            if found is None:
-                raise LabError(f"valgrind did not say what it counted of fairlane bench of {case}")
-            counts[name] = int(found[1].replace(",", ""))
-        return counts, report["enqueues"]
+        return _per_pair(functools.partial(self.bench, case), first, second, _CALLGRIND)["instructions"]
 
 
 @dataclass(frozen=True)
@@ -171,6 +144,21 @@ class Instruments(Executable):
     variable = "FAIRLANE_INSTRUMENTS"
     option = "--instruments"
     built_by = "cargo build --release -p fairlane-instruments"
+
+    def pairs(
+        self, case: Case, requests: int, under: tuple[str, ...] = (), *, warm_up: int = 0
+    ) -> tuple[dict[str, Any], str]:
+        """What ``pairs`` reports of so many requests with packets in memory, and what was said beside it. Of
+        a case's backlogs it knows one, between nothing and 30 packets a flow."""
+        flows = ("--alg", case.algorithm, "--flowsets", case.flow_sets, "--arrivals", case.arrivals)
+        how = ("--aggregate", case.aggregate, "--warm-up", warm_up, "-n", requests)
+        return self.asked("pairs", *flows, *how, under=under)
+
+    def misses_per_pair(self, case: Case, first: int, second: int) -> dict[str, float]:
+        """``instructions``, ``d1_misses`` and ``misses`` of an enqueue and a dequeue, as
+        :meth:`Program.instructions_per_pair` has it: misses are of data that is not in the first level of
+        :data:`CACHES`, and not in the last."""
+        return _per_pair(functools.partial(self.pairs, case), first, second, _CACHEGRIND)
 
     def lacks(self, network: str) -> str:
         """Why this machine, or this user, cannot have namespaces, or ``tcp`` flows between them; nothing where
@@ -231,6 +219,28 @@ _CACHEGRIND = Counter(
         "misses": r"LLd\s+misses:\s+([\d,]+)",
     },
 )
+
+
+def _per_pair(
+    run: Callable[[int, tuple[str, ...]], tuple[dict[str, Any], str]],
+    first: int,
+    second: int,
+    counter: Counter,
+) -> dict[str, float]:
+    """What a pair takes, by what ``second`` requests take beyond the ``first``."""
+
+    def counted(requests: int) -> tuple[dict[str, int], int]:
+        report, said = run(requests, counter.command)
+        counts = {}
+        for name, pattern in counter.says.items():
+            found = re.search(pattern, said)
+            if found is None:
+                raise LabError(f"valgrind did not say how many {name} it counted of {report}")
+            counts[name] = int(found[1].replace(",", ""))
+        return counts, report["enqueues"]
+
+    (before, pairs_before), (after, pairs_after) = counted(first), counted(second)
+    return {name: (after[name] - before[name]) / (pairs_after - pairs_before) for name in after}
 
 
 def can_count() -> bool:

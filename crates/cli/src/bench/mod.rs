@@ -32,9 +32,7 @@ Patterns of the QFQ report:
 Examples:
   fairlane bench                                      all algorithms, as Table 4 has them
   fairlane bench --alg qfq --flowsets 1::512,8::64    64 flows of weight 8 among 512 of 1
-  fairlane bench --alg drr --flowsets 1-16-4:64-1500-3:1k --arrivals bursty
-  fairlane bench --alg qfq+ --flowsets 1:1700:32k --qmin 0 --packet-memory --warm-up 4000000
-                                                      memory caches count, as in the QFQ+ paper";
+  fairlane bench --alg drr --flowsets 1-16-4:64-1500-3:1k --arrivals bursty";
 
 /// Options of `fairlane bench`.
 #[derive(Clone, Debug, clap::Args)]
@@ -65,36 +63,12 @@ pub(crate) struct Options {
     /// Seed of bursty arrivals
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Gives each packet memory of its own, as long as the longest packet: its header is written
-    /// where it is generated and read where it is disposed of, as a host does
-    #[arg(long)]
-    packet_memory: bool,
-    /// Requests before those that are measured
-    #[arg(long, value_name = "LOOPS", default_value_t = 0)]
-    warm_up: u64,
     /// Most flows in an aggregate (M), for algorithms whose name ends in +
     #[arg(long, value_name = "M", default_value_t = AUTOMATIC_MEMBERS, value_parser = members)]
     aggregate: NonZeroU32,
     /// Print one JSON object a run
     #[arg(long)]
     json: bool,
-}
-
-impl Options {
-    /// What they say of these flows, with so many requests unless they say how many.
-    fn case(&self, sets: FlowSets, loops: u64) -> Case {
-        Case {
-            sets,
-            qmin: self.qmin,
-            qmax: self.qmax,
-            loops: self.loops.unwrap_or(loops),
-            arrivals: self.arrivals,
-            seed: self.seed,
-            aggregate: self.aggregate,
-            packet_memory: self.packet_memory,
-            warm_up: self.warm_up,
-        }
-    }
 }
 
 /// What else can be measured.
@@ -135,8 +109,6 @@ struct Report<'a> {
     qmin: u64,
     qmax: u64,
     loops: u64,
-    warm_up: u64,
-    packet_memory: bool,
     aggregate: u32,
     enqueues: u64,
     dequeues: u64,
@@ -158,7 +130,16 @@ fn single(options: &Options, contender: Contender, custom: &[Custom]) -> Result<
         Some(sets) => sets.clone(),
         None => "1::512".parse()?,
     };
-    let case = options.case(sets, 10_000_000);
+    let case = Case {
+        sets,
+        qmin: options.qmin,
+        qmax: options.qmax,
+        warm_up: 0,
+        loops: options.loops.unwrap_or(10_000_000),
+        arrivals: options.arrivals,
+        seed: options.seed,
+        aggregate: options.aggregate,
+    };
     let report = measure(&case, contender, custom)?;
     if options.json {
         output::json(&report)
@@ -199,7 +180,16 @@ fn table(options: &Options, custom: &[Custom]) -> Result<()> {
     let contenders: Vec<Contender> = all().collect();
     let cases: Vec<Case> = sets
         .into_iter()
-        .map(|sets| options.case(sets, 4_000_000))
+        .map(|sets| Case {
+            sets,
+            qmin: options.qmin,
+            qmax: options.qmax,
+            warm_up: 0,
+            loops: options.loops.unwrap_or(4_000_000),
+            arrivals: options.arrivals,
+            seed: options.seed,
+            aggregate: options.aggregate,
+        })
         .collect();
     // Before the first is measured: an error comes at once and alone.
     for case in &cases {
@@ -258,8 +248,6 @@ fn measure<'a>(case: &'a Case, contender: Contender, custom: &[Custom]) -> Resul
         qmin,
         qmax,
         loops: case.loops,
-        warm_up: case.warm_up,
-        packet_memory: case.packet_memory,
         aggregate: case.aggregate.get(),
         enqueues: tally.enqueues,
         dequeues: tally.dequeues,

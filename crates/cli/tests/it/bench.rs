@@ -14,8 +14,6 @@ struct Report {
     qmin: u64,
     qmax: u64,
     loops: u64,
-    warm_up: u64,
-    packet_memory: bool,
     enqueues: u64,
     dequeues: u64,
     drops: u64,
@@ -76,25 +74,6 @@ fn a_backlog_swings_between_its_bounds() {
     assert_eq!(report.counts(), [240, 216, 0]);
     let report = bench("qfq", "--flowsets 1::8 -n 457");
     assert_eq!(report.counts(), [241, 216, 0]);
-}
-
-#[test]
-fn packets_in_memory_are_the_same_work_and_a_warm_up_is_not_counted() {
-    for arrivals in ["smooth", "bursty"] {
-        let options = format!("--flowsets 1:60:40,4:1700:8 --qmin 0 --arrivals {arrivals}");
-        let plain = bench("qfq+", &format!("{options} -n 20000"));
-        assert_eq!((plain.warm_up, plain.packet_memory), (0, false));
-        let memory = bench("qfq+", &format!("{options} -n 20000 --packet-memory"));
-        assert!(memory.packet_memory);
-        assert_eq!(plain.counts(), memory.counts());
-        // 48 flows: 1440 packets come, and leave.
-        let warm = bench(
-            "qfq+",
-            &format!("{options} -n 1440 --warm-up 2880 --packet-memory"),
-        );
-        assert_eq!((warm.warm_up, warm.loops), (2880, 1440));
-        assert_eq!(warm.counts(), [1440, 0, 0], "{arrivals}");
-    }
 }
 
 #[test]

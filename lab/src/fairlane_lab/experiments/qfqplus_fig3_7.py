@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -55,7 +54,7 @@ class Parameters(_cost.Rounds):
 
 
 def measure(run: Run) -> Tables:
-    """Costs of each algorithm, set and pattern; packets have memory of their own."""
+    """Costs of each algorithm, set and pattern; each packet has memory of its own."""
     asked: Parameters = run.parameters
     cells = [
         _cost.cell(
@@ -66,7 +65,6 @@ def measure(run: Run) -> Tables:
             "large",
             aggregate=asked.aggregate,
             arrivals=arrivals,
-            packet_memory=True,
         )
         for name in asked.sets
         for arrivals in asked.arrivals
@@ -74,12 +72,12 @@ def measure(run: Run) -> Tables:
     ]
 
     def timed(one: _cost.Cell) -> float:
-        warm = dataclasses.replace(one.case, warm_up=one.lead)
-        return run.program.ns_per_pair(warm, max(asked.requests, one.period))
+        requests = max(asked.requests, one.period)
+        return run.instruments.pairs(one.case, requests, warm_up=one.lead)[0]["ns_per_pair"]
 
     def counted(one: _cost.Cell) -> dict[str, float]:
         more = one.period * math.ceil(20_000 / one.period)
-        return run.program.misses_per_pair(one.case, one.lead, one.lead + more)
+        return run.instruments.misses_per_pair(one.case, one.lead, one.lead + more)
 
     times = run.rounds(cells, timed, asked.rounds, asked.seed)
     counts = run.each(cells, counted, jobs=machine.cores()) if program.can_count() else [{}] * len(cells)
@@ -287,7 +285,7 @@ EXPERIMENT = Experiment(
     source="QFQ+ paper (Valente, 2014), Section 8.2, Figs. 3 to 7",
     claim="QFQ+ (M = 8) takes about 40% fewer instructions than QFQ and at most 50% more than DRR, 0.3 to 0.9 of "
     "QFQ's time, and with 32k flows of mixed weights and smooth arrivals less time than DRR",
-    method="`fairlane bench --packet-memory`: packets of 1700 bytes, not aligned to cache lines, from a free list, as "
+    method="`fairlane-instruments pairs`: packets of 1700 bytes, not aligned to cache lines, from a free list, as "
     "there; flows between no backlog and 30 packets. A pair is generation, enqueue, dequeue and disposal, as there. "
     "Time is measured after the backlog was once filled and drained, over 5 million pairs (there 50 million), in "
     "rounds. Instructions and misses are counted by valgrind, which simulates the caches of the paper's processor (32 "
@@ -301,5 +299,5 @@ EXPERIMENT = Experiment(
     judge=judge,
     draw=draw,
     size=(11.0, 7.0),
-    needs_program=True,
+    needs_instruments=True,
 )
