@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use fairlane_core::Length;
 
-use crate::controller::Packets;
+use crate::controller::{Dequeued, Packets};
 
 /// Packets in memory, as a host has them (QFQ+ paper, Section 8, "Test environment"): each is a block as long as
 /// the longest packet, with a header in front that says whose it is and how long, and no block begins where a
@@ -85,7 +85,8 @@ impl Packets for Blocks {
 
     /// Reads its header; its block is free.
     #[inline]
-    fn dispose(&mut self, number: u32) -> u32 {
+    fn dispose(&mut self, packet: Dequeued) -> u32 {
+        let number = packet.packet;
         let flow = self.read(number, 0);
         self.write(number, 0, self.free);
         self.free = number;
@@ -97,17 +98,25 @@ impl Packets for Blocks {
 mod tests {
     use super::*;
 
+    /// By its header, whatever the scheduler says.
+    fn dispose(blocks: &mut Blocks, packet: u32) -> u32 {
+        blocks.dispose(Dequeued { flow: 0, packet })
+    }
+
     #[test]
     fn the_block_that_came_back_last_is_handed_out_first() {
         let len = |bytes| Length::new(bytes).unwrap();
         let mut blocks = Blocks::new(4, len(1_700)).unwrap();
         let [first, second] = [7, 8].map(|flow| blocks.generate(flow, len(100)));
         assert_eq!((first, second), (0, 1));
-        assert_eq!(blocks.dispose(first), 7);
-        assert_eq!(blocks.dispose(second), 8);
+        assert_eq!(dispose(&mut blocks, first), 7);
+        assert_eq!(dispose(&mut blocks, second), 8);
         let again = [9, 10, 11].map(|flow| blocks.generate(flow, len(1_700)));
         assert_eq!(again, [second, first, 2]);
-        assert_eq!(again.map(|number| blocks.dispose(number)), [9, 10, 11]);
+        assert_eq!(
+            again.map(|number| dispose(&mut blocks, number)),
+            [9, 10, 11]
+        );
     }
 
     #[test]
@@ -124,6 +133,6 @@ mod tests {
     fn the_shortest_packets_have_room_for_their_header() {
         let mut blocks = Blocks::new(3, Length::new(1).unwrap()).unwrap();
         let all = [1, 2, 3].map(|flow| blocks.generate(flow, Length::new(1).unwrap()));
-        assert_eq!(all.map(|number| blocks.dispose(number)), [1, 2, 3]);
+        assert_eq!(all.map(|number| dispose(&mut blocks, number)), [1, 2, 3]);
     }
 }

@@ -31,8 +31,17 @@ pub enum Arrivals {
 pub trait Subject {
     /// Takes packet number `packet`, of flow number `flow`; `false` if it was dropped.
     fn enqueue(&mut self, flow: u32, len: Length, packet: u32) -> bool;
-    /// Hands out a packet: its number.
-    fn dequeue(&mut self) -> Option<u32>;
+    /// Hands out a packet.
+    fn dequeue(&mut self) -> Option<Dequeued>;
+}
+
+/// A packet that was handed out.
+#[derive(Clone, Copy, Debug)]
+pub struct Dequeued {
+    /// The number of its flow, as the scheduler knows it.
+    pub flow: u32,
+    /// Its own number.
+    pub packet: u32,
 }
 
 /// What packets are while they wait.
@@ -40,7 +49,7 @@ pub trait Packets {
     /// A packet of flow number `flow`: its number.
     fn generate(&mut self, flow: u32, len: Length) -> u32;
     /// A packet is of no use any more: the number of its flow.
-    fn dispose(&mut self, packet: u32) -> u32;
+    fn dispose(&mut self, packet: Dequeued) -> u32;
 }
 
 /// Numbers alone: that of its flow for each.
@@ -54,8 +63,8 @@ impl Packets for Numbers {
     }
 
     #[inline(always)]
-    fn dispose(&mut self, packet: u32) -> u32 {
-        packet
+    fn dispose(&mut self, packet: Dequeued) -> u32 {
+        packet.flow
     }
 }
 
@@ -189,7 +198,7 @@ impl<P: Packets> Controller<P> {
                         self.pending += 1;
                     } else {
                         drops += 1;
-                        self.dispose(packet);
+                        self.dispose(Dequeued { flow, packet });
                     }
                 }
                 None => {
@@ -244,7 +253,7 @@ impl<P: Packets> Controller<P> {
 
     /// A packet has left.
     #[inline(always)]
-    fn dispose(&mut self, packet: u32) {
+    fn dispose(&mut self, packet: Dequeued) {
         let flow = self.packets.dispose(packet);
         let level = self.nodes[flow as usize].backlog;
         self.take(flow, level);
@@ -308,10 +317,10 @@ mod tests {
             self.highest = self.highest.max(self.queue.len());
             true
         }
-        fn dequeue(&mut self) -> Option<u32> {
+        fn dequeue(&mut self) -> Option<Dequeued> {
             let (flow, packet) = self.queue.pop_front()?;
             self.backlogs[flow as usize] -= 1;
-            Some(packet)
+            Some(Dequeued { flow, packet })
         }
     }
 

@@ -10,7 +10,7 @@ use fairlane_core::scheduler::Scheduler;
 use fairlane_core::with_algorithm;
 use fairlane_core::{FlowConfig, FlowId, Length, PacketScheduler, SchedulerLimits};
 
-use crate::controller::{self, Arrivals, Controller, Packets, Subject, Tally};
+use crate::controller::{self, Arrivals, Controller, Dequeued, Packets, Subject, Tally};
 use crate::flowsets::{Backlog, FlowSets};
 
 /// What can be measured.
@@ -195,9 +195,11 @@ impl Subject for Plain {
     }
 
     #[inline]
-    fn dequeue(&mut self) -> Option<u32> {
+    fn dequeue(&mut self) -> Option<Dequeued> {
         let (_, packet) = self.packets.pop_front(&mut self.slab)?;
-        Some(packet)
+        // It knows no flows: of numbers alone this is the flow's.
+        let flow = packet;
+        Some(Dequeued { flow, packet })
     }
 }
 
@@ -228,7 +230,10 @@ impl<A: Scheduler> Subject for Scheduled<A> {
     }
 
     #[inline]
-    fn dequeue(&mut self) -> Option<u32> {
-        self.0.dequeue().map(|packet| packet.payload)
+    fn dequeue(&mut self) -> Option<Dequeued> {
+        self.0.dequeue().map(|packet| Dequeued {
+            flow: packet.owner.number(),
+            packet: packet.payload,
+        })
     }
 }
