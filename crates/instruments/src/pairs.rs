@@ -6,8 +6,8 @@ use anyhow::Result;
 use fairlane_bench::controller::Arrivals;
 use fairlane_bench::flowsets::FlowSets;
 use fairlane_bench::pairs::{Case, Contender};
-use fairlane_cli::{algorithm, output};
-use fairlane_core::sched::{AUTOMATIC_MEMBERS, Algorithm};
+use fairlane_cli::{algorithm, bench, output};
+use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use serde::Serialize;
 
 /// Options of `fairlane-instruments pairs`.
@@ -15,9 +15,9 @@ use serde::Serialize;
 /// As `fairlane bench`, with flows between no backlog and 30 packets, and memory for each packet.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Algorithm to measure
-    #[arg(long, value_name = "A", value_parser = algorithm::parser())]
-    alg: Algorithm,
+    /// Algorithm to measure, or none for one queue of all packets
+    #[arg(long, value_name = "A", value_parser = bench::contenders())]
+    alg: Contender,
     /// Flow sets WEIGHT:LENGTH:FLOWS, as in `fairlane bench`; packets take the greatest LENGTH of memory each
     #[arg(long, value_name = "W:LEN:N,...")]
     flowsets: FlowSets,
@@ -63,8 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         aggregate: options.aggregate,
     };
     // Code of its own, so that the program's measures nothing but numbers.
-    let contender = Contender::Algorithm(options.alg);
-    let measured = case.measure_with(contender, |controller| controller.in_memory(&case.sets))?;
+    let measured = case.measure_with(options.alg, |controller| controller.in_memory(&case.sets))?;
     output::json(&Outcome {
         alg: options.alg.name(),
         flows: case.sets.flows(),

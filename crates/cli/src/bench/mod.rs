@@ -92,8 +92,8 @@ fn all() -> impl Iterator<Item = Contender> {
     iter::once(Contender::None).chain(algorithms)
 }
 
-/// Reads `--alg`.
-fn contenders() -> impl TypedValueParser<Value = Contender> {
+/// Reads `--alg`: an algorithm's name, or `none`.
+pub fn contenders() -> impl TypedValueParser<Value = Contender> {
     let possible = |one: Contender| PossibleValue::new(one.name()).help(one.about());
     let named = |name: String| all().find(|one| one.name() == name);
     PossibleValuesParser::new(all().map(possible))

@@ -44,6 +44,7 @@ fn flows_swing_between_nothing_and_thirty_packets() {
             "{arrivals}"
         );
         assert!(report.ns_per_pair > 0.0);
+        assert_eq!(pairs("none", &format!("{options} -n 3000")).dequeues, 1_440);
         let warm = pairs("drr", &format!("{options} -n 1440 --warm-up 2880"));
         assert_eq!((warm.warm_up, warm.loops), (2_880, 1_440));
         assert_eq!((warm.enqueues, warm.dequeues), (1_440, 0), "{arrivals}");
