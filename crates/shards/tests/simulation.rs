@@ -154,10 +154,10 @@ fn over_one_second_the_aggregate_is_within_a_ten_thousandth() {
         return;
     }
     let setup = Scenario::Weights.setup(3, Candidate::LinkClock, 1_000_000_000, 7);
-        let report = setup.run().unwrap();
-        let sent = report.sent.iter().sum::<u64>() as f64;
-        let link = work(&setup, 1_000_000_000);
-        assert!((sent / link - 1.0).abs() <= 1e-4, "{}", sent / link);
+    let report = setup.run().unwrap();
+    let sent = report.sent.iter().sum::<u64>() as f64;
+    let link = work(&setup, 1_000_000_000);
+    assert!((sent / link - 1.0).abs() <= 1e-4, "{}", sent / link);
 }
 
 #[test]
