@@ -153,7 +153,7 @@ impl Shard {
     pub fn step(&mut self, now: u64, want: u64) -> Outcome {
         match self.next {
             Next::Enter => self.enter(),
-                   (self.has_entered() && self.counts()).then_some(self.time)=> self.show(),
+            Next::Show => self.show(),
             Next::Count => self.count(),
             Next::Lift { floor } => self.lift(floor),
             Next::Own => self.own(),
@@ -449,13 +449,11 @@ impl Shard {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        let outcome = self.done(Ok(Batch { bytes }));
-        match was {
-            Ok(_) => self.shown = shown,
-            // Left out since it looked: the next look sees that this shard does not count.
-            Err(_) => debug_assert!(self.shown & IN != 0),
+        // Otherwise this shard was left out since it looked: the next look sees that it does not count.
+        if was.is_ok() {
+            self.shown = shown;
         }
-        outcome
+        self.done(Ok(Batch { bytes }))
     }
 }
 
