@@ -22,7 +22,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     println!(
         "{:14} {:>2} {:15} {:>8} {:>9} {:>8} {:>7} {:>8} {:>6} {:>7} {:>5}",
-        "scenario", "n", "by", "used %", "idle", "longest", "reuse", "spread", "apart", "queue", "out"
+        "scenario",
+        "n",
+        "by",
+        "used %",
+        "idle",
+        "longest",
+        "reuse",
+        "spread",
+        "apart",
+        "queue",
+        "out"
     );
     for scenario in Scenario::ALL {
         for &shards in &numbers {

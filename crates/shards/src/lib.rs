@@ -31,8 +31,8 @@
 //! **It never falls**, so who was away is owed nothing and owes no more than B and a batch, whoever else is
 //! there at that moment. Starting at the least of those that are there instead starves a shard that was alone.
 //!
-//! **Nobody holds it up for ever.** Where the least one has not moved for the *patience* while the link came
-//! to idle, who waits for it takes its count away. Its thread notices at its next look, and comes in anew.
+//! **Nobody holds it up for ever.** Where the link runs short for as long as the *patience*, who waits for the least
+//! one takes its count away. Its thread notices at its next look, and comes in anew.
 //!
 //! `docs/internals/shards.md` has the proofs, the bounds and what was measured by [`simulation`], beside
 //! exchanging rates at intervals.

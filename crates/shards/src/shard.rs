@@ -39,8 +39,7 @@ enum Next {
     Lift { floor: u64 },
     /// Does this shard still count?
     Own,
-    /// Is it near enough to the floor? Otherwise the others are looked at, and whoever has stood still at `stuck`
-    /// for too long is left out.
+    /// Is it near enough to the floor? Otherwise the others are looked at, and whoever stands at `stuck` is left out.
     Floor { stuck: Option<u64> },
     /// Look at one of the others.
     Look(Scan),
@@ -48,8 +47,8 @@ enum Next {
     LeaveOut { scan: Scan, seen: u64 },
     /// The least one is above the floor.
     Raise(Scan),
-    /// The least one has stood still for long: does the link idle?
-    Idle { stuck: u64 },
+    /// The least one is too far behind: does the link run short for it?
+    Short { least: u64 },
     /// Is there room for a batch?
     Wire,
     /// Take it.
@@ -110,8 +109,8 @@ pub struct Shard {
     next: Next,
     /// Taken and not yet sent; below 0 where the last packet was longer than what was left.
     credit: i64,
-    /// For whom this shard waits: the least position, and since when it has been that.
-    waits: Option<(u64, u64)>,
+    /// Since when this shard has seen the link run short at each of its looks.
+    short_since: Option<u64>,
     left_out: u64,
 }
 
@@ -126,7 +125,7 @@ impl Shard {
             shown: start,
             next: Next::Enter,
             credit: 0,
-            waits: None,
+            short_since: None,
             left_out: 0,
         }
     }
@@ -158,12 +157,13 @@ impl Shard {
             Next::Lift { floor } => self.lift(floor),
             Next::Own => self.own(),
             Next::Floor { stuck } => self.floor(stuck),
-            Next::Look(scan) => self.look(scan, now),
+            Next::Look(scan) => self.look(scan),
             Next::LeaveOut { scan, seen } => self.leave_out(scan, seen),
-            Next::Raise(scan) => self.raise(scan, now),
-            Next::Idle { stuck } => self.idles(stuck, now),
+            Next::Raise(scan) => self.raise(scan),
+            Next::Short { least } => self.short(least, now),
             Next::Wire => {
                 let promised = self.words.wire.0.load(Ordering::Relaxed);
+                self.is_short(promised, now);
                 self.room(promised, now, want)
             }
             Next::Take { promised } => self.take(promised, now, want),
@@ -190,7 +190,7 @@ impl Shard {
         let was = self.own_word().swap(self.time, Ordering::Relaxed);
         self.left_out += u64::from(self.has_entered() && was != self.shown);
         self.credit = self.credit.min(0);
-        self.waits = None;
+        self.short_since = None;
         self.next = Next::Enter;
     }
 
@@ -283,7 +283,7 @@ impl Shard {
         if ahead(floor, self.time) > 0 {
             self.then(Next::Lift { floor })
         } else {
-            self.then(Next::Own)
+            self.then(Next::Floor { stuck: None })
         }
     }
 
@@ -295,13 +295,13 @@ impl Shard {
             Ordering::Relaxed,
             Ordering::Relaxed,
         );
-        if was.is_err() {
-            // Left out meanwhile: the floor may have gone on without this shard.
-            self.left_out += 1;
-            return self.then(Next::Enter);
+        // Otherwise this shard was left out meanwhile, and the floor may have gone on without it: it comes in
+        // at its next look, and goes on with this one all the same, so that it is not kept from sending.
+        if was.is_ok() {
+            self.shown = lifted;
         }
-        (self.shown, self.time, self.rest) = (lifted, lifted & POSITION, 0);
-        self.then(Next::Own)
+        (self.time, self.rest) = (lifted & POSITION, 0);
+        self.then(Next::Floor { stuck: None })
     }
 
     fn own(&mut self) -> Outcome {
@@ -331,7 +331,7 @@ impl Shard {
         }))
     }
 
-    fn look(&mut self, mut scan: Scan, now: u64) -> Outcome {
+    fn look(&mut self, mut scan: Scan) -> Outcome {
         // An older position is a lower one: it raises the floor by less.
         let word = self.words.shards[scan.place].0.load(Ordering::Relaxed);
         if word & IN != 0 && scan.place != self.place {
@@ -348,7 +348,7 @@ impl Shard {
         } else if ahead(scan.least, scan.floor) > 0 {
             self.then(Next::Raise(scan))
         } else {
-            self.judge(scan, now)
+            self.judge(scan)
         }
     }
 
@@ -363,7 +363,7 @@ impl Shard {
         self.then(Next::Look(scan))
     }
 
-    fn raise(&mut self, scan: Scan, now: u64) -> Outcome {
+    fn raise(&mut self, scan: Scan) -> Outcome {
         let raised = (scan.floor & !POSITION) | scan.least;
         match self.words.floor.0.compare_exchange(
             scan.floor,
@@ -371,33 +371,38 @@ impl Shard {
             Ordering::AcqRel,
             Ordering::Relaxed,
         ) {
-            Ok(_) => self.judge(scan, now),
+            Ok(_) => self.judge(scan),
             // Somebody came in, or has raised it.
             Err(_) => self.then(Next::Floor { stuck: scan.stuck }),
         }
     }
 
-    fn judge(&mut self, scan: Scan, now: u64) -> Outcome {
+    fn judge(&mut self, scan: Scan) -> Outcome {
         if self.within_lead_of(scan.least) {
             return self.then(Next::Wire);
         }
-        match self.waits {
-            Some((least, since)) if least == scan.least && scan.stuck.is_none() => {
-                if now.saturating_sub(since) >= self.words.config.patience {
-                    return self.then(Next::Idle { stuck: least });
-                }
-            }
-            _ => self.waits = Some((scan.least, now)),
-        }
-        self.done(Err(Wait::Others))
-    }
-
-    fn idles(&mut self, stuck: u64, now: u64) -> Outcome {
-        let promised = self.words.wire.0.load(Ordering::Relaxed);
-        if promised > self.words.carried(now) {
+        if scan.stuck.is_some() {
             return self.done(Err(Wait::Others));
         }
-        self.then(Next::Floor { stuck: Some(stuck) })
+        self.then(Next::Short { least: scan.least })
+    }
+
+    fn short(&mut self, least: u64, now: u64) -> Outcome {
+        let promised = self.words.wire.0.load(Ordering::Relaxed);
+        if !self.is_short(promised, now) {
+            return self.done(Err(Wait::Others));
+        }
+        self.then(Next::Floor { stuck: Some(least) })
+    }
+
+    /// Whether the link has been promised too little for as long as the patience.
+    fn is_short(&mut self, promised: u64, now: u64) -> bool {
+        if promised > self.words.carried(now) + self.words.scarce {
+            self.short_since = None;
+            return false;
+        }
+        let since = *self.short_since.get_or_insert(now);
+        now.saturating_sub(since) >= self.words.config.patience
     }
 
     fn room(&mut self, promised: u64, now: u64, want: u64) -> Outcome {
@@ -407,7 +412,6 @@ impl Shard {
             return self.done(Err(Wait::Wire { until }));
         }
         if self.wanted(want) == 0 {
-            self.waits = None;
             return self.done(Ok(Batch { bytes: 0 }));
         }
         self.then(Next::Take { promised })
@@ -441,7 +445,6 @@ impl Shard {
         self.rest = product % weight;
         self.time = further(self.time, product / weight);
         self.credit += bytes as i64;
-        self.waits = None;
         let shown = self.time | IN;
         let was = self.own_word().compare_exchange(
             self.shown,

@@ -24,8 +24,9 @@ pub struct Config {
     /// B: how far a shard may be ahead of the least one and still take a batch, in virtual time (bytes over
     /// its share).
     pub lead: u64,
-    /// How long the least one may stand still, while another waits for it and the link comes to idle, before
-    /// it is left out.
+    /// How long the link may run short, while one shard waits for another that is too far behind, before the
+    /// latter is left out: it does where it has been promised no more than it carries in this time. To be less
+    /// than Q, so that it does not idle meanwhile.
     pub patience: u64,
 }
 
@@ -98,6 +99,8 @@ pub(crate) struct Words {
     pub(crate) config: Config,
     /// The sum of all weights.
     pub(crate) whole: u64,
+    /// The link runs short where no more than this is promised and not yet carried.
+    pub(crate) scarce: u64,
     /// Bytes in a nanosecond, with [`PLACES`].
     pace: u64,
     /// The wire's clock: the bytes that the link has been promised since it began, and those that it
@@ -161,10 +164,13 @@ pub(crate) fn divide_from(
     }
     let line = |word| Line(AtomicU64::new(word));
     let start = start & POSITION;
+    let pace = ((u128::from(config.rate) << PLACES) / 8_000_000_000) as u64;
+    let scarce = (u128::from(config.patience) * u128::from(pace)) >> PLACES;
     let words = Arc::new(Words {
         config,
         whole,
-        pace: ((u128::from(config.rate) << PLACES) / 8_000_000_000) as u64,
+        scarce: scarce.min(config.ahead.into()) as u64,
+        pace,
         wire: line(0),
         floor: line(start),
         shards: weights.iter().map(|_| line(start)).collect(),

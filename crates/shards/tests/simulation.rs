@@ -35,7 +35,9 @@ fn work(setup: &Setup, nanoseconds: u64) -> f64 {
 /// The bounds that hold whatever the threads do.
 fn assert_bounds(setup: &Setup, report: &Report) {
     let Config {
-        batch, ahead: queue, ..
+        batch,
+        ahead: queue,
+        ..
     } = setup.config;
     let weights = weights(setup);
     let whole = weights.iter().copied().map(u64::from).sum();
@@ -52,7 +54,12 @@ fn assert_bounds(setup: &Setup, report: &Report) {
 /// say of one.
 fn assert_service(setup: &Setup, report: &Report) {
     let left_out: u64 = report.left_out.iter().sum();
-    if left_out > 0 || setup.members.iter().any(|member| member.core.stops_one_in > 0) {
+    if left_out > 0
+        || setup
+            .members
+            .iter()
+            .any(|member| member.core.stops_one_in > 0)
+    {
         return;
     }
     let weights = weights(setup);
@@ -93,14 +100,19 @@ fn the_bounds_hold_in_every_scenario_with_2_to_64_shards() {
 }
 
 #[test]
-fn the_wire_does_not_idle_while_the_cores_are_fast_enough() {
-    use Scenario::{Greedy, OneShard, SlowCore, Weights};
-    for scenario in [Greedy, Weights, OneShard, SlowCore] {
+fn the_wire_does_not_idle_beside_a_slow_core_nor_by_one_shard_alone() {
+    use Scenario::{Greedy, OneShard, SlowCore, TooSlowCore, Weights};
+    for scenario in [Greedy, Weights, OneShard, SlowCore, TooSlowCore] {
         for shards in [2, 8, 64] {
             let (_, report) = run(scenario, shards, Candidate::LinkClock);
             // Until the first batch is decided and handed on: a slow core's may take this long.
-            assert!(report.idle <= 5_000, "{scenario}, {shards}: {} ns", report.idle);
-            assert!(report.left_out.iter().all(|&times| times == 0));
+            assert!(
+                report.idle <= 5_000,
+                "{scenario}, {shards}: {} ns",
+                report.idle
+            );
+            let slow = scenario == TooSlowCore;
+            assert!(slow || report.left_out.iter().all(|&times| times == 0));
         }
     }
 }
@@ -123,12 +135,16 @@ fn a_stopped_thread_costs_the_others_little_and_an_exchange_its_share() {
         let (_, clock) = run(Scenario::Stops, shards, Candidate::LinkClock);
         let stops = clock.left_out[0];
         assert!(stops > 0, "never left out");
-        // The patience is the queue's time: what is left is a few looks.
-        assert!(clock.idle <= 5_000 * (stops + 1), "{} ns, {stops} stops", clock.idle);
-        let every = 200_000;
-        let (_, exchange) = run(Scenario::Stops, shards, Candidate::Exchange { every });
-        assert!(exchange.idle > 10 * clock.idle);
+        // The queue lasts longer than the patience: what is left is a few looks.
+        assert!(
+            clock.idle <= 5_000 * (stops + 1),
+            "{} ns, {stops} stops",
+            clock.idle
+        );
     }
+    let every = 200_000;
+    let (_, exchange) = run(Scenario::Stops, 2, Candidate::Exchange { every });
+    assert!(exchange.idle > 100_000, "{} ns", exchange.idle);
 }
 
 #[test]

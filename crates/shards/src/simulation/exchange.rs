@@ -69,7 +69,11 @@ impl Exchange {
         let part = &mut self.parts[place];
         let batch = f64::from(self.config.batch);
         let saved = part.tokens + part.rate * (now - part.at) as f64;
-        let most = if part.rested { 0.0 } else { part.rate * self.every as f64 };
+        let most = if part.rested {
+            0.0
+        } else {
+            part.rate * self.every as f64
+        };
         part.tokens = saved.min(most + batch);
         (part.at, part.rate, part.rested) = (now, part.next, false);
         let bytes = wanted.min(self.config.batch.into());

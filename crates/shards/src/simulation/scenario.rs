@@ -44,8 +44,8 @@ impl Scenario {
         Scenario::Stops,
     ];
 
-    /// So many shards of 100 Gbit/s for `span` nanoseconds. The lead is two batches over an equal share; the
-    /// queue and the patience are 10 us.
+    /// So many shards of 100 Gbit/s for `span` nanoseconds. The lead is two batches over an equal share, the
+    /// queue 10 us, the patience 5 us.
     #[must_use]
     pub fn setup(self, shards: u32, candidate: Candidate, span: u64, seed: u64) -> Setup {
         let batch = 15_000;
@@ -55,11 +55,13 @@ impl Scenario {
             ahead: 125_000,
             catch_up: 0,
             lead: 2 * u64::from(batch) * u64::from(shards),
-            patience: 10_000,
+            patience: 5_000,
         };
         Setup {
             config,
-            members: (0..shards).map(|place| self.member(place, shards)).collect(),
+            members: (0..shards)
+                .map(|place| self.member(place, shards))
+                .collect(),
             candidate,
             span,
             seed,
@@ -112,10 +114,12 @@ impl Scenario {
                 }
             }
             // A core carries about 17 bytes in a nanosecond, and so many shards have to carry 12.5.
-            Scenario::SlowCore if first => member.core = member.core.slower((number * 9 / 10).clamp(1, 7)),
+            Scenario::SlowCore if first => {
+                member.core = member.core.slower((number * 9 / 10).clamp(1, 7))
+            }
             Scenario::TooSlowCore if first => member.core = member.core.slower(number * 4),
             Scenario::Stops if first => {
-                member.core.stops_one_in = 2000;
+                member.core.stops_one_in = 500;
                 member.core.stops_for = 1_000_000;
             }
             _ => {}
