@@ -17,7 +17,7 @@ fn long() -> bool {
 
 /// For so many shards, less time: what it takes is about the same.
 fn run(scenario: Scenario, shards: u32, candidate: Candidate) -> (Setup, Report) {
-    let all = if long() { 48_000_000 } else { 8_000_000 };
+    let all = if long() { 24_000_000 } else { 8_000_000 };
     let setup = scenario.setup(shards, candidate, all / u64::from(shards), 1);
     let report = setup.run().unwrap();
     (setup, report)
@@ -105,14 +105,14 @@ fn the_wire_does_not_idle_beside_a_slow_core_nor_by_one_shard_alone() {
     for scenario in [Greedy, Weights, OneShard, SlowCore, TooSlowCore] {
         for shards in [2, 8, 64] {
             let (_, report) = run(scenario, shards, Candidate::LinkClock);
+            if scenario == TooSlowCore {
+                assert!(report.used > 0.99, "{shards}: {}", report.used);
+                continue;
+            }
             // Until the first batch is decided and handed on: a slow core's may take this long.
-            assert!(
-                report.idle <= 5_000,
-                "{scenario}, {shards}: {} ns",
-                report.idle
-            );
-            let slow = scenario == TooSlowCore;
-            assert!(slow || report.left_out.iter().all(|&times| times == 0));
+            let idle = report.idle;
+            assert!(idle <= 5_000, "{scenario}, {shards}: {idle} ns");
+            assert!(report.left_out.iter().all(|&times| times == 0));
         }
     }
 }
