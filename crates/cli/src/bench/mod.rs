@@ -92,8 +92,8 @@ fn all() -> impl Iterator<Item = Contender> {
     iter::once(Contender::None).chain(algorithms)
 }
 
-/// Reads `--alg`.
-fn contenders() -> impl TypedValueParser<Value = Contender> {
+/// Reads `--alg`: an algorithm's name, or `none`.
+pub fn contenders() -> impl TypedValueParser<Value = Contender> {
     let possible = |one: Contender| PossibleValue::new(one.name()).help(one.about());
     let named = |name: String| all().find(|one| one.name() == name);
     PossibleValuesParser::new(all().map(possible))
@@ -134,6 +134,7 @@ fn single(options: &Options, contender: Contender, custom: &[Custom]) -> Result<
         sets,
         qmin: options.qmin,
         qmax: options.qmax,
+        warm_up: 0,
         loops: options.loops.unwrap_or(10_000_000),
         arrivals: options.arrivals,
         seed: options.seed,
@@ -183,6 +184,7 @@ fn table(options: &Options, custom: &[Custom]) -> Result<()> {
             sets,
             qmin: options.qmin,
             qmax: options.qmax,
+            warm_up: 0,
             loops: options.loops.unwrap_or(4_000_000),
             arrivals: options.arrivals,
             seed: options.seed,
