@@ -11,9 +11,9 @@ pub(super) struct Family {
     pub(super) of: Of,
 }
 
-/// What kind of number it is.
+/// What number it is, in the words of OpenMetrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricType {
     Counter,
     Gauge,
     Histogram,
@@ -50,12 +50,14 @@ pub(super) enum Value<'a> {
 pub(super) type Labels<'a> = [(&'static str, &'a str)];
 
 impl Family {
-    pub(super) fn kind(&self) -> Kind {
+    pub(super) fn metric_type(&self) -> MetricType {
         match self.of {
-            Of::SiteCount(_) | Of::InterfaceCount(_) | Of::LinkCount(_) => Kind::Counter,
-            Of::ClassCount(_) | Of::Reasons => Kind::Counter,
-            Of::Build | Of::Site(_) | Of::Interface(_) | Of::Link(_) | Of::Class(_) => Kind::Gauge,
-            Of::Delays => Kind::Histogram,
+            Of::SiteCount(_) | Of::InterfaceCount(_) | Of::LinkCount(_) => MetricType::Counter,
+            Of::ClassCount(_) | Of::Reasons => MetricType::Counter,
+            Of::Build | Of::Site(_) | Of::Interface(_) | Of::Link(_) | Of::Class(_) => {
+                MetricType::Gauge
+            }
+            Of::Delays => MetricType::Histogram,
         }
     }
 
@@ -67,7 +69,7 @@ impl Family {
         let is_rate = self.name.ends_with("_per_second");
         let unit = known.into_iter().find(|&unit| unit == last && !is_rate);
         // What bytes are counted of is a number, as all counts are.
-        unit.filter(|_| self.kind() != Kind::Counter)
+        unit.filter(|_| self.metric_type() != MetricType::Counter)
     }
 
     /// How many things it is about.
