@@ -53,7 +53,7 @@ mod field {
 pub(super) fn begin(out: &mut Vec<u8>, scratch: &mut Vec<u8>, family: &Family, report: &Report) {
     let mut length = 0;
     for place in 0..family.things(report) {
-        family.values(report, place, |labels, told| {
+        family.values(report, place, &mut |labels, told| {
             scratch.clear();
             value(scratch, labels, told);
             length += scratch.len();
