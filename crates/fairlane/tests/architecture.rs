@@ -108,7 +108,7 @@ fn dependencies_point_one_way() {
         (
             "instruments",
             &[
-                "classify", "cli", "config", "core", "io", "netlab", "runtime",
+                "bench", "classify", "cli", "config", "core", "io", "netlab", "runtime",
             ],
         ),
         (

@@ -21,6 +21,7 @@ from . import (
     qfq_table4,
     qfq_wfi,
     qfqplus_fig2,
+    qfqplus_fig3_7,
     qfqplus_fig8,
     qfqplus_table2,
 )
@@ -34,6 +35,7 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
         qfq_wfi,
         qfqplus_table2,
         qfqplus_fig2,
+        qfqplus_fig3_7,
         qfqplus_fig8,
         pspat_table1,
         pspat_table2,
