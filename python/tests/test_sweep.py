@@ -114,7 +114,7 @@ def by_any_worker(monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, places)))
 
 
-def test_ray_gives_what_a_killed_worker_had_to_another(by_any_worker, tmp_path):
+def test_ray_gives_what_a_killed_worker_had_to_another(long, by_any_worker, tmp_path):
     ray = pytest.importorskip("ray")
     grid = {"number": list(range(100)), "fuse": [str(tmp_path / "fuse")]}
     rows = fairlane.sweep(mortal, grid, backend="ray", jobs=2, table="rows", folder=tmp_path / "cells")
