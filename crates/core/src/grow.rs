@@ -5,6 +5,7 @@
 //! that was never written to takes addresses only.
 
 use alloc::vec::Vec;
+use core::ops::{Deref, DerefMut};
 
 /// Bytes of a table that are moved at once: twice as many are at most, until it is [`AMPLE`].
 const MOVED: usize = 64 << 10;
@@ -54,6 +55,64 @@ pub(crate) fn put<T>(table: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
     }
 }
 
+/// A table whose items are known by their numbers. That of an item which is no more is given to another:
+/// what was released last, first.
+#[derive(Clone, Debug)]
+pub(crate) struct Slab<T> {
+    items: Vec<T>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Slab {
+            items: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    /// The number that the next item will have.
+    pub(crate) fn next_number(&self) -> usize {
+        self.free.last().map_or(self.items.len(), |&at| at as usize)
+    }
+
+    /// Puts an item into a free place, or behind the last: its number. O(1) amortised. Seldom done: whoever
+    /// does has a call for it, and no copy.
+    #[inline(never)]
+    pub(crate) fn insert(&mut self, item: T) -> u32 {
+        put(&mut self.items, &mut self.free, item)
+    }
+
+    /// An item is no more: its place is free. What is in it stays until another comes.
+    pub(crate) fn release(&mut self, at: u32) {
+        self.free.push(at);
+    }
+
+    /// Whether a place is free. O(free places).
+    pub(crate) fn is_free(&self, at: u32) -> bool {
+        self.free.contains(&at)
+    }
+}
+
+/// All places, free ones among them.
+impl<T> Deref for Slab<T> {
+    type Target = [T];
+
+    #[inline(always)]
+    fn deref(&self) -> &[T] {
+        &self.items
+    }
+}
+
+impl<T> DerefMut for Slab<T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.items
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,6 +128,20 @@ mod tests {
         }
         assert!(moved.iter().all(|&bytes| bytes <= 2 * MOVED), "{moved:?}");
         assert!(table.into_iter().eq(0..200_000));
+    }
+
+    #[test]
+    fn a_number_is_used_again_the_last_released_first() {
+        let mut slab = Slab::default();
+        assert_eq!(['a', 'b', 'c'].map(|item| slab.insert(item)), [0, 1, 2]);
+        slab.release(0);
+        slab.release(2);
+        assert!(slab.is_free(0) && !slab.is_free(1) && slab.is_free(2));
+        for (number, item) in [(2, 'd'), (0, 'e'), (3, 'f')] {
+            assert_eq!(slab.next_number(), number);
+            assert_eq!(slab.insert(item), number as u32);
+        }
+        assert_eq!(*slab, ['e', 'b', 'd', 'f']);
     }
 
     #[test]

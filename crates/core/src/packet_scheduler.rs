@@ -5,6 +5,7 @@ mod sojourn;
 mod view;
 
 use crate::ensure_invariant;
+use crate::grow::Slab;
 use crate::packet::{Count, Packet, Rejected, Rejection};
 use crate::queue::{PacketSlab, Record, Stored};
 use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
@@ -325,8 +326,7 @@ pub struct PacketScheduler<A: Scheduler, P, L: Size = Length> {
     dropped: Count,
     discarded: Count,
     free_flows: Vec<FlowId>,
-    accounts: Vec<Account>,
-    free_accounts: Vec<u32>,
+    accounts: Slab<Account>,
 }
 
 impl<A: Scheduler, P> PacketScheduler<A, P> {
@@ -351,8 +351,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
             dropped: Count::default(),
             discarded: Count::default(),
             free_flows: Vec::new(),
-            accounts: Vec::new(),
-            free_accounts: Vec::new(),
+            accounts: Slab::default(),
         }
     }
 
@@ -440,7 +439,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         flow.ledger.close();
         let account = core::mem::replace(&mut flow.queue.side, NO_ACCOUNT);
         if account != NO_ACCOUNT {
-            self.free_accounts.push(account);
+            self.accounts.release(account);
         }
         if self
             .algorithm
@@ -753,7 +752,8 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
             .map_or(self.limits.per_flow, |a| a.limits)
     }
 
-    /// The account of a flow, opened where it has none.
+    /// The account of a flow, opened where it has none. By itself: packets seldom need it.
+    #[inline(never)]
     fn account(&mut self, id: FlowId) -> &mut Account {
         let flow = &mut self.flows[id.index()];
         if flow.queue.side == NO_ACCOUNT {
@@ -762,16 +762,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
                 dropped: Count::default(),
                 discarded: Count::default(),
             };
-            flow.queue.side = match self.free_accounts.pop() {
-                Some(used) => {
-                    self.accounts[used as usize] = fresh;
-                    used
-                }
-                None => {
-                    self.accounts.push(fresh);
-                    (self.accounts.len() - 1) as u32
-                }
-            };
+            flow.queue.side = self.accounts.insert(fresh);
         }
         &mut self.accounts[flow.queue.side as usize]
     }

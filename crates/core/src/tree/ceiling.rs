@@ -9,7 +9,7 @@
 //! time, each once. So the next release of all is known at O(1), and holding and releasing
 //! cost O(log n) in the number held.
 
-use crate::grow;
+use crate::grow::{self, Slab};
 use crate::leaky_bucket::LeakyBucket;
 use crate::units::{Length, Nanos};
 use alloc::vec::Vec;
@@ -41,8 +41,7 @@ struct Bucket {
 /// All ceilings of a tree, and who is held by one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ceilings {
-    buckets: Vec<Bucket>,
-    free: Vec<u32>,
+    buckets: Slab<Bucket>,
     /// Release times and ceilings, the earliest first.
     heap: Vec<(Nanos, u32)>,
 }
@@ -64,7 +63,7 @@ impl Ceilings {
             heap_at: NONE,
             owner,
         };
-        grow::put(&mut self.buckets, &mut self.free, bucket)
+        self.buckets.insert(bucket)
     }
 
     /// Another ceiling for the same class, which keeps what it owes in bytes.
@@ -85,7 +84,7 @@ impl Ceilings {
         if held {
             self.take_out(self.buckets[at as usize].heap_at as usize);
         }
-        self.free.push(at);
+        self.buckets.release(at);
         held
     }
 

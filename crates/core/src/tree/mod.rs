@@ -153,6 +153,7 @@ pub use stats::ClassStats;
 pub use view::DynamicFlow;
 
 use crate::aqm::Aqm;
+use crate::grow::Slab;
 use crate::packet::Count;
 use crate::packet_scheduler::{Limits, SchedulerLimits};
 use crate::queue::PacketSlab;
@@ -270,11 +271,10 @@ pub struct Tree<P> {
     ceilings: Ceilings,
     /// The ceiling of the root holds everything.
     root_held: bool,
-    extras: Vec<Extra>,
+    extras: Slab<Extra>,
     classes: Vec<Option<Class>>,
     free_classes: Vec<u32>,
     free_nodes: Vec<u32>,
-    free_extras: Vec<u32>,
     accepted_bytes: u64,
     limits: SchedulerLimits,
     /// What is kept for all classes.
@@ -326,11 +326,10 @@ impl<P> Tree<P> {
             slab: PacketSlab::new(limits.packets),
             ceilings: Ceilings::default(),
             root_held: false,
-            extras: Vec::new(),
+            extras: Slab::default(),
             classes: Vec::new(),
             free_classes: Vec::new(),
             free_nodes: Vec::new(),
-            free_extras: Vec::new(),
             accepted_bytes: 0,
             kept: Count::default(),
             measure: Measure::of(limits.packets, limits.bytes),

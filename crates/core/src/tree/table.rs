@@ -161,18 +161,12 @@ impl<P> Tree<P> {
 
     /// Gives a class a number.
     pub(super) fn register(&mut self, class: Class, place: Place) -> ClassId {
-        match self.free_classes.pop() {
-            Some(number) => {
-                self.classes[number as usize] = Some(class);
-                self.places[number as usize] = place;
-                ClassId::new(number)
-            }
-            None => {
-                grow::push(&mut self.classes, Some(class));
-                grow::push(&mut self.places, place);
-                ClassId::new((self.classes.len() - 1) as u32)
-            }
+        let number = grow::put(&mut self.classes, &mut self.free_classes, Some(class));
+        match self.places.get_mut(number as usize) {
+            Some(at) => *at = place,
+            None => grow::push(&mut self.places, place),
         }
+        ClassId::new(number)
     }
 
     pub(super) fn add_node(
@@ -252,7 +246,7 @@ impl<P> Tree<P> {
         let ceiling = self.add_ceiling(ceiling, longest, owner);
         let aqm = self.management(leaf);
         let extra = Extra { aqm, ceiling };
-        grow::put(&mut self.extras, &mut self.free_extras, extra)
+        self.extras.insert(extra)
     }
 
     /// Queue management, which draws numbers of its own.
@@ -271,7 +265,7 @@ impl<P> Tree<P> {
         if ceiling != NONE {
             self.ceilings.remove(ceiling);
         }
-        self.free_extras.push(extra);
+        self.extras.release(extra);
     }
 
     /// Entry of what few queues need, of a child that is a queue.

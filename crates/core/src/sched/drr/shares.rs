@@ -1,9 +1,8 @@
 //! The shares that there are, each kept once.
 
 use super::Ratio;
-use crate::grow;
+use crate::grow::Slab;
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 /// The number of a share: as many as there can be entities have three bytes.
 pub(super) type Number = [u8; 3];
@@ -13,18 +12,17 @@ const _: () = assert!(crate::scheduler::MAX_ENTITIES <= 1 << 24);
 /// Weights and longest packets by number, so that a state of 24 bytes has room for a quantum.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shares {
-    table: Vec<Ratio>,
+    table: Slab<Ratio>,
     /// Number, and how many entities have it, by packet and weight.
     known: BTreeMap<(u32, u32), (u32, u32)>,
-    free: Vec<u32>,
 }
 
 impl Shares {
     /// The share of one entity more.
     pub(super) fn enter(&mut self, share: Ratio) -> Number {
-        let (table, free) = (&mut self.table, &mut self.free);
+        let table = &mut self.table;
         let entry = self.known.entry((share.charge, share.weight));
-        let (number, count) = entry.or_insert_with(|| (grow::put(table, free, share), 0));
+        let (number, count) = entry.or_insert_with(|| (table.insert(share), 0));
         *count += 1;
         let [low, middle, high, _] = number.to_le_bytes();
         [low, middle, high]
@@ -36,7 +34,7 @@ impl Shares {
         if let Some((number, count)) = self.known.get_mut(&(charge, weight)) {
             *count -= 1;
             if *count == 0 {
-                self.free.push(*number);
+                self.table.release(*number);
                 self.known.remove(&(charge, weight));
             }
         }

@@ -88,7 +88,7 @@ impl<P> Cbq<P> {
         above.counts = above.counts.plus(&counts);
         self.rings[priority as usize].retain(|&number| number != id.number());
         self.sleepers.forget(id.number());
-        self.free.push(id.number());
+        self.classes.release(id.number());
         self.set_depths();
         self.weigh(priority);
         gone.into_iter().for_each(discard);

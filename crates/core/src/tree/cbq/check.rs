@@ -12,11 +12,11 @@ impl<P> Cbq<P> {
     pub fn invariants(&self) -> Result<(), Violation> {
         let mut total = Count::default();
         let mut kept = Count::default();
-        for (number, class) in (0u32..).zip(&self.classes) {
+        for (number, class) in (0u32..).zip(self.classes.iter()) {
             let queued = self.queued(class);
             self.check_place(number, class, queued)?;
             if class.removed {
-                ensure_invariant!(self.free.contains(&number), "class {number} is lost");
+                ensure_invariant!(self.classes.is_free(number), "class {number} is lost");
                 continue;
             }
             total = total.plus(queued);

@@ -80,6 +80,7 @@ pub use estimator::Bursts;
 
 use super::{ClassId, ClassQueue, ClassStats, Discarded, LeafConfig, Payload, Reason};
 use crate::aqm::{Aqm, Backlog, Verdict};
+use crate::grow::Slab;
 use crate::packet::Count;
 use crate::packet::{Dequeue, Packet, Rejected, Rejection, Stamped, Waited};
 use crate::packet_scheduler::SchedulerLimits;
@@ -218,8 +219,7 @@ pub struct Cbq<P> {
     beyond: Beyond,
     queued_bytes: u64,
     slab: PacketSlab<(Nanos, P)>,
-    classes: Vec<Class>,
-    free: Vec<u32>,
+    classes: Slab<Class>,
     /// Leaves with packets that are not suspended, by priority; the first has the turn.
     rings: [VecDeque<u32>; PRIORITIES as usize],
     sleepers: Sleepers,
@@ -257,6 +257,8 @@ impl<P> Cbq<P> {
             counts: Counts::default(),
             removed: false,
         };
+        let mut classes = Slab::default();
+        classes.insert(root);
         Cbq {
             link: rate,
             link_pace: Pace::new(rate),
@@ -267,8 +269,7 @@ impl<P> Cbq<P> {
             beyond: Beyond::default(),
             queued_bytes: 0,
             slab: PacketSlab::new(limits.packets),
-            classes: alloc::vec![root],
-            free: Vec::new(),
+            classes,
             rings: Default::default(),
             sleepers: Sleepers::new(granularity),
             cutoff: 0,
@@ -303,7 +304,7 @@ impl<P> Cbq<P> {
         }
         config.check(self.link)?;
         let leaf = leaf.map(within_limits);
-        let number = self.free.last().map_or(self.classes.len(), |&n| n as usize);
+        let number = self.classes.next_number();
         if number >= MAX_ENTITIES {
             return Err(CbqError::TooManyClasses);
         }
@@ -319,15 +320,11 @@ impl<P> Cbq<P> {
             counts: Counts::default(),
             removed: false,
         };
-        if self.free.pop().is_some() {
-            self.classes[number] = class;
-        } else {
-            self.classes.push(class);
-        }
-        self.classes[parent.index()].children.push(number as u32);
+        let number = self.classes.insert(class);
+        self.classes[parent.index()].children.push(number);
         self.set_depths();
         self.weigh(config.priority);
-        Ok(ClassId::new(number as u32))
+        Ok(ClassId::new(number))
     }
 
     /// As [`offer`](Self::offer), where nobody asks for what gives way: that is counted, and
@@ -514,7 +511,7 @@ impl<P> Cbq<P> {
 
     /// Counts levels anew after a class came or went.
     fn set_depths(&mut self) {
-        for class in &mut self.classes {
+        for class in self.classes.iter_mut() {
             class.depth = 0;
         }
         for number in 0..self.classes.len() {

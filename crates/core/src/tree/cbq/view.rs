@@ -9,7 +9,7 @@ impl<P> Cbq<P> {
     /// The classes that there are by number, the root first. O(numbers in use at once so far) for all
     /// of them.
     pub fn classes(&self) -> impl Iterator<Item = ClassId> {
-        let classes = (0..).map(ClassId::new).zip(&self.classes);
+        let classes = (0..).map(ClassId::new).zip(self.classes.iter());
         classes.filter_map(|(id, class)| (!class.removed).then_some(id))
     }
 
