@@ -12,6 +12,11 @@ pub struct Delays {
     count: u64,
     sum: u128,
     max: Picos,
+    /// The first, and from it the sum of the differences and of their squares: what is always the same
+    /// deviates by 0.
+    first: Picos,
+    apart: f64,
+    squares: f64,
 }
 
 impl Delays {
@@ -25,11 +30,20 @@ impl Delays {
             count: 0,
             sum: 0,
             max: Picos::ZERO,
+            first: Picos::ZERO,
+            apart: 0.0,
+            squares: 0.0,
         }
     }
 
     /// Counts one. O(1); the table grows with the range of delays, to 30 KiB.
     pub fn record(&mut self, delay: Picos) {
+        if self.count == 0 {
+            self.first = delay;
+        }
+        let apart = delay.0.wrapping_sub(self.first.0) as i64 as f64;
+        self.apart += apart;
+        self.squares += apart * apart;
         self.count += 1;
         self.sum += delay.0;
         self.max = self.max.max(delay);
@@ -47,6 +61,13 @@ impl Delays {
     /// The mean, rounded down; zero for none.
     pub fn mean(&self) -> Picos {
         Picos(self.sum.checked_div(self.count.into()).unwrap_or(0))
+    }
+
+    /// The standard deviation of all, if they are less than 106 days apart; zero for none.
+    pub fn deviation(&self) -> Picos {
+        let count = self.count.max(1) as f64;
+        let mean = self.apart / count;
+        Picos((self.squares / count - mean * mean).max(0.0).sqrt() as u128)
     }
 
     /// The longest, exact.

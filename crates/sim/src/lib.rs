@@ -1,4 +1,4 @@
-//! A link in simulated time, to measure what a scheduler does to its flows.
+//! Links in simulated time, alone or as a network, to measure what schedulers do to flows.
 //!
 //! * [`Server`]: a [`Queue`] that drains through a transmit queue onto a [`Link`], exact to the
 //!   picosecond at any rate: a [`PacketScheduler`](fairlane_core::PacketScheduler) of flows, or
@@ -9,8 +9,11 @@
 //!   [`Gps`], [`DelayMeter`] delays; [`ClassMeter`] counts what each class sent.
 //! * [`Simulation`]: a run of a server with seeded [`Source`]s: of flows that come, change and go,
 //!   or of classes. [`sharing`] is an experiment with classes.
+//! * [`Network`]: nodes with such a server at each output port, wires with a delay between them, and the same
+//!   sources, whose packets take the shortest way; delays from end to end.
 //!
-//! All is a function of its inputs and its seed: no clock is read.
+//! All is a function of its inputs and its seed, the same to the byte on every machine: no clock is read, what is
+//! drawn is drawn by SplitMix64, and nothing is reckoned that IEEE 754 does not say exactly.
 //!
 //! ```
 //! use fairlane_core::{Length, Rate, SchedulerLimits, sched::Qfq};
@@ -170,9 +173,12 @@ mod class_meter;
 mod delay;
 mod gps;
 mod link;
+mod network;
 mod observer;
 mod queue;
+mod random;
 pub mod scenario;
+mod senders;
 mod server;
 mod share;
 pub mod sharing;
@@ -187,12 +193,12 @@ pub use delay::{DelayMeter, Delays};
 pub use fairlane_core::tree::ClassFlow;
 pub use gps::{FluidFinish, Gps, LagMeter};
 pub use link::{Link, Sent, TransmitQueue};
+pub use network::{Carried, Network, NetworkError, PortCount, Way, Wire};
 pub use observer::{Completion, Moment, Now, Observer};
 pub use queue::{Flows, Label, Next, PacketInfo, Queue, Waiting};
+pub use senders::{SourcePlan, Tag};
 pub use server::{Server, Step};
-pub use simulation::{
-    ClassPacket, ClassSource, FlowPacket, FlowPlan, FlowServer, Simulation, SourcePlan, Tag,
-};
+pub use simulation::{ClassPacket, ClassSource, FlowPacket, FlowPlan, FlowServer, Simulation};
 pub use source::{Lengths, Source, SourceError, Traffic};
 pub use tcp::Tcp;
 pub use time::{PICOS_PER_SECOND, Picos, Work};

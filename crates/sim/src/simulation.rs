@@ -1,34 +1,14 @@
-//! A run: sources of packets in front of a server, and flows that come, change and go.
+//! A run over one link: sources of packets in front of a server, and flows that come, change and go.
 
 use crate::link::TransmitQueue;
 use crate::observer::Observer;
-use crate::queue::{Flows, Label, PacketInfo, Queue, Waiting};
+use crate::queue::{Flows, Label, Queue, Waiting};
+use crate::senders::{Carrier, Senders, SourcePlan, Tag, Went};
 use crate::server::{Server, Step};
 use crate::source::{Lengths, Source, SourceError, Traffic};
-use crate::tcp::{Sender, Tcp};
-use crate::time::{PICOS_PER_SECOND, Picos};
-use fairlane_core::tree::{ClassFlow, ClassQueue, Payload};
+use crate::time::Picos;
+use fairlane_core::tree::{ClassFlow, ClassQueue};
 use fairlane_core::{ChangeError, FlowConfig, FlowId, Length, Rate};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::ops::Range;
-
-/// Who sent a packet of a [`Simulation`]: the body that it has in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tag {
-    /// Its source, by the order in which sources were added.
-    source: usize,
-    /// Packets are numbered from 0 as they are sent, those that are not accepted too.
-    number: u64,
-    /// Whether it may be marked instead of dropped.
-    ecn: bool,
-}
-
-impl Payload for Tag {
-    fn mark(&mut self) -> bool {
-        self.ecn
-    }
-}
 
 /// What queues of classes hold in a [`Simulation`].
 pub type ClassPacket = Waiting<ClassFlow, Tag>;
@@ -73,118 +53,8 @@ impl FlowPlan {
     }
 }
 
-/// A source: whose packets it sends, and when.
-#[derive(Clone, Debug, PartialEq)]
-pub struct SourcePlan<L> {
-    /// Whose its packets are.
-    pub to: L,
-    /// When it sends. A greedy source is one that fills the pipe as a TCP with data
-    /// to send does: it keeps its packets in the queue, and sends another for each that leaves,
-    /// sent or dropped.
-    pub traffic: Traffic,
-    /// What it sends.
-    pub lengths: Lengths,
-    /// While it sends; in each span anew from its beginning. Empty: always.
-    pub active: Vec<Range<Picos>>,
-    /// A greedy source that saw none of its packets leave for so long sends one more, as
-    /// a TCP does whose retransmission timer expires.
-    pub patience: Option<Picos>,
-    /// Whether its packets may be marked.
-    pub ecn: bool,
-    /// Sends as a [`Tcp`] with data to send does, from the beginning of each span anew. Its
-    /// `traffic` is greedy then.
-    pub tcp: Option<Tcp>,
-}
-
-impl<L> SourcePlan<L> {
-    /// A source that always sends packets which may not be marked.
-    pub fn new(to: L, traffic: Traffic, lengths: Lengths) -> Self {
-        SourcePlan {
-            to,
-            traffic,
-            lengths,
-            active: Vec::new(),
-            patience: None,
-            ecn: false,
-            tcp: None,
-        }
-    }
-}
-
 /// A source whose packets go to a class.
 pub type ClassSource = SourcePlan<ClassFlow>;
-
-/// A source of the run.
-#[derive(Debug)]
-struct Running<L> {
-    plan: SourcePlan<L>,
-    source: Source,
-    /// The span it is in, and those to come.
-    span: Range<Picos>,
-    later: Vec<Range<Picos>>,
-    /// Of the next span.
-    seed: u64,
-    /// Its packets in the queue.
-    queued: u32,
-    /// When a packet of it left for the last time, or it sent one out of impatience.
-    moved: Picos,
-    /// A greedy source that has nothing queued tries again.
-    retries: bool,
-    /// It looks whether packets leave.
-    watches: bool,
-    tcp: Option<Sender>,
-    /// It looks whether packets are acknowledged.
-    waits: bool,
-}
-
-impl<L> Running<L> {
-    fn new(plan: SourcePlan<L>, seed: u64) -> Result<Self, SourceError> {
-        let mut later = plan.active.clone();
-        if later.is_empty() {
-            later.push(Picos::ZERO..Picos::MAX);
-        }
-        // The next span is the last of them.
-        later.sort_by_key(|span| Reverse(span.start));
-        Ok(Running {
-            source: Source::new(plan.traffic.clone(), plan.lengths.clone(), seed)?,
-            plan,
-            span: Picos::ZERO..Picos::ZERO,
-            later,
-            seed,
-            queued: 0,
-            moved: Picos::ZERO,
-            retries: false,
-            watches: false,
-            tcp: None,
-            waits: false,
-        })
-    }
-
-    /// Packets that a greedy source keeps in the queue.
-    fn keeps(&self) -> Option<u32> {
-        match self.tcp {
-            Some(_) => None,
-            None => self.source.keeps(),
-        }
-    }
-}
-
-/// What happens at a time; in this order at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    /// A span of sending begins.
-    Span,
-    /// A packet of a source in a closed loop was acknowledged, and had been marked perhaps.
-    Acknowledged(u64, bool),
-    /// A source in a closed loop looks whether its packets are acknowledged.
-    Timeout,
-    /// A greedy source whose packets were all refused tries again.
-    Retry,
-    /// A greedy source looks whether its packets leave.
-    Look,
-    /// A packet arrives.
-    Packet(Length),
-}
 
 /// What happens to a flow; in this order at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -229,13 +99,7 @@ enum Life {
 /// ```
 #[derive(Debug)]
 pub struct Simulation<Q, O, L = FlowId> {
-    server: Server<Q, O, L, Tag>,
-    seed: u64,
-    /// None: a flow that has not come, or is gone.
-    sources: Vec<Option<Running<L>>>,
-    events: BinaryHeap<Reverse<(Picos, usize, Event)>>,
-    /// Packets that were sent.
-    sent: u64,
+    senders: Senders<Server<Q, O, L, Tag>, L>,
     flows: Vec<FlowPlan>,
 }
 
@@ -247,9 +111,13 @@ impl<Q: Flows<FlowPacket>, O: Observer> Simulation<Q, O> {
 
     /// Adds a flow to the run; flows are counted from 0.
     pub fn add(&mut self, plan: FlowPlan) -> Result<usize, SourceError> {
-        Source::new(plan.traffic.clone(), plan.lengths.clone(), self.seed)?;
+        Source::new(
+            plan.traffic.clone(),
+            plan.lengths.clone(),
+            self.senders.seed,
+        )?;
         self.flows.push(plan);
-        self.sources.push(None);
+        self.senders.reserve();
         Ok(self.flows.len() - 1)
     }
 
@@ -279,19 +147,20 @@ impl<Q: Flows<FlowPacket>, O: Observer> Simulation<Q, O> {
         }
         lives.sort_by_key(|&(at, life, index, _)| (at, life, index));
         for (at, life, index, config) in lives.into_iter().take_while(|&(at, ..)| at < until) {
-            if !self.work_until(at, &mut go_on) {
-                return Ok((self.server, false));
+            if !self.senders.work_until(at, &mut go_on) {
+                return Ok((self.senders.carrier, false));
             }
             self.live(at, life, index, config, until)?;
         }
-        let mut ended = self.work_until(until, &mut go_on);
-        while ended && self.server.step().is_some() {
+        let mut ended = self.senders.work_until(until, &mut go_on);
+        let mut server = self.senders.carrier;
+        while ended && server.step().is_some() {
             ended = go_on();
         }
         if ended {
-            self.server.finish();
+            server.finish();
         }
-        Ok((self.server, ended))
+        Ok((server, ended))
     }
 
     fn live(
@@ -302,25 +171,29 @@ impl<Q: Flows<FlowPacket>, O: Observer> Simulation<Q, O> {
         config: FlowConfig,
         until: Picos,
     ) -> Result<(), ChangeError> {
-        let flow = self.sources[index].as_ref().map(|source| source.plan.to);
-        match (life, flow) {
-            (Life::Added, _) => {
-                let flow = self.server.add_flow(at, config)?;
+        let server = &mut self.senders.carrier;
+        match life {
+            Life::Added => {
+                let flow = server.add_flow(at, config)?;
                 let plan = &self.flows[index];
                 let mut source = SourcePlan::new(flow, plan.traffic.clone(), plan.lengths.clone());
                 source.active = vec![plan.start..plan.stop.min(until)];
                 // The golden ratio in 64 bits keeps the seeds of neighbours far apart.
                 let own = (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                let running = Running::new(source, self.seed.wrapping_add(own));
-                self.sources[index] = running.ok();
-                self.begin_span(index);
+                let seed = self.senders.seed.wrapping_add(own);
+                self.senders.set(index, Some(source), seed);
             }
-            (Life::Changed, Some(flow)) => self.server.change_flow(at, flow, config)?,
-            (Life::Removed, Some(flow)) => {
-                self.sources[index] = None;
-                self.server.remove_flow(at, flow)?;
+            Life::Changed => {
+                if let Some(&flow) = self.senders.to(index) {
+                    self.senders.carrier.change_flow(at, flow, config)?;
+                }
             }
-            (_, None) => {}
+            Life::Removed => {
+                if let Some(&flow) = self.senders.to(index) {
+                    self.senders.set(index, None, 0);
+                    self.senders.carrier.remove_flow(at, flow)?;
+                }
+            }
         }
         Ok(())
     }
@@ -341,12 +214,7 @@ impl<Q: ClassQueue<ClassPacket>, O: Observer<ClassFlow>> Simulation<Q, O, ClassF
 
     /// Adds a source; sources are counted from 0. Spans in the past begin at the clock.
     pub fn add_source(&mut self, plan: ClassSource) -> Result<usize, SourceError> {
-        let index = self.sources.len();
-        let seed = self.seed.wrapping_add((index as u64 + 1) << 32);
-        let running = Running::new(plan, seed.wrapping_add(1))?;
-        self.sources.push(Some(running));
-        self.await_span(index);
-        Ok(index)
+        self.senders.add(plan)
     }
 
     /// Lets everything happen that is due before `until`, and sets the clock to it. May be
@@ -357,12 +225,8 @@ impl<Q: ClassQueue<ClassPacket>, O: Observer<ClassFlow>> Simulation<Q, O, ClassF
 
     /// The same, as long as `go_on` says so, which is asked at every event: whether it came to
     /// `until`. Where it did not, the clock is at the last event.
-    pub fn run_until_while(&mut self, until: Picos, mut go_on: impl FnMut() -> bool) -> bool {
-        let came = self.work_until(until, &mut go_on);
-        if came {
-            self.server.advance(until);
-        }
-        came
+    pub fn run_until_while(&mut self, until: Picos, go_on: impl FnMut() -> bool) -> bool {
+        self.senders.run_until(until, go_on)
     }
 }
 
@@ -374,302 +238,82 @@ where
 {
     fn over(server: Server<Q, O, L, Tag>, seed: u64) -> Self {
         Simulation {
-            server,
-            seed,
-            sources: Vec::new(),
-            events: BinaryHeap::new(),
-            sent: 0,
+            senders: Senders::new(server, seed),
             flows: Vec::new(),
         }
     }
 
     /// The queue, to look at.
     pub fn queue(&self) -> &Q {
-        self.server.queue()
+        self.senders.carrier.queue()
     }
 
     /// The queue, to change between two runs.
     pub fn queue_mut(&mut self) -> &mut Q {
-        self.server.queue_mut()
+        self.senders.carrier.queue_mut()
     }
 
     /// Lets the queue do what it may do at leisure, now and then.
     pub fn expire_idle(&mut self) {
-        self.server.expire_idle();
+        self.senders.carrier.expire_idle();
     }
 
     /// Who watches.
     pub fn observer(&self) -> &O {
-        self.server.observer()
+        self.senders.carrier.observer()
     }
 
     /// Who watches, to ask or to empty.
     pub fn observer_mut(&mut self) -> &mut O {
-        self.server.observer_mut()
+        self.senders.carrier.observer_mut()
     }
 
     /// Who watched.
     pub fn into_observer(self) -> O {
-        self.server.into_observer()
+        self.senders.carrier.into_observer()
     }
 
     /// The time until which everything has happened.
     pub fn clock(&self) -> Picos {
-        self.server.clock()
+        self.senders.carrier.clock()
+    }
+}
+
+/// A link: what leaves it has arrived.
+impl<Q, O, L> Carrier<L> for Server<Q, O, L, Tag>
+where
+    L: Label,
+    Q: Queue<L, Waiting<L, Tag>>,
+    O: Observer<L>,
+{
+    fn clock(&self) -> Picos {
+        Server::clock(self)
     }
 
-    /// Lets everything happen that is due before `until`, as long as `go_on` says so: whether it did.
-    fn work_until(&mut self, until: Picos, go_on: &mut impl FnMut() -> bool) -> bool {
-        while go_on() {
-            let next = self.events.peek().map(|Reverse((at, ..))| *at);
-            let next = next.filter(|&at| at < until);
-            // At one instant sources come first.
-            if self.work_before(next.unwrap_or(until)) {
-                continue;
+    fn advance(&mut self, to: Picos) {
+        Server::advance(self, to);
+    }
+
+    fn step_before(&mut self, to: Picos) -> Option<Went> {
+        Some(match Server::step_before(self, to)? {
+            Step::Completed(completion, tag) => {
+                Went::Arrived(tag, completion.packet.marked, completion.end.time)
             }
-            let Some(at) = next else { return true };
-            if let Some(Reverse((_, index, event))) = self.events.pop() {
-                self.server.advance(at);
-                self.happen(index, event);
-            }
-        }
-        false
+            Step::Dequeued(_, &tag) => Went::Left(tag),
+            Step::Settled => Went::Nothing,
+        })
     }
 
-    /// Lets the server do one thing that is due before `to`, and sources follow it. Whether there
-    /// was one.
-    fn work_before(&mut self, to: Picos) -> bool {
-        let left = match self.server.step_before(to) {
-            None => return false,
-            Some(Step::Completed(completion, tag)) => {
-                self.acknowledge(tag, completion.packet.marked, completion.end.time);
-                return true;
-            }
-            Some(Step::Dequeued(_, &tag)) => Some(tag),
-            Some(Step::Settled) => None,
-        };
-        for (_, tag) in self.server.take_discarded() {
-            self.left(tag);
-        }
-        if let Some(tag) = left {
-            self.left(tag);
-        }
-        true
+    fn arrive(&mut self, to: &L, len: Length, tag: Tag) -> bool {
+        Server::arrive(self, Server::clock(self), *to, len, tag).is_ok()
     }
 
-    /// A source in a closed loop will hear of a packet that left the link.
-    fn acknowledge(&mut self, tag: Tag, marked: bool, sent: Picos) {
-        let running = self.sources[tag.source].as_ref();
-        if let Some(tcp) = running.and_then(|running| running.tcp.as_ref()) {
-            let at = sent + tcp.rtt();
-            let event = Event::Acknowledged(tag.number, marked);
-            self.events.push(Reverse((at, tag.source, event)));
-        }
+    fn take_discarded(&mut self) -> Vec<(Length, Tag)> {
+        let discarded = Server::take_discarded(self).into_iter();
+        discarded.map(|(packet, tag)| (packet.len, tag)).collect()
     }
 
-    fn happen(&mut self, index: usize, event: Event) {
-        let clock = self.clock();
-        let Some(running) = &mut self.sources[index] else {
-            return;
-        };
-        match event {
-            Event::Span => return self.begin_span(index),
-            Event::Acknowledged(number, marked) => {
-                if let Some(tcp) = &mut running.tcp {
-                    tcp.acknowledged(number, marked, clock);
-                }
-            }
-            Event::Timeout => {
-                running.waits = false;
-                if let Some(tcp) = &mut running.tcp
-                    && tcp.deadline().is_some_and(|deadline| deadline <= clock)
-                {
-                    tcp.give_up(clock);
-                }
-            }
-            Event::Look => return self.look(index),
-            Event::Retry => running.retries = false,
-            Event::Packet(len) => {
-                self.arrive(index, len);
-            }
-        }
-        self.go_on(index);
-    }
-
-    /// The next span of a source begins.
-    fn begin_span(&mut self, index: usize) {
-        let clock = self.clock();
-        let Some(running) = &mut self.sources[index] else {
-            return;
-        };
-        let Some(span) = running.later.pop() else {
-            return;
-        };
-        running.span = span.start.max(clock)..span.end;
-        let plan = &running.plan;
-        let source = Source::new(plan.traffic.clone(), plan.lengths.clone(), running.seed);
-        if let Ok(source) = source {
-            running.source = source;
-        }
-        // In each span the same packets would come: another seed for each.
-        running.seed = running.seed.wrapping_add(1);
-        running.tcp = running.plan.tcp.map(Sender::new);
-        running.moved = clock;
-        self.await_span(index);
-        self.watch(index);
-        self.go_on(index);
-    }
-
-    /// A greedy source with a patience looks whether its packets leave.
-    fn look(&mut self, index: usize) {
-        let clock = self.clock();
-        let Some(running) = &mut self.sources[index] else {
-            return;
-        };
-        running.watches = false;
-        let patience = running.plan.patience.unwrap_or(Picos::MAX);
-        if running.span.contains(&clock) && running.moved + patience <= clock {
-            running.moved = clock;
-            if let Some((_, len)) = running.source.next_packet() {
-                self.arrive(index, len);
-            }
-        }
-        self.watch(index);
-    }
-
-    /// The beginning of the next span of a source.
-    fn await_span(&mut self, index: usize) {
-        let running = self.sources[index].as_ref();
-        if let Some(span) = running.and_then(|running| running.later.last()) {
-            let at = span.start.max(self.clock());
-            self.events.push(Reverse((at, index, Event::Span)));
-        }
-    }
-
-    /// A greedy source with a patience will look whether its packets leave.
-    fn watch(&mut self, index: usize) {
-        let clock = self.clock();
-        if let Some(running) = &mut self.sources[index]
-            && let Some(patience) = running.plan.patience
-            && running.keeps().is_some()
-            && running.span.contains(&clock)
-            && !running.watches
-        {
-            running.watches = true;
-            let at = running.moved + patience;
-            self.events.push(Reverse((at, index, Event::Look)));
-        }
-    }
-
-    /// A source sends what it has to send now, or says when it will.
-    fn go_on(&mut self, index: usize) {
-        let clock = self.clock();
-        let Some(running) = &mut self.sources[index] else {
-            return;
-        };
-        if running.tcp.is_some() {
-            return self.fill_window(index);
-        }
-        let Some(keeps) = running.keeps() else {
-            if let Some((time, len)) = running.source.next_packet() {
-                let at = running.span.start + time;
-                if at < running.span.end {
-                    self.events.push(Reverse((at, index, Event::Packet(len))));
-                }
-            }
-            return;
-        };
-        while let Some(running) = &mut self.sources[index]
-            && running.span.contains(&clock)
-            && running.queued < keeps
-            && let Some((_, len)) = running.source.next_packet()
-        {
-            if !self.arrive(index, len) {
-                return self.retry(index, len);
-            }
-        }
-    }
-
-    /// A source in a closed loop sends what its window has room for. Of what is refused it learns
-    /// as of all that is lost.
-    fn fill_window(&mut self, index: usize) {
-        let clock = self.clock();
-        while let Some(running) = &mut self.sources[index]
-            && let Some(tcp) = running.tcp.as_mut().filter(|tcp| tcp.may_send())
-            && running.span.contains(&clock)
-            && let Some((_, len)) = running.source.next_packet()
-        {
-            tcp.sent(self.sent, clock);
-            self.arrive(index, len);
-        }
-        if let Some(running) = &mut self.sources[index]
-            && let Some(deadline) = running.tcp.as_ref().and_then(Sender::deadline)
-            && !running.waits
-            && running.span.contains(&clock)
-        {
-            running.waits = true;
-            let at = deadline.max(clock);
-            self.events.push(Reverse((at, index, Event::Timeout)));
-        }
-    }
-
-    /// A greedy source was refused: when it has nothing queued whose departure would let
-    /// it send again, it tries again after the time of a packet.
-    fn retry(&mut self, index: usize, len: Length) {
-        let (clock, rate) = (self.clock(), self.server.rate());
-        if let Some(running) = &mut self.sources[index]
-            && running.queued == 0
-            && !running.retries
-        {
-            running.retries = true;
-            let picos = u128::from(len.get()) * 8 * u128::from(PICOS_PER_SECOND);
-            let at = clock + Picos(picos / u128::from(rate.bps()));
-            self.events.push(Reverse((at, index, Event::Retry)));
-        }
-    }
-
-    /// A packet arrives: whether it was accepted.
-    fn arrive(&mut self, index: usize, len: Length) -> bool {
-        let Some(running) = &self.sources[index] else {
-            return false;
-        };
-        let tag = Tag {
-            source: index,
-            number: self.sent,
-            ecn: running.plan.ecn,
-        };
-        self.sent += 1;
-        let (clock, to) = (self.clock(), running.plan.to);
-        let accepted = self.server.arrive(clock, to, len, tag).is_ok();
-        for (packet, tag) in self.server.take_discarded() {
-            self.lost(&packet, tag);
-        }
-        if let Some(running) = &mut self.sources[index] {
-            running.queued += u32::from(accepted);
-        }
-        accepted
-    }
-
-    /// A packet gave way to another. A greedy source sends the next when one of its packets leaves,
-    /// or tries again if it has none.
-    fn lost(&mut self, packet: &PacketInfo<L>, tag: Tag) {
-        if let Some(running) = &mut self.sources[tag.source] {
-            running.queued -= 1;
-            if running.keeps().is_some() {
-                self.retry(tag.source, packet.len);
-            }
-        }
-    }
-
-    /// A packet left the queue: a greedy source sends another.
-    fn left(&mut self, tag: Tag) {
-        let clock = self.clock();
-        if let Some(running) = &mut self.sources[tag.source] {
-            running.queued -= 1;
-            running.moved = clock;
-            if running.keeps().is_some() {
-                self.go_on(tag.source);
-            }
-        }
+    fn rate(&self, _: usize) -> Rate {
+        Server::rate(self)
     }
 }

@@ -1,10 +1,9 @@
 //! Sources of traffic, the same packets for the same seed.
 
+use crate::random::Random;
 use crate::time::{Picos, Work};
 use core::fmt;
 use fairlane_core::{Length, Rate};
-use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
 use std::collections::VecDeque;
 
 /// The lengths of a source's packets, each drawn independently.
@@ -28,16 +27,18 @@ impl Lengths {
         }
     }
 
-    fn draw(&self, random: &mut SmallRng) -> Length {
+    fn draw(&self, random: &mut Random) -> Length {
         match self {
             Lengths::Fixed(len) => *len,
             Lengths::Uniform(a, b) => {
-                let bytes = random.random_range(a.get().min(b.get())..=a.get().max(b.get()));
-                Length::new(bytes).unwrap_or(*a)
+                let least = a.get().min(b.get());
+                let choices = a.get().abs_diff(b.get()) + 1;
+                let more = random.below(choices.into()) as u32;
+                Length::new(least + more).unwrap_or(*a)
             }
             Lengths::Weighted(choices) => {
                 let all: u64 = choices.iter().map(|&(_, weight)| u64::from(weight)).sum();
-                let mut ticket = random.random_range(0..all);
+                let mut ticket = random.below(all);
                 for &(len, weight) in choices {
                     if ticket < u64::from(weight) {
                         return len;
@@ -45,6 +46,18 @@ impl Lengths {
                     ticket -= u64::from(weight);
                 }
                 Length::MAX
+            }
+        }
+    }
+
+    /// The longest that may be drawn.
+    fn longest(&self) -> Length {
+        match self {
+            Lengths::Fixed(len) => *len,
+            Lengths::Uniform(a, b) => *a.max(b),
+            Lengths::Weighted(choices) => {
+                let lengths = choices.iter().map(|&(len, _)| len);
+                lengths.max().unwrap_or(Length::MAX)
             }
         }
     }
@@ -99,6 +112,17 @@ pub enum Traffic {
     Trace(Vec<(Picos, Length)>),
 }
 
+impl Traffic {
+    /// The longest packet, where a source draws these lengths.
+    pub(crate) fn longest(&self, lengths: &Lengths) -> Length {
+        let of_trace = match self {
+            Traffic::Trace(packets) => packets.iter().map(|&(_, len)| len).max(),
+            _ => None,
+        };
+        of_trace.unwrap_or_else(|| lengths.longest())
+    }
+}
+
 /// Why there is no such source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -125,13 +149,13 @@ impl std::error::Error for SourceError {}
 
 /// A source of packets.
 ///
-/// The same seed gives the same packets on every 64-bit machine with the same versions of
-/// the libraries.
+/// The same seed gives the same packets on every machine, and in every release: it draws by SplitMix64, and
+/// reckons with nothing but what IEEE 754 says exactly.
 #[derive(Clone, Debug)]
 pub struct Source {
     traffic: Traffic,
     lengths: Lengths,
-    random: SmallRng,
+    random: Random,
     /// Bits sent at a constant rate.
     bits: u128,
     /// When the next packet leaves, apart from that.
@@ -168,7 +192,7 @@ impl Source {
         let mut source = Source {
             traffic,
             lengths,
-            random: SmallRng::seed_from_u64(seed),
+            random: Random::new(seed),
             bits: 0,
             time: Picos::ZERO,
             on: Picos::ZERO,
@@ -245,18 +269,13 @@ impl Source {
 
     fn exponential(&mut self, rate: Rate) -> Picos {
         let mean = self.lengths.mean() * 8.0 / rate.bps() as f64;
-        Picos::from_secs_f64(-mean * self.uniform().ln())
+        Picos::from_secs_f64(mean * self.random.exponential())
     }
 
     /// At least a picosecond, so that every span brings the source forward.
     fn pareto(&mut self, alpha: f64, mean: Picos) -> Picos {
         let least = mean.as_secs_f64() * (alpha - 1.0) / alpha;
-        Picos::from_secs_f64(least * self.uniform().powf(-1.0 / alpha)).max(Picos(1))
-    }
-
-    /// Above 0, at most 1.
-    fn uniform(&mut self) -> f64 {
-        1.0 - self.random.random::<f64>()
+        Picos::from_secs_f64(least * self.random.pareto(alpha)).max(Picos(1))
     }
 }
 

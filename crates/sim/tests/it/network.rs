@@ -1,0 +1,294 @@
+//! Packets that take several wires.
+
+use crate::support::{length, rate};
+use fairlane_core::sched::Algorithm;
+use fairlane_core::{Limits, SchedulerLimits, Weight};
+use fairlane_sim::{
+    Carried, Lengths, Network, NetworkError, Picos, SourcePlan, Tcp, Traffic, Way, Wire,
+};
+
+fn wire(bps: u64, delay_us: u64, algorithm: Algorithm, packets: u32) -> Wire {
+    Wire {
+        rate: rate(bps),
+        delay: Picos::from_micros(delay_us),
+        algorithm,
+        limits: SchedulerLimits {
+            packets,
+            ..SchedulerLimits::default()
+        },
+    }
+}
+
+fn way(from: u16, to: u16, weight: u32) -> Way {
+    let weight = Weight::new(weight).unwrap();
+    Way { from, to, weight }
+}
+
+fn source(way: Way, traffic: Traffic, bytes: u32) -> SourcePlan<Way> {
+    SourcePlan::new(way, traffic, Lengths::Fixed(length(bytes)))
+}
+
+/// Nodes in a row, with wires in both directions.
+fn row(wires: &[Wire], seed: u64) -> Network {
+    let mut network = Network::new(wires.len() as u16 + 1, seed);
+    for (from, wire) in (0..).zip(wires) {
+        network.add_wire(from, from + 1, *wire).unwrap();
+        network.add_wire(from + 1, from, *wire).unwrap();
+    }
+    network
+}
+
+/// What was sent is where it can be: nothing is lost but what is said to be.
+#[track_caller]
+fn conserved(carried: &Carried) {
+    let gone = carried.received.packets + carried.rejected + carried.displaced;
+    assert_eq!(carried.sent.packets, gone + carried.on_their_way());
+    assert_eq!(carried.delays.count(), carried.received.packets);
+}
+
+#[test]
+fn a_lone_packet_is_stored_and_forwarded_to_the_picosecond() {
+    for &algorithm in Algorithm::ALL {
+        // 1500 bytes at 7 Mbit/s are 1714.285.. us, at 10 Mbit/s 1200 us.
+        let wires = [
+            wire(7_000_000, 3_000, algorithm, 9),
+            wire(10_000_000, 250, algorithm, 9),
+        ];
+        let mut network = row(&wires, 1);
+        let lone = Traffic::Trace(vec![(Picos::from_micros(17), length(1500))]);
+        network
+            .add_source(source(way(0, 2, 1), lone, 1), 0)
+            .unwrap();
+        network.run_until(Picos::from_millis(50));
+        let carried = network.carried(0);
+        conserved(carried);
+        assert_eq!(
+            (carried.received.packets, carried.received.bytes),
+            (1, 1500)
+        );
+        let first = Picos(12_000 * 1_000_000_000_000 / 7_000_000);
+        let expected = first + Picos::from_micros(3_000 + 1_200 + 250);
+        assert_eq!(carried.delays.max(), expected, "{algorithm:?}");
+        assert_eq!(carried.delays.deviation(), Picos::ZERO);
+    }
+}
+
+#[test]
+fn a_packet_on_its_way_is_neither_here_nor_there() {
+    let mut network = row(&[wire(8_000_000, 5_000, Algorithm::Qfq, 9)], 1);
+    let lone = Traffic::Trace(vec![(Picos::ZERO, length(1000))]);
+    network
+        .add_source(source(way(0, 1, 1), lone, 1000), 0)
+        .unwrap();
+    // It has left the port after a millisecond, and is there after six.
+    for (until, sent, received) in [(500, 0, 0), (1_500, 1, 0), (6_000, 1, 0), (6_001, 1, 1)] {
+        network.run_until(Picos::from_micros(until));
+        let port = network.port(0).sent.packets;
+        assert_eq!(
+            (port, network.carried(0).received.packets),
+            (sent, received),
+            "{until}"
+        );
+        assert_eq!(network.carried(0).on_their_way(), 1 - received);
+    }
+}
+
+#[test]
+fn the_way_with_the_fewest_wires_is_taken_and_of_two_the_first() {
+    // 0 to 3 over 1, over 2, or over 4 and 5.
+    let mut network = Network::new(6, 1);
+    let any = wire(1_000_000, 1, Algorithm::Fifo, 9);
+    for (from, to) in [(0, 4), (4, 5), (5, 3), (0, 2), (0, 1), (1, 3), (2, 3)] {
+        network.add_wire(from, to, any).unwrap();
+    }
+    assert_eq!(network.route(0, 3), Ok(vec![3, 6]));
+    assert_eq!(network.route(4, 3), Ok(vec![1, 2]));
+    // Wires in a circle lead nowhere else.
+    network.add_wire(3, 4, any).unwrap();
+    assert_eq!(network.route(3, 3), Err(NetworkError::OneNode(3)));
+    let nowhere = NetworkError::NoRoute { from: 3, to: 0 };
+    assert_eq!(network.route(3, 0), Err(nowhere.clone()));
+    assert_eq!(network.route(0, 6), Err(NetworkError::Unknown(6)));
+    assert_eq!(nowhere.to_string(), "no wires lead from node 3 to node 0");
+    assert_eq!(network.add_wire(1, 1, any), Err(NetworkError::OneNode(1)));
+    // A source in a closed loop needs a way back.
+    let mut looped = source(way(0, 3, 1), Traffic::Greedy(9), 100);
+    looped.tcp = Some(Tcp {
+        rtt: Picos::ZERO,
+        window: 9,
+    });
+    assert_eq!(network.add_source(looped, 0), Err(nowhere));
+}
+
+#[test]
+fn nothing_is_lost_but_what_is_said_to_be() {
+    for &algorithm in Algorithm::ALL {
+        let wires = [
+            wire(20_000_000, 500, Algorithm::Fifo, 30),
+            wire(8_000_000, 2_000, algorithm, 20),
+            wire(6_000_000, 1_000, algorithm, 10),
+        ];
+        let mut network = row(&wires, 7);
+        let poisson = |bps| Traffic::Poisson(rate(bps));
+        let mut looped = source(way(0, 3, 5), Traffic::Greedy(50), 1000);
+        looped.tcp = Some(Tcp {
+            rtt: Picos::ZERO,
+            window: 50,
+        });
+        let many = [
+            source(way(0, 3, 1), poisson(9_000_000), 700),
+            source(way(1, 3, 3), poisson(5_000_000), 1200),
+            source(way(0, 2, 2), Traffic::Greedy(4), 300),
+            looped,
+            source(way(3, 0, 1), poisson(1_000_000), 100),
+        ];
+        for (group, plan) in many.into_iter().enumerate() {
+            network.add_source(plan, group).unwrap();
+        }
+        network.run_until(Picos::from_secs(2));
+        let (mut lost, mut received) = (0, 0);
+        for group in 0..5 {
+            let carried = network.carried(group);
+            conserved(carried);
+            lost += carried.rejected + carried.displaced;
+            received += carried.received.packets;
+            assert!(carried.received.packets > 0, "{algorithm:?}: {group}");
+            // All that may wait, and one in service at each port, and what is on the wires.
+            assert!(
+                carried.on_their_way() <= 30 + 20 + 10 + 3 + 120,
+                "{algorithm:?}: {group}"
+            );
+        }
+        assert!(
+            lost > 100 && received > 1_000,
+            "{algorithm:?}: {lost}, {received}"
+        );
+        let dropped: u64 = (0..6)
+            .map(|number| {
+                let port = network.port(number);
+                port.rejected + port.displaced
+            })
+            .sum();
+        assert_eq!(dropped, lost, "{algorithm:?}");
+        // The last wire is the narrowest, and seldom idle.
+        let last = network.port(4).sent.bytes as f64 * 8.0 / 2.0;
+        assert!(last > 0.8 * 6e6, "{algorithm:?}: {last}");
+        // And from here on, it is counted anew.
+        network.restart();
+        assert_eq!(network.carried(0).sent.packets, 0);
+        network.run_until(Picos::from_secs(3));
+        (0..5).for_each(|group| conserved(network.carried(group)));
+    }
+}
+
+#[test]
+fn a_port_gives_each_flow_its_share_and_takes_from_who_holds_most() {
+    let mut network = row(
+        &[
+            wire(1_000_000_000, 10, Algorithm::Qfq, 100),
+            wire(10_000_000, 10, Algorithm::Qfq, 100),
+        ],
+        3,
+    );
+    let send =
+        |weight, mbit: u64| source(way(0, 2, weight), Traffic::Cbr(rate(mbit * 1_000_000)), 500);
+    for (group, plan) in [send(1, 1), send(3, 20), send(1, 20)]
+        .into_iter()
+        .enumerate()
+    {
+        network.add_source(plan, group).unwrap();
+    }
+    network.run_until(Picos::from_secs(1));
+    network.restart();
+    network.run_until(Picos::from_secs(3));
+    let mbit = |group| network.carried(group).received.bytes as f64 * 8.0 / 2e6;
+    // Of 10 Mbit/s, the first has what it sends, and nothing of it is lost; the others share the rest.
+    let small = network.carried(0);
+    assert_eq!(small.rejected + small.displaced, 0);
+    assert!((mbit(0) - 1.0).abs() < 0.02, "{}", mbit(0));
+    assert!(
+        (mbit(1) - 6.75).abs() < 0.1 && (mbit(2) - 2.25).abs() < 0.1,
+        "{} {}",
+        mbit(1),
+        mbit(2)
+    );
+    assert!(network.carried(1).displaced > 0, "who holds most gives way");
+}
+
+#[test]
+fn strict_priority_goes_by_weight() {
+    let wires = [
+        wire(1_000_000_000, 10, Algorithm::Fifo, 1000),
+        wire(8_000_000, 10, Algorithm::Priority, 50),
+    ];
+    let mut network = row(&wires, 3);
+    for (group, weight) in [1, 2].into_iter().enumerate() {
+        let plan = source(way(0, 2, weight), Traffic::Cbr(rate(6_000_000)), 500);
+        network.add_source(plan, group).unwrap();
+    }
+    network.run_until(Picos::from_secs(1));
+    let received = |group| network.carried(group).received.bytes * 8;
+    assert!(received(1) > 5_900_000 && received(0) < 2_200_000);
+}
+
+#[test]
+fn under_fifo_who_comes_last_is_not_accepted() {
+    let wires = [wire(8_000_000, 10, Algorithm::Fifo, 5)];
+    let mut network = row(&wires, 3);
+    // Ten at once: one is being sent, five wait.
+    let burst = Traffic::Trace(vec![(Picos::ZERO, length(1000)); 10]);
+    network
+        .add_source(source(way(0, 1, 1), burst, 1000), 0)
+        .unwrap();
+    let one = Traffic::Trace(vec![(Picos::ZERO, length(100))]);
+    network
+        .add_source(source(way(0, 1, 1), one, 100), 1)
+        .unwrap();
+    network.run_until(Picos::from_secs(1));
+    let (many, late) = (network.carried(0), network.carried(1));
+    assert_eq!((many.received.packets, many.displaced), (5, 0));
+    assert_eq!((many.rejected, late.rejected), (5, 1));
+}
+
+#[test]
+fn a_closed_loop_fills_a_path_and_hears_of_it_after_both_ways() {
+    // 2 ms there, 2 ms back, and 0.1 + 1 ms of transmission.
+    let wires = [
+        wire(80_000_000, 1_000, Algorithm::Fifo, 100),
+        wire(8_000_000, 1_000, Algorithm::Qfq, 100),
+    ];
+    for (window, expected) in [(1, 1_000.0 / 5.1), (3, 3_000.0 / 5.1), (60, 1_000.0)] {
+        let mut network = row(&wires, 1);
+        let mut looped = source(way(0, 2, 1), Traffic::Greedy(1), 1000);
+        looped.tcp = Some(Tcp {
+            rtt: Picos::ZERO,
+            window,
+        });
+        network.add_source(looped, 0).unwrap();
+        network.run_until(Picos::from_secs(5));
+        let carried = network.carried(0);
+        conserved(carried);
+        let rate = carried.received.packets as f64 / 5.0;
+        assert!(
+            (rate / expected - 1.0).abs() < 0.02,
+            "{window}: {rate} for {expected}"
+        );
+        assert_eq!(carried.rejected + carried.displaced, 0);
+    }
+}
+
+#[test]
+fn limits_per_flow_hold_beside_those_of_a_port() {
+    let mut narrow = wire(8_000_000, 10, Algorithm::Drr, 100);
+    narrow.limits.per_flow = Limits {
+        packets: 4,
+        ..Limits::NONE
+    };
+    let mut network = row(&[narrow], 1);
+    let burst = Traffic::Trace(vec![(Picos::ZERO, length(1000)); 10]);
+    network
+        .add_source(source(way(0, 1, 1), burst, 1000), 0)
+        .unwrap();
+    network.run_until(Picos::from_secs(1));
+    assert_eq!(network.carried(0).rejected, 6);
+}
