@@ -84,10 +84,12 @@ impl From<SourceError> for NetworkError {
     }
 }
 
-/// What became of the packets of some sources. What was sent was received, rejected, displaced, or is on
-/// its way.
+/// What became of the packets of some sources. What was on its way before and what was sent was received,
+/// rejected, displaced, or is on its way.
 #[derive(Clone, Debug, Default)]
 pub struct Carried {
+    /// Packets that were on their way when this began.
+    pub before: u64,
     /// What was sent.
     pub sent: Count,
     /// What arrived at its end.
@@ -103,7 +105,7 @@ pub struct Carried {
 impl Carried {
     /// Packets that wait in a queue, or are on a wire.
     pub fn on_their_way(&self) -> u64 {
-        self.sent.packets - self.received.packets - self.rejected - self.displaced
+        self.before + self.sent.packets - self.received.packets - self.rejected - self.displaced
     }
 }
 
@@ -175,7 +177,6 @@ impl Network {
             due: BinaryHeap::new(),
             clock: Picos::ZERO,
             discarded: Vec::new(),
-            since: 0,
         };
         Network {
             senders: Senders::new(ports, seed),
@@ -256,11 +257,15 @@ impl Network {
         self.senders.run_until(until, go_on)
     }
 
-    /// From here on it is counted: what packets that are sent from now on meet, and what ports do.
+    /// From here on it is counted.
     pub fn restart(&mut self) {
         let ports = &mut self.senders.carrier;
-        ports.since = self.senders.sent;
-        ports.groups.fill_with(Carried::default);
+        for carried in &mut ports.groups {
+            *carried = Carried {
+                before: carried.on_their_way(),
+                ..Carried::default()
+            };
+        }
         for port in &mut ports.ports {
             port.count = PortCount::default();
         }
@@ -385,8 +390,6 @@ struct Ports {
     due: BinaryHeap<Reverse<(Picos, Due)>>,
     clock: Picos,
     discarded: Vec<(Length, Tag)>,
-    /// The first packet that is counted, by its number.
-    since: u64,
 }
 
 impl Ports {
@@ -415,10 +418,9 @@ impl Ports {
         Some(route)
     }
 
-    /// Where a packet counts, if it does.
-    fn counted(&mut self, tag: Tag) -> Option<&mut Carried> {
-        let group = self.flows[tag.source].group;
-        (tag.number >= self.since).then(|| &mut self.groups[group])
+    /// Where a packet counts.
+    fn carried(&mut self, tag: Tag) -> &mut Carried {
+        &mut self.groups[self.flows[tag.source].group]
     }
 
     /// A packet comes to the next port on its way: whether it is accepted there.
@@ -428,9 +430,7 @@ impl Ports {
         let outcome = port.server.arrive(self.clock, class.into(), len, tag);
         if outcome.is_err() {
             port.count.rejected += 1;
-            if let Some(carried) = self.counted(tag) {
-                carried.rejected += 1;
-            }
+            self.carried(tag).rejected += 1;
         }
         self.after(number);
         outcome.is_ok()
@@ -443,11 +443,10 @@ impl Ports {
             return Went::Nothing;
         }
         let now = self.clock;
-        if let Some(carried) = self.counted(tag) {
-            carried.received.add(len);
-            let delay = (now.0 as u64).wrapping_sub(tag.sent);
-            carried.delays.record(Picos(delay.into()));
-        }
+        let delay = (now.0 as u64).wrapping_sub(tag.sent);
+        let carried = self.carried(tag);
+        carried.received.add(len);
+        carried.delays.record(Picos(delay.into()));
         Went::Arrived(tag, false, now)
     }
 
@@ -475,9 +474,7 @@ impl Ports {
     fn after(&mut self, number: usize) {
         for (packet, tag) in self.ports[number].server.take_discarded() {
             self.ports[number].count.displaced += 1;
-            if let Some(carried) = self.counted(tag) {
-                carried.displaced += 1;
-            }
+            self.carried(tag).displaced += 1;
             if tag.hop == 0 {
                 self.discarded.push((packet.len, tag));
             }
@@ -520,9 +517,7 @@ impl Carrier<Way> for Ports {
     }
 
     fn arrive(&mut self, _: &Way, len: Length, tag: Tag) -> bool {
-        if let Some(carried) = self.counted(tag) {
-            carried.sent.add(len);
-        }
+        self.carried(tag).sent.add(len);
         self.enter(len, tag)
     }
 

@@ -182,7 +182,7 @@ pub(crate) struct Senders<C, L> {
     sources: Vec<Option<Running<L>>>,
     events: BinaryHeap<Reverse<(Picos, usize, Event)>>,
     /// Packets that were sent.
-    pub(crate) sent: u64,
+    sent: u64,
 }
 
 impl<C: Carrier<L>, L> Senders<C, L> {

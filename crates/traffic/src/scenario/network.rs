@@ -107,14 +107,15 @@ impl<'a> Reader<'a> {
         let own = node.limit.as_ref();
         let limits = own.and_then(|limit| limits(limit, report));
         let (name, place) = (node.name.value(), self.plan.nodes.len());
-        let sentence = match place < MOST_NODES {
-            true if self.places.insert(name, place as u16).is_none() => None,
-            true => Some(format!("node '{name}' is there already")),
-            false => Some(format!("these are more than {MOST_NODES} nodes")),
-        };
-        if let Some(sentence) = sentence {
+        if self.places.contains_key(name.as_str()) {
+            let sentence = format!("node '{name}' is there already");
             return report.error(&node.name.span(), sentence);
         }
+        if place == MOST_NODES {
+            let sentence = format!("these are more than {MOST_NODES} nodes");
+            return report.error(&node.name.span(), sentence);
+        }
+        self.places.insert(name, place as u16);
         self.plan.nodes.push(Node {
             name: name.clone(),
             algorithm: algorithm.unwrap_or(Algorithm::Fifo),

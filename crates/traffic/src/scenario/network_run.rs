@@ -82,6 +82,7 @@ impl<'a> NetworkRun<'a> {
                 from: name(flows.way.from),
                 to: name(flows.way.to),
                 weight: flows.way.weight.get(),
+                on_their_way_before: carried.before,
                 sent_packets: carried.sent.packets,
                 sent_bps: bps(carried.sent),
                 received_packets: carried.received.packets,
@@ -127,7 +128,7 @@ fn micros(time: Picos) -> f64 {
 pub struct NetworkOutcome {
     /// What was simulated.
     pub scenario: String,
-    /// That were measured: what was sent in them, and what became of it.
+    /// That were measured.
     pub seconds: f64,
     /// It ended before its time.
     pub interrupted: bool,
@@ -139,8 +140,8 @@ pub struct NetworkOutcome {
     pub wires: Vec<WireReport>,
 }
 
-/// What became of the packets of sources alike. What was sent was received, rejected, displaced, or is on
-/// its way.
+/// What became of the packets of sources alike. What was on its way before and what was sent was received,
+/// rejected, displaced, or is on its way.
 #[derive(Debug, Serialize)]
 pub struct FlowsReport {
     /// What the scenario calls them.
@@ -153,6 +154,8 @@ pub struct FlowsReport {
     pub to: String,
     /// Of each, at every port.
     pub weight: u32,
+    /// Packets that had been sent before, and had not arrived.
+    pub on_their_way_before: u64,
     /// Packets that were sent.
     pub sent_packets: u64,
     /// The same, in bit/s.
@@ -165,7 +168,7 @@ pub struct FlowsReport {
     pub rejected: u64,
     /// Packets that gave way to others in full queues.
     pub displaced: u64,
-    /// Packets that were neither when the simulation ended.
+    /// Packets that were on their way when the simulation ended.
     pub on_their_way: u64,
     /// From end to end; of no packet, none.
     pub delay_us: Option<DelaysReport>,

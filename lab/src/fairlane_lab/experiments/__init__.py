@@ -8,6 +8,7 @@ from ..model import Experiment, LabError
 from . import (
     pspat_twfi,
     qfq_fig10,
+    qfq_ns2,
     qfq_table4,
     qfq_wfi,
     qfqplus_fig2,
@@ -21,6 +22,7 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
     for module in (
         qfq_table4,
         qfq_fig10,
+        qfq_ns2,
         qfq_wfi,
         qfqplus_table2,
         qfqplus_fig2,
