@@ -4,17 +4,28 @@ import os
 
 import fairlane_lab as lab
 import pytest
-from fairlane_lab.program import VARIABLE
+from fairlane_lab.program import Instruments, Program
+
+
+def named(kind):
+    """The program, which what built these tests names."""
+    path = os.environ.get(kind.variable)
+    if not path:
+        assert not os.environ.get("FAIRLANE_NO_SKIP"), f"{kind.variable} names no program"
+        pytest.skip(f"{kind.variable} names no program")
+    return path
 
 
 @pytest.fixture
 def program():
-    """For tests that need the program ``fairlane``: what built these tests names it."""
-    named = os.environ.get(VARIABLE)
-    if not named:
-        assert not os.environ.get("FAIRLANE_NO_SKIP"), f"{VARIABLE} names no program"
-        pytest.skip(f"{VARIABLE} names no program")
-    return named
+    """For tests that need the program ``fairlane``."""
+    return named(Program)
+
+
+@pytest.fixture
+def instruments():
+    """For tests that need the program ``fairlane-instruments``."""
+    return named(Instruments)
 
 
 @pytest.fixture(scope="session")

@@ -5,13 +5,16 @@ import os
 import pathlib
 import re
 import signal
+import threading
+import time
 
+import fairlane
 import pytest
-from fairlane_lab import experiments, running
+from fairlane_lab import experiments, machine, running
 from fairlane_lab.cli import main
 from fairlane_lab.model import LabError
 from fairlane_lab.output import Destination
-from fairlane_lab.program import VARIABLE
+from fairlane_lab.program import Instruments, Program
 from fairlane_lab.progress import Progress
 
 
@@ -41,12 +44,15 @@ def test_it_lists_names_claims_and_times(capsys):
         (["reproduce", "qfq-tabel4"], ["'qfq-tabel4'", "'qfq-table4'", "fairlane-lab list"]),
         (["reproduce", "table2"], ["'qfqplus-table2'"]),
         (["reproduce", ""], ["''"]),
-        (["reproduce"], ["NAME|all"]),
         (["repeat"], ["repeat"]),
         (["reproduce", "pspat-twfi", "--fast"], ["--fast"]),
         (["reproduce", "pspat-twfi", "--out", "/dev/null/below"], ["/dev/null/below"]),
         (["reproduce", "qfq-table4", "--fairlane", "/none/fairlane"], ["/none/fairlane"]),
         (["reproduce", "all", "--fairlane", "/bin/true"], ["/bin/true", "--version"]),
+        (["reproduce", "all", "--instruments", "/bin/true"], ["/bin/true", "fairlane-instruments"]),
+        (["sim", "none.toml", "--plot", "rates.txt"], [".svg or .png"]),
+        (["sim", "none.toml", "--plot", "/none/rates.svg"], ["/none/rates.svg"]),
+        (["sim", "/none/none.toml", "--plot", "rates.svg"], ["none.toml"]),
     ],
 )
 def test_bad_input_is_one_sentence_before_anything_is_measured(capsys, monkeypatch, arguments, words):
@@ -56,8 +62,78 @@ def test_bad_input_is_one_sentence_before_anything_is_measured(capsys, monkeypat
 
 
 def test_a_missing_program_is_named(capsys, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "/none/fairlane")
+    monkeypatch.setenv(Program.variable, "/none/fairlane")
     assert "/none/fairlane" in refused(capsys, "reproduce", "qfq-fig10")
+    monkeypatch.setenv(Instruments.variable, "/none/instruments")
+    monkeypatch.setattr(machine, "cores", lambda: 2)
+    assert "/none/instruments" in refused(capsys, "reproduce", "pspat-table1")
+
+
+def test_what_a_machine_lacks_is_said(capsys, monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 1)
+    assert "2 cores are needed" in refused(capsys, "reproduce", "pspat-table1")
+
+
+def test_without_a_name_it_lists(capsys):
+    assert main(["list"]) == 0
+    listed = capsys.readouterr().out
+    assert main(["reproduce"]) == 0
+    assert capsys.readouterr().out == listed
+
+
+@pytest.mark.parametrize("kind", ["svg", "png"])
+def test_a_scenario_is_drawn(capsys, tmp_path, kind):
+    scenario, plot = tmp_path / "evening.toml", tmp_path / f"rates.{kind}"
+    scenario.write_text(SCENARIO)
+    assert main(["sim", str(scenario), "--plot", str(plot), "--seconds", "0.2"]) == 0
+    assert str(plot) in capsys.readouterr().out
+    assert plot.read_bytes().startswith(b"<?xml" if kind == "svg" else b"\x89PNG")
+    # Each class that sent has its line, whatever it is called.
+    rates = fairlane.scenario(scenario, rates=True).rates
+    assert list(rates) == ["_a$b$"]
+
+
+SCENARIO = """
+seconds = 1
+[[site.link]]
+name = "up"
+rate = "10mbit"
+algorithm = "qfq"
+[[site.link.class]]
+name = "_a$b$"
+rate = "1mbit"
+[[site.link.class]]
+name = "silent"
+rate = "1mbit"
+[[source]]
+class = "_a$b$"
+traffic = "backlogged"
+"""
+
+
+def test_an_interrupt_ends_the_program_that_measures(tmp_path):
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    script = tmp_path / "instruments"
+    script.write_text(
+        f"#!/bin/sh\ntrap 'touch {ended}; exit 1' TERM\ntouch {begun}\nwhile :; do sleep 0.05; done\n"
+    )
+    script.chmod(0o755)
+
+    def interrupt():
+        while not begun.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread = threading.Thread(target=interrupt)
+    try:
+        thread.start()
+        with pytest.raises(KeyboardInterrupt):
+            Instruments(script).figures("spinlock")
+    finally:
+        thread.join()
+        signal.signal(signal.SIGINT, before)
+    assert ended.exists()
 
 
 def test_a_folder_with_other_files_is_not_replaced(capsys, tmp_path):
@@ -67,7 +143,7 @@ def test_a_folder_with_other_files_is_not_replaced(capsys, tmp_path):
 
 
 def test_all_skips_what_it_cannot_do_and_says_why(capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv(VARIABLE, "/none/fairlane")
+    monkeypatch.setenv(Program.variable, "/none/fairlane")
     small = [experiments.named(name) for name in ("qfq-fig10", "qfqplus-table2")]
     monkeypatch.setattr(experiments, "EXPERIMENTS", tuple(small))
     out = tmp_path / "report"

@@ -16,6 +16,13 @@ BY_THE_PROGRAM = {
 }
 
 
+#: Each has a file of its own: `test_pspat.py`, `test_altq.py`.
+ELSEWHERE = [
+    *("pspat-table1", "pspat-table2", "pspat-throughput", "pspat-allocation", "pspat-latency"),
+    *("altq-overhead", "altq-filters", "altq-allocation", "altq-guarantee", "altq-sharing"),
+]
+
+
 def judged(result):
     """The verdicts by their first words, after what holds for every experiment."""
     verdicts = result.verdicts
@@ -38,7 +45,7 @@ def judged(result):
 
 
 def test_there_is_a_test_of_each():
-    assert sorted(lab.names()) == sorted([*BY_ITSELF, *BY_THE_PROGRAM])
+    assert sorted(lab.names()) == sorted([*BY_ITSELF, *BY_THE_PROGRAM, *ELSEWHERE])
 
 
 @pytest.mark.parametrize("name", lab.names())

@@ -193,13 +193,9 @@ fn the_package_does_in_python_what_its_tests_say() -> Done<()> {
     Ok(())
 }
 
-/// The program, where it was built beside this test: it is by `cargo test --workspace`.
-fn program() -> Option<PathBuf> {
-    let built = env::current_exe()
-        .ok()?
-        .ancestors()
-        .nth(2)?
-        .join("fairlane");
+/// A program, where it was built beside this test: both are by `cargo test --workspace`.
+fn program(name: &str) -> Option<PathBuf> {
+    let built = env::current_exe().ok()?.ancestors().nth(2)?.join(name);
     built.is_file().then_some(built)
 }
 
@@ -213,10 +209,15 @@ fn the_laboratory_does_every_experiment_in_a_form_of_a_second() -> Done<()> {
     let folder = tempfile::tempdir()?;
     let site = package(folder.path())?;
     let mut tests = pytest(&inside, &here().join("../lab"), &site);
-    match program() {
-        Some(program) => tests.env("FAIRLANE_PROGRAM", program),
-        None => tests.env_remove("FAIRLANE_PROGRAM"),
-    };
+    for (variable, name) in [
+        ("FAIRLANE_PROGRAM", "fairlane"),
+        ("FAIRLANE_INSTRUMENTS", "fairlane-instruments"),
+    ] {
+        match program(name) {
+            Some(program) => tests.env(variable, program),
+            None => tests.env_remove(variable),
+        };
+    }
     io::stderr().write_all(&run(&mut tests)?.stdout)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The parts of the `fairlane` program, which `main.rs` and the laboratory start, and [`Program`]: the
+//! The parts of the `fairlane` program, which `main.rs` and the laboratory's instruments start, and [`Program`]: the
 //! same with algorithms of other crates. Not a library to build on: that is the crate `fairlane`.
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
@@ -13,7 +13,7 @@ pub mod cli;
 mod machine;
 mod replay;
 pub mod run;
-pub mod sim;
+mod sim;
 
 use std::process::ExitCode;
 

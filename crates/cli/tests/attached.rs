@@ -75,7 +75,7 @@ impl Actor {
             match command.spawn() {
                 Err(error)
                     if error.kind() == ErrorKind::ExecutableFileBusy
-                        && begun.elapsed() < Duration::from_secs(5) =>
+                        && begun.elapsed() < Duration::from_secs(120) =>
                 {
                     thread::sleep(Duration::from_millis(5));
                 }

@@ -42,7 +42,8 @@ impl Link {
         LinkClassifier::sharing(rules, classes, self.default, key)
     }
 
-    /// The same, or what the discipline cannot be, by the class's place.
+    /// The queues as [`discipline`](Link::discipline) makes them, or the place of the first class that
+    /// cannot be, and why.
     pub(crate) fn build<P: Payload>(
         &self,
     ) -> Result<(Discipline<P>, Vec<ClassId>), (usize, DisciplineError)> {

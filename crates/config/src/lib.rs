@@ -5,9 +5,10 @@
 //!
 //! ```
 //! use fairlane_config::{
-//!     Backend, ClassKind, Diagnostic, Discipline, Each, Flows, Guarantee, Interfaces, Link,
-//!     LinkAlgorithm, LongestBy, Near, NoGuarantee, Queue, Role, Site, SiteError, Unmatched,
+//!     Backend, ClassKind, Diagnostic, Each, Flows, Guarantee, Interfaces, Link, LinkAlgorithm,
+//!     LongestBy, Near, NoGuarantee, Queue, Role, Site, SiteError, Unmatched,
 //! };
+//! use fairlane_core::Discipline;
 //! use fairlane_core::sched::Algorithm;
 //!
 //! let text = r#"

@@ -11,6 +11,31 @@ use crate::units::{Length, Nanos};
 
 /// Queues of classes, whichever of both orders them. Who has a choice of both holds this; each of its
 /// methods is theirs, at one branch more.
+///
+/// ```
+/// use fairlane_core::sched::Algorithm;
+/// use fairlane_core::tree::cbq::{Cbq, CbqClass};
+/// use fairlane_core::tree::{ClassConfig, ClassId, ClassQueue, LeafConfig, Tree};
+/// use fairlane_core::{Discipline, DisciplineError, Length, Nanos, Rate, SchedulerLimits, Weight};
+///
+/// let (rate, longest): (Rate, _) = ("8mbit".parse()?, Length::MAX);
+/// let (limits, leaf) = (SchedulerLimits::default(), LeafConfig::default());
+/// let (mut tree, mut cbq) = (Tree::new(Algorithm::Qfq, None, limits), Cbq::new(rate, limits));
+/// let in_tree = tree.add_leaf(ClassId::ROOT, ClassConfig::new(Weight::ONE, longest), leaf)?;
+/// let in_cbq = cbq.add_leaf(ClassId::ROOT, CbqClass::new(rate, longest), leaf)?;
+///
+/// for (mut queues, class) in [(Discipline::Tree(tree), in_tree), (Discipline::Cbq(cbq), in_cbq)] {
+///     queues.enqueue(class, 0, Length::try_from(9usize)?, "a packet!", Nanos::ZERO, |_| {})?;
+///     let removed = queues.go_on_removing(class, &mut 9, |_| {});
+///     // Those of CBQ only change all together.
+///     let is_fixed = matches!(removed, Err(DisciplineError::Fixed));
+///     assert_eq!((is_fixed, queues.len()), match queues {
+///         Discipline::Tree(_) => (false, 0),
+///         Discipline::Cbq(_) => (true, 1),
+///     });
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub enum Discipline<P> {
     /// The class tree.

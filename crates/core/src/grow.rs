@@ -40,6 +40,20 @@ pub(crate) fn push<T>(table: &mut Vec<T>, item: T) {
     table.push(item);
 }
 
+/// Puts an item into a free place of a table, or behind the last: which place.
+pub(crate) fn put<T>(table: &mut Vec<T>, free: &mut Vec<u32>, item: T) -> u32 {
+    match free.pop() {
+        Some(at) => {
+            table[at as usize] = item;
+            at
+        }
+        None => {
+            push(table, item);
+            (table.len() - 1) as u32
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

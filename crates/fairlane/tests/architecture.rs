@@ -82,9 +82,9 @@ fn dependencies_point_one_way() {
             &["classify", "config", "core", "io", "netlab", "runtime"],
         ),
         (
-            "lab",
+            "instruments",
             &[
-                "bench", "classify", "cli", "core", "io", "netlab", "runtime",
+                "classify", "cli", "config", "core", "io", "netlab", "runtime",
             ],
         ),
         (
@@ -130,9 +130,26 @@ fn every_crate_is_listed_here() {
     assert_eq!(
         names,
         [
-            "bench", "classify", "cli", "config", "control", "core", "demo", "fairlane", "io",
-            "lab", "mailbox", "netlab", "runtime", "service", "sim", "site", "terminal", "testkit",
-            "tower", "traffic"
+            "bench",
+            "classify",
+            "cli",
+            "config",
+            "control",
+            "core",
+            "demo",
+            "fairlane",
+            "instruments",
+            "io",
+            "mailbox",
+            "netlab",
+            "runtime",
+            "service",
+            "sim",
+            "site",
+            "terminal",
+            "testkit",
+            "tower",
+            "traffic"
         ]
     );
 }
@@ -192,8 +209,8 @@ fn unsafe_code_stays_in_its_named_homes() {
         "core",
         "demo",
         "fairlane",
+        "instruments",
         "io",
-        "lab",
         "mailbox",
         "netlab",
         "runtime",
@@ -243,7 +260,7 @@ fn crates_without_a_home_for_unsafe_code_forbid_it() {
         ("traffic/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("cli/src/main.rs", "#![forbid(unsafe_code)]"),
-        ("lab/src/main.rs", "#![forbid(unsafe_code)]"),
+        ("instruments/src/main.rs", "#![forbid(unsafe_code)]"),
         ("testkit/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("tower/src/lib.rs", "#![forbid(unsafe_code)]"),
         ("mailbox/src/lib.rs", "#![deny(unsafe_code)]"),
@@ -279,7 +296,7 @@ fn what_is_published_is_whole() {
             assert!(read(&folder.join(licence)).contains("icense"));
         }
     }
-    assert_eq!(kept_back, ["lab"]);
+    assert_eq!(kept_back, ["instruments"]);
 
     let workspace = read(&crates().join("../Cargo.toml"));
     let version = workspace.split("version = ").nth(1).unwrap();

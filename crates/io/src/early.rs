@@ -13,7 +13,7 @@
 //! acknowledgements: so many frames may wait to be taken in and in the scheduler together.
 //!
 //! - Somebody gets a limit when the scheduler has no room for a frame of his
-//!   ([`EarlyDrop::refused`]): what waits of his already, and a few more. Who is never refused never
+//!   ([`EarlyDrop::no_room`]): what waits of his already, and a few more. Who is never refused never
 //!   has a limit.
 //! - Each frame that passes takes one from the window, each that the scheduler has sent gives back
 //!   nine eighths ([`EarlyDrop::sent`]), and one that it refused gives nothing. So a window is as
@@ -258,7 +258,7 @@ impl EarlyDrop {
 
     /// There was no room for a packet of a class, or it had to give way. `words` says what the
     /// packet's are, or that it has none; asked for the flow, if the class has flows. O(1).
-    pub fn refused(&self, class: u32, words: impl FnOnce() -> Option<(Family, [u64; WORDS])>) {
+    pub fn no_room(&self, class: u32, words: impl FnOnce() -> Option<(Family, [u64; WORDS])>) {
         let Some((shape, [set, left])) = self.limit(class, words) else {
             return;
         };
@@ -271,7 +271,7 @@ impl EarlyDrop {
         set.store(epoch, Ordering::Release);
     }
 
-    /// A packet of a class has been sent; `words` as in [`refused`](Self::refused). O(1).
+    /// A packet of a class has been sent; `words` as in [`no_room`](Self::no_room). O(1).
     pub fn sent(&self, class: u32, words: impl FnOnce() -> Option<(Family, [u64; WORDS])>) {
         let Some((shape, [_, left])) = self.limit(class, words) else {
             return;

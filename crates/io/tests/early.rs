@@ -62,7 +62,7 @@ fn pass(early: &EarlyDrop, port: u16, most: usize) -> usize {
 }
 
 fn refuse(early: &EarlyDrop, class: u32, port: u16) {
-    early.refused(class, || Some((Family::V4, datagram(port).0)));
+    early.no_room(class, || Some((Family::V4, datagram(port).0)));
 }
 
 fn send(early: &EarlyDrop, class: u32, port: u16) {

@@ -9,9 +9,6 @@ use std::time::{Duration, Instant};
 
 use crate::{Host, LabError};
 
-/// Longest request or reply, in bytes: what fits into one frame.
-const LONGEST: usize = 1_472;
-
 /// An answer's length that says that no more are to be given.
 const OVER: usize = usize::MAX;
 
@@ -29,6 +26,9 @@ pub struct Echo {
 }
 
 impl Echo {
+    /// Longest request or reply, in bytes. More than 1,472 go in fragments of a frame each.
+    pub const LONGEST: usize = 8_192;
+
     /// A client on `from` and a server on `to` at `port`.
     ///
     /// # Errors
@@ -73,17 +73,18 @@ impl Echo {
     ///
     /// # Panics
     ///
-    /// If either is 0 or more than 1,472.
+    /// If either is 0 or more than [`LONGEST`](Echo::LONGEST).
     pub fn round_trip(
         &mut self,
         request: usize,
         reply: usize,
         patience: Duration,
     ) -> Option<Duration> {
-        assert!((1..=LONGEST).contains(&request) && (1..=LONGEST).contains(&reply));
+        let lengths = 1..=Echo::LONGEST;
+        assert!(lengths.contains(&request) && lengths.contains(&reply));
         self.answer.store(reply, Ordering::Relaxed);
         self.number = self.number.wrapping_add(1);
-        let mut buffer = [0; LONGEST];
+        let mut buffer = [0; Echo::LONGEST];
         buffer[0] = self.number;
         let sent = Instant::now();
         // A host that cannot be reached is one that does not answer.
@@ -105,7 +106,7 @@ impl Echo {
 }
 
 fn serve(socket: &UdpSocket, answer: &AtomicUsize) {
-    let mut buffer = [0; LONGEST];
+    let mut buffer = [0; Echo::LONGEST];
     loop {
         let received = socket.recv_from(&mut buffer);
         let length = answer.load(Ordering::Relaxed);

@@ -23,7 +23,7 @@ const CONGESTION_CONTROL: &str = "cubic";
 const CONNECT_MS: &str = "3000";
 
 /// What a program may need beyond the time it was asked to take.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whether TCP flows can be had.
 ///

@@ -137,9 +137,9 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// If that does not come within ten seconds, or the link has been deleted.
+    /// If that does not come within two minutes, or the link has been deleted.
     pub fn wait_for_carrier(&self) -> Result<(), LabError> {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(120);
         let state = || -> Result<Option<u8>, LabError> {
             let found = look_up(&self.namespace, &self.name)?;
             Ok(found

@@ -135,7 +135,7 @@ fn a_slow_link_takes_its_time() {
     sender.send_to(&[0; 458], "10.8.0.2:9").unwrap();
     receiver.recv(&mut [0; 500]).unwrap();
     receiver
-        .set_read_timeout(Some(Duration::from_secs(10)))
+        .set_read_timeout(Some(Duration::from_secs(120)))
         .unwrap();
     near.limit_rate(10_000, 10_000).unwrap();
     let started = Instant::now();
@@ -165,7 +165,7 @@ fn everything_vanishes_with_the_last_handle_also_after_a_panic() {
         Some(&"in the lab")
     );
     // The kernel takes its time.
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while Link::find(&kept, "kept").is_ok() {
         assert!(Instant::now() < deadline, "the cable is still there");
         std::thread::sleep(Duration::from_millis(10));

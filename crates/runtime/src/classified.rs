@@ -19,7 +19,7 @@ pub trait Classify<P> {
 
     /// A packet of `class` that came was not accepted for want of room, or one that waited has
     /// given way.
-    fn refused(&mut self, class: ClassId, payload: &P) {
+    fn no_room(&mut self, class: ClassId, payload: &P) {
         let _ = (class, payload);
     }
 
@@ -341,7 +341,7 @@ where
         let to = classify.classify(&packet.payload, len, now);
         let gives_way = |gone: tree::Discarded<FromPort<P>>| {
             let FromPort { port, payload } = gone.payload;
-            classify.refused(gone.class, &payload);
+            classify.no_room(gone.class, &payload);
             ports.of(port).discarded.add(gone.len);
             on_discard(Packet {
                 owner: port,
@@ -354,7 +354,7 @@ where
         };
         let (payload, reason) = (rejected.payload.payload, rejected.reason);
         if is_want_of_room(reason) {
-            classify.refused(to.class, &payload);
+            classify.no_room(to.class, &payload);
         }
         let stats = ports.of(flow);
         stats.accepted.subtract(len);

@@ -386,7 +386,7 @@ impl AsFd for Towards {
 /// A host, and the bridge's device that leads to it.
 fn host() -> (UdpSocket, Towards, SocketAddr) {
     let host = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    host.set_read_timeout(Some(Duration::from_secs(10)))
+    host.set_read_timeout(Some(Duration::from_secs(120)))
         .unwrap();
     let socket = UdpBackend::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = socket.local_addr().unwrap();

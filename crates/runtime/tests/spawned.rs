@@ -18,7 +18,7 @@ use fairlane_runtime::{
     RegisterError, Registrar, SpawnConfig, spawn, spawn_over,
 };
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whose it is, and its number.
 type Frame = Vec<u8>;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use fairlane_service::{Manager, Teller};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A manager, as the daemon's process sees it from the other side.
 struct Hears {

@@ -15,7 +15,7 @@ struct Measured {
     bytes: Vec<u64>,
     delays: Delays,
     marked: u64,
-    refused: u64,
+    dropped: u64,
     discarded: u64,
 }
 
@@ -77,9 +77,9 @@ impl ClassMeter {
         self.class(class).map_or(0, |class| class.marked)
     }
 
-    /// Packets of a class that were refused on arrival.
-    pub fn refused(&self, class: ClassId) -> u64 {
-        self.class(class).map_or(0, |class| class.refused)
+    /// Packets of a class that were rejected on arrival.
+    pub fn dropped(&self, class: ClassId) -> u64 {
+        self.class(class).map_or(0, |class| class.dropped)
     }
 
     /// Packets of a class that were accepted and discarded by queue management.
@@ -115,7 +115,7 @@ impl Observer<ClassFlow> for ClassMeter {
     }
 
     fn dropped(&mut self, _: Now, to: ClassFlow, _: Length, _: Rejection) {
-        self.class_mut(to.class).refused += 1;
+        self.class_mut(to.class).dropped += 1;
     }
 
     fn discarded(&mut self, _: Now, packet: &PacketInfo<ClassFlow>) {

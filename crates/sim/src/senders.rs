@@ -164,7 +164,7 @@ enum Event {
     Acknowledged(u64, bool),
     /// A source in a closed loop looks whether its packets are acknowledged.
     Timeout,
-    /// A greedy source whose packets were all refused tries again.
+    /// A greedy source whose packets were all rejected tries again.
     Retry,
     /// A greedy source looks whether its packets leave.
     Look,
@@ -404,7 +404,7 @@ impl<C: Carrier<L>, L> Senders<C, L> {
         }
     }
 
-    /// A source in a closed loop sends what its window has room for. Of what is refused it learns
+    /// A source in a closed loop sends what its window has room for. Of what is rejected it learns
     /// as of all that is lost.
     fn fill_window(&mut self, index: usize) {
         let clock = self.clock();
@@ -427,7 +427,7 @@ impl<C: Carrier<L>, L> Senders<C, L> {
         }
     }
 
-    /// A greedy source was refused: when it has nothing queued whose departure would let
+    /// A greedy source was rejected: when it has nothing queued whose departure would let
     /// it send again, it tries again after the time of a packet.
     fn retry(&mut self, index: usize, len: Length) {
         let (clock, rate) = (self.clock(), self.carrier.rate(index));

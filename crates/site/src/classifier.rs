@@ -145,9 +145,9 @@ impl Classify<Received> for FrameClassifier {
         to
     }
 
-    fn refused(&mut self, class: ClassId, received: &Received) {
+    fn no_room(&mut self, class: ClassId, received: &Received) {
         if let Some((early, place)) = self.overloaded(class, received) {
-            early.refused(place, || words(received.frame.bytes()));
+            early.no_room(place, || words(received.frame.bytes()));
         }
     }
 

@@ -1,11 +1,10 @@
 //! Who is admitted, and when: the whole state of a semaphore, without its lock. Nothing here wakes
 //! anybody or drops a waker: that is for whoever holds the lock to do when it is open again.
 
-use crate::cost::{share, weight_of};
-use crate::tenants::{Index, Order, Place, Tenants, entity};
+use crate::tenants::{Index, Order, Tenants, entity};
 use crate::waiters::{Ends, Look, Waiters};
 use crate::{AcquireError, Cost, Limits};
-use fairlane_core::scheduler::Scheduler;
+use fairlane_core::scheduler::{Scheduler, Share};
 use fairlane_core::{Charge, Weight};
 use std::task::Waker;
 
@@ -36,8 +35,8 @@ impl Woken {
 /// What became of a request that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entered {
-    /// It has a permit of this tenant.
-    Admitted(Index),
+    /// It has a permit of this tenant, at this cost.
+    Admitted(Index, Cost),
     /// It waits in this slot.
     Waits(u32),
 }
@@ -63,10 +62,16 @@ pub(crate) struct Admission<K> {
     closed: bool,
 }
 
+/// What a tenant of this weight is entitled to. The order is exact to the unit: what the largest cost of a
+/// tenant is, it need not know.
+fn share(weight: Weight) -> Share {
+    Share::new(weight, Cost::MAX)
+}
+
 impl<K> Admission<K> {
     pub(crate) fn new(limits: Limits) -> Admission<K> {
         Admission {
-            order: Order::new(),
+            order: Order::for_costs(),
             tenants: Tenants::new(limits.tenants),
             waiters: Waiters::new(),
             limits,
@@ -145,9 +150,9 @@ impl<K> Admission<K> {
     /// The selected tenant has a request admitted at this cost.
     fn serve(&mut self, index: Index, cost: Cost) {
         self.in_flight += 1;
+        let charged = self.tenants.charge_now(index, cost);
         let tenant = &mut self.tenants[index];
         tenant.in_flight += 1;
-        let charged = tenant.charge_now(cost);
         let next = match tenant.waiting > 0 && tenant.in_flight < self.limits.permits_per_tenant {
             true => self.waiters.first_cost(tenant.ends),
             false => None,
@@ -208,16 +213,20 @@ impl<K> Admission<K> {
 
     /// A permit comes back. O(log n).
     pub(crate) fn release(&mut self, index: Index, woken: &mut Woken) {
+        let was_capped = self.is_capped(index);
         self.in_flight -= 1;
         self.tenants[index].in_flight -= 1;
-        self.compete(index);
+        if was_capped {
+            self.compete(index);
+        }
         self.rest(index);
         self.grant(woken);
     }
 
     /// What was admitted at a cost of `charged` turns out to cost `actual`. O(1).
     pub(crate) fn correct(&mut self, index: Index, charged: u32, actual: u32) {
-        self.tenants[index].settle(i64::from(actual) - i64::from(charged));
+        let by = i64::from(actual) - i64::from(charged);
+        self.tenants.settle(index, by);
     }
 
     /// A request that did not get its permit at once looks for it: it has one, or the semaphore is
@@ -226,12 +235,13 @@ impl<K> Admission<K> {
         self.waiters.look(slot, waker)
     }
 
-    /// A request that did not get its permit at once goes away, and leaves nothing: what it would have
-    /// cost is given back. The waker is to be dropped without the lock. O(log n).
+    /// A request that did not get its permit at once goes away, and leaves nothing. Was it granted one
+    /// already, it costs one unit: were it nothing, who owes less than nothing would be given more each time
+    /// that he goes. The waker is to be dropped without the lock. O(log n).
     pub(crate) fn cancel(&mut self, slot: u32, woken: &mut Woken) -> Option<Waker> {
         if !self.waiters.is_waiting(slot) {
             if let Some((index, cost)) = self.waiters.abandon(slot) {
-                self.correct(index, cost.get(), 0);
+                self.correct(index, cost.get(), Cost::ONE.get());
                 self.release(index, woken);
             }
             return None;
@@ -285,6 +295,7 @@ impl<K: Eq> Admission<K> {
         if self.closed {
             return Err(AcquireError::Closed);
         }
+        let cost = cost.min(self.limits.estimate);
         let is_free = self.in_flight < self.limits.permits;
         let found = self.tenants.find(hash, &key);
         let admitted = is_free && found.is_none_or(|index| !self.is_capped(index));
@@ -293,28 +304,35 @@ impl<K: Eq> Admission<K> {
             (false, None) => return Ok(None),
             (false, Some(waker)) => {
                 self.may_wait(found)?;
-                Some(waker.clone())
+                Some(waker)
             }
         };
-        let index = match found {
-            Some(index) => {
+        let known = match found {
+            Some(index) => Ok(index),
+            None => Err(self.tenants.place()?),
+        };
+        // Nothing is refused from here on, so that no waker is dropped under the lock.
+        let waker = waker.cloned();
+        let index = match known {
+            Ok(index) => {
                 if self.is_idle(index) {
                     self.tenants.wake(index);
                 }
                 index
             }
-            None => self.add(hash, key, keys)?,
+            Err(oldest) => self.add(oldest, hash, key, keys),
         };
         Ok(Some(match waker {
             Some(waker) => Entered::Waits(self.queue(index, cost, waker)),
             None => {
                 self.admit_at_once(index, cost);
-                Entered::Admitted(index)
+                Entered::Admitted(index, cost)
             }
         }))
     }
 
-    /// Whether one more request may wait, of a tenant that is there or of a new one.
+    /// Whether one more request may wait, of a tenant that is there or of a new one. One that has none
+    /// waiting is not refused for what others have.
     fn may_wait(&self, tenant: Option<Index>) -> Result<(), AcquireError> {
         let waiting = tenant.map_or(0, |index| self.tenants[index].waiting);
         let Limits {
@@ -325,7 +343,7 @@ impl<K: Eq> Admission<K> {
         if waiting >= of_tenant {
             return Err(AcquireError::TenantFull { limit: of_tenant });
         }
-        if self.waiting >= in_all {
+        if waiting > 0 && self.waiting >= in_all {
             return Err(AcquireError::Full { limit: in_all });
         }
         Ok(())
@@ -343,20 +361,20 @@ impl<K: Eq> Admission<K> {
         slot
     }
 
-    /// Adds a tenant that is not there, not idle.
+    /// Adds a tenant that is not there, not idle: in place of `oldest`, or behind all.
     #[inline(never)]
-    fn add(&mut self, hash: u64, key: K, keys: &impl Keys<K>) -> Result<Index, AcquireError> {
+    fn add(&mut self, oldest: Option<Index>, hash: u64, key: K, keys: &impl Keys<K>) -> Index {
         let weight = self.tenants.own_weight(hash, &key);
         let weight = weight.unwrap_or_else(|| keys.weight(&key));
-        let place = self.tenants.place(|key| keys.hash(key))?;
-        if let Place::Taken(index) = place {
+        self.tenants.make_place(oldest, |key| keys.hash(key));
+        if let Some(oldest) = oldest {
             // It is inactive, and gone at once.
-            let _ = self.order.remove(self.tenants.records(), entity(index));
+            let _ = self.order.remove(self.tenants.records(), entity(oldest));
         }
-        let index = self.tenants.fill(place, hash, key, |key| keys.hash(key));
+        let index = (self.tenants).fill(oldest, hash, key, |key| keys.hash(key));
         self.order
             .add(self.tenants.records(), entity(index), share(weight));
-        Ok(index)
+        index
     }
 
     /// Sets a tenant's weight, whether it is there or not, or forgets what was set. O(log n).
@@ -386,7 +404,7 @@ impl<K: Eq> Admission<K> {
     pub(crate) fn weight(&self, hash: u64, key: &K, keys: &impl Keys<K>) -> Weight {
         let own = self.tenants.own_weight(hash, key);
         own.unwrap_or_else(|| match self.tenants.find(hash, key) {
-            Some(index) => weight_of(self.order.weight(self.tenants.all(), entity(index))),
+            Some(index) => self.order.weight(self.tenants.all(), entity(index)),
             None => keys.weight(key),
         })
     }
@@ -436,10 +454,10 @@ impl<K> Admission<K> {
 
     /// Slots in use, by what they hold: waiting, granted, closed; and what all accounts come to.
     pub(crate) fn leftovers(&self) -> ([usize; 3], i64) {
-        let tenants = self.tenants.all().iter();
+        let tenants = 0..self.tenants.len() as Index;
         (
             self.waiters.stages(),
-            tenants.map(|tenant| i64::from(tenant.account())).sum(),
+            tenants.map(|index| self.tenants.account(index)).sum(),
         )
     }
 }

@@ -29,18 +29,27 @@ pub struct Limits {
     /// Of one tenant; 0 holds all up. With fewer than `permits`, the others find one free whatever this one sends, and
     /// permits stay unused while only this one has requests.
     pub permits_per_tenant: u16,
-    /// Requests that wait in all. A waiting request takes 64 bytes beside its task.
+    /// Requests that wait in all. Of a tenant that has none waiting, one may wait whatever others have. A
+    /// waiting request takes 40 bytes beside its task.
     pub waiting: u32,
     /// Of one tenant.
     pub waiting_per_tenant: u16,
     /// Tenants that are remembered, at most 2^24. Whoever is new then takes the place of the one that
     /// has been idle for longest.
     pub tenants: u32,
+    /// The largest estimate: whatever is said to cost more is charged for this, and
+    /// [corrected](Permit::correct) from there.
+    ///
+    /// What was estimated too high is taken off a tenant's later requests, also if nobody else asked
+    /// meanwhile: with n requests under way at a time, up to n + 1 times this, and no more however often. So
+    /// where tenants say themselves what they will need, this is to be the most that a request can cost, as
+    /// of a model the longest answer.
+    pub estimate: Cost,
 }
 
 impl Limits {
-    /// So many permits, for one tenant too if nobody else has requests; a million requests may wait,
-    /// 65,535 of one tenant, and a million tenants are remembered.
+    /// So many permits, 65,535 of them for one tenant if nobody else has requests; a million requests may
+    /// wait, 65,535 of one tenant, a million tenants are remembered, and any cost may be estimated.
     pub const fn permits(permits: u32) -> Limits {
         Limits {
             permits,
@@ -48,6 +57,7 @@ impl Limits {
             waiting: 1 << 20,
             waiting_per_tenant: u16::MAX,
             tenants: 1 << 20,
+            estimate: Cost::MAX,
         }
     }
 }
@@ -73,7 +83,8 @@ struct Shared<K> {
 }
 
 impl<K> Shared<K> {
-    /// The state. A panic of a key's own code leaves it whole: it is asked before anything changes.
+    /// The state. A panic of a key's own code leaves it whole: it is asked before anything changes. At worst
+    /// the table of keys loses some that it was about to hash again: those come as new tenants.
     fn lock(&self) -> MutexGuard<'_, Admission<K>> {
         self.admission
             .lock()
@@ -93,8 +104,8 @@ impl<K> Shared<K> {
 /// will cost.
 ///
 /// A handle: clones are of the same semaphore. `K` is what tells tenants apart; its `Hash`, `Eq` and
-/// `Drop` run under the semaphore's lock and must not use the semaphore. See the [crate] for what is
-/// fair.
+/// `Drop` run under the semaphore's lock and must not use the semaphore. Where `Hash` or `Eq` panics, so
+/// does the call that asked for it, and nothing else is changed. See the [crate] for what is fair.
 pub struct FairSemaphore<K> {
     shared: Arc<Shared<K>>,
 }
@@ -151,7 +162,8 @@ impl<K: Hash + Eq> FairSemaphore<K> {
     /// A permit for a request of `tenant` that will cost about `cost`, once it is the tenant's turn.
     ///
     /// It waits from its first poll on, behind the tenant's other requests. Dropped before it is
-    /// ready, it leaves nothing behind: no place, no permit, no cost.
+    /// ready, it leaves nothing behind: no place, no permit, and no cost but one unit where it had been
+    /// given a permit that nobody had collected yet.
     pub fn acquire(&self, tenant: K, cost: Cost) -> Acquire<K> {
         Acquire {
             shared: Some(Arc::clone(&self.shared)),
@@ -172,14 +184,15 @@ impl<K: Hash + Eq> FairSemaphore<K> {
             .lock()
             .enter(hash, tenant, cost, &shared.rules, None)?;
         Ok(match entered {
-            Some(Entered::Admitted(index)) => Some(Permit::new(Arc::clone(shared), index, cost)),
+            Some(Entered::Admitted(index, cost)) => {
+                Some(Permit::new(Arc::clone(shared), index, cost))
+            }
             _ => None,
         })
     }
 
     /// Gives a tenant a weight of its own from its next turn on. It is kept, in memory of its own, until
-    /// [`reset_weight`](Self::reset_weight), also where the tenant is forgotten or not known yet. A weight
-    /// above 500,000 counts as that.
+    /// [`reset_weight`](Self::reset_weight), also where the tenant is forgotten or not known yet.
     pub fn set_weight(&self, tenant: K, weight: Weight) {
         self.weigh(tenant, Some(weight));
     }
@@ -280,38 +293,41 @@ impl<K: Hash + Eq> Future for Acquire<K> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let progress = std::mem::replace(&mut this.progress, Progress::Done);
         let Some(shared) = this.shared.as_deref() else {
             panic!("a permit was handed out or refused before: this future is at its end");
         };
-        let answer = match progress {
-            Progress::New(tenant, cost) => {
-                let hash = shared.rules.hash(&tenant);
-                let waker = Some(cx.waker());
-                let mut state = shared.lock();
-                match state.enter(hash, tenant, cost, &shared.rules, waker) {
-                    Ok(Some(Entered::Admitted(index))) => Ok((index, cost)),
-                    Ok(Some(Entered::Waits(slot))) => {
-                        this.progress = Progress::Waits(slot);
-                        return Poll::Pending;
-                    }
-                    Ok(None) => unreachable!("who has a waker is admitted, waits or is refused"),
-                    Err(error) => Err(error),
-                }
-            }
+        let answer = match this.progress {
             Progress::Waits(slot) => {
                 let found = shared.lock().look(slot, cx.waker());
                 match found {
-                    Look::Waiting(_before) => {
-                        this.progress = Progress::Waits(slot);
-                        return Poll::Pending;
-                    }
+                    Look::Waiting(_before) => return Poll::Pending,
                     Look::Granted(index, cost) => Ok((index, cost)),
                     Look::Closed => Err(AcquireError::Closed),
                 }
             }
-            Progress::Done => unreachable!("it has nothing shared then"),
+            _ => match std::mem::replace(&mut this.progress, Progress::Done) {
+                Progress::New(tenant, cost) => {
+                    let hash = shared.rules.hash(&tenant);
+                    let waker = Some(cx.waker());
+                    let entered = shared
+                        .lock()
+                        .enter(hash, tenant, cost, &shared.rules, waker);
+                    match entered {
+                        Ok(Some(Entered::Admitted(index, cost))) => Ok((index, cost)),
+                        Ok(Some(Entered::Waits(slot))) => {
+                            this.progress = Progress::Waits(slot);
+                            return Poll::Pending;
+                        }
+                        Ok(None) => {
+                            unreachable!("who has a waker is admitted, waits or is refused")
+                        }
+                        Err(error) => Err(error),
+                    }
+                }
+                _ => panic!("its code panicked when it came: this future is at its end"),
+            },
         };
+        this.progress = Progress::Done;
         let shared = this.shared.take();
         Poll::Ready(answer.and_then(|(index, cost)| {
             let shared = shared.ok_or(AcquireError::Closed)?;
@@ -368,8 +384,6 @@ impl<K> Permit<K> {
     /// The request costs `actual`: what its tenant was charged too little, the tenant's next requests
     /// are charged for in addition; what it was charged too much is taken off theirs. As often as more
     /// is known. O(1).
-    ///
-    /// A tenant's account holds 2^31 - 1 units on either side; what goes beyond is charged to nobody.
     pub fn correct(&self, actual: Cost) {
         let mut state = self.shared.lock();
         let charged = self.charged.swap(actual.get(), Ordering::Relaxed);

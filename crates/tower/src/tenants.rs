@@ -1,13 +1,15 @@
 //! Who asks: tenants by key, each in 48 bytes and its key's beyond eight, and who is forgotten first.
 
-use crate::waiters::{Ends, NONE};
+use crate::waiters::{Ends, NONE, make_room};
 use crate::{AcquireError, Cost};
 use fairlane_core::Weight;
+use fairlane_core::sched::{Costs, Wf2qPlus};
 use fairlane_core::scheduler::{EntityId, Holds, Scheduler};
 use hashbrown::HashTable;
+use std::collections::BTreeMap;
 
 /// The order of tenants: exact, whatever costs they mix. O(log n) in the number of tenants that wait.
-pub(crate) type Order = fairlane_core::sched::Wf2qPlus;
+pub(crate) type Order = Wf2qPlus<Costs>;
 type State = <Order as Scheduler>::Entity;
 
 /// A tenant.
@@ -16,7 +18,8 @@ pub(crate) struct Tenant<K, S = State> {
     state: S,
     /// Its queue; its neighbours in the list of idle tenants while it is idle.
     pub(crate) ends: Ends,
-    /// What corrections left to be charged; negative, to be taken off.
+    /// What corrections left to be charged; negative, to be taken off. At the end of its range
+    /// ([`MOST`]), the rest is apart.
     account: i32,
     pub(crate) waiting: u16,
     pub(crate) in_flight: u16,
@@ -24,6 +27,12 @@ pub(crate) struct Tenant<K, S = State> {
 }
 
 const _: () = assert!(size_of::<Tenant<u64>>() == 48);
+
+/// What an account holds on either side: with any cost, it makes the largest charge there is or the
+/// smallest, and what is beyond changes neither.
+const MOST: i32 = i32::MAX;
+
+const _: () = assert!(MOST as u32 == crate::MAX_COST - 1);
 
 impl<K, S> Holds<S> for Tenant<K, S> {
     #[inline]
@@ -42,29 +51,6 @@ impl<K> Tenant<K> {
     pub(crate) fn charge(&self, cost: Cost) -> Cost {
         let charge = i64::from(cost.get()) + i64::from(self.account);
         Cost::clamped(charge.max(1).unsigned_abs())
-    }
-
-    /// The same, where it is charged: what goes beyond the range of costs stays in the account.
-    #[inline]
-    pub(crate) fn charge_now(&mut self, cost: Cost) -> Cost {
-        if self.account == 0 {
-            return cost;
-        }
-        let charge = self.charge(cost);
-        self.settle(i64::from(cost.get()) - i64::from(charge.get()));
-        charge
-    }
-
-    /// Adds to the account, which holds up to 2^31 - 1 on either side: what goes beyond is charged to
-    /// nobody.
-    pub(crate) fn settle(&mut self, by: i64) {
-        let account = i64::from(self.account) + by;
-        self.account = account.clamp((-i32::MAX).into(), i32::MAX.into()) as i32;
-    }
-
-    #[cfg(test)]
-    pub(crate) fn account(&self) -> i32 {
-        self.account
     }
 }
 
@@ -87,6 +73,8 @@ pub(crate) struct Tenants<K> {
     most: u32,
     /// Idle tenants: `first` has been so for longest.
     idle: Ends,
+    /// What accounts that are at the end of their range have beyond it.
+    beyond: BTreeMap<Index, i64>,
     /// Weights that were set one by one.
     weights: HashTable<(K, Weight)>,
 }
@@ -113,6 +101,7 @@ impl<K> Tenants<K> {
             by_key: HashTable::new(),
             most,
             idle: Ends::EMPTY,
+            beyond: BTreeMap::new(),
             weights: HashTable::new(),
         }
     }
@@ -131,6 +120,40 @@ impl<K> Tenants<K> {
 
     pub(crate) fn len(&self) -> usize {
         self.table.len()
+    }
+
+    /// Adds to what corrections left a tenant to be charged. O(1), or O(log n) in the number of accounts
+    /// beyond their range.
+    pub(crate) fn settle(&mut self, index: Index, by: i64) {
+        let held = &mut self.table[index as usize].account;
+        let mut sum = i64::from(*held).saturating_add(by);
+        if held.abs() == MOST {
+            sum = sum.saturating_add(self.beyond.remove(&index).unwrap_or(0));
+        }
+        *held = sum.clamp((-MOST).into(), MOST.into()) as i32;
+        let rest = sum - i64::from(*held);
+        if rest != 0 {
+            self.beyond.insert(index, rest);
+        }
+    }
+
+    /// [Charges](Tenant::charge) a tenant for a request: how much. What goes beyond the range of costs
+    /// stays in the account. As [`settle`](Self::settle).
+    #[inline]
+    pub(crate) fn charge_now(&mut self, index: Index, cost: Cost) -> Cost {
+        let tenant = &self[index];
+        let charge = tenant.charge(cost);
+        if tenant.account != 0 {
+            self.settle(index, i64::from(cost.get()) - i64::from(charge.get()));
+        }
+        charge
+    }
+
+    /// What corrections left to be charged of a tenant.
+    #[cfg(test)]
+    pub(crate) fn account(&self, index: Index) -> i64 {
+        let rest = self.beyond.get(&index).copied().unwrap_or(0);
+        rest + i64::from(self[index].account)
     }
 
     /// Bytes of the tables.
@@ -215,33 +238,38 @@ impl<K: Eq> Tenants<K> {
         }
     }
 
-    /// A place for a tenant that is not in the table: a new one, or that of the tenant that has been
-    /// idle for longest, which the caller takes out of the order first ([`Place::Taken`]). O(1)
+    /// Whose place a tenant takes that is not in the table: of the one that has been idle for longest, or
+    /// of nobody, while there may be more. O(1).
+    pub(crate) fn place(&self) -> Result<Option<Index>, AcquireError> {
+        if self.table.len() < self.most as usize {
+            return Ok(None);
+        }
+        match self.idle.first {
+            NONE => Err(AcquireError::TooManyTenants { limit: self.most }),
+            oldest => Ok(Some(oldest)),
+        }
+    }
+
+    /// Makes room for a tenant: `oldest` is forgotten, and the caller takes it out of the order. O(1)
     /// amortised.
-    pub(crate) fn place(&mut self, hasher: impl Fn(&K) -> u64) -> Result<Place, AcquireError> {
+    pub(crate) fn make_place(&mut self, oldest: Option<Index>, hasher: impl Fn(&K) -> u64) {
         // All that keys do, they do before anything changes.
         let table = &self.table;
         self.by_key
             .reserve(1, |&index| hasher(&table[index as usize].key));
-        if self.table.len() < self.most as usize {
-            return Ok(Place::New);
-        }
-        let oldest = self.idle.first;
-        if oldest == NONE {
-            return Err(AcquireError::TooManyTenants { limit: self.most });
-        }
+        let Some(oldest) = oldest else { return };
         let hash = hasher(&self[oldest].key);
         self.wake(oldest);
+        self.beyond.remove(&oldest);
         if let Ok(entry) = self.by_key.find_entry(hash, |&index| index == oldest) {
             entry.remove();
         }
-        Ok(Place::Taken(oldest))
     }
 
-    /// Puts a tenant, which is not idle, at its place. O(1) amortised.
+    /// Puts a tenant, which is not idle, in place of another or behind all. O(1) amortised.
     pub(crate) fn fill(
         &mut self,
-        place: Place,
+        oldest: Option<Index>,
         hash: u64,
         key: K,
         hasher: impl Fn(&K) -> u64,
@@ -254,15 +282,13 @@ impl<K: Eq> Tenants<K> {
             in_flight: 0,
             key,
         };
-        let index = match place {
-            Place::New => {
-                if self.table.len() == self.table.capacity() {
-                    self.table.reserve_exact(more_than(self.table.len()));
-                }
+        let index = match oldest {
+            None => {
+                make_room(&mut self.table);
                 self.table.push(tenant);
                 (self.table.len() - 1) as Index
             }
-            Place::Taken(index) => {
+            Some(index) => {
                 self[index] = tenant;
                 index
             }
@@ -271,22 +297,5 @@ impl<K: Eq> Tenants<K> {
         self.by_key
             .insert_unique(hash, index, |&index| hasher(&table[index as usize].key));
         index
-    }
-}
-
-/// Where a new tenant goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
-    New,
-    /// In place of another.
-    Taken(Index),
-}
-
-/// Room to add to a table that is full: as much again while it is small, then a sixteenth, so that a
-/// million tenants take what they take.
-fn more_than(len: usize) -> usize {
-    match len {
-        0..1024 => len.max(16),
-        _ => len / 16,
     }
 }

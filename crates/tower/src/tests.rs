@@ -1,8 +1,10 @@
 //! Random requests that come, look, go away and are served, one step at a time, beside what must hold
 //! after each step.
 
-use crate::{Acquire, AcquireError, Cost, FairSemaphore, Limits, Permit, Weight};
+use crate::{Acquire, AcquireError, Cost, FairSemaphore, Limits, MAX_COST, Permit, Weight};
 use proptest::prelude::*;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +39,21 @@ struct Request {
 type Answer = Poll<Result<Permit<u8>, AcquireError>>;
 
 impl Request {
+    fn new(semaphore: &FairSemaphore<u8>, tenant: u8, units: u32) -> Request {
+        Request {
+            tenant,
+            future: semaphore.acquire(tenant, cost(units)),
+            bell: Arc::default(),
+        }
+    }
+
+    /// A request that has to wait.
+    fn waiting(semaphore: &FairSemaphore<u8>, tenant: u8, units: u32) -> Request {
+        let mut request = Request::new(semaphore, tenant, units);
+        assert!(request.poll().is_pending());
+        request
+    }
+
     fn poll(&mut self) -> Answer {
         let waker = Waker::from(Arc::clone(&self.bell));
         Pin::new(&mut self.future).poll(&mut Context::from_waker(&waker))
@@ -89,6 +106,7 @@ const LIMITS: Limits = Limits {
     waiting: 6,
     waiting_per_tenant: 3,
     tenants: 4,
+    estimate: Cost::new(80).unwrap(),
 };
 
 struct Model {
@@ -110,20 +128,19 @@ impl Model {
     }
 
     fn ask(&mut self, tenant: u8, units: u32) {
-        let mut request = Request {
-            tenant,
-            future: self.semaphore.acquire(tenant, cost(units)),
-            bell: Arc::default(),
-        };
+        let mut request = Request::new(&self.semaphore, tenant, units);
         let (before, of_tenant) = (self.semaphore.waiting(), self.queue(tenant));
         match request.poll() {
             Poll::Pending => self.waiting.push(request),
-            Poll::Ready(Ok(permit)) => self.permits.push(permit),
+            Poll::Ready(Ok(permit)) => {
+                assert_eq!(permit.cost(), cost(units).min(LIMITS.estimate));
+                self.permits.push(permit);
+            }
             Poll::Ready(Err(error)) => {
                 assert_eq!(self.semaphore.waiting(), before);
                 match error {
                     AcquireError::Closed => assert!(self.closed),
-                    AcquireError::Full { limit } => assert_eq!(before, limit),
+                    AcquireError::Full { limit } => assert!(before >= limit && of_tenant > 0),
                     AcquireError::TenantFull { limit } => assert_eq!(of_tenant, limit.into()),
                     AcquireError::TooManyTenants { limit } => {
                         assert_eq!(self.semaphore.tenants(), limit as usize);
@@ -260,13 +277,7 @@ fn order(other: Option<(usize, u32)>, goes: bool) -> Vec<(u8, u32)> {
     let mut out = semaphore.try_acquire(9, cost(1)).unwrap();
     let mut waiting: Vec<Request> = Vec::new();
     let mut ask = |tenant, units, goes: bool| {
-        let mut request = Request {
-            tenant,
-            future: semaphore.acquire(tenant, cost(units)),
-            bell: Arc::default(),
-        };
-        assert!(request.poll().is_pending());
-        waiting.push(request);
+        waiting.push(Request::waiting(&semaphore, tenant, units));
         goes.then_some(waiting.len() - 1)
     };
     let mut gone = None;
@@ -337,29 +348,25 @@ fn behind_a_request_that_goes_away_nobody_of_its_tenant_is_later_than_if_it_had_
     assert_eq!(pairs.count(), 3);
 }
 
-/// Who was granted a permit and went away before he knew is given back what it would have cost.
+/// Who was granted a permit and went away before he knew is given back what it would have cost, but for
+/// the least that anything costs.
 #[test]
-fn a_permit_that_nobody_collected_costs_nothing() {
+fn a_permit_that_nobody_collected_costs_one_unit() {
     let semaphore = FairSemaphore::new(Limits::permits(1));
     let out = semaphore.try_acquire(0, cost(5)).unwrap();
-    let mut request = Request {
-        tenant: 1,
-        future: semaphore.acquire(1, cost(1000)),
-        bell: Arc::default(),
-    };
-    assert!(request.poll().is_pending());
+    let request = Request::waiting(&semaphore, 1, 1000);
     drop(out);
     assert!(request.bell.rang());
     assert_eq!(semaphore.in_flight(), 1);
     drop(request);
     assert_eq!(semaphore.in_flight(), 0);
-    assert_eq!(semaphore.leftovers(), ([0; 3], -1000));
+    assert_eq!(semaphore.leftovers(), ([0; 3], -999));
     semaphore.check();
 }
 
 #[test]
 fn a_correction_is_charged_for_as_far_as_there_are_costs_and_the_rest_is_kept() {
-    let semaphore = FairSemaphore::new(Limits::permits(5000));
+    let semaphore = FairSemaphore::new(Limits::permits(8));
     let take = |units| semaphore.try_acquire(0, cost(units)).unwrap().unwrap();
     let account = || semaphore.leftovers().1;
     let permit = take(100);
@@ -374,15 +381,79 @@ fn a_correction_is_charged_for_as_far_as_there_are_costs_and_the_rest_is_kept() 
     permit.correct(Cost::MAX);
     drop(take(7));
     assert_eq!(account(), 0, "the largest cost at once");
-    let held: Vec<_> = (0..3000).map(|_| take(Cost::MAX.get())).collect();
-    held[0].correct(cost(1));
-    assert_eq!(account(), 1 - i64::from(Cost::MAX.get()));
-    held.iter().for_each(|permit| permit.correct(cost(1)));
-    assert_eq!(
-        account(),
-        -i64::from(i32::MAX),
-        "no more than an account holds"
-    );
-    drop(held);
+    // However much that is, on either side.
+    let most = i64::from(MAX_COST) - 1;
+    let dear = [0; 3].map(|_| take(MAX_COST));
+    dear.iter().for_each(|permit| permit.correct(Cost::ONE));
+    assert_eq!(account(), -3 * most);
+    drop(take(MAX_COST));
+    assert_eq!(account(), -2 * most);
+    dear.iter().for_each(|permit| permit.correct(Cost::MAX));
+    assert_eq!(account(), most);
+    let cheap = [0; 3].map(|_| take(1));
+    assert_eq!(account(), 0);
+    cheap.iter().for_each(|permit| permit.correct(Cost::MAX));
+    for left in [3, 2, 1, 0] {
+        assert_eq!(account(), left * most);
+        drop(take(1));
+    }
     semaphore.check();
+}
+
+#[test]
+fn who_is_forgotten_owes_nothing_however_much_it_was() {
+    let semaphore = FairSemaphore::new(Limits {
+        tenants: 1,
+        ..Limits::permits(2)
+    });
+    let take = |tenant| semaphore.try_acquire(tenant, Cost::ONE).unwrap().unwrap();
+    let both = [take(0), take(0)];
+    both.iter().for_each(|permit| permit.correct(Cost::MAX));
+    assert_eq!(semaphore.leftovers().1, 2 * i64::from(MAX_COST - 1));
+    drop(both);
+    drop(take(1));
+    assert_eq!(semaphore.leftovers().1, 0);
+    semaphore.check();
+}
+
+/// One tenant alone, all of whose requests cost one unit, whatever it says.
+#[test]
+fn what_estimates_too_high_are_worth_is_bounded_however_often_one_asks_and_goes() {
+    let (permits, estimate) = (3, 100);
+    let semaphore = FairSemaphore::new(Limits {
+        estimate: cost(estimate),
+        ..Limits::permits(permits)
+    });
+    let mut random = SmallRng::seed_from_u64(1);
+    let (mut waiting, mut out) = (Vec::<Request>::new(), Vec::<Permit<u8>>::new());
+    let mut worst = 0;
+    for _ in 0..20_000 {
+        match random.random_range(0..3) {
+            0 => {
+                let mut request = Request::new(&semaphore, 0, random.random_range(1..1000));
+                match request.poll() {
+                    Poll::Pending => waiting.push(request),
+                    Poll::Ready(permit) => out.push(permit.unwrap()),
+                }
+            }
+            1 if !waiting.is_empty() => {
+                let granted = waiting.iter().position(|request| request.bell.rang());
+                let mut request = waiting.swap_remove(granted.unwrap_or(0));
+                if request.bell.rang()
+                    && random.random_bool(0.5)
+                    && let Poll::Ready(permit) = request.poll()
+                {
+                    out.push(permit.unwrap());
+                }
+            }
+            2 if !out.is_empty() => {
+                let permit = out.swap_remove(random.random_range(0..out.len()));
+                permit.correct(Cost::ONE);
+            }
+            _ => {}
+        }
+        worst = worst.min(semaphore.leftovers().1);
+    }
+    let bound = i64::from((permits + 1) * estimate);
+    assert!((-bound..-bound / 2).contains(&worst), "{worst}");
 }

@@ -20,6 +20,18 @@ impl Ends {
     };
 }
 
+/// Makes room for one more in a table: for as many again while it is small, then for a sixteenth, so that a
+/// million take what they take. O(1) amortised.
+pub(crate) fn make_room<T>(table: &mut Vec<T>) {
+    let used = table.len();
+    if used == table.capacity() {
+        table.reserve_exact(match used {
+            0..1024 => used.max(16),
+            _ => used / 16,
+        });
+    }
+}
+
 /// How far a request has come that did not get its permit at once.
 #[derive(Debug)]
 enum Stage {
@@ -85,6 +97,7 @@ impl Waiters {
                 std::mem::replace(&mut self.free, next)
             }
             None => {
+                make_room(&mut self.slots);
                 self.slots.push(taken);
                 (self.slots.len() - 1) as u32
             }

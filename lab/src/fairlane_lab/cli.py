@@ -8,10 +8,10 @@ import signal
 import sys
 from pathlib import Path
 
-from . import experiments
+from . import experiments, running
 from .model import Experiment, LabError, Result
 from .output import PAGE, Destination
-from .program import VARIABLE, Program
+from .program import Instruments, Program, Tools
 from .progress import Progress, duration
 
 #: Exit statuses: bad input, and what a shell has for an interrupt.
@@ -30,20 +30,36 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="fairlane-lab", description="What the papers behind Fairlane measured, measured again."
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="list|reproduce")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="list|reproduce|sim")
     listing = commands.add_parser("list", help="the experiments, their claims, how long they take")
     listing.add_argument("--json", action="store_true", help="one JSON object, and nothing else")
     doing = commands.add_parser("reproduce", help="do one experiment, or all of them, and write a report")
-    doing.add_argument("name", metavar="NAME|all", help="an experiment of `fairlane-lab list`, or all")
+    doing.add_argument(
+        "name", metavar="NAME|all", nargs="?",
+        help="an experiment, or all; without it, what there is, as `fairlane-lab list`",
+    )  # fmt: skip
     doing.add_argument("--quick", action="store_true", help="the form of seconds of each")
     doing.add_argument(
         "--out", metavar="DIR", type=Path, default=Path("fairlane-lab-report"),
         help="folder for the report: new, empty or an earlier report [default: %(default)s]",
     )  # fmt: skip
-    doing.add_argument(
-        "--fairlane", metavar="PROGRAM",
-        help=f"the program fairlane [default: {VARIABLE}, target/release of a checkout, PATH]",
+    for kind in (Program, Instruments):
+        doing.add_argument(
+            kind.option, metavar="PROGRAM",
+            help=f"the program {kind.name} [default: {kind.variable}, target/release of a checkout, PATH]",
+        )  # fmt: skip
+    drawing = commands.add_parser("sim", help="simulate as `fairlane sim` does, and draw what each class sent")
+    drawing.add_argument("scenario", metavar="SCENARIO.toml", type=Path, help="the scenario")
+    drawing.add_argument(
+        "--plot", metavar="FILE", type=Path, required=True,
+        help="where the classes' rates over time are drawn: an SVG, or a PNG if FILE ends in .png",
     )  # fmt: skip
+    for name, metavar, kind, what in (
+        ("--seconds", "S", float, "time to simulate, in seconds"),
+        ("--seed", "N", int, "seed of all that is random"),
+        ("--link", "NAME", str, "the site's link"),
+    ):
+        drawing.add_argument(name, metavar=metavar, type=kind, help=f"{what}, in place of the scenario's")
     return parser
 
 
@@ -69,15 +85,20 @@ def _list(as_json: bool) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> None:
+    if options.name is None:
+        _list(False)
+        return
     whole = options.name == "all"
     chosen = list(experiments.EXPERIMENTS) if whole else [experiments.named(options.name)]
-    program, skipped = _program(options, chosen, whole)
+    tools = Tools(options.fairlane, options.instruments)
+    tools.find_named()
+    skipped = {one.name: reason for one in chosen if (reason := _missing(one, tools, whole))}
     chosen = [one for one in chosen if one.name not in skipped]
     with Destination(options.out) as destination:
         # What takes a second to load comes after what can be refused.
         from . import report
 
-        results = _measured(chosen, skipped, options.quick, program)
+        results = _measured(chosen, skipped, options.quick, tools)
         report.write(results, skipped, destination.folder)
         destination.place()
     for result in results:
@@ -86,37 +107,39 @@ def _reproduce(options: argparse.Namespace) -> None:
     print(f"Written to {destination.path / PAGE}")
 
 
-def _program(
-    options: argparse.Namespace, chosen: list[Experiment], whole: bool
-) -> tuple[Program | None, dict[str, str]]:
-    """The program, where one is needed; and what of all experiments is skipped without it, with the
-    reason."""
-    needing = [one.name for one in chosen if one.needs_program]
-    if not needing:
-        return None, {}
+def _missing(one: Experiment, tools: Tools, whole: bool) -> str:
+    """Why an experiment cannot be done here; nothing where it can. One that was asked for by its name is
+    refused instead."""
     try:
-        return Program.find(options.fairlane), {}
+        running.equip(one, tools)
     except LabError as error:
-        if not whole or options.fairlane:
+        if not whole:
             raise
-        return None, {name: str(error) for name in needing}
+        return str(error)
+    return ""
 
 
 def _measured(
-    chosen: list[Experiment], skipped: dict[str, str], quick: bool, program: Program | None
+    chosen: list[Experiment], skipped: dict[str, str], quick: bool, tools: Tools
 ) -> list[Result]:
-    from . import running
-
     for name, reason in skipped.items():
         print(f"skipped {name}: {reason}", file=sys.stderr)
     progress = Progress({one.name: one.expected(quick) for one in chosen}, sys.stderr)
     results = []
     for one in chosen:
         progress.start(one.name)
-        result = running.measured(one, one.parameters(quick, {}), quick, program, progress)
+        result = running.measured(one, one.parameters(quick, {}), quick, tools, progress)
         progress.finish("; ".join(verdict.word for verdict in result.verdicts))
         results.append(result)
     return results
+
+
+def _sim(options: argparse.Namespace) -> None:
+    from . import scenario
+
+    asked = {"link": options.link, "seconds": options.seconds, "seed": options.seed}
+    scenario.draw(options.scenario, options.plot, **asked)
+    print(f"Written to {options.plot}")
 
 
 def _interrupted(*_: object) -> None:
@@ -130,6 +153,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.command == "list":
             _list(options.json)
+        elif options.command == "sim":
+            _sim(options)
         else:
             _reproduce(options)
         return 0

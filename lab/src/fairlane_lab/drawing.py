@@ -4,16 +4,17 @@ solid."""
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
     from .model import Result
 
@@ -49,10 +50,19 @@ _RC = {
 def drawn(result: Result) -> Figure:
     """The experiment's plot."""
     experiment = result.experiment
+    title = f"{experiment.name}: {experiment.title}"
+    return titled(
+        title, experiment.size, lambda figure: experiment.draw(figure, result.tables, experiment.paper)
+    )
+
+
+def titled(title: str, size: tuple[float, float], draw: Callable[[Figure], None]) -> Figure:
+    """A figure with a title, of width and height in inches, into which something is drawn."""
     with mpl.rc_context(_RC):
-        figure = Figure(figsize=experiment.size)
-        figure.suptitle(f"{experiment.name}: {experiment.title}", fontsize=10)
-        experiment.draw(figure, result.tables, experiment.paper)
+        figure = Figure(figsize=size)
+        # The title may have signs that matplotlib would read.
+        figure.suptitle(title.replace("$", r"\$"), fontsize=10)
+        draw(figure)
     return figure
 
 
@@ -88,6 +98,13 @@ def legend_outside(figure: Figure, names: Iterable[str], columns: int = 8) -> No
     dashed = {"linestyle": (0, (4, 3)), "markerfacecolor": "white"}
     handles.append(Line2D([], [], label="the paper (dashed)", **dashed, **plain))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns)
+
+
+def ones_twos_fives(axis: Axis) -> None:
+    """Ticks at 1, 2, 5, 10, 20 and so on of a logarithmic axis, as people write them."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=20))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
 def plain_numbers(axes: Axes, *, x: bool = False, y: bool = False) -> None:

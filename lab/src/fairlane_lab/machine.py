@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import time
@@ -19,10 +20,47 @@ def _read(path: str) -> str:
 
 def cores() -> int:
     """Cores that this process may run on."""
+    return len(_own_cores())
+
+
+def lacks_cores(least: int) -> str:
+    """Why what needs so many cores cannot be done; nothing where it can."""
+    have = cores()
+    return "" if have >= least else f"{least} cores are needed, and this program may run on {have}"
+
+
+#: How far two cores are from each other, as the PSPAT paper's Table 2 has it, from near to far:
+#: hyperthreads of one core, cores of one socket, different sockets.
+DISTANCES = ("HT-HT", "CPU-CPU", "SKT-SKT")
+
+
+def pairs() -> dict[str, tuple[int, int]]:
+    """For each distance that can be had here, two cores that far from each other."""
+    return pairs_of({core: _place(core) for core in _own_cores()})
+
+
+def pairs_of(places: dict[int, tuple[str, str]]) -> dict[str, tuple[int, int]]:
+    """The same of cores by their numbers, with the socket and the core that each stands for."""
+    found: dict[str, tuple[int, int]] = {}
+    for one, other in itertools.combinations(sorted(places), 2):
+        (socket, core), (other_socket, other_core) = places[one], places[other]
+        away = 2 if socket != other_socket else 1 if core != other_core else 0
+        found.setdefault(DISTANCES[away], (one, other))
+    return {distance: found[distance] for distance in DISTANCES if distance in found}
+
+
+def _own_cores() -> list[int]:
     try:
-        return len(os.sched_getaffinity(0))
+        return sorted(os.sched_getaffinity(0))
     except AttributeError:
-        return os.cpu_count() or 1
+        return list(range(os.cpu_count() or 1))
+
+
+def _place(core: int) -> tuple[str, str]:
+    """Socket and core that a number stands for; by itself where the system does not say."""
+    folder = f"/sys/devices/system/cpu/cpu{core}/topology"
+    known = _read(f"{folder}/core_id").strip()
+    return (_read(f"{folder}/physical_package_id").strip(), known) if known else ("", str(core))
 
 
 def line() -> str:

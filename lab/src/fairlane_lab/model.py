@@ -80,6 +80,12 @@ class Experiment:
     size: tuple[float, float] = (9.0, 4.2)
     #: Whether it needs the program ``fairlane``.
     needs_program: bool = False
+    #: Whether it needs the program ``fairlane-instruments``.
+    needs_instruments: bool = False
+    #: Why this machine, or this user, cannot do it; nothing where it can be done.
+    lacks: Callable[[], str] = lambda: ""
+    #: What it needs of network namespaces: nothing, ``namespaces`` alone, or ``tcp`` flows between them too.
+    network: str = ""
 
     @property
     def paper(self) -> pd.DataFrame:
@@ -88,6 +94,11 @@ class Experiment:
         text = folder / f"{self.name.replace('-', '_')}.csv"
         with text.open("r", encoding="utf-8") as file:
             return pd.read_csv(file, comment="#")
+
+    @property
+    def measures_time(self) -> bool:
+        """Whether what others do on the machine shows in its figures."""
+        return self.needs_program or self.needs_instruments
 
     def expected(self, quick: bool) -> float:
         """How long it takes, in seconds, about."""
@@ -134,7 +145,7 @@ class Result:
         found = []
         if self.quick:
             found.append("The quick form: fewer and shorter measurements than the whole experiment.")
-        if self.others is not None and self.others > QUIET and self.experiment.needs_program:
+        if self.others is not None and self.others > QUIET and self.experiment.measures_time:
             found.append(
                 f"The machine was not quiet: other programs had {self.others:.0%} of all cores' time."
             )

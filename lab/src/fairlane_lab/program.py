@@ -1,4 +1,4 @@
-"""The program `fairlane`, for what must be a process of its own; and instructions, by valgrind."""
+"""The programs, for what must be a process of its own; and instructions, by valgrind."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from .model import LabError
 
-#: The variable that names the program.
-VARIABLE = "FAIRLANE_PROGRAM"
+#: Seconds that a program has to end by itself once it was told to.
+PATIENCE = 20.0
+
+Found = TypeVar("Found", bound="Executable")
 
 
 @dataclass(frozen=True)
@@ -34,35 +36,41 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Program:
-    """The program at a path."""
+class Executable:
+    """A program at a path."""
 
     path: Path
 
+    #: Its file's name, the variable and the option that name another, and what builds it.
+    name: ClassVar[str]
+    variable: ClassVar[str]
+    option: ClassVar[str]
+    built_by: ClassVar[str]
+
     @classmethod
-    def find(cls, named: str | None = None) -> Program:
-        """The one that was named, or that ``FAIRLANE_PROGRAM`` names, or that a checkout around this
-        package or the current folder built, or the one in ``PATH``."""
-        for given in (named, os.environ.get(VARIABLE)):
+    def find(cls: type[Found], named: str | None = None) -> Found:
+        """The one that was named, or that the variable names, or that a checkout around this package or
+        the current folder built, or the one in ``PATH``."""
+        for given in (named, os.environ.get(cls.variable)):
             if given:
                 return cls._at(Path(given))
         for folder in (*Path(__file__).resolve().parents, Path.cwd()):
-            built = folder / "target/release/fairlane"
+            built = folder / "target/release" / cls.name
             if (folder / "Cargo.toml").is_file() and built.is_file():
                 return cls._at(built)
-        in_path = shutil.which("fairlane")
+        in_path = shutil.which(cls.name)
         if in_path is None:
             raise LabError(
-                "there is no program fairlane: `cargo build --release` makes it, and --fairlane PROGRAM or "
-                f"{VARIABLE} names another"
+                f"there is no program {cls.name}: `{cls.built_by}` makes it, and {cls.option} PROGRAM or "
+                f"{cls.variable} names another"
             )
         return cls._at(Path(in_path))
 
     @classmethod
-    def _at(cls, path: Path) -> Program:
+    def _at(cls: type[Found], path: Path) -> Found:
         program = cls(path.absolute())
-        if not program.version.startswith("fairlane "):
-            raise LabError(f"{path} is not the program fairlane: it does not answer --version as that does")
+        if not program.version.startswith(f"{cls.name} "):
+            raise LabError(f"{path} is not the program {cls.name}: it does not answer --version as that does")
         return program
 
     @functools.cached_property
@@ -76,20 +84,46 @@ class Program:
             return ""
         return said.stdout.strip()
 
+    def asked(self, *arguments: object, under: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
+        """The object that it prints, and what it says beside that. Interrupted, it ends the program first:
+        that may have something to take down."""
+        words = [str(argument) for argument in arguments]
+        with subprocess.Popen(
+            [*under, self.path, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                printed, said = process.communicate()
+            except BaseException:
+                process.terminate()
+                try:
+                    process.communicate(timeout=PATIENCE)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                raise
+        if process.returncode != 0:
+            last = (said.strip() or "nothing was said").splitlines()[-1]
+            raise LabError(f"{self.name} {' '.join(words)} ended with status {process.returncode}: {last}")
+        return json.loads(printed), said
+
+    def figures(self, *arguments: object) -> dict[str, Any]:
+        """The object that it prints."""
+        return self.asked(*arguments)[0]
+
+
+@dataclass(frozen=True)
+class Program(Executable):
+    """The program ``fairlane``."""
+
+    name = "fairlane"
+    variable = "FAIRLANE_PROGRAM"
+    option = "--fairlane"
+    built_by = "cargo build --release"
+
     def bench(self, case: Case, requests: int, under: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
         """What ``fairlane bench`` reports of so many requests, and what was said beside it."""
-        said = subprocess.run(
-            [*under, self.path, "bench", "--json", "--alg", case.algorithm]
-            + ["--flowsets", case.flow_sets, "--qmin", case.qmin, "--qmax", case.qmax]
-            + ["--arrivals", case.arrivals, "--aggregate", str(case.aggregate), "-n", str(requests)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if said.returncode != 0:
-            last = (said.stderr.strip() or "nothing was said").splitlines()[-1]
-            raise LabError(f"fairlane bench of {case} ended with status {said.returncode}: {last}")
-        return json.loads(said.stdout), said.stderr
+        flows = ("--flowsets", case.flow_sets, "--qmin", case.qmin, "--qmax", case.qmax)
+        how = ("--arrivals", case.arrivals, "--aggregate", case.aggregate, "-n", requests)
+        return self.asked("bench", "--json", "--alg", case.algorithm, *flows, *how, under=under)
 
     def ns_per_pair(self, case: Case, requests: int) -> float:
         """Nanoseconds of an enqueue and a dequeue."""
@@ -107,6 +141,46 @@ class Program:
             counted.append((int(collected[1]), report["enqueues"]))
         (before, pairs_before), (after, pairs_after) = counted
         return (after - before) / (pairs_after - pairs_before)
+
+
+@dataclass(frozen=True)
+class Instruments(Executable):
+    """The program ``fairlane-instruments``: each of its subcommands measures one thing, once."""
+
+    name = "fairlane-instruments"
+    variable = "FAIRLANE_INSTRUMENTS"
+    option = "--instruments"
+    built_by = "cargo build --release -p fairlane-instruments"
+
+    def lacks(self, network: str) -> str:
+        """Why this machine, or this user, cannot have namespaces, or ``tcp`` flows between them; nothing where
+        it can."""
+        found = self.figures("altq", "check")
+        return found["namespaces"] or (found["tcp"] if network == "tcp" else "") or ""
+
+
+@dataclass
+class Tools:
+    """The programs, each found when it is first asked for: the one that was named, or the nearest."""
+
+    fairlane: str | None = None
+    instruments_at: str | None = None
+
+    def find_named(self) -> None:
+        """Refuses what was named and is no such program."""
+        for kind, named in ((Program, self.fairlane), (Instruments, self.instruments_at)):
+            if named:
+                kind.find(named)
+
+    @functools.cached_property
+    def program(self) -> Program:
+        """The program ``fairlane``."""
+        return Program.find(self.fairlane)
+
+    @functools.cached_property
+    def instruments(self) -> Instruments:
+        """The program ``fairlane-instruments``."""
+        return Instruments.find(self.instruments_at)
 
 
 _CALLGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")

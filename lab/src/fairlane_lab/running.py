@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from . import experiments, machine
-from .model import Experiment, Result
-from .program import Program
+from .draws import SplitMix64
+from .model import Experiment, LabError, Result
+from .program import Instruments, Program, Tools
 from .progress import Progress
 
 Item = TypeVar("Item")
@@ -19,18 +20,21 @@ class Run:
     """An experiment while it is measured."""
 
     def __init__(
-        self, parameters: Any, program: Program | None = None, progress: Progress | None = None
+        self, parameters: Any, tools: Tools | None = None, progress: Progress | None = None
     ) -> None:
         self.parameters = parameters
-        self._program = program
+        self._tools = tools or Tools()
         self._progress = progress or Progress({})
 
     @property
     def program(self) -> Program:
         """The program ``fairlane``, for what must be a process of its own."""
-        if self._program is None:
-            self._program = Program.find()
-        return self._program
+        return self._tools.program
+
+    @property
+    def instruments(self) -> Instruments:
+        """The program ``fairlane-instruments``, for what only measures."""
+        return self._tools.instruments
 
     def each(
         self, items: Iterable[Item], work: Callable[[Item], Found], *, jobs: int = 1
@@ -56,35 +60,74 @@ class Run:
                 raise
             return [future.result() for future in futures]
 
+    def rounds(
+        self,
+        items: Sequence[Item],
+        work: Callable[[Item], Found],
+        rounds: int,
+        seed: int,
+        *,
+        jobs: int = 1,
+    ) -> list[list[Found]]:
+        """What ``work`` makes of each item, once in each round, ``jobs`` at a time. A round has an order of
+        its own, by ``seed``, so that what disturbs the machine disturbs no item in particular."""
+        random = SplitMix64(seed)
+        order = [number for _ in range(rounds) for number in random.shuffled(list(range(len(items))))]
+        found: list[list[Found]] = [[] for _ in items]
+        for number, one in zip(order, self.each([items[number] for number in order], work, jobs=jobs)):
+            found[number].append(one)
+        return found
+
 
 def measured(
     experiment: Experiment,
     parameters: Any,
     quick: bool,
-    program: Program | None = None,
+    tools: Tools | None = None,
     progress: Progress | None = None,
 ) -> Result:
     """What an experiment finds."""
-    if experiment.needs_program and program is None:
-        program = Program.find()
+    tools = tools or Tools()
+    versions = equip(experiment, tools)
     watch = machine.Watch()
-    tables = experiment.measure(Run(parameters, program, progress))
+    tables = experiment.measure(Run(parameters, tools, progress))
     return Result(
         experiment,
         parameters,
         quick,
         tables,
-        machine.line() + (f", {program.version}" if program else ""),
+        ", ".join([machine.line(), *versions]),
         watch.others(),
         watch.seconds,
     )
 
 
-def run(name: str, *, quick: bool = False, program: str | None = None, **changes: Any) -> Result:
+def equip(experiment: Experiment, tools: Tools) -> list[str]:
+    """Finds the programs that an experiment needs, and tells their versions; refused where there is none, or
+    where this machine cannot do it."""
+    lacking = experiment.lacks()
+    if experiment.network and not lacking:
+        lacking = tools.instruments.lacks(experiment.network)
+    if lacking:
+        raise LabError(lacking)
+    programs = [tools.program] if experiment.needs_program else []
+    programs += [tools.instruments] if experiment.needs_instruments else []
+    return [program.version for program in programs]
+
+
+def run(
+    name: str,
+    *,
+    quick: bool = False,
+    program: str | None = None,
+    instruments: str | None = None,
+    **changes: Any,
+) -> Result:
     """Measures the experiment of this name; ``changes`` are of its parameters, by name.
 
-    ``program`` is the program ``fairlane`` where an experiment needs it and it is not found by itself.
+    ``program`` is the program ``fairlane``, and ``instruments`` ``fairlane-instruments``, where an
+    experiment needs it and it is not found by itself.
     """
     experiment = experiments.named(name)
-    found = Program.find(program) if experiment.needs_program else None
-    return measured(experiment, experiment.parameters(quick, changes), quick, found)
+    parameters = experiment.parameters(quick, changes)
+    return measured(experiment, parameters, quick, Tools(program, instruments))

@@ -15,6 +15,7 @@ use anyhow::Result;
 use fairlane_config::Size;
 use fairlane_core::Rate;
 use fairlane_io::MAX_DATAGRAM;
+use fairlane_service::session;
 
 use crate::algorithm::{self, Algorithm};
 use crate::arguments::{Allowed, Weights, drain, seconds};
@@ -159,6 +160,10 @@ impl Options {
 
 /// Runs the link and prints what became of it.
 pub fn run(options: &Options) -> Result<()> {
+    if options.config.is_some() {
+        // As the thread that forwards: where it may not, it runs as others do.
+        let _ = session::before_all_others();
+    }
     match &options.config {
         Some(config) if options.fail_open && !options.guarded => {
             guard::guard(config, options.log, options.drain)

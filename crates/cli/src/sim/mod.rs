@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use fairlane_config::Link;
-pub use fairlane_traffic::scenario::Rates;
 use fairlane_traffic::scenario::{LinkOutcome, Outcome, Run, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -85,7 +84,7 @@ Examples:
 /// Options of `fairlane sim`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = HELP)]
-pub struct Options {
+pub(crate) struct Options {
     /// The scenario
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
@@ -104,22 +103,13 @@ pub struct Options {
 }
 
 /// Simulates, and prints what became of each class, or source.
-pub fn run(options: &Options) -> Result<()> {
-    simulate(options, None)
-}
-
-/// The same; `draw` gets the classes' rates over time before anything is printed.
-pub fn run_and_draw(options: &Options, draw: &dyn Fn(Rates) -> Result<()>) -> Result<()> {
-    simulate(options, Some(draw))
-}
-
-fn simulate(options: &Options, draw: Option<&dyn Fn(Rates) -> Result<()>>) -> Result<()> {
+pub(crate) fn run(options: &Options) -> Result<()> {
     let scenario = Scenario::read(&options.scenario, options.link.as_deref())?;
     output::warn(&scenario.warnings);
     let seconds = options.seconds.unwrap_or(scenario.seconds);
     let seed = options.seed.unwrap_or(scenario.seed);
     let stop = interrupt::asked()?;
-    let mut run = Run::new(&scenario, seed, seconds, draw.is_some())?;
+    let mut run = Run::new(&scenario, seed, seconds, false)?;
     let progress = progress(options);
     run.run(|part| {
         progress.set_position((part * 1000.0) as u64);
@@ -127,9 +117,6 @@ fn simulate(options: &Options, draw: Option<&dyn Fn(Rates) -> Result<()>>) -> Re
     });
     progress.finish_and_clear();
     let outcome = run.outcome(options.scenario.display().to_string());
-    if let (Some(draw), Some(rates)) = (draw, run.rates()) {
-        draw(rates)?;
-    }
     if options.json {
         return output::json(&outcome);
     }

@@ -6,12 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::program::{self, Pressure, fairlane, start};
+use crate::site::PATIENCE;
 use fairlane_runtime::attach::{ConnectError, ProcessClient, connect};
 use serde_json::Value;
 
 /// Connects as soon as somebody listens.
 fn attach(path: &Path) -> Result<ProcessClient, ConnectError> {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         match connect(path) {
             // It is not there yet, or nobody listens yet.
@@ -25,7 +26,7 @@ fn attach(path: &Path) -> Result<ProcessClient, ConnectError> {
 
 /// The same, as soon as there is a place.
 fn attach_when_free(path: &Path) -> ProcessClient {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         match attach(path) {
             Err(ConnectError::Refused(_)) if Instant::now() < deadline => {

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{self, Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -301,6 +301,31 @@ pub(crate) fn send(wire: &Wire, datagrams: usize, port: u16) {
     }
     far.send_to(&[8], near.local_addr().unwrap()).unwrap();
     near.recv(&mut [0; 8]).unwrap();
+}
+
+#[test]
+fn a_daemon_that_leads_its_session_has_it_come_before_others() {
+    let session = |id| fs::read_to_string(format!("/proc/{id}/autogroup"));
+    let Ok(ours) = session(process::id()) else {
+        eprintln!(
+            "skipped: a session's priority: the kernel does not divide processors by session"
+        );
+        return;
+    };
+    let Some(wire) = wire("a session's priority", 1) else {
+        return;
+    };
+    let config = up("packet", "50mbit");
+    for more in [&[][..], &["--fail-open"]] {
+        let site = Site::start_leading(&wire, &config, more);
+        let its = session(site.id()).unwrap();
+        assert!(its.trim_end().ends_with("nice -20"), "{more:?}: {its}");
+        assert!(site.end().status.success());
+    }
+    // Whose session belongs to another leaves it as it is.
+    let site = Site::start(&wire, &config);
+    assert_eq!(session(site.id()).unwrap(), ours);
+    site.stop();
 }
 
 #[test]

@@ -62,7 +62,7 @@ use crate::units::{Length, Nanos, Rate};
 ///
 /// A hold ends at a whole nanosecond, when up to c times 1 ns more of the debt is gone.
 ///
-/// A packet that finds its class empty is held until the debt is down to b - L_k, and then
+/// A packet that arrives at an empty class is held until the debt is down to b - L_k, and then
 /// waits as it would without the ceiling, since nothing more is charged until it is handed out:
 /// `L_k / c` ([`hold`](Service::hold)) on top of the delay without the ceiling.
 ///

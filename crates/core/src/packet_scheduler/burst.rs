@@ -37,8 +37,8 @@ impl<A: Scheduler, P> PacketScheduler<A, P> {
             let (owner, len) = (packet.owner, packet.len);
             match self.enqueue(owner, len, packet.payload) {
                 Ok(()) => accepted += 1,
-                Err(refused) => {
-                    let (packet, reason) = refused.of(owner, len);
+                Err(back) => {
+                    let (packet, reason) = back.of(owner, len);
                     rejected(packet, reason);
                 }
             }

@@ -5,6 +5,15 @@ use crate::bounds::child::Bound;
 use crate::scheduler::Scheduler;
 
 /// How an algorithm shares among those that it orders.
+///
+/// ```
+/// use fairlane_core::sched::{Algorithm, Sharing};
+///
+/// assert_eq!(Algorithm::Qfq.sharing(), Sharing::Weights);
+/// assert_eq!(Algorithm::Priority.sharing(), Sharing::Levels);
+/// let why = "whatever came before goes first";
+/// assert_eq!(Algorithm::Fifo.sharing(), Sharing::Offers(why));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// By their weights.

@@ -626,18 +626,15 @@ impl Scheduler for SKps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::random::splitmix64;
     use alloc::vec::Vec;
 
-    /// Knuth's MMIX generator, its upper half.
+    /// Numbers at random, the same in every run.
     struct Random(u64);
 
     impl Random {
         fn number(&mut self) -> u64 {
-            self.0 = self
-                .0
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            self.0 >> 32
+            splitmix64(&mut self.0) >> 32
         }
 
         fn below(&mut self, count: u64) -> u64 {

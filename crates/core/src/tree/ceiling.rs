@@ -27,7 +27,7 @@ const ARITY: usize = 4;
 
 /// The ceiling of one class.
 #[derive(Clone, Debug)]
-struct Shaper {
+struct Bucket {
     /// What was sent; the ceiling's tokens are full when it is empty.
     sent: LeakyBucket,
     /// How much before that the class may send.
@@ -41,7 +41,7 @@ struct Shaper {
 /// All ceilings of a tree, and who is held by one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ceilings {
-    shapers: Vec<Shaper>,
+    buckets: Vec<Bucket>,
     free: Vec<u32>,
     /// Release times and ceilings, the earliest first.
     heap: Vec<(Nanos, u32)>,
@@ -58,31 +58,22 @@ fn slack(ceiling: Ceiling, longest: Length) -> Nanos {
 impl Ceilings {
     /// A ceiling with a full bucket for the class at `owner`, node and slot.
     pub(super) fn add(&mut self, ceiling: Ceiling, longest: Length, owner: (u32, u32)) -> u32 {
-        let shaper = Shaper {
+        let bucket = Bucket {
             sent: LeakyBucket::new(ceiling.rate, Nanos::ZERO),
             slack: slack(ceiling, longest),
             heap_at: NONE,
             owner,
         };
-        match self.free.pop() {
-            Some(at) => {
-                self.shapers[at as usize] = shaper;
-                at
-            }
-            None => {
-                grow::push(&mut self.shapers, shaper);
-                (self.shapers.len() - 1) as u32
-            }
-        }
+        grow::put(&mut self.buckets, &mut self.free, bucket)
     }
 
     /// Another ceiling for the same class, which keeps what it owes in bytes.
     pub(super) fn change(&mut self, at: u32, ceiling: Ceiling, longest: Length, now: Nanos) {
-        let shaper = &mut self.shapers[at as usize];
-        shaper.sent.change_rate_of_all(ceiling.rate, now);
-        shaper.slack = slack(ceiling, longest);
-        if shaper.heap_at != NONE {
-            let hole = shaper.heap_at as usize;
+        let bucket = &mut self.buckets[at as usize];
+        bucket.sent.change_rate_of_all(ceiling.rate, now);
+        bucket.slack = slack(ceiling, longest);
+        if bucket.heap_at != NONE {
+            let hole = bucket.heap_at as usize;
             let entry = (self.release_at(at), at);
             self.settle(hole, entry);
         }
@@ -92,7 +83,7 @@ impl Ceilings {
     pub(super) fn remove(&mut self, at: u32) -> bool {
         let held = self.is_held(at);
         if held {
-            self.take_out(self.shapers[at as usize].heap_at as usize);
+            self.take_out(self.buckets[at as usize].heap_at as usize);
         }
         self.free.push(at);
         held
@@ -101,7 +92,7 @@ impl Ceilings {
     /// The class sent a packet. O(1).
     #[inline]
     pub(super) fn charge(&mut self, at: u32, len: Length, now: Nanos) {
-        let sent = &mut self.shapers[at as usize].sent;
+        let sent = &mut self.buckets[at as usize].sent;
         // Whole nanoseconds: a class that waited for a full bucket is told a part of one late,
         // which must not cost it anything.
         if sent.empty_by() < now {
@@ -113,20 +104,20 @@ impl Ceilings {
     /// From when on the class may send.
     #[inline]
     pub(super) fn release_at(&self, at: u32) -> Nanos {
-        let shaper = &self.shapers[at as usize];
-        shaper.sent.empty_by() - shaper.slack
+        let bucket = &self.buckets[at as usize];
+        bucket.sent.empty_by() - bucket.slack
     }
 
     /// Whether the class owes nothing, as if it had never sent.
     pub(super) fn is_full(&self, at: u32, now: Nanos) -> bool {
-        let shaper = &self.shapers[at as usize];
-        shaper.sent.empty_at() < now && shaper.heap_at == NONE
+        let bucket = &self.buckets[at as usize];
+        bucket.sent.empty_at() < now && bucket.heap_at == NONE
     }
 
     /// Whether the class waits in the heap.
     #[inline]
     pub(super) fn is_held(&self, at: u32) -> bool {
-        self.shapers[at as usize].heap_at != NONE
+        self.buckets[at as usize].heap_at != NONE
     }
 
     /// Holds a class that has something to send, if it may not send yet: whether it does.
@@ -156,7 +147,7 @@ impl Ceilings {
             return None;
         }
         self.take_out(0);
-        Some(self.shapers[at as usize].owner)
+        Some(self.buckets[at as usize].owner)
     }
 
     /// Takes out whoever may send first, whatever the time, and forgives what it owes: its node and
@@ -164,9 +155,9 @@ impl Ceilings {
     pub(super) fn free_first(&mut self, now: Nanos) -> Option<(u32, u32)> {
         let &(_, at) = self.heap.first()?;
         self.take_out(0);
-        let shaper = &mut self.shapers[at as usize];
-        shaper.sent.restart(now);
-        Some(shaper.owner)
+        let bucket = &mut self.buckets[at as usize];
+        bucket.sent.restart(now);
+        Some(bucket.owner)
     }
 
     /// Removes the entry at `hole`.
@@ -174,16 +165,16 @@ impl Ceilings {
         let Some(last) = self.heap.pop() else { return };
         match self.heap.get(hole) {
             Some(&(_, gone)) => {
-                self.shapers[gone as usize].heap_at = NONE;
+                self.buckets[gone as usize].heap_at = NONE;
                 self.settle(hole, last);
             }
-            None => self.shapers[last.1 as usize].heap_at = NONE,
+            None => self.buckets[last.1 as usize].heap_at = NONE,
         }
     }
 
     fn place(&mut self, hole: usize, entry: (Nanos, u32)) {
         self.heap[hole] = entry;
-        self.shapers[entry.1 as usize].heap_at = hole as u32;
+        self.buckets[entry.1 as usize].heap_at = hole as u32;
     }
 
     /// Puts an entry where it belongs, up or down from `hole`.
@@ -230,7 +221,7 @@ impl Ceilings {
         let entries = self.heap.iter().enumerate();
         let mut entries = entries.map(|(n, &(time, at))| {
             time >= self.heap[n.saturating_sub(1) / ARITY].0
-                && self.shapers[at as usize].heap_at == n as u32
+                && self.buckets[at as usize].heap_at == n as u32
         });
         entries.all(|sound| sound)
     }

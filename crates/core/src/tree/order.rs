@@ -113,10 +113,10 @@ impl<A: Scheduler> Ordered<A> {
 
     #[inline]
     fn selected(&self) -> Selected {
-        let link = self.algorithm.select(self.lines.as_slice());
-        match self.lines.get(link.index()) {
+        let chosen = self.algorithm.select(self.lines.as_slice());
+        match self.lines.get(chosen.index()) {
             Some(line) => Selected {
-                slot: link.index() as u32,
+                slot: chosen.index() as u32,
                 below: match line.child.kind {
                     Kind::Inner => line.child.side,
                     _ => Selected::LEAF,
@@ -235,19 +235,19 @@ impl<A: Scheduler> Ordered<A> {
     #[inline(always)]
     fn look(&self, selected: &mut Selected, allowance: &mut Allowance) {
         let lines = self.lines.as_slice();
-        let link = self.algorithm.select(lines);
-        let Some(line) = lines.get(link.index()) else {
+        let chosen = self.algorithm.select(lines);
+        let Some(line) = lines.get(chosen.index()) else {
             *selected = Selected::NOBODY;
             *allowance = Allowance::default();
             return;
         };
-        selected.slot = link.index() as u32;
+        selected.slot = chosen.index() as u32;
         selected.below = match line.child.kind {
             Kind::Inner => line.child.side,
             _ => Selected::LEAF,
         };
         let granted = Charge::in_range(line.child.longest()).map_or(0, |longest| {
-            let id = EntityId::in_use(link.index() as u32);
+            let id = EntityId::in_use(chosen.index() as u32);
             self.algorithm.allowance(lines, id, longest)
         });
         let left = granted;

@@ -87,8 +87,8 @@ pub trait ClassQueue<P> {
             let ClassFlow { class, flow } = owner;
             match self.enqueue(class, flow, len, packet.payload, now, &mut discard) {
                 Ok(()) => accepted += 1,
-                Err(refused) => {
-                    let (packet, reason) = refused.of(owner, len);
+                Err(back) => {
+                    let (packet, reason) = back.of(owner, len);
                     rejected(packet, reason);
                 }
             }

@@ -193,16 +193,7 @@ impl<P> Tree<P> {
             follows_packets: algorithm.follows_packets(),
             flows,
         };
-        match self.free_nodes.pop() {
-            Some(at) => {
-                self.nodes[at as usize] = node;
-                at
-            }
-            None => {
-                grow::push(&mut self.nodes, node);
-                (self.nodes.len() - 1) as u32
-            }
-        }
+        grow::put(&mut self.nodes, &mut self.free_nodes, node)
     }
 
     /// A node is of this class from now on, which has this slot.
@@ -261,16 +252,7 @@ impl<P> Tree<P> {
         let ceiling = self.add_ceiling(ceiling, longest, owner);
         let aqm = self.management(leaf);
         let extra = Extra { aqm, ceiling };
-        match self.free_extras.pop() {
-            Some(at) => {
-                self.extras[at as usize] = extra;
-                at
-            }
-            None => {
-                grow::push(&mut self.extras, extra);
-                (self.extras.len() - 1) as u32
-            }
-        }
+        grow::put(&mut self.extras, &mut self.free_extras, extra)
     }
 
     /// Queue management, which draws numbers of its own.

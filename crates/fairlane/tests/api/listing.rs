@@ -76,6 +76,7 @@ impl Public {
             let path = format!("{path}::{ident}");
             match item {
                 _ if !is_public(visibility) => {}
+                Item::Mod(of) if is_hidden(&of.attrs) => {}
                 Item::Mod(_) => self.walk(source, module.children[&ident.to_string()], &path),
                 _ => self.add((number, place), path),
             }
@@ -112,14 +113,22 @@ impl Public {
                 let Item::Macro(item) = item else {
                     continue;
                 };
-                let has = |word: &str| item.attrs.iter().any(|a| text(&a.meta) == word);
-                if has("macro_export") && !has("doc(hidden)") {
+                if has(&item.attrs, "macro_export") && !is_hidden(&item.attrs) {
                     let ident = item.ident.as_ref().expect("a name");
                     self.add((number, place), format!("{name}::{ident}"));
                 }
             }
         }
     }
+}
+
+fn has(attributes: &[Attribute], word: &str) -> bool {
+    attributes.iter().any(|a| text(&a.meta) == word)
+}
+
+/// Whether it is for this workspace's crates alone.
+fn is_hidden(attributes: &[Attribute]) -> bool {
+    has(attributes, "doc(hidden)")
 }
 
 /// What is implemented for and by a public item: lines below it.

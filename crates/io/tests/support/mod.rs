@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fairlane_io::{Backend, Waiter};
 
 /// Long enough never to matter on a machine that works.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Long enough for a packet that should not come, to come.
 pub(crate) const GRACE: Duration = Duration::from_millis(50);
 

@@ -11,7 +11,7 @@ use fairlane_netlab::{Link, cable, or_skip};
 pub(crate) const MODES: [XdpMode; 2] = [XdpMode::Native, XdpMode::Generic];
 
 /// Longer than any wait that is not a fault.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) fn options(mode: XdpMode) -> XdpOptions {
     XdpOptions {

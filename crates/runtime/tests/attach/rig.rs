@@ -20,7 +20,7 @@ use fairlane_runtime::{Arbiter, ArbiterConfig, Clock, Idling, Link, Registrar, S
 pub(crate) const LONGEST: u32 = 300;
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until `done`.
 pub(crate) fn wait_until(what: &str, mut done: impl FnMut() -> bool) {

@@ -1,4 +1,4 @@
-//! A queue of classes in front of a link: what arrives is sent, refused or discarded, at the
+//! A queue of classes in front of a link: what arrives is sent, rejected or discarded, at the
 //! times that the queue and the link say.
 
 use crate::support::{length, rate};
@@ -48,7 +48,7 @@ fn ms(ms: u64) -> Picos {
 #[derive(Default)]
 struct Story {
     sent: Vec<(u64, u64, u64)>,
-    refused: Vec<(u64, Rejection)>,
+    rejected: Vec<(u64, Rejection)>,
     discarded: u64,
 }
 
@@ -62,7 +62,7 @@ impl Observer<ClassFlow> for Story {
         self.sent.push((done.packet.number, times.0, times.1));
     }
     fn dropped(&mut self, at: Now, _: ClassFlow, _: Length, reason: Rejection) {
-        self.refused.push((us(at.time), reason));
+        self.rejected.push((us(at.time), reason));
     }
     fn discarded(&mut self, _: Now, _: &PacketInfo<ClassFlow>) {
         self.discarded += 1;
@@ -134,7 +134,7 @@ fn a_source_sends_in_its_spans_and_begins_anew_in_each() {
 }
 
 #[test]
-fn a_greedy_source_that_is_refused_tries_again() {
+fn a_greedy_source_that_is_rejected_tries_again() {
     let mut tree = tree();
     let limits = Limits {
         packets: 2,
@@ -162,9 +162,9 @@ fn a_greedy_source_that_is_refused_tries_again() {
     run.run_until(ms(100));
     // The link stays full; each departure brings one that fits and one that does not.
     assert_eq!(run.observer().rate(full, ms(0), ms(90)), 8e6);
-    assert!((90..=110).contains(&run.observer().refused(full)));
+    assert!((90..=110).contains(&run.observer().dropped(full)));
     // Once a packet time, and not for ever at one instant.
-    assert!((90..=110).contains(&run.observer().refused(none)));
+    assert!((90..=110).contains(&run.observer().dropped(none)));
     assert_eq!(run.observer().bytes(none, 0), 0);
 }
 
@@ -216,7 +216,7 @@ fn a_packet_too_long_for_the_room_in_a_queue_of_bytes_waits_and_is_not_lost() {
 }
 
 #[test]
-fn every_packet_is_sent_or_refused_or_discarded_or_still_there() {
+fn every_packet_is_sent_or_rejected_or_discarded_or_still_there() {
     let mut tree = tree();
     let managed = LeafConfig {
         room: fairlane_core::room::Room::NONE,
@@ -241,7 +241,7 @@ fn every_packet_is_sent_or_refused_or_discarded_or_still_there() {
         run.run_until(ms(4000));
         let stats = run.queue().stats(ClassId::ROOT).unwrap();
         run.queue().invariants().unwrap();
-        assert_eq!(run.observer().refused.len() as u64, stats.dropped.packets);
+        assert_eq!(run.observer().rejected.len() as u64, stats.dropped.packets);
         assert_eq!(run.observer().discarded, stats.discarded.packets);
         // One may be in service.
         let in_service = stats.sent.packets - run.observer().sent.len() as u64;

@@ -46,7 +46,7 @@ fn exhausted(link: &Link) -> io::Result<EarlyDrop> {
     let early = EarlyDrop::new(&rules)?;
     early.start();
     for class in 0..link.classes.len() as u32 {
-        early.refused(class, || None);
+        early.no_room(class, || None);
     }
     Ok(early)
 }

@@ -4,6 +4,11 @@
 //! What is compared is one admission in each: a request of a tenant comes, is ordered among those that
 //! wait, and is let through. Rounds alternate between the two, so that both see the same machine; the
 //! medians are printed.
+//!
+//! With `LOAD SIDE BATCHES` behind it, one side alone does so much, for whoever counts its instructions:
+//! `valgrind --tool=callgrind target/release/fairlane-tower-compare waits ours 200`. Loads are
+//! `free`, `waits` and `tasks`; sides are `ours`, `theirs`, of `waits` also `handed` (handed to tasks) and
+//! `tokio` (its own semaphore), and of `tasks` also `tokio` (no gate). A batch is a thousand admissions.
 
 mod primitives;
 mod services;
@@ -71,7 +76,40 @@ fn contend<A: Contender, B: Contender>(what: &str, tenants: u64) {
     );
 }
 
+/// One side alone, so many batches.
+fn alone<C: Contender>(batches: u64) {
+    let mut contender = C::new(1000);
+    let admitted: u64 = (0..batches).map(|_| contender.batch()).sum();
+    println!("{admitted} admissions");
+}
+
+fn count(load: &str, side: &str, batches: u64) {
+    match (load, side) {
+        ("free", "ours") => alone::<free::Ours>(batches),
+        ("free", "theirs") => alone::<free::Theirs>(batches),
+        ("waits", "ours") => alone::<backlog::Ours>(batches),
+        ("waits", "theirs") => alone::<backlog::Theirs>(batches),
+        ("waits", "handed") => alone::<backlog::HandedOver>(batches),
+        ("waits", "tokio") => {
+            let mut batch = backlog::first_come(1000);
+            let admitted: u64 = (0..batches).map(|_| batch()).sum();
+            println!("{admitted} admissions");
+        }
+        ("tasks", "ours" | "theirs" | "tokio") => services::alone(side, 250, 8, batches),
+        _ => panic!("no such load or side: {load}, {side}"),
+    }
+}
+
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.as_slice() {
+        [] => compare(),
+        [load, side, batches] => count(load, side, batches.parse().unwrap()),
+        _ => panic!("nothing, or a load, a side and a number of batches"),
+    }
+}
+
+fn compare() {
     println!(
         "{:<58} {:>11} {:>11}",
         "an admission, by", "fairlane", "firq"
@@ -86,6 +124,12 @@ fn main() {
     }
     let what = "the same, handed to tasks as firq-tower does, 1000 tenants";
     contend::<backlog::Ours, backlog::HandedOver>(what, 1000);
+    let (mut ours, mut tokio) = (backlog::Ours::new(1000), backlog::first_come(1000));
+    beside(
+        "the same beside tokio's own semaphore, which has no order",
+        || rate(0.3, || ours.batch()),
+        || rate(0.3, &mut tokio),
+    );
     let what = "semaphore and firq-core, two threads, 1000 tenants";
     beside(
         what,
@@ -96,8 +140,13 @@ fn main() {
         let what = format!("layer and firq-tower, {tasks} tasks, {permits} permits");
         beside(
             &what,
-            || services::ours(tasks, permits, 0.3),
-            || services::theirs(tasks, permits, 0.3),
+            || services::our_rate(tasks, permits, 0.3),
+            || services::their_rate(tasks, permits, 0.3),
         );
     }
+    beside(
+        "layer, and no gate at all, 256 tasks, 8 permits",
+        || services::our_rate(256, 8, 0.3),
+        || services::open_rate(256, 0.3),
+    );
 }

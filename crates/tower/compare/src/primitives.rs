@@ -224,6 +224,41 @@ pub mod backlog {
         }
     }
 
+    /// Polls what is in a place of its own.
+    fn look<F: Future>((future, waker): &mut (Pin<Box<Option<F>>>, Waker)) -> Option<F::Output> {
+        let future = future.as_mut().as_pin_mut()?;
+        match future.poll(&mut Context::from_waker(waker)) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    /// The same at the semaphore of tokio, which knows no tenants: first come, first served.
+    pub fn first_come(requests: u64) -> impl FnMut() -> u64 {
+        let semaphore = Arc::new(Semaphore::new(1));
+        let woken = Arc::<AtomicU32>::default();
+        let mut permit = Arc::clone(&semaphore).try_acquire_owned().ok();
+        let mut waiting = Vec::new();
+        for number in 0..requests {
+            let acquire = Arc::clone(&semaphore).acquire_owned();
+            let mut request = (Box::pin(Some(acquire)), waker(number, &woken));
+            assert!(look(&mut request).is_none());
+            waiting.push(request);
+        }
+        move || {
+            for _ in 0..BATCH {
+                drop(permit.take());
+                let request = &mut waiting[woken.load(Ordering::Relaxed) as usize];
+                permit = look(request).and_then(Result::ok);
+                assert!(permit.is_some());
+                let again = Arc::clone(&semaphore).acquire_owned();
+                request.0.as_mut().set(Some(again));
+                assert!(look(request).is_none());
+            }
+            BATCH
+        }
+    }
+
     /// The same with somebody who waits for each task, and semaphore permits, as `firq-tower` has them.
     pub struct HandedOver {
         scheduler: Scheduler<(u32, oneshot::Sender<OwnedSemaphorePermit>)>,

@@ -3,12 +3,15 @@
 use fairlane_tower::{Cost, FairLayer, FairSemaphore, Limits};
 use firq_tower::{Firq, TenantKey};
 use std::convert::Infallible;
+use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 use tower_layer::Layer;
 use tower_service::Service;
 
@@ -36,57 +39,27 @@ impl Service<Request> for Server {
     }
 }
 
-/// Calls a second of so many tasks, each a tenant, one call after another.
-fn calls<S>(service: S, tasks: u64, seconds: f64) -> f64
-where
-    S: Service<Request> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: std::fmt::Debug,
-    S::Response: Send,
+/// What both services are.
+trait Called:
+    Service<Request, Response: Send, Error: Debug, Future: Send> + Clone + Send + 'static
 {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .build()
-        .unwrap();
-    let (done, ends) = (
-        Arc::new(AtomicU64::new(0)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let start = Instant::now();
-    let tasks: Vec<_> = (0..tasks)
-        .map(|tenant| {
-            let (done, ends) = (Arc::clone(&done), Arc::clone(&ends));
-            let mut service = service.clone();
-            runtime.spawn(async move {
-                while !ends.load(Ordering::Relaxed) {
-                    service.call(Request(tenant)).await.unwrap();
-                    done.fetch_add(1, Ordering::Relaxed);
-                }
-            })
-        })
-        .collect();
-    std::thread::sleep(Duration::from_secs_f64(seconds));
-    let rate = done.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
-    ends.store(true, Ordering::Relaxed);
-    runtime.block_on(async {
-        for task in tasks {
-            task.await.unwrap();
-        }
-    });
-    rate
 }
 
-pub fn ours(tasks: u64, permits: u32, seconds: f64) -> f64 {
-    let semaphore = FairSemaphore::new(Limits::permits(permits));
+impl<S> Called for S where
+    S: Service<Request, Response: Send, Error: Debug, Future: Send> + Clone + Send + 'static
+{
+}
+
+fn ours(permits: u32) -> impl Called {
     let layer = FairLayer::new(
-        semaphore,
+        FairSemaphore::new(Limits::permits(permits)),
         |request: &Request| request.0,
         |_: &Request| Cost::ONE,
     );
-    calls(layer.layer(Server), tasks, seconds)
+    layer.layer(Server)
 }
 
-pub fn theirs(tasks: u64, permits: u32, seconds: f64) -> f64 {
+fn theirs(permits: u32) -> impl Called {
     let layer = Firq::new()
         .with_shards(1)
         .with_max_global(1 << 20)
@@ -94,5 +67,83 @@ pub fn theirs(tasks: u64, permits: u32, seconds: f64) -> f64 {
         .with_quantum(1)
         .with_in_flight_limit(permits as usize)
         .build(|request: &Request| TenantKey::from(request.0));
-    calls(layer.layer(Server), tasks, seconds)
+    layer.layer(Server)
+}
+
+/// So many tasks, each a tenant, make one call after another as long as each of them is told so, by the number of
+/// calls that it made.
+fn start(
+    runtime: &Runtime,
+    tasks: u64,
+    service: impl Called,
+    goes_on: impl Fn(u64) -> bool + Clone + Send + 'static,
+) -> Vec<JoinHandle<u64>> {
+    let task = |tenant| {
+        let (mut service, goes_on) = (service.clone(), goes_on.clone());
+        runtime.spawn(async move {
+            let mut made = 0;
+            while goes_on(made) {
+                service.call(Request(tenant)).await.unwrap();
+                made += 1;
+            }
+            made
+        })
+    };
+    (0..tasks).map(task).collect()
+}
+
+/// Calls that were made in all, once no task goes on.
+fn end(runtime: &Runtime, tasks: Vec<JoinHandle<u64>>) -> u64 {
+    runtime.block_on(async {
+        let mut made = 0;
+        for task in tasks {
+            made += task.await.unwrap();
+        }
+        made
+    })
+}
+
+/// Calls a second.
+fn rate(service: impl Called, tasks: u64, seconds: f64) -> f64 {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .unwrap();
+    let ends = Arc::new(AtomicBool::new(false));
+    let start_at = Instant::now();
+    let tasks = {
+        let ends = Arc::clone(&ends);
+        start(&runtime, tasks, service, move |_| {
+            !ends.load(Ordering::Relaxed)
+        })
+    };
+    std::thread::sleep(Duration::from_secs_f64(seconds));
+    ends.store(true, Ordering::Relaxed);
+    end(&runtime, tasks) as f64 / start_at.elapsed().as_secs_f64()
+}
+
+pub fn our_rate(tasks: u64, permits: u32, seconds: f64) -> f64 {
+    rate(ours(permits), tasks, seconds)
+}
+
+pub fn their_rate(tasks: u64, permits: u32, seconds: f64) -> f64 {
+    rate(theirs(permits), tasks, seconds)
+}
+
+/// Without a gate.
+pub fn open_rate(tasks: u64, seconds: f64) -> f64 {
+    rate(Server, tasks, seconds)
+}
+
+/// So many thousand calls at one of them, on one thread.
+pub fn alone(side: &str, tasks: u64, permits: u32, thousands: u64) {
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let each = thousands * 1000 / tasks;
+    let goes_on = move |made| made < each;
+    let tasks = match side {
+        "ours" => start(&runtime, tasks, ours(permits), goes_on),
+        "theirs" => start(&runtime, tasks, theirs(permits), goes_on),
+        _ => start(&runtime, tasks, Server, goes_on),
+    };
+    println!("{} admissions", end(&runtime, tasks));
 }

@@ -1,6 +1,6 @@
 //! Work in proportion to weights, whoever asks for how much.
 
-use fairlane_tower::{FairSemaphore, Limits, Weight};
+use fairlane_tower::{Cost, FairSemaphore, Limits, Weight};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
@@ -12,7 +12,7 @@ fn source(asks: Asks, costs: (u32, u32), until: u64) -> Source {
     Source {
         asks,
         costs,
-        error: 0,
+        actual: None,
         service: 1000.0,
         until,
     }
@@ -40,12 +40,30 @@ fn worst(admitted: &[Record], greedy: &[(u32, u32, u32)]) -> f64 {
     worst
 }
 
+/// Least and largest cost of a tenant.
+type Costs = fn(&mut SmallRng) -> (u32, u32);
+
+const SMALL: Costs = |random| {
+    let least = random.random_range(1..1000);
+    (least, least + random.random_range(0..1000))
+};
+
+/// Of any size, up to the largest cost there is.
+const ANY: Costs = |random| {
+    let largest = 1u32 << random.random_range(10..=31u32);
+    (largest / random.random_range(1..=8), largest)
+};
+
 /// Tenants that always wait, of random weights and costs: each with its weight and largest cost.
-fn greedy(simulation: &mut Simulation, random: &mut SmallRng, until: u64) -> Vec<(u32, u32, u32)> {
+fn greedy(
+    simulation: &mut Simulation,
+    random: &mut SmallRng,
+    costs: Costs,
+    until: u64,
+) -> Vec<(u32, u32, u32)> {
     let mut greedy = Vec::new();
     for number in 0..random.random_range(2..8) {
-        let least = random.random_range(1..1000);
-        let costs = (least, least + random.random_range(0..1000));
+        let costs = costs(random);
         let tenant = simulation.tenant(source(Asks::Always(PERMITS + 3), costs, until), number);
         let weight = random.random_range(1..20);
         let semaphore = &simulation.semaphore;
@@ -55,26 +73,43 @@ fn greedy(simulation: &mut Simulation, random: &mut SmallRng, until: u64) -> Vec
     greedy
 }
 
+/// Tenants that always wait, beside others, are served by weight.
+fn by_weight(seed: u64, costs: Costs, semaphore: FairSemaphore<u32>) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut simulation = Simulation::new(semaphore);
+    let until = 300_000;
+    let greedy = greedy(&mut simulation, &mut random, costs, until);
+    for number in 0..random.random_range(0..20) {
+        let asks = Asks::Every(random.random_range(200.0..20_000.0));
+        let costs = (1, costs(&mut random).1);
+        simulation.tenant(source(asks, costs, until), 100 + number);
+    }
+    simulation.run();
+    // Until they stop asking.
+    let asked: Vec<Record> = (simulation.admitted.iter().copied())
+        .filter(|record| record.admitted < until)
+        .collect();
+    let worst = worst(&asked, &greedy);
+    // So over any stretch of time, to within two.
+    assert!(asked.len() > 1000 && worst <= 1.0, "seed {seed}: {worst}");
+}
+
 #[test]
 fn who_always_waits_is_served_by_weight_to_within_a_request_of_each_whoever_else_asks() {
     for seed in 0..15 {
-        let mut random = SmallRng::seed_from_u64(seed);
-        let mut simulation = Simulation::new(FairSemaphore::new(Limits::permits(PERMITS)));
-        let until = 300_000;
-        let greedy = greedy(&mut simulation, &mut random, until);
-        for number in 0..random.random_range(0..20) {
-            let asks = Asks::Every(random.random_range(200.0..20_000.0));
-            let costs = (1, random.random_range(1..3000));
-            simulation.tenant(source(asks, costs, until), 100 + number);
+        by_weight(seed, SMALL, FairSemaphore::new(Limits::permits(PERMITS)));
+    }
+}
+
+#[test]
+fn shares_are_as_exact_whatever_requests_cost_and_however_many_are_remembered() {
+    for seed in 0..8 {
+        let semaphore = FairSemaphore::new(Limits::permits(PERMITS));
+        for tenant in 0..1000 * seed {
+            let permit = semaphore.try_acquire(1000 + tenant as u32, Cost::MAX);
+            assert!(permit.unwrap().is_some());
         }
-        simulation.run();
-        // Until they stop asking.
-        let asked: Vec<Record> = (simulation.admitted.iter().copied())
-            .filter(|record| record.admitted < until)
-            .collect();
-        let worst = worst(&asked, &greedy);
-        // So over any stretch of time, to within two.
-        assert!(asked.len() > 1000 && worst <= 1.0, "seed {seed}: {worst}");
+        by_weight(2000 + seed, ANY, semaphore);
     }
 }
 
@@ -85,7 +120,7 @@ fn before_a_quiet_tenant_each_other_has_two_requests_beside_its_share_at_most() 
         let mut random = SmallRng::seed_from_u64(1000 + seed);
         let mut simulation = Simulation::new(FairSemaphore::new(Limits::permits(PERMITS)));
         let until = 1_000_000;
-        let greedy = greedy(&mut simulation, &mut random, until);
+        let greedy = greedy(&mut simulation, &mut random, SMALL, until);
         // Seldom enough that all it had before is worked off.
         let quiet = source(Asks::Every(50_000.0), (1, 3000), until);
         let quiet = simulation.tenant(quiet, 77);
@@ -120,7 +155,7 @@ fn wrong_estimates_are_put_right() {
     let mut simulation = Simulation::new(semaphore);
     let honest = source(Asks::Always(PERMITS + 3), (100, 100), 2_000_000);
     let mut wrong = source(Asks::Always(PERMITS + 3), (10, 10), 2_000_000);
-    wrong.error = 90;
+    wrong.actual = Some(100);
     simulation.tenant(honest, 1);
     simulation.tenant(wrong, 2);
     simulation.run();
@@ -132,6 +167,38 @@ fn wrong_estimates_are_put_right() {
         assert!((work[0] - work[1]).abs() <= most, "{work:?} at {record:?}");
     }
     assert!(work[0] > 500_000, "{work:?}");
+}
+
+/// One says that its requests cost a hundred times what they do, as long as nobody else asks, and then the truth.
+#[test]
+fn who_estimates_too_high_wins_an_estimate_more_than_he_has_requests_under_way_at_most() {
+    let (said, estimate, true_cost) = (1000, 400, 10);
+    let semaphore = FairSemaphore::new(Limits {
+        estimate: Cost::new(estimate).unwrap(),
+        ..Limits::permits(PERMITS)
+    });
+    let mut alone = Simulation::new(semaphore.clone());
+    let mut liar = source(Asks::Always(PERMITS + 3), (said, said), 100_000);
+    liar.actual = Some(true_cost);
+    alone.tenant(liar, 1);
+    alone.run();
+    let mut both = Simulation::new(semaphore);
+    for seed in [1, 2] {
+        let costs = (true_cost, true_cost);
+        both.tenant(source(Asks::Always(PERMITS + 3), costs, 300_000), seed);
+    }
+    both.run();
+    let (mut ahead, mut most) = (0i64, 0);
+    for record in &both.admitted {
+        ahead += match record.tenant {
+            0 => i64::from(record.cost),
+            _ => -i64::from(record.cost),
+        };
+        most = most.max(ahead);
+    }
+    let bound = i64::from((PERMITS + 1) * estimate) + 2 * 2 * i64::from(true_cost);
+    println!("{most} of {bound} units ahead");
+    assert!((bound / 2..=bound).contains(&most), "{most} of {bound}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn run(flooded: bool, permits_per_tenant: u16) -> Vec<Record> {
     let source = |every| Source {
         asks: Asks::Every(every),
         costs: (100, 100),
-        error: 0,
+        actual: None,
         service: SERVICE,
         until: QUIET as u64 * REQUESTS,
     };

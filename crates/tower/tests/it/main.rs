@@ -1,8 +1,10 @@
 //! Fair admission as its users see it.
 
+mod edges;
 mod fairness;
 mod flood;
 mod gateway;
 mod layer;
+mod panics;
 mod simulation;
 mod threads;

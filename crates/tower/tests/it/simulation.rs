@@ -25,8 +25,8 @@ pub(crate) struct Source {
     pub(crate) asks: Asks,
     /// Least and largest cost.
     pub(crate) costs: (u32, u32),
-    /// How much more than estimated a request turns out to cost.
-    pub(crate) error: u32,
+    /// What a request turns out to cost, if not what it was estimated to.
+    pub(crate) actual: Option<u32>,
     /// Mean time that a request is served; exponentially distributed.
     pub(crate) service: f64,
     /// Asks no more from then on.
@@ -179,8 +179,8 @@ impl Simulation {
         let tenant = request.record.tenant;
         let source = self.sources[tenant as usize].0;
         let permit = request.permit.expect("it was admitted");
-        if source.error > 0 {
-            permit.correct(Cost::new(request.record.cost + source.error).unwrap());
+        if let Some(actual) = source.actual {
+            permit.correct(Cost::new(actual).unwrap());
         }
         drop(permit);
         if let Asks::Always(_) = source.asks {

@@ -17,8 +17,6 @@ use crate::ledger::{Ledger, Places};
 /// What each class sent over time.
 #[derive(Clone, Debug)]
 pub struct Rates {
-    /// Link, rate and algorithm.
-    pub link: String,
     /// Of each class that sent, its name and (seconds, Mbit/s).
     pub classes: Vec<(String, Vec<(f64, f64)>)>,
 }
@@ -168,10 +166,7 @@ impl<'a> LinkRun<'a> {
                 classes.push((class.name.to_string(), points));
             }
         }
-        Some(Rates {
-            link: format!("{} at {}, {}", link.name, link.rate, link.algorithm),
-            classes,
-        })
+        Some(Rates { classes })
     }
 }
 

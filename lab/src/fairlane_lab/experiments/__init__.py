@@ -6,6 +6,16 @@ import difflib
 
 from ..model import Experiment, LabError
 from . import (
+    altq_allocation,
+    altq_filters,
+    altq_guarantee,
+    altq_overhead,
+    altq_sharing,
+    pspat_allocation,
+    pspat_latency,
+    pspat_table1,
+    pspat_table2,
+    pspat_throughput,
     pspat_twfi,
     qfq_fig10,
     qfq_ns2,
@@ -27,7 +37,17 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
         qfqplus_table2,
         qfqplus_fig2,
         qfqplus_fig8,
+        pspat_table1,
+        pspat_table2,
+        pspat_throughput,
+        pspat_allocation,
+        pspat_latency,
         pspat_twfi,
+        altq_overhead,
+        altq_filters,
+        altq_allocation,
+        altq_guarantee,
+        altq_sharing,
     )
 )
 

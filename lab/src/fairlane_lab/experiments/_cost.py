@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from .. import machine, program
-from ..draws import SplitMix64
 from ..model import Verdict
 from ..program import Case
 
@@ -84,11 +83,8 @@ def measured(run: Run, cells: Sequence[Cell], counted: Sequence[bool] | None = N
     asked: Rounds = run.parameters
     requests = asked.requests
     counted = [True] * len(cells) if counted is None else counted
-    random = SplitMix64(asked.seed)
-    order = [number for _ in range(asked.rounds) for number in random.shuffled(list(range(len(cells))))]
 
-    def timed(number: int) -> float:
-        one = cells[number]
+    def timed(one: Cell) -> float:
         return run.program.ns_per_pair(one.case, max(requests, one.lead + one.period))
 
     def instructions(number: int) -> float:
@@ -97,9 +93,7 @@ def measured(run: Run, cells: Sequence[Cell], counted: Sequence[bool] | None = N
         more = one.period * math.ceil(20_000 / one.period)
         return run.program.instructions_per_pair(one.case, one.lead, one.lead + more)
 
-    times: list[list[float]] = [[] for _ in cells]
-    for number, nanoseconds in zip(order, run.each(order, timed)):
-        times[number].append(nanoseconds)
+    times = run.rounds(cells, timed, asked.rounds, asked.seed)
     to_count = [number for number, wanted in enumerate(counted) if wanted and program.can_count()]
     counts = dict(zip(to_count, run.each(to_count, instructions, jobs=machine.cores())))
     return pd.DataFrame(

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The program of the crate whose tests these are: the daily one or the laboratory's.
+/// The program of the crate whose tests these are: the daily one or the laboratory's instruments.
 pub(crate) const PROGRAM: &str = match (
     option_env!("CARGO_BIN_EXE_fairlane"),
-    option_env!("CARGO_BIN_EXE_fairlane-lab"),
+    option_env!("CARGO_BIN_EXE_fairlane-instruments"),
 ) {
     (Some(program), _) | (_, Some(program)) => program,
     _ => panic!("no program is built for these tests"),
@@ -30,6 +30,7 @@ const HANGS: Duration = Duration::from_secs(300);
 pub(crate) struct Pressure {
     began: Instant,
     waited: Option<u64>,
+    stalled: Duration,
 }
 
 impl Pressure {
@@ -38,6 +39,7 @@ impl Pressure {
         Pressure {
             began: Instant::now(),
             waited: waited_us(),
+            stalled: stalls::so_far(),
         }
     }
 
@@ -62,9 +64,10 @@ impl Pressure {
     }
 
     /// `strict` on a quiet machine, up to four seconds more on one that is never quiet, which may
-    /// have others to run first.
+    /// have others to run first; and for as long as the kernel itself kept waiting.
     pub(crate) fn soon(&self, strict: Duration) -> Duration {
-        strict + Duration::from_secs(4).mul_f64(self.part())
+        let stalled = stalls::so_far() - self.stalled;
+        strict + Duration::from_secs(4).mul_f64(self.part()) + stalled
     }
 
     /// Sleeps for `strict` on a quiet machine, and up to four seconds longer on one that has others to run
@@ -73,6 +76,56 @@ impl Pressure {
         let pressure = Pressure::begin();
         while pressure.began.elapsed() < pressure.soon(strict) {
             thread::sleep(Duration::from_millis(10).min(strict));
+        }
+    }
+}
+
+/// For how long the kernel's own threads kept those waiting who open and close interfaces.
+mod stalls {
+    use std::sync::{Mutex, Once, PoisonError};
+    use std::thread;
+    use std::time::{Duration, Instant};
+
+    use rustix::net::{AddressFamily, SocketType, socket};
+
+    /// What it takes on a machine that keeps nobody waiting.
+    const USUAL: Duration = Duration::from_millis(50);
+    /// Between two looks.
+    const PAUSE: Duration = Duration::from_millis(100);
+
+    struct Watch {
+        /// In all looks that are over.
+        stalled: Duration,
+        /// When the one began that is not.
+        looks: Option<Instant>,
+    }
+
+    static WATCH: Mutex<Watch> = Mutex::new(Watch {
+        stalled: Duration::ZERO,
+        looks: None,
+    });
+    static BEGIN: Once = Once::new();
+
+    /// So far in this process. Nothing where nobody may open such sockets: then no test does.
+    pub(super) fn so_far() -> Duration {
+        BEGIN.call_once(|| drop(thread::spawn(watch)));
+        let watch = WATCH.lock().unwrap_or_else(PoisonError::into_inner);
+        let looked = watch.looks.map_or(Duration::ZERO, |began| began.elapsed());
+        watch.stalled + looked.saturating_sub(USUAL)
+    }
+
+    /// A packet socket is closed when every processor has come by, which the kernel's threads note.
+    fn watch() {
+        while let Ok(socket) = socket(AddressFamily::PACKET, SocketType::RAW, None) {
+            let began = Instant::now();
+            let told = || WATCH.lock().unwrap_or_else(PoisonError::into_inner);
+            told().looks = Some(began);
+            drop(socket);
+            let mut watch = told();
+            watch.looks = None;
+            watch.stalled += began.elapsed().saturating_sub(USUAL);
+            drop(watch);
+            thread::sleep(PAUSE);
         }
     }
 }
@@ -184,7 +237,18 @@ pub(crate) fn command() -> Command {
 
 /// Starts the program.
 pub(crate) fn start(arguments: &[&str]) -> Running {
-    start_with(arguments, |stderr, said| {
+    start_heard(command(), arguments)
+}
+
+/// The same, in a session of its own, as a service manager does.
+pub(crate) fn start_leading(arguments: &[&str]) -> Running {
+    let mut leading = Command::new("setsid");
+    leading.arg(PROGRAM);
+    start_heard(leading, arguments)
+}
+
+fn start_heard(program: Command, arguments: &[&str]) -> Running {
+    start_with(program, arguments, |stderr, said| {
         let mut stderr = BufReader::new(stderr);
         let mut line = String::new();
         while stderr.read_line(&mut line).unwrap() > 0 {
@@ -197,11 +261,15 @@ pub(crate) fn start(arguments: &[&str]) -> Running {
 
 /// The same, where nobody reads what it complains of: its terminal was closed, say.
 pub(crate) fn start_unheard(arguments: &[&str]) -> Running {
-    start_with(arguments, |stderr, _| drop(stderr))
+    start_with(command(), arguments, |stderr, _| drop(stderr))
 }
 
-fn start_with(arguments: &[&str], hear: fn(ChildStderr, &Mutex<String>)) -> Running {
-    let mut child = command()
+fn start_with(
+    mut program: Command,
+    arguments: &[&str],
+    hear: fn(ChildStderr, &Mutex<String>),
+) -> Running {
+    let mut child = program
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -256,7 +324,13 @@ impl Running {
         }
     }
 
-    fn said(&self) -> String {
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// What it has complained of so far.
+    pub(crate) fn said(&self) -> String {
         (self.said.lock().unwrap_or_else(PoisonError::into_inner)).clone()
     }
 

@@ -1,6 +1,7 @@
 //! The shares that there are, each kept once.
 
 use super::Ratio;
+use crate::grow;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -23,16 +24,7 @@ impl Shares {
     pub(super) fn enter(&mut self, share: Ratio) -> Number {
         let (table, free) = (&mut self.table, &mut self.free);
         let entry = self.known.entry((share.charge, share.weight));
-        let (number, count) = entry.or_insert_with(|| match free.pop() {
-            Some(number) => {
-                table[number as usize] = share;
-                (number, 0)
-            }
-            None => {
-                table.push(share);
-                (table.len() as u32 - 1, 0)
-            }
-        });
+        let (number, count) = entry.or_insert_with(|| (grow::put(table, free, share), 0));
         *count += 1;
         let [low, middle, high, _] = number.to_le_bytes();
         [low, middle, high]

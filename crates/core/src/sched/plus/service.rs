@@ -1,0 +1,284 @@
+//! Who is served: one aggregate until its budget is spent or its circle is empty, its flows in turns.
+
+use super::super::Standing;
+use super::super::ring::Ring;
+use super::{Plus, PlusEntity};
+use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Scheduler, Share};
+use crate::units::Charge;
+
+impl<A: Scheduler> Plus<A> {
+    /// What the aggregate in service has sent of its budget, which left it so much slack.
+    #[inline]
+    pub(super) fn spent(&self, slack: i32) -> i32 {
+        slack - self.slack
+    }
+
+    /// Tells the algorithm what the link did for the aggregate in service.
+    #[inline]
+    fn tell_work(&mut self, spent: i32) {
+        let work = spent - core::mem::replace(&mut self.told, spent);
+        if let Some(work) = Charge::in_range(work as u32) {
+            self.algorithm.served(work);
+        }
+    }
+
+    /// Where aggregates take one flow, a packet moves on the circle's head alone. The rest of what
+    /// is known of the service, which has sent nothing, follows.
+    fn settle(&mut self) {
+        if self.is_solo() {
+            let serving = self.circle.head;
+            self.serve(serving);
+        }
+    }
+
+    /// Tells what the aggregate in service has sent so far, before the sum of weights or the
+    /// order changes; from then on it is on hold.
+    pub(super) fn catch_up(&mut self) {
+        self.settle();
+        let Some(serving) = self.serving.get() else {
+            return;
+        };
+        let spent = self.spent(self.aggregates[serving.index()].slack);
+        if spent > self.told {
+            self.tell_work(spent);
+            self.algorithm.hold(self.aggregates.as_mut_slice(), serving);
+        }
+    }
+
+    /// Puts an inactive flow at the end of the circle of its aggregate.
+    #[inline(never)]
+    pub(super) fn insert(
+        &mut self,
+        entities: &mut [impl Holds<PlusEntity>],
+        id: EntityId,
+        head: Charge,
+    ) {
+        self.settle();
+        let entity = entities.entity_mut(id);
+        let Some(home) = entity.aggregate.get() else {
+            return;
+        };
+        let aggregate = &mut self.aggregates[home.index()];
+        entity.deficit = aggregate.quantum().max(head.get() as i32);
+        entity.alone = aggregate.members == 1;
+        let circle = match self.serving == MaybeEntity::of(home) {
+            true => &mut self.circle,
+            false => &mut aggregate.circle,
+        };
+        let was_empty = circle.head == MaybeEntity::NONE;
+        circle.push_last(entities, id);
+        if !was_empty {
+            return;
+        }
+        let aggregate = &mut self.aggregates[home.index()];
+        let budget = aggregate.next_budget;
+        aggregate.slack = aggregate.next_slack;
+        if let Some(serving) = self.serving.get() {
+            if self.spent(self.aggregates[serving.index()].slack) == 0 {
+                self.put_back();
+            } else {
+                self.catch_up();
+            }
+        }
+        self.algorithm
+            .backlogged(self.aggregates.as_mut_slice(), home, budget);
+        self.algorithm
+            .arrived(self.aggregates.as_mut_slice(), home, budget);
+        if self.serving == MaybeEntity::NONE {
+            self.begin_service();
+        }
+    }
+
+    /// Whoever is selected will be served.
+    #[inline]
+    fn begin_service(&mut self) {
+        // No algorithm that makes its entities wait for a time can be put below SCHED+.
+        let selected = self.algorithm.select(self.aggregates.as_slice());
+        self.serve(selected);
+    }
+
+    /// This aggregate is in service, or none.
+    #[inline]
+    pub(super) fn serve(&mut self, selected: MaybeEntity) {
+        self.serving = selected;
+        let Some(aggregate) = self.aggregates.get(selected.index()) else {
+            return self.rest();
+        };
+        self.circle = aggregate.circle;
+        self.quantum = aggregate.quantum();
+        self.slack = aggregate.slack;
+    }
+
+    /// Nobody is in service.
+    #[cold]
+    #[inline(never)]
+    fn rest(&mut self) {
+        self.circle = Ring::default();
+        self.slack = -1;
+    }
+
+    /// The aggregate in service, which has sent nothing, waits again.
+    fn put_back(&mut self) {
+        if let Some(aggregate) = self.aggregates.get_mut(self.serving.index()) {
+            aggregate.circle = self.circle;
+        }
+        self.serving = MaybeEntity::NONE;
+    }
+
+    /// The budget is spent, and flows are left: the next aggregate, please.
+    #[inline(always)]
+    pub(super) fn end_service(&mut self) {
+        let aggregates = self.aggregates.as_mut_slice();
+        let Some(aggregate) = aggregates.get_mut(self.serving.index()) else {
+            return;
+        };
+        let id = EntityId::in_use(self.serving.index() as u32);
+        aggregate.circle = self.circle;
+        let next = aggregate.next_budget;
+        let slack = core::mem::replace(&mut aggregate.slack, aggregate.next_slack);
+        let spent = slack - self.slack;
+        let Some(charged) = Charge::in_range(spent as u32) else {
+            return;
+        };
+        if self.told == 0 {
+            self.algorithm.served(charged);
+        } else {
+            let told = core::mem::take(&mut self.told);
+            if let Some(work) = Charge::in_range((spent - told) as u32) {
+                self.algorithm.served(work);
+            }
+        }
+        self.algorithm
+            .reschedule(aggregates, id, charged, Some(next));
+        self.algorithm.arrived(aggregates, id, next);
+        self.begin_service();
+    }
+
+    /// The flow of an aggregate that has no other sent a packet, which is a budget, and has
+    /// another: which aggregate is next.
+    #[inline(always)]
+    pub(super) fn reschedule_alone(&mut self, home: EntityId, charged: Charge) -> MaybeEntity {
+        let aggregates = self.aggregates.as_mut_slice();
+        let Some(aggregate) = aggregates.get(home.index()) else {
+            return MaybeEntity::NONE;
+        };
+        let next = aggregate.next_budget;
+        self.algorithm.served(charged);
+        self.algorithm
+            .reschedule(aggregates, home, charged, Some(next));
+        self.algorithm.arrived(aggregates, home, next);
+        self.algorithm.select(aggregates)
+    }
+
+    /// The same where the algorithm has little to do; else `None`, and nothing was done.
+    #[inline(always)]
+    pub(super) fn advance_alone(&mut self, home: EntityId, charged: Charge) -> Option<MaybeEntity> {
+        let aggregates = self.aggregates.as_mut_slice();
+        let next = aggregates.get(home.index())?.next_budget;
+        if !self
+            .algorithm
+            .advance(aggregates, home, charged, Some(next))
+        {
+            return None;
+        }
+        self.algorithm.arrived(aggregates, home, next);
+        Some(self.algorithm.select(aggregates))
+    }
+
+    /// The service of a flow that is alone in its aggregate ended.
+    #[inline(always)]
+    pub(super) fn serve_next(&mut self, selected: MaybeEntity) {
+        if self.is_solo() {
+            self.circle.head = selected;
+        } else if selected != self.serving {
+            self.serve(selected);
+        }
+    }
+
+    /// The circle is empty: the next aggregate, please.
+    #[inline(never)]
+    fn end_backlog(&mut self) {
+        let Some(id) = self.serving.get() else {
+            return;
+        };
+        let aggregate = &mut self.aggregates[id.index()];
+        aggregate.circle = Ring::default();
+        let slack = core::mem::take(&mut aggregate.slack);
+        let spent = self.spent(slack);
+        self.tell_work(spent);
+        match Charge::in_range(spent as u32) {
+            Some(spent) => {
+                self.algorithm
+                    .reschedule(self.aggregates.as_mut_slice(), id, spent, None);
+            }
+            // All flows that were selected had lost their packets.
+            None => self.algorithm.idle(self.aggregates.as_mut_slice(), id),
+        }
+        self.told = 0;
+        self.begin_service();
+    }
+
+    /// Takes the selected flow, which sent so much, out of its circle: for good, or for the
+    /// aggregate that its share asks for by now, if it has a packet left.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn leave(
+        &mut self,
+        entities: &mut [impl Holds<PlusEntity>],
+        id: EntityId,
+        charged: i32,
+        next: Option<Charge>,
+    ) {
+        self.settle();
+        self.slack -= charged;
+        let entity = entities.entity_mut(id);
+        let (state, moving, home) = (entity.state, entity.moving, entity.aggregate);
+        // An idle flow keeps no credit.
+        entity.deficit = 0;
+        entity.state = Standing::Inactive;
+        entity.moving = false;
+        entity.alone = false;
+        self.circle.pop_head(entities, id);
+        if moving {
+            // Its packet may be longer than L^k, and reach beyond the budget. What is
+            // beyond counts for nobody: V must not pass over those who wait by more
+            // than the longest entity explains.
+            self.slack = self.slack.max(-self.quantum);
+        }
+        if self.circle.head == MaybeEntity::NONE {
+            self.end_backlog();
+        } else if self.slack < 0 {
+            self.end_service();
+        }
+        let (Some(home), Some(share)) = (home.get(), self.moving_share(id, state, moving)) else {
+            return;
+        };
+        self.quit(home);
+        let entity = entities.entity_mut(id);
+        let Some(share) = share else {
+            *entity = PlusEntity::default();
+            return;
+        };
+        let home = self.join(entities, id, share);
+        let entity = entities.entity_mut(id);
+        entity.aggregate = MaybeEntity::of(home);
+        if let Some(next) = next {
+            entity.state = Standing::Active;
+            self.insert(entities, id, next);
+        }
+    }
+
+    /// Where a flow that left its circle goes: `None` to stay, `Some(None)` out.
+    fn moving_share(
+        &mut self,
+        id: EntityId,
+        state: Standing,
+        moving: bool,
+    ) -> Option<Option<Share>> {
+        match state {
+            Standing::Leaving => Some(None),
+            _ if moving => self.moving.remove(&id).map(Some),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The test bed: senders, the daemon in the middle, a receiver.
+//!
+//! The paper's hosts A, B and C were three machines; here they are network namespaces of one,
+//! and B is a bump in the wire instead of a router.
+
+use std::env;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use fairlane_netlab::{Host, Program, Wire};
+
+use crate::measurement::Interrupted;
+
+/// What the daemon, and the first frames through it, may need to begin.
+const BEGIN: Duration = Duration::from_secs(15);
+
+/// Longest time to a look at whether to stop.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A wire with something in its middle, ready for traffic.
+pub(super) struct Bed<'a> {
+    stop: &'a AtomicBool,
+    wire: Wire,
+    daemon: Option<Program>,
+}
+
+impl<'a> Bed<'a> {
+    /// A bed with so many senders and the daemon of this site, or the kernel's bridge without one.
+    /// It is ready when frames have passed.
+    pub(super) fn new(stop: &'a AtomicBool, senders: u8, site: Option<&Path>) -> Result<Bed<'a>> {
+        let wire = Wire::new(senders)?;
+        let daemon = match site {
+            None => {
+                wire.forward()?;
+                None
+            }
+            Some(site) => {
+                let this = env::current_exe().context("finding this program")?;
+                let mut command = Command::new(this);
+                // What is queued at the end has no part in what was shared.
+                command.arg("run").arg(site);
+                command.args(["--json", "--drain", "0"]);
+                Some(Program::start(wire.middle(), &mut command)?)
+            }
+        };
+        let mut bed = Bed { stop, wire, daemon };
+        let deadline = Instant::now() + BEGIN;
+        while !bed.wire.is_through(LOOK)? {
+            bed.goes_on()?;
+            if Instant::now() > deadline {
+                bail!("no frame passes the middle");
+            }
+        }
+        Ok(bed)
+    }
+
+    /// The sender of this number, from 0.
+    pub(super) fn sender(&self, number: usize) -> &Host {
+        self.wire.sender(number)
+    }
+
+    pub(super) fn receiver(&self) -> &Host {
+        self.wire.receiver()
+    }
+
+    /// Waits until then, unless there is reason not to.
+    pub(super) fn pause(&mut self, until: Instant) -> Result<()> {
+        loop {
+            self.goes_on()?;
+            match until.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return Ok(()),
+                left => thread::sleep(left.min(LOOK)),
+            }
+        }
+    }
+
+    /// Waits until `ended` says so, likewise.
+    pub(super) fn until(&mut self, mut ended: impl FnMut() -> bool) -> Result<()> {
+        while !ended() {
+            self.pause(Instant::now() + LOOK)?;
+        }
+        Ok(())
+    }
+
+    /// Fails once it was asked to stop; and, in the daemon's words, if that has ended.
+    pub(super) fn goes_on(&mut self) -> Result<()> {
+        check(self.stop)?;
+        if !self.daemon.as_mut().is_some_and(Program::has_ended) {
+            return Ok(());
+        }
+        let ended = self.daemon.take().map(|daemon| daemon.finish(BEGIN));
+        let errors = ended.transpose()?.map(|ended| ended.errors);
+        bail!("the daemon ended: {}", errors.unwrap_or_default().trim())
+    }
+
+    /// Ends it. Fails if the daemon did.
+    pub(super) fn finish(mut self) -> Result<()> {
+        let Some(daemon) = self.daemon.take() else {
+            return Ok(());
+        };
+        daemon.interrupt();
+        let ended = daemon.finish(BEGIN)?;
+        if !ended.status.success() {
+            bail!("the daemon failed: {}", ended.errors.trim());
+        }
+        Ok(())
+    }
+}
+
+/// Fails once the instrument was asked to stop.
+pub(super) fn check(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Acquire) {
+        bail!(Interrupted);
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! The machine that measures.
+
+use anyhow::{Context, Result};
+use fairlane_runtime::pin_to_core;
+use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+/// The cores that this program may run on, by the system's numbers.
+pub(crate) fn cores() -> Result<Vec<usize>> {
+    let set = sched_getaffinity(None).context("asking which cores there are")?;
+    Ok((0..CpuSet::MAX_CPU)
+        .filter(|&core| set.is_set(core))
+        .collect())
+}
+
+/// Keeps the calling thread on `core`.
+pub(crate) fn pin(core: usize) -> Result<()> {
+    pin_to_core(core).with_context(|| format!("moving a thread to core {core}"))
+}
+
+/// Processor time that the calling thread has had, in nanoseconds. What another program
+/// takes away from it does not count.
+pub(crate) fn thread_ns() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_runs_on_its_core_alone() {
+        let core = *cores().unwrap().last().unwrap();
+        let pinned = std::thread::spawn(move || {
+            pin(core).unwrap();
+            cores().unwrap()
+        });
+        assert_eq!(pinned.join().unwrap(), [core]);
+    }
+}

@@ -1,0 +1,7 @@
+//! The instruments as the laboratory starts them, in one binary.
+
+mod altq;
+mod cores;
+mod io;
+#[path = "../../../cli/tests/it/program/mod.rs"]
+mod program;

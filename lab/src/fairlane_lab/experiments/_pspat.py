@@ -1,0 +1,61 @@
+"""What the measurements of the PSPAT paper share: rounds, and `fairlane bench pspat`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..running import Run
+
+#: Who decides, for readers.
+DECIDERS = {"none": "no scheduler", "lock": "lock", "pspat": "PSPAT"}
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How often and how long each measurement is made."""
+
+    seconds: float = 0.4
+    rounds: int = 3
+    #: Of the order within a round.
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Case:
+    """What ``fairlane bench pspat`` measures: so many clients, a thread each, that send as fast as they can.
+    Its ``--help`` explains the rest."""
+
+    mode: str
+    clients: int
+    algorithm: str = "drr"
+    transmit: str = "noop"
+    #: Who transmits, with an arbiter.
+    way: str = "clients"
+    packet_bytes: int = 60
+    #: Of the link; without one, it is never the bottleneck.
+    rate_bps: int | None = None
+    weights: tuple[int, ...] = (1,)
+    #: Packets a second and the weight of one client more, whose delay is measured.
+    victim: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        way = f" ({self.way})" if self.mode == "pspat" else ""
+        return f"{DECIDERS[self.mode]}{way}, {self.transmit}, {self.clients} clients"
+
+
+def measured(run: Run, case: Case, seconds: float) -> dict[str, Any]:
+    """Its figures, by the program."""
+    registered = max(case.clients, 1)
+    arguments = ["--mode", case.mode, "--alg", case.algorithm, "--transmit", case.transmit]
+    arguments += ["--clients", registered, "--active", case.clients, "--max-clients", registered + 1]
+    arguments += ["--packet", case.packet_bytes, "--weights", ",".join(map(str, case.weights))]
+    if case.mode == "pspat":
+        arguments += ["--way", case.way]
+    if case.rate_bps is not None:
+        arguments += ["--rate", f"{case.rate_bps}bit"]
+    if case.victim is not None:
+        pps, weight = case.victim
+        arguments += ["--victim", pps, "--victim-weight", weight]
+    return run.program.figures("bench", "pspat", "--json", "--seconds", seconds, *arguments)
