@@ -38,4 +38,4 @@ def test_a_network_is_the_same():
 
 GOLDEN = "e163c51dce6411605cf691c81584fc83dfad63d2011f6da159ba86bb18013a37"
 WORST = [160, 0, 15]
-NETWORK = None
+NETWORK = ([1403, 295, 535], [34996.210526, 8466.980021, 53312.0])
