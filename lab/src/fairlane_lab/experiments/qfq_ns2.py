@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import fairlane
 import pandas as pd
+from matplotlib.lines import Line2D
 
 from .. import drawing, machine
 from ..model import Experiment, Tables, Verdict
@@ -187,10 +188,14 @@ def draw(figure: Figure, tables: Tables, paper: pd.DataFrame) -> None:
         axes.grid(axis="x", visible=False)
         axes.set_title({"f0": "f0, 32 kbit/s", "f1": "f1, 512 kbit/s"}[flow], fontsize=9)
     figure.axes[0].set_ylabel("delay from end to end (ms)")
-    figure.text(
-        0.5, -0.02, "filled: here; hollow: the paper; mean and deviation, a bar for the maximum; dashed line: "
-        "a packet that never waits", ha="center", fontsize=8,
-    )  # fmt: skip
+    dark = {"linestyle": "none", "color": "#333333"}
+    handles = [
+        Line2D([], [], marker="o", label="here (filled): mean and deviation", **dark),
+        Line2D([], [], marker="o", markerfacecolor="white", label="the paper (hollow)", **dark),
+        Line2D([], [], marker="_", markersize=14, label="the longest", **dark),
+        Line2D([], [], color="black", linewidth=0.8, linestyle=(0, (6, 2)), label="a packet that never waits"),
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=4)
 
 
 EXPERIMENT = Experiment(
