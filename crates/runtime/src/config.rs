@@ -27,8 +27,11 @@ pub struct ArbiterConfig {
     /// others.
     pub drain_limit: usize,
     /// Most mailboxes looked at in one step, so that a step is short; the next step goes
-    /// on where this one stopped. With many active clients a round of all takes several
-    /// steps, and that is Delta_A then.
+    /// on where this one stopped. With more active clients than this a round of all takes several
+    /// steps. What came before a step is not all in the queue then when the step releases, as it is
+    /// in the paper (Section 3.4); the bound asks for less. A packet is in the queue a round after
+    /// it came, and that is Delta_A of Eq. 1, as [`ArbiterStats::looks`](crate::ArbiterStats::looks)
+    /// has it measured. `docs/internals/arbiter.md` says what fewer looks are good for.
     pub scan_limit: usize,
     /// Most packets released in one step. As long as more can be taken in, queues build up
     /// when the arbiter is the bottleneck, and weights keep their meaning (Section 6.5).
@@ -38,6 +41,9 @@ pub struct ArbiterConfig {
 }
 
 impl ArbiterConfig {
+    /// `scan_limit`, unless said otherwise.
+    pub const SCAN_LIMIT: usize = 6;
+
     /// A thousand clients of 256 slots; a look at each mailbox every microsecond, 6 looks a
     /// step at most and 128 packets each; 64 packets out a step. With many active clients, few
     /// looks a step find more packets each, and that is what makes them cheap: of 1,000, all
@@ -51,7 +57,7 @@ impl ArbiterConfig {
             hold_back: false,
             read_interval: Nanos::from_micros(1),
             drain_limit: 128,
-            scan_limit: 6,
+            scan_limit: Self::SCAN_LIMIT,
             release_limit: 64,
             linger: Nanos::from_millis(1),
         }

@@ -1,8 +1,7 @@
 //! All algorithms of the core pass, with what each claims.
 
-use fairlane_core::Scheduler;
-use fairlane_core::sched::Algorithm;
-use fairlane_core::with_algorithm;
+use fairlane_core::sched::{AUTOMATIC_MEMBERS, Algorithm, Plus, Qfq, SKps};
+use fairlane_core::{Scheduler, VirtualTime, with_algorithm};
 use fairlane_testkit::{Conformance, Scale, Shares};
 
 /// What the algorithm claims beside the usual.
@@ -62,4 +61,18 @@ tests! {
     s_kps_plus_conforms: "s-kps+";
     gfq_plus_conforms: "gfq+";
     drr_plus_conforms: "drr+";
+}
+
+/// What has no name: for those who see heads, and for comparison with the papers.
+#[test]
+fn qfq_plus_that_sees_the_next_packet_conforms() {
+    let most = AUTOMATIC_MEMBERS;
+    let seeing = Conformance::of(move || Plus::seeing(Qfq::new(), most));
+    claims(Algorithm::QfqPlus(most), seeing).assert();
+}
+
+#[test]
+fn s_kps_with_late_release_conforms() {
+    let late = Conformance::of(|| SKps::late(VirtualTime::new(0)));
+    claims(Algorithm::SKps, late).assert();
 }

@@ -25,7 +25,7 @@ pub(crate) type Bound = fn(&Child<'_>) -> Option<Wfi>;
 
 impl Child<'_> {
     fn slot(&self) -> Slot {
-        self.siblings.slot
+        self.siblings.slot()
     }
 
     /// L_k / phi, where the algorithm does not know how long the next packet is.

@@ -27,7 +27,7 @@ pub struct Siblings {
     pub(super) alike: BTreeMap<(Weight, Length), u32>,
     /// The most that do.
     pub(super) most_alike: u32,
-    pub(super) slot: Slot,
+    slot: Slot,
 }
 
 impl Siblings {
@@ -94,6 +94,11 @@ impl Siblings {
     /// many.
     pub fn round(&self) -> Option<&Round> {
         self.round.as_ref()
+    }
+
+    /// Which sigma a bound takes, of an algorithm with slots.
+    pub fn slot(&self) -> Slot {
+        self.slot
     }
 
     /// The longest packet of all.

@@ -8,8 +8,9 @@
 
 use super::plus::Plus;
 use super::row::{Promise, Row};
+use super::s_kps::SKps;
 use crate::bounds::child::Child;
-use crate::bounds::{Head, Siblings, Transmit, Wfi};
+use crate::bounds::{self, Head, Siblings, Transmit, Wfi};
 use crate::scheduler::{EntityId, Holds, MaybeEntity, Removal, Scheduler, Share, Violation};
 use crate::units::{Charge, Length, Weight};
 use alloc::boxed::Box;
@@ -46,6 +47,22 @@ pub trait CustomAlgorithm:
 
 impl<A: CustomAlgorithm> CustomAlgorithm for Plus<A> {
     const ABOUT: &'static str = "SCHED+ over an algorithm of another crate";
+}
+
+/// For programs of a laboratory, which register it.
+impl CustomAlgorithm for SKps<true> {
+    const ABOUT: &'static str = "S-KPS as the QFQ report has it: slots are released as they end";
+
+    fn bound(
+        siblings: &Siblings,
+        weight: Weight,
+        length: Length,
+        _: Head,
+        transmit: Transmit,
+    ) -> Option<Wfi> {
+        let terms = siblings.terms(weight, length, transmit)?;
+        Some(bounds::s_kps(&terms, siblings.slot()))
+    }
 }
 
 /// What is known of an algorithm beside its statements, and how it is made.

@@ -6,7 +6,7 @@
 //!     AUTOMATIC_MEMBERS, Drr, Fifo, Gfq, Plus, Priority, Qfq, SKps, Scfq, Sfq, Wf2q, Wf2qPlus,
 //!     automatic_members,
 //! };
-//! use fairlane_core::{FlowConfig, Length, PacketScheduler, Scheduler, Weight};
+//! use fairlane_core::{FlowConfig, Length, PacketScheduler, Scheduler, VirtualTime, Weight};
 //!
 //! /// How many of the first forty packets are of a flow of weight 3, beside one of weight 1.
 //! fn share(algorithm: impl Scheduler) -> usize {
@@ -33,6 +33,9 @@
 //!     share(Gfq::new()),
 //!     // SCHED+ over QFQ: QFQ+.
 //!     share(Plus::<Qfq>::new(automatic_members(3))),
+//!     // The same with the paper's end of a turn, and S-KPS with the report's release of slots.
+//!     share(Plus::seeing(Qfq::new(), automatic_members(3))),
+//!     share(SKps::late(VirtualTime::new(0))),
 //! ] {
 //!     assert!((27..=33).contains(&share), "{share}");
 //! }
@@ -77,7 +80,7 @@ pub use custom::{Custom, CustomAlgorithm, CustomScheduler};
 pub use drr::Drr;
 pub use fifo::Fifo;
 pub use gfq::Gfq;
-pub use plus::{AUTOMATIC_MEMBERS, Plus, automatic_members};
+pub use plus::{AUTOMATIC_MEMBERS, NextPacket, Plus, Seen, Unseen, automatic_members};
 pub use priority::Priority;
 pub use qfq::Qfq;
 pub(crate) use row::Promise;

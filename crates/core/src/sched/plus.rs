@@ -20,12 +20,12 @@
 //!
 //! # What differs from the paper, or is left open there
 //!
-//! * *Whether the next packet fits the budget* is decided without its length: a turn goes on
-//!   while the rest of the budget covers L^k, and with M = 1 is one packet. In the paper, and in
-//!   Linux, it goes on while the rest covers the next packet, whose length must be known: the next
-//!   flow's in the circle, which may be a class whose head is not settled yet. Either rule leaves
-//!   less than L^k of a budget. The aggregate is charged for what it sent, so that nothing is lost
-//!   by it, and Lemma 2 already allows for a budget that is not spent: the bounds are the same.
+//! * *Whether the next packet fits the budget* is decided without its length ([`Unseen`]): a turn
+//!   goes on while the rest of the budget covers L^k, and with M = 1 is one packet. In the paper, and
+//!   in Linux, it goes on while the rest covers the next packet ([`Seen`]), whose length must be known:
+//!   the next flow's in the circle, which may be a class whose head is not settled yet. Either rule
+//!   leaves less than L^k of a budget. The aggregate is charged for what it sent, so that nothing is
+//!   lost by it, and Lemma 2 already allows for a budget that is not spent: the bounds are the same.
 //! * *Work is told to the algorithm late*: when it next needs V, before the sum of weights
 //!   changes, and at the latest at the end of the budget. V is the same whenever it is
 //!   looked at.
@@ -45,7 +45,10 @@
 
 mod invariants;
 mod members;
+mod next_packet;
 mod service;
+
+pub use next_packet::{NextPacket, Seen, Unseen};
 
 use super::Standing;
 use super::ring::{Linked, Ring};
@@ -55,6 +58,7 @@ use crate::scheduler::{
 use crate::units::{Charge, MAX_CHARGE, MAX_LENGTH, Weight};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::marker::PhantomData;
 use core::num::NonZeroU32;
 
 /// Most flows in an aggregate where M is automatic: the paper finds most of the gain
@@ -79,7 +83,7 @@ const MOVING: i32 = 1 << 28;
 
 /// State of one flow.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct PlusEntity {
+pub struct PlusEntity<H = Unseen> {
     /// Bytes it may still send in its present turn, or in its next one; less
     /// [`MOVING`] if it will move.
     deficit: i32,
@@ -91,18 +95,21 @@ pub struct PlusEntity {
     moving: bool,
     /// It waits in an aggregate that has no other, and will not move: it needs no turns.
     alone: bool,
+    /// What is kept of its next packet.
+    head: H,
 }
 
 const _: () = assert!(size_of::<PlusEntity>() <= 16);
+const _: () = assert!(size_of::<PlusEntity<Seen>>() <= 24);
 
-impl Linked for PlusEntity {
+impl<H> Linked for PlusEntity<H> {
     #[inline]
     fn next(&mut self) -> &mut MaybeEntity {
         &mut self.next
     }
 }
 
-impl PlusEntity {
+impl<H> PlusEntity<H> {
     /// It will move at the end of its turn.
     fn go(&mut self) {
         self.moving = true;
@@ -200,9 +207,10 @@ struct Family {
     open: MaybeEntity,
 }
 
-/// SCHED+ over the algorithm `A`.
+/// SCHED+ over the algorithm `A`. `H` says when an aggregate's turn ends: [`Unseen`], as all named
+/// algorithms have it, or [`Seen`].
 #[derive(Clone, Debug)]
-pub struct Plus<A: Scheduler> {
+pub struct Plus<A: Scheduler, H: NextPacket = Unseen> {
     /// The circle in service, empty if no aggregate is active. Where aggregates take one flow,
     /// its head is who is in service, and the rest of the record waits for
     /// [`settle`](Self::settle).
@@ -224,6 +232,7 @@ pub struct Plus<A: Scheduler> {
     moving: BTreeMap<EntityId, Share>,
     /// M.
     most_members: NonZeroU32,
+    next_packet: PhantomData<H>,
 }
 
 impl<A: Scheduler + Default> Plus<A> {
@@ -240,6 +249,21 @@ impl<A: Scheduler + Default> Default for Plus<A> {
 }
 
 impl<A: Scheduler> Plus<A> {
+    /// SCHED+ over an algorithm without entities, with at most `members` flows in an
+    /// aggregate (M).
+    pub fn over(algorithm: A, members: NonZeroU32) -> Self {
+        Self::without_flows(algorithm, members)
+    }
+}
+
+impl<A: Scheduler> Plus<A, Seen> {
+    /// The same with the paper's end of a turn.
+    pub fn seeing(algorithm: A, members: NonZeroU32) -> Self {
+        Self::without_flows(algorithm, members)
+    }
+}
+
+impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     /// The algorithm's name with a plus behind it, and its length.
     const LETTERS: ([u8; 16], usize) = {
         let name = A::NAME.as_bytes();
@@ -260,10 +284,8 @@ impl<A: Scheduler> Plus<A> {
         }
     };
 
-    /// SCHED+ over an algorithm without entities, with at most `members` flows in an
-    /// aggregate (M).
-    pub fn over(mut algorithm: A, members: NonZeroU32) -> Self {
-        if members.get() > 1 {
+    fn without_flows(mut algorithm: A, members: NonZeroU32) -> Self {
+        if members.get() > 1 || H::SEEN {
             algorithm.expect_holds();
         }
         Plus {
@@ -278,6 +300,7 @@ impl<A: Scheduler> Plus<A> {
             families: BTreeMap::new(),
             moving: BTreeMap::new(),
             most_members: members,
+            next_packet: PhantomData,
         }
     }
 
@@ -297,26 +320,27 @@ impl<A: Scheduler> Plus<A> {
         families.map(|family| family.aggregates as usize).sum()
     }
 
-    /// Whether every aggregate takes one flow. Aggregates then have the numbers of their flows.
+    /// Whether every aggregate takes one flow, and a turn is one packet. Aggregates then have the
+    /// numbers of their flows.
     #[inline]
     fn is_solo(&self) -> bool {
-        self.most_members.get() == 1
+        !H::SEEN && self.most_members.get() == 1
     }
 }
 
-impl<A: Scheduler> Scheduler for Plus<A> {
-    type Entity = PlusEntity;
+impl<A: Scheduler, H: NextPacket> Scheduler for Plus<A, H> {
+    type Entity = PlusEntity<H>;
     const NAME: &'static str = Self::NAME_AND_PLUS;
 
     /// O(log k) in the number of kinds of flows.
-    fn add(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, share: Share) {
+    fn add(&mut self, entities: &mut [impl Holds<PlusEntity<H>>], id: EntityId, share: Share) {
         *entities.entity_mut(id) = PlusEntity {
             aggregate: MaybeEntity::of(self.join(entities, id, share)),
             ..PlusEntity::default()
         };
     }
 
-    fn remove(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId) -> Removal {
+    fn remove(&mut self, entities: &mut [impl Holds<PlusEntity<H>>], id: EntityId) -> Removal {
         let entity = entities.entity_mut(id);
         if entity.state != Standing::Inactive {
             entity.state = Standing::Leaving;
@@ -331,7 +355,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         Removal::Done
     }
 
-    fn change(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, share: Share) {
+    fn change(&mut self, entities: &mut [impl Holds<PlusEntity<H>>], id: EntityId, share: Share) {
         let entity = entities.entity_mut(id);
         let Some(home) = entity.aggregate.get() else {
             return;
@@ -350,7 +374,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         }
     }
 
-    fn weight(&self, entities: &[impl Holds<PlusEntity>], id: EntityId) -> Weight {
+    fn weight(&self, entities: &[impl Holds<PlusEntity<H>>], id: EntityId) -> Weight {
         let entity = entities.entity(id);
         let moving = self.moving.get(&id).filter(|_| entity.moving);
         let present = || Some(self.aggregates[entity.aggregate.get()?.index()].share);
@@ -358,12 +382,17 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         share.map_or(Weight::ONE, Share::weight)
     }
 
-    fn is_active(&self, entities: &[impl Holds<PlusEntity>], id: EntityId) -> bool {
+    fn is_active(&self, entities: &[impl Holds<PlusEntity<H>>], id: EntityId) -> bool {
         entities.entity(id).state != Standing::Inactive
     }
 
     #[inline]
-    fn backlogged(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, head: Charge) {
+    fn backlogged(
+        &mut self,
+        entities: &mut [impl Holds<PlusEntity<H>>],
+        id: EntityId,
+        head: Charge,
+    ) {
         let entity = entities.entity_mut(id);
         if entity.state == Standing::Inactive {
             entity.state = Standing::Active;
@@ -372,17 +401,21 @@ impl<A: Scheduler> Scheduler for Plus<A> {
             // As in DRR, a head that grew while its flow waited is let through once.
             let least = head.get() as i32 - i32::from(entity.moving) * MOVING;
             entity.deficit = entity.deficit.max(least);
+            entity.head = H::of(head);
+            if H::SEEN && self.circle.head == MaybeEntity::of(id) && self.is_over(entities) {
+                self.end_service();
+            }
         }
     }
 
     #[inline]
-    fn select(&self, _: &[impl Holds<PlusEntity>]) -> MaybeEntity {
+    fn select(&self, _: &[impl Holds<PlusEntity<H>>]) -> MaybeEntity {
         self.circle.head
     }
 
     /// Nothing to do: it is served until its turn ends in any case.
     #[inline]
-    fn hold(&mut self, _: &mut [impl Holds<PlusEntity>], _: EntityId) {}
+    fn hold(&mut self, _: &mut [impl Holds<PlusEntity<H>>], _: EntityId) {}
 
     /// Nothing to do: the algorithm is told what the aggregate was charged for.
     #[inline]
@@ -390,7 +423,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
 
     fn reschedule(
         &mut self,
-        entities: &mut [impl Holds<PlusEntity>],
+        entities: &mut [impl Holds<PlusEntity<H>>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -404,7 +437,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     #[inline(always)]
     fn step(
         &mut self,
-        entities: &mut [impl Holds<PlusEntity>],
+        entities: &mut [impl Holds<PlusEntity<H>>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
@@ -427,6 +460,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         }
         let bytes = charged.get() as i32;
         let mut deficit = entity.deficit - bytes;
+        entity.head = H::of(next);
         if deficit < next.get() as i32 {
             deficit += self.quantum;
             if deficit < 0 {
@@ -437,7 +471,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         entity.deficit = deficit;
         // Last, so that the subtraction itself tells; and its result is not kept for who seldom asks.
         self.slack -= bytes;
-        if self.slack < 0 {
+        if self.slack + self.shorter(entities) < 0 {
             core::hint::black_box(self).end_service();
         }
         true
@@ -446,12 +480,12 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     #[inline(always)]
     fn advance(
         &mut self,
-        entities: &mut [impl Holds<PlusEntity>],
+        entities: &mut [impl Holds<PlusEntity<H>>],
         id: EntityId,
         charged: Charge,
         next: Option<Charge>,
     ) -> bool {
-        let Some(next) = next else {
+        let Some(next) = next.filter(|_| !H::SEEN) else {
             return false;
         };
         let entity = entities.entity_mut(id);
@@ -484,8 +518,11 @@ impl<A: Scheduler> Scheduler for Plus<A> {
 
     /// While the budget and the deficit last; of a flow alone in its aggregate, what that may send.
     #[inline]
-    fn allowance(&self, entities: &[impl Holds<PlusEntity>], id: EntityId, next: Charge) -> u32 {
+    fn allowance(&self, entities: &[impl Holds<PlusEntity<H>>], id: EntityId, next: Charge) -> u32 {
         let entity = entities.entity(id);
+        if H::SEEN {
+            return 0;
+        }
         if !entity.alone {
             let beyond = entity.deficit - next.get() as i32;
             return beyond.min(self.slack).max(0) as u32;
@@ -502,7 +539,7 @@ impl<A: Scheduler> Scheduler for Plus<A> {
     }
 
     #[inline]
-    fn used(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId, work: Charge) {
+    fn used(&mut self, entities: &mut [impl Holds<PlusEntity<H>>], id: EntityId, work: Charge) {
         let entity = entities.entity_mut(id);
         if entity.alone {
             let home = EntityId::in_use(entity.aggregate.index() as u32);
@@ -512,13 +549,13 @@ impl<A: Scheduler> Scheduler for Plus<A> {
         self.slack -= work.get() as i32;
     }
 
-    fn idle(&mut self, entities: &mut [impl Holds<PlusEntity>], id: EntityId) {
+    fn idle(&mut self, entities: &mut [impl Holds<PlusEntity<H>>], id: EntityId) {
         if entities.entity(id).state != Standing::Inactive {
             self.leave(entities, id, 0, None);
         }
     }
 
-    fn invariants(&self, entities: &[impl Holds<PlusEntity>]) -> Result<(), Violation> {
+    fn invariants(&self, entities: &[impl Holds<PlusEntity<H>>]) -> Result<(), Violation> {
         self.check_circles(entities)?;
         self.check_families()?;
         self.algorithm.invariants(self.aggregates.as_slice())

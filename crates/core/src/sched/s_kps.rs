@@ -49,7 +49,9 @@
 //!
 //! * S is rounded down to S^, and an entity becomes eligible when its slot begins; the paper
 //!   releases a slot as it ends. The report puts S-KPS at three slots more than QFQ for this;
-//!   none of them is needed.
+//!   none of them is needed. `SKps<true>` releases a slot as it ends, to be compared with what the
+//!   report measured: an entity is filed in the slot after that of its S, and all else is the same,
+//!   so that S < S^ <= S + sigma_i. It has the same bound, and serves who was idle up to a slot later.
 //! * The two containers share the lists of entities. Moving a slot moves its bit, and its
 //!   list stays where it is, so that no list is ever appended to another.
 //! * Slots are moved when it matters, not with V: before the next S^ in the first container,
@@ -346,9 +348,9 @@ fn ticking(from: VirtualTime, to: VirtualTime) -> u64 {
     highest << 1 | finer & !1
 }
 
-/// Simplified KPS.
+/// Simplified KPS; with `LATE`, as the QFQ report has it: a slot is released as it ends.
 #[derive(Clone, Debug)]
-pub struct SKps {
+pub struct SKps<const LATE: bool = false> {
     members: Members,
     /// Nobody becomes eligible before V is there. While an entity is on hold, a time that
     /// V has reached.
@@ -361,21 +363,34 @@ pub struct SKps {
     lists: [MaybeEntity; LISTS],
 }
 
-impl Default for SKps {
+impl<const LATE: bool> Default for SKps<LATE> {
     fn default() -> Self {
-        Self::new()
+        Self::from_time(VirtualTime::new(0))
     }
 }
 
 impl SKps {
     /// A scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
-        Self::starting_at(VirtualTime::new(0))
+        Self::default()
     }
 
     /// A scheduler whose virtual time starts at `now`: at any point, also shortly
     /// before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
+        Self::from_time(now)
+    }
+}
+
+impl SKps<true> {
+    /// A scheduler whose slots are released as they end, and whose virtual time starts at `now`.
+    pub fn late(now: VirtualTime) -> Self {
+        Self::from_time(now)
+    }
+}
+
+impl<const LATE: bool> SKps<LATE> {
+    fn from_time(now: VirtualTime) -> Self {
         SKps {
             members: Members::starting_at(now),
             next_start: now,
@@ -390,6 +405,12 @@ impl SKps {
     #[inline]
     pub fn virtual_time(&self) -> VirtualTime {
         self.members.clock.now()
+    }
+
+    /// The slot in which whoever starts at `start` is filed.
+    #[inline]
+    const fn slot_of(start: VirtualTime, i: u32) -> u64 {
+        slot_at(start, i).wrapping_add(LATE as u64)
     }
 
     /// Nobody is active.
@@ -453,12 +474,18 @@ impl SKps {
         self.members.floor.max(self.wheels.tick as i8 + 1)
     }
 
-    /// The last point that the wheel of group `i` has room for: the end of the slot that
-    /// is next to begin.
+    /// The last S that the wheel of group `i` has room for: who has it is filed in the slot that is
+    /// next to begin.
     #[inline]
     fn latest_start(&self, i: u32) -> VirtualTime {
-        let slot = slot_at(self.wheels.turned, i);
-        finish(slot, i).advanced(u64::MAX)
+        Self::last_of(slot_at(self.wheels.turned, i).wrapping_add(1), i)
+    }
+
+    /// The last S that is filed in slot `slot` of group `i`.
+    #[inline]
+    const fn last_of(slot: u64, i: u32) -> VirtualTime {
+        let after = slot.wrapping_add(1).wrapping_sub(LATE as u64);
+        beginning(after, i).advanced(u64::MAX)
     }
 
     /// Gives an inactive entity a place.
@@ -488,7 +515,7 @@ impl SKps {
     fn file(&mut self, entities: &mut [impl Holds<GroupedEntity>], id: EntityId) {
         let entity = entities.entity_mut(id);
         let i = entity.group as u32;
-        let slot = slot_at(entity.start, i);
+        let slot = Self::slot_of(entity.start, i);
         let list = list(slot, i);
         let top = &mut self.lists[list % LISTS];
         if let Some(held) = top.get()
@@ -541,15 +568,19 @@ impl SKps {
         let i = u32::from(entity.group.unsigned_abs());
         let now = slot_at(self.wheels.turned, i);
         let age = now.wrapping_sub(self.first as u64) % u64::from(SLOTS);
-        let end = finish(now.wrapping_sub(age), i);
+        // It stays in its slot or goes to the next.
+        let end = Self::last_of(now.wrapping_sub(age).wrapping_add(1), i).advanced(1);
         let lowest = self.lowest();
         self.members.may_stay(entity, id, end, end, lowest)
     }
 }
 
-impl Scheduler for SKps {
+impl<const LATE: bool> Scheduler for SKps<LATE> {
     type Entity = GroupedEntity;
-    const NAME: &'static str = "s-kps";
+    const NAME: &'static str = match LATE {
+        false => "s-kps",
+        true => "s-kps-late",
+    };
 
     statements_of_members!();
 
@@ -596,7 +627,7 @@ impl Scheduler for SKps {
         }
         let entity = entities.entity_mut(id);
         let i = u32::from(entity.group as u8);
-        let slot = slot_at(entity.start, i);
+        let slot = Self::slot_of(entity.start, i);
         let to = list(slot, i);
         if to != self.first {
             let rest = entity.next;

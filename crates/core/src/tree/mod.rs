@@ -139,6 +139,7 @@ mod dynamic;
 mod enqueue;
 mod order;
 mod packet;
+mod peekable;
 mod stats;
 mod table;
 mod tally;
@@ -147,6 +148,7 @@ mod wane;
 
 pub use config::{Ceiling, ClassConfig, ClassId, FlowsConfig, LeafConfig, TreeError};
 pub use packet::{BurstEnd, ClassFlow, ClassQueue, Discarded, Payload, Reason};
+pub use peekable::Peekable;
 pub use stats::ClassStats;
 pub use view::DynamicFlow;
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use crate::support::{FRACTION, Offer, Random, config, length, next, scheduler, slot, weight};
 use fairlane_core::bounds::*;
-use fairlane_core::sched::{Drr, Qfq, SKps};
-use fairlane_core::{FlowId, Nanos, Rate, Scheduler, Weight};
+use fairlane_core::sched::{self, AUTOMATIC_MEMBERS, Drr, Plus, Qfq, SKps};
+use fairlane_core::{FlowId, Nanos, Rate, Scheduler, VirtualTime, Weight};
 use proptest::prelude::*;
 
 const L: u32 = 1500;
@@ -646,6 +646,13 @@ fn random_offers(random: &mut Random) -> Vec<Offer> {
     (0..count).map(offer).collect()
 }
 
+/// Some of each kind, so that there are aggregates.
+fn alike_offers(random: &mut Random) -> Vec<Offer> {
+    let kinds = random_offers(random).into_iter().take(4);
+    let all = kinds.flat_map(|offer| vec![offer; 1 + random.below(10) as usize]);
+    all.collect()
+}
+
 fn terms_of(offers: &[Offer], flow: usize, transmit: Transmit) -> Terms {
     let sum = offers.iter().map(|offer| u64::from(offer.weight)).sum();
     let longest = offers.iter().map(|offer| offer.max_length).max().unwrap();
@@ -680,10 +687,20 @@ fn never_exceeds<A: Scheduler>(
     bound: impl Fn(&[Offer], usize, Transmit, u64) -> Wfi,
     reached: f64,
 ) {
+    never_exceeds_among((300, random_offers), algorithm, bound, reached);
+}
+
+/// The same among so many such sets.
+fn never_exceeds_among<A: Scheduler>(
+    (sets, set): (u64, fn(&mut Random) -> Vec<Offer>),
+    algorithm: impl Fn() -> A,
+    bound: impl Fn(&[Offer], usize, Transmit, u64) -> Wfi,
+    reached: f64,
+) {
     let mut worst = (0.0f64, 0.0f64);
-    for seed in 0..300 {
+    for seed in 0..sets {
         let mut random = Random(seed);
-        let offers = random_offers(&mut random);
+        let offers = set(&mut random);
         let transmit = any_queue(&mut random);
         let mut wire = Wire::new(algorithm(), &offers, capacity(transmit));
         run(&mut wire, transmit, &mut random);
@@ -718,6 +735,34 @@ fn s_kps_never_exceeds_its_bounds() {
         s_kps(&terms, Slot::Actual) + qfq_rounding(&terms, work)
     };
     never_exceeds(SKps::new, bound, 0.9);
+}
+
+/// Released late, slots cost the worst case nothing: the error goes over from S to F.
+#[test]
+fn s_kps_with_late_release_never_exceeds_the_same_bounds() {
+    let bound = |offers: &[Offer], flow: usize, transmit, work| {
+        let terms = terms_of(offers, flow, transmit);
+        s_kps(&terms, Slot::Actual) + qfq_rounding(&terms, work)
+    };
+    never_exceeds(|| SKps::late(VirtualTime::new(0)), bound, 0.8);
+}
+
+/// Theorems 1 and 2 of the QFQ+ paper, by either end of a turn.
+#[test]
+fn qfq_plus_never_exceeds_its_bounds() {
+    let bound = |offers: &[Offer], flow: usize, transmit, work| {
+        let alike = offers
+            .iter()
+            .map(|offer| (weight(offer.weight), length(offer.max_length), 1));
+        let siblings = Siblings::new(sched::Algorithm::QfqPlus(AUTOMATIC_MEMBERS), alike);
+        let (of, own) = (weight(offers[flow].weight), length(offers[flow].max_length));
+        let terms = terms_of(offers, flow, transmit);
+        siblings.bound(of, own, Head::Known, transmit).unwrap() + qfq_rounding(&terms, work)
+    };
+    let sets = (100, alike_offers as fn(&mut Random) -> Vec<Offer>);
+    never_exceeds_among(sets, Plus::<Qfq>::default, bound, 0.3);
+    let seeing = || Plus::seeing(Qfq::new(), AUTOMATIC_MEMBERS);
+    never_exceeds_among(sets, seeing, bound, 0.3);
 }
 
 #[test]

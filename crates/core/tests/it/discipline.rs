@@ -1,9 +1,10 @@
 //! Queues of whichever discipline: the same calls, and what only a tree can do.
 
-use crate::support::{length, weight};
+use crate::support::{Random, length, weight};
+use fairlane_core::aqm::{AqmConfig, CodelConfig};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::cbq::{Cbq, CbqClass};
-use fairlane_core::tree::{ClassConfig, ClassId, ClassQueue, LeafConfig, Tree};
+use fairlane_core::tree::{ClassConfig, ClassId, ClassQueue, LeafConfig, Peekable, Tree};
 use fairlane_core::{Dequeue, Discipline, DisciplineError, Nanos, Rate, SchedulerLimits};
 
 const NOW: Nanos = Nanos::ZERO;
@@ -85,4 +86,73 @@ fn classes_of_cbq_only_change_all_together() {
         cbq.go_on_changing(in_cbq, &mut 0, NOW),
         "there is nothing to go on with"
     );
+}
+
+/// Two leaves of a tree, one with CoDel, and two of CBQ, one of which may not borrow.
+fn pairs() -> [(Discipline<u32>, [ClassId; 2]); 2] {
+    let [(tree, in_tree), (cbq, in_cbq)] = both();
+    let (Discipline::Tree(mut tree), Discipline::Cbq(mut cbq)) = (tree, cbq) else {
+        panic!("a tree and CBQ");
+    };
+    let (rate, long) = (Rate::from_bps(1_000_000).unwrap(), length(1000));
+    let codel = LeafConfig {
+        aqm: AqmConfig::Codel(CodelConfig::default()),
+        ..LeafConfig::default()
+    };
+    let config = ClassConfig::new(weight(3), long);
+    let managed = tree.add_leaf(ClassId::ROOT, config, codel).unwrap();
+    let held = CbqClass {
+        borrow: false,
+        ..CbqClass::new(rate, long)
+    };
+    let held = cbq.add_leaf(ClassId::ROOT, held, codel).unwrap();
+    [
+        (Discipline::Tree(tree), [in_tree, managed]),
+        (Discipline::Cbq(cbq), [in_cbq, held]),
+    ]
+}
+
+/// Beside the same queues without looks: a look shows what would be taken at that time, what is taken next
+/// is what was shown, whatever came and however long it took, and as many packets wait.
+#[test]
+fn what_a_look_shows_is_taken_next() {
+    for (queues, leaves) in pairs() {
+        let mut random = Random(5);
+        let (mut plain, mut looked_at) = (queues.clone(), Peekable::new(queues));
+        let (mut now, mut shown, mut held) = (NOW, 0, 0);
+        for n in 0..3_000 {
+            now += Nanos::from_micros(random.below(4_000).into());
+            let (leaf, len) = (random.pick(&leaves), length(1 + random.below(1000)));
+            let accepted = plain.enqueue(leaf, 0, len, n, now, |_| {}).is_ok();
+            let too = looked_at.enqueue(leaf, 0, len, n, now, |_| {}).is_ok();
+            assert_eq!(accepted, too, "{n}");
+            let (mut gone, mut gone_too) = (Vec::new(), Vec::new());
+            let expected = plain.dequeue(now, |packet| gone.push(packet.payload));
+            let mut later = now;
+            if random.below(2) == 0 {
+                let seen = looked_at.peek(now, |packet| gone_too.push(packet.payload));
+                match (&expected, seen) {
+                    (Dequeue::Packet(packet), Dequeue::Packet(seen)) => {
+                        assert_eq!((packet.owner, packet.payload), (seen.owner, *seen.payload));
+                        later += Nanos::from_millis(500);
+                        shown += 1;
+                    }
+                    (Dequeue::NotBefore(time), Dequeue::NotBefore(same)) => {
+                        assert_eq!(*time, same);
+                        held += 1;
+                    }
+                    (expected, seen) => assert!(
+                        matches!((expected, &seen), (Dequeue::Empty, Dequeue::Empty)),
+                        "{n}: {seen:?}, not {expected:?}"
+                    ),
+                }
+                assert_eq!(looked_at.len(), plain.len() + u32::from(later > now));
+            }
+            let taken = looked_at.dequeue(later, |packet| gone_too.push(packet.payload));
+            assert!(taken == expected, "{n}: {taken:?}, not {expected:?}");
+            assert_eq!((gone, looked_at.len()), (gone_too, plain.len()), "{n}");
+        }
+        looked_at.invariants().unwrap();
+        assert!(shown > 300, "{shown} packets were shown, {held} times none");
+    }
 }

@@ -431,3 +431,41 @@ fn the_arrivals_on_the_page_break_the_order_by_every_other_rule() {
     }
     assert_eq!(departures(&mut link, &arrivals), expected);
 }
+
+/// Theorem 2's printed form, 3 sigma + 2 L, with nothing of the flow left when its packets come, neither
+/// waiting nor on the wire: two bytes, just as a packet of 1024 has been sent. The first carries S over the
+/// end of its slot, so that the second waits for one slot more; Eq. 40 counts none for both of them. This
+/// is by the listing, whatever the rule for blocked groups.
+#[test]
+fn two_bytes_that_come_to_an_empty_flow_exceed_theorem_2() {
+    const LONGEST: u64 = 65_000;
+    // Nine flows have the rest of the link, in packets that take as long at their shares.
+    let others = (1..10).map(|n| (1 << n, LONGEST >> (n - 1)));
+    let own = [(1024, 1024), (1024, 2048)];
+    let flows: Vec<(u64, u64)> = own.into_iter().chain(others).collect();
+    for rule in RULES {
+        let mut model = Model::new(rule, &flows);
+        model.enqueue(0, 1023);
+        model.enqueue(0, 1024);
+        assert_eq!(model.dequeue(), Some((0, 1023)));
+        // V does not jump after the next packet, because this one is eligible.
+        model.enqueue(1, 1);
+        assert_eq!(model.dequeue(), Some((0, 1024)));
+        for (flow, &(_, bytes)) in flows.iter().enumerate().skip(2) {
+            (0..40).for_each(|_| model.enqueue(flow, bytes));
+        }
+        assert!(model.flows[0].queue.is_empty());
+        model.enqueue(0, 1);
+        model.enqueue(0, 1);
+        let mut late = 0;
+        while !model.flows[0].queue.is_empty() {
+            late += model.dequeue().unwrap().1;
+        }
+        late -= 2 * 1024;
+        let (sigma, printed) = (1 << 20, 3 * (1 << 20) + 2 * LONGEST);
+        let holds = 3 * sigma + 1024 * 1024 + LONGEST - 1024 + LONGEST;
+        assert_eq!((printed, holds), (3_275_728, 4_323_280));
+        println!("{rule:?}: {late}");
+        assert!((printed..holds).contains(&late), "{rule:?}: {late}");
+    }
+}

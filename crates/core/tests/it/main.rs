@@ -19,6 +19,7 @@ mod failures_of_aggregates;
 mod failures_of_shares;
 mod gfq;
 mod idle_flows;
+mod late_release;
 mod listings;
 mod no_std;
 mod nodes;

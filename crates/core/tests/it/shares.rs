@@ -70,22 +70,17 @@ fn keeps_within_the_index<A: Scheduler>(new: fn() -> A) {
     }
 }
 
-/// B-WFI^k < 4 phi sigma_i + phi L, for every flow at every packet (Eq. 7).
-///
-/// The report states 3 phi sigma_i + 2 phi L (Theorem 1). Its proof takes
-/// S^k(t1) <= V(t1) + sigma_i, which Theorem 3 gives only for the rounded S^k: a flow
-/// is served while its rounded start is at most V, so S^k < V + sigma_i before and
-/// S^k < V + 2 sigma_i after. With that, and with V(t2) <= F_i(t2) + L (Theorem 4) and
-/// S^k(t2) >= F_i(t2) - 2 sigma_i, its steps lead to 4 sigma_i + L. The second L is not
-/// needed, since the difference is largest between packets, where V has advanced by
-/// no less than the link's work.
+/// B-WFI^k < 4 phi sigma_i + phi L, for every flow at every packet (Eq. 7): the bound that holds
+/// ([`bounds::qfq`], docs/corrections.md), phi (3 sigma_i + L_k / phi + L - L_k) between packets, in
+/// slots alone, as L_k / phi is a slot at most. What the report prints in its place, 3 phi sigma_i +
+/// 2 phi L (Theorem 1), is exceeded below.
 #[test]
 fn qfq_keeps_every_flow_within_the_worst_case_fair_index() {
     keeps_within_the_index(Qfq::new);
 }
 
 /// The bound above is the right one: this schedule, which follows from the equations
-/// alone, comes within three percent of it, and exceeds Theorem 1's.
+/// alone, comes within three percent of it, and exceeds Theorem 1's as printed.
 #[test]
 fn the_worst_case_fair_index_is_nearly_reached() {
     // Slots of 1024, 2048 and 64 bytes a unit of weight.

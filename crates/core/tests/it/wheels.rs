@@ -21,6 +21,19 @@ impl Definition for Interleaved {
     }
 }
 
+/// With slots that are released as they end.
+struct Late;
+
+impl Definition for Late {
+    fn start(flow: &Flow) -> i128 {
+        Interleaved::start(flow) + flow.slot
+    }
+
+    fn finish(flow: &Flow) -> i128 {
+        Self::start(flow) + 2 * flow.slot
+    }
+}
+
 fn drive(offers: &[Offer], start: VirtualTime, arrivals: Arrivals, packets: u32) {
     let (s_kps, time) = (SKps::starting_at(start), SKps::virtual_time);
     let seed = packets.into();
@@ -56,6 +69,21 @@ fn the_smallest_eligible_finish_time_leaves_first_where_flows_come_and_go() {
     for offers in sets_of_flows() {
         for (one_in, start) in (1..=4).zip(STARTS.map(VirtualTime::new)) {
             drive(&offers, start, Arrivals::OneIn(one_in), 10_000);
+        }
+    }
+}
+
+/// The same of the report's slots.
+#[test]
+fn the_smallest_eligible_finish_time_leaves_first_where_slots_are_released_late() {
+    for offers in sets_of_flows() {
+        for (one_in, start) in (0..).zip(STARTS.map(VirtualTime::new)) {
+            let arrivals = match one_in {
+                0 => Arrivals::Standing,
+                _ => Arrivals::OneIn(one_in),
+            };
+            let (late, time) = (SKps::late(start), SKps::virtual_time);
+            rounded::drive::<Late, _>(late, time, &offers, arrivals, 10_000, 3);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Who gets how much of the link, and how soon: the algorithms' guarantees hold
 //! from a client's push to the far end.
 
+use fairlane_core::bounds::{self, Slot, Terms, Transmit};
 use fairlane_core::sched::{Drr, Fifo, Qfq};
-use fairlane_core::{FlowConfig, Nanos, Scheduler, Weight};
-use fairlane_runtime::Link;
+use fairlane_core::{FlowConfig, Nanos, Rate, Scheduler, Weight};
+use fairlane_runtime::{ArbiterConfig, Link};
 
 use crate::rig::{Packet, Rig, Sender, config, holding, length, link, ms, on, us, weight};
 
@@ -42,16 +43,8 @@ fn saturate<A: Scheduler>(
     arrived
 }
 
-/// sigma of QFQ's Eq. 4, in bytes of weight 1.
-fn slot(weight: u32, longest: u32) -> f64 {
-    (f64::from(longest) / f64::from(weight))
-        .log2()
-        .ceil()
-        .exp2()
-}
-
 #[test]
-fn saturated_clients_get_their_shares_within_the_theorem_under_qfq() {
+fn saturated_clients_get_their_shares_within_the_bound_under_qfq() {
     // (weight, longest packet), at an overhead of 24 bytes.
     let clients = [(1, 1476), (2, 100), (4, 1476), (8, 576)];
     let overhead = 24;
@@ -65,8 +58,13 @@ fn saturated_clients_get_their_shares_within_the_theorem_under_qfq() {
         (rig.join(config), longest)
     });
     let arrived = saturate(&mut rig, &mut senders, 600, us(500));
-    let total = f64::from(clients.iter().map(|c| c.0).sum::<u32>());
-    let longest = f64::from(1476 + overhead);
+    let total: u32 = clients.iter().map(|c| c.0).sum();
+    let bounds = clients.map(|(of, own)| {
+        let (of, own) = (Weight::new(of).unwrap(), length(own + overhead));
+        let longest = length(1476 + overhead);
+        let terms = Terms::new(of, total.into(), own, longest, Transmit::Between);
+        bounds::qfq(&terms.unwrap(), Slot::Actual).service.bytes()
+    });
 
     let mut work = 0.0;
     let mut of = [0.0; 4];
@@ -75,20 +73,14 @@ fn saturated_clients_get_their_shares_within_the_theorem_under_qfq() {
         let carried = f64::from(packet.len + overhead);
         work += carried;
         of[packet.from] += carried;
-        for (k, &(weight, own)) in clients.iter().enumerate() {
-            let phi = f64::from(weight) / total;
+        for (k, &(weight, _)) in clients.iter().enumerate() {
+            let phi = f64::from(weight) / f64::from(total);
             // How far client k is behind its share, over the worst interval that
             // ends here: phi W(t1, t2) - W_k(t1, t2) of Eq. 7.
             let behind = phi * work - of[k];
             least[k] = least[k].min(behind);
-            // Theorem 9, phi sigma being the same in bytes of any weight.
-            let bound =
-                3.0 * f64::from(weight) * slot(weight, own + overhead) + 2.0 * phi * longest;
-            assert!(
-                behind - least[k] <= bound,
-                "client {k}: {} > {bound}",
-                behind - least[k]
-            );
+            let (b_wfi, bound) = (behind - least[k], bounds[k]);
+            assert!(b_wfi <= bound, "client {k}: {b_wfi} > {bound}");
         }
     }
     let carried = 600.0 * 0.0005 * 100e6 / 8.0;
@@ -222,14 +214,19 @@ const BACKGROUND: u32 = 20;
 const PROBE: u32 = 20;
 const MTU: u32 = 1500;
 const RATE: u64 = 100_000_000;
-/// Delta_A of PSPAT.
+/// Delta_A of PSPAT, where a step looks at everybody's mailbox.
 const INTERVAL: Nanos = us(50);
+const EVERYBODY: usize = 64;
 
 /// The longest delay of a probe, a packet that comes now and then and finds the
 /// other clients backlogged: from its push to when the device, which carries what
-/// it gets at the link's rate, has carried it.
-fn longest_delay_of_a_probe<A: Scheduler>(algorithm: A, probes: u32) -> Nanos {
-    let mut rig = Rig::new(algorithm, on(link(RATE)));
+/// it gets at the link's rate, has carried it. A step looks at so many mailboxes.
+fn longest_delay_of_a_probe<A: Scheduler>(algorithm: A, probes: u32, scan_limit: usize) -> Nanos {
+    let config = ArbiterConfig {
+        scan_limit,
+        ..on(link(RATE))
+    };
+    let mut rig = Rig::new(algorithm, config);
     let mut probe = rig.join(flow(PROBE, MTU));
     let mut background: Vec<_> = (0..BACKGROUND)
         .map(|_| rig.join(holding(50, flow(1, MTU))))
@@ -266,17 +263,26 @@ fn longest_delay_of_a_probe<A: Scheduler>(algorithm: A, probes: u32) -> Nanos {
 }
 
 #[test]
-fn the_delay_of_a_packet_is_within_qfqs_index_and_one_interval_of_the_arbiter() {
-    // Q / (phi R) of Eq. 11, T-WFI of Theorem 10, and Delta_A of PSPAT's Eq. 1,
+fn the_delay_of_a_packet_is_within_qfqs_index_and_the_arbiters_part() {
+    // Its own length at its share, the T-WFI for packets of one length, and PSPAT's Eq. 1
     // without dispatchers.
-    let total = f64::from(PROBE + BACKGROUND);
-    let phi = f64::from(PROBE) / total;
-    let bytes = f64::from(MTU) / phi + 3.0 * slot(PROBE, MTU) * total + 2.0 * f64::from(MTU);
-    let bound = Nanos((bytes * 8.0 / RATE as f64 * 1e9) as u64) + INTERVAL;
-    let delay = longest_delay_of_a_probe(Qfq::new(), 300);
+    let (of, mtu) = (Weight::new(PROBE).unwrap(), length(MTU));
+    let total = (PROBE + BACKGROUND).into();
+    let terms = Terms::new(of, total, mtu, mtu, Transmit::Direct).unwrap();
+    let wfi = bounds::qfq_equal_packets(&terms, Slot::Actual);
+    let rate = Rate::from_bps(RATE).unwrap();
+    let alone = terms.worst_delay(wfi, MTU.into(), rate);
+    let bound = bounds::with_arbiter(alone, INTERVAL, None, rate, mtu);
+    let delay = longest_delay_of_a_probe(Qfq::new(), 300, EVERYBODY);
     assert!(delay <= bound, "{delay:?} > {bound:?}");
     // The algorithm makes the difference: a round of DRR takes longer than that,
     // and FIFO has the whole backlog first.
-    assert!(longest_delay_of_a_probe(Drr::new(), 50) > bound);
-    assert!(longest_delay_of_a_probe(Fifo::new(), 2) > ms(50));
+    assert!(longest_delay_of_a_probe(Drr::new(), 50, EVERYBODY) > bound);
+    assert!(longest_delay_of_a_probe(Fifo::new(), 2, EVERYBODY) > ms(50));
+    // Where a step sees some clients only, Delta_A is the time of a round of all.
+    let limit = ArbiterConfig::SCAN_LIMIT;
+    let round = INTERVAL * (BACKGROUND as usize + 1).div_ceil(limit) as u64;
+    let some = longest_delay_of_a_probe(Qfq::new(), 300, limit);
+    let bound = bounds::with_arbiter(alone, round, None, rate, mtu);
+    assert!(delay < some && some <= bound, "{some:?} > {bound:?}");
 }

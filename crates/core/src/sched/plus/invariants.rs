@@ -1,14 +1,14 @@
 //! What holds between statements, checked flow by flow and aggregate by aggregate.
 
 use super::super::Standing;
-use super::{Aggregate, Plus, PlusEntity, kind};
+use super::{Aggregate, NextPacket, Plus, PlusEntity, kind};
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Scheduler, Violation};
 
-impl<A: Scheduler> Plus<A> {
+impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     pub(super) fn check_circles(
         &self,
-        entities: &[impl Holds<PlusEntity>],
+        entities: &[impl Holds<PlusEntity<H>>],
     ) -> Result<(), Violation> {
         let mut listed = alloc::vec![false; entities.len()];
         for (index, aggregate) in self.aggregates.iter().enumerate() {
@@ -70,13 +70,13 @@ impl<A: Scheduler> Plus<A> {
             );
         }
         self.check_flows(entities, &listed)?;
-        self.check_service()
+        self.check_service(entities)
     }
 
     /// Each flow, of which it is known whether a circle has it.
     fn check_flows(
         &self,
-        entities: &[impl Holds<PlusEntity>],
+        entities: &[impl Holds<PlusEntity<H>>],
         listed: &[bool],
     ) -> Result<(), Violation> {
         let mut members = alloc::vec![0u32; self.aggregates.len()];
@@ -120,7 +120,7 @@ impl<A: Scheduler> Plus<A> {
         Ok(())
     }
 
-    fn check_service(&self) -> Result<(), Violation> {
+    fn check_service(&self, entities: &[impl Holds<PlusEntity<H>>]) -> Result<(), Violation> {
         if self.is_solo() {
             let selected = self.algorithm.select(self.aggregates.as_slice());
             ensure_invariant!(
@@ -148,11 +148,12 @@ impl<A: Scheduler> Plus<A> {
         };
         let spent = self.spent(aggregate.slack);
         ensure_invariant!(
-            self.quantum == aggregate.quantum() && self.slack >= 0,
-            "plus: {:?} is in service with {} bytes beyond {}",
+            self.quantum == aggregate.quantum() && !self.is_over(entities),
+            "plus: {:?} is in service with {} bytes beyond {}, {} of which are not needed",
             self.serving,
             self.slack,
-            self.quantum
+            self.quantum,
+            self.shorter(entities)
         );
         ensure_invariant!(
             (0..=spent).contains(&self.told),

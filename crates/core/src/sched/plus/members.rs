@@ -1,11 +1,11 @@
 //! Which flows are one: aggregates of a kind are filled one after the other, and empty ones are used again.
 
-use super::{Aggregate, MAX_BUDGET, Plus, PlusEntity, kind};
+use super::{Aggregate, MAX_BUDGET, NextPacket, Plus, PlusEntity, kind};
 use crate::grow;
 use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share};
 use crate::units::MAX_AGGREGATE_WEIGHT;
 
-impl<A: Scheduler> Plus<A> {
+impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     /// Most flows of this share in one aggregate.
     pub(super) fn room(&self, share: Share) -> u32 {
         self.most_members
@@ -17,7 +17,7 @@ impl<A: Scheduler> Plus<A> {
     /// An aggregate with one more flow, this one, of this share.
     pub(super) fn join(
         &mut self,
-        entities: &mut [impl Holds<PlusEntity>],
+        entities: &mut [impl Holds<PlusEntity<H>>],
         flow: EntityId,
         share: Share,
     ) -> EntityId {

@@ -2,11 +2,11 @@
 
 use super::super::Standing;
 use super::super::ring::Ring;
-use super::{Plus, PlusEntity};
+use super::{Aggregate, NextPacket, Plus, PlusEntity};
 use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Scheduler, Share};
 use crate::units::Charge;
 
-impl<A: Scheduler> Plus<A> {
+impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     /// What the aggregate in service has sent of its budget, which left it so much slack.
     #[inline]
     pub(super) fn spent(&self, slack: i32) -> i32 {
@@ -49,7 +49,7 @@ impl<A: Scheduler> Plus<A> {
     #[inline(never)]
     pub(super) fn insert(
         &mut self,
-        entities: &mut [impl Holds<PlusEntity>],
+        entities: &mut [impl Holds<PlusEntity<H>>],
         id: EntityId,
         head: Charge,
     ) {
@@ -60,7 +60,8 @@ impl<A: Scheduler> Plus<A> {
         };
         let aggregate = &mut self.aggregates[home.index()];
         entity.deficit = aggregate.quantum().max(head.get() as i32);
-        entity.alone = aggregate.members == 1;
+        entity.alone = !H::SEEN && aggregate.members == 1;
+        entity.head = H::of(head);
         let circle = match self.serving == MaybeEntity::of(home) {
             true => &mut self.circle,
             false => &mut aggregate.circle,
@@ -87,6 +88,23 @@ impl<A: Scheduler> Plus<A> {
         if self.serving == MaybeEntity::NONE {
             self.begin_service();
         }
+    }
+
+    /// What the rest of the budget need not cover of L^k: what the next packet is shorter than that.
+    /// Below 0 where it is longer, of a flow that moves.
+    #[inline(always)]
+    pub(super) fn shorter(&self, entities: &[impl Holds<PlusEntity<H>>]) -> i32 {
+        match (H::SEEN, self.circle.head.get()) {
+            (true, Some(first)) => self.quantum - entities.entity(first).head.bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Whether a service that goes on is over: another flow's packet is next by now, or a longer one.
+    pub(super) fn is_over(&self, entities: &[impl Holds<PlusEntity<H>>]) -> bool {
+        let begun = |aggregate: &Aggregate<_>| self.slack < aggregate.slack;
+        let serving = self.aggregates.get(self.serving.index());
+        (!H::SEEN || serving.is_some_and(begun)) && self.slack + self.shorter(entities) < 0
     }
 
     /// Whoever is selected will be served.
@@ -224,7 +242,7 @@ impl<A: Scheduler> Plus<A> {
     #[inline(never)]
     pub(super) fn leave(
         &mut self,
-        entities: &mut [impl Holds<PlusEntity>],
+        entities: &mut [impl Holds<PlusEntity<H>>],
         id: EntityId,
         charged: i32,
         next: Option<Charge>,
@@ -247,7 +265,7 @@ impl<A: Scheduler> Plus<A> {
         }
         if self.circle.head == MaybeEntity::NONE {
             self.end_backlog();
-        } else if self.slack < 0 {
+        } else if self.is_over(entities) {
             self.end_service();
         }
         let (Some(home), Some(share)) = (home.get(), self.moving_share(id, state, moving)) else {

@@ -13,7 +13,7 @@ struct Slot {
     finish: VirtualTime,
 }
 
-impl SKps {
+impl<const LATE: bool> SKps<LATE> {
     pub(super) fn check(&self, entities: &[impl Holds<GroupedEntity>]) -> Result<(), Violation> {
         let now = self.virtual_time();
         let wheels = &self.wheels;
@@ -72,7 +72,7 @@ impl SKps {
                     let entity = entities.entity(id);
                     ensure_invariant!(
                         u32::from(entity.group.unsigned_abs()) == i
-                            && slot_at(entity.start, i) == slot,
+                            && Self::slot_of(entity.start, i) << i == slot << i,
                         "s-kps: {id:?} is in the slot of group {i} that begins at {start:?}: \
                          {entity:?}"
                     );

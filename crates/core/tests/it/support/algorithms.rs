@@ -29,6 +29,9 @@ macro_rules! algorithms {
             sfq_plus: |_, members| Plus::<Sfq>::new(members);
             scfq: |start, _| Scfq::starting_at(start);
             scfq_plus: |start, members| Plus::over(Scfq::starting_at(start), members);
+            qfq_plus_seeing: |start, members| Plus::seeing(Qfq::starting_at(start), members);
+            drr_plus_seeing: |_, members| Plus::seeing(Drr::new(), members);
+            s_kps_late: |start, _| SKps::late(start);
         }
     };
 }
