@@ -324,6 +324,25 @@ impl Running {
         }
     }
 
+    /// Waits until it has asked to be told of Ctrl-C: before, that ends it or, where who began it ignores that,
+    /// does nothing.
+    pub(crate) fn until_it_listens(&self) {
+        let file = format!("/proc/{}/status", self.child.id());
+        let listens = || {
+            let status = std::fs::read_to_string(&file).unwrap();
+            let caught = status
+                .lines()
+                .find_map(|line| line.strip_prefix("SigCgt:"))
+                .unwrap();
+            let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+            caught & (1 << (Signal::INT.as_raw() - 1)) != 0
+        };
+        while !listens() {
+            assert!(self.since.elapsed() < HANGS, "it never listens");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
