@@ -242,9 +242,19 @@ pub(crate) fn start(arguments: &[&str]) -> Running {
 
 /// The same, in a session of its own, as a service manager does.
 pub(crate) fn start_leading(arguments: &[&str]) -> Running {
-    let mut leading = Command::new("setsid");
-    leading.arg(PROGRAM);
-    start_heard(leading, arguments)
+    start_by(&["setsid"], arguments)
+}
+
+/// The same, in a process namespace of its own, as a container does: who leads its session is outside, and
+/// has no number there. A signal is for whoever began it; it is killed when it is dropped.
+pub(crate) fn start_led_from_outside(arguments: &[&str]) -> Running {
+    start_by(&["unshare", "--pid", "--fork", "--kill-child"], arguments)
+}
+
+fn start_by(other: &[&str], arguments: &[&str]) -> Running {
+    let mut starts = Command::new(other[0]);
+    starts.args(&other[1..]).arg(PROGRAM);
+    start_heard(starts, arguments)
 }
 
 fn start_heard(program: Command, arguments: &[&str]) -> Running {
