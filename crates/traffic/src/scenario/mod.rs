@@ -120,9 +120,11 @@ fn read(
     let mut warnings = Vec::new();
     let plan = match &written.site {
         Some(at) => {
-            if let Some(node) = written.node.first() {
+            let node = written.node.first().map(|node| node.name.span());
+            let wire = written.wire.first().map(|wire| wire.from.span());
+            if let Some(at) = node.or(wire) {
                 let sentence = "a scenario is of a site's link or of a network, not of both";
-                report.error(&node.name.span(), sentence);
+                report.error(&at, sentence);
             }
             let Some(site) = site(at, folder, report)? else {
                 return Ok(None);

@@ -1,12 +1,13 @@
 //! A scenario of a network: nodes, wires between them, and who sends from where to where.
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use fairlane_config::{At, Report, Size, Text, Time, algorithms, suggestion};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::units::MAX_WEIGHT;
 use fairlane_core::{Length, Limits, Rate, SchedulerLimits, Weight};
-use fairlane_sim::{Network, NetworkError, Way, Wire};
+use fairlane_sim::{Network, NetworkError, Picos, Way, Wire};
 
 use super::sends::{Form, Sends};
 use super::written;
@@ -206,10 +207,12 @@ impl<'a> Reader<'a> {
             self.place("from", from, report),
             self.place("to", to, report),
         );
+        let mut round = Picos::ZERO;
         if let ((Some(from), Some(there)), Some(network)) = (places, network) {
             let both = source.traffic.value() == "tcp";
-            if let Some(why) = self.unreached(from, there, both, network) {
-                report.error(&to.span(), format!("to '{}': {why}", to.value()));
+            match self.on_wires(from, there, both, network) {
+                Ok(delay) => round = delay,
+                Err(why) => report.error(&to.span(), format!("to '{}': {why}", to.value())),
             }
         }
         if report.errors() > before {
@@ -220,7 +223,7 @@ impl<'a> Reader<'a> {
             overhead: 0,
             usual: Length::new(USUAL_LENGTH)?,
             longest: Length::MAX,
-            wired: true,
+            round: Some(round),
         };
         Some(Flows {
             sends: form.read(number, report)?,
@@ -232,21 +235,25 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Why packets do not come from one node to another, or nothing back where `both` ways matter.
-    fn unreached(&self, from: u16, to: u16, both: bool, network: &Network) -> Option<String> {
-        let mut route = network.route(from, to);
-        if both {
-            route = route.and_then(|_| network.route(to, from));
-        }
+    /// How long a bit is on the wires from one node to another, and back where `both` ways matter; or why it
+    /// does not come there.
+    fn on_wires(&self, from: u16, to: u16, both: bool, network: &Network) -> Result<Picos, String> {
         let name = |node: u16| &self.plan.nodes[usize::from(node)].name;
-        match route.err()? {
-            NetworkError::NoRoute { from, to } => Some(format!(
-                "no wires lead from '{}' to '{}'",
-                name(from),
-                name(to)
-            )),
-            _ => Some("the packets come from there".to_owned()),
+        let back = both.then_some((to, from));
+        let mut delay = Picos::ZERO;
+        for (from, to) in iter::once((from, to)).chain(back) {
+            let route = network.route(from, to).map_err(|error| match error {
+                NetworkError::NoRoute { .. } => {
+                    format!("no wires lead from '{}' to '{}'", name(from), name(to))
+                }
+                _ => "the packets come from there".to_owned(),
+            })?;
+            for number in route {
+                let (_, _, wire) = &self.plan.wires[number];
+                delay += wire.delay;
+            }
         }
+        Ok(delay)
     }
 }
 
@@ -270,4 +277,39 @@ fn limits(limit: &written::Limit, report: &mut Report) -> Option<SchedulerLimits
         limits.bytes = size.0;
     }
     Some(limits)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::{Plan, Scenario};
+    use super::*;
+
+    #[test]
+    fn connections_alike_begin_within_one_round_trip_on_the_wires() {
+        let text = "\
+            node = [{ name = \"a\" }, { name = \"r\" }, { name = \"b\" }]
+            [[wire]]
+            from = \"a\"
+            to = \"r\"
+            rate = \"10mbit\"
+            delay = \"2ms\"
+            [[wire]]
+            from = \"r\"
+            to = \"b\"
+            rate = \"1mbit\"
+            delay = \"3ms\"
+            [[source]]
+            from = \"a\"
+            to = \"b\"
+            traffic = \"tcp\"
+            count = 2";
+        let scenario = Scenario::parse(text, Path::new("scenario.toml"), None).unwrap();
+        let Plan::Network(plan) = &scenario.plan else {
+            panic!("it is of a network");
+        };
+        let starts = [0, 1].map(|number| plan.flows[0].sends.plan(number, ()).active[0].start);
+        assert_eq!(starts, [Picos::ZERO, Picos::from_millis(5)]);
+    }
 }

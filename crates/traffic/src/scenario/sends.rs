@@ -75,8 +75,8 @@ pub(super) struct Form<'a> {
     /// A packet with that, unless the scenario says otherwise, and the longest.
     pub usual: Length,
     pub longest: Length,
-    /// Whether wires say how long a round trip takes, and not the source.
-    pub wired: bool,
+    /// How long a round trip takes beside transmission, where wires say so and not the source.
+    pub round: Option<Picos>,
 }
 
 impl Form<'_> {
@@ -110,7 +110,7 @@ impl Form<'_> {
             name,
             count: count?,
             apart: match tcp {
-                Some(tcp) => tcp.rtt,
+                Some(tcp) => self.round.unwrap_or(tcp.rtt),
                 None => apart(&traffic, &lengths),
             },
             traffic,
@@ -169,7 +169,7 @@ impl Form<'_> {
             ("rate", &source.rate, rated),
             ("on", &source.on, spans),
             ("off", &source.off, spans),
-            ("rtt", &source.rtt, word == "tcp" && !self.wired),
+            ("rtt", &source.rtt, word == "tcp" && self.round.is_none()),
         ] {
             match text {
                 None if wanted => report.error(
@@ -191,7 +191,8 @@ impl Form<'_> {
             None if word == "tcp" => Some(TCP_WINDOW),
             None => Some(WINDOW),
         };
-        let by_wires = (word == "tcp" && self.wired).then_some(Nanos::ZERO);
+        // The wires' part is added by the network.
+        let by_wires = (word == "tcp" && self.round.is_some()).then_some(Nanos::ZERO);
         let rtt = time("rtt", &source.rtt, report).or(by_wires);
         if let (Some(rtt), Some(text)) = (rtt, &source.rtt)
             && !(Nanos(1)..=MOST_RTT).contains(&rtt)

@@ -111,7 +111,7 @@ impl Reader<'_> {
             overhead: self.link.overhead,
             usual: self.link.longest,
             longest: self.link.longest,
-            wired: false,
+            round: None,
         };
         let sends = form.read(number, report);
         if report.errors() > before {

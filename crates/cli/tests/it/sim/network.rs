@@ -239,6 +239,11 @@ fn a_scenario_is_of_a_link_or_of_a_network() {
         &format!("{site}{ROW}{backlogged}"),
         &[("scenario.toml:2", &["not of both"])],
     );
+    let wire = "[[wire]]\nfrom = \"a\"\nto = \"b\"\nrate = \"1mbit\"\ndelay = \"1ms\"\n";
+    refuses(
+        &format!("{site}{wire}{backlogged}"),
+        &[("scenario.toml:3", &["not of both"])],
+    );
     refuses(
         &format!("link = \"l\"\n{ROW}{cbr}"),
         &[("scenario.toml:1", &["link: "])],
