@@ -133,6 +133,10 @@ of_flows! {
     }
 }
 
+/// Who hears of what queues of classes discard, told through a pointer: whoever it is, the queues
+/// are compiled once.
+type Discard<'a, P> = &'a mut dyn FnMut(tree::Discarded<P>);
+
 impl<Q: ClassQueue<P>, P> Queue<ClassFlow, P> for Q {
     fn enqueue(
         &mut self,
@@ -142,13 +146,14 @@ impl<Q: ClassQueue<P>, P> Queue<ClassFlow, P> for Q {
         now: Nanos,
         mut discard: impl FnMut(Length, P),
     ) -> Result<(), Rejection> {
-        let discard = |gone: tree::Discarded<P>| discard(gone.len, gone.payload);
+        let discard: Discard<'_, P> = &mut |gone| discard(gone.len, gone.payload);
         let accepted = ClassQueue::enqueue(self, to.class, to.flow, len, packet, now, discard);
         accepted.map_err(|rejected| rejected.reason)
     }
 
     fn dequeue(&mut self, now: Nanos, mut discard: impl FnMut(Length, P)) -> Next<P> {
-        ClassQueue::dequeue(self, now, |gone| discard(gone.len, gone.payload)).into()
+        let discard: Discard<'_, P> = &mut |gone| discard(gone.len, gone.payload);
+        ClassQueue::dequeue(self, now, discard).into()
     }
 
     fn expire_idle(&mut self, now: Nanos) {
