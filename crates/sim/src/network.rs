@@ -163,7 +163,7 @@ pub struct PortCount {
 /// ```
 #[derive(Debug)]
 pub struct Network {
-    senders: Senders<Ports, Way>,
+    senders: Senders<Ports>,
 }
 
 impl Network {
@@ -216,10 +216,10 @@ impl Network {
     /// No wires lead where it sends to, or, where it is in a closed loop, back; or there can be no such source.
     pub fn add_source(
         &mut self,
-        mut plan: SourcePlan<Way>,
+        plan: SourcePlan<Way>,
         group: usize,
     ) -> Result<(), NetworkError> {
-        let Way { from, to, weight } = plan.to;
+        let (Way { from, to, weight }, mut plan) = plan.split();
         Source::new(plan.traffic.clone(), plan.lengths.clone(), 0)?;
         let route = self.route(from, to)?;
         if let Some(tcp) = &mut plan.tcp {
@@ -241,7 +241,7 @@ impl Network {
             ports.groups.resize_with(group + 1, Carried::default);
         }
         ports.flows.push(Flow { hops, group });
-        self.senders.add(plan)?;
+        self.senders.any().add(plan)?;
         Ok(())
     }
 
@@ -253,8 +253,8 @@ impl Network {
 
     /// The same, as long as `go_on` says so, which is asked at every event: whether it came to
     /// `until`. Where it did not, the clock is at the last event.
-    pub fn run_until_while(&mut self, until: Picos, go_on: impl FnMut() -> bool) -> bool {
-        self.senders.run_until(until, go_on)
+    pub fn run_until_while(&mut self, until: Picos, mut go_on: impl FnMut() -> bool) -> bool {
+        self.senders.any().run_until(until, &mut go_on)
     }
 
     /// From here on it is counted.
@@ -489,7 +489,7 @@ impl Ports {
     }
 }
 
-impl Carrier<Way> for Ports {
+impl Carrier for Ports {
     fn clock(&self) -> Picos {
         self.clock
     }
@@ -516,7 +516,7 @@ impl Carrier<Way> for Ports {
         }
     }
 
-    fn arrive(&mut self, _: &Way, len: Length, tag: Tag) -> bool {
+    fn arrive(&mut self, len: Length, tag: Tag) -> bool {
         self.carried(tag).sent.add(len);
         self.enter(len, tag)
     }

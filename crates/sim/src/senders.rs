@@ -66,6 +66,20 @@ impl<L> SourcePlan<L> {
             tcp: None,
         }
     }
+
+    /// Whose its packets are, and the rest.
+    pub(crate) fn split(self) -> (L, SourcePlan<()>) {
+        let rest = SourcePlan {
+            to: (),
+            traffic: self.traffic,
+            lengths: self.lengths,
+            active: self.active,
+            patience: self.patience,
+            ecn: self.ecn,
+            tcp: self.tcp,
+        };
+        (self.to, rest)
+    }
 }
 
 /// What a source hears of what became of packets.
@@ -79,8 +93,8 @@ pub(crate) enum Went {
     Nothing,
 }
 
-/// What carries packets from sources that name an `L`: a link, or a network of them.
-pub(crate) trait Carrier<L> {
+/// What carries packets from sources to whom they send: a link, or a network of them.
+pub(crate) trait Carrier {
     /// The time until which everything has happened.
     fn clock(&self) -> Picos;
 
@@ -91,7 +105,7 @@ pub(crate) trait Carrier<L> {
     fn step_before(&mut self, to: Picos) -> Option<Went>;
 
     /// A packet is sent at the clock: whether its first queue accepted it.
-    fn arrive(&mut self, to: &L, len: Length, tag: Tag) -> bool;
+    fn arrive(&mut self, len: Length, tag: Tag) -> bool;
 
     /// What was thrown away in the last step or arrival of what first queues had accepted.
     fn take_discarded(&mut self) -> Vec<(Length, Tag)>;
@@ -102,8 +116,8 @@ pub(crate) trait Carrier<L> {
 
 /// A source of the run.
 #[derive(Debug)]
-struct Running<L> {
-    plan: SourcePlan<L>,
+struct Running {
+    plan: SourcePlan<()>,
     source: Source,
     /// The span it is in, and those to come.
     span: Range<Picos>,
@@ -123,8 +137,8 @@ struct Running<L> {
     waits: bool,
 }
 
-impl<L> Running<L> {
-    fn new(plan: SourcePlan<L>, seed: u64) -> Result<Self, SourceError> {
+impl Running {
+    fn new(plan: SourcePlan<()>, seed: u64) -> Result<Self, SourceError> {
         let mut later = plan.active.clone();
         if later.is_empty() {
             later.push(Picos::ZERO..Picos::MAX);
@@ -175,29 +189,36 @@ enum Event {
 /// Sources, and what carries their packets. At the same time packets arrive first, in the order of their
 /// sources, then whatever the carrier has to do. O(log sources) an event, and what carrying costs.
 #[derive(Debug)]
-pub(crate) struct Senders<C, L> {
-    pub(crate) carrier: C,
+pub(crate) struct Senders<C: ?Sized> {
     pub(crate) seed: u64,
     /// None: who has not come, or is gone.
-    sources: Vec<Option<Running<L>>>,
+    sources: Vec<Option<Running>>,
     events: BinaryHeap<Reverse<(Picos, usize, Event)>>,
     /// Packets that were sent.
     sent: u64,
+    pub(crate) carrier: C,
 }
 
-impl<C: Carrier<L>, L> Senders<C, L> {
+impl<C: Carrier> Senders<C> {
     pub(crate) fn new(carrier: C, seed: u64) -> Self {
         Senders {
-            carrier,
             seed,
             sources: Vec::new(),
             events: BinaryHeap::new(),
             sent: 0,
+            carrier,
         }
     }
 
+    /// The same, whatever carries: what is done for an event is compiled once.
+    pub(crate) fn any(&mut self) -> &mut Senders<dyn Carrier + '_> {
+        self
+    }
+}
+
+impl Senders<dyn Carrier + '_> {
     /// Adds a source, which draws from a seed of its own; spans in the past begin at the clock.
-    pub(crate) fn add(&mut self, plan: SourcePlan<L>) -> Result<usize, SourceError> {
+    pub(crate) fn add(&mut self, plan: SourcePlan<()>) -> Result<usize, SourceError> {
         let index = self.sources.len();
         let seed = self.seed.wrapping_add((index as u64 + 1) << 32);
         let running = Running::new(plan, seed.wrapping_add(1))?;
@@ -212,14 +233,9 @@ impl<C: Carrier<L>, L> Senders<C, L> {
     }
 
     /// Somebody comes who draws from this seed, or goes.
-    pub(crate) fn set(&mut self, index: usize, plan: Option<SourcePlan<L>>, seed: u64) {
+    pub(crate) fn set(&mut self, index: usize, plan: Option<SourcePlan<()>>, seed: u64) {
         self.sources[index] = plan.and_then(|plan| Running::new(plan, seed).ok());
         self.begin_span(index);
-    }
-
-    /// Whom the packets of a source are for, if it is there.
-    pub(crate) fn to(&self, index: usize) -> Option<&L> {
-        self.sources[index].as_ref().map(|source| &source.plan.to)
     }
 
     fn clock(&self) -> Picos {
@@ -228,8 +244,8 @@ impl<C: Carrier<L>, L> Senders<C, L> {
 
     /// Lets everything happen that is due before `until`, and sets the clock to it, as long as `go_on` says
     /// so, which is asked at every event: whether it came to `until`.
-    pub(crate) fn run_until(&mut self, until: Picos, mut go_on: impl FnMut() -> bool) -> bool {
-        let came = self.work_until(until, &mut go_on);
+    pub(crate) fn run_until(&mut self, until: Picos, go_on: &mut dyn FnMut() -> bool) -> bool {
+        let came = self.work_until(until, go_on);
         if came {
             self.carrier.advance(until);
         }
@@ -237,7 +253,7 @@ impl<C: Carrier<L>, L> Senders<C, L> {
     }
 
     /// Lets everything happen that is due before `until`, as long as `go_on` says so: whether it did.
-    pub(crate) fn work_until(&mut self, until: Picos, go_on: &mut impl FnMut() -> bool) -> bool {
+    pub(crate) fn work_until(&mut self, until: Picos, go_on: &mut dyn FnMut() -> bool) -> bool {
         while go_on() {
             let next = self.events.peek().map(|Reverse((at, ..))| *at);
             let next = next.filter(|&at| at < until);
@@ -455,7 +471,7 @@ impl<C: Carrier<L>, L> Senders<C, L> {
             ecn: running.plan.ecn,
         };
         self.sent += 1;
-        let accepted = self.carrier.arrive(&running.plan.to, len, tag);
+        let accepted = self.carrier.arrive(len, tag);
         for (len, tag) in self.carrier.take_discarded() {
             self.lost(len, tag);
         }

@@ -99,7 +99,7 @@ enum Life {
 /// ```
 #[derive(Debug)]
 pub struct Simulation<Q, O, L = FlowId> {
-    senders: Senders<Server<Q, O, L, Tag>, L>,
+    senders: Senders<Line<Q, O, L>>,
     flows: Vec<FlowPlan>,
 }
 
@@ -117,7 +117,8 @@ impl<Q: Flows<FlowPacket>, O: Observer> Simulation<Q, O> {
             self.senders.seed,
         )?;
         self.flows.push(plan);
-        self.senders.reserve();
+        self.senders.carrier.whose.push(None);
+        self.senders.any().reserve();
         Ok(self.flows.len() - 1)
     }
 
@@ -147,13 +148,13 @@ impl<Q: Flows<FlowPacket>, O: Observer> Simulation<Q, O> {
         }
         lives.sort_by_key(|&(at, life, index, _)| (at, life, index));
         for (at, life, index, config) in lives.into_iter().take_while(|&(at, ..)| at < until) {
-            if !self.senders.work_until(at, &mut go_on) {
-                return Ok((self.senders.carrier, false));
+            if !self.senders.any().work_until(at, &mut go_on) {
+                return Ok((self.senders.carrier.server, false));
             }
             self.live(at, life, index, config, until)?;
         }
-        let mut ended = self.senders.work_until(until, &mut go_on);
-        let mut server = self.senders.carrier;
+        let mut ended = self.senders.any().work_until(until, &mut go_on);
+        let mut server = self.senders.carrier.server;
         while ended && server.step().is_some() {
             ended = go_on();
         }
@@ -171,27 +172,27 @@ impl<Q: Flows<FlowPacket>, O: Observer> Simulation<Q, O> {
         config: FlowConfig,
         until: Picos,
     ) -> Result<(), ChangeError> {
-        let server = &mut self.senders.carrier;
+        let line = &mut self.senders.carrier;
         match life {
             Life::Added => {
-                let flow = server.add_flow(at, config)?;
+                line.whose[index] = Some(line.server.add_flow(at, config)?);
                 let plan = &self.flows[index];
-                let mut source = SourcePlan::new(flow, plan.traffic.clone(), plan.lengths.clone());
+                let mut source = SourcePlan::new((), plan.traffic.clone(), plan.lengths.clone());
                 source.active = vec![plan.start..plan.stop.min(until)];
                 // The golden ratio in 64 bits keeps the seeds of neighbours far apart.
                 let own = (index as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 let seed = self.senders.seed.wrapping_add(own);
-                self.senders.set(index, Some(source), seed);
+                self.senders.any().set(index, Some(source), seed);
             }
             Life::Changed => {
-                if let Some(&flow) = self.senders.to(index) {
-                    self.senders.carrier.change_flow(at, flow, config)?;
+                if let Some(flow) = line.whose[index] {
+                    line.server.change_flow(at, flow, config)?;
                 }
             }
             Life::Removed => {
-                if let Some(&flow) = self.senders.to(index) {
-                    self.senders.set(index, None, 0);
-                    self.senders.carrier.remove_flow(at, flow)?;
+                if let Some(flow) = line.whose[index].take() {
+                    line.server.remove_flow(at, flow)?;
+                    self.senders.any().set(index, None, 0);
                 }
             }
         }
@@ -214,7 +215,10 @@ impl<Q: ClassQueue<ClassPacket>, O: Observer<ClassFlow>> Simulation<Q, O, ClassF
 
     /// Adds a source; sources are counted from 0. Spans in the past begin at the clock.
     pub fn add_source(&mut self, plan: ClassSource) -> Result<usize, SourceError> {
-        self.senders.add(plan)
+        let (to, plan) = plan.split();
+        let number = self.senders.any().add(plan)?;
+        self.senders.carrier.whose.push(Some(to));
+        Ok(number)
     }
 
     /// Lets everything happen that is due before `until`, and sets the clock to it. May be
@@ -225,8 +229,8 @@ impl<Q: ClassQueue<ClassPacket>, O: Observer<ClassFlow>> Simulation<Q, O, ClassF
 
     /// The same, as long as `go_on` says so, which is asked at every event: whether it came to
     /// `until`. Where it did not, the clock is at the last event.
-    pub fn run_until_while(&mut self, until: Picos, go_on: impl FnMut() -> bool) -> bool {
-        self.senders.run_until(until, go_on)
+    pub fn run_until_while(&mut self, until: Picos, mut go_on: impl FnMut() -> bool) -> bool {
+        self.senders.any().run_until(until, &mut go_on)
     }
 }
 
@@ -237,8 +241,12 @@ where
     O: Observer<L>,
 {
     fn over(server: Server<Q, O, L, Tag>, seed: u64) -> Self {
+        let line = Line {
+            server,
+            whose: Vec::new(),
+        };
         Simulation {
-            senders: Senders::new(server, seed),
+            senders: Senders::new(line, seed),
             flows: Vec::new(),
         }
     }
@@ -279,23 +287,30 @@ where
     }
 }
 
-/// A link: what leaves it has arrived.
-impl<Q, O, L> Carrier<L> for Server<Q, O, L, Tag>
+/// A link, and whose packets each source sends: what leaves it has arrived.
+#[derive(Debug)]
+struct Line<Q, O, L> {
+    server: Server<Q, O, L, Tag>,
+    /// By source; none of who has not come, or is gone.
+    whose: Vec<Option<L>>,
+}
+
+impl<Q, O, L> Carrier for Line<Q, O, L>
 where
     L: Label,
     Q: Queue<L, Waiting<L, Tag>>,
     O: Observer<L>,
 {
     fn clock(&self) -> Picos {
-        Server::clock(self)
+        self.server.clock()
     }
 
     fn advance(&mut self, to: Picos) {
-        Server::advance(self, to);
+        self.server.advance(to);
     }
 
     fn step_before(&mut self, to: Picos) -> Option<Went> {
-        Some(match Server::step_before(self, to)? {
+        Some(match self.server.step_before(to)? {
             Step::Completed(completion, tag) => {
                 Went::Arrived(tag, completion.packet.marked, completion.end.time)
             }
@@ -304,16 +319,20 @@ where
         })
     }
 
-    fn arrive(&mut self, to: &L, len: Length, tag: Tag) -> bool {
-        Server::arrive(self, Server::clock(self), *to, len, tag).is_ok()
+    fn arrive(&mut self, len: Length, tag: Tag) -> bool {
+        let Some(to) = self.whose[tag.source] else {
+            return false;
+        };
+        let clock = self.server.clock();
+        self.server.arrive(clock, to, len, tag).is_ok()
     }
 
     fn take_discarded(&mut self) -> Vec<(Length, Tag)> {
-        let discarded = Server::take_discarded(self).into_iter();
+        let discarded = self.server.take_discarded().into_iter();
         discarded.map(|(packet, tag)| (packet.len, tag)).collect()
     }
 
     fn rate(&self, _: usize) -> Rate {
-        Server::rate(self)
+        self.server.rate()
     }
 }
