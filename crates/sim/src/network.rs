@@ -214,11 +214,7 @@ impl Network {
     /// # Errors
     ///
     /// No wires lead where it sends to, or, where it is in a closed loop, back; or there can be no such source.
-    pub fn add_source(
-        &mut self,
-        plan: SourcePlan<Way>,
-        group: usize,
-    ) -> Result<(), NetworkError> {
+    pub fn add_source(&mut self, plan: SourcePlan<Way>, group: usize) -> Result<(), NetworkError> {
         let (Way { from, to, weight }, mut plan) = plan.split();
         Source::new(plan.traffic.clone(), plan.lengths.clone(), 0)?;
         let route = self.route(from, to)?;

@@ -253,37 +253,37 @@ where
 
     /// The queue, to look at.
     pub fn queue(&self) -> &Q {
-        self.senders.carrier.queue()
+        self.senders.carrier.server.queue()
     }
 
     /// The queue, to change between two runs.
     pub fn queue_mut(&mut self) -> &mut Q {
-        self.senders.carrier.queue_mut()
+        self.senders.carrier.server.queue_mut()
     }
 
     /// Lets the queue do what it may do at leisure, now and then.
     pub fn expire_idle(&mut self) {
-        self.senders.carrier.expire_idle();
+        self.senders.carrier.server.expire_idle();
     }
 
     /// Who watches.
     pub fn observer(&self) -> &O {
-        self.senders.carrier.observer()
+        self.senders.carrier.server.observer()
     }
 
     /// Who watches, to ask or to empty.
     pub fn observer_mut(&mut self) -> &mut O {
-        self.senders.carrier.observer_mut()
+        self.senders.carrier.server.observer_mut()
     }
 
     /// Who watched.
     pub fn into_observer(self) -> O {
-        self.senders.carrier.into_observer()
+        self.senders.carrier.server.into_observer()
     }
 
     /// The time until which everything has happened.
     pub fn clock(&self) -> Picos {
-        self.senders.carrier.clock()
+        self.senders.carrier.server.clock()
     }
 }
 
