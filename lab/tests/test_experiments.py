@@ -16,6 +16,8 @@ BY_THE_PROGRAM = {
 }
 
 
+BY_THE_INSTRUMENTS = {"qfqplus-fig3-7": {"sets": ("1k-wmix",)}}
+
 #: Each has a file of its own: `test_pspat.py`, `test_altq.py`.
 ELSEWHERE = [
     *("pspat-table1", "pspat-table2", "pspat-throughput", "pspat-allocation", "pspat-latency"),
@@ -45,7 +47,7 @@ def judged(result):
 
 
 def test_there_is_a_test_of_each():
-    assert sorted(lab.names()) == sorted([*BY_ITSELF, *BY_THE_PROGRAM, *ELSEWHERE])
+    assert sorted(lab.names()) == sorted([*BY_ITSELF, *BY_THE_PROGRAM, *BY_THE_INSTRUMENTS, *ELSEWHERE])
 
 
 @pytest.mark.parametrize("name", lab.names())
@@ -112,18 +114,78 @@ def test_the_examples_of_pspat_are_computed_and_measured(found):
     assert table.loc[("drr", 100), "formula_us"] == pytest.approx(361.2)
 
 
-@pytest.mark.parametrize("name", BY_THE_PROGRAM)
-def test_costs_are_measured_by_the_program(name, program, monkeypatch):
-    # Counting is tried below: a debugging build takes seconds to load under valgrind.
+@pytest.mark.parametrize("name", [*BY_THE_PROGRAM, *BY_THE_INSTRUMENTS])
+def test_costs_are_measured_by_the_programs(name, program, instruments, monkeypatch):
+    # A debugging build takes seconds to load under valgrind.
     monkeypatch.setattr(programs, "can_count", lambda: False)
-    changes = {**BY_THE_PROGRAM[name], "requests": 3000, "rounds": 1}
-    result = lab.run(name, quick=True, program=program, **changes)
+    changes = {**(BY_THE_PROGRAM | BY_THE_INSTRUMENTS)[name], "requests": 3000, "rounds": 1}
+    result = lab.run(name, quick=True, program=program, instruments=instruments, **changes)
     costs = result.tables["costs"]
     assert (costs["ns"] > 0).all() and costs["instructions"].isna().all()
     assert (costs["ns_least"] <= costs["ns"]).all() and (costs["ns"] <= costs["ns_most"]).all()
     # Time on a busy machine says nothing: what is judged is that it is judged.
-    assert len(result.verdicts) >= 2 and all(verdict.found for verdict in result.verdicts)
+    assert result.verdicts and all(verdict.found for verdict in result.verdicts)
     assert result.plot().axes
+
+
+def pairs_of(times, misses):
+    """A table of Figs. 3 to 7 where all sets are alike: what FIFO, DRR, QFQ+ and QFQ take."""
+    from fairlane_lab.experiments import _flowsets, qfqplus_fig3_7
+
+    rows = [
+        {
+            "set": name,
+            "arrivals": arrivals,
+            "algorithm": algorithm,
+            "ns": time * (2 if name.startswith("32k") else 1) * (worse if arrivals == "bursty" else 1),
+            "instructions": 50.0 + time,
+            "misses": missed if name.startswith("32k") else 0.0,
+        }
+        for name in _flowsets.FLOW_SETS
+        for arrivals in ("smooth", "bursty")
+        for algorithm, (time, worse), missed in zip(qfqplus_fig3_7.ALGORITHMS, times, misses)
+    ]
+    return {"costs": pd.DataFrame(rows)}
+
+
+def test_a_packet_that_costs_as_the_paper_says_is_told_from_one_that_does_not():
+    from fairlane_lab.experiments import qfqplus_fig3_7
+
+    def holds(tables):
+        return [verdict.holds for verdict in qfqplus_fig3_7.judge(tables, None)]
+
+    as_there = pairs_of([(50, 0.9), (105, 1.1), (100, 1.3), (150, 1.2)], [1, 4, 3, 5])
+    assert holds(as_there) == [True] * 8
+    # As dear as QFQ, and DRR never the cheaper one.
+    other = pairs_of([(50, 1.1), (60, 1.1), (145, 1.1), (150, 1.1)], [1, 4, 5, 5])
+    assert holds(other) == [False, False, True, False, True, False, False, False]
+    assert len(drawn(qfqplus_fig3_7.EXPERIMENT, as_there).axes) == 5
+
+
+def drawn(experiment, tables):
+    """A plot of these tables."""
+    from fairlane_lab import drawing
+
+    return drawing.titled("", experiment.size, lambda figure: experiment.draw(figure, tables, experiment.paper))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "==7== I   refs:      {0:,}\n==7== D1  misses:    {1:,}  ( 9 rd + 1 wr)\n==7== LLd misses:    {2:,}  (1 rd)\n",
+        "==7== I refs:        {0:,}\n==7== D1 misses:     {1:,}  (9 rd)\n==7== LLd misses:    {2:,}  (1 rd)\n",
+    ],
+)
+def test_what_cachegrind_says_is_read_as_the_difference_of_two_runs(monkeypatch, tmp_path, said):
+    def pairs(_, __, requests, under):
+        assert "--LL=6291456,12,64" in under
+        text = said.format(5_000_000 + 150 * requests, 70_000 + requests, 1_000 + requests // 2)
+        return {"enqueues": requests // 2}, text
+
+    monkeypatch.setattr(programs.Instruments, "pairs", pairs)
+    case = programs.Case("qfq", "1:1700:1000", "0n", "30n")
+    counts = programs.Instruments(tmp_path).misses_per_pair(case, 20_000, 40_000)
+    assert counts == {"instructions": 300.0, "d1_misses": 2.0, "misses": 1.0}
 
 
 def costs_of(instructions):

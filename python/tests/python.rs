@@ -209,6 +209,8 @@ fn the_laboratory_does_every_experiment_in_a_form_of_a_second() -> Done<()> {
     let folder = tempfile::tempdir()?;
     let site = package(folder.path())?;
     let mut tests = pytest(&inside, &here().join("../lab"), &site);
+    // Many wait for a program: a file of tests need not wait for another.
+    tests.args(["--numprocesses=3", "--dist=loadfile"]);
     for (variable, name) in [
         ("FAIRLANE_PROGRAM", "fairlane"),
         ("FAIRLANE_INSTRUMENTS", "fairlane-instruments"),

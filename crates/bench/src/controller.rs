@@ -4,10 +4,14 @@
 //! `qmin` are left, and so on. The next packet goes to the flow with the least
 //! backlog (*smooth*: flows are filled in turn), or a burst of packets does
 //! (*bursty*). A flow never holds more than 30 packets.
+//!
+//! Packets are numbers, or have [memory](Controller::in_memory) of their own.
 
+use anyhow::Result;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::blocks::Blocks;
 use super::flowsets::FlowSets;
 use fairlane_core::Length;
 
@@ -25,10 +29,43 @@ pub enum Arrivals {
 
 /// What the controller drives.
 pub trait Subject {
-    /// Takes a packet of flow number `flow`; `false` if it was dropped.
-    fn enqueue(&mut self, flow: u32, len: Length) -> bool;
-    /// Hands out a packet: the number of its flow.
-    fn dequeue(&mut self) -> Option<u32>;
+    /// Takes packet number `packet`, of flow number `flow`; `false` if it was dropped.
+    fn enqueue(&mut self, flow: u32, len: Length, packet: u32) -> bool;
+    /// Hands out a packet.
+    fn dequeue(&mut self) -> Option<Dequeued>;
+}
+
+/// A packet that was handed out.
+#[derive(Clone, Copy, Debug)]
+pub struct Dequeued {
+    /// The number of its flow, as the scheduler knows it.
+    pub flow: u32,
+    /// Its own number.
+    pub packet: u32,
+}
+
+/// What packets are while they wait.
+pub trait Packets {
+    /// A packet of flow number `flow`: its number.
+    fn generate(&mut self, flow: u32, len: Length) -> u32;
+    /// A packet is of no use any more: the number of its flow.
+    fn dispose(&mut self, packet: Dequeued) -> u32;
+}
+
+/// Numbers alone: that of its flow for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Numbers;
+
+impl Packets for Numbers {
+    #[inline(always)]
+    fn generate(&mut self, flow: u32, _: Length) -> u32 {
+        flow
+    }
+
+    #[inline(always)]
+    fn dispose(&mut self, packet: Dequeued) -> u32 {
+        packet.flow
+    }
 }
 
 /// What one run did.
@@ -50,7 +87,7 @@ struct Node {
 
 /// A generator and consumer of packets.
 #[derive(Debug)]
-pub struct Controller {
+pub struct Controller<P = Numbers> {
     /// The flows, then the head of one circular list for each backlog.
     nodes: Vec<Node>,
     flows: u32,
@@ -61,6 +98,7 @@ pub struct Controller {
     qmin: u64,
     qmax: u64,
     bursts: Option<Bursts>,
+    packets: P,
 }
 
 #[derive(Debug)]
@@ -108,6 +146,7 @@ impl Controller {
                 flow: 0,
                 left: 0,
             }),
+            packets: Numbers,
         };
         for flow in 0..flows {
             controller.append(flow, 0);
@@ -115,6 +154,32 @@ impl Controller {
         controller
     }
 
+    /// The same with memory for each packet: for as many as are ever queued at a time, each as long as the
+    /// longest of all. Its header is written where a packet is generated, and read where it is disposed of.
+    ///
+    /// # Errors
+    ///
+    /// There is not as much memory.
+    pub fn in_memory(self, sets: &FlowSets) -> Result<Controller<Blocks>> {
+        // Room for all that is ever let wait, however high it aims, and for the next.
+        let queued = self.qmax.min(u64::from(self.flows) * u64::from(MOST));
+        let lengths = sets.sets().iter().map(|set| set.length);
+        let longest = lengths.max().unwrap_or(Length::MAX);
+        Ok(Controller {
+            packets: Blocks::new(queued + 1, longest)?,
+            nodes: self.nodes,
+            flows: self.flows,
+            levels: self.levels,
+            pending: self.pending,
+            filling: self.filling,
+            qmin: self.qmin,
+            qmax: self.qmax,
+            bursts: self.bursts,
+        })
+    }
+}
+
+impl<P: Packets> Controller<P> {
     /// Makes `loops` requests: each an enqueue or a dequeue.
     pub fn drive(&mut self, subject: &mut impl Subject, loops: u64) -> Tally {
         let before = self.pending;
@@ -128,17 +193,18 @@ impl Controller {
             match self.filling.then(|| self.generate()).flatten() {
                 Some((flow, len)) => {
                     enqueues += 1;
-                    if subject.enqueue(flow, len) {
+                    let packet = self.packets.generate(flow, len);
+                    if subject.enqueue(flow, len, packet) {
                         self.pending += 1;
                     } else {
                         drops += 1;
-                        self.dispose(flow);
+                        self.dispose(Dequeued { flow, packet });
                     }
                 }
                 None => {
-                    if let Some(flow) = subject.dequeue() {
+                    if let Some(packet) = subject.dequeue() {
                         self.pending -= 1;
-                        self.dispose(flow);
+                        self.dispose(packet);
                     }
                 }
             }
@@ -185,9 +251,10 @@ impl Controller {
         Some(flow)
     }
 
-    /// A packet of `flow` has left.
+    /// A packet has left.
     #[inline(always)]
-    fn dispose(&mut self, flow: u32) {
+    fn dispose(&mut self, packet: Dequeued) {
+        let flow = self.packets.dispose(packet);
         let level = self.nodes[flow as usize].backlog;
         self.take(flow, level);
         self.append(flow, level - 1);
@@ -225,7 +292,8 @@ mod tests {
     /// A plain queue that remembers what it was asked.
     #[derive(Default)]
     struct Recorder {
-        queue: VecDeque<u32>,
+        /// Flows and numbers of packets.
+        queue: VecDeque<(u32, u32)>,
         arrivals: Vec<u32>,
         backlogs: Vec<u32>,
         highest: usize,
@@ -241,18 +309,18 @@ mod tests {
     }
 
     impl Subject for Recorder {
-        fn enqueue(&mut self, flow: u32, _: Length) -> bool {
+        fn enqueue(&mut self, flow: u32, _: Length, packet: u32) -> bool {
             self.arrivals.push(flow);
-            self.queue.push_back(flow);
+            self.queue.push_back((flow, packet));
             self.backlogs[flow as usize] += 1;
             assert!(self.backlogs[flow as usize] <= MOST);
             self.highest = self.highest.max(self.queue.len());
             true
         }
-        fn dequeue(&mut self) -> Option<u32> {
-            let flow = self.queue.pop_front()?;
+        fn dequeue(&mut self) -> Option<Dequeued> {
+            let (flow, packet) = self.queue.pop_front()?;
             self.backlogs[flow as usize] -= 1;
-            Some(flow)
+            Some(Dequeued { flow, packet })
         }
     }
 
@@ -303,6 +371,28 @@ mod tests {
         };
         assert_eq!(arrivals(1), arrivals(1));
         assert_ne!(arrivals(1), arrivals(2));
+    }
+
+    #[test]
+    fn packets_in_memory_come_in_the_same_order_and_each_has_its_own() {
+        let drive = |in_memory: bool| {
+            let sets = sets("1:60:8,2:1700:4");
+            let mut recorder = Recorder::new(12);
+            let mut controller = Controller::new(&sets, 5, 1_000, Arrivals::Bursty, 3);
+            let tally = match in_memory {
+                true => (controller.in_memory(&sets).unwrap()).drive(&mut recorder, 3_000),
+                false => controller.drive(&mut recorder, 3_000),
+            };
+            (tally, recorder)
+        };
+        let ((numbers, of_flows), (memory, of_blocks)) = (drive(false), drive(true));
+        assert_eq!(numbers, memory);
+        assert_eq!(of_flows.arrivals, of_blocks.arrivals);
+        let mut packets: Vec<_> = of_blocks.queue.iter().map(|&(_, packet)| packet).collect();
+        packets.sort_unstable();
+        packets.dedup();
+        assert_eq!(packets.len(), of_blocks.queue.len());
+        assert!(packets.len() > 12, "more than flows");
     }
 
     #[test]

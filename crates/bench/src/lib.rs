@@ -7,6 +7,7 @@
     reason = "what a program measures with: --help has the words"
 )]
 
+pub mod blocks;
 pub mod controller;
 pub mod flowsets;
 pub mod pairs;

@@ -10,7 +10,7 @@ use fairlane_core::scheduler::Scheduler;
 use fairlane_core::with_algorithm;
 use fairlane_core::{FlowConfig, FlowId, Length, PacketScheduler, SchedulerLimits};
 
-use crate::controller::{self, Arrivals, Controller, Subject, Tally};
+use crate::controller::{self, Arrivals, Controller, Dequeued, Packets, Subject, Tally};
 use crate::flowsets::{Backlog, FlowSets};
 
 /// What can be measured.
@@ -49,6 +49,8 @@ pub struct Case {
     pub qmin: Backlog,
     /// Backlog to fill to.
     pub qmax: Backlog,
+    /// Requests before those that are measured.
+    pub warm_up: u64,
     /// Requests to make, enqueues and dequeues together.
     pub loops: u64,
     /// In which order packets come.
@@ -100,11 +102,25 @@ impl Case {
     ///
     /// As [`backlogs`](Self::backlogs), and if there are more flows than a scheduler can number.
     pub fn measure(&self, contender: Contender) -> Result<Measured> {
+        self.measure_with(contender, Ok)
+    }
+
+    /// The same with packets that are more than numbers: as what `with` makes of the controller has them.
+    /// Code of its own for each way.
+    ///
+    /// # Errors
+    ///
+    /// As [`measure`](Self::measure), and what `with` answers.
+    pub fn measure_with<P: Packets>(
+        &self,
+        contender: Contender,
+        with: impl Fn(Controller) -> Result<Controller<P>>,
+    ) -> Result<Measured> {
         match contender {
-            Contender::None => self.measured(|room| Ok(Plain::new(room))),
+            Contender::None => self.measured(|room| Ok(Plain::new(room)), with),
             Contender::Algorithm(algorithm) => {
                 with_algorithm!(algorithm.with_members(self.aggregate), new => {
-                    self.measure_algorithm(new())
+                    self.measured(|room| Scheduled::new(new(), &self.sets, room), with)
                 })
             }
         }
@@ -116,15 +132,24 @@ impl Case {
     ///
     /// As [`measure`](Self::measure).
     pub fn measure_algorithm<A: Scheduler>(&self, algorithm: A) -> Result<Measured> {
-        self.measured(|room| Scheduled::new(algorithm, &self.sets, room))
+        self.measured(|room| Scheduled::new(algorithm, &self.sets, room), Ok)
     }
 
-    fn measured<S: Subject>(&self, subject: impl FnOnce(u64) -> Result<S>) -> Result<Measured> {
+    fn measured<S: Subject, P: Packets>(
+        &self,
+        subject: impl FnOnce(u64) -> Result<S>,
+        with: impl Fn(Controller) -> Result<Controller<P>>,
+    ) -> Result<Measured> {
         let (qmin, qmax) = self.backlogs()?;
         // Room for all that the controller ever lets wait, however high it aims.
         let room = qmax.min(self.sets.flows() as u64 * u64::from(controller::MOST));
-        let mut controller = Controller::new(&self.sets, qmin, qmax, self.arrivals, self.seed);
-        let (tally, seconds) = timed(&mut controller, &mut subject(room)?, self.loops);
+        let controller = Controller::new(&self.sets, qmin, qmax, self.arrivals, self.seed);
+        let (mut controller, mut subject) = (with(controller)?, subject(room)?);
+        let mut outcome = Default::default();
+        for loops in [self.warm_up, self.loops] {
+            outcome = timed(&mut controller, &mut subject, loops);
+        }
+        let (tally, seconds): (Tally, f64) = outcome;
         Ok(Measured {
             qmin,
             qmax,
@@ -136,7 +161,11 @@ impl Case {
 
 /// One copy of the loop a subject, so that instructions can be told apart.
 #[inline(never)]
-fn timed(controller: &mut Controller, subject: &mut impl Subject, loops: u64) -> (Tally, f64) {
+fn timed(
+    controller: &mut Controller<impl Packets>,
+    subject: &mut impl Subject,
+    loops: u64,
+) -> (Tally, f64) {
     let start = Instant::now();
     let tally = controller.drive(subject, loops);
     (tally, start.elapsed().as_secs_f64())
@@ -161,14 +190,16 @@ impl Plain {
 
 impl Subject for Plain {
     #[inline]
-    fn enqueue(&mut self, flow: u32, len: Length) -> bool {
-        self.packets.push_back(&mut self.slab, len, flow).is_ok()
+    fn enqueue(&mut self, _: u32, len: Length, packet: u32) -> bool {
+        self.packets.push_back(&mut self.slab, len, packet).is_ok()
     }
 
     #[inline]
-    fn dequeue(&mut self) -> Option<u32> {
-        let (_, flow) = self.packets.pop_front(&mut self.slab)?;
-        Some(flow)
+    fn dequeue(&mut self) -> Option<Dequeued> {
+        let (_, packet) = self.packets.pop_front(&mut self.slab)?;
+        // It knows no flows: of numbers alone this is the flow's.
+        let flow = packet;
+        Some(Dequeued { flow, packet })
     }
 }
 
@@ -194,12 +225,15 @@ impl<A: Scheduler> Scheduled<A> {
 
 impl<A: Scheduler> Subject for Scheduled<A> {
     #[inline]
-    fn enqueue(&mut self, flow: u32, len: Length) -> bool {
-        self.0.enqueue(FlowId::new(flow), len, flow).is_ok()
+    fn enqueue(&mut self, flow: u32, len: Length, packet: u32) -> bool {
+        self.0.enqueue(FlowId::new(flow), len, packet).is_ok()
     }
 
     #[inline]
-    fn dequeue(&mut self) -> Option<u32> {
-        self.0.dequeue().map(|packet| packet.owner.number())
+    fn dequeue(&mut self) -> Option<Dequeued> {
+        self.0.dequeue().map(|packet| Dequeued {
+            flow: packet.owner.number(),
+            packet: packet.payload,
+        })
     }
 }

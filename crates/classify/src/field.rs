@@ -6,6 +6,26 @@ use core::str::FromStr;
 
 use crate::Family;
 
+/// Writes the first of these names that is the value's, or else its number.
+fn write_name<T: PartialEq>(
+    f: &mut fmt::Formatter<'_>,
+    names: &[(&str, T)],
+    value: T,
+    number: u8,
+) -> fmt::Result {
+    match names.iter().find(|(_, known)| *known == value) {
+        Some((name, _)) => f.write_str(name),
+        None => write!(f, "{number}"),
+    }
+}
+
+/// Whose name a text is among these, in any case of letters.
+fn named<T: Copy>(names: &[(&str, T)], text: &str) -> Option<T> {
+    let mut names = names.iter();
+    let found = names.find(|(name, _)| name.eq_ignore_ascii_case(text));
+    found.map(|&(_, value)| value)
+}
+
 /// What an IP datagram carries: the number of IPv4's protocol and IPv6's next header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Protocol(pub u8);
@@ -52,10 +72,7 @@ impl Protocol {
 
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Protocol::NAMES.iter().find(|(_, known)| known == self) {
-            Some((name, _)) => f.write_str(name),
-            None => write!(f, "{}", self.0),
-        }
+        write_name(f, &Protocol::NAMES, *self, self.0)
     }
 }
 
@@ -69,10 +86,7 @@ impl FromStr for Protocol {
 
     /// Reads a name of [`Protocol::NAMES`], any case, or a number.
     fn from_str(text: &str) -> Result<Protocol, ParseProtocolError> {
-        Protocol::NAMES
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(text))
-            .map(|&(_, protocol)| protocol)
+        named(&Protocol::NAMES, text)
             .or_else(|| text.parse().ok().map(Protocol))
             .ok_or(ParseProtocolError)
     }
@@ -130,10 +144,7 @@ impl Dscp {
 
 impl fmt::Display for Dscp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Dscp::NAMES.iter().find(|(_, value)| *value == self.0) {
-            Some((name, _)) => f.write_str(name),
-            None => write!(f, "{}", self.0),
-        }
+        write_name(f, &Dscp::NAMES, self.0, self.0)
     }
 }
 
@@ -147,10 +158,7 @@ impl FromStr for Dscp {
 
     /// Reads a name of [`Dscp::NAMES`], any case, or a number.
     fn from_str(text: &str) -> Result<Dscp, ParseDscpError> {
-        Dscp::NAMES
-            .iter()
-            .find(|(name, _)| name.eq_ignore_ascii_case(text))
-            .map(|&(_, value)| value)
+        named(&Dscp::NAMES, text)
             .or_else(|| text.parse().ok())
             .and_then(Dscp::new)
             .ok_or(ParseDscpError)

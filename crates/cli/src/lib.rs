@@ -6,7 +6,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod arguments;
-mod bench;
+pub mod bench;
 mod check;
 mod classes;
 pub mod cli;

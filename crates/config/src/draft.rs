@@ -50,7 +50,7 @@ impl fmt::Debug for Draft {
 /// A piece of the text: a table with the comments above it.
 #[derive(Clone, Debug)]
 struct Part {
-    kind: Kind,
+    kind: TableKind,
     /// Its bytes in the text.
     start: usize,
     end: usize,
@@ -59,7 +59,7 @@ struct Part {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum TableKind {
     Link,
     Class,
     Filter,
@@ -115,13 +115,13 @@ impl Draft {
     /// Whether each table that was read has its part.
     fn is_whole(&self) -> bool {
         let mut kinds = self.parts.iter().map(|part| part.kind).peekable();
-        while kinds.next_if_eq(&Kind::Other).is_some() {}
+        while kinds.next_if_eq(&TableKind::Other).is_some() {}
         self.file.link.iter().all(|link| {
             let mut counts = (0, 0);
-            let begins = kinds.next_if_eq(&Kind::Link).is_some();
-            while let Some(kind) = kinds.next_if(|&kind| kind != Kind::Link) {
-                counts.0 += usize::from(kind == Kind::Class);
-                counts.1 += usize::from(kind == Kind::Filter);
+            let begins = kinds.next_if_eq(&TableKind::Link).is_some();
+            while let Some(kind) = kinds.next_if(|&kind| kind != TableKind::Link) {
+                counts.0 += usize::from(kind == TableKind::Class);
+                counts.1 += usize::from(kind == TableKind::Filter);
             }
             begins && counts == (link.value().class.len(), link.value().filter.len())
         })
@@ -182,15 +182,15 @@ impl Draft {
     /// Where the part of a table is.
     fn part(&self, table: Table) -> Option<usize> {
         let (link, kind, at) = match table {
-            Table::Link(link) => (link, Kind::Link, 0),
-            Table::Class(link, at) => (link, Kind::Class, at),
-            Table::Filter(link, at) => (link, Kind::Filter, at),
+            Table::Link(link) => (link, TableKind::Link, 0),
+            Table::Class(link, at) => (link, TableKind::Class, at),
+            Table::Filter(link, at) => (link, TableKind::Filter, at),
         };
         let kinds = self.parts.iter().map(|part| part.kind).enumerate();
-        let mut heads = kinds.clone().filter(|&(_, kind)| kind == Kind::Link);
+        let mut heads = kinds.clone().filter(|&(_, kind)| kind == TableKind::Link);
         let (begin, _) = heads.nth(link)?;
-        let of_link =
-            (kinds.skip(begin)).take_while(|&(part, other)| part == begin || other != Kind::Link);
+        let of_link = (kinds.skip(begin))
+            .take_while(|&(part, other)| part == begin || other != TableKind::Link);
         let (found, _) = of_link.filter(|&(_, other)| other == kind).nth(at)?;
         Some(found)
     }
@@ -241,7 +241,7 @@ impl Draft {
                 } = read(text)?;
                 let part = self.place_for(table, Table::Class(link, at.checked_sub(1)?))?;
                 self.link_mut(link)?.class.insert(at, class);
-                (Kind::Class, part)
+                (TableKind::Class, part)
             }
             Table::Filter(link, at) => {
                 let Alone {
@@ -249,7 +249,7 @@ impl Draft {
                 } = read(text)?;
                 let part = self.place_for(table, Table::Filter(link, at.saturating_sub(1)))?;
                 self.link_mut(link)?.filter.insert(at, filter);
-                (Kind::Filter, part)
+                (TableKind::Filter, part)
             }
         };
         let new = Part {
@@ -386,7 +386,7 @@ fn parts(text: &str) -> Option<Vec<Part>> {
         return None;
     }
     let mut parts: Vec<Part> = Vec::new();
-    let mut kind = Kind::Other;
+    let mut kind = TableKind::Other;
     let mut start = 0;
     // Where comments and empty lines begin, if what was last is one.
     let mut comments = None;
@@ -404,12 +404,12 @@ fn parts(text: &str) -> Option<Vec<Part>> {
         }
         let header = trimmed.split('#').next().unwrap_or_default().trim_end();
         let next = match header {
-            "[[link]]" => Kind::Link,
-            "[[link.class]]" => Kind::Class,
-            "[[link.filter]]" => Kind::Filter,
-            "[interfaces]" | "[attach]" | "[control]" => Kind::Other,
-            "[link.limit]" if kind == Kind::Link => continue,
-            _ if kind == Kind::Class && header.starts_with("[link.class.") => continue,
+            "[[link]]" => TableKind::Link,
+            "[[link.class]]" => TableKind::Class,
+            "[[link.filter]]" => TableKind::Filter,
+            "[interfaces]" | "[attach]" | "[control]" => TableKind::Other,
+            "[link.limit]" if kind == TableKind::Link => continue,
+            _ if kind == TableKind::Class && header.starts_with("[link.class.") => continue,
             _ => return None,
         };
         parts.push(Part {
@@ -422,7 +422,7 @@ fn parts(text: &str) -> Option<Vec<Part>> {
     }
     for (kind, start, end) in [
         (kind, start, comments.unwrap_or(at)),
-        (Kind::Other, comments.unwrap_or(at), at),
+        (TableKind::Other, comments.unwrap_or(at), at),
     ] {
         parts.push(Part {
             kind,

@@ -222,6 +222,7 @@ impl MaybeEntity {
 }
 
 impl Default for MaybeEntity {
+    #[inline]
     fn default() -> Self {
         Self::NONE
     }

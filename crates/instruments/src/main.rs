@@ -8,6 +8,7 @@ mod io;
 mod line;
 mod machine;
 mod measurement;
+mod pairs;
 mod spinlock;
 mod stalls;
 
@@ -35,6 +36,8 @@ enum Command {
     Spinlock(spinlock::Options),
     /// What it takes to read memory that another core writes, or to write what it reads
     Stalls(stalls::Options),
+    /// What an enqueue and a dequeue cost where packets have memory
+    Pairs(pairs::Options),
     /// What a core carries by each backend, and what scheduling adds
     Io(io::Options),
     /// What the ALTQ paper measured, through the daemon
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
     let outcome = match command {
         Command::Spinlock(options) => spinlock::run(&options),
         Command::Stalls(options) => stalls::run(&options),
+        Command::Pairs(options) => pairs::run(&options),
         Command::Io(options) => io::run(&options),
         Command::Altq(command) => altq::run(&command),
         Command::Run(options) => run::run(&options),

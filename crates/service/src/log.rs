@@ -145,12 +145,12 @@ impl Line {
 /// Leaves out lines of a kind that come too often, and says how many.
 #[derive(Debug, Default)]
 pub struct Limit {
-    kinds: Vec<Kind>,
+    windows: Vec<Window>,
 }
 
-/// The lines of a kind in a span.
+/// The lines of a kind in a span of time.
 #[derive(Debug)]
-struct Kind {
+struct Window {
     began: Instant,
     said: u32,
     left_out: u32,
@@ -162,12 +162,9 @@ impl Limit {
     /// Whether a line that comes at `now` is said. Of each kind, the first few of a span of ten seconds
     /// are. O(kinds).
     pub fn admits(&mut self, line: &Line, now: Instant) -> bool {
-        let kind = self
-            .kinds
-            .iter_mut()
-            .find(|kind| kind.last.kind == line.kind);
-        let Some(kind) = kind else {
-            self.kinds.push(Kind {
+        let mut windows = self.windows.iter_mut();
+        let Some(window) = windows.find(|window| window.last.kind == line.kind) else {
+            self.windows.push(Window {
                 began: now,
                 said: 1,
                 left_out: 0,
@@ -175,12 +172,12 @@ impl Limit {
             });
             return true;
         };
-        let is_said = kind.said < MOST;
+        let is_said = window.said < MOST;
         match is_said {
-            true => kind.said += 1,
+            true => window.said += 1,
             false => {
-                kind.left_out += 1;
-                kind.last = line.clone();
+                window.left_out += 1;
+                window.last = line.clone();
             }
         }
         is_said
@@ -188,7 +185,7 @@ impl Limit {
 
     /// Forgets the spans that are over by `now`. What was left out in them is said by a line each.
     pub fn over(&mut self, now: Instant) -> Vec<Line> {
-        self.close(|kind| now.saturating_duration_since(kind.began) >= SPAN)
+        self.close(|window| now.saturating_duration_since(window.began) >= SPAN)
     }
 
     /// The same of all of them, at the end.
@@ -196,20 +193,20 @@ impl Limit {
         self.close(|_| true)
     }
 
-    fn close(&mut self, is_over: impl Fn(&Kind) -> bool) -> Vec<Line> {
-        let over = self.kinds.extract_if(.., |kind| is_over(kind));
-        let left_out = over.filter(|kind| kind.left_out > 0);
-        left_out.map(Kind::left_out).collect()
+    fn close(&mut self, is_over: impl Fn(&Window) -> bool) -> Vec<Line> {
+        let over = self.windows.extract_if(.., |window| is_over(window));
+        let left_out = over.filter(|window| window.left_out > 0);
+        left_out.map(Window::left_out).collect()
     }
 
     /// When [`over`](Limit::over) is to be asked next; never where nothing was left out.
     pub fn next(&self) -> Option<Instant> {
-        let left_out = self.kinds.iter().filter(|kind| kind.left_out > 0);
-        left_out.map(|kind| kind.began + SPAN).min()
+        let left_out = self.windows.iter().filter(|window| window.left_out > 0);
+        left_out.map(|window| window.began + SPAN).min()
     }
 }
 
-impl Kind {
+impl Window {
     fn left_out(self) -> Line {
         let text = format!("{} more like this: {}", self.left_out, self.last.text);
         Line { text, ..self.last }

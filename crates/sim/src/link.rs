@@ -82,6 +82,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// A packet of `len` is in service from `now`, or without a gap if the last one ends in this
     /// very picosecond.
+    #[inline]
     fn start(&mut self, now: Picos, len: Length) {
         if now > self.service.1 {
             self.before += self.period_done;
@@ -97,6 +98,7 @@ impl Progress {
     /// A packet of `len` follows the last one. It ends when all bits of the busy period have
     /// been sent, rounded down: what was rounded off before is kept, so that this is one rounding
     /// of all of them.
+    #[inline]
     fn serve(&mut self, len: Length) {
         let bits = u64::from(len.get()) * 8;
         self.period_bits += u128::from(bits);
@@ -107,6 +109,7 @@ impl Progress {
     }
 
     /// As [`Link::completed`].
+    #[inline]
     fn completed(&self) -> Work {
         Work::from_bits(self.before + self.period_done)
     }

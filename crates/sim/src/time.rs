@@ -52,7 +52,16 @@ impl Picos {
     }
 
     /// In nanoseconds, rounded down; saturates at [`Nanos::MAX`].
+    #[inline]
     pub fn to_nanos(self) -> Nanos {
+        match u64::try_from(self.0) {
+            Ok(picos) => Nanos(picos / 1_000),
+            // From 213 days on, as where times count from 1970.
+            Err(_) => self.late_to_nanos(),
+        }
+    }
+
+    fn late_to_nanos(self) -> Nanos {
         if self.0 >= 1_000 << 64 {
             return Nanos::MAX;
         }

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -132,15 +133,7 @@ class Program(Executable):
     def instructions_per_pair(self, case: Case, first: int, second: int) -> float:
         """Instructions of an enqueue and a dequeue: those that ``second`` requests take beyond the
         ``first``, where what is done once is done."""
-        counted = []
-        for requests in (first, second):
-            report, said = self.bench(case, requests, _CALLGRIND)
-            collected = re.search(r"Collected : (\d+)", said)
-            if collected is None:
-                raise LabError(f"valgrind did not say what it counted of fairlane bench of {case}")
-            counted.append((int(collected[1]), report["enqueues"]))
-        (before, pairs_before), (after, pairs_after) = counted
-        return (after - before) / (pairs_after - pairs_before)
+        return _per_pair(functools.partial(self.bench, case), first, second, _CALLGRIND)["instructions"]
 
 
 @dataclass(frozen=True)
@@ -151,6 +144,21 @@ class Instruments(Executable):
     variable = "FAIRLANE_INSTRUMENTS"
     option = "--instruments"
     built_by = "cargo build --release -p fairlane-instruments"
+
+    def pairs(
+        self, case: Case, requests: int, under: tuple[str, ...] = (), *, warm_up: int = 0
+    ) -> tuple[dict[str, Any], str]:
+        """What ``pairs`` reports of so many requests with packets in memory, and what was said beside it. Of
+        a case's backlogs it knows one, between nothing and 30 packets a flow."""
+        flows = ("--alg", case.algorithm, "--flowsets", case.flow_sets, "--arrivals", case.arrivals)
+        how = ("--aggregate", case.aggregate, "--warm-up", warm_up, "-n", requests)
+        return self.asked("pairs", *flows, *how, under=under)
+
+    def misses_per_pair(self, case: Case, first: int, second: int) -> dict[str, float]:
+        """``instructions``, ``d1_misses`` and ``misses`` of an enqueue and a dequeue, as
+        :meth:`Program.instructions_per_pair` has it: misses are of data that is not in the first level of
+        :data:`CACHES`, and not in the last."""
+        return _per_pair(functools.partial(self.pairs, case), first, second, _CACHEGRIND)
 
     def lacks(self, network: str) -> str:
         """Why this machine, or this user, cannot have namespaces, or ``tcp`` flows between them; nothing where
@@ -183,7 +191,56 @@ class Tools:
         return Instruments.find(self.instruments_at)
 
 
-_CALLGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null")
+@dataclass(frozen=True)
+class Counter:
+    """A tool of valgrind: the command, and how it says what it counted."""
+
+    command: tuple[str, ...]
+    says: dict[str, str]
+
+
+_CALLGRIND = Counter(
+    ("valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null"),
+    {"instructions": r"Collected : (\d+)"},
+)
+
+#: The caches that are simulated, those of the QFQ+ paper's processor: for each its size in bytes, its ways and
+#: the bytes of a line.
+CACHES = {"I1": (32 << 10, 8, 64), "D1": (32 << 10, 8, 64), "LL": (6 << 20, 12, 64)}
+
+_CACHEGRIND = Counter(
+    (
+        *("valgrind", "--tool=cachegrind", "--cache-sim=yes", "--cachegrind-out-file=/dev/null"),
+        *(f"--{name}={','.join(map(str, cache))}" for name, cache in CACHES.items()),
+    ),
+    {
+        "instructions": r"I\s+refs:\s+([\d,]+)",
+        "d1_misses": r"D1\s+misses:\s+([\d,]+)",
+        "misses": r"LLd\s+misses:\s+([\d,]+)",
+    },
+)
+
+
+def _per_pair(
+    run: Callable[[int, tuple[str, ...]], tuple[dict[str, Any], str]],
+    first: int,
+    second: int,
+    counter: Counter,
+) -> dict[str, float]:
+    """What a pair takes, by what ``second`` requests take beyond the ``first``."""
+
+    def counted(requests: int) -> tuple[dict[str, int], int]:
+        report, said = run(requests, counter.command)
+        counts = {}
+        for name, pattern in counter.says.items():
+            found = re.search(pattern, said)
+            if found is None:
+                raise LabError(f"valgrind did not say how many {name} it counted of {report}")
+            counts[name] = int(found[1].replace(",", ""))
+        return counts, report["enqueues"]
+
+    (before, pairs_before), (after, pairs_after) = counted(first), counted(second)
+    return {name: (after[name] - before[name]) / (pairs_after - pairs_before) for name in after}
 
 
 def can_count() -> bool:

@@ -152,10 +152,15 @@ def _run(backend: str, work: list, jobs: int | None) -> Iterable[Cell]:
     if backend == "ray":
         import ray
 
-        if not ray.is_initialized():
+        begun = not ray.is_initialized()
+        if begun:
             ray.init(num_cpus=jobs, include_dashboard=False, log_to_driver=False)
-        remote = ray.remote(_cell)
-        return ray.get([remote.remote(*one) for one in work])
+        try:
+            remote = ray.remote(_cell)
+            return ray.get([remote.remote(*one) for one in work])
+        finally:
+            if begun:
+                ray.shutdown()
     return (_cell(*one) for one in work)
 
 

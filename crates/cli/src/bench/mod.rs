@@ -40,11 +40,11 @@ Examples:
 pub(crate) struct Options {
     #[command(subcommand)]
     other: Option<Other>,
-    /// Algorithm to measure, or none for the environment alone; all without it
+    /// Algorithm to measure, or none for the environment alone [default: all]
     #[arg(long, value_name = "A", value_parser = contenders())]
     alg: Option<Contender>,
     /// Flow sets WEIGHT:LENGTH:FLOWS; WEIGHT and LENGTH may be MIN-MAX-STEPS, numbers
-    /// take k and m, an empty LENGTH means 1000 bytes
+    /// may end in k or m, an empty LENGTH means 1000 bytes
     #[arg(long, value_name = "W:LEN:N,...", value_parser = flow_sets)]
     flowsets: Option<FlowSets>,
     /// Backlog to drain to, in packets; suffix n: times the number of flows
@@ -92,8 +92,8 @@ fn all() -> impl Iterator<Item = Contender> {
     iter::once(Contender::None).chain(algorithms)
 }
 
-/// Reads `--alg`.
-fn contenders() -> impl TypedValueParser<Value = Contender> {
+/// Reads `--alg`: an algorithm's name, or `none`.
+pub fn contenders() -> impl TypedValueParser<Value = Contender> {
     let possible = |one: Contender| PossibleValue::new(one.name()).help(one.about());
     let named = |name: String| all().find(|one| one.name() == name);
     PossibleValuesParser::new(all().map(possible))
@@ -134,6 +134,7 @@ fn single(options: &Options, contender: Contender, custom: &[Custom]) -> Result<
         sets,
         qmin: options.qmin,
         qmax: options.qmax,
+        warm_up: 0,
         loops: options.loops.unwrap_or(10_000_000),
         arrivals: options.arrivals,
         seed: options.seed,
@@ -183,6 +184,7 @@ fn table(options: &Options, custom: &[Custom]) -> Result<()> {
             sets,
             qmin: options.qmin,
             qmax: options.qmax,
+            warm_up: 0,
             loops: options.loops.unwrap_or(4_000_000),
             arrivals: options.arrivals,
             seed: options.seed,

@@ -3,6 +3,8 @@
 use fairlane_config::class_report::ClassReport;
 use fairlane_site::{Delays, InterfaceReport, LinkReport, Report};
 
+use Number::{Bits, Count, Gauge, Micros};
+
 /// One metric, and a value of it for each of several things.
 pub(super) struct Family {
     /// Without what all names begin with; with its unit, and of a counter without `_total`.
@@ -11,9 +13,9 @@ pub(super) struct Family {
     pub(super) of: Of,
 }
 
-/// What kind of number it is.
+/// What number it is, in the words of OpenMetrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricType {
     Counter,
     Gauge,
     Histogram,
@@ -23,20 +25,44 @@ pub(super) enum Kind {
 pub(super) enum Of {
     /// The program: its version.
     Build,
-    SiteCount(fn(&Report) -> u64),
-    /// Which a site may not have yet.
-    Site(fn(&Report) -> Option<f64>),
-    InterfaceCount(fn(&InterfaceReport) -> u64),
-    Interface(fn(&InterfaceReport) -> f64),
-    LinkCount(fn(&LinkReport) -> u64),
-    Link(fn(&LinkReport) -> f64),
-    ClassCount(fn(&ClassReport) -> u64),
-    /// Which some classes do not have.
-    Class(fn(&ClassReport) -> Option<f64>),
+    Site(Number<Report>),
+    Interface(Number<InterfaceReport>),
+    Link(Number<LinkReport>),
+    Class(Number<ClassReport>),
     /// Drops of a class, for each reason.
     Reasons,
     /// Delays of a class that holds packets.
     Delays,
+}
+
+/// A number in a report. All but counts may be missing.
+pub(super) enum Number<T> {
+    Count(fn(&T) -> u64),
+    Gauge(fn(&T) -> Option<f64>),
+    /// Microseconds, told in seconds.
+    Micros(fn(&T) -> Option<f64>),
+    /// Bits, told in bytes.
+    Bits(fn(&T) -> Option<f64>),
+}
+
+impl<T> Number<T> {
+    fn metric_type(&self) -> MetricType {
+        match self {
+            Count(_) => MetricType::Counter,
+            Gauge(_) | Micros(_) | Bits(_) => MetricType::Gauge,
+        }
+    }
+
+    /// Its value, if there is one.
+    fn of(&self, it: &T) -> Option<Value<'static>> {
+        let (value, divisor) = match self {
+            Count(count) => return Some(Value::Count(count(it))),
+            Gauge(value) => (value(it), 1.0),
+            Micros(value) => (value(it), 1e6),
+            Bits(value) => (value(it), 8.0),
+        };
+        value.map(|value| Value::Gauge(value / divisor))
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -50,12 +76,15 @@ pub(super) enum Value<'a> {
 pub(super) type Labels<'a> = [(&'static str, &'a str)];
 
 impl Family {
-    pub(super) fn kind(&self) -> Kind {
-        match self.of {
-            Of::SiteCount(_) | Of::InterfaceCount(_) | Of::LinkCount(_) => Kind::Counter,
-            Of::ClassCount(_) | Of::Reasons => Kind::Counter,
-            Of::Build | Of::Site(_) | Of::Interface(_) | Of::Link(_) | Of::Class(_) => Kind::Gauge,
-            Of::Delays => Kind::Histogram,
+    pub(super) fn metric_type(&self) -> MetricType {
+        match &self.of {
+            Of::Site(number) => number.metric_type(),
+            Of::Interface(number) => number.metric_type(),
+            Of::Link(number) => number.metric_type(),
+            Of::Class(number) => number.metric_type(),
+            Of::Reasons => MetricType::Counter,
+            Of::Build => MetricType::Gauge,
+            Of::Delays => MetricType::Histogram,
         }
     }
 
@@ -67,16 +96,16 @@ impl Family {
         let is_rate = self.name.ends_with("_per_second");
         let unit = known.into_iter().find(|&unit| unit == last && !is_rate);
         // What bytes are counted of is a number, as all counts are.
-        unit.filter(|_| self.kind() != Kind::Counter)
+        unit.filter(|_| self.metric_type() != MetricType::Counter)
     }
 
     /// How many things it is about.
     pub(super) fn things(&self, report: &Report) -> usize {
         match self.of {
-            Of::Build | Of::SiteCount(_) | Of::Site(_) => 1,
-            Of::InterfaceCount(_) | Of::Interface(_) => report.interfaces.len(),
-            Of::LinkCount(_) | Of::Link(_) => report.links.len(),
-            Of::ClassCount(_) | Of::Class(_) | Of::Reasons | Of::Delays => {
+            Of::Build | Of::Site(_) => 1,
+            Of::Interface(_) => report.interfaces.len(),
+            Of::Link(_) => report.links.len(),
+            Of::Class(_) | Of::Reasons | Of::Delays => {
                 report.links.iter().map(|link| link.classes.len()).sum()
             }
         }
@@ -87,35 +116,28 @@ impl Family {
         &self,
         report: &Report,
         place: usize,
-        mut tell: impl FnMut(&Labels<'_>, Value<'_>),
+        tell: &mut dyn FnMut(&Labels<'_>, Value<'_>),
     ) {
-        let of_interface = || &report.interfaces[place];
-        let of_link = || &report.links[place];
-        match self.of {
+        match &self.of {
             Of::Build => tell(&[("version", env!("CARGO_PKG_VERSION"))], Value::Gauge(1.0)),
-            Of::SiteCount(value) => tell(&[], Value::Count(value(report))),
-            Of::Site(value) => {
-                if let Some(value) = value(report) {
-                    tell(&[], Value::Gauge(value));
+            Of::Site(number) => {
+                if let Some(value) = number.of(report) {
+                    tell(&[], value);
                 }
             }
-            Of::InterfaceCount(value) => {
-                let it = of_interface();
-                tell(&[("interface", &it.name)], Value::Count(value(it)));
+            Of::Interface(number) => {
+                let it = &report.interfaces[place];
+                if let Some(value) = number.of(it) {
+                    tell(&[("interface", &it.name)], value);
+                }
             }
-            Of::Interface(value) => {
-                let it = of_interface();
-                tell(&[("interface", &it.name)], Value::Gauge(value(it)));
+            Of::Link(number) => {
+                let it = &report.links[place];
+                if let Some(value) = number.of(it) {
+                    tell(&[("link", &it.name)], value);
+                }
             }
-            Of::LinkCount(value) => {
-                let it = of_link();
-                tell(&[("link", &it.name)], Value::Count(value(it)));
-            }
-            Of::Link(value) => {
-                let it = of_link();
-                tell(&[("link", &it.name)], Value::Gauge(value(it)));
-            }
-            Of::ClassCount(_) | Of::Class(_) | Of::Reasons | Of::Delays => {
+            Of::Class(_) | Of::Reasons | Of::Delays => {
                 if let Some((link, place)) = at(report, place) {
                     self.values_of_class(link, place, tell);
                 }
@@ -127,15 +149,14 @@ impl Family {
         &self,
         link: &LinkReport,
         place: usize,
-        mut tell: impl FnMut(&Labels<'_>, Value<'_>),
+        tell: &mut dyn FnMut(&Labels<'_>, Value<'_>),
     ) {
         let class = &link.classes[place];
         let labels = [("link", &*link.name), ("class", &*class.terms.name)];
-        match self.of {
-            Of::ClassCount(value) => tell(&labels, Value::Count(value(class))),
-            Of::Class(value) => {
-                if let Some(value) = value(class) {
-                    tell(&labels, Value::Gauge(value));
+        match &self.of {
+            Of::Class(number) => {
+                if let Some(value) = number.of(class) {
+                    tell(&labels, value);
                 }
             }
             Of::Reasons => {
@@ -172,8 +193,8 @@ fn drops(class: &ClassReport) -> u64 {
     class.dropped + class.discarded + class.early
 }
 
-fn yes(is_so: bool) -> f64 {
-    f64::from(u8::from(is_so))
+fn yes(is_so: bool) -> Option<f64> {
+    Some(f64::from(u8::from(is_so)))
 }
 
 const fn family(name: &'static str, of: Of, help: &'static str) -> Family {
@@ -185,252 +206,252 @@ pub(super) static FAMILIES: [Family; 53] = [
     family("build_info", Of::Build, "Which Fairlane this is"),
     family(
         "uptime_seconds",
-        Of::Site(|it| Some(it.seconds)),
+        Of::Site(Gauge(|it| Some(it.seconds))),
         "Time since the start",
     ),
     family(
         "longest_step_seconds",
-        Of::Site(|it| Some(it.longest_step_us / 1e6)),
+        Of::Site(Micros(|it| Some(it.longest_step_us))),
         "Longest time between two rounds while classes were changed or counted",
     ),
     family(
         "longest_step_cpu_seconds",
-        Of::Site(|it| Some(it.longest_step_cpu_us() / 1e6)),
+        Of::Site(Micros(|it| Some(it.longest_step_cpu_us()))),
         "Most processor time that the forwarding thread itself took between two rounds for that",
     ),
     family(
         "rounds",
-        Of::SiteCount(|it| it.forwarding.rounds),
+        Of::Site(Count(|it| it.forwarding.rounds)),
         "Rounds of the thread that forwards",
     ),
     family(
         "scan_mean_seconds",
-        Of::Site(|it| Some(it.forwarding.scan_us?.mean / 1e6)),
+        Of::Site(Micros(|it| Some(it.forwarding.scan_us?.mean))),
         "Mean time of a round since the start",
     ),
     family(
         "scan_longest_seconds",
-        Of::Site(|it| Some(it.forwarding.scan_us?.max / 1e6)),
+        Of::Site(Micros(|it| Some(it.forwarding.scan_us?.max))),
         "Longest time of a round since the start",
     ),
     family(
         "delta_a_mean_seconds",
-        Of::Site(|it| Some(it.forwarding.delta_a_us?.mean / 1e6)),
+        Of::Site(Micros(|it| Some(it.forwarding.delta_a_us?.mean))),
         "Mean time from one look at the mailbox of an attached process to the next that found frames",
     ),
     family(
         "delta_a_longest_seconds",
-        Of::Site(|it| Some(it.forwarding.delta_a_us?.max / 1e6)),
+        Of::Site(Micros(|it| Some(it.forwarding.delta_a_us?.max))),
         "Longest time from one look at the mailbox of an attached process to the next that found frames",
     ),
     family(
         "delta_d_mean_seconds",
-        Of::Site(|it| Some(it.forwarding.delta_d_us?.mean / 1e6)),
+        Of::Site(Micros(|it| Some(it.forwarding.delta_d_us?.mean))),
         "Mean time from when something may leave to the round that sends it",
     ),
     family(
         "delta_d_longest_seconds",
-        Of::Site(|it| Some(it.forwarding.delta_d_us?.max / 1e6)),
+        Of::Site(Micros(|it| Some(it.forwarding.delta_d_us?.max))),
         "Longest time from when something may leave to the round that sends it",
     ),
     family(
         "reloads",
-        Of::SiteCount(|it| it.reloads.into()),
+        Of::Site(Count(|it| it.reloads.into())),
         "Times that another configuration took over",
     ),
     family(
         "attached_processes",
-        Of::Site(|it| Some(it.attached as f64)),
+        Of::Site(Gauge(|it| Some(it.attached as f64))),
         "Processes that are attached",
     ),
     family(
         "interface_lost",
-        Of::InterfaceCount(|it| it.lost),
+        Of::Interface(Count(|it| it.lost)),
         "Frames that arrived and were not received: no room, or no time",
     ),
     family(
         "interface_early_drops",
-        Of::InterfaceCount(|it| it.early),
+        Of::Interface(Count(|it| it.early)),
         "Frames dropped as they arrived, beyond their classes' share of an overload",
     ),
     family(
         "interface_uncut",
-        Of::InterfaceCount(|it| it.uncut),
+        Of::Interface(Count(|it| it.uncut)),
         "Frames left to be cut into segments, which could not be",
     ),
     family(
         "interface_refused",
-        Of::InterfaceCount(|it| it.refused),
+        Of::Interface(Count(|it| it.refused)),
         "Frames that the interface would not send",
     ),
     family(
         "interface_away",
-        Of::InterfaceCount(|it| it.away),
+        Of::Interface(Count(|it| it.away)),
         "Frames dropped while there was no interface of this name",
     ),
     family(
         "interface_attached",
-        Of::Interface(|it| yes(it.attached)),
+        Of::Interface(Gauge(|it| yes(it.attached))),
         "Whether the interface is used: it was not detached",
     ),
     family(
         "link_received_packets",
-        Of::LinkCount(|it| it.received_frames),
+        Of::Link(Count(|it| it.received_frames)),
         "Frames that were received for the link",
     ),
     family(
         "link_transmitted_packets",
-        Of::LinkCount(|it| it.transmitted),
+        Of::Link(Count(|it| it.transmitted)),
         "Frames that the interface took",
     ),
     family(
         "link_passed_packets",
-        Of::LinkCount(|it| it.passed_frames),
+        Of::Link(Count(|it| it.passed_frames)),
         "Frames that passed by the classes while the link did not shape",
     ),
     family(
         "link_passed_bytes",
-        Of::LinkCount(|it| it.passed_bytes),
+        Of::Link(Count(|it| it.passed_bytes)),
         "Bytes of the frames that passed by the classes, without overhead",
     ),
     family(
         "link_oversized_packets",
-        Of::LinkCount(|it| it.oversized),
+        Of::Link(Count(|it| it.oversized)),
         "Frames longer than the link can ever carry",
     ),
     family(
         "link_malformed_packets",
-        Of::LinkCount(|it| it.malformed),
+        Of::Link(Count(|it| it.malformed)),
         "Frames that are not what their headers say",
     ),
     family(
         "link_unmatched_packets",
-        Of::LinkCount(|it| it.unmatched),
+        Of::Link(Count(|it| it.unmatched)),
         "Frames that no filter matched",
     ),
     family(
         "link_shaped",
-        Of::Link(|it| yes(it.shaped)),
+        Of::Link(Gauge(|it| yes(it.shaped))),
         "Whether the link shapes; else frames pass by its classes",
     ),
     family(
         "link_rate_bytes_per_second",
-        Of::Link(|it| it.rate_bps as f64 / 8.0),
+        Of::Link(Bits(|it| Some(it.rate_bps as f64))),
         "Rate of the link",
     ),
     family(
         "link_carried_bytes_per_second",
-        Of::Link(|it| it.recent_bps / 8.0),
+        Of::Link(Bits(|it| Some(it.recent_bps))),
         "Rate that the link carried lately, overhead included",
     ),
     family(
         "class_bytes",
-        Of::ClassCount(|it| it.sent_bytes),
+        Of::Class(Count(|it| it.sent_bytes)),
         "Bytes that left, the link's overhead included",
     ),
     family(
         "class_packets",
-        Of::ClassCount(|it| it.sent_packets),
+        Of::Class(Count(|it| it.sent_packets)),
         "Packets that left",
     ),
     family(
         "class_offered_bytes",
-        Of::ClassCount(|it| it.offered_bytes),
+        Of::Class(Count(|it| it.offered_bytes)),
         "Bytes that arrived, whatever became of them",
     ),
     family(
         "class_offered_packets",
-        Of::ClassCount(|it| it.offered_packets),
+        Of::Class(Count(|it| it.offered_packets)),
         "Packets that arrived, whatever became of them",
     ),
     family(
         "class_drops",
-        Of::ClassCount(drops),
+        Of::Class(Count(drops)),
         "Packets that were dropped, for whatever reason",
     ),
     family(
         "class_marks",
-        Of::ClassCount(|it| it.marked),
+        Of::Class(Count(|it| it.marked)),
         "Packets that queue management marked (ECN)",
     ),
     family(
         "class_overlimits",
-        Of::ClassCount(|it| it.throttled),
+        Of::Class(Count(|it| it.throttled)),
         "Times that its ceiling, or one of a flow of it, held packets back",
     ),
     family(
         "class_lost_estimate",
-        Of::ClassCount(|it| it.lost_estimate),
+        Of::Class(Count(|it| it.lost_estimate)),
         "Its part of the frames that were lost before they were classified",
     ),
     family(
         "class_overflowed",
-        Of::ClassCount(|it| it.overflowed),
+        Of::Class(Count(|it| it.overflowed)),
         "Packets for whose flow there was no queue of its own",
     ),
     family(
         "class_bound_violations",
-        Of::ClassCount(|it| it.recent.map_or(0, |recent| recent.violations)),
+        Of::Class(Count(|it| it.recent.map_or(0, |recent| recent.violations))),
         "Reports in which a packet took longer than the bound although the class offered no more than its guaranteed rate",
     ),
     family(
         "class_tcp_came_again",
-        Of::ClassCount(|it| it.recent.map_or(0, |recent| recent.came_again)),
+        Of::Class(Count(|it| it.recent.map_or(0, |recent| recent.came_again))),
         "Segments of TCP that came again, or later than those behind them",
     ),
     family(
         "class_tcp_came_marked",
-        Of::ClassCount(|it| it.recent.map_or(0, |recent| recent.came_marked)),
+        Of::Class(Count(|it| it.recent.map_or(0, |recent| recent.came_marked))),
         "Segments of TCP that came marked: congestion experienced",
     ),
     family(
         "class_round_trip_seconds",
-        Of::Class(|it| Some(it.recent?.rtt_us?.p50 / 1e6)),
+        Of::Class(Micros(|it| Some(it.recent?.rtt_us?.p50))),
         "Median round trip of TCP lately, seen in passing: from the class's segment to its acknowledgment",
     ),
     family(
         "class_backlog_packets",
-        Of::Class(|it| Some(it.queued_packets as f64)),
+        Of::Class(Gauge(|it| Some(it.queued_packets as f64))),
         "Packets that wait",
     ),
     family(
         "class_backlog_bytes",
-        Of::Class(|it| Some(it.queued_bytes as f64)),
+        Of::Class(Gauge(|it| Some(it.queued_bytes as f64))),
         "Bytes that wait",
     ),
     family(
         "class_flows",
-        Of::Class(|it| Some(it.flows as f64)),
+        Of::Class(Gauge(|it| Some(it.flows as f64))),
         "Flows that the class has queues for",
     ),
     family(
         "class_rate_bytes_per_second",
-        Of::Class(|it| Some(it.recent?.sent_bps / 8.0)),
+        Of::Class(Bits(|it| Some(it.recent?.sent_bps))),
         "Rate of what left lately",
     ),
     family(
         "class_share_ratio",
-        Of::Class(|it| Some(it.recent?.share)),
+        Of::Class(Gauge(|it| Some(it.recent?.share))),
         "Part of what the link sent lately",
     ),
     family(
         "class_guaranteed_bytes_per_second",
-        Of::Class(|it| Some(it.terms.guaranteed_bps? as f64 / 8.0)),
+        Of::Class(Bits(|it| Some(it.terms.guaranteed_bps? as f64))),
         "Rate that the class has at least while it has something to send",
     ),
     family(
         "class_ceiling_bytes_per_second",
-        Of::Class(|it| Some(it.terms.ceil_bps? as f64 / 8.0)),
+        Of::Class(Bits(|it| Some(it.terms.ceil_bps? as f64))),
         "Rate that the class never exceeds",
     ),
     family(
         "class_worst_delay_seconds",
-        Of::Class(|it| Some(it.delay_us?.max / 1e6)),
+        Of::Class(Micros(|it| Some(it.delay_us?.max))),
         "Longest delay of a packet since the start",
     ),
     family(
         "class_delay_bound_seconds",
-        Of::Class(|it| Some(it.terms.bound_us? / 1e6)),
+        Of::Class(Micros(|it| it.terms.bound_us)),
         "Computed worst-case delay of a packet that arrives at an empty queue: of its class, or of its flow",
     ),
     family(

@@ -134,7 +134,7 @@ impl Exposition {
             }
         }
         if *place < family.things(report) {
-            family.values(report, *place, |labels, value| match dialect {
+            family.values(report, *place, &mut |labels, value| match dialect {
                 Some(_) => text::value(out, scratch, family, labels, value),
                 None => protobuf::value(out, labels, value),
             });

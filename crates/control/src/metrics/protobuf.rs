@@ -6,7 +6,7 @@ use fairlane_site::{Delays, Report};
 
 use super::Family;
 use super::buckets::{Buckets, Native, SCHEMA, ZERO};
-use super::families::{Kind, Labels, Value};
+use super::families::{Labels, MetricType, Value};
 
 /// Where things are in the messages, as Prometheus' `metrics.proto` numbers them.
 mod field {
@@ -53,17 +53,17 @@ mod field {
 pub(super) fn begin(out: &mut Vec<u8>, scratch: &mut Vec<u8>, family: &Family, report: &Report) {
     let mut length = 0;
     for place in 0..family.things(report) {
-        family.values(report, place, |labels, told| {
+        family.values(report, place, &mut |labels, told| {
             scratch.clear();
             value(scratch, labels, told);
             length += scratch.len();
         });
     }
     scratch.clear();
-    let (suffix, kind) = match family.kind() {
-        Kind::Counter => ("_total", 0),
-        Kind::Gauge => ("", 1),
-        Kind::Histogram => ("", 4),
+    let (suffix, kind) = match family.metric_type() {
+        MetricType::Counter => ("_total", 0),
+        MetricType::Gauge => ("", 1),
+        MetricType::Histogram => ("", 4),
     };
     nested(scratch, field::family::NAME, |name| {
         for part in [super::PREFIX, family.name, suffix] {

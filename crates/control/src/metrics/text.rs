@@ -2,7 +2,7 @@
 
 use super::Family;
 use super::buckets::Buckets;
-use super::families::{Kind, Labels, Value};
+use super::families::{Labels, MetricType, Value};
 
 /// Which of both. In the older one a counter is introduced by the name that its series have, and there
 /// is no unit and no end.
@@ -16,15 +16,15 @@ const TOTAL: &str = "_total";
 
 /// Introduces a metric.
 pub(super) fn begin(out: &mut Vec<u8>, family: &Family, dialect: Dialect) {
-    let kind = family.kind();
+    let kind = family.metric_type();
     let suffix = match (dialect, kind) {
-        (Dialect::Plain, Kind::Counter) => TOTAL,
+        (Dialect::Plain, MetricType::Counter) => TOTAL,
         _ => "",
     };
     let kind = match kind {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Histogram => "histogram",
+        MetricType::Counter => "counter",
+        MetricType::Gauge => "gauge",
+        MetricType::Histogram => "histogram",
     };
     let unit = family.unit().filter(|_| dialect == Dialect::OpenMetrics);
     for (what, told) in [

@@ -84,7 +84,7 @@ const _: () = assert!((MAX_WEIGHT as u64) * (MAX_WEIGHT as u64) < 1 << FRACTION)
 const OF_CLOCK: u32 = 64;
 
 /// V, the system virtual time (Eq. 3 of the QFQ report).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct VirtualClock<S = Packets> {
     /// V, with [`FINER`](Self::FINER) bits of fraction more; above 64 bits, times V went round.
     time: u128,
@@ -110,9 +110,7 @@ impl<S: Scale> VirtualClock<S> {
     pub(super) fn starting_at(now: VirtualTime) -> Self {
         VirtualClock {
             time: u128::from(now.units()) << Self::FINER,
-            inverse_sum: 0,
-            weight_sum: 0,
-            scale: PhantomData,
+            ..Self::default()
         }
     }
 

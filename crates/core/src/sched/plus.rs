@@ -126,10 +126,10 @@ impl<H> PlusEntity<H> {
     }
 }
 
-/// Weight and longest packet of the flows of an aggregate.
-type Kind = (u32, u32);
+/// What all flows of a family have: weight and longest packet.
+type FamilyKey = (u32, u32);
 
-fn kind(share: Share) -> Kind {
+fn family_key(share: Share) -> FamilyKey {
     (share.weight().get(), share.max_charge().get())
 }
 
@@ -199,7 +199,7 @@ impl<S> Holds<S> for Aggregate<S> {
     }
 }
 
-/// The aggregates of one kind.
+/// The aggregates of flows alike.
 #[derive(Clone, Debug, Default)]
 struct Family {
     aggregates: u32,
@@ -227,7 +227,7 @@ pub struct Plus<A: Scheduler, H: NextPacket = Unseen> {
     algorithm: A,
     aggregates: Vec<Aggregate<A::Entity>>,
     free: Vec<EntityId>,
-    families: BTreeMap<Kind, Family>,
+    families: BTreeMap<FamilyKey, Family>,
     /// Shares that active flows will have once they moved.
     moving: BTreeMap<EntityId, Share>,
     /// M.

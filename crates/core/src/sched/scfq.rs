@@ -69,18 +69,11 @@ impl<S: Scale> ScfqEntity<S> {
     }
 }
 
-/// An active entity, by the tag of its head.
-#[derive(Clone, Copy, Debug)]
+/// An active entity, by the tag of its head; nobody by default.
+#[derive(Clone, Copy, Debug, Default)]
 struct Place {
     finish: VirtualTime,
     entity: MaybeEntity,
-}
-
-impl Place {
-    const NOBODY: Place = Place {
-        finish: VirtualTime::new(0),
-        entity: MaybeEntity::NONE,
-    };
 }
 
 impl Keyed for Place {
@@ -91,7 +84,7 @@ impl Keyed for Place {
 }
 
 /// Self-clocked fair queueing, of packets or of requests by cost.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Scfq<S: Scale = Packets> {
     /// v: the tag of what was sent last.
     now: VirtualTime,
@@ -103,12 +96,6 @@ pub struct Scfq<S: Scale = Packets> {
     scale: PhantomData<S>,
 }
 
-impl<S: Scale> Default for Scfq<S> {
-    fn default() -> Self {
-        Self::from_time(VirtualTime::new(0))
-    }
-}
-
 impl Scfq {
     /// A scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
@@ -118,7 +105,10 @@ impl Scfq {
     /// A scheduler whose virtual time starts at `now`: at any point, also shortly before it
     /// wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
-        Self::from_time(now)
+        Scfq {
+            now,
+            ..Self::default()
+        }
     }
 }
 
@@ -130,16 +120,6 @@ impl Scfq<Costs> {
 }
 
 impl<S: Scale> Scfq<S> {
-    fn from_time(now: VirtualTime) -> Self {
-        Scfq {
-            now,
-            first: Place::NOBODY,
-            others: Heap::default(),
-            held: false,
-            scale: PhantomData,
-        }
-    }
-
     /// v, the tag of what was sent last.
     #[inline]
     pub fn virtual_time(&self) -> VirtualTime {
@@ -149,7 +129,7 @@ impl<S: Scale> Scfq<S> {
     /// The selected entity has no place any more.
     fn leave(&mut self, entity: &mut ScfqEntity<S>) {
         self.held = false;
-        self.first = self.others.pop().unwrap_or(Place::NOBODY);
+        self.first = self.others.pop().unwrap_or_default();
         match entity.state {
             Standing::Leaving => *entity = ScfqEntity::default(),
             _ => entity.state = Standing::Inactive,

@@ -112,7 +112,7 @@ impl Waiting {
 }
 
 /// Worst-case fair weighted fair queueing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Wf2q {
     fluid: Fluid,
     order: Seff,
@@ -122,16 +122,10 @@ pub struct Wf2q {
     pending: BTreeMap<EntityId, u64>,
 }
 
-impl Default for Wf2q {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Wf2q {
     /// A scheduler whose virtual time starts at 0.
     pub fn new() -> Self {
-        Self::starting_at(VirtualTime::new(0))
+        Self::default()
     }
 
     /// A scheduler whose virtual time starts at `now`: at any point, also shortly
@@ -139,9 +133,7 @@ impl Wf2q {
     pub fn starting_at(now: VirtualTime) -> Self {
         Wf2q {
             fluid: Fluid::starting_at(now),
-            order: Seff::default(),
-            waiting: Vec::new(),
-            pending: BTreeMap::new(),
+            ..Self::default()
         }
     }
 

@@ -73,18 +73,12 @@ impl<S: Scale> Wf2qPlusEntity<S> {
 }
 
 /// Worst-case fair weighted fair queueing, plus; of packets or of requests by cost.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Wf2qPlus<S: Scale = Packets> {
     clock: VirtualClock<S>,
     order: Seff,
     /// Inverse weights that active entities will have from their next place on.
     pending: BTreeMap<EntityId, u64>,
-}
-
-impl<S: Scale> Default for Wf2qPlus<S> {
-    fn default() -> Self {
-        Self::from_time(VirtualTime::new(0))
-    }
 }
 
 impl Wf2qPlus {
@@ -96,7 +90,10 @@ impl Wf2qPlus {
     /// A scheduler whose virtual time starts at `now`: at any point, also shortly
     /// before it wraps.
     pub fn starting_at(now: VirtualTime) -> Self {
-        Self::from_time(now)
+        Wf2qPlus {
+            clock: VirtualClock::starting_at(now),
+            ..Self::default()
+        }
     }
 }
 
@@ -108,14 +105,6 @@ impl Wf2qPlus<Costs> {
 }
 
 impl<S: Scale> Wf2qPlus<S> {
-    fn from_time(now: VirtualTime) -> Self {
-        Wf2qPlus {
-            clock: VirtualClock::starting_at(now),
-            order: Seff::default(),
-            pending: BTreeMap::new(),
-        }
-    }
-
     /// V, the system virtual time.
     #[inline]
     pub fn virtual_time(&self) -> VirtualTime {

@@ -3,7 +3,7 @@
 use crate::units::{Charge, Nanos};
 
 use super::ceiling::NONE;
-use super::child::Kind;
+use super::child::ChildKind;
 use super::order::Selected;
 use super::{ROOT, Tree};
 
@@ -126,7 +126,7 @@ impl<P> Tree<P> {
         }
         let child = *self.nodes[at as usize].order.child(slot);
         let head = match child.tag.kind {
-            Kind::Inner => {
+            ChildKind::Inner => {
                 let node = &self.nodes[child.side as usize];
                 node.selected.is_somebody().then_some(node.longest)
             }

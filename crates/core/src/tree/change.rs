@@ -9,7 +9,7 @@ use crate::units::{Length, Nanos};
 use alloc::vec::Vec;
 
 use super::ceiling::NONE;
-use super::child::{Kind, flag};
+use super::child::{ChildKind, flag};
 use super::table::{check_fit, clamped, flags, share};
 use super::{
     Body, Ceiling, Class, ClassConfig, ClassId, ClassStats, Discarded, LeafConfig, Place, Reason,
@@ -172,7 +172,7 @@ impl<P> Tree<P> {
         let longest = Length::new(node.longest.get()).unwrap_or(Length::MAX);
         let share = Share::new(config.weight, longest);
         for slot in 0..slots {
-            if self.nodes[at as usize].order.child(slot).tag.kind == Kind::Flow {
+            if self.nodes[at as usize].order.child(slot).tag.kind == ChildKind::Flow {
                 self.apply_to_child(at, slot, share, longest);
                 self.apply_to_queue(
                     at,
@@ -228,7 +228,7 @@ impl<P> Tree<P> {
         child.tag.flags =
             child.tag.flags & (flag::IDLE | flag::COMMON | flag::FLOW | flag::ROOMY) | flags;
         let tells_longest = child.has(flag::LONGEST) && !child.packets.is_empty();
-        if child.tag.kind == Kind::Flow {
+        if child.tag.kind == ChildKind::Flow {
             child.side = extra;
         } else if let Some(Class {
             body: Body::Leaf { extra: at, .. },
@@ -313,7 +313,7 @@ impl<P> Tree<P> {
             *left -= 1;
             flows.cleared += 1;
             let child = node.order.child_mut(slot);
-            if child.tag.kind == Kind::Flow {
+            if child.tag.kind == ChildKind::Flow {
                 child.tag.flags &= !(flag::AQM | flag::LONGEST | flag::CEILING);
                 let extra = core::mem::replace(&mut child.side, NONE);
                 self.drop_extra(extra);

@@ -20,7 +20,7 @@ use crate::room::Room;
 use crate::scheduler::Share;
 use crate::units::{Length, Nanos};
 
-use super::child::{Child, Kind, flag};
+use super::child::{Child, ChildKind, flag};
 use super::dynamic::Flows;
 use super::table::{check_flows, clamped};
 use super::{Body, ClassId, FlowsConfig, Tree, TreeError};
@@ -121,7 +121,7 @@ impl<P> Tree<P> {
         if old.leaf.limits != leaf.limits {
             for slot in 0..node.order.slots() {
                 let child = node.order.child_mut(slot);
-                if child.tag.kind == Kind::Flow && !child.has(flag::IDLE) {
+                if child.tag.kind == ChildKind::Flow && !child.has(flag::IDLE) {
                     child.relimit(old.leaf.limits, leaf.limits);
                 }
             }
@@ -168,7 +168,7 @@ impl<P> Tree<P> {
         let Some(flows) = &mut node.flows else { return };
         let slot = changing.next;
         let flow = node.order.child_mut(slot);
-        if flow.tag.kind != Kind::Flow {
+        if flow.tag.kind != ChildKind::Flow {
             return;
         }
         if changing.second_round {

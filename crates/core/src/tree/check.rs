@@ -7,7 +7,7 @@ use crate::scheduler::Violation;
 use alloc::vec::Vec;
 
 use super::ceiling::NONE;
-use super::child::{Child, Kind, flag};
+use super::child::{Child, ChildKind, flag};
 use super::displace::counted;
 use super::{Body, Class, ClassId, ClassStats, Node, ROOT, Tree};
 
@@ -143,7 +143,7 @@ impl<P> Tree<P> {
                 let mut with_room = 0;
                 for slot in 0..node.order.slots() {
                     let flow = node.order.child(slot);
-                    if flow.tag.kind != Kind::Flow {
+                    if flow.tag.kind != ChildKind::Flow {
                         continue;
                     }
                     with_room += u32::from(flow.has(flag::ROOMY));
@@ -171,12 +171,12 @@ impl<P> Tree<P> {
 
     fn ceiling_of(&self, child: &Child) -> Option<u32> {
         match child.tag.kind {
-            Kind::Inner => {
+            ChildKind::Inner => {
                 let ceiling = self.nodes[child.side as usize].ceiling;
                 (ceiling != NONE).then_some(ceiling)
             }
-            Kind::Leaf | Kind::Flow => self.ceiling_of_queue(child),
-            Kind::Free | Kind::Leaving => None,
+            ChildKind::Leaf | ChildKind::Flow => self.ceiling_of_queue(child),
+            ChildKind::Free | ChildKind::Leaving => None,
         }
     }
 
@@ -205,15 +205,15 @@ impl<P> Tree<P> {
             _ => ROOT,
         };
         let may_be_served = match child.tag.kind {
-            Kind::Free | Kind::Leaving => {
+            ChildKind::Free | ChildKind::Leaving => {
                 ensure_invariant!(
                     queued.packets == 0,
                     "a removed child of {number} has packets"
                 );
                 return Ok(queued);
             }
-            Kind::Inner => self.nodes[child.side as usize].selected.is_somebody(),
-            Kind::Leaf | Kind::Flow => {
+            ChildKind::Inner => self.nodes[child.side as usize].selected.is_somebody(),
+            ChildKind::Leaf | ChildKind::Flow => {
                 let idle = child.has(flag::IDLE);
                 ensure_invariant!(
                     idle || child.queued(self.limits_of(at, child)) == queued,

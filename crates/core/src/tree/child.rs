@@ -7,7 +7,7 @@ use crate::units::{Charge, Length};
 /// What a record stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Kind {
+pub(super) enum ChildKind {
     /// Nobody; `side` leads to the next free record.
     #[default]
     Free,
@@ -45,7 +45,7 @@ pub(super) mod flag {
 pub(super) struct Tag {
     /// Longest packet allowed; 0 where nobody is.
     longest: u16,
-    pub kind: Kind,
+    pub kind: ChildKind,
     pub flags: u8,
 }
 
@@ -65,7 +65,7 @@ impl Child {
     /// A leaf of the class with this number.
     pub(super) fn leaf(class: u32, limits: Limits, longest: Length, flags: u8) -> Child {
         let longest = longest.get() as u16;
-        let kind = Kind::Leaf;
+        let kind = ChildKind::Leaf;
         let tag = Tag {
             longest,
             kind,
@@ -83,14 +83,14 @@ impl Child {
         flags: u8,
     ) -> Child {
         let mut child = Child::leaf(side, limits, longest, flags | flag::FLOW);
-        (child.first, child.tag.kind) = (digest, Kind::Flow);
+        (child.first, child.tag.kind) = (digest, ChildKind::Flow);
         child
     }
 
     /// A class with children, those of this node.
     pub(super) fn inner(node: u32, longest: Length, flags: u8) -> Child {
         let longest = longest.get() as u16;
-        let kind = Kind::Inner;
+        let kind = ChildKind::Inner;
         Child {
             side: node,
             tag: Tag {
@@ -105,7 +105,7 @@ impl Child {
     /// Removed, with a place in the order still.
     pub(super) fn leaving() -> Child {
         let mut child = Child::default();
-        child.tag.kind = Kind::Leaving;
+        child.tag.kind = ChildKind::Leaving;
         child
     }
 
@@ -141,7 +141,7 @@ impl Child {
     /// Whether it is a flow without packets, which is idle unless it has a place.
     #[inline]
     pub(super) fn may_rest(&self) -> bool {
-        self.tag.kind == Kind::Flow && self.packets.is_empty() && !self.has(flag::COMMON)
+        self.tag.kind == ChildKind::Flow && self.packets.is_empty() && !self.has(flag::COMMON)
     }
 
     /// What the algorithm is told of a head of this length.

@@ -5,7 +5,7 @@ use crate::queue::Stored;
 use crate::units::{Length, Nanos};
 
 use super::ceiling::NONE;
-use super::child::{Child, Kind, flag};
+use super::child::{Child, ChildKind, flag};
 use super::{ClassId, Discarded, ROOT, Reason, Tree};
 use crate::packet::{Dequeue, Packet, Stamped, Waited};
 
@@ -141,7 +141,7 @@ impl<P> Tree<P> {
             flows.queued.subtract(len);
         }
         let class = match child.tag.kind {
-            Kind::Leaf => child.side,
+            ChildKind::Leaf => child.side,
             _ => node.class,
         };
         let class = ClassId::new(class);

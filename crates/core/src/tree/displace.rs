@@ -19,7 +19,7 @@ use crate::packet_scheduler::Limits;
 use crate::room::{Measure, Room};
 use crate::units::{Length, Nanos};
 
-use super::child::{Child, Kind, flag};
+use super::child::{Child, ChildKind, flag};
 use super::dynamic::Flows;
 use super::{Body, Class, ClassId, Discarded, Reason, Tree, TreeError};
 
@@ -341,7 +341,7 @@ impl<P> Tree<P> {
     /// Whether a queue's own limits allow for a packet.
     pub(super) fn limits_allow(&self, child: &Child, len: Length) -> bool {
         let class = match child.tag.kind {
-            Kind::Leaf => self.classes[child.side as usize].as_ref(),
+            ChildKind::Leaf => self.classes[child.side as usize].as_ref(),
             _ => None,
         };
         let Some(Class {

@@ -22,7 +22,7 @@ use crate::units::{Length, Nanos};
 
 use super::ceiling::NONE;
 use super::change_flows::Changing;
-use super::child::{Child, Kind, flag};
+use super::child::{Child, ChildKind, flag};
 use super::config::FlowsConfig;
 use super::displace::Claim;
 use super::order::Order;
@@ -137,7 +137,7 @@ impl Flows {
         let mut table = HashTable::with_capacity(flows);
         for slot in 0..order.slots() {
             let child = order.child(slot);
-            if child.tag.kind == Kind::Flow && !child.has(flag::COMMON) {
+            if child.tag.kind == ChildKind::Flow && !child.has(flag::COMMON) {
                 table.insert_unique(hash(child.digest()), slot, digest);
             }
         }

@@ -13,7 +13,7 @@ use crate::units::{Charge, Length};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::child::{Child, Kind};
+use super::child::{Child, ChildKind};
 
 /// Who is next in a node, and what that child is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl<A: Scheduler> Ordered<A> {
             Some(line) => Selected {
                 slot: chosen.index() as u32,
                 below: match line.child.tag.kind {
-                    Kind::Inner => line.child.side,
+                    ChildKind::Inner => line.child.side,
                     _ => Selected::LEAF,
                 },
             },
@@ -243,7 +243,7 @@ impl<A: Scheduler> Ordered<A> {
         };
         selected.slot = chosen.index() as u32;
         selected.below = match line.child.tag.kind {
-            Kind::Inner => line.child.side,
+            ChildKind::Inner => line.child.side,
             _ => Selected::LEAF,
         };
         let granted = Charge::in_range(line.child.longest()).map_or(0, |longest| {
@@ -257,7 +257,7 @@ impl<A: Scheduler> Ordered<A> {
     fn idle(&mut self, slot: u32) {
         let id = EntityId::in_use(slot);
         self.algorithm.idle(self.lines.as_mut_slice(), id);
-        if self.lines[slot as usize].child.tag.kind == Kind::Leaving {
+        if self.lines[slot as usize].child.tag.kind == ChildKind::Leaving {
             self.give_back(slot);
         }
     }

@@ -5,7 +5,7 @@ use crate::packet_scheduler::Limits;
 use crate::queue::PacketList;
 use crate::units::Length;
 
-use super::child::{Child, Kind};
+use super::child::{Child, ChildKind};
 use super::{Body, Class, ClassId, Tree};
 
 /// What became of the packets of a class and of all below it:
@@ -144,8 +144,8 @@ impl<P> Tree<P> {
         (0..order.slots()).filter_map(move |slot| {
             let child = order.child(slot);
             match child.tag.kind {
-                Kind::Leaf => Some(child.side),
-                Kind::Inner => Some(self.nodes[child.side as usize].class),
+                ChildKind::Leaf => Some(child.side),
+                ChildKind::Inner => Some(self.nodes[child.side as usize].class),
                 _ => None,
             }
         })
@@ -171,7 +171,7 @@ impl<P> Tree<P> {
     /// Counts for the class of a queue.
     pub(super) fn count(&mut self, at: u32, child: &Child, count: impl FnOnce(&mut Losses)) {
         let class = match child.tag.kind {
-            Kind::Leaf => child.side,
+            ChildKind::Leaf => child.side,
             _ => self.nodes[at as usize].class,
         };
         if let Some(class) = &mut self.classes[class as usize] {
@@ -182,7 +182,7 @@ impl<P> Tree<P> {
     /// Limits of a queue, by which its room counts: of a leaf, its licence.
     pub(super) fn limits_of(&self, at: u32, child: &Child) -> Limits {
         match (child.tag.kind, &self.nodes[at as usize].flows) {
-            (Kind::Flow, Some(flows)) => flows.config.leaf.limits,
+            (ChildKind::Flow, Some(flows)) => flows.config.leaf.limits,
             _ => match &self.classes[child.side as usize] {
                 Some(Class {
                     body: Body::Leaf { licence, .. },

@@ -10,7 +10,7 @@ use crate::units::{Length, Rate, Weight};
 use alloc::boxed::Box;
 
 use super::ceiling::NONE;
-use super::child::{Child, Kind, flag};
+use super::child::{Child, ChildKind, flag};
 use super::displace::licence_for;
 use super::dynamic::Flows;
 use super::order::{Order, Selected};
@@ -277,7 +277,7 @@ impl<P> Tree<P> {
     /// Entry of what few queues need, of a child that is a queue.
     #[inline]
     pub(super) fn extra_of(&self, child: &Child) -> u32 {
-        if child.tag.kind == Kind::Flow {
+        if child.tag.kind == ChildKind::Flow {
             return child.side;
         }
         match &self.classes[child.side as usize] {

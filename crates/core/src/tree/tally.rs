@@ -10,7 +10,7 @@ use crate::packet::Count;
 use crate::units::Length;
 use alloc::vec::Vec;
 
-use super::child::{Kind, flag};
+use super::child::{ChildKind, flag};
 use super::{Body, ClassId, Tree};
 
 /// What was sent from each slot since it was last told.
@@ -108,7 +108,7 @@ impl<P> Tree<P> {
             let sent = flows.tally.take(*from);
             if sent.packets > 0 {
                 let flow = node.order.child(*from);
-                if flow.tag.kind == Kind::Flow {
+                if flow.tag.kind == ChildKind::Flow {
                     tell((!flow.has(flag::COMMON)).then(|| flow.digest()), sent);
                 }
             }

@@ -20,7 +20,7 @@ use super::wire::{Generator, HEADERS, Packets, Sender, Tunnel, Udp, Wire, Xdp};
 
 /// A kind of backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum Kind {
+pub(super) enum BackendKind {
     /// AF_PACKET: Ethernet frames through packet sockets
     Packet,
     /// AF_XDP: Ethernet frames in memory shared with the kernel
@@ -31,19 +31,19 @@ pub(super) enum Kind {
     Udp,
 }
 
-impl Kind {
+impl BackendKind {
     pub(super) fn name(self) -> &'static str {
         match self {
-            Kind::Packet => "packet",
-            Kind::Xdp => "xdp",
-            Kind::Tun => "tun",
-            Kind::Udp => "udp",
+            BackendKind::Packet => "packet",
+            BackendKind::Xdp => "xdp",
+            BackendKind::Tun => "tun",
+            BackendKind::Udp => "udp",
         }
     }
 
     /// Whether an interface can be given for it.
     pub(super) fn takes_interface(self) -> bool {
-        matches!(self, Kind::Packet | Kind::Xdp)
+        matches!(self, BackendKind::Packet | BackendKind::Xdp)
     }
 }
 
@@ -84,9 +84,9 @@ const STATION: [u8; 6] = [0x02, 0, 0, 0, 0, 0x01];
 
 /// A backend in surroundings of its own, with packets of so many bytes: Ethernet frames, or
 /// IP packets.
-pub(super) fn subject(kind: Kind, packet: u32) -> Result<Box<dyn Subject>> {
+pub(super) fn subject(kind: BackendKind, packet: u32) -> Result<Box<dyn Subject>> {
     match kind {
-        Kind::Packet => {
+        BackendKind::Packet => {
             let [into, out] = cables()?;
             let open = |link: &Link| {
                 let open = || PacketBackend::open(link.name(), &packet::Options::default());
@@ -100,7 +100,7 @@ pub(super) fn subject(kind: Kind, packet: u32) -> Result<Box<dyn Subject>> {
             let outlet = open(&out.near)?;
             bench(wire, outlet, Some(inlet), (into, out))
         }
-        Kind::Xdp => {
+        BackendKind::Xdp => {
             let [into, out] = cables()?;
             // One memory for both: no packet is copied between them.
             let umem = umem()?;
@@ -112,7 +112,7 @@ pub(super) fn subject(kind: Kind, packet: u32) -> Result<Box<dyn Subject>> {
             let packet = out.frame(packet);
             bench(Xdp { umem, packet }, outlet, Some(inlet), (into, out))
         }
-        Kind::Tun => {
+        BackendKind::Tun => {
             let (into, out) = (Tun::new([10, 0, 0, 1])?, Tun::new([10, 0, 1, 1])?);
             let sender = into.link.namespace().run(|| bind_udp([10, 0, 0, 1]))?;
             let peer = ([10, 0, 0, 2], 9).into();
@@ -128,7 +128,7 @@ pub(super) fn subject(kind: Kind, packet: u32) -> Result<Box<dyn Subject>> {
             let lab = (into.link, out.link);
             bench(Tunnel::new(bytes), out.backend, Some(inlet), lab)
         }
-        Kind::Udp => {
+        BackendKind::Udp => {
             let localhost = Ipv4Addr::LOCALHOST.octets();
             // Never read, so that what comes is soon dropped.
             let sink = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("opening a socket")?;
@@ -150,13 +150,13 @@ pub(super) fn subject(kind: Kind, packet: u32) -> Result<Box<dyn Subject>> {
 
 /// A backend that transmits Ethernet frames of so many bytes on an interface.
 pub(super) fn on_interface(
-    kind: Kind,
+    kind: BackendKind,
     interface: Interface,
     packet: u32,
 ) -> Result<Box<dyn Subject>> {
     let Interface { name, queue } = interface;
     let packet = frame(STATION, STATION, packet);
-    if kind == Kind::Xdp {
+    if kind == BackendKind::Xdp {
         let umem = umem()?;
         let outlet = XdpBackend::bind(&umem, name, queue, &XdpOptions::default())?;
         return bench(Xdp { umem, packet }, outlet, None, ());

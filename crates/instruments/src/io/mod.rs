@@ -16,7 +16,7 @@ use fairlane_cli::{interrupt, output};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::measurement::Interrupted;
-use lab::{Interface, Kind, MTU, Unavailable};
+use lab::{BackendKind, Interface, MTU, Unavailable};
 use meter::Until;
 use outcome::{Measured, Report, Samples, Skipped};
 use subject::{MEMBERS, Subject, What};
@@ -79,16 +79,16 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Selection {
     All,
-    One(Kind),
+    One(BackendKind),
 }
 
 impl ValueEnum for Selection {
     fn value_variants<'a>() -> &'a [Self] {
         &[
-            Selection::One(Kind::Packet),
-            Selection::One(Kind::Xdp),
-            Selection::One(Kind::Tun),
-            Selection::One(Kind::Udp),
+            Selection::One(BackendKind::Packet),
+            Selection::One(BackendKind::Xdp),
+            Selection::One(BackendKind::Tun),
+            Selection::One(BackendKind::Udp),
             Selection::All,
         ]
     }
@@ -106,7 +106,7 @@ impl ValueEnum for Selection {
 
 /// A backend with what it did so far.
 struct Contender {
-    kind: Kind,
+    kind: BackendKind,
     subject: Box<dyn Subject>,
     samples: Samples,
 }
@@ -142,7 +142,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn prepare(options: &Options) -> Result<(Vec<Contender>, Vec<Skipped>)> {
     let kinds = match options.backend {
         Selection::One(kind) => vec![kind],
-        Selection::All => Kind::value_variants().to_vec(),
+        Selection::All => BackendKind::value_variants().to_vec(),
     };
     let contender = |kind, subject| Contender {
         kind,

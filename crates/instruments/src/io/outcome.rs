@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::lab::Kind;
+use super::lab::BackendKind;
 use super::meter::Sample;
 use super::subject::What;
 
@@ -79,7 +79,7 @@ impl Samples {
         }
     }
 
-    pub(super) fn measured(&self, kind: Kind, mode: Option<String>) -> Option<Measured> {
+    pub(super) fn measured(&self, kind: BackendKind, mode: Option<String>) -> Option<Measured> {
         let pairs = self.scheduled.iter().zip(&self.forward);
         Some(Measured {
             backend: kind.name(),
@@ -152,7 +152,7 @@ mod tests {
             ],
             scheduled: vec![sample(1_000, 1_100), sample(1_000, 4_400), sample(500, 550)],
         };
-        let measured = samples.measured(Kind::Xdp, None).unwrap();
+        let measured = samples.measured(BackendKind::Xdp, None).unwrap();
         assert!((measured.ratio.unwrap() - 1.1).abs() < 1e-9);
         assert!(measured.receive.is_none());
         let scheduled = measured.scheduled.unwrap();

@@ -3,5 +3,6 @@
 mod altq;
 mod cores;
 mod io;
+mod pairs;
 #[path = "../../../cli/tests/it/program/mod.rs"]
 mod program;

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Sender, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fairlane_config::{Backend as Kind, Near, Site};
+use fairlane_config::{Backend, Near, Site};
 use fairlane_core::Nanos;
 use fairlane_io::{Carries, EarlyDrop, Listener, Waiter, files, socket_of_holder};
 use fairlane_runtime::Clock;
@@ -322,7 +322,7 @@ impl Control {
                 "the process that runs with --fail-open cannot be taken over from: it is started anew \
                  by the one that watches over it, when it is killed"
             }
-            Some(named) if named.backend == Kind::Xdp => {
+            Some(named) if named.backend == Backend::Xdp => {
                 "the backend xdp cannot be handed over: no other process can have its queues while \
                  they are bound"
             }

@@ -75,8 +75,8 @@ fn departure<'a, Q, O, L: Label, B: Body>(
     body: &'a B,
 ) -> Result<Departure<'a>> {
     let packet = &sent.packet;
-    let [start, end, arrival] =
-        [sent.start.time, sent.end.time, packet.arrival].map(|time| time.to_nanos());
+    let (start, end) = (sent.start.time.to_nanos(), sent.end.time.to_nanos());
+    let arrival = packet.arrival.to_nanos();
     ensure!(
         end < Nanos::MAX,
         "the packet of {} that arrives at {} leaves too late for {} ns, the last time that can be \

@@ -22,6 +22,7 @@ from . import (
     qfq_table4,
     qfq_wfi,
     qfqplus_fig2,
+    qfqplus_fig3_7,
     qfqplus_fig8,
     qfqplus_table2,
 )
@@ -36,6 +37,7 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
         qfq_wfi,
         qfqplus_table2,
         qfqplus_fig2,
+        qfqplus_fig3_7,
         qfqplus_fig8,
         pspat_table1,
         pspat_table2,

@@ -1,7 +1,7 @@
 //! What holds between statements, checked flow by flow and aggregate by aggregate.
 
 use super::super::Standing;
-use super::{Aggregate, NextPacket, Plus, PlusEntity, kind};
+use super::{Aggregate, NextPacket, Plus, PlusEntity, family_key};
 use crate::ensure_invariant;
 use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Scheduler, Violation};
 
@@ -170,29 +170,29 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     }
 
     pub(super) fn check_families(&self) -> Result<(), Violation> {
-        for (kind_of_all, family) in &self.families {
+        for (key, family) in &self.families {
             let mut open = 0;
             let (mut at, mut before) = (family.open, MaybeEntity::NONE);
             while let Some(id) = at.get() {
                 let aggregate = &self.aggregates[id.index()];
                 ensure_invariant!(
                     aggregate.open_before == before
-                        && kind(aggregate.share) == *kind_of_all
+                        && family_key(aggregate.share) == *key
                         && (1..self.room(aggregate.share)).contains(&aggregate.members),
-                    "plus: {id:?} does not belong among the open of {kind_of_all:?}: {} flows",
+                    "plus: {id:?} does not belong among the open of {key:?}: {} flows",
                     aggregate.members
                 );
                 open += 1;
                 ensure_invariant!(
                     open <= family.aggregates,
-                    "plus: more of {kind_of_all:?} are open than there are"
+                    "plus: more of {key:?} are open than there are"
                 );
                 (at, before) = (aggregate.open_after, at);
             }
             let all = self
                 .aggregates
                 .iter()
-                .filter(|aggregate| aggregate.members > 0 && kind(aggregate.share) == *kind_of_all);
+                .filter(|aggregate| aggregate.members > 0 && family_key(aggregate.share) == *key);
             let (mut count, mut full) = (0, 0);
             for aggregate in all {
                 count += 1;
@@ -200,7 +200,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
             }
             ensure_invariant!(
                 count == family.aggregates && open + full == count,
-                "plus: {kind_of_all:?} counts {} aggregates; {count} are, {open} open, {full} full",
+                "plus: {key:?} counts {} aggregates; {count} are, {open} open, {full} full",
                 family.aggregates
             );
         }
@@ -208,7 +208,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         let used = used.count();
         ensure_invariant!(
             used == self.aggregates(),
-            "plus: {} aggregates belong to a kind, {used} are",
+            "plus: {} aggregates belong to a family, {used} are",
             self.aggregates()
         );
         Ok(())

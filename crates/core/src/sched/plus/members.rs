@@ -1,6 +1,6 @@
 //! Which flows are one: aggregates of a kind are filled one after the other, and empty ones are used again.
 
-use super::{Aggregate, MAX_BUDGET, NextPacket, Plus, PlusEntity, kind};
+use super::{Aggregate, MAX_BUDGET, NextPacket, Plus, PlusEntity, family_key};
 use crate::grow;
 use crate::scheduler::{Entities, EntityId, Holds, MaybeEntity, Removal, Scheduler, Share};
 use crate::units::MAX_AGGREGATE_WEIGHT;
@@ -23,7 +23,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     ) -> EntityId {
         self.catch_up();
         let room = self.room(share);
-        let family = self.families.entry(kind(share)).or_default();
+        let family = self.families.entry(family_key(share)).or_default();
         if let Some(id) = family.open.get() {
             let aggregate = &mut self.aggregates[id.index()];
             if aggregate.members == 1
@@ -83,10 +83,10 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         if !self.is_solo() {
             self.free.push(id);
         }
-        if let Some(family) = self.families.get_mut(&kind(share)) {
+        if let Some(family) = self.families.get_mut(&family_key(share)) {
             family.aggregates -= 1;
             if family.aggregates == 0 {
-                self.families.remove(&kind(share));
+                self.families.remove(&family_key(share));
             }
         }
     }
@@ -104,7 +104,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
     /// The aggregate can take another flow.
     fn open(&mut self, id: EntityId) {
         let share = self.aggregates[id.index()].share;
-        let family = self.families.entry(kind(share)).or_default();
+        let family = self.families.entry(family_key(share)).or_default();
         let first = core::mem::replace(&mut family.open, MaybeEntity::of(id));
         if let Some(first) = first.get() {
             self.aggregates[first.index()].open_before = MaybeEntity::of(id);
@@ -124,7 +124,7 @@ impl<A: Scheduler, H: NextPacket> Plus<A, H> {
         match before.get() {
             Some(before) => self.aggregates[before.index()].open_after = after,
             None => {
-                if let Some(family) = self.families.get_mut(&kind(share)) {
+                if let Some(family) = self.families.get_mut(&family_key(share)) {
                     family.open = after;
                 }
             }

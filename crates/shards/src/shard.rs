@@ -1,0 +1,471 @@
+//! One shard's side of the protocol, an access to shared memory at a time.
+
+use crate::circle::{IN, ONE_MORE, POSITION, ahead, further};
+use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::words::Words;
+
+/// A batch that was taken of the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// What was taken, in bytes; 0 where an earlier batch covers what there is to send.
+    pub bytes: u64,
+}
+
+/// Why no batch may be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// The link has been promised enough.
+    Wire {
+        /// When that is over, if nobody else takes a batch, in nanoseconds.
+        until: u64,
+    },
+    /// Another shard is too far behind: to look again soon.
+    Others,
+}
+
+/// What a look comes to; nothing before its last access.
+type Outcome = Option<Result<Batch, Wait>>;
+
+/// The next access to shared memory.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// Come in: read the floor, and start there or above.
+    Enter,
+    /// Show where this shard starts, so that the floor does not pass it.
+    Show,
+    /// Tell whoever is about to raise the floor, and see where it is.
+    Count,
+    /// It was raised meanwhile: start there.
+    Lift { floor: u64 },
+    /// Does this shard still count?
+    Own,
+    /// Is it near enough to the floor? Otherwise the others are looked at, and whoever stands at `stuck` is left out.
+    Floor { stuck: Option<u64> },
+    /// Look at one of the others.
+    Look(Scan),
+    /// Leave out the one that was looked at, if it is still at `seen`.
+    LeaveOut { scan: Scan, seen: u64 },
+    /// The least one is above the floor.
+    Raise(Scan),
+    /// The least one is too far behind: does the link run short for it?
+    Short { least: u64 },
+    /// Is there room for a batch?
+    Wire,
+    /// Take it.
+    Take { promised: u64 },
+    /// Say so in this shard's virtual time.
+    Publish { bytes: u64 },
+}
+
+/// A look at all shards.
+#[derive(Clone, Copy, Debug)]
+struct Scan {
+    /// The floor's word before it.
+    floor: u64,
+    /// Who is looked at.
+    place: usize,
+    /// The least position so far.
+    least: u64,
+    /// Who stands there is left out.
+    stuck: Option<u64>,
+}
+
+/// One shard of a link: who decides for it takes a batch at a time, and sends that much.
+///
+/// ```
+/// use fairlane_shards::{Batch, Config, Wait, divide};
+///
+/// // 8 Gbit/s, a byte in a nanosecond; nothing is promised before the wire has room for it.
+/// let config = Config { rate: 8_000_000_000, batch: 3000, ahead: 0, catch_up: 0, lead: 6000, patience: 50_000 };
+/// let mut shards = divide(config, &[2, 1])?;
+/// let (mut now, mut sent) = (0, [0, 0]);
+/// while now < 300_000 {
+///     for (shard, sent) in shards.iter_mut().zip(&mut sent) {
+///         match shard.try_take(now, 100_000) {
+///             Ok(Batch { bytes }) => {
+///                 shard.sent(bytes);
+///                 *sent += bytes;
+///             }
+///             // Somebody else comes first, or the wire is busy.
+///             Err(Wait::Others | Wait::Wire { .. }) => {}
+///         }
+///     }
+///     now += 1000;
+/// }
+/// assert_eq!(sent, [201_000, 99_000]);
+/// # Ok::<(), fairlane_shards::ConfigError>(())
+/// ```
+#[derive(Debug)]
+pub struct Shard {
+    words: Arc<Words>,
+    place: usize,
+    weight: u32,
+    /// V, a position.
+    time: u64,
+    /// What the last division by the weight left.
+    rest: u64,
+    /// The word that this shard last wrote where all see it.
+    shown: u64,
+    next: Next,
+    /// Taken and not yet sent; below 0 where the last packet was longer than what was left.
+    credit: i64,
+    /// Since when this shard has seen the link run short at each of its looks.
+    short_since: Option<u64>,
+    left_out: u64,
+}
+
+impl Shard {
+    pub(crate) fn new(words: Arc<Words>, place: usize, weight: u32, start: u64) -> Self {
+        Self {
+            words,
+            place,
+            weight,
+            time: start,
+            rest: 0,
+            shown: start,
+            next: Next::Enter,
+            credit: 0,
+            short_since: None,
+            left_out: 0,
+        }
+    }
+
+    /// Takes a batch of the link at `now`, if it is this shard's turn. `want` is what it has to send, in bytes:
+    /// no more is taken. The first call after [`idle`](Self::idle) brings it in again.
+    ///
+    /// Lock-free: an access is repeated only where another shard's succeeded. A look that finds this shard
+    /// within the lead of the floor takes five accesses; beyond it, one more for each shard.
+    ///
+    /// # Errors
+    ///
+    /// What to wait for.
+    pub fn try_take(&mut self, now: u64, want: u64) -> Result<Batch, Wait> {
+        loop {
+            if let Some(outcome) = self.step(now, want) {
+                return outcome;
+            }
+        }
+    }
+
+    /// The next access to shared memory of [`try_take`](Self::try_take), which makes one after the other:
+    /// `None` until the last of them. `now` and `want` are to stay what they were at the first.
+    pub fn step(&mut self, now: u64, want: u64) -> Outcome {
+        match self.next {
+            Next::Enter => self.enter(),
+            Next::Show => self.show(),
+            Next::Count => self.count(),
+            Next::Lift { floor } => self.lift(floor),
+            Next::Own => self.own(),
+            Next::Floor { stuck } => self.floor(stuck),
+            Next::Look(scan) => self.look(scan),
+            Next::LeaveOut { scan, seen } => self.leave_out(scan, seen),
+            Next::Raise(scan) => self.raise(scan),
+            Next::Short { least } => self.short(least, now),
+            Next::Wire => {
+                let promised = self.words.wire.0.load(Ordering::Relaxed);
+                self.is_short(promised, now);
+                self.room(promised, now, want)
+            }
+            Next::Take { promised } => self.take(promised, now, want),
+            Next::Publish { bytes } => self.publish(bytes),
+        }
+    }
+
+    /// So much was sent of what was taken. A shard sends while [`credit`](Self::credit) is above 0: the last
+    /// packet may be longer, and the next batch makes up for it.
+    pub fn sent(&mut self, bytes: u64) {
+        self.credit -= bytes as i64;
+    }
+
+    /// What was taken and not yet sent, in bytes.
+    #[must_use]
+    pub fn credit(&self) -> i64 {
+        self.credit
+    }
+
+    /// There is nothing to send: nobody waits for this shard from here on. What was taken and is not sent,
+    /// because it was dropped, is lost. Called between two looks.
+    pub fn idle(&mut self) {
+        // Whoever reads the older word waits a little longer.
+        let was = self.own_word().swap(self.time, Ordering::Relaxed);
+        self.left_out += u64::from(self.has_entered() && was != self.shown);
+        self.credit = self.credit.min(0);
+        self.short_since = None;
+        self.next = Next::Enter;
+    }
+
+    /// From the next batch on, this shard's virtual time advances by `weight` of the sum of all: the weight of
+    /// those below it that have something to send, if not all have. No more than what it had first; 0 is
+    /// taken for 1.
+    pub fn set_weight(&mut self, weight: u32) {
+        self.weight = weight.max(1);
+    }
+
+    /// How often this shard was left out while it had something to send.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.left_out + u64::from(self.has_entered() && !self.counts())
+    }
+
+    /// Its virtual time, if it counts and may take a batch.
+    #[must_use]
+    pub fn position(&self) -> Option<u64> {
+        (self.has_entered() && self.counts()).then_some(self.time)
+    }
+
+    /// Whether the next access is one of a look at all others: none of these depends on another.
+    #[cfg(not(loom))]
+    pub(crate) fn looks_around(&self) -> bool {
+        matches!(self.next, Next::Look(_))
+    }
+
+    /// The floor, a position.
+    #[must_use]
+    pub fn lowest(&self) -> u64 {
+        self.words.floor.0.load(Ordering::Relaxed) & POSITION
+    }
+
+    /// What the link was promised since it began, in bytes.
+    #[must_use]
+    pub fn promised(&self) -> u64 {
+        self.words.wire.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether it has come in since it last had nothing to send.
+    fn has_entered(&self) -> bool {
+        !matches!(
+            self.next,
+            Next::Enter | Next::Show | Next::Count | Next::Lift { .. }
+        )
+    }
+
+    /// Whether it has shown itself, and nobody has left it out since.
+    fn counts(&self) -> bool {
+        self.own_word().load(Ordering::Relaxed) == self.shown
+    }
+
+    fn own_word(&self) -> &AtomicU64 {
+        &self.words.shards[self.place].0
+    }
+
+    fn then(&mut self, next: Next) -> Outcome {
+        self.next = next;
+        None
+    }
+
+    fn done(&mut self, outcome: Result<Batch, Wait>) -> Outcome {
+        self.next = Next::Own;
+        Some(outcome)
+    }
+
+    fn enter(&mut self) -> Outcome {
+        let floor = self.words.floor.0.load(Ordering::Relaxed);
+        // Who comes back soon goes on where it was, and gains nothing by having been away. Who was
+        // away for so long that the circle went round starts at the floor, or at most the reach above it.
+        let above = ahead(self.time, floor);
+        if above < 0 || above > self.words.reach() as i64 {
+            self.time = floor & POSITION;
+            self.rest = 0;
+        }
+        self.then(Next::Show)
+    }
+
+    fn show(&mut self) -> Outcome {
+        self.shown = self.time | IN;
+        self.own_word().store(self.shown, Ordering::Relaxed);
+        self.then(Next::Count)
+    }
+
+    fn count(&mut self) -> Outcome {
+        // Release: who reads the floor from here on sees what this shard has shown. Who read it before and
+        // has not seen that raises it no more, as the word is another.
+        let floor = self.words.floor.0.fetch_add(ONE_MORE, Ordering::AcqRel);
+        if ahead(floor, self.time) > 0 {
+            self.then(Next::Lift { floor })
+        } else {
+            self.then(Next::Floor { stuck: None })
+        }
+    }
+
+    fn lift(&mut self, floor: u64) -> Outcome {
+        let lifted = (floor & POSITION) | IN;
+        let was = self.own_word().compare_exchange(
+            self.shown,
+            lifted,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        // Otherwise this shard was left out meanwhile, and the floor may have gone on without it: it comes in
+        // at its next look, and goes on with this one all the same, so that it is not kept from sending.
+        if was.is_ok() {
+            self.shown = lifted;
+        }
+        (self.time, self.rest) = (lifted & POSITION, 0);
+        self.then(Next::Floor { stuck: None })
+    }
+
+    fn own(&mut self) -> Outcome {
+        if self.counts() {
+            self.then(Next::Floor { stuck: None })
+        } else {
+            self.left_out += 1;
+            self.then(Next::Enter)
+        }
+    }
+
+    fn within_lead_of(&self, position: u64) -> bool {
+        ahead(self.time, position) <= self.words.config.lead as i64
+    }
+
+    fn floor(&mut self, stuck: Option<u64>) -> Outcome {
+        // Acquire: what all who had come in by then have shown is seen below.
+        let floor = self.words.floor.0.load(Ordering::Acquire);
+        if self.within_lead_of(floor) {
+            return self.then(Next::Wire);
+        }
+        self.then(Next::Look(Scan {
+            floor,
+            place: 0,
+            least: self.time,
+            stuck,
+        }))
+    }
+
+    fn look(&mut self, mut scan: Scan) -> Outcome {
+        // An older position is a lower one: it raises the floor by less.
+        let word = self.words.shards[scan.place].0.load(Ordering::Relaxed);
+        if word & IN != 0 && scan.place != self.place {
+            if scan.stuck == Some(word & POSITION) {
+                return self.then(Next::LeaveOut { scan, seen: word });
+            }
+            if ahead(word, scan.least) < 0 {
+                scan.least = word & POSITION;
+            }
+        }
+        scan.place += 1;
+        if scan.place < self.words.shards.len() {
+            self.then(Next::Look(scan))
+        } else if ahead(scan.least, scan.floor) > 0 {
+            self.then(Next::Raise(scan))
+        } else {
+            self.judge(scan)
+        }
+    }
+
+    fn leave_out(&mut self, scan: Scan, seen: u64) -> Outcome {
+        // Whether that succeeds or not, the word is another one when it is looked at again.
+        let _ = self.words.shards[scan.place].0.compare_exchange(
+            seen,
+            seen & POSITION,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        self.then(Next::Look(scan))
+    }
+
+    fn raise(&mut self, scan: Scan) -> Outcome {
+        let raised = (scan.floor & !POSITION) | scan.least;
+        match self.words.floor.0.compare_exchange(
+            scan.floor,
+            raised,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        ) {
+            Ok(_) => self.judge(scan),
+            // Somebody came in, or has raised it.
+            Err(_) => self.then(Next::Floor { stuck: scan.stuck }),
+        }
+    }
+
+    fn judge(&mut self, scan: Scan) -> Outcome {
+        if self.within_lead_of(scan.least) {
+            return self.then(Next::Wire);
+        }
+        if scan.stuck.is_some() {
+            return self.done(Err(Wait::Others));
+        }
+        self.then(Next::Short { least: scan.least })
+    }
+
+    fn short(&mut self, least: u64, now: u64) -> Outcome {
+        let promised = self.words.wire.0.load(Ordering::Relaxed);
+        if !self.is_short(promised, now) {
+            return self.done(Err(Wait::Others));
+        }
+        self.then(Next::Floor { stuck: Some(least) })
+    }
+
+    /// Whether the link has been promised too little for as long as the patience.
+    fn is_short(&mut self, promised: u64, now: u64) -> bool {
+        if promised > self.words.carried(now) + self.words.scarce {
+            self.short_since = None;
+            return false;
+        }
+        let since = *self.short_since.get_or_insert(now);
+        now.saturating_sub(since) >= self.words.config.patience
+    }
+
+    fn room(&mut self, promised: u64, now: u64, want: u64) -> Outcome {
+        let queue = self.words.config.ahead;
+        if promised > self.words.carried(now) + queue {
+            let until = self.words.carried_at(promised - queue);
+            return self.done(Err(Wait::Wire { until }));
+        }
+        if self.wanted(want) == 0 {
+            return self.done(Ok(Batch { bytes: 0 }));
+        }
+        self.then(Next::Take { promised })
+    }
+
+    /// What a batch would be.
+    fn wanted(&self, want: u64) -> u64 {
+        let want = i64::try_from(want).unwrap_or(i64::MAX);
+        let beyond = want.saturating_sub(self.credit);
+        u64::from(self.words.config.batch).min(beyond.max(0) as u64)
+    }
+
+    fn take(&mut self, promised: u64, now: u64, want: u64) -> Outcome {
+        let carried = self.words.carried(now);
+        let from = promised.max(carried.saturating_sub(self.words.config.catch_up));
+        let bytes = self.wanted(want);
+        match self.words.wire.0.compare_exchange(
+            promised,
+            from + bytes,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        ) {
+            Ok(_) => self.then(Next::Publish { bytes }),
+            Err(promised) => self.room(promised, now, want),
+        }
+    }
+
+    fn publish(&mut self, bytes: u64) -> Outcome {
+        let product = bytes * self.words.whole + self.rest;
+        let weight = u64::from(self.weight);
+        self.rest = product % weight;
+        self.time = further(self.time, product / weight);
+        self.credit += bytes as i64;
+        let shown = self.time | IN;
+        let was = self.own_word().compare_exchange(
+            self.shown,
+            shown,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        // Otherwise this shard was left out since it looked: the next look sees that it does not count.
+        if was.is_ok() {
+            self.shown = shown;
+        }
+        self.done(Ok(Batch { bytes }))
+    }
+}
+
+/// Nobody waits for a shard that is gone.
+impl Drop for Shard {
+    fn drop(&mut self) {
+        self.own_word().store(self.time, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;
