@@ -33,6 +33,7 @@ def found():
     """What an experiment of no program finds in a form of a second."""
     kept = {}
     changes = {
+        "qfq-ns2": {"seconds": 1.0, "warm_up": 0.5, "weights": (59,)},
         "qfq-wfi": {"sets": 6, "flows": 12, "packets": 600},
         "qfqplus-fig8": {"sets": ("1k-w1", "1k-highw"), "arrivals": ("smooth",), "packets_of_a_flow": 40},
         "pspat-twfi": {"packets": 4000},

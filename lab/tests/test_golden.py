@@ -3,7 +3,7 @@
 import hashlib
 
 from fairlane_lab.draws import SplitMix64
-from fairlane_lab.experiments import qfq_wfi, qfqplus_fig8
+from fairlane_lab.experiments import qfq_ns2, qfq_wfi, qfqplus_fig8
 
 
 def test_the_generator_is_splitmix64():
@@ -29,5 +29,13 @@ def test_a_closed_loop_is_the_same():
     assert found == WORST
 
 
+def test_a_network_is_the_same():
+    sources = qfq_ns2.simulated(qfq_ns2.topology("qfq", warm_up=0.5), 1.0, 3)
+    counts = [sources["best effort, 3"][key] for key in ("sent_packets", "received_packets", "on_their_way")]
+    delays = [sources["f0"]["delay_us"][key] for key in ("mean", "deviation", "max")]
+    assert (counts, delays) == NETWORK
+
+
 GOLDEN = "e163c51dce6411605cf691c81584fc83dfad63d2011f6da159ba86bb18013a37"
 WORST = [160, 0, 15]
+NETWORK = ([1403, 295, 535], [34996.210526, 8466.980021, 53312.0])

@@ -32,6 +32,8 @@ def draw(
         outcome = fairlane.scenario(path, link=link, seconds=seconds, seed=seed, rates=True)
     except fairlane.FairlaneError as error:
         raise LabError(str(error)) from None
+    if outcome.rates is None:
+        raise LabError(f"{path} is of a network: what classes send over time is drawn of a site's link")
     title = f"{path.name}: what each class sent on {outcome['link']} by {outcome['algorithm']}"
     figure = drawing.titled(title, (9.0, 4.4), lambda figure: _rates(figure, outcome))
     try:

@@ -213,7 +213,7 @@ class Site(_fairlane.Site):
 class Scenario(dict):
     """What a scenario showed, as ``fairlane sim --json`` prints it; ``rates`` beside it."""
 
-    #: By class, seconds and Mbit/s over time; ``None`` where they were not asked for.
+    #: By class, seconds and Mbit/s over time; ``None`` where they were not asked for, and of a network.
     rates: dict[str, NDArray] | None = None
 
 
@@ -225,7 +225,8 @@ def scenario(
     seed: int | None = None,
     rates: bool = False,
 ) -> Scenario:
-    """Simulates a scenario's file, as ``fairlane sim`` does: what became of each class of the site."""
+    """Simulates a scenario's file, as ``fairlane sim`` does: what became of each class of the site, or of
+    each source of a network."""
     text, drawn = _fairlane.scenario(os.fspath(path), link, seconds, seed, rates)
     outcome = Scenario(json.loads(text))
     if drawn is not None:

@@ -1,11 +1,13 @@
-//! `fairlane sim`: what a site's file does to traffic, on a clock of its own.
+//! `fairlane sim`: what a site's file, or a network, does to traffic, on a clock of its own.
+
+mod network;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use fairlane_config::Link;
-use fairlane_traffic::scenario::{Outcome, Run, Scenario};
+use fairlane_traffic::scenario::{LinkOutcome, Outcome, Run, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::seconds;
@@ -13,9 +15,9 @@ use crate::{classes, interrupt, output};
 
 const HELP: &str = "\
 Simulates one link of a site, with its classes, limits, queue management and ceilings, as
-`fairlane run` would shape it on an infinitely fast machine. Virtual time is exact to the
-picosecond. The same scenario and seed give the same output. An error is one sentence
-with its line and column, and the exit status is 2.
+`fairlane run` would shape it on an infinitely fast machine; or a network of nodes and wires.
+Virtual time is exact to the picosecond. The same scenario and seed give the same output on
+every machine. An error is one sentence with its line and column, and the exit status is 2.
 
 SCENARIO.toml:
 
@@ -53,9 +55,30 @@ SCENARIO.toml:
   ecn = true             its packets may be marked instead of dropped [false]
   name = \"calls\"         in the output
 
+A network has in place of `site` and `link`:
+
+  [[node]]               a host or a router:
+  name = \"r0\"
+  algorithm = \"qfq\"      who is next at its output ports: a queue for each source [fifo: one
+                         queue for all]
+  limit = { packets = 1000, bytes = \"64kb\" }   what may wait at each port [1000 packets];
+                         who holds most gives way, of fifo who comes last
+
+  [[wire]]               in both directions, an output port at each end:
+  from = \"r0\", to = \"r1\"
+  rate = \"10mbit\", delay = \"10ms\"
+  algorithm, limit       of both ends [the nodes']
+  one-way = true         from the first to the second alone [false]
+
+  [[source]]             as above, but for class, headers, rtt and ecn:
+  from = \"s0\", to = \"k0\"  by the fewest wires
+  weight = 4             of each source, at every port; its level under priority [1]
+  length = 1000          a packet's bytes [1500]
+
 Examples:
   fairlane sim examples/sim/home-evening.toml
   fairlane sim examples/sim/tcp.toml
+  fairlane sim examples/sim/network.toml
   fairlane sim examples/sim/isp-busy-hour.toml --seconds 5 --json";
 
 /// Options of `fairlane sim`.
@@ -79,7 +102,7 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Simulates, and prints what became of each class.
+/// Simulates, and prints what became of each class, or source.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let scenario = Scenario::read(&options.scenario, options.link.as_deref())?;
     output::warn(&scenario.warnings);
@@ -97,7 +120,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.json {
         return output::json(&outcome);
     }
-    output::line(text(&outcome, &scenario.link))
+    output::line(match (&outcome, scenario.link()) {
+        (Outcome::Link(outcome), Some(link)) => text(outcome, link),
+        (Outcome::Network(outcome), _) => network::text(outcome),
+        (Outcome::Link(_), None) => unreachable!("what a link did, there is a link"),
+    })
 }
 
 /// A bar on standard error, unless that is no terminal.
@@ -111,17 +138,17 @@ fn progress(options: &Options) -> ProgressBar {
     )
 }
 
-fn text(outcome: &Outcome, link: &Link) -> String {
+fn text(outcome: &LinkOutcome, link: &Link) -> String {
     let headline = classes::headline(link, &outcome.classes, outcome.seconds);
-    let interrupted = if outcome.interrupted {
-        ", interrupted"
-    } else {
-        ""
-    };
     format!(
-        "{headline} in {} s, seed {}{interrupted}\n{}",
-        outcome.seconds,
-        outcome.seed,
+        "{headline}{}\n{}",
+        which(outcome.seconds, outcome.seed, outcome.interrupted),
         classes::text(&outcome.classes)
     )
+}
+
+/// Which run it was: the end of the line above a table.
+fn which(seconds: f64, seed: u64, interrupted: bool) -> String {
+    let interrupted = if interrupted { ", interrupted" } else { "" };
+    format!(" in {seconds} s, seed {seed}{interrupted}")
 }

@@ -1,21 +1,28 @@
-//! A scenario: a site's link and who sends through it. What is wrong with one is said as of a
-//! site's file, with line and column.
+//! A scenario: a site's link and who sends through it, or a network and who sends from where to where. What is
+//! wrong with one is said as of a site's file, with line and column.
 
+mod link_run;
+mod network;
+mod network_run;
 mod packet;
 mod run;
+mod sends;
 mod source;
 mod written;
 
-pub use run::{Outcome, Rates, Run, SourceOutcome};
+pub use link_run::{LinkOutcome, Rates, SourceOutcome};
+pub use network_run::{DelaysReport, FlowsReport, NetworkOutcome, WireReport};
+pub use run::{Outcome, Run};
 
 use std::path::{Path, PathBuf};
 
 use fairlane_classify::DigestKey;
-use fairlane_config::{Link, Report, Site, SiteError, parse};
+use fairlane_config::{At, Link, Report, Site, SiteError, Text, parse};
 use fairlane_core::Nanos;
 
 use crate::links::choose_link;
-use source::{MOST_SOURCES, Reader, Source, time};
+use sends::time;
+use source::{Reader, Source};
 use written::Place;
 
 const MOST_SECONDS: f64 = 1e6;
@@ -25,17 +32,23 @@ const SEED: u64 = 1;
 
 /// A scenario that was found to be sound.
 pub struct Scenario {
-    /// The link that is simulated.
-    pub link: Link,
+    pub(crate) plan: Plan,
     /// Time that is measured, in seconds.
     pub seconds: f64,
     /// Time before that.
     pub warm_up: Nanos,
     /// Of all that is random.
     pub seed: u64,
-    pub(crate) sources: Vec<Source>,
     /// As the site's file has them, and the scenario.
     pub warnings: Vec<String>,
+}
+
+/// What is simulated.
+pub(crate) enum Plan {
+    /// A site's link, and who sends through it.
+    Link(Box<Link>, Vec<Source>),
+    /// A network.
+    Network(network::Plan),
 }
 
 /// Digests that are the same in every run.
@@ -44,6 +57,14 @@ fn digest_key(seed: u64) -> DigestKey {
 }
 
 impl Scenario {
+    /// The link that is simulated, if it is one.
+    pub fn link(&self) -> Option<&Link> {
+        match &self.plan {
+            Plan::Link(link, _) => Some(link),
+            Plan::Network(_) => None,
+        }
+    }
+
     /// Reads a file; `asked` is the link to simulate in place of the scenario's.
     ///
     /// # Errors
@@ -60,8 +81,7 @@ impl Scenario {
         let mut scenario = None;
         if let Some(written) = parse::<written::Scenario>(text, &mut report) {
             let folder = path.parent().unwrap_or(Path::new(""));
-            let site = site(&written, folder, &mut report)?;
-            scenario = site.and_then(|site| read(&written, site, asked, &mut report));
+            scenario = read(&written, folder, asked, &mut report)?;
         }
         let warnings = report.finish()?;
         let mut scenario = scenario.expect("what is not a scenario has been reported");
@@ -73,20 +93,15 @@ impl Scenario {
 
 /// The site; none where something is wrong with that part of the scenario. An error of a file
 /// of its own is that file's.
-fn site(
-    written: &written::Scenario,
-    folder: &Path,
-    report: &mut Report,
-) -> Result<Option<Site>, SiteError> {
-    match written.site.value() {
+fn site(at: &At<Place>, folder: &Path, report: &mut Report) -> Result<Option<Site>, SiteError> {
+    match at.value() {
         Place::Here(tables) => Ok(Site::of(tables, report)),
         Place::File(name) => {
             let path: PathBuf = folder.join(name);
             match Site::read(&path) {
                 Err(SiteError::Unreadable { reason, .. }) => {
-                    let at = written.site.span();
                     let path = path.display();
-                    report.error(&at, format!("site '{name}': {path}: {reason}"));
+                    report.error(&at.span(), format!("site '{name}': {path}: {reason}"));
                     Ok(None)
                 }
                 read => read.map(Some),
@@ -97,12 +112,48 @@ fn site(
 
 fn read(
     written: &written::Scenario,
-    site: Site,
+    folder: &Path,
     asked: Option<&str>,
     report: &mut Report,
-) -> Option<Scenario> {
+) -> Result<Option<Scenario>, SiteError> {
     let before = report.errors();
-    let link = link(written, &site, asked, report)?;
+    let mut warnings = Vec::new();
+    let plan = match &written.site {
+        Some(at) => {
+            let node = written.node.first().map(|node| node.name.span());
+            let wire = written.wire.first().map(|wire| wire.from.span());
+            if let Some(at) = node.or(wire) {
+                let sentence = "a scenario is of a site's link or of a network, not of both";
+                report.error(&at, sentence);
+            }
+            let Some(site) = site(at, folder, report)? else {
+                return Ok(None);
+            };
+            warnings.extend(site.warnings.iter().map(ToString::to_string));
+            let Some(link) = link(written, at, &site, asked, report) else {
+                return Ok(None);
+            };
+            let sources = sources(written, link, &site, report);
+            Some(Plan::Link(Box::new(link.clone()), sources))
+        }
+        None if written.node.is_empty() => {
+            let sentence =
+                "the key 'site' is missing: a site's file or tables, or [[node]]s of a network";
+            report.error(&(0..0), sentence);
+            return Ok(None);
+        }
+        None => {
+            if let Some(at) = written
+                .link
+                .as_ref()
+                .map(Text::span)
+                .or(asked.map(|_| 0..0))
+            {
+                report.error(&at, "link: a network has wires, and all are simulated");
+            }
+            network::Plan::read(written, report).map(Plan::Network)
+        }
+    };
     let seconds = written.seconds.as_ref();
     if let Some(at) = seconds.filter(|at| !(*at.value() > 0.0 && *at.value() <= MOST_SECONDS)) {
         let sentence = format!("seconds {}: it is above 0 and at most 1e6", at.value());
@@ -114,36 +165,43 @@ fn read(
     if written.source.is_empty() {
         report.error(&(0..0), "there is no [[source]]: somebody has to send");
     }
+    let plan = plan.filter(|_| report.errors() == before);
+    Ok(plan.map(|plan| Scenario {
+        plan,
+        seconds: seconds.map_or(SECONDS, |at| *at.value()),
+        warm_up: warm_up.unwrap_or(Nanos::ZERO),
+        seed: seed.unwrap_or(SEED),
+        warnings,
+    }))
+}
+
+/// The sources of a link; what is wrong with them is reported.
+fn sources(
+    written: &written::Scenario,
+    link: &Link,
+    site: &Site,
+    report: &mut Report,
+) -> Vec<Source> {
     let mut sources = Vec::new();
     let mut total = 0;
     for (number, at) in written.source.iter().enumerate() {
         let reader = Reader {
             source: at.value(),
             link,
-            site: &site,
+            site,
         };
         if let Some(source) = reader.read(number, report) {
-            total += source.count as usize;
-            if total > MOST_SOURCES && total - source.count as usize <= MOST_SOURCES {
-                let sentence = format!("these make more than {MOST_SOURCES} sources");
-                report.error(&at.span(), sentence);
-            }
+            source.sends.count_in(&mut total, at, report);
             sources.push(source);
         }
     }
-    (report.errors() == before).then(|| Scenario {
-        link: link.clone(),
-        seconds: seconds.map_or(SECONDS, |at| *at.value()),
-        warm_up: warm_up.unwrap_or(Nanos::ZERO),
-        seed: seed.unwrap_or(SEED),
-        sources,
-        warnings: site.warnings.iter().map(ToString::to_string).collect(),
-    })
+    sources
 }
 
 /// The link that is asked for, else that which the scenario names, else the only one.
 fn link<'a>(
     written: &written::Scenario,
+    at: &At<Place>,
     site: &'a Site,
     asked: Option<&str>,
     report: &mut Report,
@@ -151,7 +209,7 @@ fn link<'a>(
     let (name, place) = match (asked, &written.link) {
         (Some(name), _) => (Some(name), 0..0),
         (None, Some(text)) => (Some(text.value().as_str()), text.span()),
-        (None, None) => (None, written.site.span()),
+        (None, None) => (None, at.span()),
     };
     match choose_link(site, name) {
         Ok(link) => Some(link),

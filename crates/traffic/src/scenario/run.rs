@@ -1,44 +1,23 @@
 //! The simulation of a scenario.
 
-use anyhow::{Context, Result};
-use fairlane_config::Link;
-use fairlane_config::class_report::ClassReport;
-use fairlane_core::Discipline;
-use fairlane_core::tree::ClassId;
-use fairlane_sim::{
-    ClassFlow, ClassMeter, ClassPacket, PICOS_PER_SECOND, Picos, Simulation, TransmitQueue,
-};
+use anyhow::Result;
+use fairlane_sim::Picos;
 use serde::Serialize;
 
-use super::{Scenario, digest_key};
-use crate::ledger::{Ledger, Places};
-
-/// What each class sent over time.
-#[derive(Clone, Debug)]
-pub struct Rates {
-    /// Of each class that sent, its name and (seconds, Mbit/s).
-    pub classes: Vec<(String, Vec<(f64, f64)>)>,
-}
-
-/// Steps of [`Rates`].
-const STEPS: u128 = 200;
+use super::link_run::{LinkOutcome, LinkRun, Rates};
+use super::network_run::{NetworkOutcome, NetworkRun};
+use super::{Plan, Scenario};
 
 /// A simulation of a scenario.
 pub struct Run<'a> {
-    scenario: &'a Scenario,
-    simulation: Simulation<Discipline<ClassPacket>, Watch, ClassFlow>,
-    ids: Vec<ClassId>,
+    course: Course<'a>,
     seed: u64,
-    begin: Picos,
-    end: Picos,
-    malformed: u64,
-    unmatched: u64,
-    /// The classes of each source's packets, by place.
-    classes: Vec<Vec<usize>>,
 }
 
-/// Who counts what happens: of each class, and what it sent over time where that is to be drawn.
-type Watch = (Ledger, Option<ClassMeter>);
+enum Course<'a> {
+    Link(Box<LinkRun<'a>>),
+    Network(Box<NetworkRun<'a>>),
+}
 
 impl<'a> Run<'a> {
     /// Of so many seconds beside the warm-up; `drawn`: what is needed for [`Rates`] is kept.
@@ -47,40 +26,18 @@ impl<'a> Run<'a> {
     ///
     /// A source cannot send as it says; the error names it.
     pub fn new(scenario: &'a Scenario, seed: u64, seconds: f64, drawn: bool) -> Result<Run<'a>> {
-        let link = &scenario.link;
-        let (queue, ids) = link.discipline();
-        let mut classifier = link.classifier(&ids, digest_key(seed));
         let begin = Picos::from(scenario.warm_up);
         let end = begin + Picos::from_secs_f64(seconds);
-        let over_time = drawn.then(|| ClassMeter::new(Picos(end.0 / STEPS)));
-        let watch = (Ledger::new(link, &ids), over_time);
-        let mut simulation =
-            Simulation::of_classes(queue, link.rate, TransmitQueue::NONE, watch, seed);
-        let places = Places::new(&ids);
-        let mut classes = Vec::new();
-        let mut named = 0;
-        for source in &scenario.sources {
-            let mut of: Vec<usize> = Vec::new();
-            for plan in source.plans(link, &ids, &mut classifier, &mut named) {
-                of.push(places.of(plan.to.class));
-                let added = simulation.add_source(plan);
-                added.with_context(|| source.name.clone())?;
+        let course = match &scenario.plan {
+            Plan::Link(link, sources) => {
+                let run = LinkRun::new(link, sources, seed, (begin, end), drawn)?;
+                Course::Link(Box::new(run))
             }
-            of.sort_unstable();
-            of.dedup();
-            classes.push(of);
-        }
-        Ok(Run {
-            scenario,
-            simulation,
-            ids,
-            seed,
-            begin,
-            end,
-            malformed: classifier.malformed(),
-            unmatched: classifier.unmatched(),
-            classes,
-        })
+            Plan::Network(plan) => {
+                Course::Network(Box::new(NetworkRun::new(plan, seed, begin, end)?))
+            }
+        };
+        Ok(Run { course, seed })
     }
 
     /// Until the end, or as long as `go_on` says, which is told from time to time what part is
@@ -90,135 +47,36 @@ impl<'a> Run<'a> {
     }
 
     /// The same, as long as both say so: `still`, of which less is asked, at every event.
-    pub fn run_while(
-        &mut self,
-        mut go_on: impl FnMut(f64) -> bool,
-        mut still: impl FnMut() -> bool,
-    ) {
-        let step = step(&self.scenario.link);
-        let mut measuring = false;
-        let part = |done: Picos, end: Picos| done.as_secs_f64() / end.as_secs_f64();
-        while self.simulation.clock() < self.end && go_on(part(self.simulation.clock(), self.end)) {
-            let target = if measuring { self.end } else { self.begin };
-            let until = (self.simulation.clock() + step).min(target);
-            if !self.simulation.run_until_while(until, &mut still) {
-                break;
-            }
-            if !measuring && until == self.begin {
-                self.restart();
-                measuring = true;
-            }
-            self.simulation.expire_idle();
-        }
-        if !measuring {
-            self.restart();
+    pub fn run_while(&mut self, go_on: impl FnMut(f64) -> bool, still: impl FnMut() -> bool) {
+        match &mut self.course {
+            Course::Link(run) => run.run_while(go_on, still),
+            Course::Network(run) => run.run_while(go_on, still),
         }
     }
 
-    /// From here on it is measured.
-    fn restart(&mut self) {
-        let (ledger, _) = self.simulation.observer();
-        let before = ledger.counts(self.simulation.queue());
-        self.simulation.observer_mut().0.restart(before);
-    }
-
-    /// What became of the classes; `scenario` is what the report calls it.
+    /// What became of what was sent; `scenario` is what the report calls it.
     pub fn outcome(&self, scenario: String) -> Outcome {
-        let link = &self.scenario.link;
-        let time = self.simulation.clock() - self.begin;
-        let (ledger, _) = self.simulation.observer();
-        let sources = self.scenario.sources.iter().zip(&self.classes);
-        let names = |places: &Vec<usize>| {
-            let names = places
-                .iter()
-                .map(|&place| link.classes[place].name.to_string());
-            names.collect()
-        };
-        Outcome {
-            scenario,
-            link: link.name.clone(),
-            rate_bps: link.rate.bps(),
-            overhead: link.overhead,
-            algorithm: link.algorithm.to_string(),
-            seconds: time.0 as f64 / PICOS_PER_SECOND as f64,
-            interrupted: self.simulation.clock() < self.end,
-            seed: self.seed,
-            malformed_sources: self.malformed,
-            unmatched_sources: self.unmatched,
-            sources: sources
-                .map(|(source, places)| SourceOutcome {
-                    name: source.name.clone(),
-                    count: source.count,
-                    classes: names(places),
-                })
-                .collect(),
-            classes: ledger.report(self.simulation.queue(), time),
+        match &self.course {
+            Course::Link(run) => Outcome::Link(run.outcome(scenario, self.seed)),
+            Course::Network(run) => Outcome::Network(run.outcome(scenario, self.seed)),
         }
     }
 
-    /// What was kept for it.
+    /// What was kept for it, of a link.
     pub fn rates(&self) -> Option<Rates> {
-        let meter = self.simulation.observer().1.as_ref()?;
-        let link = &self.scenario.link;
-        let seconds = |picos: Picos| picos.0 as f64 / PICOS_PER_SECOND as f64;
-        let step = seconds(meter.interval());
-        let mut classes = Vec::new();
-        for (class, &id) in link.classes.iter().zip(&self.ids) {
-            let rate = |number: usize| meter.bytes(id, number) as f64 * 8.0 / step / 1e6;
-            let points = (0..meter.intervals())
-                .map(|number| ((number as f64 + 0.5) * step, rate(number)))
-                .collect::<Vec<_>>();
-            if points.iter().any(|&(_, rate)| rate > 0.0) {
-                classes.push((class.name.to_string(), points));
-            }
+        match &self.course {
+            Course::Link(run) => run.rates(),
+            Course::Network(_) => None,
         }
-        Some(Rates { classes })
     }
-}
-
-/// How far to go between two looks at Ctrl-C: some thousands of packets, whatever the rate.
-fn step(link: &Link) -> Picos {
-    let bits = u128::from(link.longest.get()) * 8 * 4096;
-    let picos = bits * u128::from(PICOS_PER_SECOND) / u128::from(link.rate.bps());
-    Picos(picos).min(Picos::from_millis(100))
 }
 
 /// What a simulation showed; its keys are those of `fairlane sim --json`.
 #[derive(Debug, Serialize)]
-pub struct Outcome {
-    /// What was simulated.
-    pub scenario: String,
-    /// The link's name.
-    pub link: String,
-    /// The algorithm among its topmost classes.
-    pub algorithm: String,
-    /// Its rate in bit/s.
-    pub rate_bps: u64,
-    /// Bytes that each packet takes beside its own.
-    pub overhead: u32,
-    /// That were measured.
-    pub seconds: f64,
-    /// It ended before its time.
-    pub interrupted: bool,
-    /// Of all that is random.
-    pub seed: u64,
-    /// Sources whose headers could not be read: in the default class.
-    pub malformed_sources: u64,
-    /// Sources whose headers matched no filter, likewise.
-    pub unmatched_sources: u64,
-    /// Who sent.
-    pub sources: Vec<SourceOutcome>,
-    /// The link's classes, in the order of the file.
-    pub classes: Vec<ClassReport>,
-}
-
-/// Sources alike.
-#[derive(Debug, Serialize)]
-pub struct SourceOutcome {
-    /// What the scenario calls them.
-    pub name: String,
-    /// How many they are.
-    pub count: u32,
-    /// Where their packets went.
-    pub classes: Vec<String>,
+#[serde(untagged)]
+pub enum Outcome {
+    /// Of a link.
+    Link(LinkOutcome),
+    /// Of a network.
+    Network(NetworkOutcome),
 }

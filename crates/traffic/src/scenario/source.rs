@@ -1,4 +1,4 @@
-//! A scenario's sources: what they send, and to which class.
+//! The sources of a link, and to which class they send.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -6,41 +6,20 @@ use std::str::FromStr;
 use fairlane_classify::{
     Family, Layer, LinkClassifier, Origin, Owner, PortRange, Prefix, Protocol, VlanId,
 };
-use fairlane_config::{At, ClassKind, Link, Report, Role, Scalar, Site, Text, Time, suggestion};
+use fairlane_config::{At, ClassKind, Link, Report, Role, Scalar, Site, Text, suggestion};
 use fairlane_core::tree::ClassId;
-use fairlane_core::{Length, Nanos, Rate};
-use fairlane_sim::{ClassFlow, ClassSource, Lengths, Picos, Tcp, Traffic};
+use fairlane_sim::{ClassFlow, ClassSource};
 
 use super::packet::{Headers, extends_ipv6, host, unnamed};
+use super::sends::{Form, Sends};
 use super::written;
-use crate::links::{no_such, other_side};
+use crate::links::other_side;
 
-/// Most sources of one scenario.
-pub(super) const MOST_SOURCES: usize = 1_000_000;
-/// Packets that a backlogged source keeps in the queue, unless the scenario says otherwise.
-const WINDOW: u32 = 32;
-const MOST_RTT: Nanos = Nanos::from_millis(100_000);
-/// Packets that a source in a closed loop has on their way at most, likewise: what a common
-/// receiver has room for.
-const TCP_WINDOW: u32 = 4096;
-/// A backlogged source that sees none of its packets leave for so long sends one more.
-const PATIENCE: Picos = Picos::from_millis(200);
-/// Shape of the spans of an on-off source: their variance is infinite, as measured of real ones.
-const SHAPE: f64 = 1.5;
-
-/// A source, or several alike.
+/// A source of a link, or several alike.
 pub(crate) struct Source {
-    pub name: String,
-    pub count: u32,
+    pub sends: Sends,
     to: To,
-    traffic: Traffic,
-    tcp: Option<Tcp>,
-    lengths: Lengths,
-    /// From the first to the last.
-    active: (Picos, Picos),
     ecn: bool,
-    /// Time from one source alike to the next.
-    apart: Picos,
 }
 
 /// Where a source's packets go.
@@ -72,29 +51,19 @@ impl Source {
                     }
                 }
                 To::Classified(headers, origin) => {
-                    let frame = headers.frame(number, self.count);
+                    let frame = headers.frame(number, self.sends.count);
                     classifier.classify(&frame, Layer::Ethernet, origin)
                 }
             };
-            let later = Picos(self.apart.0 * u128::from(number) / u128::from(self.count));
             ClassSource {
-                active: vec![self.active.0 + later..self.active.1],
-                patience: Some(PATIENCE),
                 ecn: self.ecn,
-                tcp: self.tcp,
-                ..ClassSource::new(to, self.traffic.clone(), self.lengths.clone())
+                ..self.sends.plan(number, to)
             }
         };
-        (0..self.count)
+        (0..self.sends.count)
             .map(|number| plan(number, classifier))
             .collect()
     }
-}
-
-/// A time, where there is one; what is none is reported.
-pub(super) fn time(key: &str, text: &Option<Text>, report: &mut Report) -> Option<Nanos> {
-    let time: Time = text.as_ref()?.read(key, report)?;
-    Some(time.0)
 }
 
 /// The value of a scalar, or the reason why it has none is reported.
@@ -124,49 +93,41 @@ impl Reader<'_> {
     pub(super) fn read(&self, number: usize, report: &mut Report) -> Option<Source> {
         let source = self.source;
         let before = report.errors();
-        let ecn = source.ecn.as_ref().is_some_and(|ecn| *ecn.value());
-        let count = match &source.count {
-            Some(count) => count.within("count", 1..MOST_SOURCES as i64 + 1, report),
-            None => Some(1),
-        };
-        let to = self.to(ecn, report);
-        let lengths = self.lengths(report);
-        let traffic = self.traffic(report);
-        let start = time("start", &source.start, report).unwrap_or(Nanos::ZERO);
-        let stop = time("stop", &source.stop, report);
-        if let (Some(stop), Some(text)) = (stop, &source.stop)
-            && stop <= start
-        {
-            let sentence = format!("stop '{}': it is not after the start", text.value());
-            report.error(&text.span(), sentence);
+        for (key, given) in [
+            ("from", source.from.as_ref().map(Text::span)),
+            ("to", source.to.as_ref().map(Text::span)),
+            ("weight", source.weight.as_ref().map(At::span)),
+        ] {
+            if let Some(at) = given {
+                let sentence =
+                    format!("{key}: only in a network of [[node]] and [[wire]] has a source one");
+                report.error(&at, sentence);
+            }
         }
+        let ecn = source.ecn.as_ref().is_some_and(|ecn| *ecn.value());
+        let to = self.to(ecn, report);
+        let form = Form {
+            source,
+            overhead: self.link.overhead,
+            usual: self.link.longest,
+            longest: self.link.longest,
+            round: None,
+        };
+        let sends = form.read(number, report);
         if report.errors() > before {
             return None;
         }
-        let ((traffic, tcp), lengths) = (traffic?, lengths?);
-        let name = match (&source.name, &source.class) {
-            (Some(name), _) | (None, Some(name)) => name.value().clone(),
-            (None, None) => format!("source {number}"),
-        };
         Some(Source {
-            name,
-            count: count?,
+            sends: sends?,
             to: to?,
-            apart: match tcp {
-                Some(tcp) => tcp.rtt,
-                None => apart(&traffic, &lengths),
-            },
-            traffic,
-            tcp,
-            lengths,
-            active: (start.into(), stop.map_or(Picos::MAX, Picos::from)),
             ecn,
         })
     }
 
     fn to(&self, ecn: bool, report: &mut Report) -> Option<To> {
         let source = self.source;
-        let given = self.first_header();
+        let given = source.headers().into_iter().find(|(_, at)| at.is_some());
+        let given = given.map(|(key, _)| key);
         match (&source.class, given) {
             (Some(class), Some(key)) => {
                 report.error(
@@ -187,27 +148,6 @@ impl Reader<'_> {
                 None
             }
         }
-    }
-
-    /// The first key of those that filters look at.
-    fn first_header(&self) -> Option<&'static str> {
-        let source = self.source;
-        let keys = [
-            ("source", source.source.is_some()),
-            ("destination", source.destination.is_some()),
-            ("protocol", source.protocol.is_some()),
-            ("source-port", source.source_port.is_some()),
-            ("destination-port", source.destination_port.is_some()),
-            ("dscp", source.dscp.is_some()),
-            ("vlan", source.vlan.is_some()),
-            ("ingress", source.ingress.is_some()),
-            ("user", source.user.is_some()),
-            ("group", source.group.is_some()),
-            ("pid", source.pid.is_some()),
-        ];
-        keys.into_iter()
-            .find(|(_, given)| *given)
-            .map(|(key, _)| key)
     }
 
     fn class(&self, text: &Text, report: &mut Report) -> Option<usize> {
@@ -345,115 +285,6 @@ impl Reader<'_> {
             owner,
         })
     }
-
-    /// Lengths with the link's overhead.
-    fn lengths(&self, report: &mut Report) -> Option<Lengths> {
-        let overhead = self.link.overhead;
-        let Some(at) = &self.source.length else {
-            return Some(Lengths::Fixed(self.link.longest));
-        };
-        let text = at.value().to_string();
-        let (first, last) = text.split_once('-').unwrap_or((&text, &text));
-        let most = self.link.longest.get() - overhead;
-        let read = |text: &str| {
-            let bytes = text.trim().parse::<u32>().ok()?;
-            (1..=most)
-                .contains(&bytes)
-                .then(|| Length::new(bytes + overhead))?
-        };
-        match (read(first), read(last)) {
-            (Some(first), Some(last)) if first == last => Some(Lengths::Fixed(first)),
-            (Some(first), Some(last)) if first < last => Some(Lengths::Uniform(first, last)),
-            _ => {
-                report.error(
-                    &at.span(),
-                    format!(
-                        "length '{text}': it is a frame's bytes from 1 to {most}, or a range as in \"64-{most}\""
-                    ),
-                );
-                None
-            }
-        }
-    }
-
-    /// When it sends, and whether it is in a closed loop.
-    fn traffic(&self, report: &mut Report) -> Option<(Traffic, Option<Tcp>)> {
-        const WORDS: [&str; 5] = ["cbr", "poisson", "on-off", "backlogged", "tcp"];
-        let source = self.source;
-        let word = source.traffic.value().as_str();
-        let (rated, spans, windowed) = match word {
-            "cbr" | "poisson" => (true, false, false),
-            "on-off" => (true, true, false),
-            "backlogged" | "tcp" => (false, false, true),
-            _ => {
-                let sentence = no_such("traffic", word, &WORDS);
-                report.error(&source.traffic.span(), sentence);
-                return None;
-            }
-        };
-        let before = report.errors();
-        for (key, text, wanted) in [
-            ("rate", &source.rate, rated),
-            ("on", &source.on, spans),
-            ("off", &source.off, spans),
-            ("rtt", &source.rtt, word == "tcp"),
-        ] {
-            match text {
-                None if wanted => report.error(
-                    &source.traffic.span(),
-                    format!("traffic '{word}': the key '{key}' is missing"),
-                ),
-                Some(text) if !wanted => {
-                    report.error(&text.span(), format!("{key}: traffic '{word}' has none"));
-                }
-                _ => (),
-            }
-        }
-        let window = match &source.window {
-            Some(at) if !windowed => {
-                report.error(&at.span(), format!("window: traffic '{word}' has none"));
-                None
-            }
-            Some(at) => at.within("window", 1..1_000_001, report),
-            None if word == "tcp" => Some(TCP_WINDOW),
-            None => Some(WINDOW),
-        };
-        let rtt = time("rtt", &source.rtt, report);
-        if let (Some(rtt), Some(text)) = (rtt, &source.rtt)
-            && !(Nanos(1)..=MOST_RTT).contains(&rtt)
-        {
-            let sentence = format!("rtt '{}': it is above 0 and at most 100s", text.value());
-            report.error(&text.span(), sentence);
-        }
-        let rate: Option<Rate> = source
-            .rate
-            .as_ref()
-            .and_then(|rate| rate.read("rate", report));
-        let on = time("on", &source.on, report);
-        let off = time("off", &source.off, report);
-        if let (Some(Nanos(0)), Some(text)) = (on, &source.on) {
-            report.error(&text.span(), "on: it is above 0");
-        }
-        if report.errors() > before {
-            return None;
-        }
-        let tcp = rtt.zip(window).map(|(rtt, window)| Tcp {
-            rtt: rtt.into(),
-            window,
-        });
-        let traffic = match word {
-            "cbr" => Traffic::Cbr(rate?),
-            "poisson" => Traffic::Poisson(rate?),
-            "on-off" => Traffic::ParetoOnOff {
-                alpha: SHAPE,
-                mean_on: on?.into(),
-                mean_off: off?.into(),
-                peak: rate?,
-            },
-            _ => Traffic::Greedy(window?),
-        };
-        Some((traffic, tcp))
-    }
 }
 
 /// An address, or a prefix.
@@ -462,23 +293,5 @@ fn prefix(key: &str, text: &Option<Text>, report: &mut Report) -> Option<Prefix>
     match text.value().parse::<IpAddr>() {
         Ok(address) => Some(host(address)),
         Err(_) => text.read(key, report),
-    }
-}
-
-/// The time over which the beginnings of sources alike are spread, so that they do not send as
-/// one: that between two packets, or two spans of sending.
-fn apart(traffic: &Traffic, lengths: &Lengths) -> Picos {
-    match (traffic, lengths) {
-        (Traffic::Cbr(rate), Lengths::Fixed(len) | Lengths::Uniform(len, _)) => {
-            let picos = u128::from(len.get()) * 8 * u128::from(fairlane_sim::PICOS_PER_SECOND);
-            Picos(picos / u128::from(rate.bps()))
-        }
-        (
-            Traffic::ParetoOnOff {
-                mean_on, mean_off, ..
-            },
-            _,
-        ) => *mean_on + *mean_off,
-        _ => Picos::ZERO,
     }
 }

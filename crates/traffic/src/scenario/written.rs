@@ -1,6 +1,7 @@
 //! A scenario's tables and keys as they may be written.
 
 use std::fmt;
+use std::ops::Range;
 
 use fairlane_config::{At, Scalar, Tables, Text};
 use serde::de::value::MapAccessDeserializer;
@@ -11,13 +12,48 @@ use serde::{Deserialize, Deserializer};
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Scenario {
-    pub site: At<Place>,
+    pub site: Option<At<Place>>,
     pub link: Option<Text>,
+    #[serde(default)]
+    pub node: Vec<Node>,
+    #[serde(default)]
+    pub wire: Vec<Wire>,
     pub seconds: Option<At<f64>>,
     pub warm_up: Option<Text>,
     pub seed: Option<At<i64>>,
     #[serde(default)]
     pub source: Vec<At<Source>>,
+}
+
+/// A host or a router of a network.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Node {
+    pub name: Text,
+    pub algorithm: Option<Text>,
+    pub limit: Option<Limit>,
+}
+
+/// What two of them are joined by.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Wire {
+    pub from: Text,
+    pub to: Text,
+    pub rate: Text,
+    pub delay: Text,
+    pub algorithm: Option<Text>,
+    pub limit: Option<Limit>,
+    #[serde(default)]
+    pub one_way: bool,
+}
+
+/// What may wait at an output port.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct Limit {
+    pub packets: Option<At<i64>>,
+    pub bytes: Option<Text>,
 }
 
 /// Where the site is.
@@ -59,6 +95,9 @@ impl<'de> Deserialize<'de> for Place {
 pub(super) struct Source {
     pub name: Option<Text>,
     pub count: Option<At<i64>>,
+    pub from: Option<Text>,
+    pub to: Option<Text>,
+    pub weight: Option<At<i64>>,
     pub class: Option<Text>,
     pub source: Option<Text>,
     pub destination: Option<Text>,
@@ -81,4 +120,26 @@ pub(super) struct Source {
     pub start: Option<Text>,
     pub stop: Option<Text>,
     pub ecn: Option<At<bool>>,
+}
+
+impl Source {
+    /// The keys that filters look at, and where they stand.
+    pub(super) fn headers(&self) -> [(&'static str, Option<Range<usize>>); 11] {
+        let text = |at: &Option<Text>| at.as_ref().map(At::span);
+        let scalar = |at: &Option<At<Scalar>>| at.as_ref().map(At::span);
+        let number = |at: &Option<At<i64>>| at.as_ref().map(At::span);
+        [
+            ("source", text(&self.source)),
+            ("destination", text(&self.destination)),
+            ("protocol", scalar(&self.protocol)),
+            ("source-port", scalar(&self.source_port)),
+            ("destination-port", scalar(&self.destination_port)),
+            ("dscp", scalar(&self.dscp)),
+            ("vlan", number(&self.vlan)),
+            ("ingress", text(&self.ingress)),
+            ("user", number(&self.user)),
+            ("group", number(&self.group)),
+            ("pid", number(&self.pid)),
+        ]
+    }
 }

@@ -18,6 +18,7 @@ from . import (
     pspat_throughput,
     pspat_twfi,
     qfq_fig10,
+    qfq_ns2,
     qfq_table4,
     qfq_wfi,
     qfqplus_fig2,
@@ -32,6 +33,7 @@ EXPERIMENTS: tuple[Experiment, ...] = tuple(
     for module in (
         qfq_table4,
         qfq_fig10,
+        qfq_ns2,
         qfq_wfi,
         qfqplus_table2,
         qfqplus_fig2,

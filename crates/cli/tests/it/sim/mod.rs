@@ -1,6 +1,7 @@
 //! `fairlane sim`: what a site's file does to traffic, measured on a clock of its own.
 
 mod examples;
+mod network;
 mod refusals;
 mod scenarios;
 

@@ -6,7 +6,7 @@ const SITE: &str = "[[site.link]]\nname = \"up\"\nrate = \"1mbit\"\nclass = [{ n
                     { name = \"in\" }, { name = \"below\", parent = \"in\", default = true }]\n";
 
 #[track_caller]
-fn refuses(scenario: &str, places: &[(&str, &[&str])]) {
+pub(super) fn refuses(scenario: &str, places: &[(&str, &[&str])]) {
     let folder = Folder::new();
     folder.write("two.toml", "[[link]]\nname = \"up\"\nrate = \"1mbit\"\n[[link]]\nname = \"down\"\nto = \"inside\"\nrate = \"1mbit\"\n");
     folder.write("bad.toml", "[[link]]\nname = \"up\"\nrate = \"1mbps\"\n");
@@ -19,7 +19,7 @@ fn refuses(scenario: &str, places: &[(&str, &[&str])]) {
         let (_, told) = line
             .split_once(&folder.0.path().display().to_string())
             .unwrap();
-        assert!(told.starts_with(&format!("/{place}: ")), "{place}: {line}");
+        assert!(told.starts_with(&format!("/{place}:")), "{place}: {line}");
         for word in *words {
             assert!(line.contains(word), "{word} is not in: {line}");
         }
