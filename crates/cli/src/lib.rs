@@ -10,6 +10,7 @@ mod bench;
 mod check;
 mod classes;
 pub mod cli;
+mod compare;
 mod machine;
 mod replay;
 pub mod run;
@@ -64,6 +65,7 @@ impl Program {
             cli::Command::Check(options) => check::run(&options),
             cli::Command::Bench(options) => bench::run(&options, &self.custom),
             cli::Command::Replay(options) => replay::run(&options),
+            cli::Command::Compare(options) => compare::run(&options),
             cli::Command::Sim(options) => sim::run(&options),
             cli::Command::Ctl(options) => ctl::run(&options),
             cli::Command::Top(options) => top::run(&options),

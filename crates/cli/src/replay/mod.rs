@@ -3,13 +3,16 @@
 mod outfile;
 mod report;
 
+use std::cell::Cell;
 use std::fs;
 use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{
+    PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser,
+};
 use fairlane_config::Site;
 use fairlane_core::Rate;
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
@@ -111,7 +114,7 @@ pub(crate) struct Options {
     link: Option<String>,
     /// The flows; a capture can do without
     #[arg(long, value_name = "FLOWS.csv")]
-    flows: Option<PathBuf>,
+    pub(crate) flows: Option<PathBuf>,
     /// The arrivals: CSV or a capture, as the file's beginning tells
     #[arg(value_name = "ARRIVALS.csv|IN.pcap")]
     input: PathBuf,
@@ -120,16 +123,16 @@ pub(crate) struct Options {
     output: Option<PathBuf>,
     /// What makes packets of a capture one flow [default: 5-tuple]
     #[arg(long, value_parser = flow_by(), value_name = "KEY")]
-    flow_by: Option<Per>,
+    pub(crate) flow_by: Option<Per>,
     /// Bytes that each packet takes on the link beside its own, which count for the
     /// shares too: 24 for Ethernet's preamble, checksum and gap
     #[arg(
         long,
         value_name = "BYTES",
         default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_LENGTH) - 1)
+        value_parser = overhead()
     )]
-    overhead: u32,
+    pub(crate) overhead: u32,
     /// Most flows in an aggregate (M), for algorithms whose name ends in +
     #[arg(
         long,
@@ -137,7 +140,7 @@ pub(crate) struct Options {
         default_value_t = AUTOMATIC_MEMBERS,
         value_parser = members
     )]
-    aggregate: NonZeroU32,
+    pub(crate) aggregate: NonZeroU32,
     /// Report each flow's delays and how far it fell behind its share, beside the
     /// algorithm's bounds: on standard output where departures go to OUT, else on
     /// standard error
@@ -148,8 +151,13 @@ pub(crate) struct Options {
     json: bool,
 }
 
+/// Reads `--overhead`.
+pub(crate) fn overhead() -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(0..=i64::from(MAX_LENGTH) - 1)
+}
+
 /// Reads `--flow-by`.
-fn flow_by() -> impl TypedValueParser<Value = Per> {
+pub(crate) fn flow_by() -> impl TypedValueParser<Value = Per> {
     let five_tuple = PossibleValue::new("5-tuple").help(
         "Source and destination address, protocol, source and destination port; all fragments \
          between two addresses are one flow",
@@ -167,6 +175,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let outcome = Replay {
         options,
         progress: &progress,
+        departures: Cell::default(),
     }
     .run();
     progress.finish_and_clear();
@@ -177,6 +186,34 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 impl Options {
+    /// A report of flows and nothing else.
+    pub(crate) fn measuring(algorithm: Algorithm, rate: Rate, input: PathBuf) -> Self {
+        Options {
+            alg: Some(algorithm),
+            rate: Some(rate),
+            config: None,
+            link: None,
+            flows: None,
+            input,
+            output: None,
+            flow_by: None,
+            overhead: 0,
+            aggregate: AUTOMATIC_MEMBERS,
+            report: false,
+            json: true,
+        }
+    }
+
+    /// The report of such a replay, whose departures go there.
+    pub(crate) fn report_to(&self, departures: &mut dyn Departures) -> Result<by_flow::Report> {
+        let replay = Replay {
+            options: self,
+            progress: &ProgressBar::hidden(),
+            departures: Cell::new(Some(departures)),
+        };
+        replay.by_flow()?.context("it was measured")
+    }
+
     fn wants_report(&self) -> bool {
         self.report || self.json
     }
@@ -221,6 +258,8 @@ impl Options {
 struct Replay<'a> {
     options: &'a Options,
     progress: &'a ProgressBar,
+    /// Where departures go, if the options do not say it.
+    departures: Cell<Option<&'a mut dyn Departures>>,
 }
 
 impl Replay<'_> {
@@ -230,10 +269,18 @@ impl Replay<'_> {
             options.link.is_none() || options.config.is_some(),
             "--link names a link of a site, which takes --config"
         );
-        let (algorithm, rate) = match (&options.config, options.alg, options.rate) {
-            (Some(config), _, _) => return self.through_site(config),
-            (None, Some(alg), Some(rate)) => (alg, rate),
-            _ => bail!("--alg and --rate are needed, or --config"),
+        if let Some(config) = &options.config {
+            return self.through_site(config);
+        }
+        let shown = |report| Shown::new(&report, report::of_flows(&report));
+        self.by_flow()?.map(shown).transpose()
+    }
+
+    /// Through a packet scheduler.
+    fn by_flow(&self) -> Result<Option<by_flow::Report>> {
+        let options = self.options;
+        let (Some(algorithm), Some(rate)) = (options.alg, options.rate) else {
+            bail!("--alg and --rate are needed, or --config");
         };
         let declared = options
             .flows
@@ -290,8 +337,7 @@ impl Replay<'_> {
                 report
             }
         };
-        let shown = |report| Shown::new(&report, report::of_flows(&report));
-        report.map(shown).transpose()
+        Ok(report)
     }
 
     /// Through the classes of a site's link.
@@ -375,6 +421,9 @@ impl Replay<'_> {
 
     /// Departures as CSV, wherever they go, as `run` says them.
     fn written<T>(&self, run: impl FnOnce(&mut dyn Departures) -> Result<T>) -> Result<T> {
+        if let Some(departures) = self.departures.take() {
+            return run(departures);
+        }
         match &self.options.output {
             None if self.options.json => run(&mut Unwritten),
             None => {
