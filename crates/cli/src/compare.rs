@@ -90,7 +90,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         return output::json(&rows);
     }
     let mut table = table::new([
-        "algorithm", "delay\np50 us", "delay\np99 us", "delay\nmax us", "T-WFI\nus", "bound\nus", "Jain",
+        "algorithm",
+        "delay\np50 us",
+        "delay\np99 us",
+        "delay\nmax us",
+        "T-WFI\nus",
+        "bound\nus",
+        "Jain",
         "ns a\npacket",
     ]);
     let micros = |nanos: f64| format!("{:.3}", nanos / 1e3);
@@ -123,7 +129,9 @@ impl Options {
         .report_to(&mut rates)?;
         let flows = &report.flows;
         let longest = |delay: fn(&FlowReport) -> f64| flows.iter().map(delay).fold(0.0, f64::max);
-        let nearest = flows.iter().max_by(|a, b| a.badness().total_cmp(&b.badness()));
+        let nearest = flows
+            .iter()
+            .max_by(|a, b| a.badness().total_cmp(&b.badness()));
         let nearest = nearest.context("no packet arrives")?;
         Ok(Row {
             alg: report.alg,
@@ -179,12 +187,21 @@ impl Departures for Rates {
 impl Rates {
     /// Jain's index of the rates that flows had while they had something to send, for their weights.
     fn jain(&self, flows: &[FlowReport]) -> f64 {
-        let shares = self.0.iter().zip(flows).filter(|((_, time, _), _)| *time > 0);
-        let shares = shares.map(|(&(bytes, time, _), flow)| bytes as f64 / time as f64 / f64::from(flow.weight));
+        let shares = self
+            .0
+            .iter()
+            .zip(flows)
+            .filter(|((_, time, _), _)| *time > 0);
+        let shares = shares
+            .map(|(&(bytes, time, _), flow)| bytes as f64 / time as f64 / f64::from(flow.weight));
         let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
         for share in shares {
             (count, sum, squares) = (count + 1.0, sum + share, squares + share * share);
         }
-        if squares > 0.0 { sum * sum / (count * squares) } else { 1.0 }
+        if squares > 0.0 {
+            sum * sum / (count * squares)
+        } else {
+            1.0
+        }
     }
 }

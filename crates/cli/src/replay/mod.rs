@@ -10,9 +10,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use clap::builder::{
-    PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser,
-};
+use clap::builder::{PossibleValue, PossibleValuesParser, RangedI64ValueParser, TypedValueParser};
 use fairlane_config::Site;
 use fairlane_core::Rate;
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
