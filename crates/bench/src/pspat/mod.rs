@@ -18,6 +18,9 @@ pub use case::{Case, Mode, Transmit, Way, measure, name};
 pub use outcome::Outcome;
 pub use victim::Victim;
 
+/// Mailboxes that an arbiter looks at in a step, unless said otherwise.
+pub const SCAN_LIMIT: usize = fairlane_runtime::ArbiterConfig::SCAN_LIMIT;
+
 /// Time that all clients send before anything is counted.
 const WARM_UP: Nanos = Nanos::from_millis(200);
 

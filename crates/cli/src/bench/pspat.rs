@@ -3,10 +3,9 @@
 use std::num::NonZeroU32;
 
 use anyhow::{Context, Result, ensure};
-use fairlane_bench::pspat::{Case, Mode, Transmit, Victim, Way, measure, queue_for};
+use fairlane_bench::pspat::{Case, Mode, SCAN_LIMIT, Transmit, Victim, Way, measure, queue_for};
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
 use fairlane_core::{Length, Nanos, Rate, Weight};
-use fairlane_runtime::ArbiterConfig;
 
 use crate::algorithm::{self, Algorithm, members};
 use crate::arguments::{Weights, seconds, weight};
@@ -86,7 +85,7 @@ pub(super) struct Options {
     #[arg(long, value_name = "NS", default_value_t = 1000)]
     read_interval: u64,
     /// Most mailboxes looked at in one step of the arbiter
-    #[arg(long, value_name = "N", default_value_t = ArbiterConfig::SCAN_LIMIT)]
+    #[arg(long, value_name = "N", default_value_t = SCAN_LIMIT)]
     scan_limit: usize,
     /// Adds a client that sends so many packets a second, and measures their delay
     #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
