@@ -6,7 +6,7 @@ mod view;
 
 use crate::ensure_invariant;
 use crate::packet::{Count, Packet, Rejected, Rejection};
-use crate::queue::{PacketList, PacketSlab, Stored};
+use crate::queue::{PacketSlab, Record, Stored};
 use crate::scheduler::{EntityId, Holds, MAX_ENTITIES, Removal, Scheduler, Share, Violation};
 use crate::size::{Ledger, Room, Size};
 use crate::units::{Charge, Length, Weight};
@@ -220,29 +220,25 @@ pub struct FlowStats {
 pub type TotalStats = FlowStats;
 
 /// A flow's queue and its algorithm state, in one cache line.
-///
-/// The two counts of accepted packets stand apart, and those of room, so that they are not updated
-/// as one vector, which takes four times the instructions.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Flow<S, L: Size = Length> {
-    accepted_packets: u64,
-    packets: PacketList,
-    /// What its limits leave; negative after a limit was lowered below the backlog.
-    room_packets: i32,
-    /// Longest packet allowed; 0 where no flow has this number, which then
-    /// rejects every packet.
-    max_length: u32,
-    accepted_bytes: u64,
+    /// With its entry in `accounts`, or [`NO_ACCOUNT`], for `side`; and with its longest packet, 0 where no
+    /// flow has this number, which then rejects every packet.
+    queue: Record<u32, L::Room>,
     state: S,
-    /// Its entry in `accounts`, or [`NO_ACCOUNT`].
-    account: u32,
-    /// As `room_packets`.
-    room_bytes: L::Room,
     ledger: L::Ledger,
 }
 
 const _: () = assert!(size_of::<Flow<[u64; 3]>>() == 64);
+
+impl<S, L: Size> Flow<S, L> {
+    /// Its longest packet; 0 where no flow has this number.
+    #[inline(always)]
+    fn max_length(&self) -> u32 {
+        self.queue.tag
+    }
+}
 
 /// No entry in `accounts`.
 const NO_ACCOUNT: u32 = u32::MAX;
@@ -316,7 +312,7 @@ impl<S, L: Size> Holds<S> for Flow<S, L> {
 /// assert_eq!((all.accepted.packets, all.dropped.packets), (2, 1));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-// `room_bytes` and `accepted_bytes` stand apart for the reason given at `Flow`.
+// `room_bytes` and `accepted_bytes` stand apart for the reason given at `Record`.
 #[derive(Clone)]
 #[repr(C)]
 pub struct PacketScheduler<A: Scheduler, P, L: Size = Length> {
@@ -380,14 +376,8 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
             None => {
                 let entity = EntityId::new(self.flows.len()).ok_or(ChangeError::TooManyFlows)?;
                 self.flows.push(Flow {
-                    packets: PacketList::default(),
-                    room_packets: 0,
-                    room_bytes: L::Room::of(self.limits.per_flow),
-                    accepted_packets: 0,
-                    accepted_bytes: 0,
+                    queue: Record::new(0, NO_ACCOUNT, self.limits.per_flow),
                     state: A::Entity::default(),
-                    account: NO_ACCOUNT,
-                    max_length: 0,
                     ledger: L::Ledger::default(),
                 });
                 FlowId::of(entity)
@@ -395,11 +385,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         };
         let limits = config.limits.unwrap_or(self.limits.per_flow).clamped();
         let flow = &mut self.flows[id.index()];
-        flow.room_packets = limits.packets as i32;
-        flow.room_bytes = L::Room::of(limits);
-        flow.accepted_packets = 0;
-        flow.accepted_bytes = 0;
-        flow.max_length = config.max_length.amount();
+        flow.queue = Record::new(config.max_length.amount(), NO_ACCOUNT, limits);
         if limits != self.limits.per_flow {
             self.account(id).limits = limits;
         }
@@ -415,8 +401,13 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     /// costs, and O(packets queued in the flow) where the maximum length is lowered.
     pub fn change_flow(&mut self, id: FlowId, config: FlowConfig<L>) -> Result<(), ChangeError> {
         let flow = self.flow(id).ok_or(ChangeError::UnknownFlow)?;
-        if config.max_length.amount() < flow.max_length {
-            let longest = flow.packets.iter(&self.slab).map(|(len, _)| len).max();
+        if config.max_length.amount() < flow.max_length() {
+            let longest = flow
+                .queue
+                .packets
+                .iter(&self.slab)
+                .map(|(len, _)| len)
+                .max();
             if let Some(queued) = longest.filter(|&len| len > config.max_length) {
                 return Err(queued.queued_beyond(config.max_length));
             }
@@ -427,10 +418,8 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
             self.account(id).limits = new;
         }
         let flow = &mut self.flows[id.index()];
-        // A difference of numbers below 2^31, added to what is above -2^31.
-        flow.room_packets += new.packets as i32 - old.packets as i32;
-        flow.room_bytes.relimit(old, new);
-        flow.max_length = config.max_length.amount();
+        flow.queue.relimit(old, new);
+        flow.queue.tag = config.max_length.amount();
         self.algorithm
             .change(self.flows.as_mut_slice(), id.entity(), config.share());
         Ok(())
@@ -447,9 +436,9 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         self.flush_flow(id, discard)?;
         let stats = self.flow_stats(id).ok_or(ChangeError::UnknownFlow)?;
         let flow = &mut self.flows[id.index()];
-        flow.max_length = 0;
+        flow.queue.tag = 0;
         flow.ledger.close();
-        let account = core::mem::replace(&mut flow.account, NO_ACCOUNT);
+        let account = core::mem::replace(&mut flow.queue.side, NO_ACCOUNT);
         if account != NO_ACCOUNT {
             self.free_accounts.push(account);
         }
@@ -472,14 +461,17 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         mut discard: impl FnMut(Packet<P, FlowId, L>),
     ) -> Result<(), ChangeError> {
         let flow = self.flow(id).ok_or(ChangeError::UnknownFlow)?;
-        if let Some(first) = flow.packets.front_length(&self.slab) {
+        if let Some(first) = flow.queue.packets.front_length(&self.slab) {
             self.flows[id.index()].ledger.forget(first);
         }
         let mut gone = 0;
-        while let Some((len, payload)) = self.flows[id.index()].packets.pop_front(&mut self.slab) {
+        while let Some((len, payload)) = self.flows[id.index()]
+            .queue
+            .packets
+            .pop_front(&mut self.slab)
+        {
             let flow = &mut self.flows[id.index()];
-            flow.room_packets += 1;
-            flow.room_bytes.give(len.amount());
+            flow.queue.give_room(len);
             self.room_bytes += i64::from(len.amount());
             self.discarded.add(len);
             self.account(id).discarded.add(len);
@@ -505,15 +497,15 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         let Some(flow) = self.flows.get_mut(id.index()) else {
             return Err(self.rejected(id, len, payload, Against::Length));
         };
-        if bytes > flow.max_length {
+        if bytes > flow.max_length() {
             return Err(self.rejected(id, len, payload, Against::Length));
         }
         // Room is taken at once, since each subtraction tells whether there was enough.
-        flow.room_packets -= 1;
-        if flow.room_packets < 0 {
+        flow.queue.room_packets -= 1;
+        if flow.queue.room_packets < 0 {
             return Err(self.rejected(id, len, payload, Against::FlowPackets));
         }
-        if !flow.room_bytes.take(bytes) {
+        if !flow.queue.room_bytes.take(bytes) {
             return Err(self.rejected(id, len, payload, Against::FlowBytes));
         }
         let room = self.room_bytes;
@@ -535,10 +527,9 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         let Some(flow) = self.flows.get_mut(id.index()) else {
             return;
         };
-        flow.accepted_packets += 1;
-        flow.accepted_bytes += u64::from(len.amount());
+        flow.queue.count_accepted(len);
         self.accepted_bytes += u64::from(len.amount());
-        if flow.packets.append(&mut self.slab, stored) {
+        if flow.queue.packets.append(&mut self.slab, stored) {
             self.activate(id, len);
         }
         self.algorithm
@@ -566,7 +557,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     #[inline(never)]
     fn activate(&mut self, id: FlowId, len: L) {
         let flow = self.flows.get_mut(id.index());
-        let head = flow.map_or(len.into(), |flow| flow.ledger.tell(len, flow.max_length));
+        let head = flow.map_or(len.into(), |flow| flow.ledger.tell(len, flow.max_length()));
         self.algorithm
             .backlogged(self.flows.as_mut_slice(), id.entity(), head);
     }
@@ -578,10 +569,10 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
             return 0;
         };
         let most = i64::from(self.limits_of(id).bytes).max(1);
-        let longest = i64::from(flow.max_length).min(most);
-        let room: i64 = flow.room_bytes.into();
+        let longest = i64::from(flow.max_length()).min(most);
+        let room: i64 = flow.queue.room_bytes.into();
         let bytes = room.min(self.room_bytes) / longest;
-        let packets = i64::from(flow.room_packets).min(i64::from(self.slab.room()));
+        let packets = i64::from(flow.queue.room_packets).min(i64::from(self.slab.room()));
         bytes.min(packets).clamp(0, i64::from(u32::MAX)) as u32
     }
 
@@ -602,17 +593,17 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         self.account(id).dropped.add(len);
         let flow = &mut self.flows[id.index()];
         if against >= Against::FlowPackets {
-            flow.room_packets += 1;
+            flow.queue.room_packets += 1;
         }
         if against >= Against::FlowBytes {
-            flow.room_bytes.give(len.amount());
+            flow.queue.room_bytes.give(len.amount());
         }
         if against >= Against::Bytes {
             self.room_bytes += i64::from(len.amount());
         }
         match against {
             Against::Length => Rejection::TooLong {
-                max: L::of_amount(flow.max_length).unwrap_or(L::LARGEST),
+                max: L::of_amount(flow.max_length()).unwrap_or(L::LARGEST),
             },
             Against::FlowPackets | Against::FlowBytes => Rejection::QueueFull,
             Against::Bytes | Against::Packets => Rejection::LinkFull,
@@ -625,8 +616,8 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
             let selected = self.algorithm.select(self.flows.as_slice());
             let flow = self.flows.get(selected.index())?;
             let id = EntityId::in_use(selected.index() as u32);
-            if !flow.packets.is_empty() {
-                break (id, flow.packets);
+            if !flow.queue.packets.is_empty() {
+                break (id, flow.queue.packets);
             }
             self.pass_over(id);
         };
@@ -646,18 +637,18 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
             let selected = self.algorithm.select(flows);
             let flow = flows.get_mut(selected.index())?;
             let id = EntityId::in_use(selected.index() as u32);
-            let Some((len, payload, rest)) = flow.packets.advance(&mut self.slab) else {
+            let Some((len, payload, rest)) = flow.queue.packets.advance(&mut self.slab) else {
                 self.pass_over(id);
                 continue;
             };
-            flow.room_packets += 1;
-            flow.room_bytes.give(len.amount());
+            flow.queue.room_packets += 1;
+            flow.queue.room_bytes.give(len.amount());
             self.room_bytes += i64::from(len.amount());
             let charged = flow.ledger.told(len);
             // Each for itself, so that what follows knows which of them it is.
             match rest.length() {
                 Some(next) => {
-                    let next = flow.ledger.tell(next, flow.max_length);
+                    let next = flow.ledger.tell(next, flow.max_length());
                     if !self.algorithm.step(flows, id, charged, Some(next)) {
                         self.reschedule(id, charged, Some(next));
                     }
@@ -690,7 +681,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     #[inline(never)]
     fn pass_over(&mut self, id: EntityId) {
         self.algorithm.idle(self.flows.as_mut_slice(), id);
-        if self.flows[id.index()].max_length == 0 {
+        if self.flows[id.index()].max_length() == 0 {
             self.free_flows.push(FlowId::of(id));
         }
     }
@@ -705,16 +696,8 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     pub fn flow_stats(&self, id: FlowId) -> Option<FlowStats> {
         let flow = self.flow(id)?;
         let limits = self.limits_of(id);
-        let account = self.accounts.get(flow.account as usize);
-        let room: [i64; 2] = [L::Room::of(limits).into(), flow.room_bytes.into()];
-        let queued = Count {
-            packets: (i64::from(limits.packets) - i64::from(flow.room_packets)) as u64,
-            bytes: (room[0] - room[1]) as u64,
-        };
-        let accepted = Count {
-            packets: flow.accepted_packets,
-            bytes: flow.accepted_bytes,
-        };
+        let account = self.accounts.get(flow.queue.side as usize);
+        let (accepted, queued) = (flow.queue.accepted(), flow.queue.queued(limits));
         let discarded = account.map_or(Count::default(), |a| a.discarded);
         Some(FlowStats {
             accepted,
@@ -760,11 +743,11 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     fn flow(&self, id: FlowId) -> Option<&Flow<A::Entity, L>> {
         self.flows
             .get(id.index())
-            .filter(|flow| flow.max_length != 0)
+            .filter(|flow| flow.max_length() != 0)
     }
 
     fn limits_of(&self, id: FlowId) -> Limits {
-        let account = self.flows[id.index()].account as usize;
+        let account = self.flows[id.index()].queue.side as usize;
         self.accounts
             .get(account)
             .map_or(self.limits.per_flow, |a| a.limits)
@@ -773,13 +756,13 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
     /// The account of a flow, opened where it has none.
     fn account(&mut self, id: FlowId) -> &mut Account {
         let flow = &mut self.flows[id.index()];
-        if flow.account == NO_ACCOUNT {
+        if flow.queue.side == NO_ACCOUNT {
             let fresh = Account {
                 limits: self.limits.per_flow,
                 dropped: Count::default(),
                 discarded: Count::default(),
             };
-            flow.account = match self.free_accounts.pop() {
+            flow.queue.side = match self.free_accounts.pop() {
                 Some(used) => {
                     self.accounts[used as usize] = fresh;
                     used
@@ -790,7 +773,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
                 }
             };
         }
-        &mut self.accounts[flow.account as usize]
+        &mut self.accounts[flow.queue.side as usize]
     }
 
     /// Checks that every count is the sum of its parts, that every flow with
@@ -801,7 +784,7 @@ impl<A: Scheduler, P, L: Size> PacketScheduler<A, P, L> {
         for (number, flow) in (0u32..).zip(&self.flows) {
             let id = FlowId::new(number);
             let mut queued = Count::default();
-            for (len, _) in flow.packets.iter(&self.slab) {
+            for (len, _) in flow.queue.packets.iter(&self.slab) {
                 queued.add(len);
             }
             total = total.plus(queued);

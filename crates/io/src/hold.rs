@@ -80,7 +80,7 @@ impl Hold {
                 (None, Some(complaint))
             }
         };
-        let mut hold = Hold {
+        let hold = Hold {
             name: name.to_owned(),
             interface,
             note,
@@ -88,7 +88,7 @@ impl Hold {
             turned_off: Vec::new(),
             is_others: false,
         };
-        if let Some(note) = &mut hold.note {
+        if let Some(note) = &hold.note {
             for by in note.left_off() {
                 // Gone with an older driver, perhaps.
                 let _ = hold.interface.join_segments(by, true);
@@ -135,12 +135,18 @@ impl Hold {
         note.map(|note| note.file.try_clone()).transpose()
     }
 
-    /// It is this process's alone: it puts right what was changed, and the note says so. It was another's
-    /// whom nobody asks any more. Where that cannot be noted, the note names the other one still.
-    pub fn own(&mut self) {
+    /// It is this process's alone: it puts right what was changed. It was another's whom nobody asks any more.
+    /// What is returned says so in the note, which names the other one until then: a file system may take its
+    /// time, on whatever thread that is called.
+    pub fn own(&mut self) -> impl FnOnce() -> io::Result<()> + Send + use<> {
         self.is_others = false;
-        if let Some(note) = &mut self.note {
-            let _ = note.write(&self.name, &self.turned_off);
+        let note = self.note.as_ref().map(|note| {
+            let text = note.text(&self.name, &self.turned_off);
+            (note.file.try_clone(), text)
+        });
+        move || match note {
+            Some((file, text)) => write(&file?, &text),
+            None => Ok(()),
         }
     }
 
@@ -184,7 +190,7 @@ impl Hold {
         for &by in joins {
             if let Ok(true) = self.interface.joins_segments(by) {
                 self.turned_off.push(by);
-                if let Some(note) = &mut self.note {
+                if let Some(note) = &self.note {
                     let noted = note.write(name, &self.turned_off);
                     noted.map_err(|error| unnoted(name, error))?;
                 }
@@ -289,20 +295,29 @@ impl Note {
             .into_iter()
     }
 
-    /// Says who holds the interface and what is to be put right.
-    fn write(&mut self, name: &str, off: &[Joins]) -> io::Result<()> {
+    /// Who holds the interface, and what is to be put right.
+    fn text(&self, name: &str, off: &[Joins]) -> String {
         let off = OFFLOADS.iter().filter(|(_, by)| off.contains(by));
         let off: Vec<_> = off.map(|&(name, _)| name).collect();
-        let text = format!(
+        format!(
             "boot {}\npid {}\ninterface {name}\noff {}\n",
             self.boot,
             std::process::id(),
             off.join(" ")
-        );
-        self.file.rewind()?;
-        self.file.set_len(0)?;
-        self.file.write_all(text.as_bytes())
+        )
     }
+
+    /// Says so.
+    fn write(&self, name: &str, off: &[Joins]) -> io::Result<()> {
+        write(&self.file, &self.text(name, off))
+    }
+}
+
+/// A note says this and nothing else.
+fn write(mut file: &File, text: &str) -> io::Result<()> {
+    file.rewind()?;
+    file.set_len(0)?;
+    file.write_all(text.as_bytes())
 }
 
 /// Which start of the machine this is.
@@ -508,7 +523,7 @@ mod tests {
 
         let mut second = share(first.file().unwrap());
         first.leave();
-        second.own();
+        second.own()().unwrap();
         drop(first);
         assert!(!joins(&link));
         assert!(folder.take(&link).is_err());

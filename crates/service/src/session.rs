@@ -1,13 +1,13 @@
 //! Which sessions come first, where the kernel divides processors among sessions before it divides them among
 //! the threads of each (`autogroup`, on by default in most kernels of distributions).
 //!
-//! There the priority of a thread counts within its session alone, and two programs that never sleep leave a
-//! third of the processors to a session of whatever priority.
+//! There the priority of a thread counts within its session alone: however high it is, beside other sessions
+//! with programs that never sleep it has its session's part of a processor.
 
 use std::fs;
 use std::io;
 
-use rustix::process::{getpid, getsid};
+use nix::unistd::{getpid, getsid};
 
 /// What this process's session is, and how many times more than another it gets.
 const FILE: &str = "/proc/self/autogroup";
@@ -22,6 +22,7 @@ const FIRST: &str = "-20";
 ///
 /// The kernel does not allow it. No error where it does not divide processors by session.
 pub fn before_all_others() -> io::Result<bool> {
+    // Of a session that is led from outside this process namespace the number is 0.
     if getsid(None)? != getpid() {
         return Ok(false);
     }

@@ -23,6 +23,8 @@ pub(crate) struct Description {
     document: Value,
     /// Each method and path that was answered with success.
     operations: BTreeSet<String>,
+    /// Each status that was answered.
+    statuses: BTreeSet<u16>,
     /// Where the properties are described that were answered.
     met: BTreeSet<String>,
 }
@@ -30,6 +32,16 @@ pub(crate) struct Description {
 /// A part of a path in a document.
 fn escaped(part: &str) -> String {
     part.replace('~', "~0").replace('/', "~1")
+}
+
+/// A path as it is described with these in the place of what varies.
+pub(crate) fn filled(path: &str, names: &[&str]) -> String {
+    let mut names = names.iter();
+    let parts = path.split('/').map(|part| match part.starts_with('{') {
+        true => names.next().copied().expect("it has a name"),
+        false => part,
+    });
+    parts.collect::<Vec<_>>().join("/")
 }
 
 fn names(list: &Value) -> impl Iterator<Item = &str> {
@@ -55,20 +67,32 @@ impl Description {
         Description {
             document: serde_json::from_str(document).unwrap(),
             operations: BTreeSet::new(),
+            statuses: BTreeSet::new(),
             met: BTreeSet::new(),
         }
     }
 
-    /// Where the schema is of an answer to this method and path (as described, with its variable parts), with
-    /// this status and media type.
+    /// Where an answer is described to this method and path (as described, with its variable parts), with this
+    /// status.
+    fn response(&self, (method, path): (&str, &str), status: u16) -> String {
+        let operation = format!("/paths/{}/{}", escaped(path), method.to_lowercase());
+        self.resolved(format!("{operation}/responses/{status}"))
+    }
+
+    /// Whether such an answer is described without a body.
+    fn is_bare(&self, operation: (&str, &str), status: u16) -> bool {
+        let response = self.document.pointer(&self.response(operation, status));
+        response.is_some_and(|response| response["content"].is_null())
+    }
+
+    /// Where the schema is of such an answer with this media type.
     fn schema(
         &self,
-        (method, path): (&str, &str),
+        operation: (&str, &str),
         status: u16,
         media_type: &str,
     ) -> Result<String, String> {
-        let operation = format!("/paths/{}/{}", escaped(path), method.to_lowercase());
-        let response = self.resolved(format!("{operation}/responses/{status}"));
+        let response = self.response(operation, status);
         let schema = format!("{response}/content/{}/schema", escaped(media_type));
         match self.document.pointer(&schema) {
             Some(_) => Ok(schema),
@@ -100,9 +124,11 @@ impl Description {
     ) -> Vec<String> {
         let mut wrong = Vec::new();
         match self.schema(operation, status, media_type) {
+            _ if self.is_bare(operation, status) && answer == "" => {}
             Ok(schema) => self.value(&schema, answer, "", &mut wrong),
             Err(sentence) => wrong.push(sentence),
         }
+        self.statuses.insert(status);
         if status == 200 {
             let (method, path) = operation;
             self.operations.insert(format!("{method} {path}"));
@@ -177,24 +203,48 @@ impl Description {
         [at].into_iter().chain(below).collect()
     }
 
+    /// Each method and path that is described.
+    pub(crate) fn described(&self) -> Vec<(String, String)> {
+        let mut all = Vec::new();
+        for (path, methods) in self.at("/paths").as_object().unwrap() {
+            let methods = methods.as_object().unwrap().keys();
+            all.extend(methods.map(|method| (method.to_uppercase(), path.clone())));
+        }
+        all
+    }
+
+    /// The statuses of its answers.
+    fn statuses(&self, (method, path): (&str, &str)) -> Vec<u16> {
+        let operation = format!("/paths/{}/{}", escaped(path), method.to_lowercase());
+        let responses = self.at(&operation)["responses"].as_object().unwrap().keys();
+        responses.map(|status| status.parse().unwrap()).collect()
+    }
+
+    /// Each status that is described and was not answered, but for success.
+    pub(crate) fn unmet_statuses(&self) -> BTreeSet<u16> {
+        let all = self.described();
+        let all = all
+            .iter()
+            .flat_map(|(method, path)| self.statuses((method, path)));
+        let refused: BTreeSet<u16> = all.filter(|&status| status != 200).collect();
+        refused.difference(&self.statuses).copied().collect()
+    }
+
     /// What is described, and was not answered: operations, and properties.
     pub(crate) fn unmet(&self) -> Vec<String> {
         let mut operations = BTreeSet::new();
         let (mut properties, mut seen) = (BTreeSet::new(), BTreeSet::new());
-        for (path, methods) in self.at("/paths").as_object().unwrap() {
-            for (method, operation) in methods.as_object().unwrap() {
-                operations.insert(format!("{} {path}", method.to_uppercase()));
-                for status in operation["responses"].as_object().unwrap().keys() {
-                    let response = format!("/paths/{}/{method}/responses/{status}", escaped(path));
-                    let content = format!("{}/content", self.resolved(response));
-                    let content = self.document.pointer(&content).and_then(Value::as_object);
-                    for media_type in content.into_iter().flat_map(Map::keys) {
-                        let schema =
-                            self.schema((method, path), status.parse().unwrap(), media_type);
-                        self.properties(&schema.unwrap(), &mut properties, &mut seen);
-                    }
+        for (method, path) in self.described() {
+            let operation = (&*method, &*path);
+            for status in self.statuses(operation) {
+                let content = format!("{}/content", self.response(operation, status));
+                let content = self.document.pointer(&content).and_then(Value::as_object);
+                for media_type in content.into_iter().flat_map(Map::keys) {
+                    let schema = self.schema(operation, status, media_type).unwrap();
+                    self.properties(&schema, &mut properties, &mut seen);
                 }
             }
+            operations.insert(format!("{method} {path}"));
         }
         let operations = operations.difference(&self.operations).cloned();
         operations
@@ -236,6 +286,7 @@ fn what_is_not_described_or_not_answered_is_found() {
                     {"type": "object", "required": ["more"], "properties": {"more": {"type": "array",
                         "items": {"type": ["integer", "null"]}}}}
                 ]}}}},
+                "304": {"description": "none"},
                 "404": {"$ref": "#/components/responses/Refused"}
             }}},
             "/c": {"put": {"responses": {"200": {"content": {"text/plain": {"schema": {"type": "string"}}}}}}}
@@ -274,6 +325,11 @@ fn what_is_not_described_or_not_answered_is_found() {
     );
     let sentence = "409 as application/json is not described";
     assert_eq!(wrong(409, json!({})), [sentence]);
+    assert_eq!(description.unmet_statuses(), BTreeSet::from([304]));
+    let mut bare = |body: &str| description.hold(("GET", "/a/{b}"), 304, "text/html", &body.into());
+    assert_eq!(bare("more"), ["304 as text/html is not described"]);
+    assert_eq!(bare(""), none);
+    assert_eq!(description.unmet_statuses(), BTreeSet::new());
     assert_eq!(
         description.unmet(),
         ["PUT /c", "/components/schemas/One/properties/rate"]

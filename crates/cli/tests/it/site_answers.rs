@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fairlane_control::{Client, OPENAPI, Target};
 use serde_json::{Value, json};
 
-use crate::described::Description;
+use crate::described::{Description, filled};
 use crate::site::{PATIENCE, up, wire};
 use crate::site_control::{Asked, request};
 use crate::site_reload::numbered;
@@ -65,12 +65,7 @@ impl Held {
         query: &str,
         body: &str,
     ) -> (u16, Value) {
-        let mut parts = parts.iter();
-        let filled = path.split('/').map(|part| match part.starts_with('{') {
-            true => parts.next().expect("it has a value"),
-            false => part,
-        });
-        let filled = filled.collect::<Vec<_>>().join("/") + query;
+        let filled = filled(path, parts) + query;
         let answer = request(&self.socket, (method, &filled), "", body);
         let media_type = answer.field("content-type").to_owned();
         let told = match media_type.as_str() {

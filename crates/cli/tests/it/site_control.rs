@@ -120,6 +120,20 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
+    #[track_caller]
+    pub(crate) fn of(answer: &str) -> Answered {
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|status| status.parse().ok());
+        Answered {
+            status: status.unwrap_or_else(|| panic!("{answer}")),
+            head: head.to_owned(),
+            body: body.to_owned(),
+        }
+    }
+
     /// A field of the head.
     #[track_caller]
     pub(crate) fn field(&self, name: &str) -> &str {
@@ -138,27 +152,23 @@ impl Answered {
 
 /// Asks at a socket for a method and path, with these lines more in the head and this body.
 #[track_caller]
-pub(crate) fn request(
-    socket: &Path,
+pub(crate) fn request(socket: &Path, operation: (&str, &str), more: &str, body: &str) -> Answered {
+    let stream = UnixStream::connect(socket).unwrap();
+    let head = format!("Host: localhost\r\n{more}");
+    request_over(stream, operation, &head, body)
+}
+
+/// The same over a connection, with these lines in the head before the body's length.
+#[track_caller]
+pub(crate) fn request_over(
+    stream: impl Read + Write,
     (method, path): (&str, &str),
-    more: &str,
+    head: &str,
     body: &str,
 ) -> Answered {
     let length = body.len();
-    let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost\r\n{more}Content-Length: {length}\r\n\r\n"
-    );
-    let answer = exchanged(UnixStream::connect(socket).unwrap(), head + body);
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head
-        .split(' ')
-        .nth(1)
-        .and_then(|status| status.parse().ok());
-    Answered {
-        status: status.unwrap_or_else(|| panic!("{answer}")),
-        head: head.to_owned(),
-        body: body.to_owned(),
-    }
+    let head = format!("{method} {path} HTTP/1.1\r\n{head}Content-Length: {length}\r\n\r\n");
+    Answered::of(&exchanged(stream, head + body))
 }
 
 /// What comes back for these bytes.

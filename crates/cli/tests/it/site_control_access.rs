@@ -16,20 +16,20 @@ use crate::program::{Finished, PROGRAM, fairlane};
 use crate::site::{PATIENCE, wire};
 use crate::site_control::{Asked, exchanged};
 
-const TOKEN: &str = "a token that nobody guesses";
-const READ_TOKEN: &str = "a token with which to read";
+pub(crate) const TOKEN: &str = "a token that nobody guesses";
+pub(crate) const READ_TOKEN: &str = "a token with which to read";
 /// Of loopback in the middle, which no other test has.
-const HTTP: &str = "127.0.0.1:7172";
+pub(crate) const HTTP: &str = "127.0.0.1:7172";
 
 /// A site that is asked over HTTP, with these files of tokens.
-struct Served<'a> {
+pub(crate) struct Served<'a> {
     wire: &'a Wire,
-    asked: Asked,
+    pub(crate) asked: Asked,
     folder: tempfile::TempDir,
 }
 
 impl<'a> Served<'a> {
-    fn start(wire: &'a Wire, tokens: &[(&str, &str)]) -> Served<'a> {
+    pub(crate) fn start(wire: &'a Wire, tokens: &[(&str, &str)]) -> Served<'a> {
         let folder = tempfile::tempdir().unwrap();
         Link::find(wire.middle(), "lo").unwrap().up().unwrap();
         let mut control = format!("http = \"{HTTP}\"\n");
@@ -44,6 +44,13 @@ impl<'a> Served<'a> {
             asked,
             folder,
         }
+    }
+
+    /// A connection over HTTP.
+    pub(crate) fn connect(&self) -> TcpStream {
+        let address: SocketAddr = HTTP.parse().unwrap();
+        let connect = || TcpStream::connect(address).unwrap();
+        self.wire.middle().run(connect)
     }
 
     fn file(&self, key: &str) -> PathBuf {
@@ -63,12 +70,7 @@ impl<'a> Served<'a> {
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {HTTP}\r\n{token}Content-Length: {length}\r\n\r\n{body}"
         );
-        let address: SocketAddr = HTTP.parse().unwrap();
-        let stream = self
-            .wire
-            .middle()
-            .run(|| TcpStream::connect(address).unwrap());
-        exchanged(stream, request)
+        exchanged(self.connect(), request)
     }
 
     #[track_caller]

@@ -43,13 +43,13 @@ destination-port = \"7-8\"
 ";
 
 /// A host that sends frames by themselves.
-struct Host {
+pub(crate) struct Host {
     backend: PacketBackend,
-    sent: u64,
+    pub(crate) sent: u64,
 }
 
 impl Host {
-    fn new(wire: &Wire) -> Host {
+    pub(crate) fn new(wire: &Wire) -> Host {
         let link = wire.sender(0).link();
         let open = || PacketBackend::open(link.name(), &packet::Options::default()).unwrap();
         Host {
@@ -59,7 +59,7 @@ impl Host {
     }
 
     /// Sends so many short datagrams to a port, each from another one.
-    fn send(&mut self, to: u16, datagrams: usize) {
+    pub(crate) fn send(&mut self, to: u16, datagrams: usize) {
         let first = self.sent;
         let frame = |number: usize| {
             let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46];

@@ -329,6 +329,14 @@ fn a_daemon_that_leads_its_session_has_it_come_before_others() {
 }
 
 #[test]
+fn a_daemon_runs_whose_session_is_led_from_outside_its_process_namespace() {
+    let Some(wire) = wire("a process namespace", 1) else {
+        return;
+    };
+    Site::start_led_from_outside(&wire, &up("packet", "50mbit"));
+}
+
+#[test]
 fn what_is_queued_when_it_is_told_to_stop_is_sent_at_the_pace_of_the_link() {
     let Some(wire) = wire("what is queued at the end", 1) else {
         return;

@@ -10,11 +10,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fairlane_netlab::{Wire, long_tests};
+use fairlane_netlab::{Wire, long_tests, skip_unsupported};
 
 use crate::program::Pressure;
 use crate::site::{Site, wire};
 use crate::site_control::{exchanged, until_it_tells};
+use crate::site_early::Host;
 use crate::site_load::config;
 use crate::site_reload::{Ends, numbered_at};
 
@@ -63,6 +64,24 @@ fn span(wire: &Wire, site: &Site, time: Duration) -> Span {
         sent,
         arrived: numbers.len(),
         ns: (forwarding_ns(site) - before) / f64::from(sent),
+    }
+}
+
+/// As many packets as a thread can send through a site, for some time: more than it takes in.
+fn flooded(wire: &Wire, site: &Site, time: Duration) -> Span {
+    let mut host = Host::new(wire);
+    let arrived = || wire.receiver().link().received().unwrap().0;
+    let (before, already, begun) = (forwarding_ns(site), arrived(), Instant::now());
+    while begun.elapsed() < time {
+        host.send(1_001, 64);
+    }
+    let arrived = arrived() - already;
+    eprintln!("{arrived} of {} arrived", host.sent);
+    Span {
+        // Beyond what it takes in, none is missed.
+        sent: arrived as u32,
+        arrived: arrived as usize,
+        ns: (forwarding_ns(site) - before) / arrived as f64,
     }
 }
 
@@ -157,15 +176,16 @@ fn extent() -> (usize, Duration) {
     }
 }
 
-#[test]
-fn a_hundred_clients_a_thousand_stalled_readers_metrics_and_a_page_cost_the_packets_nothing() {
-    let Some(wire) = wire("many clients", 1) else {
+/// Measures packets without and with a hundred clients and a thousand streams that nobody reads.
+fn crowded(test: &str, rate: &str, span: fn(&Wire, &Site, Duration) -> Span) {
+    let Some(wire) = wire(test, 1) else {
         return;
     };
     let ((pairs, time), readers) = (extent(), if long_tests() { 1_000 } else { 200 });
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ctl.sock");
-    let site = started(&wire, &config(20, &socket), &socket);
+    let text = config(20, &socket).replace("200mbit", rate);
+    let site = started(&wire, &text, &socket);
     let pressure = Pressure::begin();
     let (mut without, mut with) = (Vec::new(), Vec::new());
     let [answers, scraped, told] = [(); 3].map(|()| AtomicU64::new(0));
@@ -195,20 +215,33 @@ fn a_hundred_clients_a_thousand_stalled_readers_metrics_and_a_page_cost_the_pack
         answers >= 100 && scraped >= pairs as u64 && told > 0,
         "{answers}, {scraped}, {told}"
     );
-    compare("clients", &pressure, &without, &with);
+    compare(test, &pressure, &without, &with);
     site.stop();
 }
 
 #[test]
-fn metrics_the_page_and_streams_cost_the_packets_next_to_nothing() {
-    let test = "a site that is watched";
+fn a_hundred_clients_a_thousand_stalled_readers_metrics_and_a_page_cost_the_packets_nothing() {
+    crowded("clients", "200mbit", span);
+}
+
+#[test]
+fn a_hundred_clients_and_a_thousand_stalled_readers_cost_a_flood_next_to_nothing() {
+    let test = "clients under a flood";
+    match long_tests() {
+        true => crowded(test, "10gbit", flooded),
+        false => skip_unsupported(test, "FAIRLANE_LONG_TESTS is not set"),
+    }
+}
+
+/// Measures packets without and with metrics, page and streams.
+fn watched(test: &str, rate: &str, span: fn(&Wire, &Site, Duration) -> Span) {
     let (Some(plain_wire), Some(wire)) = (wire(test, 1), wire(test, 1)) else {
         return;
     };
     let ((pairs, time), classes) = (extent(), if long_tests() { 1_000 } else { 50 });
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("ctl.sock");
-    let text = config(classes, &socket);
+    let text = config(classes, &socket).replace("200mbit", rate);
     let (plain, _) = text.split_once("[control]").unwrap();
     let plain = Site::start(&plain_wire, plain);
     let site = started(&wire, &text, &socket);
@@ -231,9 +264,23 @@ fn metrics_the_page_and_streams_cost_the_packets_next_to_nothing() {
     let (answers, told) = (answers.into_inner(), told.into_inner());
     eprintln!("{classes} classes; {answers} answers, {told} bytes of streams");
     assert!(answers >= 5 && told > 10_000, "{answers}, {told}");
-    compare("metrics, page and streams", &pressure, &without, &with);
+    compare(test, &pressure, &without, &with);
     plain.stop();
     site.stop();
+}
+
+#[test]
+fn metrics_the_page_and_streams_cost_the_packets_next_to_nothing() {
+    watched("metrics, page and streams", "200mbit", span);
+}
+
+#[test]
+fn metrics_the_page_and_streams_cost_a_flood_next_to_nothing() {
+    let test = "metrics, page and streams under a flood";
+    match long_tests() {
+        true => watched(test, "10gbit", flooded),
+        false => skip_unsupported(test, "FAIRLANE_LONG_TESTS is not set"),
+    }
 }
 
 /// Reads a stream until `stop`; counts its bytes.

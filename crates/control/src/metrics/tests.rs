@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use fairlane_config::Site;
-use fairlane_config::class_report::{ClassReport, ClassTerms, SpanReport};
+use fairlane_config::class_report::{ClassReport, ClassTerms, DelayReport, SpanReport};
 use fairlane_core::tree::ClassStats;
 use fairlane_core::{Count, Nanos};
 use fairlane_site::{ForwardingReport, InterfaceReport, LinkReport};
@@ -170,6 +170,7 @@ fn names(text: &str) -> BTreeSet<&str> {
 fn what_the_dashboard_asks_for_is_there() {
     let mut report = report();
     report.interfaces = ["lan0", "wan0"].map(interface).into();
+    report.links[0].classes[0].delay_us = Some(DelayReport::default());
     let text = told(report, Format::OpenMetrics);
     let there = names(&text);
     let dashboard = include_str!("../../../../examples/grafana/fairlane.json");
@@ -180,6 +181,31 @@ fn what_the_dashboard_asks_for_is_there() {
     for name in asked {
         assert!(there.contains(name), "{name} of {there:?}");
     }
+    let selected = selected(&queries);
+    assert!(selected.len() > 12, "{selected:?}");
+    for (name, labels) in selected {
+        let of_name = |line: &&str| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.starts_with('{'))
+        };
+        let series = text.lines().find(of_name);
+        let has = |label: &&str| series.is_some_and(|it| it.contains(&format!("{label}=\"")));
+        assert!(labels.iter().all(has), "{name} by {labels:?}: {series:?}");
+    }
+}
+
+/// Each name of ours in a text by which series are selected, with their labels.
+fn selected(text: &str) -> Vec<(&str, Vec<&str>)> {
+    let pieces: Vec<&str> = text.split('{').collect();
+    let pairs = pieces.windows(2).filter_map(|pair| {
+        let is_other = |c: char| !c.is_ascii_lowercase() && c != '_';
+        let name = pair[0].rsplit(is_other).next()?;
+        let labels = pair[1].split('}').next()?.split(',');
+        let labels = labels.filter_map(|label| Some(label.split_once('=')?.0));
+        name.starts_with("fairlane_")
+            .then(|| (name, labels.collect()))
+    });
+    pairs.collect()
 }
 
 fn interface(name: &str) -> InterfaceReport {

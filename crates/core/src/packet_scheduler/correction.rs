@@ -123,11 +123,11 @@ impl<A: Scheduler, P, U: Unit> PacketScheduler<A, P, Cost<U>> {
         let flow = self
             .flows
             .get_mut(ticket.flow.index())
-            .filter(|flow| flow.max_length != 0 && flow.ledger.generation == ticket.generation)
+            .filter(|flow| flow.max_length() != 0 && flow.ledger.generation == ticket.generation)
             .ok_or(ChangeError::UnknownFlow)?;
         let estimated = ticket.estimated.get();
         // A lower maximum than it was enqueued by takes nothing back.
-        let counted = actual.get().min(flow.max_length.max(estimated));
+        let counted = actual.get().min(flow.max_length().max(estimated));
         let by = i64::from(counted) - i64::from(estimated);
         flow.ledger.owed = flow.ledger.owed.saturating_add(by);
         Ok(Correction {

@@ -19,8 +19,10 @@
 //! ```
 
 mod list;
+mod record;
 mod slab;
 
 pub use list::PacketList;
+pub(crate) use record::Record;
 pub use slab::PacketSlab;
 pub(crate) use slab::Stored;

@@ -125,7 +125,7 @@ impl<P> Tree<P> {
             return;
         }
         let child = *self.nodes[at as usize].order.child(slot);
-        let head = match child.kind {
+        let head = match child.tag.kind {
             Kind::Inner => {
                 let node = &self.nodes[child.side as usize];
                 node.selected.is_somebody().then_some(node.longest)

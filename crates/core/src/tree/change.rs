@@ -172,7 +172,7 @@ impl<P> Tree<P> {
         let longest = Length::new(node.longest.get()).unwrap_or(Length::MAX);
         let share = Share::new(config.weight, longest);
         for slot in 0..slots {
-            if self.nodes[at as usize].order.child(slot).kind == Kind::Flow {
+            if self.nodes[at as usize].order.child(slot).tag.kind == Kind::Flow {
                 self.apply_to_child(at, slot, share, longest);
                 self.apply_to_queue(
                     at,
@@ -225,9 +225,10 @@ impl<P> Tree<P> {
         }
         let node = &mut self.nodes[at as usize];
         let child = node.order.child_mut(slot);
-        child.flags = child.flags & (flag::IDLE | flag::COMMON | flag::FLOW | flag::ROOMY) | flags;
+        child.tag.flags =
+            child.tag.flags & (flag::IDLE | flag::COMMON | flag::FLOW | flag::ROOMY) | flags;
         let tells_longest = child.has(flag::LONGEST) && !child.packets.is_empty();
-        if child.kind == Kind::Flow {
+        if child.tag.kind == Kind::Flow {
             child.side = extra;
         } else if let Some(Class {
             body: Body::Leaf { extra: at, .. },
@@ -312,8 +313,8 @@ impl<P> Tree<P> {
             *left -= 1;
             flows.cleared += 1;
             let child = node.order.child_mut(slot);
-            if child.kind == Kind::Flow {
-                child.flags &= !(flag::AQM | flag::LONGEST | flag::CEILING);
+            if child.tag.kind == Kind::Flow {
+                child.tag.flags &= !(flag::AQM | flag::LONGEST | flag::CEILING);
                 let extra = core::mem::replace(&mut child.side, NONE);
                 self.drop_extra(extra);
             }

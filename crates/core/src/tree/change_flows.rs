@@ -121,7 +121,7 @@ impl<P> Tree<P> {
         if old.leaf.limits != leaf.limits {
             for slot in 0..node.order.slots() {
                 let child = node.order.child_mut(slot);
-                if child.kind == Kind::Flow && !child.has(flag::IDLE) {
+                if child.tag.kind == Kind::Flow && !child.has(flag::IDLE) {
                     child.relimit(old.leaf.limits, leaf.limits);
                 }
             }
@@ -168,14 +168,14 @@ impl<P> Tree<P> {
         let Some(flows) = &mut node.flows else { return };
         let slot = changing.next;
         let flow = node.order.child_mut(slot);
-        if flow.kind != Kind::Flow {
+        if flow.tag.kind != Kind::Flow {
             return;
         }
         if changing.second_round {
             return flows.grant_room(flow);
         }
         if flow.has(flag::ROOMY) && flows.with_room > flows.roomy {
-            flow.flags &= !flag::ROOMY;
+            flow.tag.flags &= !flag::ROOMY;
             flows.with_room -= 1;
         }
         if !flow.has(flag::IDLE) {

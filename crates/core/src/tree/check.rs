@@ -143,7 +143,7 @@ impl<P> Tree<P> {
                 let mut with_room = 0;
                 for slot in 0..node.order.slots() {
                     let flow = node.order.child(slot);
-                    if flow.kind != Kind::Flow {
+                    if flow.tag.kind != Kind::Flow {
                         continue;
                     }
                     with_room += u32::from(flow.has(flag::ROOMY));
@@ -170,7 +170,7 @@ impl<P> Tree<P> {
     }
 
     fn ceiling_of(&self, child: &Child) -> Option<u32> {
-        match child.kind {
+        match child.tag.kind {
             Kind::Inner => {
                 let ceiling = self.nodes[child.side as usize].ceiling;
                 (ceiling != NONE).then_some(ceiling)
@@ -204,7 +204,7 @@ impl<P> Tree<P> {
             }) => node,
             _ => ROOT,
         };
-        let may_be_served = match child.kind {
+        let may_be_served = match child.tag.kind {
             Kind::Free | Kind::Leaving => {
                 ensure_invariant!(
                     queued.packets == 0,

@@ -1,8 +1,7 @@
 //! A child of a node: a leaf, a dynamic flow, or a class with children of its own.
 
-use crate::packet::Count;
 use crate::packet_scheduler::Limits;
-use crate::queue::PacketList;
+use crate::queue::Record;
 use crate::units::{Charge, Length};
 
 /// What a record stands for.
@@ -40,47 +39,39 @@ pub(super) mod flag {
     pub(crate) const ROOMY: u8 = 64;
 }
 
-/// The record of a child, which shares a cache line with the algorithm's state of it.
-///
-/// Some fields have one meaning in a leaf and another in a flow or an idle flow: the accessors
-/// tell. The two counts stand apart so that they are not updated as one vector, which takes
-/// more instructions.
+/// What a child is.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub(super) struct Child {
-    /// Packets accepted; of a flow, its digest.
-    first: u64,
-    pub packets: PacketList,
-    /// What the limits leave, of a leaf its licence ([`displace`](super::displace)); negative after
-    /// a limit was lowered below the backlog. Of an idle flow: the neighbours in the list of idle
-    /// ones.
-    pub room_packets: i32,
-    pub room_bytes: i32,
-    /// Bytes accepted; of a flow, when it was last left without packets.
-    second: u64,
-    /// By kind: the class of a leaf, the node of an inner class, the entry of a flow in the
-    /// table of what few flows need, or the next free record.
-    pub side: u32,
+pub(super) struct Tag {
     /// Longest packet allowed; 0 where nobody is.
     longest: u16,
     pub kind: Kind,
     pub flags: u8,
 }
 
+/// The record of a child.
+///
+/// Some fields have one meaning in a leaf and another in a flow or an idle flow: the accessors
+/// tell. `first` counts packets, and is a flow's digest; `second` counts bytes, or says when a flow was
+/// last left without packets. `side` is by kind the class of a leaf, the node of an inner class, the entry
+/// of a flow in the table of what few flows need, or the next free record. Room is what the limits leave, of
+/// a leaf its licence ([`displace`](super::displace)); of an idle flow, it is the neighbours in the list of
+/// idle ones.
+pub(super) type Child = Record<Tag>;
+
 const _: () = assert!(size_of::<Child>() == 40);
 
 impl Child {
     /// A leaf of the class with this number.
     pub(super) fn leaf(class: u32, limits: Limits, longest: Length, flags: u8) -> Child {
-        Child {
-            room_packets: limits.packets as i32,
-            room_bytes: limits.bytes as i32,
-            side: class,
-            longest: longest.get() as u16,
-            kind: Kind::Leaf,
+        let longest = longest.get() as u16;
+        let kind = Kind::Leaf;
+        let tag = Tag {
+            longest,
+            kind,
             flags,
-            ..Child::default()
-        }
+        };
+        Child::new(tag, class, limits)
     }
 
     /// A flow of this digest.
@@ -91,30 +82,31 @@ impl Child {
         side: u32,
         flags: u8,
     ) -> Child {
-        Child {
-            first: digest,
-            kind: Kind::Flow,
-            ..Child::leaf(side, limits, longest, flags | flag::FLOW)
-        }
+        let mut child = Child::leaf(side, limits, longest, flags | flag::FLOW);
+        (child.first, child.tag.kind) = (digest, Kind::Flow);
+        child
     }
 
     /// A class with children, those of this node.
     pub(super) fn inner(node: u32, longest: Length, flags: u8) -> Child {
+        let longest = longest.get() as u16;
+        let kind = Kind::Inner;
         Child {
             side: node,
-            longest: longest.get() as u16,
-            kind: Kind::Inner,
-            flags,
+            tag: Tag {
+                longest,
+                kind,
+                flags,
+            },
             ..Child::default()
         }
     }
 
     /// Removed, with a place in the order still.
     pub(super) fn leaving() -> Child {
-        Child {
-            kind: Kind::Leaving,
-            ..Child::default()
-        }
+        let mut child = Child::default();
+        child.tag.kind = Kind::Leaving;
+        child
     }
 
     /// A free record.
@@ -127,17 +119,17 @@ impl Child {
 
     #[inline]
     pub(super) fn has(&self, flags: u8) -> bool {
-        self.flags & flags != 0
+        self.tag.flags & flags != 0
     }
 
     /// Longest packet in bytes; 0 where nobody is.
     #[inline]
     pub(super) fn longest(&self) -> u32 {
-        self.longest.into()
+        self.tag.longest.into()
     }
 
     pub(super) fn set_longest(&mut self, longest: Length) {
-        self.longest = longest.get() as u16;
+        self.tag.longest = longest.get() as u16;
     }
 
     /// Whether its limits allow for a packet of this length, which is not too long.
@@ -149,7 +141,7 @@ impl Child {
     /// Whether it is a flow without packets, which is idle unless it has a place.
     #[inline]
     pub(super) fn may_rest(&self) -> bool {
-        self.kind == Kind::Flow && self.packets.is_empty() && !self.has(flag::COMMON)
+        self.tag.kind == Kind::Flow && self.packets.is_empty() && !self.has(flag::COMMON)
     }
 
     /// What the algorithm is told of a head of this length.
@@ -168,28 +160,6 @@ impl Child {
         self.room_bytes -= len.get() as i32;
     }
 
-    /// A packet went out.
-    #[inline]
-    pub(super) fn give_room(&mut self, len: Length) {
-        self.room_packets += 1;
-        self.room_bytes += len.get() as i32;
-    }
-
-    /// A leaf accepts a packet.
-    #[inline]
-    pub(super) fn count_accepted(&mut self, len: Length) {
-        self.first += 1;
-        self.second += u64::from(len.get());
-    }
-
-    /// What a leaf accepted.
-    pub(super) fn accepted(&self) -> Count {
-        Count {
-            packets: self.first,
-            bytes: self.second,
-        }
-    }
-
     /// What a flow is known by.
     #[inline]
     pub(super) fn digest(&self) -> u64 {
@@ -205,7 +175,7 @@ impl Child {
     /// The idle flow comes into the list between these neighbours.
     #[inline]
     pub(super) fn become_idle(&mut self, now: u64, older: u32, newer: u32) {
-        self.flags |= flag::IDLE;
+        self.tag.flags |= flag::IDLE;
         self.second = now;
         self.set_neighbours(older, newer);
     }
@@ -213,10 +183,9 @@ impl Child {
     /// The idle flow will have packets: its neighbours.
     #[inline]
     pub(super) fn wake(&mut self, limits: Limits) -> (u32, u32) {
-        self.flags &= !flag::IDLE;
+        self.tag.flags &= !flag::IDLE;
         let neighbours = self.neighbours();
-        self.room_packets = limits.packets as i32;
-        self.room_bytes = limits.bytes as i32;
+        self.set_room(limits);
         neighbours
     }
 
@@ -230,19 +199,5 @@ impl Child {
     pub(super) fn set_neighbours(&mut self, older: u32, newer: u32) {
         self.room_packets = older as i32;
         self.room_bytes = newer as i32;
-    }
-
-    /// Its limits are other ones from now on. Both lie below 2^31, and room above -2^31.
-    pub(super) fn relimit(&mut self, old: Limits, new: Limits) {
-        self.room_packets += new.packets as i32 - old.packets as i32;
-        self.room_bytes += new.bytes as i32 - old.bytes as i32;
-    }
-
-    /// What it holds, by its room under these limits.
-    pub(super) fn queued(&self, limits: Limits) -> Count {
-        Count {
-            packets: (i64::from(limits.packets) - i64::from(self.room_packets)) as u64,
-            bytes: (i64::from(limits.bytes) - i64::from(self.room_bytes)) as u64,
-        }
     }
 }

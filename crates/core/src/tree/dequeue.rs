@@ -140,7 +140,7 @@ impl<P> Tree<P> {
         if let Some(flows) = &mut node.flows {
             flows.queued.subtract(len);
         }
-        let class = match child.kind {
+        let class = match child.tag.kind {
             Kind::Leaf => child.side,
             _ => node.class,
         };

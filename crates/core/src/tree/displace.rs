@@ -340,7 +340,7 @@ impl<P> Tree<P> {
 
     /// Whether a queue's own limits allow for a packet.
     pub(super) fn limits_allow(&self, child: &Child, len: Length) -> bool {
-        let class = match child.kind {
+        let class = match child.tag.kind {
             Kind::Leaf => self.classes[child.side as usize].as_ref(),
             _ => None,
         };

@@ -137,7 +137,7 @@ impl Flows {
         let mut table = HashTable::with_capacity(flows);
         for slot in 0..order.slots() {
             let child = order.child(slot);
-            if child.kind == Kind::Flow && !child.has(flag::COMMON) {
+            if child.tag.kind == Kind::Flow && !child.has(flag::COMMON) {
                 table.insert_unique(hash(child.digest()), slot, digest);
             }
         }
@@ -181,7 +181,7 @@ impl Flows {
     #[inline]
     pub(super) fn grant_room(&mut self, flow: &mut Child) {
         if !flow.has(flag::ROOMY) && self.with_room < self.roomy {
-            flow.flags |= flag::ROOMY;
+            flow.tag.flags |= flag::ROOMY;
             self.with_room += 1;
         }
     }

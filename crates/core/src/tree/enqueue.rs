@@ -167,7 +167,7 @@ impl<P> Tree<P> {
         discard: &mut dyn FnMut(Discarded<P>),
     ) -> Result<(), Rejection> {
         let mut child = *self.nodes[at as usize].order.child(slot);
-        if child.kind == Kind::Leaf && !child.has_room(len) {
+        if child.tag.kind == Kind::Leaf && !child.has_room(len) {
             self.extend(at, slot, class, len);
             child = *self.nodes[at as usize].order.child(slot);
         }
@@ -186,7 +186,8 @@ impl<P> Tree<P> {
             return Err(self.reject(class, at, slot, len, now));
         }
         // Its licence may have been cut back meanwhile.
-        if child.kind == Kind::Leaf && !self.nodes[at as usize].order.child(slot).has_room(len) {
+        if child.tag.kind == Kind::Leaf && !self.nodes[at as usize].order.child(slot).has_room(len)
+        {
             self.extend(at, slot, class, len);
         }
         if verdict == Verdict::Mark {

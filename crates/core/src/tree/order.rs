@@ -117,7 +117,7 @@ impl<A: Scheduler> Ordered<A> {
         match self.lines.get(chosen.index()) {
             Some(line) => Selected {
                 slot: chosen.index() as u32,
-                below: match line.child.kind {
+                below: match line.child.tag.kind {
                     Kind::Inner => line.child.side,
                     _ => Selected::LEAF,
                 },
@@ -242,7 +242,7 @@ impl<A: Scheduler> Ordered<A> {
             return;
         };
         selected.slot = chosen.index() as u32;
-        selected.below = match line.child.kind {
+        selected.below = match line.child.tag.kind {
             Kind::Inner => line.child.side,
             _ => Selected::LEAF,
         };
@@ -257,7 +257,7 @@ impl<A: Scheduler> Ordered<A> {
     fn idle(&mut self, slot: u32) {
         let id = EntityId::in_use(slot);
         self.algorithm.idle(self.lines.as_mut_slice(), id);
-        if self.lines[slot as usize].child.kind == Kind::Leaving {
+        if self.lines[slot as usize].child.tag.kind == Kind::Leaving {
             self.give_back(slot);
         }
     }
@@ -468,14 +468,14 @@ impl Order {
     #[inline(always)]
     pub(super) fn plain_leaf(&mut self, slot: u32, len: Length) -> Option<&mut Child> {
         let child = self.record(slot)?;
-        (child.flags == 0 && child.has_room(len)).then_some(child)
+        (child.tag.flags == 0 && child.has_room(len)).then_some(child)
     }
 
     /// Takes the first packet of the selected child, if that is a plain leaf with packets.
     #[inline(always)]
     pub(super) fn take<P>(&mut self, slot: u32, slab: &mut PacketSlab<P>) -> Option<Taken<P>> {
         let child = self.record(slot)?;
-        if child.flags != 0 {
+        if child.tag.flags != 0 {
             return None;
         }
         let (len, payload, rest) = child.packets.advance(slab)?;

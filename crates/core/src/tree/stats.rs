@@ -143,7 +143,7 @@ impl<P> Tree<P> {
         let order = &self.nodes[node as usize].order;
         (0..order.slots()).filter_map(move |slot| {
             let child = order.child(slot);
-            match child.kind {
+            match child.tag.kind {
                 Kind::Leaf => Some(child.side),
                 Kind::Inner => Some(self.nodes[child.side as usize].class),
                 _ => None,
@@ -170,7 +170,7 @@ impl<P> Tree<P> {
 
     /// Counts for the class of a queue.
     pub(super) fn count(&mut self, at: u32, child: &Child, count: impl FnOnce(&mut Losses)) {
-        let class = match child.kind {
+        let class = match child.tag.kind {
             Kind::Leaf => child.side,
             _ => self.nodes[at as usize].class,
         };
@@ -181,7 +181,7 @@ impl<P> Tree<P> {
 
     /// Limits of a queue, by which its room counts: of a leaf, its licence.
     pub(super) fn limits_of(&self, at: u32, child: &Child) -> Limits {
-        match (child.kind, &self.nodes[at as usize].flows) {
+        match (child.tag.kind, &self.nodes[at as usize].flows) {
             (Kind::Flow, Some(flows)) => flows.config.leaf.limits,
             _ => match &self.classes[child.side as usize] {
                 Some(Class {

@@ -277,7 +277,7 @@ impl<P> Tree<P> {
     /// Entry of what few queues need, of a child that is a queue.
     #[inline]
     pub(super) fn extra_of(&self, child: &Child) -> u32 {
-        if child.kind == Kind::Flow {
+        if child.tag.kind == Kind::Flow {
             return child.side;
         }
         match &self.classes[child.side as usize] {

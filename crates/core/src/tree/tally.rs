@@ -108,7 +108,7 @@ impl<P> Tree<P> {
             let sent = flows.tally.take(*from);
             if sent.packets > 0 {
                 let flow = node.order.child(*from);
-                if flow.kind == Kind::Flow {
+                if flow.tag.kind == Kind::Flow {
                     tell((!flow.has(flag::COMMON)).then(|| flow.digest()), sent);
                 }
             }

@@ -69,7 +69,7 @@ impl<P> Tree<P> {
         let flows = node.and_then(|node| Some((&node.order, node.flows.as_ref()?)));
         flows.into_iter().flat_map(|(order, flows)| {
             let slots = (0..order.slots()).map(move |slot| order.child(slot));
-            let there = slots.filter(|child| child.kind == Kind::Flow);
+            let there = slots.filter(|child| child.tag.kind == Kind::Flow);
             there.map(move |child| DynamicFlow {
                 digest: (!child.has(flag::COMMON)).then(|| child.digest()),
                 queued: match child.has(flag::IDLE) {

@@ -15,8 +15,9 @@ use fairlane_netlab::{Host, Program, Wire};
 
 use crate::measurement::Interrupted;
 
-/// What the daemon, and the first frames through it, may need to begin.
-const BEGIN: Duration = Duration::from_secs(15);
+/// What the daemon, and the first frames through it, may need to begin, and the daemon to end: a busy kernel
+/// may keep whoever opens or closes an interface waiting for 20 seconds.
+pub(super) const BEGIN: Duration = Duration::from_secs(120);
 
 /// Longest time to a look at whether to stop.
 const LOOK: Duration = Duration::from_millis(20);

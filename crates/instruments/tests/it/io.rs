@@ -286,6 +286,7 @@ fn an_interrupt_reports_the_rounds_that_are_complete() {
     // A machine with other work may need long for a first round.
     for patience in [1, 5, 25] {
         let mut running = start(&[&["io"], &arguments[..]].concat());
+        running.until_it_listens();
         std::thread::sleep(Duration::from_secs(patience));
         running.signal("INT");
         let finished = running.finish();
@@ -302,6 +303,7 @@ fn an_interrupt_reports_the_rounds_that_are_complete() {
 #[test]
 fn an_interrupt_before_the_first_round_is_complete_leaves_nothing() {
     let mut running = start(&["io", "--backend", "udp", "--seconds", "100"]);
+    running.until_it_listens();
     std::thread::sleep(Duration::from_millis(500));
     running.signal("INT");
     let finished = running.finish();

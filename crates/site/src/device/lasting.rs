@@ -58,6 +58,8 @@ pub(crate) enum ToKeep {
     LetGo(Option<Opened>, Option<Waiting>),
     /// An interface of this name is to be opened in its place; what comes of it is given to this.
     Open(String, Box<dyn FnOnce(Result<Opened>) + Send>),
+    /// Says in a note whose the interface is.
+    Note(Box<dyn FnOnce() -> io::Result<()> + Send>),
     /// Nobody wants it any more.
     End,
 }
@@ -168,6 +170,10 @@ fn keep(mut opener: Opener, told: &Receiver<ToKeep>, back: &Sender<Opened>) {
                     missing = None;
                 }
                 answer(opened);
+            }
+            Ok(ToKeep::Note(write)) => {
+                // Where it cannot be noted, the note names the process before.
+                let _ = write();
             }
             Err(RecvTimeoutError::Timeout) => {
                 if let Some(said) = &mut missing
@@ -365,7 +371,7 @@ impl Device for Lasting {
     fn own(&mut self, ours: bool) {
         if let Some(opened) = &mut self.opened {
             match ours {
-                true => opened.hold.own(),
+                true => self.keeper.tell(ToKeep::Note(Box::new(opened.hold.own()))),
                 false => opened.hold.leave(),
             }
         }

@@ -29,7 +29,10 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// The longest frame that can be: more than any device gives.
 const LONGEST: u32 = 1 << 17;
 /// Bytes that are read at once.
-const CHUNK: usize = 256 << 10;
+const CHUNK: usize = 32 << 10;
+/// Frames that are taken in before what is due is sent: hundreds of short ones take longer than one of them
+/// takes on the link.
+const TURN: usize = 16;
 
 /// A site that another process runs, and is to hand over.
 pub struct Running {
@@ -273,13 +276,25 @@ impl Taking {
     fn take_frames(&self, bridge: &mut SiteBridge, clock: &Clock) -> io::Result<()> {
         let mut stream = &self.stream;
         stream.set_nonblocking(true)?;
-        let mut buffer = vec![0; CHUNK];
-        let (mut filled, mut heard) = (0, Instant::now());
+        // What is left of a chunk is less than a frame.
+        let mut buffer = vec![0; Header::BYTES + LONGEST as usize + CHUNK];
+        let (mut begin, mut end, mut heard) = (0, 0, Instant::now());
         loop {
-            match stream.read(&mut buffer[filled..]) {
+            let now = clock.now();
+            let (used, left) = admit(&buffer[begin..end], bridge, now)?;
+            begin += used;
+            bridge.send(now)?;
+            match left {
+                Left::Frames => continue,
+                Left::Part => {}
+                Left::Nothing => return stream.set_nonblocking(false),
+            }
+            buffer.copy_within(begin..end, 0);
+            (begin, end) = (0, end - begin);
+            match stream.read(&mut buffer[end..end + CHUNK]) {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(more) => {
-                    filled += more;
+                    end += more;
                     heard = Instant::now();
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -291,35 +306,40 @@ impl Taking {
                 }
                 Err(error) => return Err(error),
             }
-            let now = clock.now();
-            let (used, is_end) = admit(&buffer[..filled], bridge, now)?;
-            buffer.copy_within(used..filled, 0);
-            filled -= used;
-            bridge.send(now)?;
-            if is_end {
-                return stream.set_nonblocking(false);
-            }
         }
     }
 }
 
-/// Takes in the frames that are there whole: how many bytes they were, and whether the last was there.
-fn admit(bytes: &[u8], bridge: &mut SiteBridge, now: Nanos) -> io::Result<(usize, bool)> {
-    let mut left = bytes;
-    while let Some((header, rest)) = left.split_first_chunk() {
+/// What was not taken in.
+enum Left {
+    /// More frames, perhaps.
+    Frames,
+    /// A part of one, or nothing so far.
+    Part,
+    /// Nothing: there was the end.
+    Nothing,
+}
+
+/// Takes in frames that are there whole, no more than a few: how many bytes they were, and what is left.
+fn admit(bytes: &[u8], bridge: &mut SiteBridge, now: Nanos) -> io::Result<(usize, Left)> {
+    let mut rest = bytes;
+    for _ in 0..TURN {
+        let Some((header, behind)) = rest.split_first_chunk() else {
+            return Ok((bytes.len() - rest.len(), Left::Part));
+        };
         let header = Header::decode(header);
         if header == Header::END {
-            return Ok((bytes.len() - rest.len(), true));
+            return Ok((bytes.len() - behind.len(), Left::Nothing));
         }
         if header.length > LONGEST {
             return Err(ErrorKind::InvalidData.into());
         }
-        let Some((frame, rest)) = rest.split_at_checked(header.length as usize) else {
-            break;
+        let Some((frame, behind)) = behind.split_at_checked(header.length as usize) else {
+            return Ok((bytes.len() - rest.len(), Left::Part));
         };
         let frame = Frame::from(frame.to_vec());
         bridge.admit(frame, header.leaves_by, header.came, now);
-        left = rest;
+        rest = behind;
     }
-    Ok((bytes.len() - left.len(), false))
+    Ok((bytes.len() - rest.len(), Left::Frames))
 }

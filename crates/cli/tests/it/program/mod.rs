@@ -242,9 +242,19 @@ pub(crate) fn start(arguments: &[&str]) -> Running {
 
 /// The same, in a session of its own, as a service manager does.
 pub(crate) fn start_leading(arguments: &[&str]) -> Running {
-    let mut leading = Command::new("setsid");
-    leading.arg(PROGRAM);
-    start_heard(leading, arguments)
+    start_by(&["setsid"], arguments)
+}
+
+/// The same, in a process namespace of its own, as a container does: who leads its session is outside, and
+/// has no number there. A signal is for whoever began it; it is killed when it is dropped.
+pub(crate) fn start_led_from_outside(arguments: &[&str]) -> Running {
+    start_by(&["unshare", "--pid", "--fork", "--kill-child"], arguments)
+}
+
+fn start_by(other: &[&str], arguments: &[&str]) -> Running {
+    let mut starts = Command::new(other[0]);
+    starts.args(&other[1..]).arg(PROGRAM);
+    start_heard(starts, arguments)
 }
 
 fn start_heard(program: Command, arguments: &[&str]) -> Running {
@@ -321,6 +331,25 @@ impl Running {
         while !self.said().contains(words) {
             assert!(begun.elapsed() < HANGS, "{words}: {}", self.said());
             thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until it has asked to be told of Ctrl-C: before, that ends it or, where who began it ignores that,
+    /// does nothing.
+    pub(crate) fn until_it_listens(&self) {
+        let file = format!("/proc/{}/status", self.child.id());
+        let listens = || {
+            let status = std::fs::read_to_string(&file).unwrap();
+            let caught = status
+                .lines()
+                .find_map(|line| line.strip_prefix("SigCgt:"))
+                .unwrap();
+            let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+            caught & (1 << (Signal::INT.as_raw() - 1)) != 0
+        };
+        while !listens() {
+            assert!(self.since.elapsed() < HANGS, "it never listens");
+            thread::sleep(Duration::from_millis(1));
         }
     }
 

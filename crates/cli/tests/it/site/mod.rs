@@ -12,7 +12,9 @@ use fairlane_netlab::{Host, Link, Wire, or_skip};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::program::{Finished, Running, longest_beside, start, start_leading, start_unheard};
+use crate::program::{
+    Finished, Running, longest_beside, start, start_leading, start_led_from_outside, start_unheard,
+};
 
 /// The part of a link that a connection fills at least: its two ends, and the daemon between, share
 /// the processors with other programs.
@@ -137,6 +139,12 @@ impl Site {
     #[track_caller]
     pub(crate) fn start_leading(wire: &Wire, config: &str, more: &[&str]) -> Site {
         Site::begin(wire, config, more, start_leading).until_through(wire)
+    }
+
+    /// The same in a process namespace of its own. Not to be told to stop.
+    #[track_caller]
+    pub(crate) fn start_led_from_outside(wire: &Wire, config: &str) -> Site {
+        Site::begin(wire, config, &[], start_led_from_outside).until_through(wire)
     }
 
     /// The same as [`start`](Self::start) without waiting.
