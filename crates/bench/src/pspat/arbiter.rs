@@ -112,7 +112,7 @@ impl Measurement<'_> {
             mailbox_slots: case.mailbox,
             hold_back: true,
             read_interval: case.read_interval,
-            scan_limit: case.scan_limit,
+            scan_limit: case.scan_limit as usize,
             ..ArbiterConfig::new(Link::new(case.rate))
         }
     }

@@ -78,8 +78,8 @@ pub struct Case {
     /// Packets that a flow may queue behind the mailbox.
     pub queue: u32,
     pub read_interval: Nanos,
-    /// Most mailboxes looked at in one step.
-    pub scan_limit: usize,
+    /// Most mailboxes looked at in one step of an arbiter, at least 1.
+    pub scan_limit: u32,
     pub victim: Option<Victim>,
     /// Whether an idle arbiter sleeps.
     pub sleep: bool,

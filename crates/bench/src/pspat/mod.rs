@@ -19,7 +19,7 @@ pub use outcome::Outcome;
 pub use victim::Victim;
 
 /// Mailboxes that an arbiter looks at in a step, unless said otherwise.
-pub const SCAN_LIMIT: usize = fairlane_runtime::ArbiterConfig::SCAN_LIMIT;
+pub const SCAN_LIMIT: u32 = fairlane_runtime::ArbiterConfig::SCAN_LIMIT as u32;
 
 /// Time that all clients send before anything is counted.
 const WARM_UP: Nanos = Nanos::from_millis(200);

@@ -27,6 +27,8 @@ pub struct Outcome {
     pub rate_bps: u64,
     pub packet: u32,
     pub mailbox: usize,
+    /// Most mailboxes looked at in one step; of an arbiter.
+    pub scan_limit: Option<u32>,
     pub seconds: f64,
     pub decisions: u64,
     pub decisions_per_sec: f64,
@@ -148,6 +150,7 @@ impl Outcome {
             rate_bps: case.rate.bps(),
             packet: case.packet.get(),
             mailbox: case.mailbox,
+            scan_limit: (case.mode == Mode::Pspat).then_some(case.scan_limit),
             seconds,
             decisions: all,
             decisions_per_sec: all as f64 / seconds.max(1e-9),

@@ -84,9 +84,11 @@ pub(super) struct Options {
     /// Least nanoseconds between two reads of the same mailbox
     #[arg(long, value_name = "NS", default_value_t = 1000)]
     read_interval: u64,
-    /// Most mailboxes looked at in one step of the arbiter
-    #[arg(long, value_name = "N", default_value_t = SCAN_LIMIT)]
-    scan_limit: usize,
+    /// Most mailboxes that the arbiter looks at in one step. With more clients that send, a round of
+    /// all of them takes several steps: that is Delta_A, with which the T-WFI printed is a bound
+    /// whatever the limit is
+    #[arg(long, value_name = "N", default_value_t = SCAN_LIMIT, value_parser = clap::value_parser!(u32).range(1..))]
+    scan_limit: u32,
     /// Adds a client that sends so many packets a second, and measures their delay
     #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     victim: Option<u32>,

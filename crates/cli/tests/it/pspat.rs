@@ -112,6 +112,23 @@ fn a_paced_link_carries_its_rate_and_shares_it_by_weight() {
 }
 
 #[test]
+fn with_fewer_mailboxes_a_step_a_packet_is_seen_later() {
+    let mean = |seconds: &str, limit: &str| {
+        let clients = ["--clients", "32", "--threads", "1", "--scan-limit", limit];
+        let output = bench_for(seconds, &[&clients[..], &["--json"]].concat()).success();
+        let figures: Value = serde_json::from_str(&output).unwrap();
+        assert_eq!(figures["scan_limit"].to_string(), limit);
+        figures["delta_a_ns"]["mean"].as_u64()
+    };
+    // A round of all takes 32 steps, or one.
+    in_time(|seconds| (mean(seconds, "1")? > mean(seconds, "32")?).then_some(()));
+    assert_eq!(measured(&[])["scan_limit"], 6);
+    // Behind a lock nobody looks.
+    let lock = measured(&["--mode", "lock", "--clients", "1"]);
+    assert!(lock["scan_limit"].is_null(), "{lock}");
+}
+
+#[test]
 fn silent_clients_are_registered_and_get_nothing() {
     let figures = measured(&["--clients", "200", "--active", "2", "--threads", "1"]);
     assert_eq!(figures["threads"], 1);
@@ -202,6 +219,7 @@ fn what_cannot_be_is_refused_in_one_sentence() {
     for (arguments, names) in [
         (&["--mailbox", "100"][..], "power of two"),
         (&["--mailbox", "0"], "power of two"),
+        (&["--scan-limit", "0"], "--scan-limit"),
         (
             &["--clients", "10", "--max-clients", "5"],
             "--max-clients 5",
