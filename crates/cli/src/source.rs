@@ -251,10 +251,14 @@ impl Reading<'_> {
                 arrivals
             }
         };
-        let long = arrivals.left_out();
+        let (long, held) = (arrivals.left_out(), arrivals.packets() as u64);
         if long > 0 {
-            let word = "are longer than the link carries, and were left out";
-            (self.progress).suspend(|| output::aside(format_args!("{long} packets {word}")));
+            let all = long + held;
+            self.progress.suspend(|| {
+                output::aside(format_args!(
+                    "{long} of {all} packets are longer than the link carries, and are left out"
+                ));
+            });
         }
         Ok(Recorded {
             rate: link.rate,

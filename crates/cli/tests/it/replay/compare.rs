@@ -179,7 +179,7 @@ fn packets_of_a_capture_go_by_the_filters_and_too_long_ones_are_counted() {
     assert!(finished.status.success(), "{finished:?}");
     assert_eq!(
         finished.stderr,
-        "fairlane: 1 packets are longer than the link carries, and were left out\n"
+        "fairlane: 1 of 3 packets are longer than the link carries, and are left out\n"
     );
     let compared: Value = serde_json::from_str(&finished.stdout).unwrap();
     assert_eq!((&compared["packets"], &compared["bytes"]), (&2.into(), &1200.into()));
