@@ -252,8 +252,7 @@ const EXPENDABLE: [usize; 4] = [7, 1, 3, 8];
 
 impl Comparison {
     fn text(&self, with_cost: bool) -> String {
-        let (packets, bytes, flows, seconds) =
-            (self.packets, self.bytes, self.flows, self.seconds);
+        let (packets, bytes, flows, seconds) = (self.packets, self.bytes, self.flows, self.seconds);
         format!(
             "{}: {packets} packets, {bytes} bytes, {flows} flows in {seconds} s, over {}\n{}",
             self.input,

@@ -223,8 +223,7 @@ impl Reading<'_> {
         Ok(Recorded {
             rate,
             overhead: self.source.overhead,
-            flows: declared
-                .unwrap_or_else(|| arrivals.longest().into_iter().map(alike).collect()),
+            flows: declared.unwrap_or_else(|| arrivals.longest().into_iter().map(alike).collect()),
             names,
             arrivals,
         })

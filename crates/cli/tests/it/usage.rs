@@ -228,7 +228,15 @@ fn help_mentions_every_option_and_command() {
             "--json",
         ];
         explained(&["replay", help], &replay);
-        let compare = ["--alg", "--rate", "--flows", "--config", "--flow-by", "-n", "--json"];
+        let compare = [
+            "--alg",
+            "--rate",
+            "--flows",
+            "--config",
+            "--flow-by",
+            "-n",
+            "--json",
+        ];
         explained(&["compare", help], &compare);
         let sim = ["--seconds", "--seed", "--link", "--json"];
         explained(&["sim", help], &sim);

@@ -188,8 +188,7 @@ impl AsFlows {
         for terms in terms.iter() {
             numbers.push(flows.len() as u32);
             if terms.queues {
-                let weight =
-                    guaranteed(terms) * u64::from(MAX_WEIGHT) / most.unwrap_or(0).max(1);
+                let weight = guaranteed(terms) * u64::from(MAX_WEIGHT) / most.unwrap_or(0).max(1);
                 flows.push(Flow {
                     weight: Weight::new(weight as u32).unwrap_or(Weight::ONE),
                     max_len: longest,

@@ -65,12 +65,21 @@ fn each_row_is_what_a_replay_reports_and_who_is_least_behind_comes_first() {
     let seconds = all["seconds"].as_f64().unwrap();
     assert!((seconds - 99_900e-9).abs() < 1e-12, "{seconds}");
     let rows = rows_of(&all);
-    let names: Vec<&str> = rows.iter().map(|row| row["alg"].as_str().unwrap()).collect();
+    let names: Vec<&str> = rows
+        .iter()
+        .map(|row| row["alg"].as_str().unwrap())
+        .collect();
     for alg in algorithms() {
         let place = names.iter().position(|name| **name == alg);
         let row = &rows[place.unwrap_or_else(|| panic!("{alg} is not in {names:?}"))];
-        is_that_of(row, &folder.replayed(&format!("--alg {alg} {options} {ARRIVALS}")));
-        assert!(row["ns_per_packet"].is_null() && row["key"].is_null(), "{row}");
+        is_that_of(
+            row,
+            &folder.replayed(&format!("--alg {alg} {options} {ARRIVALS}")),
+        );
+        assert!(
+            row["ns_per_packet"].is_null() && row["key"].is_null(),
+            "{row}"
+        );
     }
     assert_eq!(names.len(), algorithms().len());
     let behind = |row: &Value| row["t_wfi_ns"].as_f64().unwrap();
@@ -129,7 +138,10 @@ fn flows_of_a_capture_are_named_and_their_longest_packets_count() {
     }
     // As the options say, and not as packets came.
     let options = "--rate 8mbit --alg qfq --flow-by source --flows @flows.csv @in.pcap";
-    is_that_of(&rows_of(&folder.compared(options))[0], &folder.replayed(options));
+    is_that_of(
+        &rows_of(&folder.compared(options))[0],
+        &folder.replayed(options),
+    );
 }
 
 const SITE: &str = "[[link]]\nname = \"up\"\nrate = \"8mbit\"\noverhead = \"ethernet\"\nclass = [\n\
@@ -155,11 +167,17 @@ fn the_classes_of_a_site_are_flows_of_the_rates_that_they_are_guaranteed() {
     let flows = "0,500000,1522\n1,1000000,1522\n2,500000,1522\n";
     folder.write("flows.csv", format!("flow,weight,max_len\n{flows}"));
     let compared = folder.compared("--config @site.toml --alg wf2q+,fifo @named.csv");
-    assert_eq!((&compared["rate_bps"], &compared["flows"]), (&8_000_000.into(), &3.into()));
+    assert_eq!(
+        (&compared["rate_bps"], &compared["flows"]),
+        (&8_000_000.into(), &3.into())
+    );
     assert_eq!(compared["overhead"], 24);
     for row in rows_of(&compared) {
         let alg = row["alg"].as_str().unwrap();
-        is_that_of(row, &folder.replayed(&format!("--alg {alg} --overhead 24 {ARRIVALS}")));
+        is_that_of(
+            row,
+            &folder.replayed(&format!("--alg {alg} --overhead 24 {ARRIVALS}")),
+        );
         let name = ["calls", "mail", "rest"][row["flow"].as_u64().unwrap() as usize];
         assert_eq!(row["key"], name, "{row}");
     }
@@ -182,7 +200,10 @@ fn packets_of_a_capture_go_by_the_filters_and_too_long_ones_are_counted() {
         "fairlane: 1 of 3 packets are longer than the link carries, and are left out\n"
     );
     let compared: Value = serde_json::from_str(&finished.stdout).unwrap();
-    assert_eq!((&compared["packets"], &compared["bytes"]), (&2.into(), &1200.into()));
+    assert_eq!(
+        (&compared["packets"], &compared["bytes"]),
+        (&2.into(), &1200.into())
+    );
     // The call waits for the packet before it.
     assert_eq!(rows_of(&compared)[0]["key"], "calls");
 }
@@ -196,9 +217,18 @@ fn the_table_has_what_a_packet_costs_where_that_is_asked_for() {
     let begins = |alg: &str| format!("\u{2502} {alg} ");
     let order = ["qfq", "fifo"].map(|alg| without.find(&begins(alg)).unwrap());
     assert!(order[0] < order[1], "{without}");
-    assert!(without.contains("300 packets") && without.contains("3 flows"), "{without}");
-    assert!(without.contains("none") && !without.contains("packet \u{2502}"), "{without}");
-    assert_eq!(without, folder.compare(&format!("{options} -n 0")).success());
+    assert!(
+        without.contains("300 packets") && without.contains("3 flows"),
+        "{without}"
+    );
+    assert!(
+        without.contains("none") && !without.contains("packet \u{2502}"),
+        "{without}"
+    );
+    assert_eq!(
+        without,
+        folder.compare(&format!("{options} -n 0")).success()
+    );
     let with = folder.compare(&format!("{options} -n 1")).success();
     assert!(with.contains("packet \u{2502}"), "{with}");
     let json = folder.compare(&format!("{options} -n 1 --json")).success();
@@ -219,25 +249,55 @@ fn what_cannot_be_compared_is_refused_in_one_sentence() {
     folder.write("ng.pcap", [0x0a, 0x0d, 0x0d, 0x0a, 0, 0, 0, 0]);
     folder.write("late.csv", "time_ns,flow,len\n2000000,0,1\n0,0,1\n");
     for (arguments, says) in [
-        ("--rate 8mbit @none.pcap", &["none.pcap: there is no packet"][..]),
-        ("--rate 8mbit --flows @flows.csv @none.csv", &["none.csv: there is no packet"]),
-        ("--config @site.toml @none.csv", &["none.csv: there is no packet"]),
+        (
+            "--rate 8mbit @none.pcap",
+            &["none.pcap: there is no packet"][..],
+        ),
+        (
+            "--rate 8mbit --flows @flows.csv @none.csv",
+            &["none.csv: there is no packet"],
+        ),
+        (
+            "--config @site.toml @none.csv",
+            &["none.csv: there is no packet"],
+        ),
         ("@in.pcap", &["--rate"]),
         ("--rate 8 @in.pcap", &["--rate", "unit"]),
         ("--rate 8mbit", &["ARRIVALS.csv|IN.pcap"]),
-        ("--rate 8mbit --alg wfq @in.pcap", &["--alg", "'wfq'", "wf2q+"]),
+        (
+            "--rate 8mbit --alg wfq @in.pcap",
+            &["--alg", "'wfq'", "wf2q+"],
+        ),
         ("--rate 8mbit --alg qfq,wfq @in.pcap", &["--alg", "'wfq'"]),
         ("--rate 8mbit --alg= @in.pcap", &["--alg"]),
-        ("--rate 8mbit --aggregate 0 @in.pcap", &["--aggregate", "'0'"]),
+        (
+            "--rate 8mbit --aggregate 0 @in.pcap",
+            &["--aggregate", "'0'"],
+        ),
         ("--rate 8mbit -n -1 @in.pcap", &["'-1'"]),
-        ("--rate 8mbit @missing.pcap", &["missing.pcap", "No such file"]),
+        (
+            "--rate 8mbit @missing.pcap",
+            &["missing.pcap", "No such file"],
+        ),
         ("--rate 8mbit @ng.pcap", &["pcapng", "editcap"]),
         ("--rate 8mbit @arrivals.csv", &["arrivals.csv: ", "--flows"]),
-        ("--rate 8mbit --flows @flows.csv @late.csv", &["late.csv:3:", "1 ms"]),
-        ("--rate 8mbit --flow-by port @in.pcap", &["--flow-by", "5-tuple, source"]),
-        ("--rate 8mbit --config @site.toml @in.pcap", &["--config", "--rate"]),
+        (
+            "--rate 8mbit --flows @flows.csv @late.csv",
+            &["late.csv:3:", "1 ms"],
+        ),
+        (
+            "--rate 8mbit --flow-by port @in.pcap",
+            &["--flow-by", "5-tuple, source"],
+        ),
+        (
+            "--rate 8mbit --config @site.toml @in.pcap",
+            &["--config", "--rate"],
+        ),
         ("--rate 8mbit --link up @in.pcap", &["--link", "--config"]),
-        ("--config @site.toml --link down @in.pcap", &["link 'down'", "up"]),
+        (
+            "--config @site.toml --link down @in.pcap",
+            &["link 'down'", "up"],
+        ),
         ("--config @flows.csv @in.pcap", &["flows.csv:1:"]),
     ] {
         let finished = folder.compare(arguments);

@@ -75,7 +75,11 @@ impl Service {
             sum += part;
             squares += part * part;
         }
-        if flows > 0.0 { sum * sum / (flows * squares) } else { 1.0 }
+        if flows > 0.0 {
+            sum * sum / (flows * squares)
+        } else {
+            1.0
+        }
     }
 }
 
