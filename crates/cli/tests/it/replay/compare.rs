@@ -158,7 +158,7 @@ fn the_classes_of_a_site_are_flows_of_the_rates_that_they_are_guaranteed() {
     let (mut named, mut numbered) = (String::new(), String::new());
     for number in 0..300 {
         let (class, flow) = [("calls", 0), ("mail", 1), ("rest", 2)][number % 3];
-        let len = 100 + 700 * flow + number;
+        let len = 100 + 400 * flow + number;
         named += &format!("{},{class},{len}\n", number * 1000);
         numbered += &format!("{},{flow},{len}\n", number * 1000);
     }
