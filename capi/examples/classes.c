@@ -1,6 +1,5 @@
-/* The classes of a link from the text of a site's file, on a clock of our own: frames go to their class by its
- * filters, a
- * class gets what it was promised, and every packet is accounted for. */
+/* The classes of a link from the text of a site's file, on a clock of our own: filters send frames to their class,
+ * a class gets what it is guaranteed, and every packet is accounted for. */
 #include <fairlane.h>
 
 #include <stdio.h>

@@ -24,7 +24,7 @@ struct Cli {
 /// A subcommand with its options.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Shape the traffic between two interfaces by a site file; without one, a demonstration
+    /// Shape the traffic between two interfaces as a site file says; without one, run a demonstration
     Run(run::Options),
     /// Write a first site file for the interfaces of this machine
     Init(init::Options),
@@ -38,11 +38,11 @@ pub(crate) enum Command {
     Compare(compare::Options),
     /// Simulate traffic on a link of a site
     Sim(sim::Options),
-    /// Ask a running site for its state, and change it
+    /// Ask a running site for its state, or change it
     Ctl(ctl::Options),
-    /// Watch a running site, and change it, on the whole terminal
+    /// Watch a running site on the whole terminal, and change it
     Top(top::Options),
-    /// Print what a shell completes command lines with
+    /// Print the completions for a shell
     Completions(completions::Options),
     /// Print or write the pages of the manual
     Manual(manual::Options),

@@ -1,6 +1,6 @@
 //! A packet scheduler whose algorithm is chosen at run time, for one indirect call a packet. It is
-//! for those who spend far more than that on a packet (a system call, a line of text): what they
-//! are made of is compiled once and not for each algorithm.
+//! for programs that spend far more than that on a packet (a system call, a line of text): their
+//! code is compiled once and not for each algorithm.
 
 use crate::sched::{Algorithm, algorithms};
 use crate::scheduler::Violation;

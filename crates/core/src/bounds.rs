@@ -152,8 +152,8 @@
 //!   the rounded start for the exact one, which lies up to L_k / phi further after V
 //!   (Theorem 3 has it right), Theorem 2's rounds the backlog down to whole slots; a
 //!   schedule exceeds both. Eq. 2 holds: 3 sigma + L_k / phi + L - L_k + Q.
-//! * The report has 3 sigma more for S-KPS, whose slots it releases as they end. Released as they
-//!   begin, as here, they need none: [`s_kps`].
+//! * The report has 3 sigma more for S-KPS, whose slots it releases as they end. None of them is needed,
+//!   whether slots are released as they end or, as here, as they begin: [`s_kps`].
 //! * Eq. 2 is 7 L_k / phi for QFQ, and so is the QFQ+ paper's Table 2; its summary, and the
 //!   PSPAT paper's Eq. 2, have 6. That holds if all packets of the flow are equally long, see
 //!   [`qfq_equal_packets`], and not for a short one after long ones.

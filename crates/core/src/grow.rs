@@ -1,8 +1,8 @@
-//! Tables that are not moved whole each time that they have grown to twice their size.
+//! Tables that are not moved each time that they have grown to twice their size.
 //!
-//! Where classes are added between two packets, the one that finds a table full would pay for all that
-//! came before it. So a table that has come to some size gets far more room than most ever need: memory
-//! that was never written to is only addresses.
+//! Where classes are added between two packets, the one that finds a table full would have to move all
+//! that were added before. So a table beyond some size reserves far more memory than most need: memory
+//! that was never written to takes addresses only.
 
 use alloc::vec::Vec;
 

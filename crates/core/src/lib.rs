@@ -1,8 +1,8 @@
-//! The algorithms and queues of Fairlane: who is next, and what a flow holds.
+//! The algorithms and queues of Fairlane: who is next, what a flow holds, and when the link may send.
 //!
-//! This crate owns nothing but order. It does no I/O, reads no clock, starts no
-//! thread, prints nothing and allocates nothing on the packet path once its
-//! tables have grown to size. It is `no_std` with `alloc` and forbids `unsafe`.
+//! This crate does no I/O, reads no clock, starts no thread and prints nothing. On the packet path it
+//! allocates nothing once its tables have grown to size, except in WF2Q, and in SCHED+ where a flow
+//! with a pending change of share moves. It is `no_std` with `alloc` and forbids `unsafe`.
 //!
 //! Three parts answer three questions:
 //!
@@ -11,8 +11,12 @@
 //!   entities and never sees a packet.
 //! * *What does a flow hold?* [`queue`] is the slab all packets live in and the
 //!   lists that flows thread through it.
-//! * *Both together:* [`PacketScheduler`] is what a program uses: flows come and
-//!   go, packets go in and come out in the algorithm's order.
+//! * *When may the link send?* [`leaky_bucket`] is an exact rate; the time is the caller's.
+//!
+//! A program uses what is made of them: [`PacketScheduler`], to which flows are added and whose packets
+//! leave in the algorithm's order, or [`tree`], classes within classes with ceilings, reserved queue
+//! space ([`room`]) and queue management ([`aqm`]), or requests by [`cost`]. [`bounds`] has what each
+//! algorithm guarantees.
 //!
 //! ```
 //! use fairlane_core::{FlowConfig, Length, PacketScheduler, Weight, sched::Qfq};

@@ -1,6 +1,7 @@
-//! Room: who may queue how much, and who gives way when the link is full.
+//! Room, which is reserved queue space: who may queue how much, and whose packet is dropped when the
+//! link is full.
 //!
-//! A share of the link is worth nothing to a packet that finds no place to wait. So each holder
+//! A share of the link is worth nothing to a packet that finds no queue space. So each holder
 //! of packets (a class, and a flow among the flows of its class) may have [`Room`] of its own,
 //! which adds up to no more than the link holds; what the link holds beyond that is shared. Own
 //! room is lent while its owner does not need it, and given back at once:

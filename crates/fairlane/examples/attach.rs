@@ -1,14 +1,14 @@
 //! Processes that share a link: one of them runs the arbiter, the others attach to it.
 //!
 //! ```sh
-//! cargo run --release --example attach -- daemon link.sock 100mbit
-//! cargo run --release --example attach -- client link.sock 80mbit 1500
-//! cargo run --release --example attach -- client link.sock 80mbit 200
+//! cargo run --release -p fairlane --example attach -- daemon link.sock 100mbit
+//! cargo run --release -p fairlane --example attach -- client link.sock 80mbit 1500
+//! cargo run --release -p fairlane --example attach -- client link.sock 80mbit 200
 //! ```
 //!
-//! The daemon takes everybody, all with the same weight, and prints each second what each process
+//! The daemon lets every process attach, all with the same weight, and prints each second what each
 //! sent over the link, which ends nowhere. A client pushes packets of so many bytes at such a rate
-//! and prints what became of them. Kill any of them with -9, or stop it, and see what the others do.
+//! and prints what became of them. Kill any of them with -9, or stop it, and see that the others go on.
 
 #[cfg(not(target_os = "linux"))]
 fn main() {

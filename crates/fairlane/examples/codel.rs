@@ -1,5 +1,5 @@
-//! How long packets wait where more comes than leaves, without and with queue management that a sender
-//! listens to: `cargo run -p fairlane --example codel`
+//! How long packets wait where more arrives than can leave, without and with CoDel and a sender that
+//! reacts to its marks: `cargo run -p fairlane --example codel`
 
 use std::error::Error;
 

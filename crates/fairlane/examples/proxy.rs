@@ -11,7 +11,7 @@ use fairlane::{Flow, Rate, spawn};
 use tokio::net::UdpSocket;
 
 const LONGEST: u32 = 1472;
-/// Who was silent for so long is forgotten when another comes.
+/// A sender that was silent for so long is forgotten when another one appears.
 const SILENCE: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,4 +1,4 @@
-//! What a queue does to its senders before anybody has it: a simulated second, packet by packet:
+//! What a queue does to its senders, before it is deployed: a simulated second, packet by packet:
 //! `cargo run -p fairlane --example simulate --features sim`
 
 use std::error::Error;

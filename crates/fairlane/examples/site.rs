@@ -53,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 (rate, _) => println!("{}: {rate:?}", class.name),
             }
         }
-        // The key is drawn at random where packets are a stranger's.
+        // Where strangers send the packets, draw the key at random.
         let (queues, ids) = link.discipline::<Vec<u8>>();
         let mut classifier = link.classifier(&ids, DigestKey([1, 2]));
         for (what, dscp) in [("EF", 46), ("none", 0)] {

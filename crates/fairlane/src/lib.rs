@@ -1,7 +1,7 @@
 //! Fair packet scheduling to embed: the crate to add.
 //!
 //! Fairlane shares a link among many senders by weight. This crate gathers its
-//! parts under one name; which one is yours depends on how much you want it to do.
+//! parts under one name; which one you need depends on how much you want it to do.
 //!
 //! # You have a loop and want to know which packet is next
 //!
@@ -56,7 +56,7 @@
 //!
 //! With the feature `runtime`, [`spawn`] gives a link a thread of its own. Clients push packets, and never
 //! wait; what they pushed goes out through a [`Backend`](io::Backend) at the rate of the link, in fair order.
-//! Its handle asks, changes and ends it.
+//! The handle reads its counts, changes its flows and its rate, and ends it.
 //!
 //! ```
 //! use std::time::Duration;
@@ -81,7 +81,7 @@
 //! # You have a thread of your own for it, or a clock of your own
 //!
 //! An [`Arbiter`](runtime::Arbiter) is what runs on that thread. Call
-//! [`step`](runtime::Arbiter::step) from a loop of your own, with the time that it is, or let
+//! [`step`](runtime::Arbiter::step) from a loop of your own, with the current time, or let
 //! [`drive`](runtime::drive) do it.
 //!
 //! ```
@@ -109,8 +109,8 @@
 //!
 //! # You have an algorithm of your own
 //!
-//! Implement [`Scheduler`]: the contract is written down in [`scheduler`], and the
-//! tests of the algorithms here run on any other.
+//! Implement [`Scheduler`]: the contract is written down in [`scheduler`], and the crate
+//! `fairlane-testkit` tests whether an algorithm keeps it.
 //!
 //! # Features
 //!

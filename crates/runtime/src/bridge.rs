@@ -7,8 +7,9 @@
 //! ```
 //!
 //! A [`round`](Bridge::round) first takes in what has arrived at both devices, at most
-//! [`MOST_TAKEN_IN`] frames from each: what must wait or go is for the classes to say, and a device
-//! that overflows is blind. Then it releases in each direction what its link can carry by then. It
+//! [`MOST_TAKEN_IN`] frames from each: which frames wait and which are dropped is for the classes to
+//! say, and a device that overflows knows no classes. Then it releases in each direction what its link
+//! can carry by then. It
 //! reads no clock and never waits, so that a test drives it on a clock of its own. Between two
 //! rounds, [`drive`](crate::drive) waits for either device, or for the time when the next packet may
 //! leave.
@@ -17,8 +18,8 @@
 //!
 //! What leaves by a device may be left unshaped for a time ([`set_shaped`](Bridge::set_shaped)). What
 //! waits by then leaves first, in the order of its queue and without a pace, and nothing is taken in
-//! for it meanwhile; from then on frames go by as they come, and a device that is full holds up who
-//! sends to it. So no flow changes its order, neither then nor when it is shaped again.
+//! for it meanwhile; from then on frames pass as they come, and a device that is full delays its
+//! senders. So no flow changes its order, neither then nor when it is shaped again.
 //!
 //! # Clients beside the devices
 //!

@@ -1,4 +1,4 @@
-//! The loop around an arbiter's step, for a thread of its own.
+//! The loop around the steps of an arbiter, a bridge or a dispatcher, for a thread of its own.
 
 use std::io;
 use std::time::Duration;

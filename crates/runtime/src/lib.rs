@@ -10,10 +10,15 @@
 //! link, and releases them.
 //!
 //! ```text
-//!  Client        --mailbox--\                                      / Straight: a Backend
-//!  AsyncClient   --mailbox---> look -> PacketScheduler -> Pacer -> <  Dispatchers: threads
-//!  process       --shared---/        (who is next?)   (when?)      \ ClientsDispatch: counts
+//!                              |------------- Arbiter -------------|
+//!                                       |--------- Shaper ---------|
+//!  Client        --mailbox--\                                       / Straight: a Backend
+//!  AsyncClient   --mailbox---> drain -> Queue ---------> Pacer --> <  Dispatchers: threads
+//!  process       --shared---/           (who is next?)   (when?)    \ ClientsDispatch: counts
 //! ```
+//!
+//! A [`Shaper`] is any [`Queue`], the pace of a link and a way out; an arbiter is one with mailboxes
+//! before it, and a [`Bridge`](bridge::Bridge) joins two devices, with one or nothing for each direction.
 //!
 //! | client | registered by | where there is no room |
 //! | --- | --- | --- |

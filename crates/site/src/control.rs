@@ -1,5 +1,5 @@
-//! The control thread: signals, the file read again, counts and reports. The forwarding thread
-//! waits for nothing that is done here.
+//! The control thread: requests from outside ([`Handle`]), configurations that take over, orders to the
+//! forwarding thread, counts and reports. The forwarding thread waits for nothing that is done here.
 
 use std::collections::VecDeque;
 use std::io;

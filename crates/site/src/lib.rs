@@ -2,10 +2,10 @@
 //! configuration.
 //!
 //! A [`Daemon`] opens what the configuration names, forwards until it is [stopped](Handle::stop),
-//! and tells its state as a [`Report`] from time to time: of each class rate, share, delay of late
-//! and in all, what was dropped and why, and beside each what the class is guaranteed. Another
-//! configuration [takes over](Handle::reload) while frames pass. What else happens is told by
-//! [`Notice`]s, and logged as events of `tracing`; never by the thread that forwards.
+//! and hands out its state as a [`Report`] at an interval: for each class its rate, share and delays,
+//! recent and over the whole run, what was dropped and why, and what the class is guaranteed. Another
+//! configuration [takes over](Handle::reload) while frames pass. Other events are
+//! [`Notice`]s, and events of `tracing`; the thread that forwards emits none.
 //!
 //! ```no_run
 //! use std::path::Path;
@@ -30,8 +30,8 @@
 //! # }
 //! ```
 //!
-//! The thread that forwards reads no file, tells nothing and waits for no lock: what changes is
-//! made elsewhere and exchanged between two rounds (`order`).
+//! The thread that forwards reads no file, prints nothing and waits for no lock: what changes is
+//! made by other threads and exchanged between two rounds (`order`).
 #![forbid(unsafe_code)]
 #![warn(unreachable_pub)]
 

@@ -2,9 +2,9 @@
 //!
 //! Everything that can be made beforehand comes with the order, and everything that is left over
 //! goes back with it, so that nothing is built or freed here. No step looks at more than
-//! [`STEP`] classes, flows or packets, however many there are, and at fewer where more is done to each;
-//! but one: other limits for the flows of a class come to all that hold packets at once
-//! (`core::tree::Tree::begin_change_of_flows`).
+//! [`STEP`] classes, flows or packets, however many there are, where a class that comes, goes or changes
+//! counts for [`CLASS`] and a packet that moves for [`MOVED`]; but one: other limits for the flows of a
+//! class come to all that hold packets at once (`core::tree::Tree::begin_change_of_flows`).
 
 #[cfg(test)]
 mod tests;

@@ -40,11 +40,11 @@ Examples:
 pub(crate) struct Options {
     #[command(subcommand)]
     other: Option<Other>,
-    /// Algorithm to measure, or none for the environment alone; all without it
+    /// Algorithm to measure, or none for the environment alone [default: all]
     #[arg(long, value_name = "A", value_parser = contenders())]
     alg: Option<Contender>,
     /// Flow sets WEIGHT:LENGTH:FLOWS; WEIGHT and LENGTH may be MIN-MAX-STEPS, numbers
-    /// take k and m, an empty LENGTH means 1000 bytes
+    /// may end in k or m, an empty LENGTH means 1000 bytes
     #[arg(long, value_name = "W:LEN:N,...", value_parser = flow_sets)]
     flowsets: Option<FlowSets>,
     /// Backlog to drain to, in packets; suffix n: times the number of flows

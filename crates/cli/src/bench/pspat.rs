@@ -37,7 +37,7 @@ pub(super) struct Options {
     /// Registered clients
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=65536))]
     clients: u32,
-    /// Of which so many send [default: all]
+    /// Clients that send; the others are silent [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=65536))]
     active: Option<u32>,
     /// Most clients that the arbiter admits
@@ -55,7 +55,7 @@ pub(super) struct Options {
     /// Who decides
     #[arg(long, value_enum, default_value = "pspat")]
     mode: Mode,
-    /// What becomes of a released packet
+    /// What is done with a released packet
     #[arg(long, value_enum, default_value = "noop")]
     transmit: Transmit,
     /// Who transmits, in mode pspat [default: clients, or straight with --transmit xdp]
@@ -77,8 +77,8 @@ pub(super) struct Options {
     /// its core again, or it is not saturated and cannot have its share
     #[arg(long, value_name = "SLOTS", default_value_t = 1024)]
     mailbox: usize,
-    /// Packets that a flow may queue behind the mailbox [default: 512, fewer for many clients,
-    /// but 64]
+    /// Packets that a flow may queue behind the mailbox [default: 512; with more than 16 active
+    /// clients fewer, but at least 64]
     #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..))]
     queue: Option<u32>,
     /// Least nanoseconds between two reads of the same mailbox
@@ -89,13 +89,13 @@ pub(super) struct Options {
     /// whatever the limit is
     #[arg(long, value_name = "N", default_value_t = SCAN_LIMIT, value_parser = clap::value_parser!(u32).range(1..))]
     scan_limit: u32,
-    /// Adds a client that sends so many packets a second, and measures their delay
+    /// Add a client that sends so many packets a second, and measure their delay
     #[arg(long, value_name = "PPS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     victim: Option<u32>,
     /// Weight of that client
     #[arg(long, value_name = "W", default_value = "50", value_parser = weight)]
     victim_weight: Weight,
-    /// The arbiter sleeps when it is idle, instead of having its core to itself
+    /// Let the arbiter sleep when it is idle, instead of keeping a core to itself
     #[arg(long)]
     sleep: bool,
     /// Seconds to measure

@@ -75,13 +75,13 @@ pub struct Options {
         value_parser = clap::value_parser!(u32).range(1..=MAX_DATAGRAM as i64)
     )]
     packet: u32,
-    /// Dispatcher threads between the arbiter and their sockets; with 0 it sends itself
+    /// Dispatcher threads that send what the arbiter releases; with 0 it sends itself
     #[arg(long, value_name = "T", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=16))]
     dispatchers: u32,
-    /// Keeps the arbiter on this core, counted from 0, where it never sleeps
+    /// Pin the arbiter to this core, counted from 0, where it never sleeps
     #[arg(long, value_name = "CORE")]
     dedicated: Option<usize>,
-    /// Lets other processes attach at this Unix socket, with mailboxes in shared memory
+    /// Let other processes attach at this Unix socket, with mailboxes in shared memory
     #[arg(long, value_name = "PATH", requires = "allow")]
     attach: Option<PathBuf>,
     /// Who may attach (uid=N, gid=N or any) and the weight of each one's flow; may be given
@@ -97,11 +97,11 @@ pub struct Options {
     /// free port if that is in use]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
-    /// With CONFIG: end with an error when an interface is deleted, instead of waiting for it
+    /// With CONFIG: end with an error when an interface is deleted, instead of waiting until it is back
     #[arg(long, requires = "config")]
     exit_on_loss: bool,
-    /// With CONFIG: a second process watches over this one, and passes frames on unshaped while it is
-    /// gone
+    /// With CONFIG: let a second process watch over this one; while this one is gone, it passes frames
+    /// unshaped and starts it again
     #[arg(long, requires = "config", conflicts_with = "exit_on_loss")]
     fail_open: bool,
     /// This is the process that is watched over, with the other behind its standard input
@@ -117,11 +117,11 @@ pub struct Options {
     /// With CONFIG: give up no capability and no system call once the file is read
     #[arg(long, requires = "config")]
     keep_privileges: bool,
-    /// With CONFIG: how long, when told to stop, it still sends what is queued, 0 to 60 s; told twice,
-    /// it ends at once
+    /// With CONFIG: how long to send what is queued after a signal to stop, 0 to 60 s; a second signal
+    /// ends it at once
     #[arg(long, value_name = "S", requires = "config", default_value = "0.5", value_parser = drain)]
     drain: Duration,
-    /// With CONFIG: what is logged: events of this level, and those that matter more
+    /// With CONFIG: log events of this level and of more serious ones
     #[arg(long, value_name = "LEVEL", env = "FAIRLANE_LOG", default_value = "info", value_parser = log::level())]
     log: LevelFilter,
     /// Print one JSON object at the end, and nothing else
@@ -138,12 +138,12 @@ pub struct Options {
 /// What all processes together, and those of a user, may take.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Quotas {
-    /// Most attached processes of one user at a time [default: a quarter of 64 for each --allow;
-    /// all of them if each names one user]
+    /// Most attached processes of one user at a time [default: a quarter of all, which are 64 for each
+    /// --allow; all of them if each --allow names one user]
     #[arg(long, value_name = "N", requires = "attach", value_parser = clap::value_parser!(u32).range(1..))]
     attach_per_user: Option<u32>,
-    /// Most memory of all attached processes' mailboxes, as in 64mb [default: what 64 for each
-    /// --allow take, 2.2mb each]
+    /// Most memory of all attached processes' mailboxes, as in 64mb [default: that of 64 mailboxes for
+    /// each --allow, 2.2mb each]
     #[arg(long, value_name = "SIZE", requires = "attach")]
     attach_memory: Option<Size>,
 }

@@ -65,13 +65,13 @@ pub(crate) struct Options {
     /// The scenario
     #[arg(value_name = "SCENARIO.toml")]
     scenario: PathBuf,
-    /// Time to simulate, in seconds, in place of the scenario's
+    /// Seconds to simulate, instead of the scenario's
     #[arg(long, value_name = "S", value_parser = seconds)]
     seconds: Option<f64>,
-    /// Seed of all that is random, in place of the scenario's
+    /// Seed of all that is random, instead of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// The site's link, in place of the scenario's
+    /// The site's link, instead of the scenario's
     #[arg(long, value_name = "NAME")]
     link: Option<String>,
     /// Print one JSON object instead of the table

@@ -2,7 +2,7 @@
 //!
 //! A daemon [listens](Attach::listen) on a Unix socket; another process [`connect`]s, and gets a
 //! mailbox in shared memory with a flow of its own behind it. From then on a push touches that
-//! memory alone: no system call, unless the arbiter looks away and has to be woken.
+//! memory alone: no system call, unless the client was silent for so long that it has to ring.
 //!
 //! ```text
 //!  process A: ProcessClient --shared memory--\

@@ -16,7 +16,7 @@ const OWN: [&str; 5] = ["rate", "burst", "delay", "parent", "note"];
 
 #[derive(Clone, Debug, Subcommand)]
 pub(super) enum Command {
-    /// Ask that a flow be promised a rate, a burst and a delay, for a time
+    /// Ask for a guaranteed rate, burst and delay for a flow, for a time
     Grant {
         /// The link
         link: String,
@@ -27,13 +27,13 @@ pub(super) enum Command {
         /// How long, from 1s to 30d; it can be renewed
         #[arg(long = "for", value_name = "TIME", default_value = "1h")]
         lifetime: String,
-        /// Only tell whether it would be granted
+        /// Only print whether it would be granted
         #[arg(long)]
         dry_run: bool,
     },
     /// List what is granted
     Grants,
-    /// Have a grant last so long from now on
+    /// Extend a grant, from now on
     Renew {
         /// Its number
         id: String,

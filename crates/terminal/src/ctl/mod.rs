@@ -64,13 +64,13 @@ pub struct Options {
 /// What a change shares with the others.
 #[derive(Clone, Debug, Args)]
 struct Change {
-    /// Only tell what the change would do
+    /// Only print what the change would do
     #[arg(long)]
     dry_run: bool,
     /// End the grants that it would break, instead of being refused
     #[arg(long)]
     break_grants: bool,
-    /// List so many effects, those that lose most first; 20 where nothing is said, with --json all
+    /// List so many effects, the greatest losses first [default: 20; with --json all]
     #[arg(long, value_name = "N")]
     effects: Option<usize>,
 }
@@ -112,17 +112,17 @@ enum Command {
     },
     #[command(flatten)]
     Grants(grants::Command),
-    /// Have what leaves by an interface pass unshaped, as it comes
+    /// Stop shaping what leaves by an interface: frames pass as they come
     Disable(operate::Interface),
     /// Shape again what leaves by an interface
     Enable(operate::Interface),
-    /// Let go of an interface: what is to leave by it is dropped until one is attached
+    /// Detach an interface: what is to leave by it is dropped until one is attached
     Detach(operate::Interface),
-    /// Use an interface in the place of one that was detached
+    /// Attach an interface in the place of one that was detached
     Attach(operate::Attach),
     /// Drop what waits in a class and below it, or in a link
     Flush(operate::Flush),
-    /// Have another site file take over, without restarting
+    /// Replace the running configuration by another site file, without a restart
     Apply {
         /// The file; - for standard input
         file: PathBuf,
@@ -138,13 +138,13 @@ enum Command {
     Config,
     /// Write the configuration that runs to the site file, comments kept
     Save {
-        /// Also where the file was changed since it was read: those changes are lost
+        /// Save even if the file was changed since it was read; those changes are lost
         #[arg(long)]
         force: bool,
     },
     /// Print the metrics, as Prometheus scrapes them
     Metrics,
-    /// Print each state as it is told, one JSON object a line, until Ctrl-C
+    /// Print each state as it is reported, one JSON object a line, until Ctrl-C
     Watch,
 }
 
