@@ -27,6 +27,12 @@ pub struct FlowSets {
 }
 
 impl FlowSets {
+    /// These sets, whatever they were read from.
+    pub fn of(sets: Vec<FlowSet>) -> FlowSets {
+        let text = String::new();
+        FlowSets { text, sets }
+    }
+
     /// All sets, in the order given.
     pub fn sets(&self) -> &[FlowSet] {
         &self.sets

@@ -6,7 +6,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub use fairlane_terminal::command_line::parse_as;
 
-use crate::{bench, check, completions, ctl, init, manual, replay, run, sim, top};
+use crate::{bench, check, compare, completions, ctl, init, manual, replay, run, sim, top};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Bench(bench::Options),
     /// Replay a capture or CSV file over a simulated link
     Replay(replay::Options),
+    /// Compare the algorithms on a capture or CSV file
+    Compare(compare::Options),
     /// Simulate traffic on a link of a site
     Sim(sim::Options),
     /// Ask a running site for its state, or change it

@@ -10,10 +10,12 @@ pub mod bench;
 mod check;
 mod classes;
 pub mod cli;
+mod compare;
 mod machine;
 mod replay;
 pub mod run;
 mod sim;
+mod source;
 
 use std::process::ExitCode;
 
@@ -25,7 +27,7 @@ pub use fairlane_terminal::{algorithm, interrupt, output, plain, table};
 use fairlane_terminal::{completions, ctl, figures, init, manual, top};
 
 /// The program, with algorithms of other crates beside the built-in ones: whatever a command line or
-/// a file names, `bench`, `replay`, `run`, `check` and `sim` do. `examples/own_algorithm` is one.
+/// a file names, `bench`, `replay`, `compare`, `run`, `check` and `sim` do. `examples/own_algorithm` is one.
 #[derive(Default)]
 pub struct Program {
     custom: Vec<bench::Custom>,
@@ -64,6 +66,7 @@ impl Program {
             cli::Command::Check(options) => check::run(&options),
             cli::Command::Bench(options) => bench::run(&options, &self.custom),
             cli::Command::Replay(options) => replay::run(&options),
+            cli::Command::Compare(options) => compare::run(&options, &self.custom),
             cli::Command::Sim(options) => sim::run(&options),
             cli::Command::Ctl(options) => ctl::run(&options),
             cli::Command::Top(options) => top::run(&options),

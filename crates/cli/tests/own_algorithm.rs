@@ -141,6 +141,13 @@ fn replay(folder: &Path) {
         assert!(value("t_wfi_ns") <= value("t_wfi_bound_ns"), "{flow}");
         assert!(value("b_wfi_bytes") <= value("b_wfi_bound_bytes"), "{flow}");
     }
+    // Beside others, and with what a packet costs.
+    let arguments = ["compare", "--alg", "drr,start-time", "-n", "1000"];
+    let compared = self::report(&[&arguments[..], &rest].concat());
+    let rows = compared["algorithms"].as_array().unwrap();
+    let own = rows.iter().find(|row| row["alg"] == "start-time").unwrap();
+    assert_eq!(own["jain"], report["jain"]);
+    assert!(own["ns_per_packet"].is_f64(), "{own}");
 }
 
 /// A link with two classes ordered by an algorithm, and flows below one of them.

@@ -226,17 +226,22 @@ fn table(options: &Options, custom: &[Custom]) -> Result<()> {
     Ok(())
 }
 
-fn measure<'a>(case: &'a Case, contender: Contender, custom: &[Custom]) -> Result<Report<'a>> {
+/// Measures one contender.
+pub(crate) fn measured(case: &Case, contender: Contender, custom: &[Custom]) -> Result<Measured> {
     let own = |(own, _): &&Custom| contender == Contender::Algorithm(*own);
+    match custom.iter().find(own) {
+        Some((_, measure)) => measure(case),
+        None => case.measure(contender),
+    }
+}
+
+fn measure<'a>(case: &'a Case, contender: Contender, custom: &[Custom]) -> Result<Report<'a>> {
     let Measured {
         qmin,
         qmax,
         tally,
         ns_per_pair,
-    } = match custom.iter().find(own) {
-        Some((_, measure)) => measure(case)?,
-        None => case.measure(contender)?,
-    };
+    } = measured(case, contender, custom)?;
     Ok(Report {
         alg: contender.name(),
         flows: case.sets.flows(),

@@ -4,26 +4,22 @@ mod outfile;
 mod report;
 
 use std::fs;
-use std::io::{self, BufReader, BufWriter, IsTerminal, Read, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use anyhow::{Context, Result, bail, ensure};
 use fairlane_config::Site;
-use fairlane_core::Rate;
 use fairlane_core::sched::AUTOMATIC_MEMBERS;
-use fairlane_core::units::MAX_LENGTH;
-use fairlane_traffic::choose_link;
-use fairlane_traffic::replay::by_flow::{self, Capture, Per, Setup};
+use fairlane_traffic::replay::by_class;
+use fairlane_traffic::replay::by_flow::{self, Setup};
 use fairlane_traffic::replay::{
-    Arrivals, Captured, Departures, Disorder, Format, Frame, Input, Packets, PcapHeader, Rows,
-    Unwritten, WRITING, by_class, is_capture,
+    Arrivals, Captured, Departures, Format, Frame, PcapHeader, Rows, Unwritten, WRITING, is_capture,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::algorithm::{self, Algorithm, members};
-use crate::output;
+use crate::source::{BUFFER, Reading, Source};
 use outfile::OutFile;
 use report::Shown;
 
@@ -93,49 +89,26 @@ Examples:
 #[command(after_help = HELP)]
 pub(crate) struct Options {
     /// Scheduling algorithm
-    #[arg(long, value_parser = algorithm::parser(), value_name = "A", required_unless_present = "config")]
-    alg: Option<Algorithm>,
-    /// Rate of the link: a number with bit, kbit, mbit, gbit or tbit
-    #[arg(long, value_name = "R", required_unless_present = "config")]
-    rate: Option<Rate>,
-    /// A site file, whose link replaces --alg, --rate, --flows, --flow-by, --overhead and
-    /// --aggregate
     #[arg(
         long,
-        value_name = "SITE.toml",
-        conflicts_with_all = ["alg", "rate", "flows", "flow_by", "overhead", "aggregate"]
+        value_parser = algorithm::parser(),
+        value_name = "A",
+        required_unless_present = "config",
+        conflicts_with = "config"
     )]
-    config: Option<PathBuf>,
-    /// The site's link; its only one if there is one
-    #[arg(long, value_name = "NAME")]
-    link: Option<String>,
-    /// The flows; a capture can do without
-    #[arg(long, value_name = "FLOWS.csv")]
-    flows: Option<PathBuf>,
-    /// The arrivals: CSV or a capture, as the file's beginning tells
-    #[arg(value_name = "ARRIVALS.csv|IN.pcap")]
-    input: PathBuf,
+    alg: Option<Algorithm>,
+    #[command(flatten)]
+    source: Source,
     /// File for the departures [default: standard output, unless --json is given]
     #[arg(short, value_name = "OUT")]
     output: Option<PathBuf>,
-    /// What makes packets of a capture one flow [default: 5-tuple]
-    #[arg(long, value_parser = flow_by(), value_name = "KEY")]
-    flow_by: Option<Per>,
-    /// Bytes that each packet takes on the link beside its own, which count for the
-    /// shares too: 24 for Ethernet's preamble, checksum and gap
-    #[arg(
-        long,
-        value_name = "BYTES",
-        default_value_t = 0,
-        value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_LENGTH) - 1)
-    )]
-    overhead: u32,
     /// Most flows in an aggregate (M), for algorithms whose name ends in +
     #[arg(
         long,
         value_name = "M",
         default_value_t = AUTOMATIC_MEMBERS,
-        value_parser = members
+        value_parser = members,
+        conflicts_with = "config"
     )]
     aggregate: NonZeroU32,
     /// Report each flow's delays and how far it fell behind its share, beside the
@@ -148,27 +121,14 @@ pub(crate) struct Options {
     json: bool,
 }
 
-/// Reads `--flow-by`.
-fn flow_by() -> impl TypedValueParser<Value = Per> {
-    let five_tuple = PossibleValue::new("5-tuple").help(
-        "Source and destination address, protocol, source and destination port; all fragments \
-         between two addresses are one flow",
-    );
-    let source = PossibleValue::new("source").help("Source address");
-    PossibleValuesParser::new([five_tuple, source]).map(|name| match &*name {
-        "source" => Per::SourceIp,
-        _ => Per::FiveTuple,
-    })
-}
-
 /// Replays, and prints what is asked for.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let progress = options.progress();
-    let outcome = Replay {
-        options,
+    let reading = Reading {
+        source: &options.source,
         progress: &progress,
-    }
-    .run();
+    };
+    let outcome = Replay { options, reading }.run();
     progress.finish_and_clear();
     if let Some(report) = outcome? {
         report.print(options)?;
@@ -205,8 +165,13 @@ impl Options {
         };
         let place = |path: &Path| fs::canonicalize(path).ok();
         let written = place(output);
-        let inputs = [self.flows.as_ref(), self.config.as_ref()];
-        for read in inputs.into_iter().flatten().chain([&self.input]) {
+        let Source {
+            flows,
+            config,
+            input,
+            ..
+        } = &self.source;
+        for read in [flows, config].into_iter().flatten().chain([input]) {
             ensure!(
                 written.is_none() || written != place(read),
                 "{}: this is an input, departures need a file of their own",
@@ -220,61 +185,48 @@ impl Options {
 /// One run.
 struct Replay<'a> {
     options: &'a Options,
-    progress: &'a ProgressBar,
+    reading: Reading<'a>,
 }
 
 impl Replay<'_> {
     fn run(&self) -> Result<Option<Shown>> {
-        let options = self.options;
-        ensure!(
-            options.link.is_none() || options.config.is_some(),
-            "--link names a link of a site, which takes --config"
-        );
-        let (algorithm, rate) = match (&options.config, options.alg, options.rate) {
-            (Some(config), _, _) => return self.through_site(config),
-            (None, Some(alg), Some(rate)) => (alg, rate),
-            _ => bail!("--alg and --rate are needed, or --config"),
+        match self.options.source.site()? {
+            Some(site) => self.through_site(&site),
+            None => self.through_flows(),
+        }
+    }
+
+    /// Through a packet scheduler.
+    fn through_flows(&self) -> Result<Option<Shown>> {
+        let Replay { options, reading } = self;
+        let (Some(algorithm), Some(rate)) = (options.alg, options.source.rate) else {
+            bail!("--alg and --rate are needed, or --config");
         };
-        let declared = options
-            .flows
-            .as_deref()
-            .map(by_flow::read_flows)
-            .transpose()?;
-        let input = Input::open(&options.input)?;
+        let declared = options.source.declared()?;
+        let (input, name) = reading.open()?;
         options.check_output()?;
         let setup = Setup {
             algorithm,
             aggregate: options.aggregate,
             rate,
-            overhead: options.overhead,
+            overhead: options.source.overhead,
             flows: declared.as_deref().unwrap_or_default(),
         };
-        let name = options.input.display().to_string();
         let measured = options.wants_report();
         let report = match input.format {
             Format::Rows => {
-                ensure!(
-                    declared.is_some(),
-                    "{name}: arrivals in CSV need --flows, only a capture can do without"
-                );
-                ensure!(
-                    options.flow_by.is_none(),
-                    "{name}: --flow-by is for captures, rows of CSV name their flows"
-                );
                 self.refuse_capture(&name)?;
-                let reader = BufReader::with_capacity(BUFFER, self.watched(input));
-                let mut arrivals = by_flow::rows(reader, name, setup.flows, setup.overhead)?;
+                let mut arrivals = reading.rows(input, name, declared.as_deref())?;
                 let report = self.written(|departures| {
                     by_flow::replay(&setup, &mut arrivals, departures, measured)
                 })?;
-                self.tell(arrivals.disorder(), "rows");
+                reading.tell(arrivals.disorder(), "rows");
                 report
             }
             Format::Capture => {
-                let per = options.flow_by.unwrap_or(Per::FiveTuple);
-                let packets = Packets::new(self.watched(input), name)?;
+                let packets = reading.packets(input, name)?;
                 let header = packets.header();
-                let mut arrivals = Capture::new(packets, per, declared.as_deref(), setup.overhead);
+                let mut arrivals = reading.capture(packets, declared.as_deref());
                 let mut report = match options.to_capture() {
                     true => self.captured(header, |departures| {
                         by_flow::replay::<Frame>(&setup, &mut arrivals, departures, measured)
@@ -283,7 +235,7 @@ impl Replay<'_> {
                         by_flow::replay::<()>(&setup, &mut arrivals, departures, measured)
                     })?,
                 };
-                self.tell(arrivals.packets().disorder(), "packets");
+                reading.tell(arrivals.packets().disorder(), "packets");
                 if let Some(report) = &mut report {
                     arrivals.name_flows(report);
                 }
@@ -295,32 +247,28 @@ impl Replay<'_> {
     }
 
     /// Through the classes of a site's link.
-    fn through_site(&self, config: &Path) -> Result<Option<Shown>> {
-        let options = self.options;
-        let site = Site::read(config)?;
-        output::warn(&site.warnings);
-        let link = choose_link(&site, options.link.as_deref())
-            .map_err(|sentence| anyhow!("{}: {sentence}", config.display()))?;
-        let input = Input::open(&options.input)?;
+    fn through_site(&self, site: &Site) -> Result<Option<Shown>> {
+        let Replay { options, reading } = self;
+        let link = options.source.link(site)?;
+        let (input, name) = reading.open()?;
         options.check_output()?;
-        let name = options.input.display().to_string();
         let report = match input.format {
             Format::Rows => {
                 self.refuse_capture(&name)?;
-                let reader = BufReader::with_capacity(BUFFER, self.watched(input));
                 let (queue, ids) = link.discipline();
-                let mut arrivals = by_class::rows(reader, name, link, ids.clone())?;
+                let lines = reading.lines(input);
+                let mut arrivals = by_class::rows(lines, name, link, ids.clone())?;
                 let report = self.written(|departures| {
                     by_class::replay(link, (queue, ids), &mut arrivals, departures)
                 })?;
-                self.tell(arrivals.disorder(), "rows");
+                reading.tell(arrivals.disorder(), "rows");
                 report
             }
             Format::Capture => {
-                let packets = Packets::new(self.watched(input), name)?;
+                let packets = reading.packets(input, name)?;
                 let header = packets.header();
                 let (queue, ids) = link.discipline();
-                let mut arrivals = by_class::Classified::new(packets, &site, link, &ids);
+                let mut arrivals = by_class::Classified::new(packets, site, link, &ids);
                 let run = |departures: &mut dyn Departures| {
                     by_class::replay(link, (queue, ids), &mut arrivals, departures)
                 };
@@ -328,27 +276,13 @@ impl Replay<'_> {
                     true => self.captured(header, run)?,
                     false => self.written(run)?,
                 };
-                self.tell(arrivals.disorder(), "packets");
+                reading.tell(arrivals.disorder(), "packets");
                 arrivals.complete(&mut report);
                 report
             }
         };
         let shown = || Shown::new(&report, report::of_classes(&report, link));
         options.wants_report().then(shown).transpose()
-    }
-
-    /// Says how many arrivals were put in order, if any.
-    fn tell(&self, disorder: Disorder, what: &str) {
-        let Disorder { moved, of, most } = disorder;
-        if moved > 0 {
-            self.progress.suspend(|| {
-                output::aside(format_args!(
-                    "{moved} of {of} {what} were out of order by up to {} us, and were put in \
-                     order",
-                    most.div_ceil(1_000)
-                ));
-            });
-        }
     }
 
     /// A capture cannot be made of rows.
@@ -363,14 +297,6 @@ impl Replay<'_> {
                 .display()
         );
         Ok(())
-    }
-
-    /// The input, with the bar following.
-    fn watched(&self, input: Input) -> impl Read + use<> {
-        if let Some(bytes) = input.bytes {
-            self.progress.set_length(bytes);
-        }
-        self.progress.wrap_read(input.reader())
     }
 
     /// Departures as CSV, wherever they go, as `run` says them.
@@ -409,5 +335,3 @@ impl Replay<'_> {
         Ok(done)
     }
 }
-
-const BUFFER: usize = 1 << 16;

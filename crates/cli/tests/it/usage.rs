@@ -184,6 +184,7 @@ fn help_mentions_every_option_and_command() {
         "run",
         "bench",
         "replay",
+        "compare",
         "sim",
         "-h, --help",
         "-V, --version",
@@ -227,6 +228,16 @@ fn help_mentions_every_option_and_command() {
             "--json",
         ];
         explained(&["replay", help], &replay);
+        let compare = [
+            "--alg",
+            "--rate",
+            "--flows",
+            "--config",
+            "--flow-by",
+            "-n",
+            "--json",
+        ];
+        explained(&["compare", help], &compare);
         let sim = ["--seconds", "--seed", "--link", "--json"];
         explained(&["sim", help], &sim);
     }
@@ -236,6 +247,7 @@ fn help_mentions_every_option_and_command() {
     explained(&["run", "--help"], &algorithms);
     explained(&["bench", "--help"], &algorithms);
     explained(&["replay", "--help"], &algorithms);
+    explained(&["compare", "--help"], &algorithms);
     explained(&["bench", "--help"], &["- none:", "- smooth:", "- bursty:"]);
 }
 

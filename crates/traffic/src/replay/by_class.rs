@@ -5,21 +5,27 @@ use std::io::{BufRead, Read};
 
 use anyhow::{Result, bail, ensure};
 use fairlane_classify::{DigestKey, LinkClassifier, Origin, Owner};
-use fairlane_config::class_report::ClassReport;
+use fairlane_config::class_report::{ClassReport, ClassTerms};
 use fairlane_config::{ClassKind, Link, Role, Site};
 use fairlane_core::tree::ClassId;
-use fairlane_core::{Discipline, Length};
+use fairlane_core::units::MAX_WEIGHT;
+use fairlane_core::{Discipline, Length, Weight};
 use fairlane_sim::{ClassFlow, Picos, Server, TransmitQueue, Waiting};
 use serde::Serialize;
 
 use super::arrivals::{Arrival, Arrivals, Body, Frame, Listed};
+use super::by_flow::Flow;
 use super::capture::{Packets, View};
 use super::csv;
 use super::departures::Departures;
 use super::engine::{self, Course};
 use super::in_order::Disorder;
+use super::recording::Recording;
 use crate::ledger::{Ledger, Places};
 use crate::links::other_side;
+
+/// The discipline of a link, and the number that each class has there.
+pub type Queues<B> = (Discipline<Waiting<ClassFlow, B>>, Vec<ClassId>);
 
 /// Arrivals from rows of `time_ns,flow,len`, and `key` if the file has it.
 pub fn rows<'a>(
@@ -155,6 +161,68 @@ impl<R: Read> Arrivals<ClassFlow, Frame> for Classified<R> {
     }
 }
 
+/// A link's classes as flows, for algorithms of flows: those that hold packets, in the order of the file. What a
+/// class is guaranteed is its weight, in millionths of the most that one is; 1 where that is nothing.
+#[derive(Debug)]
+pub struct AsFlows {
+    /// What each is entitled to.
+    pub flows: Vec<Flow>,
+    /// What each is called.
+    pub names: Vec<String>,
+    places: Places,
+    /// Of the classes, by place; of one with children, nobody's.
+    numbers: Vec<u32>,
+    /// What the link carries, without overhead.
+    longest: Length,
+}
+
+impl AsFlows {
+    /// `ids` are the numbers of the link's classes in its discipline. O(classes).
+    pub fn of(link: &Link, ids: &[ClassId]) -> AsFlows {
+        let terms = ClassTerms::of(link);
+        let guaranteed = |terms: &ClassTerms| terms.guaranteed_bps.unwrap_or(0);
+        let leaves = terms.iter().filter(|terms| terms.queues);
+        let most = leaves.map(|terms| guaranteed(terms)).max();
+        let longest = Length::new(link.longest.get() - link.overhead).unwrap_or(link.longest);
+        let (mut flows, mut names, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        for terms in terms.iter() {
+            numbers.push(flows.len() as u32);
+            if terms.queues {
+                let weight = guaranteed(terms) * u64::from(MAX_WEIGHT) / most.unwrap_or(0).max(1);
+                flows.push(Flow {
+                    weight: Weight::new(weight as u32).unwrap_or(Weight::ONE),
+                    max_len: longest,
+                });
+                names.push(terms.name.to_string());
+            }
+        }
+        AsFlows {
+            flows,
+            names,
+            places: Places::new(ids),
+            numbers,
+            longest,
+        }
+    }
+
+    /// All of `arrivals`, from what errors call `name`, but for packets that are longer than the link carries.
+    /// O(arrivals).
+    ///
+    /// # Errors
+    ///
+    /// An arrival is not as it must be.
+    pub fn record<B>(
+        &self,
+        name: String,
+        arrivals: &mut dyn Arrivals<ClassFlow, B>,
+    ) -> Result<Recording> {
+        Recording::of(name, arrivals, |arrival| {
+            let place = self.places.of(arrival.to.class);
+            (arrival.len <= self.longest.get()).then(|| self.numbers[place])
+        })
+    }
+}
+
 /// What a replay did to each class; its keys are those of `fairlane replay --config --json`.
 #[derive(Debug, Serialize)]
 pub struct Report {
@@ -207,7 +275,7 @@ impl Report {
 /// link's discipline.
 pub fn replay<B: Body>(
     link: &Link,
-    (queue, ids): (Discipline<Waiting<ClassFlow, B>>, Vec<ClassId>),
+    (queue, ids): Queues<B>,
     arrivals: &mut dyn Arrivals<ClassFlow, B>,
     departures: &mut dyn Departures,
 ) -> Result<Report> {

@@ -12,6 +12,7 @@ mod departures;
 mod engine;
 mod in_order;
 mod input;
+mod recording;
 
 pub use arrivals::{Arrival, Arrivals, Body, Frame};
 pub use capture::Packets;
@@ -19,3 +20,4 @@ pub use departures::{Captured, Departure, Departures, Rows, Unwritten, WRITING};
 pub use in_order::Disorder;
 pub use input::{Format, Input, is_capture};
 pub use pcap_file::pcap::PcapHeader;
+pub use recording::Recording;

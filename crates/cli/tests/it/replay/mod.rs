@@ -2,6 +2,7 @@
 
 mod captures;
 mod classes;
+mod compare;
 mod corrections;
 mod order;
 mod output;

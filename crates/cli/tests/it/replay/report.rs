@@ -3,7 +3,7 @@
 use super::*;
 
 /// Flows of weights 1 to `flows`, each with more than its share to send.
-fn busy(folder: &Folder, flows: u64) {
+pub(super) fn busy(folder: &Folder, flows: u64) {
     let mut table = "flow,weight,max_len\n".to_owned();
     for flow in 0..flows {
         table += &format!("{flow},{},1000\n", flow + 1);

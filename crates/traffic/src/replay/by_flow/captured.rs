@@ -49,6 +49,11 @@ impl<'a, R: Read> Capture<'a, R> {
         &self.packets
     }
 
+    /// What the packets of each flow have in common, by its number.
+    pub fn names(self) -> Vec<String> {
+        self.names
+    }
+
     /// Says of each flow in `report` what its packets have in common.
     pub fn name_flows(&self, report: &mut Report) {
         for (flow, name) in report.flows.iter_mut().zip(&self.names) {

@@ -3,36 +3,117 @@
 use fairlane_config::class_report::DelayReport;
 use fairlane_core::bounds::Guarantees;
 use fairlane_core::{FlowConfig, FlowId, Rate};
-use fairlane_sim::{Backlogged, Completion, DelayMeter, Now, Observer, Picos, WfiMeter};
+use fairlane_sim::{
+    Backlogged, Completion, DelayMeter, Delays, Now, Observer, PacketInfo, Picos, WfiMeter,
+};
 use serde::Serialize;
 
 use super::Setup;
 use super::declared::Flow;
 use crate::ledger::delays_in;
 
-/// All that is measured: the indexes, the delays, and the bytes that each flow sent, overhead
-/// included.
-pub(super) type Meters = (WfiMeter, DelayMeter, Bytes);
+/// All that is measured: the indexes, the delays, and the service of each flow.
+pub(super) type Meters = (WfiMeter, DelayMeter, Service);
 
 /// The meters of a link of this rate.
 pub(super) fn meters(rate: Rate) -> Meters {
     // What the bounds are proved for.
     let wfi = WfiMeter::reading(rate, Backlogged::UntilDequeued);
-    (wfi, DelayMeter::new(), Bytes::default())
+    (wfi, DelayMeter::new(), Service::new(rate))
 }
 
-/// Bytes by flow.
-#[derive(Debug, Default)]
-pub(super) struct Bytes(Vec<u64>);
+/// What each flow sends, overhead included, and what is its due: its share, by weight, of what the link could
+/// send, among those that have something to send, while it has. O(1) a packet.
+#[derive(Debug)]
+pub(super) struct Service {
+    flows: Vec<Served>,
+    /// Bytes in a picosecond.
+    speed: f64,
+    /// Of those that have something to send.
+    weights: u64,
+    /// What was due to each unit of weight that had something to send all the time until `clock`.
+    due: f64,
+    clock: Picos,
+    /// Of all packets.
+    delays: Delays,
+}
 
-impl Observer for Bytes {
-    fn flow_added(&mut self, _: Now, _: FlowId, _: &FlowConfig) {
-        self.0.push(0);
+#[derive(Debug)]
+struct Served {
+    weight: u32,
+    /// Packets that came and have not left.
+    present: u64,
+    bytes: u64,
+    due: f64,
+}
+
+impl Service {
+    fn new(rate: Rate) -> Service {
+        Service {
+            flows: Vec::new(),
+            speed: rate.bps() as f64 / 8e12,
+            weights: 0,
+            due: 0.0,
+            clock: Picos::ZERO,
+            delays: Delays::new(),
+        }
+    }
+
+    fn advance(&mut self, to: Picos) {
+        if self.weights > 0 {
+            self.due += (to - self.clock).0 as f64 * self.speed / self.weights as f64;
+        }
+        self.clock = to;
+    }
+
+    /// Jain's index of what flows sent in parts of what was due to them, 1 at most; 1 of no flow.
+    fn jain(&self) -> f64 {
+        let (mut flows, mut sum, mut squares) = (0.0, 0.0, 0.0);
+        for flow in self.flows.iter().filter(|flow| flow.due > 0.0) {
+            let part = (flow.bytes as f64 / flow.due).min(1.0);
+            flows += 1.0;
+            sum += part;
+            squares += part * part;
+        }
+        if flows > 0.0 {
+            sum * sum / (flows * squares)
+        } else {
+            1.0
+        }
+    }
+}
+
+impl Observer for Service {
+    fn flow_added(&mut self, _: Now, _: FlowId, config: &FlowConfig) {
+        self.flows.push(Served {
+            weight: config.weight.get(),
+            present: 0,
+            bytes: 0,
+            due: 0.0,
+        });
+    }
+
+    fn arrived(&mut self, at: Now, packet: &PacketInfo) {
+        self.advance(at.time);
+        let flow = &mut self.flows[packet.flow.number() as usize];
+        if flow.present == 0 {
+            self.weights += u64::from(flow.weight);
+            flow.due -= self.due * f64::from(flow.weight);
+        }
+        flow.present += 1;
     }
 
     fn completed(&mut self, completion: &Completion) {
         let packet = &completion.packet;
-        self.0[packet.flow.number() as usize] += u64::from(packet.len.get());
+        self.advance(completion.end.time);
+        self.delays.record(completion.end.time - packet.arrival);
+        let flow = &mut self.flows[packet.flow.number() as usize];
+        flow.bytes += u64::from(packet.len.get());
+        flow.present -= 1;
+        if flow.present == 0 {
+            self.weights -= u64::from(flow.weight);
+            flow.due += self.due * f64::from(flow.weight);
+        }
     }
 }
 
@@ -54,6 +135,11 @@ pub struct Report {
     pub packets: u64,
     /// Theirs, without overhead.
     pub bytes: u64,
+    /// Of all packets, from arrival to the end of transmission.
+    pub delay_ns: DelayReport,
+    /// Jain's index of what flows sent in parts of their share of the link among those that had something to
+    /// send, while they had, each part 1 at most: 1 where nobody had less than the share.
+    pub jain: f64,
     /// By number.
     pub flows: Vec<FlowReport>,
 }
@@ -98,16 +184,16 @@ impl FlowReport {
 }
 
 impl Report {
-    pub(super) fn new(setup: &Setup<'_>, (wfi, delays, bytes): &Meters) -> Self {
+    pub(super) fn new(setup: &Setup<'_>, (wfi, delays, service): &Meters) -> Self {
         let configs: Vec<FlowConfig> = wfi.flows().map(|(_, wfi)| wfi.config).collect();
-        let sent: u64 = bytes.0.iter().sum();
+        let sent: u64 = service.flows.iter().map(|flow| flow.bytes).sum();
         let algorithm = setup.algorithm.with_members(setup.aggregate);
         let guarantees = Guarantees::new(algorithm, &configs, sent);
         let nanos = Picos::from_nanos(1);
         let flows: Vec<FlowReport> = wfi
             .flows()
-            .zip(&bytes.0)
-            .map(|((id, wfi), &bytes)| {
+            .zip(&service.flows)
+            .map(|((id, wfi), served)| {
                 let delays = delays.flow(id);
                 let packets = delays.map_or(0, |delays| delays.count());
                 let bound = guarantees.of(&wfi.config);
@@ -118,7 +204,7 @@ impl Report {
                     weight: wfi.config.weight.get(),
                     max_len: declared.unwrap_or(&Flow::UNDECLARED).max_len.get(),
                     packets,
-                    bytes: bytes - packets * u64::from(setup.overhead),
+                    bytes: served.bytes - packets * u64::from(setup.overhead),
                     t_wfi_ns: wfi.t_wfi.0 as f64 / 1e3,
                     t_wfi_bound_ns: bound.map(|bound| bound.delay.time(setup.rate).0),
                     b_wfi_bytes: wfi.b_wfi_backlogged.as_bytes_f64(),
@@ -136,6 +222,8 @@ impl Report {
             aggregate: setup.aggregate.get(),
             packets: flows.iter().map(|flow| flow.packets).sum(),
             bytes: flows.iter().map(|flow| flow.bytes).sum(),
+            delay_ns: delays_in(nanos, &service.delays),
+            jain: service.jain(),
             flows,
         }
     }

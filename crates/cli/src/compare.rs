@@ -1,0 +1,302 @@
+//! `fairlane compare`: the same arrivals under one algorithm after the other.
+
+use std::num::NonZeroU32;
+
+use anyhow::{Context, Result};
+use comfy_table::Table;
+use fairlane_bench::controller::Arrivals;
+use fairlane_bench::flowsets::{Backlog, FlowSet, FlowSets};
+use fairlane_bench::pairs::{Case, Contender};
+use fairlane_config::algorithms;
+use fairlane_config::class_report::DelayReport;
+use fairlane_core::sched::AUTOMATIC_MEMBERS;
+use fairlane_traffic::replay::by_flow::{Report, Setup};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::algorithm::{self, Algorithm, members};
+use crate::bench::{Custom, measured};
+use crate::source::{Reading, Recorded, Source};
+use crate::{figures, output, plain, table};
+
+const HELP: &str = "\
+Replays the arrivals of a file as `fairlane replay` does, under one algorithm after the
+other, and prints a row for each, first of the one that was the least behind:
+
+  delay    of all packets, from arrival to the end of transmission
+  T-WFI    how long a packet waited beyond its flow's share, at most, and what that
+           flow's bound is; `none` where the algorithm has none
+  Jain     Jain's index of what each flow sent, in parts of its share among those that
+           had something to send, 1 at most: 1 where nobody had less than the share
+  packet   what a packet in and out costs on this machine, making and disposing of it
+           not counted, with these flows all busy: time, so not twice the same
+
+All but the last is the same in every run. Instructions are not counted: many machines,
+virtual ones above all, have no counters for that. README has how to count those of
+`fairlane bench` by valgrind.
+
+Files, flows and what a replay cannot tell are as `fairlane replay --help` has them, with
+two differences: the arrivals are read once and held, 16 bytes for each; and without
+--flows a flow's max_len, which the bounds depend on, is its longest packet.
+
+A site has no arrivals of its own: with --config, packets go by the filters of its link to
+its classes, which are flows here, of the rates that they are guaranteed, without the
+link's ceilings, limits and queue management. What those do, `fairlane replay --config`
+shows.
+
+Examples:
+  fairlane compare --rate 100mbit --overhead 24 in.pcap
+  fairlane compare --rate 1gbit --flow-by source --alg fifo,drr,qfq+ in.pcap --json
+  fairlane compare --config examples/home-gateway.toml --link up in.pcap
+  fairlane compare --rate 8mbit --flows examples/algorithms/flows.csv \\
+      examples/algorithms/arrivals.csv";
+
+/// Options of `fairlane compare`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Options {
+    /// Algorithms to compare [default: all]
+    #[arg(
+        long,
+        value_parser = algorithm::parser(),
+        value_name = "A,A,...",
+        value_delimiter = ','
+    )]
+    alg: Vec<Algorithm>,
+    #[command(flatten)]
+    source: Source,
+    /// Most flows in an aggregate (M), for algorithms whose name ends in +
+    #[arg(long, value_name = "M", default_value_t = AUTOMATIC_MEMBERS, value_parser = members)]
+    aggregate: NonZeroU32,
+    /// Requests by which the cost of a packet is measured, more for thousands of flows;
+    /// with 0 it is not
+    #[arg(short = 'n', value_name = "LOOPS", default_value_t = 400_000)]
+    loops: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Most flows with which the cost of a packet is measured.
+const MOST_MEASURED: usize = 1 << 16;
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Comparison {
+    input: String,
+    rate_bps: u64,
+    overhead: u32,
+    aggregate: u32,
+    /// From the first arrival to the last.
+    seconds: f64,
+    packets: u64,
+    bytes: u64,
+    flows: usize,
+    algorithms: Vec<Row>,
+}
+
+/// An algorithm, as these arrivals see it.
+#[derive(Serialize)]
+struct Row {
+    alg: &'static str,
+    delay_ns: DelayReport,
+    /// That was furthest behind its share, and what it is called.
+    flow: u32,
+    key: Option<String>,
+    /// Its T-WFI, the longest of all, and the bound of that.
+    t_wfi_ns: f64,
+    t_wfi_bound_ns: Option<u64>,
+    jain: f64,
+    ns_per_packet: Option<f64>,
+}
+
+/// Replays by each, and prints the rows.
+pub(crate) fn run(options: &Options, custom: &[Custom]) -> Result<()> {
+    let progress = match options.json {
+        true => ProgressBar::hidden(),
+        false => ProgressBar::no_length(),
+    };
+    progress.set_style(
+        ProgressStyle::with_template("{bar:30} {percent}% {msg} {elapsed}, {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    let comparison = options.compare(custom, &progress);
+    progress.finish_and_clear();
+    let comparison = comparison?;
+    if options.json {
+        return output::json(&comparison);
+    }
+    output::line(comparison.text(options.loops > 0))
+}
+
+impl Options {
+    fn compare(&self, custom: &[Custom], progress: &ProgressBar) -> Result<Comparison> {
+        let chosen = match &self.alg[..] {
+            [] => algorithms::all(),
+            chosen => chosen.to_vec(),
+        };
+        let source = &self.source;
+        let recorded = Reading { source, progress }.recorded()?;
+        let arrivals = &recorded.arrivals;
+        progress.set_position(0);
+        progress.set_length((chosen.len() * arrivals.packets()) as u64);
+        let mut comparison = Comparison {
+            input: source.input.display().to_string(),
+            rate_bps: recorded.rate.bps(),
+            overhead: recorded.overhead,
+            aggregate: self.aggregate.get(),
+            seconds: arrivals.seconds(),
+            packets: 0,
+            bytes: 0,
+            flows: recorded.flows.len(),
+            algorithms: Vec::new(),
+        };
+        let cost = Cost::new(self, &recorded, custom)?;
+        for (done, algorithm) in (1..).zip(chosen) {
+            progress.set_message(algorithm.name());
+            let setup = Setup {
+                algorithm,
+                aggregate: self.aggregate,
+                rate: recorded.rate,
+                overhead: recorded.overhead,
+                flows: &recorded.flows,
+            };
+            let report = arrivals
+                .replay(&setup, &mut |left| {
+                    progress.set_position((done * arrivals.packets() - left) as u64);
+                })
+                .context(algorithm.name())?;
+            (comparison.packets, comparison.bytes) = (report.packets, report.bytes);
+            let row = Row::new(&report, &recorded.names, cost.of(algorithm)?)?;
+            let rows = &mut comparison.algorithms;
+            let place = rows.partition_point(|other| other.t_wfi_ns <= row.t_wfi_ns);
+            rows.insert(place, row);
+        }
+        Ok(comparison)
+    }
+}
+
+impl Row {
+    fn new(report: &Report, names: &[String], ns_per_packet: Option<f64>) -> Result<Row> {
+        let flows = report.flows.iter();
+        let behind = flows.max_by(|a, b| a.t_wfi_ns.total_cmp(&b.t_wfi_ns));
+        let behind = behind.context("there is no flow")?;
+        Ok(Row {
+            alg: report.alg,
+            delay_ns: report.delay_ns,
+            flow: behind.flow,
+            key: names.get(behind.flow as usize).cloned(),
+            t_wfi_ns: behind.t_wfi_ns,
+            t_wfi_bound_ns: behind.t_wfi_bound_ns,
+            jain: report.jain,
+            ns_per_packet,
+        })
+    }
+}
+
+/// How the cost of a packet is measured, and what it takes without any algorithm.
+struct Cost<'a> {
+    case: Case,
+    custom: &'a [Custom],
+    none: f64,
+}
+
+impl<'a> Cost<'a> {
+    fn new(options: &Options, recorded: &Recorded, custom: &'a [Custom]) -> Result<Cost<'a>> {
+        let flows = recorded.flows.iter().take(MOST_MEASURED);
+        let sets = flows.map(|flow| FlowSet {
+            weight: flow.weight,
+            length: flow.max_len,
+            flows: 1,
+        });
+        let sets = FlowSets::of(sets.collect());
+        // Enough to fill the queues, and to empty and fill them again thrice.
+        let least = 24 * sets.flows() as u64;
+        let case = Case {
+            qmin: Backlog::PerFlow(3),
+            qmax: Backlog::PerFlow(6),
+            warm_up: 0,
+            loops: match options.loops {
+                0 => 0,
+                loops => loops.max(least),
+            },
+            arrivals: Arrivals::Smooth,
+            seed: 1,
+            aggregate: options.aggregate,
+            sets,
+        };
+        let mut cost = Cost {
+            case,
+            custom,
+            none: 0.0,
+        };
+        cost.none = cost.with(Contender::None)?.unwrap_or(0.0);
+        Ok(cost)
+    }
+
+    /// In nanoseconds, if it is to be measured.
+    fn with(&self, contender: Contender) -> Result<Option<f64>> {
+        if self.case.loops == 0 {
+            return Ok(None);
+        }
+        let pair = measured(&self.case, contender, self.custom)?.ns_per_pair;
+        Ok(Some((pair - self.none).max(0.0)))
+    }
+
+    fn of(&self, algorithm: Algorithm) -> Result<Option<f64>> {
+        self.with(Contender::Algorithm(algorithm))
+    }
+}
+
+/// Columns to do without on a narrow terminal, the first of them first.
+const EXPENDABLE: [usize; 4] = [7, 1, 3, 8];
+
+impl Comparison {
+    fn text(&self, with_cost: bool) -> String {
+        let (packets, bytes, flows, seconds) = (self.packets, self.bytes, self.flows, self.seconds);
+        format!(
+            "{}: {packets} packets, {bytes} bytes, {flows} flows in {seconds} s, over {}\n{}",
+            self.input,
+            figures::rate(self.rate_bps),
+            self.table(with_cost)
+        )
+    }
+
+    fn table(&self, with_cost: bool) -> Table {
+        let mut head = vec![
+            "algorithm",
+            "delay\np50 us",
+            "delay\np99 us",
+            "delay\nmax us",
+            "T-WFI\nus",
+            "bound\nus",
+            "Jain",
+            "furthest\nbehind",
+        ];
+        if with_cost {
+            head.push("packet\nns");
+        }
+        let mut table = table::new(head);
+        let micros = |nanos: f64| format!("{:.3}", nanos / 1e3);
+        for row in &self.algorithms {
+            let bound = row.t_wfi_bound_ns.map(|bound| micros(bound as f64));
+            let mut cells = vec![
+                row.alg.to_owned(),
+                micros(row.delay_ns.p50),
+                micros(row.delay_ns.p99),
+                micros(row.delay_ns.max),
+                micros(row.t_wfi_ns),
+                bound.unwrap_or_else(|| "none".to_owned()),
+                format!("{:.4}", row.jain),
+                match &row.key {
+                    Some(key) => plain::plain(key).into_owned(),
+                    None => row.flow.to_string(),
+                },
+            ];
+            cells.extend(row.ns_per_packet.map(|cost| format!("{cost:.1}")));
+            table.add_row(cells);
+        }
+        table::fit(&mut table, &EXPENDABLE);
+        table
+    }
+}

@@ -1,0 +1,270 @@
+//! What comes to which simulated link: what `fairlane replay` and `fairlane compare` are told alike.
+
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use fairlane_config::{Link, Site};
+use fairlane_core::units::MAX_LENGTH;
+use fairlane_core::{FlowId, Length, Rate, Weight};
+use fairlane_traffic::choose_link;
+use fairlane_traffic::replay::by_class::{self, AsFlows, Classified, Queues};
+use fairlane_traffic::replay::by_flow::{self, Capture, Flow, Per};
+use fairlane_traffic::replay::{
+    Arrival, Arrivals, Disorder, Format, Frame, Input, Packets, Recording,
+};
+use indicatif::ProgressBar;
+
+use crate::output;
+
+/// Of readers and writers.
+pub(crate) const BUFFER: usize = 1 << 16;
+
+/// A link, and a file of arrivals.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Source {
+    /// Rate of the link: a number with bit, kbit, mbit, gbit or tbit
+    #[arg(long, value_name = "R", required_unless_present = "config")]
+    pub(crate) rate: Option<Rate>,
+    /// A site file, whose link replaces --rate, --flows, --flow-by and --overhead, of a
+    /// replay --alg and --aggregate too
+    #[arg(
+        long,
+        value_name = "SITE.toml",
+        conflicts_with_all = ["rate", "flows", "flow_by", "overhead"]
+    )]
+    pub(crate) config: Option<PathBuf>,
+    /// The site's link; its only one if there is one
+    #[arg(long, value_name = "NAME")]
+    link: Option<String>,
+    /// The flows; a capture can do without
+    #[arg(long, value_name = "FLOWS.csv")]
+    pub(crate) flows: Option<PathBuf>,
+    /// The arrivals: CSV or a capture, as the file's beginning tells
+    #[arg(value_name = "ARRIVALS.csv|IN.pcap")]
+    pub(crate) input: PathBuf,
+    /// What makes packets of a capture one flow [default: 5-tuple]
+    #[arg(long, value_parser = flow_by(), value_name = "KEY")]
+    flow_by: Option<Per>,
+    /// Bytes that each packet takes on the link beside its own, which count for the
+    /// shares too: 24 for Ethernet's preamble, checksum and gap
+    #[arg(
+        long,
+        value_name = "BYTES",
+        default_value_t = 0,
+        value_parser = clap::value_parser!(u32).range(0..=i64::from(MAX_LENGTH) - 1)
+    )]
+    pub(crate) overhead: u32,
+}
+
+/// Reads `--flow-by`.
+fn flow_by() -> impl TypedValueParser<Value = Per> {
+    let five_tuple = PossibleValue::new("5-tuple").help(
+        "Source and destination address, protocol, source and destination port; all fragments \
+         between two addresses are one flow",
+    );
+    let source = PossibleValue::new("source").help("Source address");
+    PossibleValuesParser::new([five_tuple, source]).map(|name| match &*name {
+        "source" => Per::SourceIp,
+        _ => Per::FiveTuple,
+    })
+}
+
+impl Source {
+    /// The site, where there is one. Says what it warns of.
+    pub(crate) fn site(&self) -> Result<Option<Site>> {
+        let Some(config) = &self.config else {
+            ensure!(
+                self.link.is_none(),
+                "--link names a link of a site, which takes --config"
+            );
+            return Ok(None);
+        };
+        let site = Site::read(config)?;
+        output::warn(&site.warnings);
+        Ok(Some(site))
+    }
+
+    /// The link of that site.
+    pub(crate) fn link<'a>(&self, site: &'a Site) -> Result<&'a Link> {
+        let config = self.config.as_deref().unwrap_or(Path::new(""));
+        choose_link(site, self.link.as_deref())
+            .map_err(|sentence| anyhow!("{}: {sentence}", config.display()))
+    }
+
+    /// The flows, where they are declared.
+    pub(crate) fn declared(&self) -> Result<Option<Vec<Flow>>> {
+        self.flows.as_deref().map(by_flow::read_flows).transpose()
+    }
+}
+
+/// A source that is read, with a bar that follows.
+pub(crate) struct Reading<'a> {
+    pub(crate) source: &'a Source,
+    pub(crate) progress: &'a ProgressBar,
+}
+
+/// All arrivals of a source, and the link.
+pub(crate) struct Recorded {
+    pub(crate) rate: Rate,
+    pub(crate) overhead: u32,
+    /// What each flow is entitled to.
+    pub(crate) flows: Vec<Flow>,
+    /// What each is called; none where they have numbers only.
+    pub(crate) names: Vec<String>,
+    pub(crate) arrivals: Recording,
+}
+
+impl Reading<'_> {
+    /// The file of arrivals, and what errors call it.
+    pub(crate) fn open(&self) -> Result<(Input, String)> {
+        let path = &self.source.input;
+        Ok((Input::open(path)?, path.display().to_string()))
+    }
+
+    /// The input, with the bar following.
+    fn watched(&self, input: Input) -> impl Read + use<> {
+        if let Some(bytes) = input.bytes {
+            self.progress.set_length(bytes);
+        }
+        self.progress.wrap_read(input.reader())
+    }
+
+    /// The same, to be read by the line.
+    pub(crate) fn lines(&self, input: Input) -> BufReader<impl Read + use<>> {
+        BufReader::with_capacity(BUFFER, self.watched(input))
+    }
+
+    /// Arrivals of declared flows.
+    pub(crate) fn rows(
+        &self,
+        input: Input,
+        name: String,
+        declared: Option<&[Flow]>,
+    ) -> Result<impl Arrivals<FlowId, ()>> {
+        let declared = declared.with_context(|| {
+            format!("{name}: arrivals in CSV need --flows, only a capture can do without")
+        })?;
+        ensure!(
+            self.source.flow_by.is_none(),
+            "{name}: --flow-by is for captures, rows of CSV name their flows"
+        );
+        by_flow::rows(self.lines(input), name, declared, self.source.overhead)
+    }
+
+    /// The packets of a capture.
+    pub(crate) fn packets(&self, input: Input, name: String) -> Result<Packets<impl Read + use<>>> {
+        Packets::new(self.watched(input), name)
+    }
+
+    /// The same, as arrivals of flows.
+    pub(crate) fn capture<'a, R: Read>(
+        &self,
+        packets: Packets<R>,
+        declared: Option<&'a [Flow]>,
+    ) -> Capture<'a, R> {
+        let per = self.source.flow_by.unwrap_or(Per::FiveTuple);
+        Capture::new(packets, per, declared, self.source.overhead)
+    }
+
+    /// Says how many arrivals were put in order, if any.
+    pub(crate) fn tell(&self, disorder: Disorder, what: &str) {
+        let Disorder { moved, of, most } = disorder;
+        if moved > 0 {
+            self.progress.suspend(|| {
+                output::aside(format_args!(
+                    "{moved} of {of} {what} were out of order by up to {} us, and were put in \
+                     order",
+                    most.div_ceil(1_000)
+                ));
+            });
+        }
+    }
+
+    /// All of it, read once.
+    pub(crate) fn recorded(&self) -> Result<Recorded> {
+        let recorded = match self.source.site()? {
+            Some(site) => self.of_classes(&site)?,
+            None => self.of_flows()?,
+        };
+        ensure!(
+            recorded.arrivals.packets() > 0,
+            "{}: there is no packet, and nothing to compare",
+            self.source.input.display()
+        );
+        Ok(recorded)
+    }
+
+    fn of_flows(&self) -> Result<Recorded> {
+        let rate = (self.source.rate).context("--rate is needed, or --config")?;
+        let declared = self.source.declared()?;
+        let (input, name) = self.open()?;
+        let number = |arrival: &Arrival<FlowId, ()>| Some(arrival.to.number());
+        let (arrivals, names) = match input.format {
+            Format::Rows => {
+                let mut rows = self.rows(input, name.clone(), declared.as_deref())?;
+                let arrivals = Recording::of::<FlowId, ()>(name, &mut rows, number)?;
+                self.tell(rows.disorder(), "rows");
+                (arrivals, Vec::new())
+            }
+            Format::Capture => {
+                let packets = self.packets(input, name.clone())?;
+                let mut packets = self.capture(packets, declared.as_deref());
+                let arrivals = Recording::of::<FlowId, ()>(name, &mut packets, number)?;
+                self.tell(packets.packets().disorder(), "packets");
+                (arrivals, packets.names())
+            }
+        };
+        let alike = |longest: u32| Flow {
+            weight: Weight::ONE,
+            max_len: Length::new(longest).unwrap_or(Length::MAX),
+        };
+        Ok(Recorded {
+            rate,
+            overhead: self.source.overhead,
+            flows: declared.unwrap_or_else(|| arrivals.longest().into_iter().map(alike).collect()),
+            names,
+            arrivals,
+        })
+    }
+
+    /// The classes of a site's link take the place of flows.
+    fn of_classes(&self, site: &Site) -> Result<Recorded> {
+        let link = self.source.link(site)?;
+        let (input, name) = self.open()?;
+        let (_, ids): Queues<Frame> = link.discipline();
+        let classes = AsFlows::of(link, &ids);
+        let arrivals = match input.format {
+            Format::Rows => {
+                let mut rows = by_class::rows(self.lines(input), name.clone(), link, ids)?;
+                let arrivals = classes.record(name, &mut rows)?;
+                self.tell(rows.disorder(), "rows");
+                arrivals
+            }
+            Format::Capture => {
+                let packets = self.packets(input, name.clone())?;
+                let mut packets = Classified::new(packets, site, link, &ids);
+                let arrivals = classes.record(name, &mut packets)?;
+                self.tell(packets.disorder(), "packets");
+                arrivals
+            }
+        };
+        let (long, held) = (arrivals.left_out(), arrivals.packets() as u64);
+        if long > 0 {
+            let all = long + held;
+            self.progress.suspend(|| {
+                output::aside(format_args!(
+                    "{long} of {all} packets are longer than the link carries, and are left out"
+                ));
+            });
+        }
+        Ok(Recorded {
+            rate: link.rate,
+            overhead: link.overhead,
+            flows: classes.flows,
+            names: classes.names,
+            arrivals,
+        })
+    }
+}

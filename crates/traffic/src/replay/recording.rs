@@ -1,0 +1,140 @@
+//! Arrivals that are held, to be replayed more than once.
+
+use std::slice::Iter;
+
+use anyhow::Result;
+use fairlane_core::FlowId;
+
+use super::Unwritten;
+use super::arrivals::{Arrival, Arrivals};
+use super::by_flow::{self, Report, Setup};
+use super::in_order::Disorder;
+
+/// Packets between two words to whoever follows a replay.
+const STEP: usize = 4096;
+
+/// A packet that arrives.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    time: u64,
+    flow: u32,
+    len: u32,
+}
+
+/// Arrivals of flows, held to be replayed under one algorithm after the other. 16 bytes for each.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    name: String,
+    held: Vec<Held>,
+    left_out: u64,
+}
+
+impl Recording {
+    /// All of `arrivals`, from what errors call `name`; `flow` says whose each is, or that it is left out. O(arrivals).
+    ///
+    /// # Errors
+    ///
+    /// An arrival is not as it must be.
+    pub fn of<L, B>(
+        name: String,
+        arrivals: &mut dyn Arrivals<L, B>,
+        flow: impl Fn(&Arrival<L, B>) -> Option<u32>,
+    ) -> Result<Recording> {
+        let (mut held, mut left_out) = (Vec::new(), 0);
+        while let Some(arrival) = arrivals.next()? {
+            match flow(&arrival) {
+                Some(flow) => held.push(Held {
+                    time: arrival.time,
+                    flow,
+                    len: arrival.len,
+                }),
+                None => left_out += 1,
+            }
+        }
+        Ok(Recording {
+            name,
+            held,
+            left_out,
+        })
+    }
+
+    /// How many arrivals are held.
+    pub fn packets(&self) -> usize {
+        self.held.len()
+    }
+
+    /// How many were left out.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
+    }
+
+    /// From the first to the last, in seconds.
+    pub fn seconds(&self) -> f64 {
+        match (self.held.first(), self.held.last()) {
+            (Some(first), Some(last)) => (last.time - first.time) as f64 / 1e9,
+            _ => 0.0,
+        }
+    }
+
+    /// The longest packet of each flow in bytes, without overhead, by the flow's number; 0 of one that sends
+    /// none. O(arrivals).
+    pub fn longest(&self) -> Vec<u32> {
+        let mut longest = Vec::new();
+        for held in &self.held {
+            let flow = held.flow as usize;
+            if longest.len() <= flow {
+                longest.resize(flow + 1, 0);
+            }
+            longest[flow] = held.len.max(longest[flow]);
+        }
+        longest
+    }
+
+    /// Sends all over the link in the order of the setup's algorithm, and reports what that did to each flow.
+    /// `left` hears from time to time how many packets have yet to arrive.
+    ///
+    /// # Errors
+    ///
+    /// As [`by_flow::replay`].
+    pub fn replay(&self, setup: &Setup<'_>, left: &mut dyn FnMut(usize)) -> Result<Report> {
+        let mut again = Again {
+            name: &self.name,
+            rest: self.held.iter(),
+            left,
+        };
+        let report = by_flow::replay::<()>(setup, &mut again, &mut Unwritten, true)?;
+        Ok(report.expect("it was measured"))
+    }
+}
+
+/// The arrivals once more.
+struct Again<'a> {
+    name: &'a str,
+    rest: Iter<'a, Held>,
+    left: &'a mut dyn FnMut(usize),
+}
+
+impl Arrivals<FlowId, ()> for Again<'_> {
+    fn next(&mut self) -> Result<Option<Arrival<FlowId, ()>>> {
+        let Some(&Held { time, flow, len }) = self.rest.next() else {
+            return Ok(None);
+        };
+        if self.rest.len().is_multiple_of(STEP) {
+            (self.left)(self.rest.len());
+        }
+        Ok(Some(Arrival {
+            time,
+            to: FlowId::new(flow),
+            len,
+            body: (),
+        }))
+    }
+
+    fn place(&self) -> String {
+        self.name.to_owned()
+    }
+
+    fn disorder(&self) -> Disorder {
+        Disorder::default()
+    }
+}
