@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use fairlane_config::{Interfaces, Near};
 use fairlane_io::checksum::complete_checksum;
 use fairlane_io::early::Gate;
+use fairlane_io::packet::PacketFrame;
 use fairlane_io::{
     Arrival, Backend, Budget, PacketBackend, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions,
     interface, packet,
@@ -151,15 +152,18 @@ impl Backend for Shared {
         while let Some(frame) = batch.pop_front() {
             match frame {
                 Frame::Shared(frame) => self.batch.push_back(frame),
-                Frame::Bytes(bytes) => match self.umem.frame_from(&bytes) {
-                    Some(frame) => self.batch.push_back(frame),
-                    None if bytes.len() > self.umem.frame_size() as usize => self.refused += 1,
-                    None => {
-                        // All are taken: they come back.
-                        batch.push_front(Frame::Bytes(bytes));
-                        break;
+                Frame::Bytes(mut bytes) => {
+                    bytes.complete();
+                    match self.umem.frame_from(&bytes) {
+                        Some(frame) => self.batch.push_back(frame),
+                        None if bytes.len() > self.umem.frame_size() as usize => self.refused += 1,
+                        None => {
+                            // All are taken: they come back.
+                            batch.push_front(Frame::Bytes(bytes));
+                            break;
+                        }
                     }
-                },
+                }
             }
         }
         let sent = self.backend.transmit(&mut self.batch);
