@@ -30,7 +30,13 @@ impl Unsummed {
 
     /// Computes the checksum of the frame that lacks it, and writes it there. O(length).
     pub fn complete(self, frame: &mut [u8]) {
-        checksum::write(frame, self.start.get().into(), self.field.into());
+        let (start, field) = self.place();
+        checksum::write(frame, start, field);
+    }
+
+    /// Where what is summed begins, and where the checksum is to be written.
+    pub(crate) fn place(self) -> (usize, usize) {
+        (self.start.get().into(), self.field.into())
     }
 
     /// What tells the kernel before a frame to compute it (`virtio_net_hdr`).

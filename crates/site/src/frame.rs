@@ -47,13 +47,14 @@ impl PacketFrame for Frame {
     fn lacks(&self) -> Option<Unsummed> {
         match self {
             Frame::Bytes(bytes) => bytes.lacks(),
-            Frame::Shared(_) => None,
+            Frame::Shared(frame) => frame.lacks(),
         }
     }
 
     fn complete(&mut self) {
-        if let Frame::Bytes(bytes) = self {
-            bytes.complete();
+        match self {
+            Frame::Bytes(bytes) => bytes.complete(),
+            Frame::Shared(frame) => frame.complete(),
         }
     }
 }

@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fairlane_config::{Interfaces, Near};
-use fairlane_io::checksum::complete_checksum;
 use fairlane_io::early::Gate;
 use fairlane_io::packet::PacketFrame;
 use fairlane_io::{
@@ -177,7 +176,7 @@ impl Backend for Shared {
         let came = self.backend.receive(&mut self.arrived, max)?;
         into.extend(self.arrived.drain(..).map(|mut frame| {
             // AF_XDP does not say what a sender on this machine left to hardware.
-            complete_checksum(frame.bytes_mut());
+            frame.find_unsummed();
             Frame::Shared(frame)
         }));
         Ok(came)
