@@ -20,6 +20,22 @@ pub fn complete_checksum(frame: &mut [u8]) -> bool {
 }
 
 /// Where such a frame lacks its checksum. O(1).
+///
+/// # Example
+///
+/// ```
+/// use fairlane_io::checksum::unsummed;
+/// use fairlane_io::packet::Unsummed;
+///
+/// /// For who needs the bytes of the wire; whoever sends the frame again need not.
+/// fn complete(frame: &mut [u8]) {
+///     let lacks: Option<Unsummed> = unsummed(frame);
+///     if let Some(checksum) = lacks {
+///         checksum.complete(frame);
+///     }
+/// }
+/// # complete(&mut [0; 60]);
+/// ```
 pub fn unsummed(frame: &[u8]) -> Option<Unsummed> {
     let Partial { start, field, sum } = look(frame)?;
     let stored = frame.get(field..field + 2)?;

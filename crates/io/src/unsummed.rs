@@ -61,18 +61,21 @@ impl Unsummed {
 /// # Example
 ///
 /// ```
+/// use fairlane_io::packet::PacketFrame;
 /// use fairlane_io::{Backend, KeptBytes, PacketBackend};
 /// use std::collections::VecDeque;
 ///
-/// /// No frame is summed, and none takes new memory.
-/// fn forward(
-///     from: &mut PacketBackend<KeptBytes>,
-///     to: &mut PacketBackend<KeptBytes>,
+/// fn forward<F: PacketFrame>(
+///     from: &mut PacketBackend<F>,
+///     to: &mut PacketBackend<F>,
 /// ) -> std::io::Result<usize> {
 ///     let mut arrived = Vec::new();
 ///     from.receive(&mut arrived, 64)?;
 ///     to.transmit(&mut VecDeque::from(arrived))
 /// }
+///
+/// // No frame is summed, and none takes new memory.
+/// let _ = forward::<KeptBytes>;
 /// ```
 pub trait PacketFrame: AsRef<[u8]> + From<Vec<u8>> {
     /// Whether frames of this type say what they lack. What is received as another type lacks nothing.

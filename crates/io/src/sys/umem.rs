@@ -435,7 +435,12 @@ impl XdpFrame {
         let told = metadata(lacks);
         // SAFETY: as many bytes before the packet are its frame's too, which this value holds, so that
         // nobody else reads or writes them; it is borrowed mutably.
-        unsafe { self.first().sub(TOLD).cast::<[u8; TOLD]>().write_unaligned(told) };
+        unsafe {
+            self.first()
+                .sub(TOLD)
+                .cast::<[u8; TOLD]>()
+                .write_unaligned(told)
+        };
         true
     }
 

@@ -45,7 +45,10 @@ fn open(link: &Link) -> PacketBackend<KeptBytes> {
 #[test]
 fn what_was_left_undone_leaves_so_or_summed_where_it_is_to_be() {
     const FRAMES: u32 = 500;
-    for (mode, offloads) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {
+    for (mode, offloads) in MODES
+        .into_iter()
+        .flat_map(|mode| [(mode, true), (mode, false)])
+    {
         let cables = cable(1_500).and_then(|one| Ok([one, cable(1_500)?]));
         let Some([(source, left), (right, sink)]) = or_skip("checksums left undone", cables) else {
             return;
@@ -55,16 +58,17 @@ fn what_was_left_undone_leaves_so_or_summed_where_it_is_to_be() {
         }
         let umem = Umem::new(4_096, 2_048).unwrap();
         let options = options(mode);
-        let [mut left, mut right] = [&left, &right].map(|link| bind(&umem, link, &options).unwrap());
+        let [mut left, mut right] =
+            [&left, &right].map(|link| bind(&umem, link, &options).unwrap());
         let [mut source, mut sink] = [&source, &sink].map(open);
         // Every other is whole.
         let frames = (0..FRAMES).map(|number| {
             let mut frame = undone(number);
             let lacks = unsummed(&frame).expect("it shows");
-            match number % 2 {
-                0 => return KeptBytes::lacking(frame, lacks),
-                _ => lacks.complete(&mut frame),
+            if number % 2 == 0 {
+                return KeptBytes::lacking(frame, lacks);
             }
+            lacks.complete(&mut frame);
             frame.into()
         });
         let mut batch: VecDeque<KeptBytes> = frames.collect();
@@ -86,7 +90,10 @@ fn what_was_left_undone_leaves_so_or_summed_where_it_is_to_be() {
             let mut expected = undone(number);
             unsummed(&expected).unwrap().complete(&mut expected);
             frame.complete();
-            assert!(*frame == expected, "{mode}, {number}:\n{frame:?}\n{expected:?}");
+            assert!(
+                *frame == expected,
+                "{mode}, {number}:\n{frame:?}\n{expected:?}"
+            );
         }
         // None is kept.
         let rest = umem.frames() - at_rest(2, &options);
