@@ -8,13 +8,11 @@
 use std::collections::VecDeque;
 
 use fairlane_netlab::{LabError, Link, Namespace, or_skip, veth};
-use proptest::strategy::{Strategy, ValueTree};
-use proptest::test_runner::TestRunner;
 
-use super::like_kernel::{Lab, collect, listen, sender};
+use super::like_kernel::{Lab, collect, listen, of_all_kinds, sender};
 use super::*;
 use crate::KeptBytes;
-use crate::segment::whole::{Whole, wholes};
+use crate::segment::whole::Whole;
 
 /// The links of our own way.
 struct Ours {
@@ -87,13 +85,7 @@ fn what_lacks_its_checksum_is_completed_as_what_the_kernels_bridge_sends() {
     let Some((lab, ours)) = or_skip("frames that lack their checksums", labs) else {
         return;
     };
-    let mut runner = TestRunner::deterministic();
-    // The kernel refuses a header that asks to cut what is one frame, once it counts the options.
-    let strategy = wholes().prop_filter("one frame", |whole| {
-        whole.size.is_none() || whole.frames() > 1
-    });
-    let mut wholes = || strategy.new_tree(&mut runner).unwrap().current();
-    let wholes: Vec<Whole> = (0..100).map(|_| wholes()).collect();
+    let wholes = of_all_kinds(100);
     assert!(wholes.iter().any(|whole| whole.size.is_none()));
     // The cable carries them as they are; and where it is not to, the kernel sums.
     compare(&lab, &ours, &wholes, false);

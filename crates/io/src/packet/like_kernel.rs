@@ -148,18 +148,22 @@ fn compare(lab: &Lab, wholes: &[Whole]) {
 }
 
 /// Frames of all kinds, among them such as only a test has.
-#[test]
-fn frames_of_all_kinds_are_cut_as_the_kernel_cuts_them() {
-    let Some(lab) = or_skip("frames of all kinds", Lab::new()) else {
-        return;
-    };
+pub(super) fn of_all_kinds(count: usize) -> Vec<Whole> {
     let mut runner = TestRunner::deterministic();
     // The kernel refuses a header that asks to cut what is one frame, once it counts the options.
     let strategy = wholes().prop_filter("one frame", |whole| {
         whole.size.is_none() || whole.frames() > 1
     });
     let mut wholes = || strategy.new_tree(&mut runner).unwrap().current();
-    let wholes: Vec<Whole> = (0..400).map(|_| wholes()).collect();
+    (0..count).map(|_| wholes()).collect()
+}
+
+#[test]
+fn frames_of_all_kinds_are_cut_as_the_kernel_cuts_them() {
+    let Some(lab) = or_skip("frames of all kinds", Lab::new()) else {
+        return;
+    };
+    let wholes = of_all_kinds(400);
     assert!(wholes.iter().map(Whole::frames).sum::<usize>() > 4 * wholes.len());
     compare(&lab, &wholes);
 }
