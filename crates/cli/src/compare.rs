@@ -23,13 +23,14 @@ const HELP: &str = "\
 Replays the arrivals of a file as `fairlane replay` does, under one algorithm after the
 other, and prints a row for each, first of the one that was the least behind:
 
-  delay    of all packets, from arrival to the end of transmission
+  delay    of all packets, from arrival to the end of transmission; p50 and p99 to 1%
   T-WFI    how long a packet waited beyond its flow's share, at most, and what that
            flow's bound is; `none` where the algorithm has none
   Jain     Jain's index of what each flow sent, in parts of its share among those that
            had something to send, 1 at most: 1 where nobody had less than the share
   packet   what a packet in and out costs on this machine, making and disposing of it
-           not counted, with these flows all busy: time, so not twice the same
+           not counted, with these flows all busy, of more than 65536 the first: time, so
+           not twice the same
 
 All but the last is the same in every run. Instructions are not counted: many machines,
 virtual ones above all, have no counters for that. README has how to count those of
@@ -41,8 +42,8 @@ two differences: the arrivals are read once and held, 16 bytes for each; and wit
 
 A site has no arrivals of its own: with --config, packets go by the filters of its link to
 its classes, which are flows here, of the rates that they are guaranteed, without the
-link's ceilings, limits and queue management. What those do, `fairlane replay --config`
-shows.
+link's ceilings, limits and queue management; max_len is the longest that the link carries.
+What the site itself does, `fairlane replay --config` shows.
 
 Examples:
   fairlane compare --rate 100mbit --overhead 24 in.pcap
@@ -178,8 +179,9 @@ impl Options {
 
 impl Row {
     fn new(report: &Report, names: &[String], ns_per_packet: Option<f64>) -> Result<Row> {
-        let flows = report.flows.iter();
-        let behind = flows.max_by(|a, b| a.t_wfi_ns.total_cmp(&b.t_wfi_ns));
+        // Of several that were as far behind, the first.
+        let sent = report.flows.iter().rev().filter(|flow| flow.packets > 0);
+        let behind = sent.max_by(|a, b| a.t_wfi_ns.total_cmp(&b.t_wfi_ns));
         let behind = behind.context("there is no flow")?;
         Ok(Row {
             alg: report.alg,

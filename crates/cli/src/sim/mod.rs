@@ -72,7 +72,7 @@ A network has in place of `site` and `link`:
 
   [[source]]             as above, but for class, headers, rtt and ecn:
   from = \"s0\", to = \"k0\"  by the fewest wires
-  weight = 4             of each source, at every port; its level under priority [1]
+  weight = 4             of each source, at every port; under priority its level, higher first [1]
   length = 1000          a packet's bytes [1500]
 
 Examples:

@@ -172,6 +172,22 @@ fn what_is_wrong_with_a_network_is_named() {
         ),
         (
             3,
+            "  { from = \"a\", to = \"r\", rate = \"10mbit\", delay = \"2ms\", limit = { bytes = \"0kb\" } },",
+            &["limit bytes '0kb'", "above 0"],
+        ),
+        (
+            3,
+            "  { from = \"a\", to = \"r\", rate = \"10mbit\", delay = \"61min\" },",
+            &["delay '61min'", "at most 1h"],
+        ),
+        // The second would carry nothing.
+        (
+            4,
+            "  { from = \"r\", to = \"a\", rate = \"1mbit\", delay = \"3ms\" },",
+            &["to 'a': a wire joins it with 'r' already", "one-way"],
+        ),
+        (
+            3,
             "  { from = \"a\", to = \"a\", rate = \"10mbit\", delay = \"2ms\" },",
             &["to 'a': the wire begins there"],
         ),
