@@ -79,6 +79,9 @@ impl Plan {
             flows.sends.count_in(&mut total, at, report);
             reader.plan.flows.push(flows);
         }
+        if report.errors() == before {
+            reader.lonely(&written.node, report);
+        }
         (report.errors() == before).then_some(reader.plan)
     }
 }
@@ -186,6 +189,19 @@ impl<'a> Reader<'a> {
                 limits: limits.unwrap_or(node.limits),
             };
             self.plan.wires.push((from, to, port));
+        }
+    }
+
+    /// Nobody can reach a node without a wire.
+    fn lonely(&self, nodes: &[written::Node], report: &mut Report) {
+        let ends: BTreeSet<u16> = (self.joined.iter())
+            .flat_map(|&(from, to)| [from, to])
+            .collect();
+        for (node, place) in nodes.iter().zip(0..) {
+            if !ends.contains(&place) {
+                let sentence = format!("node '{}': no wire leads there", node.name.value());
+                report.error(&node.name.span(), sentence);
+            }
         }
     }
 

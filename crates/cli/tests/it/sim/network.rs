@@ -231,7 +231,14 @@ fn who_cannot_be_reached_is_named() {
         &circle,
         &[("scenario.toml:22", &["no wires lead from 'a' to 'b'"])],
     );
+    // Nobody sends there, and nobody could.
+    let on = source("traffic = \"cbr\"\nrate = \"1mbit\"").replace("\"b\"", "\"r\"");
+    refuses(
+        &format!("{nodes}{}{on}", wire("a", "r", "")),
+        &[("scenario.toml:1", &["node 'b': no wire leads there"])],
+    );
     // No way back, which only acknowledgements need.
+    let nodes = "node = [{ name = \"a\" }, { name = \"b\" }]\n";
     let there = format!("{nodes}{}", wire("a", "b", one_way));
     refuses(
         &format!("{there}{tcp}"),
