@@ -409,13 +409,14 @@ impl Ports {
     fn route(&self, from: u16, to: u16) -> Option<Vec<usize>> {
         let mut came_by = vec![None; self.of_nodes.len()];
         let mut reached = VecDeque::from([from]);
-        while came_by[usize::from(to)].is_none()
-            && let Some(node) = reached.pop_front()
-        {
+        'all: while let Some(node) = reached.pop_front() {
             for &number in &self.of_nodes[usize::from(node)] {
                 let next = self.ports[number].to;
                 if next != from && came_by[usize::from(next)].is_none() {
                     came_by[usize::from(next)] = Some(number);
+                    if next == to {
+                        break 'all;
+                    }
                     reached.push_back(next);
                 }
             }

@@ -261,7 +261,7 @@ fn strict_priority_goes_by_weight() {
 fn under_fifo_who_comes_last_is_not_accepted() {
     let wires = [wire(8_000_000, 10, Algorithm::Fifo, 5)];
     let mut network = row(&wires, 3);
-    // Ten at once: one is being sent, five wait.
+    // Ten at once: all of them come before the first is sent, and five may wait.
     let burst = Traffic::Trace(vec![(Picos::ZERO, length(1000)); 10]);
     network
         .add_source(source(way(0, 1, 1), burst, 1000), 0)
