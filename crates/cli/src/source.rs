@@ -194,7 +194,11 @@ impl Reading<'_> {
             held > 0,
             "{}: there is no packet{}, and nothing to compare",
             self.source.input.display(),
-            if long > 0 { " that the link carries" } else { "" }
+            if long > 0 {
+                " that the link carries"
+            } else {
+                ""
+            }
         );
         if long > 0 {
             let all = long + held;

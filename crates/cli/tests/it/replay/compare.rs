@@ -226,16 +226,10 @@ fn packets_of_a_capture_go_by_the_filters_and_too_long_ones_are_counted() {
 fn what_the_link_does_not_carry_is_nothing_to_compare() {
     let folder = Folder::new();
     folder.write("with.toml", SITE);
-    folder.write(
-        "site.toml",
-        SITE.replace("overhead = \"ethernet\"\n", ""),
-    );
+    folder.write("site.toml", SITE.replace("overhead = \"ethernet\"\n", ""));
     let empty = (0, 0, Vec::new());
     folder.write("long.pcap", capture(header(), &[(0, 1523, udp(1, 5))]));
-    folder.write(
-        "in.pcap",
-        capture(header(), &[empty, (0, 200, udp(1, 5))]),
-    );
+    folder.write("in.pcap", capture(header(), &[empty, (0, 200, udp(1, 5))]));
     let finished = folder.compare("--config @site.toml --alg qfq @long.pcap");
     assert_eq!(finished.status.code(), Some(2), "{finished:?}");
     let sentence = finished.stderr.strip_suffix('\n').unwrap();
