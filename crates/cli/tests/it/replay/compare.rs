@@ -240,8 +240,10 @@ fn what_the_link_does_not_carry_is_nothing_to_compare() {
     );
     // Without a byte, it takes its overhead, if there is one.
     for (site, packets) in [("site.toml", 1), ("with.toml", 2)] {
-        let compared = folder.compared(&format!("--config @{site} --alg qfq @in.pcap"));
-        assert_eq!(compared["packets"], packets, "{compared}");
+        let arguments = format!("--config @{site} --alg qfq -n 0 --json @in.pcap");
+        let finished = folder.compare(&arguments);
+        let compared: Value = serde_json::from_str(&finished.stdout).unwrap();
+        assert_eq!(compared["packets"], packets, "{finished:?}");
     }
 }
 
