@@ -55,8 +55,6 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10
 const RAN: Duration = Duration::from_secs(10);
 /// How long the wire waits for an interface that cannot be used.
 const AWAY: Duration = Duration::from_millis(100);
-/// How long a worker that was told to end takes at most, beside sending what is queued.
-const ENDS: Duration = Duration::from_secs(10);
 
 /// What happens to the guard.
 enum Event {
@@ -70,8 +68,8 @@ enum Event {
     Ended(io::Result<ExitStatus>),
 }
 
-/// Keeps a worker running until it ends by itself or is told to; then it may send what is queued for `drain`.
-pub(super) fn guard(path: &Path, least: LevelFilter, drain: Duration) -> Result<()> {
+/// Keeps a worker running until it ends by itself or is told to.
+pub(super) fn guard(path: &Path, least: LevelFilter) -> Result<()> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("setting up signals")?;
     let site = read_site(path)?;
     let interfaces = site.interfaces.context(
@@ -99,7 +97,6 @@ pub(super) fn guard(path: &Path, least: LevelFilter, drain: Duration) -> Result<
         pause: PAUSE[0],
         was_ready: false,
         ending: Ending::default(),
-        longest: drain + ENDS,
         is_ending: false,
     };
     let status = guard.run(&events);
@@ -157,8 +154,6 @@ struct Guard {
     was_ready: bool,
     /// Since when it is over: what the worker took for its last words is not waited for again.
     ending: Ending,
-    /// How long a worker takes at most that was told to end.
-    longest: Duration,
     is_ending: bool,
 }
 
@@ -179,7 +174,7 @@ impl Guard {
                 Ok(Event::Signal(_)) if restart.is_some() => return Ok(None),
                 Ok(Event::Signal(signal)) => {
                     self.is_ending = true;
-                    self.ending.ask_after(self.longest);
+                    self.ending.ask();
                     self.worker.signal(match signal {
                         SIGINT => Signal::INT,
                         _ => Signal::TERM,

@@ -166,7 +166,7 @@ pub fn run(options: &Options) -> Result<()> {
     }
     match &options.config {
         Some(config) if options.fail_open && !options.guarded => {
-            guard::guard(config, options.log, options.drain)
+            guard::guard(config, options.log)
         }
         Some(config) => {
             // What is read takes several times the memory that is kept of it.

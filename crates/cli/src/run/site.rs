@@ -273,7 +273,7 @@ impl Listener {
             _ if is_told => self.site.stop_at_once(),
             _ => {
                 is_told = true;
-                self.ending.ask_after(self.drain);
+                self.ending.ask();
                 self.teller.stopping();
                 self.site.stop();
             }
