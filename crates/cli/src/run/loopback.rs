@@ -11,8 +11,8 @@ use anyhow::{Context, Result, anyhow};
 use fairlane_core::{Length, Weight};
 use fairlane_demo::{Attachments, Demo, may_run_on};
 use fairlane_service::Ending;
+use fairlane_terminal::screen::Screen;
 
-use super::screen::Screen;
 use super::{Options, ends};
 use crate::interrupt;
 

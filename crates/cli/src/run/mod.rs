@@ -2,9 +2,7 @@
 //! a site, in its classes (`site`).
 
 mod guard;
-mod log;
 mod loopback;
-mod screen;
 mod site;
 
 use std::net::SocketAddr;
@@ -16,10 +14,11 @@ use fairlane_config::Size;
 use fairlane_core::Rate;
 use fairlane_io::MAX_DATAGRAM;
 use fairlane_service::session;
+use fairlane_terminal::log;
+use fairlane_terminal::screen::Shows;
 
 use crate::algorithm::{self, Algorithm};
 use crate::arguments::{Allowed, Weights, drain, seconds};
-use screen::Shows;
 use tracing::level_filters::LevelFilter;
 
 const HELP: &str = "\

@@ -15,12 +15,12 @@ use fairlane_control::{Inherited, Service};
 use fairlane_service::privileges::{Left, Needs, give_up};
 use fairlane_service::{Ending, Manager, Teller, Telling};
 use fairlane_site::{Beside, Daemon, Handle, Notice, OnLoss, Outcome, Running, Source};
+use fairlane_terminal::log::Log;
+use fairlane_terminal::screen::Screen;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::warn;
 
-use super::log::Log;
-use super::screen::Screen;
 use super::{Options, ends, guard};
 use crate::interrupt;
 use crate::machine::read_site;

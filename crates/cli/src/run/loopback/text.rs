@@ -2,8 +2,8 @@
 
 use comfy_table::Table;
 use fairlane_demo::{FlowReport, MOST_SOURCES, Report};
+use fairlane_terminal::screen::Shown;
 
-use crate::run::screen::Shown;
 use crate::table;
 
 /// Columns to do without on a narrow terminal, the first of them first.

@@ -6,8 +6,8 @@ use comfy_table::Table;
 use fairlane_config::class_report::ClassReport;
 use fairlane_core::Rate;
 use fairlane_site::{InterfaceReport, LinkReport, Report};
+use fairlane_terminal::screen::Shown;
 
-use super::super::screen::Shown;
 use crate::plain::plain;
 use crate::table;
 

@@ -21,7 +21,7 @@ const FRAME: usize = 7;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A state that can be shown.
-pub(super) trait Shown {
+pub trait Shown {
     /// A table with rates over the time since `earlier`, in `lines` lines beside what is around
     /// it, and what is to be said below it.
     fn table(&self, earlier: &Self, lines: usize) -> String;
@@ -32,7 +32,7 @@ pub(super) trait Shown {
 
 /// Prints the state on a thread of its own. Where nobody empties the pipe, or a terminal is
 /// stopped, that thread waits, states are left out, and nobody else notices.
-pub(super) struct Screen {
+pub struct Screen {
     jobs: Sender<Job>,
     /// Its end; a lock only so that threads may share the screen.
     printed: Mutex<Receiver<Result<()>>>,
@@ -45,7 +45,7 @@ pub(super) struct Screen {
 
 /// What a run prints.
 #[derive(Clone, Debug)]
-pub(super) struct Shows {
+pub struct Shows {
     /// One object at the end, and nothing else.
     pub json: bool,
     /// No state while it runs.
@@ -56,7 +56,7 @@ pub(super) struct Shows {
 
 impl Shows {
     /// How often the state is shown.
-    pub(super) fn interval(&self) -> Duration {
+    pub fn interval(&self) -> Duration {
         match self.every {
             Some(seconds) => Duration::from_secs_f64(seconds),
             None if io::stdout().is_terminal() && !self.json => Duration::from_millis(500),
@@ -76,7 +76,7 @@ enum Job {
 
 impl Screen {
     /// Prints the introduction, unless there is to be but one object.
-    pub(super) fn open(introduction: String, shows: Shows) -> io::Result<Screen> {
+    pub fn open(introduction: String, shows: Shows) -> io::Result<Screen> {
         let (jobs, to_do) = channel();
         let (done, printed) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -110,7 +110,7 @@ impl Screen {
     }
 
     /// Whether the next state would be shown: somebody wants it, and has taken the last one.
-    pub(super) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         !self.shows.json
             && !self.shows.quiet
             && !self.has_failed()
@@ -118,12 +118,12 @@ impl Screen {
     }
 
     /// Whether something could not be printed, as after the reader left.
-    pub(super) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
     /// Shows a state, if the last one was taken.
-    pub(super) fn show<R: Shown + Send + Sync + 'static>(&self, report: &Arc<R>, earlier: &Arc<R>) {
+    pub fn show<R: Shown + Send + Sync + 'static>(&self, report: &Arc<R>, earlier: &Arc<R>) {
         if !self.is_ready() {
             return;
         }
@@ -135,7 +135,7 @@ impl Screen {
     }
 
     /// Shows what `take` says from time to time, until `done` or nobody reads any more.
-    pub(super) fn follow<R: Shown + Send + Sync + 'static>(
+    pub fn follow<R: Shown + Send + Sync + 'static>(
         &self,
         done: &AtomicBool,
         take: impl Fn() -> R,
@@ -159,7 +159,7 @@ impl Screen {
 
     /// Prints what is left when it is over: one object, or what `text` says. It is given up on
     /// where nobody takes it, and it has to be over.
-    pub(super) fn conclude<R: Serialize + Send + Sync + 'static>(
+    pub fn conclude<R: Serialize + Send + Sync + 'static>(
         &self,
         report: R,
         text: impl FnOnce(&R) -> String + Send + 'static,
