@@ -124,10 +124,10 @@ mod tests {
         reader.read_exact(&mut [0; 65_536]).unwrap();
         let ending = Ending::default();
         ending.ask();
-        assert!((0..10 * LOOKS).all(|_| !ending.is_over_for(&writer)));
+        assert!((0..4 * LOOKS).all(|_| !ending.is_over_for(&writer)));
         drop(reader);
         // Whoever writes is told.
-        assert!((0..10 * LOOKS).all(|_| !ending.is_over_for(&writer)));
+        assert!((0..4 * LOOKS).all(|_| !ending.is_over_for(&writer)));
     }
 
     #[test]
