@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use fairlane_config::Link;
+use fairlane_terminal::classes;
 use fairlane_traffic::scenario::{LinkOutcome, Outcome, Run, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::seconds;
-use crate::{classes, interrupt, output};
+use crate::{interrupt, output};
 
 const HELP: &str = "\
 Simulates one link of a site, with its classes, limits, queue management and ceilings, as
