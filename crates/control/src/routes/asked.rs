@@ -10,6 +10,7 @@ use percent_encoding::percent_decode_str;
 use tokio::time::timeout;
 
 use super::answers::{Result, fail};
+use crate::change::Changed;
 use crate::metrics::Format;
 use crate::service::PATIENCE;
 
@@ -17,6 +18,32 @@ use crate::service::PATIENCE;
 pub(super) const BREAK_GRANTS: &str = "break-grants";
 /// The parameter that says how many effects of a change are told.
 pub(super) const EFFECTS: &str = "effects";
+
+/// Which effects of a change are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Listed {
+    /// Of a dry run all; of a change that was made so many as are soon told ([`UNASKED`]).
+    AsUsual,
+    All,
+    /// So many, those that lose most first.
+    Worst(usize),
+}
+
+/// Effects of a change that was made which are told unasked: where there are more, those that lose most.
+const UNASKED: usize = 100;
+
+impl Listed {
+    /// Leaves out the others.
+    pub(super) fn shorten(self, changed: &mut Changed) {
+        match self {
+            Listed::AsUsual if changed.applied && changed.effects.len() > UNASKED => {
+                changed.shorten(UNASKED);
+            }
+            Listed::AsUsual | Listed::All => {}
+            Listed::Worst(most) => changed.shorten(most),
+        }
+    }
+}
 
 /// What a request is about.
 pub(super) struct Asked {
@@ -86,23 +113,23 @@ impl Asked {
         }
     }
 
-    /// Whether a change is only to be looked at, whether it may break what was granted, and how many of its
+    /// Whether a change is only to be looked at, whether it may break what was granted, and which of its
     /// effects are to be told.
-    pub(super) fn change(&self) -> Result<(bool, bool, Option<usize>)> {
+    pub(super) fn change(&self) -> Result<(bool, bool, Listed)> {
         let dry = self.is_dry(&[BREAK_GRANTS, EFFECTS])?;
-        Ok((dry, self.breaks()?, self.shortens()?))
+        Ok((dry, self.breaks()?, self.listed()?))
     }
 
-    /// As many effects of a change as are wanted: all of them, or those that lose most.
-    pub(super) fn shortens(&self) -> Result<Option<usize>> {
-        let Some(wanted) = self.parameter(EFFECTS) else {
-            return Ok(None);
-        };
-        match wanted.parse() {
-            Ok(most) => Ok(Some(most)),
-            Err(_) => {
-                let sentence =
-                    format!("{EFFECTS}={wanted}: it is how many effects are to be told, from 0");
+    /// Which effects of a change are wanted.
+    pub(super) fn listed(&self) -> Result<Listed> {
+        match self.parameter(EFFECTS).map(|wanted| (wanted, wanted.parse())) {
+            None => Ok(Listed::AsUsual),
+            Some(("all", _)) => Ok(Listed::All),
+            Some((_, Ok(most))) => Ok(Listed::Worst(most)),
+            Some((wanted, Err(_))) => {
+                let sentence = format!(
+                    "{EFFECTS}={wanted}: it is how many effects are to be told, from 0, or 'all'"
+                );
                 fail(StatusCode::BAD_REQUEST, sentence)
             }
         }
