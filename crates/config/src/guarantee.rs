@@ -257,8 +257,8 @@ impl Link {
     /// The same, for those weights.
     pub(crate) fn guarantees_for(&self, hold: Hold) -> Vec<Guarantee> {
         let mut classes = self.classes.clone();
-        let root = (self.algorithm, self.rate, self.longest);
-        let guarantees = walk_for(hold, root, &mut classes, |_, _, _| ());
+        let top = Top::of_link(self.algorithm, self.rate, self.longest);
+        let guarantees = walk_for(hold, top, self.longest, &mut classes, |_, _, _| ());
         granted(guarantees, &self.classes, self.shortest())
     }
 
@@ -313,22 +313,47 @@ pub(crate) fn granted(
 /// make the ceiling's burst longer: from the root down. Classes beside it under strict priority
 /// learn of that in another walk.
 pub(crate) fn walk(
-    algorithm: LinkAlgorithm,
-    rate: Rate,
+    top: Top<'_>,
     longest: Length,
     classes: &mut [Class],
     meet: impl FnMut(usize, &mut Class, Service),
 ) -> Vec<Guarantee> {
-    walk_for(Hold::AsTheyAre, (algorithm, rate, longest), classes, meet)
+    walk_for(Hold::AsTheyAre, top, longest, classes, meet)
 }
 
-/// Where what is below a class stands, or below the link.
+/// What is above some classes: the link, or one of its classes.
+#[derive(Clone, Copy)]
+pub(crate) struct Top<'a> {
+    /// Who is next among those without a parent.
+    pub algorithm: LinkAlgorithm,
+    /// What it is served.
+    pub service: Result<Service, NoGuarantee>,
+    /// The algorithms above it, from the root down.
+    pub path: &'a [Algorithm],
+}
+
+impl Top<'static> {
+    pub(crate) fn of_link(algorithm: LinkAlgorithm, rate: Rate, longest: Length) -> Top<'static> {
+        Top {
+            algorithm,
+            service: Ok(Service::of_link(rate, longest)),
+            path: &[],
+        }
+    }
+}
+
+/// Where what is below a class stands, or below the top.
 fn below(parent: Option<usize>) -> usize {
     parent.map_or(0, |parent| parent + 1)
 }
 
 /// What classes are below, by [place](below).
-fn nodes(hold: Hold, root: Algorithm, longest: Length, classes: &[Class]) -> Vec<Option<Node>> {
+fn nodes(
+    hold: Hold,
+    (root, path): (Algorithm, &[Algorithm]),
+    longest: Length,
+    classes: &[Class],
+) -> Vec<Option<Node>> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); classes.len() + 1];
     for (at, class) in classes.iter().enumerate() {
         children[below(class.parent)].push(at);
@@ -337,7 +362,7 @@ fn nodes(hold: Hold, root: Algorithm, longest: Length, classes: &[Class]) -> Vec
         Node::new(hold, algorithm, longest, classes, &children[at], above)
     };
     let mut nodes: Vec<Option<Node>> = (0..classes.len() + 1).map(|_| None).collect();
-    nodes[0] = Some(node(0, root, &[]));
+    nodes[0] = Some(node(0, root, path));
     for (at, class) in classes.iter().enumerate() {
         if let ClassKind::Inner(algorithm) = class.kind {
             // Parents come before their children.
@@ -351,18 +376,18 @@ fn nodes(hold: Hold, root: Algorithm, longest: Length, classes: &[Class]) -> Vec
 
 fn walk_for(
     hold: Hold,
-    (algorithm, rate, longest): (LinkAlgorithm, Rate, Length),
+    top: Top<'_>,
+    longest: Length,
     classes: &mut [Class],
     mut meet: impl FnMut(usize, &mut Class, Service),
 ) -> Vec<Guarantee> {
-    let LinkAlgorithm::Tree(root) = algorithm else {
+    let LinkAlgorithm::Tree(root) = top.algorithm else {
         return classes
             .iter()
             .map(|class| by_estimate(&class.kind))
             .collect();
     };
-    let nodes = nodes(hold, root, longest, classes);
-    let link = Service::of_link(rate, longest);
+    let nodes = nodes(hold, (root, top.path), longest, classes);
     let mut served: Vec<Result<Served, NoGuarantee>> = Vec::with_capacity(classes.len());
     let mut guarantees: Vec<Guarantee> = Vec::with_capacity(classes.len());
     for (at, class) in classes.iter_mut().enumerate() {
@@ -370,7 +395,7 @@ fn walk_for(
         let node = node.expect("who has children is inner");
         let above = match class.parent {
             Some(parent) => served[parent].and_then(|served| served.service),
-            None => Ok(link),
+            None => top.service,
         };
         let free = above.and_then(|above| share(node, above, class, longest));
         if let Ok(free) = free {

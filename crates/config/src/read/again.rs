@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use fairlane_core::Length;
 
+use super::entitlements::Basis;
 use super::family::Family;
 use crate::file;
 use crate::site::{Class, Link, LinkAlgorithm};
@@ -18,6 +19,10 @@ pub(crate) struct Reading {
     pub(super) family: Arc<Family>,
     /// Each class as if there were no others, in the order of the file.
     pub(super) alone: Vec<Arc<Class>>,
+    /// What the children of each class of the link are settled by.
+    pub(super) bases: Vec<Basis>,
+    /// Whether a filter has names of users or groups, which the machine may know otherwise by now.
+    pub(super) asks_names: bool,
 }
 
 impl Reading {

@@ -1,5 +1,6 @@
 //! Classes: what each one is.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use fairlane_core::room::Room;
@@ -10,14 +11,14 @@ use fairlane_core::{Length, Nanos, Rate, Weight};
 use super::Names;
 use super::above::Above;
 use super::again::{Reading, Same};
-use super::entitlements::{Entitlements, bursts};
+use super::entitlements::Basis;
 use super::family::{DEFAULT, Family, Tree};
 use super::queue::{self, DEFAULT_ALGORITHM};
-use super::rooms::Rooms;
+use super::settle::{self, Owner, Settled};
 use crate::algorithms;
 use crate::diagnostic::Report;
 use crate::file;
-use crate::guarantee::{Guarantee, granted};
+use crate::guarantee::Guarantee;
 use crate::site::{Ceiling, Class, ClassKind, Flows, LinkAlgorithm};
 use crate::units::Time;
 use crate::written::{At, Text};
@@ -42,6 +43,10 @@ pub(super) struct Classes {
     pub known: Vec<bool>,
     /// What each is guaranteed.
     pub guarantees: Vec<Guarantee>,
+    /// What the children of each are settled by.
+    pub bases: Vec<Basis>,
+    /// The places of those that may be others than those that were read before; none where all may be.
+    pub again: Option<Vec<Range<usize>>>,
 }
 
 impl Classes {
@@ -67,9 +72,25 @@ pub(super) fn read(
         }
     }
     let tree = Tree::of(link, former, report)?;
-    let default = tree.default(report);
     let former = former.filter(|former| former.is_alike(algorithm, longest));
     let (alone, known) = alone(&tree, link, longest, algorithm, former, report);
+    let lengths = (longest, shortest);
+    if let Some(former) = former.filter(|_| report.errors() == before)
+        && let Some((settled, again)) =
+            settle::again(former, &tree, (&alone, &known), rate, lengths, report)
+    {
+        return Some(Classes {
+            classes: settled.classes,
+            default: former.link.default,
+            family: tree.family,
+            alone,
+            known,
+            guarantees: settled.guarantees,
+            bases: settled.bases,
+            again: Some(again),
+        });
+    }
+    let default = tree.default(report);
     if report.errors() > before {
         return None;
     }
@@ -90,23 +111,13 @@ pub(super) fn read(
         }
     };
     let places: Vec<_> = tree.order.iter().map(|&at| tree.written[at]).collect();
-    Entitlements {
-        link: link.name.value(),
-        algorithm,
-        places: &places,
-    }
-    .settle(&mut classes, rate, report);
-    let mut guarantees = Vec::new();
-    if report.errors() == before {
-        guarantees = bursts(&mut classes, &places, algorithm, rate, longest, report);
-        Rooms {
-            longest,
-            shortest,
-            places: &places,
-        }
-        .settle(&mut classes, &guarantees, report);
-        guarantees = granted(guarantees, &classes, shortest);
-    }
+    let name = format!("link '{}'", link.name.value());
+    let owner = Owner::link(&name, algorithm, rate, longest);
+    let Settled {
+        classes,
+        guarantees,
+        bases,
+    } = owner.settle(classes, &places, lengths, before, report);
     if default == tree.order.len() {
         warn_of_default(link, &classes, default, algorithm, report);
     }
@@ -117,6 +128,8 @@ pub(super) fn read(
         alone,
         known,
         guarantees,
+        bases,
+        again: None,
     })
 }
 
@@ -141,12 +154,12 @@ fn alone(
             };
             let alike = former.family.parents[was] == parent
                 && former.family.has_children[was] == tree.has_children[at];
-            alike.then(|| &former.alone[was])
+            alike.then(|| (was, &former.alone[was]))
         });
         match again {
-            Some(class) => {
+            Some((was, class)) => {
                 known[at] = true;
-                Some(match class.number == at {
+                Some(match was == at {
                     true => Arc::clone(class),
                     false => Arc::new(Class {
                         number: at,

@@ -329,10 +329,13 @@ impl<'a> Trial<'a> {
                     link: Arc::new(link.clone()),
                     family: classes.family,
                     alone: classes.alone,
+                    bases: classes.bases,
+                    // Of its filters nothing is read.
+                    asks_names: true,
                 });
                 Ok(Link {
                     classes: classes.classes,
-                    found: Found::of(classes.guarantees),
+                    found: Found::of(classes.guarantees, None),
                     ..link
                 })
             }
