@@ -19,6 +19,7 @@ use crate::algorithms;
 use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::Guarantee;
+use crate::list::List;
 use crate::site::{Ceiling, Class, ClassKind, Flows, LinkAlgorithm};
 use crate::units::Time;
 use crate::written::{At, Text};
@@ -38,7 +39,7 @@ pub(super) struct Classes {
     pub default: u32,
     pub family: Arc<Family>,
     /// Each as if there were no others, in the order of the file.
-    pub alone: Vec<Arc<Class>>,
+    pub alone: List<Arc<Class>>,
     /// Which of them were read before.
     pub known: Vec<bool>,
     /// What each is guaranteed.
@@ -67,7 +68,7 @@ pub(super) fn read(
     let before = report.errors();
     if former.is_none_or(|former| former.family_of(link).is_none()) {
         let mut names = Names::new("class");
-        for at in &link.class {
+        for at in link.class.iter() {
             names.insert(&at.value().name, report);
         }
     }
@@ -141,36 +142,44 @@ fn alone(
     algorithm: LinkAlgorithm,
     former: Option<&Reading>,
     report: &mut Report,
-) -> (Vec<Arc<Class>>, Vec<bool>) {
+) -> (List<Arc<Class>>, Vec<bool>) {
     let same = former.map(|former| (former, Same::of(&former.link().class, &link.class)));
-    let mut known = vec![false; tree.written.len()];
-    let classes = (0..tree.written.len()).filter_map(|at| {
-        let again = same.as_ref().and_then(|(former, same)| {
-            let was = same.former(at)?;
-            let parent = match tree.parents[at] {
-                // What is above decides which of its keys count.
-                Some(parent) => Some(same.former(parent)?),
-                None => None,
-            };
-            let alike = former.family.parents[was] == parent
-                && former.family.has_children[was] == tree.has_children[at];
-            alike.then(|| (was, &former.alone[was]))
-        });
-        match again {
-            Some((was, class)) => {
-                known[at] = true;
-                Some(match was == at {
-                    true => Arc::clone(class),
-                    false => Arc::new(Class {
-                        number: at,
-                        ..(**class).clone()
-                    }),
-                })
-            }
-            None => class(tree, at, longest, algorithm, report).map(Arc::new),
-        }
+    let places = 0..tree.written.len();
+    let was = places.clone().map(|at| {
+        let (former, same) = same.as_ref()?;
+        let was = same.former(at)?;
+        let parent = match tree.parents[at] {
+            // What is above decides which of its keys count.
+            Some(parent) => Some(same.former(parent)?),
+            None => None,
+        };
+        let alike = former.family.parents[was] == parent
+            && former.family.has_children[was] == tree.has_children[at];
+        alike.then_some((was, &former.alone))
     });
-    (classes.collect(), known)
+    let was: Vec<_> = was.collect();
+    let known = was.iter().map(Option::is_some).collect();
+    let mut read = |at| class(tree, at, longest, algorithm, report).map(Arc::new);
+    let stays = |at: usize| was[at].is_none_or(|(was, _)| was == at);
+    let in_place = former.filter(|former| former.alone.len() == places.len());
+    if let Some(former) = in_place.filter(|_| places.clone().all(stays)) {
+        let mut alone = former.alone.clone();
+        for at in places.filter(|&at| was[at].is_none()) {
+            if let Some(class) = read(at) {
+                alone.set(at, class);
+            }
+        }
+        return (alone, known);
+    }
+    let alone = places.filter_map(|at| match was[at] {
+        Some((was, alone)) if was == at => Some(Arc::clone(&alone[was])),
+        Some((was, alone)) => Some(Arc::new(Class {
+            number: at,
+            ..(*alone[was]).clone()
+        })),
+        None => read(at),
+    });
+    (List::from(alone.collect::<Vec<_>>()), known)
 }
 
 /// Tells of a default class that was made and takes part of what the file's weights share.

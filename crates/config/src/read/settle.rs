@@ -14,6 +14,7 @@ use super::rooms::Rooms;
 use crate::diagnostic::Report;
 use crate::file;
 use crate::guarantee::{Guarantee, Top, granted};
+use crate::list::List;
 use crate::site::{Class, ClassKind, LinkAlgorithm};
 
 /// Classes, parents first, as they are beside one another.
@@ -100,7 +101,7 @@ impl Owner<'_> {
 pub(super) fn again(
     former: &Reading,
     tree: &Tree,
-    (alone, known): (&[Arc<Class>], &[bool]),
+    (alone, known): (&List<Arc<Class>>, &[bool]),
     rate: Rate,
     lengths: (Length, Length),
     report: &mut Report,
