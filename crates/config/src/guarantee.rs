@@ -146,11 +146,16 @@ impl Taken {
     }
 }
 
+/// Children of a node, no two of them alike, of which it is kept what they have.
+const KNOWN: usize = 16;
+
 /// What classes are below: the link, or a class.
 struct Node {
     order: Order,
     /// What may be taken by all of them that are at a level or above, where levels count.
     taken: HashMap<u32, Taken>,
+    /// By weight and by what is told of a head: what some children have, of which many are alike.
+    known: Vec<(Weight, Head, Result<Served, NoGuarantee>)>,
     /// The algorithms from the root to it.
     path: Arc<[Algorithm]>,
 }
@@ -172,6 +177,7 @@ impl Node {
                 Sharing::Levels => taken(children, classes),
                 _ => HashMap::new(),
             },
+            known: Vec::new(),
             path: above.iter().copied().chain([algorithm]).collect(),
         }
     }
@@ -279,9 +285,9 @@ impl Link {
             let beside =
                 (0..self.classes.len()).filter(|&other| self.classes[other].parent == class.parent);
             let beside: Vec<_> = beside.collect();
-            let node = Node::new(hold, algorithm, self.longest, &self.classes, &beside, &path);
+            let mut node = Node::new(hold, algorithm, self.longest, &self.classes, &beside, &path);
             let has = above
-                .and_then(|above| share(&node, above, class, self.longest))
+                .and_then(|above| share(&mut node, above, class, self.longest))
                 .map(|free| free.below_ceiling(class.ceiling, self.longest));
             match class.kind {
                 ClassKind::Inner(below) if here != at => algorithm = below,
@@ -387,11 +393,11 @@ fn walk_for(
             .map(|class| by_estimate(&class.kind))
             .collect();
     };
-    let nodes = nodes(hold, (root, top.path), longest, classes);
+    let mut nodes = nodes(hold, (root, top.path), longest, classes);
     let mut served: Vec<Result<Served, NoGuarantee>> = Vec::with_capacity(classes.len());
     let mut guarantees: Vec<Guarantee> = Vec::with_capacity(classes.len());
     for (at, class) in classes.iter_mut().enumerate() {
-        let node = nodes[below(class.parent)].as_ref();
+        let node = nodes[below(class.parent)].as_mut();
         let node = node.expect("who has children is inner");
         let above = match class.parent {
             Some(parent) => served[parent].and_then(|served| served.service),
@@ -458,9 +464,9 @@ fn head(kind: &ClassKind) -> Head {
     }
 }
 
-/// A class's part of what its parent has, before its own ceiling.
+/// A class's part of what its parent has, before its own ceiling; `above` is the same for all children of a node.
 fn share(
-    node: &Node,
+    node: &mut Node,
     above: Service,
     class: &Class,
     longest: Length,
@@ -468,7 +474,16 @@ fn share(
     match &node.order {
         Order::None(reason) => Err(*reason),
         Order::Shares(siblings) => {
-            within(siblings, above, class.weight, head(&class.kind), longest)
+            let (weight, head) = (class.weight, head(&class.kind));
+            let mut known = node.known.iter();
+            if let Some(&(.., has)) = known.find(|one| (one.0, one.1) == (weight, head)) {
+                return has;
+            }
+            let has = within(siblings, above, weight, head, longest);
+            if node.known.len() < KNOWN {
+                node.known.push((weight, head, has));
+            }
+            has
         }
         Order::Levels => {
             let others = node.taken[&class.level].without(class.ceiling);
