@@ -39,6 +39,7 @@ impl Api {
         let started = thread.spawn(move || {
             // Whoever does not wait any more needs no answer.
             let _ = told.send(self.write(&asked, &body, if_match.as_deref()));
+            self.drafts.tidy_up();
         });
         match (started, answer.await) {
             (Ok(_), Ok(answer)) => answer,
