@@ -173,3 +173,47 @@ pub(super) async fn whole(body: Incoming, most: usize) -> Result<Bytes> {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::change::Effect;
+
+    use super::*;
+
+    /// Of so many effects: how many are told, and whether they are told in the order of the file.
+    fn told(listed: Listed, applied: bool, effects: usize) -> (usize, bool) {
+        let effect = |at: usize| Effect {
+            link: format!("{at}").into(),
+            before: None,
+            after: None,
+        };
+        let mut changed = Changed {
+            applied,
+            effects: (0..effects).map(effect).collect(),
+            effects_total: effects,
+            effects_worse: 0,
+            warnings: Vec::new(),
+            ended: Vec::new(),
+        };
+        listed.shorten(&mut changed);
+        assert_eq!(changed.effects_total, effects);
+        let mut pairs = changed.effects.iter().enumerate();
+        let in_order = pairs.all(|(at, effect)| *effect.link == at.to_string());
+        (changed.effects.len(), in_order)
+    }
+
+    #[test]
+    fn unasked_a_dry_run_tells_all_and_a_change_that_was_made_a_hundred() {
+        for (listed, applied, effects, expected) in [
+            (Listed::AsUsual, false, 101, 101),
+            (Listed::AsUsual, true, 100, 100),
+            (Listed::AsUsual, true, 101, 100),
+            (Listed::All, true, 101, 101),
+            (Listed::Worst(7), true, 101, 7),
+            (Listed::Worst(7), false, 3, 3),
+        ] {
+            let told = told(listed, applied, effects);
+            assert_eq!(told, (expected, true), "{listed:?} {applied} {effects}");
+        }
+    }
+}
