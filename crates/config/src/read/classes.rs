@@ -46,7 +46,8 @@ pub(super) struct Classes {
     pub guarantees: Vec<Guarantee>,
     /// What the children of each are settled by.
     pub bases: Vec<Basis>,
-    /// The places of those that may be others than those that were read before; none where all may be.
+    /// The places of those that may be others than what was read before in the same places; none where the places
+    /// are not the same.
     pub again: Option<Vec<Range<usize>>>,
 }
 
@@ -95,15 +96,7 @@ pub(super) fn read(
     if report.errors() > before {
         return None;
     }
-    let mut classes = Vec::with_capacity(tree.order.len() + 1);
-    let mut numbers = vec![0; tree.written.len()];
-    for &at in &tree.order {
-        numbers[at] = classes.len();
-        classes.push(Class {
-            parent: tree.parents[at].map(|parent| numbers[parent]),
-            ..(*alone[at]).clone()
-        });
-    }
+    let (mut classes, numbers) = placed(&tree, &alone);
     let default = match default {
         Some(at) => numbers[at],
         None => {
@@ -122,6 +115,12 @@ pub(super) fn read(
     if default == tree.order.len() {
         warn_of_default(link, &classes, default, algorithm, report);
     }
+    // Any of them may be another, and all are in their places.
+    let same = former.filter(|former| {
+        Arc::ptr_eq(&former.family, &tree.family)
+            && (former.link.default as usize, former.link.classes.len()) == (default, classes.len())
+    });
+    let again = same.map(|_| vec![0..classes.len()]);
     (report.errors() == before).then_some(Classes {
         default: default as u32,
         classes,
@@ -130,12 +129,27 @@ pub(super) fn read(
         known,
         guarantees,
         bases,
-        again: None,
+        again,
     })
+}
+
+/// Each class in its place behind its parent, and its place by that in the file.
+fn placed(tree: &Tree, alone: &List<Arc<Class>>) -> (Vec<Class>, Vec<usize>) {
+    let mut classes = Vec::with_capacity(tree.order.len() + 1);
+    let mut numbers = vec![0; tree.written.len()];
+    for &at in &tree.order {
+        numbers[at] = classes.len();
+        classes.push(Class {
+            parent: tree.parents[at].map(|parent| numbers[parent]),
+            ..(*alone[at]).clone()
+        });
+    }
+    (classes, numbers)
 }
 
 /// Each class as if there were no others, in the order of the file, and whether it was read before.
 fn alone(
+
     tree: &Tree,
     link: &file::Link,
     longest: Length,
