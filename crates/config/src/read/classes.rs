@@ -79,7 +79,7 @@ pub(super) fn read(
     let lengths = (longest, shortest);
     if let Some(former) = former.filter(|_| report.errors() == before)
         && let Some((settled, again)) =
-            settle::again(former, &tree, (&alone, &known), rate, lengths, report)
+            settle::again(former, &tree, (&alone, &known[..]), rate, lengths, report)
     {
         return Some(Classes {
             classes: settled.classes,
