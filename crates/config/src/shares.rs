@@ -10,8 +10,8 @@
 //! which add up to P; so the algorithm's weights are proportional to them. Those are whole
 //! numbers up to 10^6: if the proportions fit, they are exact, and the smallest that there are; of more than 64
 //! siblings, in units of what the rates and E share, where that fits: so most stay where one weight changes.
-//! Otherwise the largest is 10^6, what a rate needs is rounded up, and what lies beyond is rounded down to pay for it. Where
-//! rates leave nothing to pay with, n siblings may miss theirs by n parts in 10^6.
+//! Otherwise the largest is 10^6, what a rate needs is rounded up, and what lies beyond is rounded down to pay for
+//! it. Where rates leave nothing to pay with, n siblings may miss theirs by n parts in 10^6.
 
 use fairlane_core::Weight;
 use fairlane_core::units::MAX_WEIGHT;
