@@ -35,7 +35,7 @@ fn table(at: usize, keys: &str) -> String {
 fn whole(keys: &[String]) -> String {
     let tables = keys.iter().enumerate().map(|(at, keys)| table(at, keys));
     format!(
-        "[[link]]\nname = \"up\"\nrate = \"100mbit\"\n{}",
+        "[[link]]\nname = \"up\"\nrate = \"4mbit\"\n{}",
         tables.collect::<String>()
     )
 }
@@ -59,13 +59,13 @@ impl Draw {
     fn keys(&mut self, is_inner: bool) -> String {
         let mut keys = String::new();
         keys += self.one(&["", "", "weight = 2\n", "weight = 5\n", "priority = 1\n"]);
-        keys += self.one(&["", "", "", "rate = \"1mbit\"\n", "rate = \"3mbit\"\n"]);
+        keys += self.one(&["", "", "", "rate = \"100kbit\"\n", "rate = \"200kbit\"\n"]);
         keys += self.one(&[
             "",
             "",
+            "ceil = \"600kbit\"\n",
             "ceil = \"3mbit\"\n",
-            "ceil = \"40mbit\"\n",
-            "ceil = \"9mbit\"\nburst = \"40kb\"\n",
+            "ceil = \"900kbit\"\nburst = \"40kb\"\n",
         ]);
         keys += match is_inner {
             true => self.one(&[
@@ -116,8 +116,9 @@ fn what_is_settled_again_is_what_settling_all_comes_to() {
         let places = |but: &[Range<usize>]| but.iter().map(Range::len).sum::<usize>();
         if is.differs_from(was).is_some_and(|but| places(but) < CLASSES.len() - 3) {
             again += 1;
-            // A ceiling above that was made longer, since its guarantee needs it.
-            longer += u32::from(others[0].contains("\"3mbit\"\n") && is.classes[0].ceiling.is_some_and(|it| it.burst > 7_000));
+            // Above, a burst of 10 ms and two packets was made longer, since the guarantee needs it.
+            let burst = is.classes[0].ceiling.map_or(0, |ceiling| ceiling.burst);
+            longer += u32::from(others[0].contains("ceil = \"600kbit\"\n") && burst > 4_000);
         }
         (draft, running, keys) = (next, site, others);
     }
