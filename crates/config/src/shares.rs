@@ -192,8 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_whole_numbers
-_is_rounded_in_favour_of_rates() {
+    fn what_does_not_fit_whole_numbers_is_rounded_in_favour_of_rates() {
         // 64001 bit/s of 10 Gbit/s is 6.4 of a million.
         let rates = [64_001, 999_999_937, 1_234_567_891];
         let mut claims: Vec<_> = rates.map(|rate| claim(rate, 0)).into();
