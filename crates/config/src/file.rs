@@ -10,9 +10,9 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::list::List;
 #[cfg(test)]
 use crate::schema;
-use crate::list::List;
 use crate::written::{At, Scalar, Text};
 
 /// A site: the interfaces that Fairlane stands between, and what it does with packets that

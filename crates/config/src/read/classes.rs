@@ -149,7 +149,6 @@ fn placed(tree: &Tree, alone: &List<Arc<Class>>) -> (Vec<Class>, Vec<usize>) {
 
 /// Each class as if there were no others, in the order of the file, and whether it was read before.
 fn alone(
-
     tree: &Tree,
     link: &file::Link,
     longest: Length,

@@ -122,7 +122,10 @@ impl Asked {
 
     /// Which effects of a change are wanted.
     pub(super) fn listed(&self) -> Result<Listed> {
-        match self.parameter(EFFECTS).map(|wanted| (wanted, wanted.parse())) {
+        match self
+            .parameter(EFFECTS)
+            .map(|wanted| (wanted, wanted.parse()))
+        {
             None => Ok(Listed::AsUsual),
             Some(("all", _)) => Ok(Listed::All),
             Some((_, Ok(most))) => Ok(Listed::Worst(most)),

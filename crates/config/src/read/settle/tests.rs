@@ -100,7 +100,8 @@ fn what_is_settled_again_is_what_settling_all_comes_to() {
         for _ in 0..=draw.below(2) {
             let at = draw.below(CLASSES.len() - 1);
             others[at] = draw.keys(is_inner(at));
-            next.replace(Table::Class(0, at), &table(at, &others[at])).expect("it is a class");
+            next.replace(Table::Class(0, at), &table(at, &others[at]))
+                .expect("it is a class");
         }
         let (whole, next) = (Site::parse(&whole(&others), "site"), next.read(&|_| None));
         let Some((next, site)) = next else {
@@ -114,7 +115,10 @@ fn what_is_settled_again_is_what_settling_all_comes_to() {
         assert_eq!(told(is), told(same), "{}", site.text);
         assert_eq!(is.steps_from(was), same.steps_from(was), "{}", site.text);
         let places = |but: &[Range<usize>]| but.iter().map(Range::len).sum::<usize>();
-        if is.differs_from(was).is_some_and(|but| places(but) < CLASSES.len() - 3) {
+        if is
+            .differs_from(was)
+            .is_some_and(|but| places(but) < CLASSES.len() - 3)
+        {
             again += 1;
             // Above, a burst of 10 ms and two packets was made longer, since the guarantee needs it.
             let burst = is.classes[0].ceiling.map_or(0, |ceiling| ceiling.burst);
@@ -122,5 +126,8 @@ fn what_is_settled_again_is_what_settling_all_comes_to() {
         }
         (draft, running, keys) = (next, site, others);
     }
-    assert!(again > 50 && longer > 0, "{again} times in part, {longer} below a longer burst");
+    assert!(
+        again > 50 && longer > 0,
+        "{again} times in part, {longer} below a longer burst"
+    );
 }
