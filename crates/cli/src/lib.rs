@@ -8,7 +8,6 @@
 pub mod arguments;
 pub mod bench;
 mod check;
-mod classes;
 pub mod cli;
 mod compare;
 mod machine;

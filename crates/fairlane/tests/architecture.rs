@@ -95,7 +95,7 @@ fn dependencies_point_one_way() {
         // For its tests alone: nothing of the daily program knows it, either.
         ("shards", &["core"]),
         ("tower", &["core"]),
-        ("terminal", &["config", "control", "core"]),
+        ("terminal", &["config", "control", "core", "service"]),
         ("bench", &["core", "io", "netlab", "runtime"]),
         (
             "cli",

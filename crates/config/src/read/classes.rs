@@ -120,7 +120,7 @@ pub(super) fn read(
         Arc::ptr_eq(&former.family, &tree.family)
             && (former.link.default as usize, former.link.classes.len()) == (default, classes.len())
     });
-    let again = same.map(|_| vec![0..classes.len()]);
+    let again = same.map(|_| std::iter::once(0..classes.len()).collect());
     (report.errors() == before).then_some(Classes {
         default: default as u32,
         classes,

@@ -160,7 +160,7 @@ pub struct FlowReport {
     pub packets: u64,
     /// Without overhead, as all but the indexes, which are those of the link.
     pub bytes: u64,
-    /// How long a packet that arrived when its flow was empty waited beyond its share, at most.
+    /// How long a packet waited beyond its flow's share, at most.
     pub t_wfi_ns: f64,
     /// What that cannot exceed.
     pub t_wfi_bound_ns: Option<u64>,
