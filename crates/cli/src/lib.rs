@@ -10,7 +10,7 @@ pub mod bench;
 mod check;
 pub mod cli;
 mod compare;
-mod machine;
+pub mod machine;
 mod replay;
 pub mod run;
 mod sim;
