@@ -95,7 +95,10 @@ fn dependencies_point_one_way() {
         // For its tests alone: nothing of the daily program knows it, either.
         ("shards", &["core"]),
         ("tower", &["core"]),
-        ("terminal", &["config", "control", "core", "service"]),
+        (
+            "terminal",
+            &["config", "control", "core", "io", "service", "site"],
+        ),
         // Classifier and mailbox are stages of the path that it measures; the site comes from who asks.
         (
             "bench",

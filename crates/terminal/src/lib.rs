@@ -21,5 +21,6 @@ pub mod manual;
 pub mod output;
 pub mod plain;
 pub mod screen;
+pub mod site_report;
 pub mod table;
 pub mod top;

@@ -1,8 +1,6 @@
 //! `fairlane run CONFIG`: the frames that pass between two interfaces, in the classes of a site's
 //! configuration.
 
-mod text;
-
 use std::io::{self, ErrorKind::PermissionDenied};
 use std::mem;
 use std::path::{Path, PathBuf};
@@ -17,6 +15,7 @@ use fairlane_service::{Ending, Manager, Teller, Telling};
 use fairlane_site::{Beside, Daemon, Handle, Notice, OnLoss, Outcome, Running, Source};
 use fairlane_terminal::log::Log;
 use fairlane_terminal::screen::Screen;
+use fairlane_terminal::site_report;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::warn;
@@ -79,7 +78,7 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     let screen = Screen::open(
         introduction(path, &daemon, service.as_ref(), options),
         shows,
-        text::SHOWN,
+        site_report::SHOWN,
     );
     let screen = screen.context("starting a thread")?;
     if options.guarded {
@@ -107,7 +106,7 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         teller.stopping();
     }
     drop(service);
-    let concluded = screen.conclude(report, text::conclusion, &ending);
+    let concluded = screen.conclude(report, site_report::conclusion, &ending);
     log.close(&ending);
     let outcome = result.map_err(Error::from).and(concluded);
     if outcome.is_err() {

@@ -6,9 +6,9 @@ use comfy_table::Table;
 use fairlane_config::class_report::ClassReport;
 use fairlane_core::Rate;
 use fairlane_site::{InterfaceReport, LinkReport, Report};
-use fairlane_terminal::screen::Shown;
 
 use crate::plain::plain;
+use crate::screen::Shown;
 use crate::table;
 
 /// Columns to do without on a narrow terminal, the first of them first.
@@ -26,7 +26,7 @@ const MOST_NAMED: usize = 8;
 const GENERIC: &str = "xdp, generic";
 
 /// What is left of a run.
-pub(super) fn conclusion(report: &Report) -> String {
+pub fn conclusion(report: &Report) -> String {
     let left = report.links.iter().filter(|link| link.queued_packets > 0);
     let left = left.map(|link| {
         format!(
@@ -145,7 +145,7 @@ fn overloaded(report: &Report, interface: &InterfaceReport) -> String {
 }
 
 /// How its state is shown.
-pub(super) const SHOWN: Shown<Report> = Shown { table, lines };
+pub const SHOWN: Shown<Report> = Shown { table, lines };
 
 /// Of what happened since the last one.
 fn table(report: &Report, _earlier: &Report, lines: usize) -> String {
