@@ -274,6 +274,11 @@ fn limits(limit: &written::Limit, report: &mut Report) -> Option<SchedulerLimits
     }
     if let Some(text) = &limit.bytes {
         let size: Size = text.read("limit bytes", report)?;
+        if size.0 == 0 {
+            let sentence = format!("limit bytes '{}': it is at least 1b", text.value());
+            report.error(&text.span(), sentence);
+            return None;
+        }
         limits.bytes = size.0;
     }
     Some(limits)

@@ -172,6 +172,11 @@ fn what_is_wrong_with_a_network_is_named() {
         ),
         (
             3,
+            "  { from = \"a\", to = \"r\", rate = \"10mbit\", delay = \"2ms\", limit = { bytes = \"0b\" } },",
+            &["limit bytes '0b'", "at least 1b"],
+        ),
+        (
+            3,
             "  { from = \"a\", to = \"a\", rate = \"10mbit\", delay = \"2ms\" },",
             &["to 'a': the wire begins there"],
         ),
