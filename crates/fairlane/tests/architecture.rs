@@ -342,7 +342,9 @@ fn functions(sources: &[PathBuf]) -> HashSet<String> {
         let text = read(source);
         let begins = text.lines().filter_map(|line| {
             let line = line.trim_start();
-            line.strip_prefix("async ").unwrap_or(line).strip_prefix("fn ")
+            line.strip_prefix("async ")
+                .unwrap_or(line)
+                .strip_prefix("fn ")
         });
         names.extend(begins.filter_map(|rest| Some(rest.split_once('(')?.0.to_owned())));
     }
@@ -352,7 +354,9 @@ fn functions(sources: &[PathBuf]) -> HashSet<String> {
 #[test]
 fn files_and_tests_that_pages_name_are_there() {
     let root = crates().join("..");
-    let folders = ["capi", "crates", "docs", "examples", "fuzz", "lab", "python"];
+    let folders = [
+        "capi", "crates", "docs", "examples", "fuzz", "lab", "python",
+    ];
     let all = |extension: &str| -> Vec<PathBuf> {
         let found = folders.iter();
         let found = found.flat_map(|folder| files(&root.join(folder), extension));
@@ -378,5 +382,8 @@ fn files_and_tests_that_pages_name_are_there() {
             }
         }
     }
-    assert!(paths > 50 && tests > 30, "the pages are read: {paths}, {tests}");
+    assert!(
+        paths > 50 && tests > 30,
+        "the pages are read: {paths}, {tests}"
+    );
 }

@@ -207,8 +207,13 @@ fn places_to_be_asked_that_cannot_be() {
 #[test]
 fn one_socket_for_processes_and_for_who_asks() {
     let link = "[[link]]\nname='a'\nrate='1mbit'\n";
-    for (attach, control) in [("/run/f.sock", "/run/f.sock"), ("/run//f.sock", "/run/f.sock")] {
-        let sentence = format!("2:10: socket '{attach}': it is the socket of [control] too; [attach] needs a path of its own");
+    for (attach, control) in [
+        ("/run/f.sock", "/run/f.sock"),
+        ("/run//f.sock", "/run/f.sock"),
+    ] {
+        let sentence = format!(
+            "2:10: socket '{attach}': it is the socket of [control] too; [attach] needs a path of its own"
+        );
         refuses(
             &format!("[attach]\nsocket = '{attach}'\n[control]\nsocket = '{control}'\n{link}"),
             &[&sentence],
