@@ -1,5 +1,6 @@
 //! The papers' test environments: what an enqueue/dequeue pair costs ([`pairs`], as in the QFQ
-//! report), and what an arbiter decides in a second beside the lock that it replaces ([`pspat`]).
+//! report), what an arbiter decides in a second beside the lock that it replaces ([`pspat`]), and what each stage
+//! of the data path takes ([`path`]).
 //! `fairlane bench` asks and prints.
 #![forbid(unsafe_code)]
 #![allow(
@@ -11,4 +12,5 @@ pub mod blocks;
 pub mod controller;
 pub mod flowsets;
 pub mod pairs;
+pub mod path;
 pub mod pspat;

@@ -1,5 +1,6 @@
 //! `fairlane compare`: the same arrivals under one algorithm after the other.
 
+use std::iter;
 use std::num::NonZeroU32;
 
 use anyhow::{Context, Result};
@@ -23,13 +24,14 @@ const HELP: &str = "\
 Replays the arrivals of a file as `fairlane replay` does, under one algorithm after the
 other, and prints a row for each, first of the one that was the least behind:
 
-  delay    of all packets, from arrival to the end of transmission
+  delay    of all packets, from arrival to the end of transmission; p50 and p99 to 1%
   T-WFI    how long a packet waited beyond its flow's share, at most, and what that
            flow's bound is; `none` where the algorithm has none
   Jain     Jain's index of what each flow sent, in parts of its share among those that
            had something to send, 1 at most: 1 where nobody had less than the share
   packet   what a packet in and out costs on this machine, making and disposing of it
-           not counted, with these flows all busy: time, so not twice the same
+           not counted, with these flows all busy, of more than 65536 the first: the least
+           of several measurements of time, so not twice the same
 
 All but the last is the same in every run. Instructions are not counted: many machines,
 virtual ones above all, have no counters for that. README has how to count those of
@@ -41,8 +43,8 @@ two differences: the arrivals are read once and held, 16 bytes for each; and wit
 
 A site has no arrivals of its own: with --config, packets go by the filters of its link to
 its classes, which are flows here, of the rates that they are guaranteed, without the
-link's ceilings, limits and queue management. What those do, `fairlane replay --config`
-shows.
+link's ceilings, limits and queue management; max_len is the longest that the link carries.
+What the site itself does, `fairlane replay --config` shows.
 
 Examples:
   fairlane compare --rate 100mbit --overhead 24 in.pcap
@@ -70,7 +72,7 @@ pub(crate) struct Options {
     aggregate: NonZeroU32,
     /// Requests by which the cost of a packet is measured, more for thousands of flows;
     /// with 0 it is not
-    #[arg(short = 'n', value_name = "LOOPS", default_value_t = 400_000)]
+    #[arg(short = 'n', value_name = "LOOPS", default_value_t = 1_600_000)]
     loops: u64,
     /// Print one JSON object
     #[arg(long)]
@@ -79,6 +81,9 @@ pub(crate) struct Options {
 
 /// Most flows with which the cost of a packet is measured.
 const MOST_MEASURED: usize = 1 << 16;
+
+/// How often it is, of all in turn: whatever else the machine does makes it more, and does not last.
+const ROUNDS: u64 = 16;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -151,8 +156,8 @@ impl Options {
             flows: recorded.flows.len(),
             algorithms: Vec::new(),
         };
-        let cost = Cost::new(self, &recorded, custom)?;
-        for (done, algorithm) in (1..).zip(chosen) {
+        let costs = costs(self, &recorded, &chosen, custom)?;
+        for ((done, algorithm), cost) in (1..).zip(chosen).zip(costs) {
             progress.set_message(algorithm.name());
             let setup = Setup {
                 algorithm,
@@ -167,7 +172,7 @@ impl Options {
                 })
                 .context(algorithm.name())?;
             (comparison.packets, comparison.bytes) = (report.packets, report.bytes);
-            let row = Row::new(&report, &recorded.names, cost.of(algorithm)?)?;
+            let row = Row::new(&report, &recorded.names, cost)?;
             let rows = &mut comparison.algorithms;
             let place = rows.partition_point(|other| other.t_wfi_ns <= row.t_wfi_ns);
             rows.insert(place, row);
@@ -178,8 +183,9 @@ impl Options {
 
 impl Row {
     fn new(report: &Report, names: &[String], ns_per_packet: Option<f64>) -> Result<Row> {
-        let flows = report.flows.iter();
-        let behind = flows.max_by(|a, b| a.t_wfi_ns.total_cmp(&b.t_wfi_ns));
+        // Of several that were as far behind, the first.
+        let sent = report.flows.iter().rev().filter(|flow| flow.packets > 0);
+        let behind = sent.max_by(|a, b| a.t_wfi_ns.total_cmp(&b.t_wfi_ns));
         let behind = behind.context("there is no flow")?;
         Ok(Row {
             alg: report.alg,
@@ -194,58 +200,50 @@ impl Row {
     }
 }
 
-/// How the cost of a packet is measured, and what it takes without any algorithm.
-struct Cost<'a> {
-    case: Case,
-    custom: &'a [Custom],
-    none: f64,
-}
-
-impl<'a> Cost<'a> {
-    fn new(options: &Options, recorded: &Recorded, custom: &'a [Custom]) -> Result<Cost<'a>> {
-        let flows = recorded.flows.iter().take(MOST_MEASURED);
-        let sets = flows.map(|flow| FlowSet {
-            weight: flow.weight,
-            length: flow.max_len,
-            flows: 1,
-        });
-        let sets = FlowSets::of(sets.collect());
-        // Enough to fill the queues, and to empty and fill them again thrice.
-        let least = 24 * sets.flows() as u64;
-        let case = Case {
-            qmin: Backlog::PerFlow(3),
-            qmax: Backlog::PerFlow(6),
-            warm_up: 0,
-            loops: match options.loops {
-                0 => 0,
-                loops => loops.max(least),
-            },
-            arrivals: Arrivals::Smooth,
-            seed: 1,
-            aggregate: options.aggregate,
-            sets,
-        };
-        let mut cost = Cost {
-            case,
-            custom,
-            none: 0.0,
-        };
-        cost.none = cost.with(Contender::None)?.unwrap_or(0.0);
-        Ok(cost)
+/// What a packet costs under each of these, in nanoseconds, beyond what it takes without any: the least of several
+/// measurements; none where it is not to be measured.
+fn costs(
+    options: &Options,
+    recorded: &Recorded,
+    chosen: &[Algorithm],
+    custom: &[Custom],
+) -> Result<Vec<Option<f64>>> {
+    if options.loops == 0 {
+        return Ok(vec![None; chosen.len()]);
     }
-
-    /// In nanoseconds, if it is to be measured.
-    fn with(&self, contender: Contender) -> Result<Option<f64>> {
-        if self.case.loops == 0 {
-            return Ok(None);
+    let flows = recorded.flows.iter().take(MOST_MEASURED);
+    let sets = flows.map(|flow| FlowSet {
+        weight: flow.weight,
+        length: flow.max_len,
+        flows: 1,
+    });
+    let sets = FlowSets::of(sets.collect());
+    let flows = sets.flows() as u64;
+    let case = Case {
+        qmin: Backlog::PerFlow(3),
+        qmax: Backlog::PerFlow(6),
+        // The queues are filled, and emptied once.
+        warm_up: 9 * flows,
+        // Enough to fill and empty them again twice.
+        loops: options.loops.div_ceil(ROUNDS).max(12 * flows),
+        arrivals: Arrivals::Smooth,
+        seed: 1,
+        aggregate: options.aggregate,
+        sets,
+    };
+    let contenders = chosen.iter().copied().map(Contender::Algorithm);
+    let contenders: Vec<Contender> = iter::once(Contender::None).chain(contenders).collect();
+    let mut least = vec![f64::INFINITY; contenders.len()];
+    for _ in 0..ROUNDS {
+        for (least, &contender) in least.iter_mut().zip(&contenders) {
+            *least = least.min(measured(&case, contender, custom)?.ns_per_pair);
         }
-        let pair = measured(&self.case, contender, self.custom)?.ns_per_pair;
-        Ok(Some((pair - self.none).max(0.0)))
     }
-
-    fn of(&self, algorithm: Algorithm) -> Result<Option<f64>> {
-        self.with(Contender::Algorithm(algorithm))
-    }
+    let none = least.remove(0);
+    Ok(least
+        .iter()
+        .map(|cost| Some((cost - none).max(0.0)))
+        .collect())
 }
 
 /// Columns to do without on a narrow terminal, the first of them first.

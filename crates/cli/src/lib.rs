@@ -8,10 +8,9 @@
 pub mod arguments;
 pub mod bench;
 mod check;
-mod classes;
 pub mod cli;
 mod compare;
-mod machine;
+pub mod machine;
 mod replay;
 pub mod run;
 mod sim;

@@ -188,11 +188,26 @@ impl Reading<'_> {
             Some(site) => self.of_classes(&site)?,
             None => self.of_flows()?,
         };
+        let arrivals = &recorded.arrivals;
+        let (long, held) = (arrivals.left_out(), arrivals.packets() as u64);
         ensure!(
-            recorded.arrivals.packets() > 0,
-            "{}: there is no packet, and nothing to compare",
-            self.source.input.display()
+            held > 0,
+            "{}: there is no packet{}, and nothing to compare",
+            self.source.input.display(),
+            if long > 0 {
+                " that the link carries"
+            } else {
+                ""
+            }
         );
+        if long > 0 {
+            let all = long + held;
+            self.progress.suspend(|| {
+                output::aside(format_args!(
+                    "{long} of {all} packets are longer than the link carries, and are left out"
+                ));
+            });
+        }
         Ok(recorded)
     }
 
@@ -250,15 +265,6 @@ impl Reading<'_> {
                 arrivals
             }
         };
-        let (long, held) = (arrivals.left_out(), arrivals.packets() as u64);
-        if long > 0 {
-            let all = long + held;
-            self.progress.suspend(|| {
-                output::aside(format_args!(
-                    "{long} of {all} packets are longer than the link carries, and are left out"
-                ));
-            });
-        }
         Ok(Recorded {
             rate: link.rate,
             overhead: link.overhead,

@@ -1,17 +1,9 @@
 //! The machine that measures.
 
 use anyhow::{Context, Result};
+pub(crate) use fairlane_cli::machine::cores;
 use fairlane_runtime::pin_to_core;
-use rustix::thread::{CpuSet, sched_getaffinity};
 use rustix::time::{ClockId, clock_gettime};
-
-/// The cores that this program may run on, by the system's numbers.
-pub(crate) fn cores() -> Result<Vec<usize>> {
-    let set = sched_getaffinity(None).context("asking which cores there are")?;
-    Ok((0..CpuSet::MAX_CPU)
-        .filter(|&core| set.is_set(core))
-        .collect())
-}
 
 /// Keeps the calling thread on `core`.
 pub(crate) fn pin(core: usize) -> Result<()> {

@@ -5,22 +5,41 @@
 //! does not say so (AF_XDP), it shows in the field: what holds just that sum is completed. A packet
 //! that was damaged on a wire so as to hold it, one of 65,536, would be made whole too.
 
+use crate::unsummed::Unsummed;
+
 /// Completes the checksum of an Ethernet frame that carries TCP or UDP over IP, if its sender has
 /// left that undone; whether it had. VLAN tags are passed over; fragments, IPv6 extension headers
 /// and whatever else it does not know leave a frame as it is. O(length) for a frame that is changed,
 /// else O(1).
 pub fn complete_checksum(frame: &mut [u8]) -> bool {
-    let Some(Partial { start, field, sum }) = look(frame) else {
-        return false;
-    };
-    let Some(stored) = frame.get(field..field + 2) else {
-        return false;
-    };
-    if stored != sum.to_be_bytes() {
-        return false;
+    let lacks = unsummed(frame);
+    if let Some(checksum) = lacks {
+        checksum.complete(frame);
     }
-    write(frame, start, field);
-    true
+    lacks.is_some()
+}
+
+/// Where such a frame lacks its checksum. O(1).
+///
+/// # Example
+///
+/// ```
+/// use fairlane_io::checksum::unsummed;
+/// use fairlane_io::packet::Unsummed;
+///
+/// /// For who needs the bytes of the wire; whoever sends the frame again need not.
+/// fn complete(frame: &mut [u8]) {
+///     let lacks: Option<Unsummed> = unsummed(frame);
+///     if let Some(checksum) = lacks {
+///         checksum.complete(frame);
+///     }
+/// }
+/// # complete(&mut [0; 60]);
+/// ```
+pub fn unsummed(frame: &[u8]) -> Option<Unsummed> {
+    let Partial { start, field, sum } = look(frame)?;
+    let stored = frame.get(field..field + 2)?;
+    Unsummed::new((start, field), frame.len()).filter(|_| stored == sum.to_be_bytes())
 }
 
 /// Where a transport header is, where its checksum, and the sum that stands there if it was left

@@ -9,6 +9,9 @@
 use std::cell::RefCell;
 use std::mem;
 
+#[cfg(target_os = "linux")]
+use crate::unsummed::{PacketFrame, Unsummed};
+
 /// Bytes that frames have room for; longer ones are not kept.
 const ROOMS: [usize; 7] = [128, 256, 512, 1_024, 1_536, 4_096, 9_216];
 
@@ -34,12 +37,55 @@ pub(crate) fn room(bytes: usize) -> Vec<u8> {
 /// The bytes of a frame that a backend has received. Where they are dropped, their memory is kept for
 /// frames that are received on the same thread.
 #[derive(Debug)]
-pub struct KeptBytes(Vec<u8>);
+pub struct KeptBytes {
+    bytes: Vec<u8>,
+    #[cfg(target_os = "linux")]
+    lacks: Option<Unsummed>,
+}
 
 impl KeptBytes {
     /// Bytes that may be another's from now on.
     pub fn new(bytes: Vec<u8>) -> KeptBytes {
-        KeptBytes(bytes)
+        KeptBytes {
+            bytes,
+            #[cfg(target_os = "linux")]
+            lacks: None,
+        }
+    }
+}
+
+impl From<Vec<u8>> for KeptBytes {
+    fn from(bytes: Vec<u8>) -> KeptBytes {
+        KeptBytes::new(bytes)
+    }
+}
+
+impl AsRef<[u8]> for KeptBytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+/// They may lack a checksum.
+#[cfg(target_os = "linux")]
+impl PacketFrame for KeptBytes {
+    const MAY_LACK: bool = true;
+
+    fn lacking(bytes: Vec<u8>, checksum: Unsummed) -> KeptBytes {
+        KeptBytes {
+            bytes,
+            lacks: Some(checksum),
+        }
+    }
+
+    fn lacks(&self) -> Option<Unsummed> {
+        self.lacks
+    }
+
+    fn complete(&mut self) {
+        if let Some(checksum) = self.lacks.take() {
+            checksum.complete(&mut self.bytes);
+        }
     }
 }
 
@@ -47,19 +93,19 @@ impl std::ops::Deref for KeptBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        &self.bytes
     }
 }
 
 impl std::ops::DerefMut for KeptBytes {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
+        &mut self.bytes
     }
 }
 
 impl Drop for KeptBytes {
     fn drop(&mut self) {
-        let mut bytes = mem::take(&mut self.0);
+        let mut bytes = mem::take(&mut self.bytes);
         // What was made elsewhere may have any room.
         let Ok(number) = ROOMS.binary_search(&bytes.capacity()) else {
             return;

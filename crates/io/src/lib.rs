@@ -125,6 +125,8 @@ pub mod tun;
 #[cfg(target_os = "linux")]
 pub mod udp;
 #[cfg(target_os = "linux")]
+mod unsummed;
+#[cfg(target_os = "linux")]
 mod verdict;
 #[cfg(target_os = "linux")]
 pub mod wait;

@@ -35,7 +35,8 @@
 //!
 //! A received frame is as it was on the wire, or as it would be. VLAN tags, which the kernel takes
 //! out, are put back. Checksums that a sender on the same machine left to hardware that does not
-//! exist are completed. And what such a sender left uncut, up to 64 KiB in one frame, or what the
+//! exist are completed, unless the frame is received as a [`PacketFrame`] that can say that it lacks
+//! one. And what such a sender left uncut, up to 64 KiB in one frame, or what the
 //! kernel has joined on its way in (GRO), is cut, byte by byte as the kernel's own bridge would
 //! ([`segment`](crate::segment)): each piece is a frame of its own, and no more of them are given
 //! out by a call than it asked for. What cannot be cut, a tunnel most likely, is thrown away and
@@ -46,7 +47,9 @@
 //!
 //! # Transmitting
 //!
-//! By `sendmmsg`, 64 frames a system call, through the interface's queueing discipline.
+//! By `sendmmsg`, 64 frames a system call, through the interface's queueing discipline. A frame that says
+//! that it [lacks its checksum](PacketFrame) leaves so, and is completed by the device, or by the kernel
+//! where that cannot; or never, where it stays on this machine: as with the kernel's own bridge.
 //!
 //! [`in_flight`](Backend::in_flight) is kept within the [`Budget`]. It is counted in bytes of
 //! kernel memory, as the kernel counts: a frame of 60 bytes takes 832 of them, one of 1,514 bytes
@@ -83,6 +86,8 @@
 #[cfg(test)]
 mod beside_ring;
 #[cfg(test)]
+mod left_undone;
+#[cfg(test)]
 mod like_kernel;
 mod repair;
 
@@ -96,10 +101,11 @@ use std::{fmt, io};
 
 use crate::early::{Gate, Target};
 use crate::interface::no_ethernet;
-use crate::segment::Cutter;
+use crate::segment::{self, Cutter};
 use crate::sys::interface::{Interface, LinkState};
 pub use crate::sys::packet::Shape;
 use crate::sys::packet::{self, HandOver, Hears, Ring};
+pub use crate::unsummed::{PacketFrame, Unsummed};
 use crate::waits::{Look, Waits};
 use crate::{Arrival, Backend, Budget, sys, verdict};
 
@@ -221,6 +227,7 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
         }
         let index = interface.index();
         packet::bind(sender.as_fd(), index, Hears::Nothing).map_err(explained)?;
+        packet::leave_to_hardware(sender.as_fd()).map_err(explained)?;
         // What the kernel grants at most caps the budget.
         let wanted = usize::try_from(options.budget.as_bytes()).unwrap_or(usize::MAX);
         sys::set_buffer(sender.as_fd(), sys::Buffer::Send, wanted).map_err(explained)?;
@@ -258,7 +265,7 @@ impl<F: AsRef<[u8]>> PacketBackend<F> {
     }
 }
 
-impl<F: From<Vec<u8>>> PacketBackend<F> {
+impl<F: PacketFrame> PacketBackend<F> {
     /// What is left of a frame that is being cut: frames that came before all that is in the ring. With
     /// how long that has waited.
     pub fn rest(&mut self, into: &mut Vec<F>) -> Duration {
@@ -279,6 +286,7 @@ impl<F> PacketBackend<F> {
         let explained = |error| explain(name, error);
         let interface = Interface::find(name).map_err(explained)?;
         let ring = Ring::shared(sockets.receiver, sockets.ring).map_err(explained)?;
+        packet::leave_to_hardware(sockets.sender.as_fd()).map_err(explained)?;
         Ok(Self::over(name, interface, sockets.sender, ring, budget))
     }
 
@@ -408,7 +416,7 @@ impl<F> PacketBackend<F> {
 /// costs no system call, and those who look without pause should not pay for one.
 const LOOKS_PER_QUESTION: u32 = 32;
 
-impl<F: AsRef<[u8]> + From<Vec<u8>>> Backend for PacketBackend<F> {
+impl<F: PacketFrame> Backend for PacketBackend<F> {
     type Tx = F;
     type Rx = F;
 
@@ -433,7 +441,8 @@ impl<F: AsRef<[u8]> + From<Vec<u8>>> Backend for PacketBackend<F> {
             if room == 0 {
                 return Ok(0);
             }
-            packet::send(socket, batch, room).or_else(|error| match error.raw_os_error() {
+            let header = |frame: &F| frame.lacks().map_or([0; segment::HEADER], Unsummed::header);
+            packet::send(socket, batch, room, header).or_else(|error| match error.raw_os_error() {
                 Some(libc::ENETDOWN) => Ok(0),
                 Some(libc::ENXIO | libc::ENODEV) => Err(removed(name)),
                 _ => Err(error),
@@ -466,7 +475,7 @@ impl<F: AsRef<[u8]> + From<Vec<u8>>> Backend for PacketBackend<F> {
                 let write = |whole: &mut Vec<u8>| repair::write(&arrival, whole);
                 self.cutter.begin(&offload, write, into, end - into.len())
             } else {
-                into.push(repair::repair(&arrival).into());
+                into.push(repair::repair(&arrival));
                 1
             };
             let arrived = arrival_at(look, note);

@@ -56,9 +56,13 @@ use std::fmt;
 
 use crate::checksum::{fold, internet_sum};
 use crate::kept;
+use crate::unsummed::{PacketFrame, Unsummed};
 
 /// Bytes of a `virtio_net_hdr`.
 pub const HEADER: usize = 10;
+
+/// The flag in its first byte: a checksum is left to do.
+pub(crate) const NEEDS_CHECKSUM: u8 = 1;
 
 /// Most frames that one is cut into.
 ///
@@ -122,7 +126,6 @@ impl std::error::Error for Uncut {}
 impl Offload {
     /// What the kernel wrote before a frame.
     pub fn decode(header: &[u8; HEADER]) -> Self {
-        const NEEDS_CHECKSUM: u8 = 1;
         const NONE: u8 = 0;
         const TCP4: u8 = 1;
         const TCP6: u8 = 4;
@@ -244,6 +247,28 @@ impl Cut {
     ///
     /// If there are fewer, or `whole` is shorter than what this was made for.
     pub fn frame(&self, whole: &[u8], number: usize) -> Vec<u8> {
+        let mut frame = self.unsummed(whole, number);
+        if let Some((start, field)) = self.lacks() {
+            // To UDP zero means that there is none.
+            let checksum = match (!internet_sum(&frame[start..]), self.transport) {
+                (0, Transport::Udp { .. }) => 0xffff,
+                (checksum, _) => checksum,
+            };
+            put(&mut frame, field, checksum);
+        }
+        frame
+    }
+
+    /// Where each frame lacks its checksum that is not computed here: from where on it is summed, and the
+    /// field.
+    fn lacks(&self) -> Option<(usize, usize)> {
+        let field = self.transport.checksum()?;
+        Some((self.transport.at(), field))
+    }
+
+    /// The frame of this number without the checksum of its transport: its field holds the sum of the
+    /// pseudo-header, as a sender leaves it.
+    fn unsummed(&self, whole: &[u8], number: usize) -> Vec<u8> {
         assert!(number < self.frames());
         let payload = self.transport.payload();
         let from = number * self.size;
@@ -254,22 +279,23 @@ impl Cut {
         self.network.adapt(&mut frame, number);
         let last = number + 1 == self.frames();
         self.transport.adapt(&mut frame, from, number == 0, last);
-        if let Some(field) = self.transport.checksum() {
-            let at = self.transport.at();
-            let length = frame.len() - at;
+        if let Some((start, field)) = self.lacks() {
+            let length = frame.len() - start;
             let sum = self.network.pseudo_sum(&frame)
                 + u64::from(self.transport.protocol())
                 + length as u64;
-            put(&mut frame, field, 0);
-            let sum = fold(sum + u64::from(internet_sum(&frame[at..])));
-            // To UDP zero means that there is none.
-            let checksum = match (!sum, self.transport) {
-                (0, Transport::Udp { .. }) => 0xffff,
-                (checksum, _) => checksum,
-            };
-            put(&mut frame, field, checksum);
+            put(&mut frame, field, fold(sum));
         }
         frame
+    }
+
+    /// The frame of this number, lacking its checksum if it can say so.
+    fn piece<F: PacketFrame>(&self, whole: &[u8], number: usize) -> F {
+        let lacks = self.lacks().filter(|_| F::MAY_LACK);
+        match lacks.and_then(|place| Unsummed::new(place, whole.len())) {
+            Some(checksum) => F::lacking(self.unsummed(whole, number), checksum),
+            None => self.frame(whole, number).into(),
+        }
     }
 }
 
@@ -484,11 +510,11 @@ impl Cutter {
     }
 
     /// Gives out at most `room` frames of the one that was begun, and returns how many.
-    pub(crate) fn go_on<F: From<Vec<u8>>>(&mut self, into: &mut Vec<F>, room: usize) -> usize {
+    pub(crate) fn go_on<F: PacketFrame>(&mut self, into: &mut Vec<F>, room: usize) -> usize {
         let Some(cut) = self.cut else { return 0 };
         let end = cut.frames().min(self.next.saturating_add(room));
         let count = end - self.next;
-        into.extend((self.next..end).map(|number| F::from(cut.frame(&self.whole, number))));
+        into.extend((self.next..end).map(|number| cut.piece::<F>(&self.whole, number)));
         self.next = end;
         if end == cut.frames() {
             self.cut = None;
@@ -498,7 +524,7 @@ impl Cutter {
 
     /// Begins with a frame, which `write` puts into the room for it, once the one before is given
     /// out; returns how many frames of it there was room for. What cannot be cut is counted.
-    pub(crate) fn begin<F: From<Vec<u8>>>(
+    pub(crate) fn begin<F: PacketFrame>(
         &mut self,
         offload: &Offload,
         write: impl FnOnce(&mut Vec<u8>),

@@ -52,6 +52,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use crate::kept;
 use crate::sys::interface::Interface;
 use crate::sys::tun;
+use crate::unsummed::PacketFrame;
 use crate::verdict::{self, Taken};
 use crate::{Backend, sys};
 
@@ -125,7 +126,7 @@ impl<F> TunBackend<F> {
     }
 }
 
-impl<F: AsRef<[u8]> + From<Vec<u8>>> Backend for TunBackend<F> {
+impl<F: PacketFrame> Backend for TunBackend<F> {
     type Tx = F;
     type Rx = F;
 
@@ -133,6 +134,8 @@ impl<F: AsRef<[u8]> + From<Vec<u8>>> Backend for TunBackend<F> {
     ///
     /// `NotFound` when the interface has been removed.
     fn transmit(&mut self, batch: &mut VecDeque<F>) -> io::Result<usize> {
+        // The kernel takes what comes here for what came by a wire.
+        batch.iter_mut().for_each(PacketFrame::complete);
         let (mut device, name) = (&self.device, &self.name);
         verdict::transmit(batch, &mut self.refused, |batch| {
             let mut taken = 0;

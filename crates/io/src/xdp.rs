@@ -27,7 +27,9 @@
 //! | the program, as [`XdpFrame`] | the rest, but for those that are free |
 //!
 //! A packet from another program on the same machine comes as it was left to the device: its
-//! checksums may not be computed yet ([`complete_checksum`](crate::checksum::complete_checksum)).
+//! checksums may not be computed yet ([`complete_checksum`](crate::checksum::complete_checksum)). A frame
+//! that was [found](XdpFrame::find_unsummed) to lack one is completed when it is sent: by the kernel where
+//! that can be told (at a virtual cable, since Linux 6.11), and so never if it stays on this machine.
 //! Segments that were left to be cut are cut by the kernel where it knows that such a backend
 //! listens: at the other end of a virtual cable in native mode. In generic mode they come uncut, and
 //! what is longer than a frame of the memory is lost and counted by
@@ -279,7 +281,9 @@ impl XdpBackend {
         if umem.owns(batch.front()?) {
             return batch.pop_front();
         }
-        let copy = umem.frame_from(batch.front()?.bytes())?;
+        let frame = batch.front_mut()?;
+        frame.complete();
+        let copy = umem.frame_from(frame.bytes())?;
         batch.pop_front();
         Some(copy)
     }
@@ -290,7 +294,7 @@ impl XdpBackend {
             .chunks_exact(TAG)
             .take(MOST_TAGS)
             .take_while(|tag| matches!(tag, [0x81, 0x00, ..] | [0x88, 0xa8, ..]));
-        self.mtu + HEADER + TAG * tags.count()
+        (self.mtu + HEADER + TAG * tags.count()).min(self.socket.longest())
     }
 
     /// Whether packets can leave; asks the kernel if they could not a while ago.

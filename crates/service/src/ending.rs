@@ -21,14 +21,17 @@ const LOOKS: u32 = 90;
 /// Looks that an output has at least, whatever came before: 0.25 s.
 const LEAST: u32 = 25;
 
-/// How long after it was told to a run ends at the latest, whatever does not go on.
-const GRACE: Duration = Duration::from_secs(10);
+/// Looks in all before it is given up on whoever prints, whatever he waits for: 10 s. Not a time from the word to
+/// end, either: the kernel may have taken as long to let go of the interfaces.
+const ALL: u32 = 1_000;
 
 /// Whether a run is to end. Shared by all its threads.
 #[derive(Debug, Default)]
 pub struct Ending {
-    /// When it was told to, and how long after that it is over, whatever does not go on.
-    asked: OnceLock<(Instant, Duration)>,
+    /// When it was told to.
+    asked: OnceLock<Instant>,
+    /// Looks so far.
+    looks: AtomicU32,
     /// Looks that an output has.
     most: OnceLock<u32>,
     /// Looks in a row that found an output full.
@@ -36,18 +39,14 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Somebody wants it to end: a signal. Until then there is something else to do for `first` at most.
-    pub fn ask_after(&self, first: Duration) {
-        self.asked.get_or_init(|| (Instant::now(), first + GRACE));
-    }
-
     /// Somebody wants it to end: a signal.
     pub fn ask(&self) {
-        self.ask_after(Duration::ZERO);
+        self.asked.get_or_init(Instant::now);
     }
 
     /// What comes from a thread when it has written to `output`, or nothing where nobody takes
     /// anything there and it has to be over: 0.9 s after the word to end, and no sooner than after 0.25 s.
+    /// Where somebody does, it is waited for some 10 s, however long ago that word was.
     pub fn wait_for_output<T>(&self, from: &Receiver<T>, output: impl AsFd) -> Option<T> {
         loop {
             match from.recv_timeout(LOOK) {
@@ -73,12 +72,12 @@ impl Ending {
     /// Whether it has to be over for whoever waits until somebody takes what is written to `output`: one
     /// look. Where one output was given up on, the next is after a single look.
     fn is_over_for(&self, output: &impl AsFd) -> bool {
-        let Some(&(asked, longest)) = self.asked.get() else {
+        let Some(asked) = self.asked.get() else {
             return false;
         };
-        let since = asked.elapsed();
+        let looks = self.looks.fetch_add(1, Ordering::Relaxed) + 1;
         let most = *self.most.get_or_init(|| {
-            let had = since.as_millis() / LOOK.as_millis();
+            let had = asked.elapsed().as_millis() / LOOK.as_millis();
             let left = LOOKS.saturating_sub(u32::try_from(had).unwrap_or(LOOKS));
             left.max(LEAST)
         });
@@ -90,7 +89,7 @@ impl Ending {
             false => self.full.load(Ordering::Relaxed).saturating_add(1),
         };
         self.full.store(full, Ordering::Relaxed);
-        full >= most || since >= longest
+        full >= most || looks >= ALL
     }
 }
 
@@ -117,17 +116,18 @@ mod tests {
         let asked = Instant::now();
         assert_eq!(ending.wait_for_output(&nothing, &writer), None);
         assert!(
-            asked.elapsed() < GRACE,
-            "it waited for as long as for itself"
+            ending.looks.load(Ordering::Relaxed) < ALL,
+            "it waited for as long as for one who prints, after {:?}",
+            asked.elapsed()
         );
 
         reader.read_exact(&mut [0; 65_536]).unwrap();
         let ending = Ending::default();
         ending.ask();
-        assert!((0..10 * LOOKS).all(|_| !ending.is_over_for(&writer)));
+        assert!((0..4 * LOOKS).all(|_| !ending.is_over_for(&writer)));
         drop(reader);
         // Whoever writes is told.
-        assert!((0..10 * LOOKS).all(|_| !ending.is_over_for(&writer)));
+        assert!((0..4 * LOOKS).all(|_| !ending.is_over_for(&writer)));
     }
 
     #[test]
@@ -137,8 +137,7 @@ mod tests {
         for (had, looks) in [(0, 90), (500, 40), (700, 25), (60_000, 25)] {
             let ending = Ending::default();
             let asked = Instant::now().checked_sub(Duration::from_millis(had));
-            let longest = Duration::from_millis(had) + GRACE;
-            ending.asked.set((asked.unwrap(), longest)).unwrap();
+            ending.asked.set(asked.unwrap()).unwrap();
             let given_up = (1..).find(|_| ending.is_over_for(&writer)).unwrap();
             // Fewer where the machine had no time in between.
             assert!((LEAST..=looks).contains(&given_up), "{given_up}");
@@ -148,6 +147,17 @@ mod tests {
                 "the next one is not waited for"
             );
         }
+    }
+
+    /// As where the kernel took long to let go of the interfaces.
+    #[test]
+    fn who_prints_has_ten_seconds_however_long_ago_the_word_to_end_was() {
+        let (_reader, writer) = pipe().unwrap();
+        let ending = Ending::default();
+        let asked = Instant::now().checked_sub(Duration::from_secs(60));
+        ending.asked.set(asked.unwrap()).unwrap();
+        let given_up = (1..).find(|_| ending.is_over_for(&writer)).unwrap();
+        assert_eq!(given_up, ALL);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use fairlane_core::sched::Algorithm;
 use fairlane_core::tree::{ClassConfig, ClassFlow, ClassId, LeafConfig, Tree, TreeError};
 use fairlane_core::{Count, Length, Limits, Rate, SchedulerLimits, Weight};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// A wire, one way: an output port of the node where it begins, and the way to its other end.
 #[derive(Clone, Copy, Debug)]
@@ -172,6 +172,7 @@ impl Network {
         let ports = Ports {
             ports: Vec::new(),
             of_nodes: vec![Vec::new(); nodes.into()],
+            routes: BTreeMap::new(),
             flows: Vec::new(),
             groups: Vec::new(),
             due: BinaryHeap::new(),
@@ -192,6 +193,7 @@ impl Network {
         self.ends(from, to)?;
         let ports = &mut self.senders.carrier;
         let number = ports.ports.len();
+        ports.routes.clear();
         ports.of_nodes[usize::from(from)].push(number);
         ports.ports.push(Port::new(from, to, wire));
         Ok(number)
@@ -208,8 +210,20 @@ impl Network {
         route.ok_or(NetworkError::NoRoute { from, to })
     }
 
+    /// The same, looked for once.
+    fn known_route(&mut self, from: u16, to: u16) -> Result<Vec<usize>, NetworkError> {
+        if let Some(route) = self.senders.carrier.routes.get(&(from, to)) {
+            return Ok(route.clone());
+        }
+        let route = self.route(from, to)?;
+        let known = &mut self.senders.carrier.routes;
+        known.insert((from, to), route.clone());
+        Ok(route)
+    }
+
     /// Adds a source: a flow of its own at every port on its way, counted with others of the same `group`.
-    /// Spans in the past begin at the clock. O(nodes + wires).
+    /// Spans in the past begin at the clock. O(nodes + wires) for the first from one node to another, then
+    /// O(wires on its way + log sources).
     ///
     /// # Errors
     ///
@@ -217,9 +231,9 @@ impl Network {
     pub fn add_source(&mut self, plan: SourcePlan<Way>, group: usize) -> Result<(), NetworkError> {
         let (Way { from, to, weight }, mut plan) = plan.split();
         Source::new(plan.traffic.clone(), plan.lengths.clone(), 0)?;
-        let route = self.route(from, to)?;
+        let route = self.known_route(from, to)?;
         if let Some(tcp) = &mut plan.tcp {
-            let back = self.route(to, from)?.into_iter();
+            let back = self.known_route(to, from)?.into_iter();
             let back = back.map(|port| self.senders.carrier.ports[port].delay);
             *tcp = Tcp {
                 rtt: back.fold(tcp.rtt, |sum, delay| sum + delay),
@@ -380,6 +394,8 @@ struct Ports {
     ports: Vec<Port>,
     /// Those of each node.
     of_nodes: Vec<Vec<usize>>,
+    /// Ways that were looked for since a wire was laid.
+    routes: BTreeMap<(u16, u16), Vec<usize>>,
     /// By source.
     flows: Vec<Flow>,
     groups: Vec<Carried>,
@@ -393,13 +409,14 @@ impl Ports {
     fn route(&self, from: u16, to: u16) -> Option<Vec<usize>> {
         let mut came_by = vec![None; self.of_nodes.len()];
         let mut reached = VecDeque::from([from]);
-        while let Some(node) = reached.pop_front()
-            && node != to
-        {
+        'all: while let Some(node) = reached.pop_front() {
             for &number in &self.of_nodes[usize::from(node)] {
                 let next = self.ports[number].to;
                 if next != from && came_by[usize::from(next)].is_none() {
                     came_by[usize::from(next)] = Some(number);
+                    if next == to {
+                        break 'all;
+                    }
                     reached.push_back(next);
                 }
             }

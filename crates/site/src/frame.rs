@@ -3,6 +3,7 @@
 use fairlane_classify::{Layer, Origin, mark_ce};
 use fairlane_core::Nanos;
 use fairlane_core::tree::Payload;
+use fairlane_io::packet::{PacketFrame, Unsummed};
 use fairlane_io::{ByteLen, KeptBytes, XdpFrame};
 
 /// A whole Ethernet frame, in memory of its own or in memory shared with the kernel.
@@ -31,6 +32,30 @@ impl Frame {
 impl From<Vec<u8>> for Frame {
     fn from(bytes: Vec<u8>) -> Frame {
         Frame::Bytes(KeptBytes::new(bytes))
+    }
+}
+
+/// Only a process that is handed a frame, or a tap device, needs its checksum: the kernel completes it on
+/// its way out of this machine.
+impl PacketFrame for Frame {
+    const MAY_LACK: bool = true;
+
+    fn lacking(bytes: Vec<u8>, checksum: Unsummed) -> Frame {
+        Frame::Bytes(KeptBytes::lacking(bytes, checksum))
+    }
+
+    fn lacks(&self) -> Option<Unsummed> {
+        match self {
+            Frame::Bytes(bytes) => bytes.lacks(),
+            Frame::Shared(frame) => frame.lacks(),
+        }
+    }
+
+    fn complete(&mut self) {
+        match self {
+            Frame::Bytes(bytes) => bytes.complete(),
+            Frame::Shared(frame) => frame.complete(),
+        }
     }
 }
 

@@ -56,6 +56,7 @@ mod reload;
 mod report;
 #[cfg(test)]
 mod rig;
+mod standby;
 mod stop;
 mod stretch;
 mod task;
@@ -69,6 +70,6 @@ pub use meter::Delays;
 pub use notice::Notice;
 pub use reload::{Source, read};
 pub use report::{ForwardingReport, InterfaceReport, LinkReport, OpenReport, Report};
+pub use standby::Standby;
 pub use stretch::StepReport;
 pub use task::Attaching;
-pub use unshaped::Unshaped;

@@ -25,7 +25,7 @@ const LAST_ROUNDS: usize = 1_000;
 /// and hear nothing, so that nothing has to be opened when the daemon has died.
 ///
 /// It does not hold the interfaces against other programs, and changes nothing of them.
-pub struct Unshaped {
+pub(crate) struct Unshaped {
     bridge: SiteBridge,
     clock: Clock,
 }
@@ -37,7 +37,7 @@ impl Unshaped {
     ///
     /// The site is not between two interfaces: a tap device goes with the daemon. An interface cannot
     /// be used.
-    pub fn open(interfaces: &Interfaces) -> Result<Unshaped> {
+    pub(crate) fn open(interfaces: &Interfaces) -> Result<Unshaped> {
         let Near::Inside(inside) = &interfaces.near else {
             return unfit(
                 "nothing can pass without the daemon unless [interfaces] names both inside and \
@@ -60,7 +60,7 @@ impl Unshaped {
     /// # Errors
     ///
     /// An interface cannot be used any more: it is to be opened again.
-    pub fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
+    pub(crate) fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         before_all_others();
         hear(&mut self.bridge)?;
         let idling = Idling {

@@ -7,6 +7,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 pub mod algorithm;
+pub mod classes;
 pub mod command_line;
 pub mod completions;
 mod connection;
@@ -15,8 +16,10 @@ mod effects;
 pub mod figures;
 pub mod init;
 pub mod interrupt;
+pub mod log;
 pub mod manual;
 pub mod output;
 pub mod plain;
+pub mod screen;
 pub mod table;
 pub mod top;

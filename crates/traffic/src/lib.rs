@@ -12,4 +12,4 @@ mod links;
 pub mod replay;
 pub mod scenario;
 
-pub use links::choose_link;
+pub use links::{choose_link, other_side};

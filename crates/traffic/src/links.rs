@@ -28,7 +28,7 @@ pub(crate) fn no_such(what: &str, name: &str, names: &[&str]) -> String {
 }
 
 /// Where packets that leave by `to` come from, unless somebody says otherwise.
-pub(crate) fn other_side(site: &Site, to: Role) -> Role {
+pub fn other_side(site: &Site, to: Role) -> Role {
     let near = site.interfaces.as_ref().map(|interfaces| &interfaces.near);
     match (to, near) {
         (Role::Inside | Role::Tap, _) => Role::Outside,

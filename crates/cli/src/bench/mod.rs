@@ -1,5 +1,6 @@
 //! `fairlane bench`: the papers' test environment.
 
+mod path;
 mod pspat;
 
 use std::iter;
@@ -76,6 +77,8 @@ pub(crate) struct Options {
 enum Other {
     /// Measure the arbiter's throughput and fairness, and the lock that it replaces
     Pspat(pspat::Options),
+    /// Measure each stage of the data path, and predict what so many cores carry
+    Path(path::Options),
 }
 
 /// Reads flow sets; an error says in one sentence where and what is wrong.
@@ -120,6 +123,7 @@ struct Report<'a> {
 pub(crate) fn run(options: &Options, custom: &[Custom]) -> Result<()> {
     match (&options.other, options.alg) {
         (Some(Other::Pspat(options)), _) => pspat::run(options),
+        (Some(Other::Path(options)), _) => path::run(options),
         (None, Some(contender)) => single(options, contender, custom),
         (None, None) => table(options, custom),
     }

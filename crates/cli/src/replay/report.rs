@@ -5,12 +5,13 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use comfy_table::Table;
 use fairlane_config::Link;
+use fairlane_terminal::classes;
 use fairlane_traffic::replay::by_flow::FlowReport;
 use fairlane_traffic::replay::{by_class, by_flow};
 use serde::Serialize;
 
 use super::Options;
-use crate::{classes, output, plain, table};
+use crate::{output, plain, table};
 
 /// Rows of the table; the others are counted.
 const MOST_ROWS: usize = 20;

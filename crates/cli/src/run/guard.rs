@@ -15,16 +15,14 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use fairlane_config::Interfaces;
 use fairlane_service::Ending;
-use fairlane_site::{Daemon, Unshaped};
+use fairlane_site::{Daemon, Standby};
+use fairlane_terminal::log::Log;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{
     Pid, PidfdFlags, Resource, Signal, getrlimit, pidfd_open, pidfd_send_signal,
@@ -35,7 +33,6 @@ use signal_hook::iterator::Signals;
 use tracing::level_filters::LevelFilter;
 use tracing::warn;
 
-use super::log::Log;
 use crate::interrupt;
 use crate::machine::read_site;
 
@@ -53,10 +50,6 @@ const FILES: u64 = 1 << 16;
 const PAUSE: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(10)];
 /// A worker that ran for so long is not taken for one that cannot.
 const RAN: Duration = Duration::from_secs(10);
-/// How long the wire waits for an interface that cannot be used.
-const AWAY: Duration = Duration::from_millis(100);
-/// How long a worker that was told to end takes at most, beside sending what is queued.
-const ENDS: Duration = Duration::from_secs(10);
 
 /// What happens to the guard.
 enum Event {
@@ -70,15 +63,15 @@ enum Event {
     Ended(io::Result<ExitStatus>),
 }
 
-/// Keeps a worker running until it ends by itself or is told to; then it may send what is queued for `drain`.
-pub(super) fn guard(path: &Path, least: LevelFilter, drain: Duration) -> Result<()> {
+/// Keeps a worker running until it ends by itself or is told to.
+pub(super) fn guard(path: &Path, least: LevelFilter) -> Result<()> {
     let signals = Signals::new([SIGHUP, SIGINT, SIGTERM]).context("setting up signals")?;
     let site = read_site(path)?;
     let interfaces = site.interfaces.context(
         "--fail-open needs two interfaces to pass frames between: name inside and outside in [interfaces]",
     )?;
     // What is open for the time without a worker is tried before there is one.
-    let unshaped = Unshaped::open(&interfaces).context("--fail-open")?;
+    let wire = Standby::open(interfaces).context("--fail-open")?;
     let log = Log::open(least).context("starting a thread")?;
     let (to_self, events) = channel();
     let to_guard = to_self.clone();
@@ -89,7 +82,7 @@ pub(super) fn guard(path: &Path, least: LevelFilter, drain: Duration) -> Result<
     // Where the program lies, whichever lies there when a worker is started again.
     let program = env::current_exe().context("finding the program")?;
     let mut guard = Guard {
-        wire: Wire::new(interfaces, unshaped),
+        wire,
         worker: Worker::start(&program, &to_self)?,
         program,
         file: path.to_owned(),
@@ -99,7 +92,6 @@ pub(super) fn guard(path: &Path, least: LevelFilter, drain: Duration) -> Result<
         pause: PAUSE[0],
         was_ready: false,
         ending: Ending::default(),
-        longest: drain + ENDS,
         is_ending: false,
     };
     let status = guard.run(&events);
@@ -141,7 +133,8 @@ fn ask() -> io::Result<u8> {
 }
 
 struct Guard {
-    wire: Wire,
+    /// Without a worker.
+    wire: Standby,
     worker: Worker,
     program: PathBuf,
     /// The site's.
@@ -157,8 +150,6 @@ struct Guard {
     was_ready: bool,
     /// Since when it is over: what the worker took for its last words is not waited for again.
     ending: Ending,
-    /// How long a worker takes at most that was told to end.
-    longest: Duration,
     is_ending: bool,
 }
 
@@ -179,7 +170,7 @@ impl Guard {
                 Ok(Event::Signal(_)) if restart.is_some() => return Ok(None),
                 Ok(Event::Signal(signal)) => {
                     self.is_ending = true;
-                    self.ending.ask_after(self.longest);
+                    self.ending.ask();
                     self.worker.signal(match signal {
                         SIGINT => Signal::INT,
                         _ => Signal::TERM,
@@ -316,82 +307,4 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.line.shutdown(Shutdown::Both);
     }
-}
-
-/// The wire without a worker.
-struct Wire {
-    interfaces: Interfaces,
-    /// While frames do not pass by it.
-    unshaped: Option<Unshaped>,
-    connected: Option<Connected>,
-}
-
-struct Connected {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<Option<Unshaped>>,
-}
-
-impl Wire {
-    fn new(interfaces: Interfaces, unshaped: Unshaped) -> Wire {
-        Wire {
-            interfaces,
-            unshaped: Some(unshaped),
-            connected: None,
-        }
-    }
-
-    /// Frames pass from now on.
-    fn connect(&mut self) {
-        if self.connected.is_some() {
-            return;
-        }
-        let stop = Arc::new(AtomicBool::new(false));
-        let (unshaped, interfaces) = (self.unshaped.take(), self.interfaces.clone());
-        let is_over = Arc::clone(&stop);
-        let thread = thread::Builder::new().name("unshaped".to_owned());
-        let thread = thread.spawn(move || pass(unshaped, &interfaces, &is_over));
-        self.connected = thread.ok().map(|thread| Connected { stop, thread });
-    }
-
-    /// No frame passes any more. Whether some did.
-    fn disconnect(&mut self) -> bool {
-        let Some(Connected { stop, thread }) = self.connected.take() else {
-            return false;
-        };
-        stop.store(true, Ordering::Relaxed);
-        self.unshaped = thread.join().ok().flatten();
-        true
-    }
-
-    /// Is ready for the next time, by the interfaces that the file names by then: takes as long as the
-    /// system takes to let go of the former ones.
-    fn rest(&mut self, file: &Path) {
-        if let Some(interfaces) = fairlane_site::read(file)
-            .ok()
-            .and_then(|site| site.interfaces)
-        {
-            self.interfaces = interfaces;
-        }
-        self.unshaped = None;
-        self.unshaped = Unshaped::open(&self.interfaces).ok();
-    }
-}
-
-/// Passes frames between the interfaces until it is over, whatever becomes of these.
-fn pass(
-    mut unshaped: Option<Unshaped>,
-    interfaces: &Interfaces,
-    is_over: &AtomicBool,
-) -> Option<Unshaped> {
-    while !is_over.load(Ordering::Relaxed) {
-        match unshaped.take().or_else(|| Unshaped::open(interfaces).ok()) {
-            Some(mut open) => {
-                if open.run(is_over).is_ok() {
-                    return Some(open);
-                }
-            }
-            None => thread::sleep(AWAY),
-        }
-    }
-    unshaped
 }

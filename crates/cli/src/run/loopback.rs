@@ -11,8 +11,8 @@ use anyhow::{Context, Result, anyhow};
 use fairlane_core::{Length, Weight};
 use fairlane_demo::{Attachments, Demo, may_run_on};
 use fairlane_service::Ending;
+use fairlane_terminal::screen::Screen;
 
-use super::screen::Screen;
 use super::{Options, ends};
 use crate::interrupt;
 
@@ -31,7 +31,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     };
     interrupt::answer(answer).context("setting up Ctrl-C")?;
     let introduction = introduction(options, demo.relay_address());
-    let screen = Screen::open(introduction, options.shows())?;
+    let screen = Screen::open(introduction, options.shows(), text::SHOWN)?;
     let over = AtomicBool::new(false);
     let (report, ignored) = thread::scope(|scope| {
         let showing = scope.spawn(|| {
@@ -46,7 +46,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
         outcome
     })?;
     screen.conclude(
-        report,
+        Arc::new(report),
         move |report| text::conclusion(report, ignored),
         &ending,
     )

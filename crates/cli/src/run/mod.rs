@@ -2,9 +2,7 @@
 //! a site, in its classes (`site`).
 
 mod guard;
-mod log;
 mod loopback;
-mod screen;
 mod site;
 
 use std::net::SocketAddr;
@@ -16,10 +14,11 @@ use fairlane_config::Size;
 use fairlane_core::Rate;
 use fairlane_io::MAX_DATAGRAM;
 use fairlane_service::session;
+use fairlane_terminal::log;
+use fairlane_terminal::screen::Shows;
 
 use crate::algorithm::{self, Algorithm};
 use crate::arguments::{Allowed, Weights, drain, seconds};
-use screen::Shows;
 use tracing::level_filters::LevelFilter;
 
 const HELP: &str = "\
@@ -165,9 +164,7 @@ pub fn run(options: &Options) -> Result<()> {
         let _ = session::before_all_others();
     }
     match &options.config {
-        Some(config) if options.fail_open && !options.guarded => {
-            guard::guard(config, options.log, options.drain)
-        }
+        Some(config) if options.fail_open && !options.guarded => guard::guard(config, options.log),
         Some(config) => {
             // What is read takes several times the memory that is kept of it.
             fairlane_io::keep_little_unused();

@@ -15,12 +15,12 @@ use fairlane_control::{Inherited, Service};
 use fairlane_service::privileges::{Left, Needs, give_up};
 use fairlane_service::{Ending, Manager, Teller, Telling};
 use fairlane_site::{Beside, Daemon, Handle, Notice, OnLoss, Outcome, Running, Source};
+use fairlane_terminal::log::Log;
+use fairlane_terminal::screen::Screen;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::warn;
 
-use super::log::Log;
-use super::screen::Screen;
 use super::{Options, ends, guard};
 use crate::interrupt;
 use crate::machine::read_site;
@@ -72,7 +72,6 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     let listener = Listener {
         path: path.to_owned(),
         site: daemon.handle(),
-        drain: options.drain,
         ending: Arc::clone(&ending),
         teller: teller.clone(),
     };
@@ -80,6 +79,7 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
     let screen = Screen::open(
         introduction(path, &daemon, service.as_ref(), options),
         shows,
+        text::SHOWN,
     );
     let screen = screen.context("starting a thread")?;
     if options.guarded {
@@ -107,7 +107,7 @@ pub(super) fn run(path: &Path, options: &Options) -> Result<()> {
         teller.stopping();
     }
     drop(service);
-    let concluded = screen.conclude(report, |report| text::conclusion(report), &ending);
+    let concluded = screen.conclude(report, text::conclusion, &ending);
     log.close(&ending);
     let outcome = result.map_err(Error::from).and(concluded);
     if outcome.is_err() {
@@ -255,7 +255,6 @@ fn serve(
 struct Listener {
     path: PathBuf,
     site: Handle,
-    drain: Duration,
     ending: Arc<Ending>,
     teller: Teller,
 }
@@ -273,7 +272,7 @@ impl Listener {
             _ if is_told => self.site.stop_at_once(),
             _ => {
                 is_told = true;
-                self.ending.ask_after(self.drain);
+                self.ending.ask();
                 self.teller.stopping();
                 self.site.stop();
             }

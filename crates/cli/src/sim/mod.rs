@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering;
 
 use anyhow::Result;
 use fairlane_config::Link;
+use fairlane_terminal::classes;
 use fairlane_traffic::scenario::{LinkOutcome, Outcome, Run, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::arguments::seconds;
-use crate::{classes, interrupt, output};
+use crate::{interrupt, output};
 
 const HELP: &str = "\
 Simulates one link of a site, with its classes, limits, queue management and ceilings, as
@@ -72,7 +73,7 @@ A network has in place of `site` and `link`:
 
   [[source]]             as above, but for class, headers, rtt and ecn:
   from = \"s0\", to = \"k0\"  by the fewest wires
-  weight = 4             of each source, at every port; its level under priority [1]
+  weight = 4             of each source, at every port; under priority its level, higher first [1]
   length = 1000          a packet's bytes [1500]
 
 Examples:

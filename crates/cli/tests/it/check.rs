@@ -4,13 +4,13 @@ use std::path::Path;
 
 use crate::program::fairlane;
 
-fn example(name: &str) -> String {
+pub(crate) fn example(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     folder.join(name).display().to_string()
 }
 
 /// A file with this text, and its path.
-fn file(text: &str) -> (tempfile::TempDir, String) {
+pub(crate) fn file(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("site.toml");
     std::fs::write(&path, text).unwrap();

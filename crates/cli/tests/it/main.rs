@@ -12,6 +12,7 @@ mod manual;
 mod odd_input;
 mod odd_names;
 mod pages;
+mod path;
 mod program;
 mod pspat;
 mod replay;

@@ -319,6 +319,9 @@ impl Other {
     }
 }
 
+/// Of what is said in a hand-over.
+const VERSION: u32 = 2;
+
 /// Bytes of some 800 packets, which take the link most of a second.
 const BACKLOG: u64 = 430_000;
 
@@ -352,7 +355,7 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
     let hosts = (wire.sender(0), wire.receiver());
     // Before it is ready nothing has happened.
     let ((), numbers, sent) = numbered(hosts, STEADY, || {
-        let (other, answer) = Other::ask(&wire, 1);
+        let (other, answer) = Other::ask(&wire, VERSION);
         assert!(answer.starts_with("{\"Given\":"), "{answer}");
         let refused = asked.refused(&["set", "steady", "rate=7mbit"]);
         assert!(
@@ -360,7 +363,7 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
             "{refused}"
         );
         drop(other);
-        let (_, answer) = Other::ask(&wire, 2);
+        let (_, answer) = Other::ask(&wire, VERSION + 1);
         assert!(answer.starts_with("{\"Refused\":"), "{answer}");
     });
     assert!(
@@ -389,7 +392,7 @@ fn one_that_fails_or_dies_on_the_way_leaves_the_other_one_forwarding() {
     for hangs in [false, true] {
         let load = loaded(&wire, || {
             until_backlog(&asked, 2 * TOLD as u64);
-            let (mut other, _) = Other::ask(&wire, 1);
+            let (mut other, _) = Other::ask(&wire, VERSION);
             other.begin(TOLD);
             if hangs {
                 thread::sleep(Duration::from_millis(1_500));

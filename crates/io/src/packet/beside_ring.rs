@@ -35,8 +35,9 @@ fn send(link: &Link, wholes: impl IntoIterator<Item = Whole>) {
     let socket = sender(link);
     for whole in wholes {
         let (header, frame) = whole.made();
-        let batch = VecDeque::from([[&header[..], &frame].concat()]);
-        assert_eq!(packet::send(socket.as_fd(), &batch, 1).unwrap(), 1);
+        let batch = VecDeque::from([frame]);
+        let sent = packet::send(socket.as_fd(), &batch, 1, |_| header);
+        assert_eq!(sent.unwrap(), 1);
     }
 }
 

@@ -22,15 +22,15 @@ use crate::checksum::internet_sum;
 use crate::segment::whole::{Ip, Transport, Whole, wholes};
 use crate::sys::interface::Joins;
 
-struct Lab {
-    host: Link,
+pub(super) struct Lab {
+    pub(super) host: Link,
     inside: Link,
-    far: Link,
+    pub(super) far: Link,
     _bridge: Link,
 }
 
 impl Lab {
-    fn new() -> Result<Lab, LabError> {
+    pub(super) fn new() -> Result<Lab, LabError> {
         let middle = Namespace::new()?;
         let (inside, host) = veth((&middle, "inside"), (&Namespace::new()?, "host"), 1_500)?;
         let (outside, far) = veth((&middle, "outside"), (&Namespace::new()?, "far"), 1_500)?;
@@ -55,7 +55,7 @@ impl Lab {
     }
 }
 
-fn listen(link: &Link, prompt: bool) -> PacketBackend {
+pub(super) fn listen<F: PacketFrame>(link: &Link, prompt: bool) -> PacketBackend<F> {
     let options = Options {
         ring: 32 << 20,
         prompt,
@@ -67,13 +67,17 @@ fn listen(link: &Link, prompt: bool) -> PacketBackend {
 }
 
 /// Receives until `count` frames are there, by at most `room` at once, or no more come.
-fn collect(backend: &mut PacketBackend, count: usize, room: usize) -> Vec<Vec<u8>> {
+pub(super) fn collect<F: PacketFrame>(
+    backend: &mut PacketBackend<F>,
+    count: usize,
+    room: usize,
+) -> Vec<F> {
     let mut arrived = Vec::new();
     let mut waiter = Waiter::new();
     loop {
         let came = backend.receive(&mut arrived, room).unwrap();
         // The bridge has something to say of its own, to groups.
-        arrived.retain(|frame: &Vec<u8>| frame[0] & 1 == 0);
+        arrived.retain(|frame: &F| frame.as_ref()[0] & 1 == 0);
         if arrived.len() >= count {
             break;
         }
@@ -110,17 +114,17 @@ pub(super) fn sender(link: &Link) -> OwnedFd {
 /// Sends each, and compares what comes out of three ways: the kernel's, and both of ours.
 fn compare(lab: &Lab, wholes: &[Whole]) {
     let socket = sender(&lab.host);
-    let [mut kernel, mut prompt, mut blocks] = [
+    let [mut kernel, mut prompt, mut blocks]: [PacketBackend; 3] = [
         listen(&lab.far, true),
         listen(&lab.inside, true),
         listen(&lab.inside, false),
     ];
     for whole in wholes {
         let (header, frame) = whole.made();
-        let batch = VecDeque::from([[&header[..], &frame].concat()]);
+        let batch = VecDeque::from([frame]);
         let count = whole.frames();
         let mut attempt = || {
-            let sent = packet::send(socket.as_fd(), &batch, 1);
+            let sent = packet::send(socket.as_fd(), &batch, 1, |_| header);
             assert!(sent.is_ok(), "{sent:?}: {whole:?}");
             [
                 collect(&mut kernel, count, usize::MAX),
@@ -144,18 +148,22 @@ fn compare(lab: &Lab, wholes: &[Whole]) {
 }
 
 /// Frames of all kinds, among them such as only a test has.
-#[test]
-fn frames_of_all_kinds_are_cut_as_the_kernel_cuts_them() {
-    let Some(lab) = or_skip("frames of all kinds", Lab::new()) else {
-        return;
-    };
+pub(super) fn of_all_kinds(count: usize) -> Vec<Whole> {
     let mut runner = TestRunner::deterministic();
     // The kernel refuses a header that asks to cut what is one frame, once it counts the options.
     let strategy = wholes().prop_filter("one frame", |whole| {
         whole.size.is_none() || whole.frames() > 1
     });
     let mut wholes = || strategy.new_tree(&mut runner).unwrap().current();
-    let wholes: Vec<Whole> = (0..400).map(|_| wholes()).collect();
+    (0..count).map(|_| wholes()).collect()
+}
+
+#[test]
+fn frames_of_all_kinds_are_cut_as_the_kernel_cuts_them() {
+    let Some(lab) = or_skip("frames of all kinds", Lab::new()) else {
+        return;
+    };
+    let wholes = of_all_kinds(400);
     assert!(wholes.iter().map(Whole::frames).sum::<usize>() > 4 * wholes.len());
     compare(&lab, &wholes);
 }
@@ -221,8 +229,8 @@ fn unnumbered(frame: &[u8]) -> Vec<u8> {
 
 /// Megabytes over a connection through the bridge, which comes to it in long frames.
 fn compare_connection(lab: &Lab, prompt: bool) {
-    let mut ears = [listen(&lab.far, true), listen(&lab.inside, prompt)];
-    let mut uncut = listen(&lab.inside, false);
+    let mut ears: [PacketBackend; 2] = [listen(&lab.far, true), listen(&lab.inside, prompt)];
+    let mut uncut: PacketBackend = listen(&lab.inside, false);
     let listen = || TcpListener::bind("10.0.0.2:9").unwrap();
     let listener = lab.far.namespace().run(listen);
     let connect = || TcpStream::connect("10.0.0.2:9").unwrap();

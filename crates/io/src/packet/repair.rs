@@ -7,18 +7,26 @@ use crate::checksum;
 use crate::kept;
 use crate::segment::Offload;
 use crate::sys::packet::Arrival;
+use crate::unsummed::{PacketFrame, Unsummed};
 
 /// Bytes of the two Ethernet addresses, after which a tag stands.
 const ADDRESSES: usize = 12;
 
-/// A copy of the frame as the wire would have it, if it is a whole one that need not be cut.
-pub(super) fn repair(arrival: &Arrival<'_>) -> Vec<u8> {
+/// A copy of the frame as the wire would have it, if it is a whole one that need not be cut; without the
+/// checksum that its sender has left undone, if it can say so.
+pub(super) fn repair<F: PacketFrame>(arrival: &Arrival<'_>) -> F {
     let mut frame = kept::room(arrival.bytes.len() + tag_length(arrival));
     write(arrival, &mut frame);
-    if let Some((start, field)) = offload(arrival).checksum {
-        checksum::write(&mut frame, start, field);
+    let Some((start, field)) = offload(arrival).checksum else {
+        return frame.into();
+    };
+    match Unsummed::new((start, field), frame.len()) {
+        Some(lacks) => F::lacking(frame, lacks),
+        None => {
+            checksum::write(&mut frame, start, field);
+            frame.into()
+        }
     }
-    frame
 }
 
 /// Appends the frame with its tag to `frame`.
@@ -67,7 +75,7 @@ mod tests {
     #[test]
     fn an_untouched_frame_is_copied() {
         let bytes: Vec<u8> = (0..60).collect();
-        assert_eq!(repair(&arrival(&bytes)), bytes);
+        assert_eq!(repair::<Vec<u8>>(&arrival(&bytes)), bytes);
     }
 
     #[test]
@@ -77,7 +85,7 @@ mod tests {
             vlan: Some((0x88a8, 0x2003)),
             ..arrival(&bytes)
         };
-        let frame = repair(&tagged);
+        let frame: Vec<u8> = repair(&tagged);
         assert_eq!(frame[..12], bytes[..12]);
         assert_eq!(frame[12..16], [0x88, 0xa8, 0x20, 0x03]);
         assert_eq!(frame[16..], bytes[12..]);
@@ -98,7 +106,7 @@ mod tests {
                 },
                 ..arrival(&bytes)
             };
-            let frame = repair(&partial);
+            let frame: Vec<u8> = repair(&partial);
             assert_eq!(frame[field..field + 2], expected.to_be_bytes());
             assert_eq!(frame.last(), Some(&0x56));
         }

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 
 use libc::c_int;
 
-use super::{count_or_error, option_of};
+use super::{Plain, count_or_error, option_of};
 
 /// An interface, known by its index: its name may change, or pass to another.
 ///
@@ -47,6 +47,28 @@ const SET_FLAGS: u32 = 0x26;
 const GET_GRO: u32 = 0x2b;
 const SET_GRO: u32 = 0x2c;
 const LRO: u32 = 1 << 15;
+
+/// `struct ethtool_value`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// `struct ethtool_drvinfo`, of which the name counts.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Driver {
+    command: u32,
+    name: [u8; 32],
+    rest: [u8; 160],
+}
+
+// SAFETY: a struct of integers without padding, as is the next.
+unsafe impl Plain for Value {}
+// SAFETY: as above.
+unsafe impl Plain for Driver {}
 
 impl Interface {
     /// The interface of this name in the calling thread's network namespace.
@@ -167,19 +189,30 @@ impl Interface {
         Ok(())
     }
 
+    /// Whether it is one end of a virtual cable.
+    pub(crate) fn is_cable(&self) -> io::Result<bool> {
+        /// `ETHTOOL_GDRVINFO`.
+        const GET_DRIVER: u32 = 0x03;
+        let known = self.ask_driver(Driver {
+            command: GET_DRIVER,
+            name: [0; 32],
+            rest: [0; 160],
+        })?;
+        Ok(known.name.starts_with(b"veth\0"))
+    }
+
     /// Asks the driver, by one of the commands whose argument and answer is one number.
     fn ethtool(&self, command: u32, data: u32) -> io::Result<u32> {
-        /// `struct ethtool_value`.
-        #[repr(C)]
-        struct Value {
-            command: u32,
-            data: u32,
-        }
+        Ok(self.ask_driver(Value { command, data })?.data)
+    }
+
+    /// Asks the driver by a command that goes with what it is asked with.
+    fn ask_driver<T: Plain>(&self, question: T) -> io::Result<T> {
         self.by_name(|request| {
-            let mut value = Value { command, data };
+            let mut value = question;
             request.ifr_ifru.ifru_data = (&raw mut value).cast();
             // SAFETY: the kernel reads and writes one `ifreq` and, for the commands of this file,
-            // the `Value` that it points to, which lives until after the call.
+            // the `T` that it points to, which lives until after the call.
             let result = unsafe {
                 libc::ioctl(
                     self.control.as_raw_fd(),
@@ -188,8 +221,8 @@ impl Interface {
                 )
             };
             count_or_error(result)?;
-            // SAFETY: the field is ours, aligned, and the kernel has left an integer in it.
-            Ok(unsafe { (&raw const value.data).read() })
+            // SAFETY: the value is ours, and any bytes that the kernel has left in it are one.
+            Ok(unsafe { (&raw const value).read() })
         })
     }
 

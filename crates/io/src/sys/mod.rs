@@ -42,16 +42,16 @@ fn header(
     header
 }
 
-/// Sends a message of each payload, at most [`BATCH`], to its address, which is null and 0 for none;
-/// returns how many the kernel took: at least one if there is any. An error is about the first
-/// message or the socket.
+/// Sends a message of each payload, which lies in so many parts, at most [`BATCH`], to its address,
+/// which is null and 0 for none; returns how many the kernel took: at least one if there is any. An
+/// error is about the first message or the socket.
 ///
 /// # Safety
 ///
 /// As many bytes as `address` says can be read where it says, until this returns.
-unsafe fn send_messages(
+unsafe fn send_messages<const PARTS: usize>(
     socket: BorrowedFd<'_>,
-    payloads: &mut [IoSlice<'_>],
+    payloads: &mut [[IoSlice<'_>; PARTS]],
     address: impl Fn(usize) -> (*mut c_void, socklen_t),
 ) -> io::Result<usize> {
     let count = payloads.len().min(BATCH);
@@ -60,12 +60,13 @@ unsafe fn send_messages(
     let payload = payloads.as_mut_ptr().cast::<libc::iovec>();
     for (index, slot) in headers.iter_mut().enumerate().take(count) {
         let (address, length) = address(index);
-        slot.write(header(address, length, payload.wrapping_add(index)));
+        let header = slot.write(header(address, length, payload.wrapping_add(index * PARTS)));
+        header.msg_hdr.msg_iovlen = PARTS as _;
     }
     // SAFETY: the first `count` headers are initialised. Each points at an address that the caller
-    // vouches for and at one `IoSlice`, which std guarantees to be laid out as `iovec` and which
-    // borrows its bytes until after the call. The kernel reads all of them and writes only `msg_len`
-    // in the headers, which are ours alone.
+    // vouches for and at its `PARTS` `IoSlice`s, which lie one behind the other, and which std guarantees
+    // to be laid out as `iovec`; they borrow their bytes until after the call. The kernel reads all of
+    // them and writes only `msg_len` in the headers, which are ours alone.
     let sent = unsafe {
         libc::sendmmsg(
             socket.as_raw_fd(),

@@ -64,7 +64,6 @@ pub(crate) fn bind(socket: BorrowedFd<'_>, index: u32, hears: Hears) -> io::Resu
 }
 
 /// What is sent begins with a `virtio_net_hdr` from now on, which says what is left to do.
-#[cfg(test)]
 pub(crate) fn leave_to_hardware(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::PACKET_VNET_HDR, 1 as c_int)
 }
@@ -80,17 +79,23 @@ pub(crate) fn hear_all_addresses(socket: BorrowedFd<'_>, index: u32) -> io::Resu
     set(socket, libc::PACKET_ADD_MEMBERSHIP, membership)
 }
 
-/// Sends the first `count`, at most [`BATCH`], frames of `batch` and returns how many the kernel
-/// took: at least one if `count` is not 0. An error is about the first frame or the socket.
+/// Sends the first `count`, at most [`BATCH`], frames of `batch`, each behind what `header` says is left
+/// to do to it, by a socket that is to [leave that to hardware](leave_to_hardware). Returns how many the
+/// kernel took: at least one if `count` is not 0. An error is about the first frame or the socket.
 pub(crate) fn send<F: AsRef<[u8]>>(
     socket: BorrowedFd<'_>,
     batch: &VecDeque<F>,
     count: usize,
+    header: impl Fn(&F) -> [u8; segment::HEADER],
 ) -> io::Result<usize> {
     let count = count.min(batch.len()).min(BATCH);
-    let mut payloads = [IoSlice::new(&[]); BATCH];
-    for (payload, frame) in payloads.iter_mut().zip(batch).take(count) {
-        *payload = IoSlice::new(frame.as_ref());
+    let mut headers = [[0; segment::HEADER]; BATCH];
+    for (place, frame) in headers.iter_mut().zip(batch).take(count) {
+        *place = header(frame);
+    }
+    let mut payloads = [[IoSlice::new(&[]); 2]; BATCH];
+    for ((payload, header), frame) in payloads.iter_mut().zip(&headers).zip(batch).take(count) {
+        *payload = [IoSlice::new(header), IoSlice::new(frame.as_ref())];
     }
     // SAFETY: there are no addresses.
     unsafe { super::send_messages(socket, &mut payloads[..count], |_| (ptr::null_mut(), 0)) }

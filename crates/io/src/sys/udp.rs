@@ -94,12 +94,12 @@ pub(crate) fn send<F: Frame>(socket: BorrowedFd<'_>, batch: &VecDeque<F>) -> io:
     let count = batch.len().min(BATCH);
     let mut addresses = [const { MaybeUninit::<Address>::uninit() }; BATCH];
     let mut lengths = [0; BATCH];
-    let mut payloads = [IoSlice::new(&[]); BATCH];
+    let mut payloads = [[IoSlice::new(&[])]; BATCH];
     for (index, frame) in batch.iter().take(count).enumerate() {
         let (address, length) = Address::encode(frame.peer());
         addresses[index].write(address);
         lengths[index] = length;
-        payloads[index] = IoSlice::new(frame.bytes());
+        payloads[index] = [IoSlice::new(frame.bytes())];
     }
 
     let first = addresses.as_mut_ptr();

@@ -16,8 +16,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use fairlane_mailbox::free::{FreeList, MAX_FRAMES};
 
+use crate::checksum;
+use crate::unsummed::Unsummed;
+
 /// One handle, in [`Shared::alive`]; a frame counts 1.
 const HANDLE: u64 = 1 << 32;
+/// Bytes before a packet that is to be sent in which the kernel is told what is left to do to it
+/// (`xsk_tx_metadata`).
+pub(super) const TOLD: usize = 24;
 /// Far more handles than memory has room for; a program that leaks them ends before they wrap.
 const MAX_HANDLES: u64 = 1 << 30;
 
@@ -157,9 +163,11 @@ impl Umem {
         }
         let mut taken = None;
         self.take(1, |index| taken = Some(index));
-        let start = taken? << self.shared().shift;
-        // SAFETY: the frame has just come out of the list, so nobody else holds it; its bytes from
-        // the first to `bytes.len()` are within it.
+        // What is so long that it leaves no such room is longer than any interface takes it.
+        let ahead = TOLD.min(self.frame_size() as usize - bytes.len());
+        let start = (taken? << self.shared().shift) + ahead as u32;
+        // SAFETY: the frame has just come out of the list, so nobody else holds it; as many bytes as
+        // `bytes` has are within it behind the first `ahead`.
         let mut frame = unsafe { self.adopt(start, bytes.len() as u16) };
         frame.bytes_mut().copy_from_slice(bytes);
         Some(frame)
@@ -255,13 +263,14 @@ impl Umem {
             shared: self.shared,
             start,
             length,
+            summed_from: 0,
+            field: 0,
         }
     }
 
     /// The `N` bytes before the packet of a frame that are its frame's too, if there are as many.
     pub(super) fn before<const N: usize>(&self, frame: &XdpFrame) -> Option<[u8; N]> {
-        let ahead = frame.start as usize & (self.frame_size() as usize - 1);
-        (self.owns(frame) && ahead >= N).then(|| {
+        (self.owns(frame) && frame.ahead() >= N).then(|| {
             // SAFETY: the bytes lie in the frame, which `frame` holds, so nobody writes to them;
             // all bytes of the memory have had a value since it was mapped, and any are a value of
             // this type.
@@ -347,6 +356,10 @@ pub struct XdpFrame {
     /// The packet's first byte, counted from the start of the memory.
     start: u32,
     length: u16,
+    /// Where what is to be summed of the packet begins, if it lacks its checksum; else 0.
+    summed_from: u8,
+    /// How far behind that the checksum is to be written.
+    field: u8,
 }
 
 const _: () = assert!(size_of::<Option<XdpFrame>>() == 16);
@@ -383,6 +396,61 @@ impl XdpFrame {
         self.length = self.length.min(length.try_into().unwrap_or(u16::MAX));
     }
 
+    /// Looks whether the sender of the packet, on the same machine, has left its checksum undone, which
+    /// [shows](crate::checksum::unsummed): whoever sends the packet again then leaves it so where the
+    /// kernel can be told to compute it, and computes it else. O(1).
+    pub fn find_unsummed(&mut self) {
+        let Some(lacks) = checksum::unsummed(self.bytes()) else {
+            return;
+        };
+        let (start, field) = lacks.place();
+        match (u8::try_from(start), u8::try_from(field - start)) {
+            (Ok(start), Ok(field)) => (self.summed_from, self.field) = (start, field),
+            // Behind more tags than anybody writes.
+            _ => lacks.complete(self.bytes_mut()),
+        }
+    }
+
+    /// The checksum that the packet was [found](Self::find_unsummed) to lack.
+    pub fn lacks(&self) -> Option<Unsummed> {
+        let start = usize::from(self.summed_from);
+        // It may have been cut since.
+        Unsummed::new((start, start + usize::from(self.field)), self.len())
+    }
+
+    /// Computes the checksum that the packet lacks, if it does. O(length) then.
+    pub fn complete(&mut self) {
+        if let Some(lacks) = self.lacks() {
+            lacks.complete(self.bytes_mut());
+        }
+        self.summed_from = 0;
+    }
+
+    /// Writes before the packet what tells the kernel to compute the checksum that it lacks; whether it
+    /// lacks any, and there is room.
+    pub(super) fn tell(&mut self) -> bool {
+        let Some(lacks) = self.lacks().filter(|_| self.ahead() >= TOLD) else {
+            return false;
+        };
+        let told = metadata(lacks);
+        // SAFETY: as many bytes before the packet are its frame's too, which this value holds, so that
+        // nobody else reads or writes them; it is borrowed mutably.
+        unsafe {
+            self.first()
+                .sub(TOLD)
+                .cast::<[u8; TOLD]>()
+                .write_unaligned(told)
+        };
+        true
+    }
+
+    /// Bytes of the frame before the packet.
+    fn ahead(&self) -> usize {
+        // SAFETY: `alive` counts this frame, so `shared` lives.
+        let shared = unsafe { self.shared.as_ref() };
+        self.start as usize & ((1 << shared.shift) - 1)
+    }
+
     fn first(&self) -> NonNull<u8> {
         // SAFETY: `alive` counts this frame, so `shared` lives; `start` is within its memory.
         unsafe { self.shared.as_ref().memory.start.add(self.start as usize) }
@@ -394,6 +462,17 @@ impl XdpFrame {
         let frame = mem::ManuallyDrop::new(self);
         (frame.start, frame.length)
     }
+}
+
+/// What tells the kernel to compute this checksum.
+fn metadata(lacks: Unsummed) -> [u8; TOLD] {
+    let (start, field) = lacks.place();
+    let mut told = [0; TOLD];
+    told[..8].copy_from_slice(&u64::from(libc::XDP_TXMD_FLAGS_CHECKSUM).to_ne_bytes());
+    // Both are below 2^16.
+    told[8..10].copy_from_slice(&(start as u16).to_ne_bytes());
+    told[10..12].copy_from_slice(&((field - start) as u16).to_ne_bytes());
+    told
 }
 
 impl crate::ByteLen for XdpFrame {

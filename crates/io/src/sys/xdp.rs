@@ -25,7 +25,7 @@ use libc::{c_int, socklen_t, xdp_desc};
 
 use super::bpf::Program;
 pub(crate) use super::bpf::QUEUES;
-use super::umem::{Tenancy, Umem, XdpFrame};
+use super::umem::{TOLD, Tenancy, Umem, XdpFrame};
 use super::{Plain, count_or_error, option_of, set_option, set_option_to};
 use crate::xdp::program::STAMP;
 use ring::{Incoming, Outgoing, Ring};
@@ -74,6 +74,8 @@ pub(crate) struct Socket {
     route: Option<(Arc<Program>, u32)>,
     /// Whether the driver itself reads and writes the frames.
     zero_copy: bool,
+    /// Whether the kernel reads before a packet what is left to do to it, if its descriptor says so.
+    is_told: bool,
     /// Frames in the fill ring, or with the kernel, or in the rx ring: never more than either ring
     /// has places, so neither overflows.
     posted: u32,
@@ -86,8 +88,9 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
-    /// A socket with `umem` and rings of these sizes, powers of two, not bound yet.
-    pub(crate) fn open(umem: &Umem, rx: u32, tx: u32) -> io::Result<Self> {
+    /// A socket with `umem` and rings of these sizes, powers of two, not bound yet. If it is `to_be_told`
+    /// what is left to do to a packet, and the kernel knows how (since Linux 6.11), it is.
+    pub(crate) fn open(umem: &Umem, rx: u32, tx: u32, to_be_told: bool) -> io::Result<Self> {
         // SAFETY: takes no pointer.
         let socket = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         count_or_error(socket)?;
@@ -100,24 +103,10 @@ impl Socket {
                 "64 backends have this memory already, the most that can",
             )
         })?;
-        let (start, bytes) = umem.memory();
-        // Each socket registers the memory for itself. What the kernel calls a shared UMEM would
-        // bind the second device to the mode of the first, and to its lifetime.
-        // SAFETY: made of integers, for which all zeros is a value.
-        let mut registration: libc::xdp_umem_reg = unsafe { mem::zeroed() };
-        registration.addr = start.as_ptr() as u64;
-        registration.len = bytes as u64;
-        registration.chunk_size = umem.frame_size();
-        // SAFETY: the memory registered is that of frames; the kernel touches those that it is
-        // handed, and keeps the pages for as long as it may.
-        unsafe {
-            set_option_to(
-                socket.as_fd(),
-                libc::SOL_XDP,
-                libc::XDP_UMEM_REG,
-                &registration,
-            )
-        }?;
+        let is_told = to_be_told && register(socket.as_fd(), umem, TOLD).is_ok();
+        if !is_told {
+            register(socket.as_fd(), umem, 0)?;
+        }
 
         let fd = socket.as_fd();
         let offsets: libc::xdp_mmap_offsets = option_of(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS)?;
@@ -161,6 +150,7 @@ impl Socket {
             tenancy,
             route: None,
             zero_copy: false,
+            is_told,
             posted: 0,
             unsent: 0,
             unsent_bytes: 0,
@@ -213,6 +203,11 @@ impl Socket {
             Some((program, queue)) => left(program.leave(*queue)),
             None => Ok(()),
         }
+    }
+
+    /// The longest packet that it sends: there is to be room before it.
+    pub(crate) fn longest(&self) -> usize {
+        self.umem.frame_size() as usize - TOLD
     }
 
     pub(crate) fn umem(&self) -> &Umem {
@@ -302,10 +297,14 @@ impl Socket {
     /// the ring is full.
     ///
     /// The frame must be of this socket's memory.
-    pub(crate) fn send(&mut self, frame: XdpFrame) -> Result<(), XdpFrame> {
+    pub(crate) fn send(&mut self, mut frame: XdpFrame) -> Result<(), XdpFrame> {
         assert!(self.umem.owns(&frame), "a frame of another memory");
         if self.sending.room(1) == 0 {
             return Err(frame);
+        }
+        let told = self.is_told && frame.tell();
+        if !told {
+            frame.complete();
         }
         let (start, length) = frame.into_place();
         let number = self.umem.number(u64::from(start)) as u32;
@@ -314,7 +313,7 @@ impl Socket {
         self.sending.write(xdp_desc {
             addr: u64::from(start),
             len: u32::from(length),
-            options: 0,
+            options: if told { libc::XDP_TX_METADATA } else { 0 },
         });
         self.unsent += 1;
         self.unsent_bytes += u64::from(length);
@@ -512,6 +511,27 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
+}
+
+/// Tells the kernel of the memory, and that before a packet there are so many bytes that may say what is
+/// left to do to it.
+///
+/// Each socket registers the memory for itself. What the kernel calls a shared UMEM would bind the second
+/// device to the mode of the first, and to its lifetime.
+fn register(socket: BorrowedFd<'_>, umem: &Umem, told: usize) -> io::Result<()> {
+    let (start, bytes) = umem.memory();
+    // SAFETY: made of integers, for which all zeros is a value.
+    let mut registration: libc::xdp_umem_reg = unsafe { mem::zeroed() };
+    registration.addr = start.as_ptr() as u64;
+    registration.len = bytes as u64;
+    registration.chunk_size = umem.frame_size();
+    if told > 0 {
+        registration.flags = libc::XDP_UMEM_TX_METADATA_LEN;
+        registration.tx_metadata_len = told as u32;
+    }
+    // SAFETY: the memory registered is that of frames; the kernel touches those that it is handed, and
+    // keeps the pages for as long as it may.
+    unsafe { set_option_to(socket, libc::SOL_XDP, libc::XDP_UMEM_REG, &registration) }
 }
 
 /// What came of taking a socket out of a map: it may not have been there.

@@ -104,8 +104,11 @@ fn open(
     options: &XdpOptions,
 ) -> Result<(Socket, XdpMode), (Step, io::Error)> {
     let at = |step| move |error| (step, error);
+    // A driver that reads frames itself takes what is there for told, whether a descriptor says so or not;
+    // and some devices are sent to past it (virtio-net, before Linux 6.19).
+    let to_be_told = device.is_cable().unwrap_or(false);
     let mut socket =
-        Socket::open(umem, options.rx_ring, options.tx_ring).map_err(at(Step::Open))?;
+        Socket::open(umem, options.rx_ring, options.tx_ring, to_be_told).map_err(at(Step::Open))?;
     let (program, place) = attach(&socket, device, options.mode).map_err(at(Step::Attach))?;
     let copying = match (options.mode, place) {
         (Some(XdpMode::ZeroCopy), _) => Copying::Never,

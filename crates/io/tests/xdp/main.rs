@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 
 mod binding;
+mod left_undone;
 mod lifetimes;
 mod links;
 mod passing;

@@ -124,6 +124,26 @@ fn the_way_with_the_fewest_wires_is_taken_and_of_two_the_first() {
 }
 
 #[test]
+fn a_wire_that_is_laid_later_is_for_who_comes_later() {
+    // A millisecond for the packet, and one for the wire.
+    let any = wire(8_000_000, 1_000, Algorithm::Fifo, 9);
+    let mut network = row(&[any, any], 1);
+    let lone = || Traffic::Trace(vec![(Picos::ZERO, length(1000))]);
+    let add = |network: &mut Network, group| {
+        let added = network.add_source(source(way(0, 2, 1), lone(), 1), group);
+        added.unwrap();
+    };
+    add(&mut network, 0);
+    add(&mut network, 0);
+    let direct = network.add_wire(0, 2, any).unwrap();
+    add(&mut network, 1);
+    network.run_until(Picos::from_millis(9));
+    let took = [0, 1].map(|group| network.carried(group).delays.max());
+    assert_eq!(took, [5, 2].map(Picos::from_millis));
+    assert_eq!(network.port(direct).sent.packets, 1);
+}
+
+#[test]
 fn nothing_is_lost_but_what_is_said_to_be() {
     for &algorithm in Algorithm::ALL {
         let wires = [
@@ -241,7 +261,7 @@ fn strict_priority_goes_by_weight() {
 fn under_fifo_who_comes_last_is_not_accepted() {
     let wires = [wire(8_000_000, 10, Algorithm::Fifo, 5)];
     let mut network = row(&wires, 3);
-    // Ten at once: one is being sent, five wait.
+    // Ten at once: all of them come before the first is sent, and five may wait.
     let burst = Traffic::Trace(vec![(Picos::ZERO, length(1000)); 10]);
     network
         .add_source(source(way(0, 1, 1), burst, 1000), 0)

@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use fairlane_config::{Interfaces, Near};
-use fairlane_io::checksum::complete_checksum;
 use fairlane_io::early::Gate;
+use fairlane_io::packet::PacketFrame;
 use fairlane_io::{
     Arrival, Backend, Budget, PacketBackend, Umem, XdpBackend, XdpFrame, XdpMode, XdpOptions,
     interface, packet,
@@ -151,15 +151,18 @@ impl Backend for Shared {
         while let Some(frame) = batch.pop_front() {
             match frame {
                 Frame::Shared(frame) => self.batch.push_back(frame),
-                Frame::Bytes(bytes) => match self.umem.frame_from(&bytes) {
-                    Some(frame) => self.batch.push_back(frame),
-                    None if bytes.len() > self.umem.frame_size() as usize => self.refused += 1,
-                    None => {
-                        // All are taken: they come back.
-                        batch.push_front(Frame::Bytes(bytes));
-                        break;
+                Frame::Bytes(mut bytes) => {
+                    bytes.complete();
+                    match self.umem.frame_from(&bytes) {
+                        Some(frame) => self.batch.push_back(frame),
+                        None if bytes.len() > self.umem.frame_size() as usize => self.refused += 1,
+                        None => {
+                            // All are taken: they come back.
+                            batch.push_front(Frame::Bytes(bytes));
+                            break;
+                        }
                     }
-                },
+                }
             }
         }
         let sent = self.backend.transmit(&mut self.batch);
@@ -173,7 +176,7 @@ impl Backend for Shared {
         let came = self.backend.receive(&mut self.arrived, max)?;
         into.extend(self.arrived.drain(..).map(|mut frame| {
             // AF_XDP does not say what a sender on this machine left to hardware.
-            complete_checksum(frame.bytes_mut());
+            frame.find_unsummed();
             Frame::Shared(frame)
         }));
         Ok(came)

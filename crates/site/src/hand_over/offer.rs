@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use fairlane_config::{Backend, Near, Site};
 use fairlane_core::Nanos;
+use fairlane_io::packet::PacketFrame;
 use fairlane_io::{Carries, EarlyDrop, Listener, Waiter, files, socket_of_holder};
 use fairlane_runtime::Clock;
 use fairlane_runtime::bridge::{Came, Side};
@@ -495,14 +496,14 @@ impl Handing {
         let at = |at| Came { at, losing: false };
         for side in Side::BOTH {
             for frame in bridge.take_back(side) {
-                told.frame(side, at(now), &frame)?;
+                told.frame(side, at(now), frame)?;
             }
         }
         told.queued(bridge, now)?;
         for (side, rest) in Side::BOTH.into_iter().zip(rests) {
             let came = at(now.since(nanos(waited[side.other() as usize])));
             for frame in rest {
-                told.frame(side, came, &frame)?;
+                told.frame(side, came, frame)?;
             }
         }
         told.buffer.extend(Header::END.encode());
@@ -536,14 +537,16 @@ impl Told<'_> {
                         at: received.came,
                         losing: received.losing,
                     };
-                    self.frame(side, came, &received.frame)?;
+                    self.frame(side, came, received.frame)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn frame(&mut self, leaves_by: Side, came: Came, frame: &Frame) -> io::Result<()> {
+    fn frame(&mut self, leaves_by: Side, came: Came, mut frame: Frame) -> io::Result<()> {
+        // Its bytes are all that the other one is told of it.
+        frame.complete();
         let bytes = frame.bytes();
         let header = Header {
             leaves_by,

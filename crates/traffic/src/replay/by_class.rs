@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{BufRead, Read};
+use std::ops::RangeInclusive;
 
 use anyhow::{Result, bail, ensure};
 use fairlane_classify::{DigestKey, LinkClassifier, Origin, Owner};
@@ -172,8 +173,8 @@ pub struct AsFlows {
     places: Places,
     /// Of the classes, by place; of one with children, nobody's.
     numbers: Vec<u32>,
-    /// What the link carries, without overhead.
-    longest: Length,
+    /// Lengths that the link carries, without overhead.
+    carried: RangeInclusive<u32>,
 }
 
 impl AsFlows {
@@ -201,11 +202,12 @@ impl AsFlows {
             names,
             places: Places::new(ids),
             numbers,
-            longest,
+            // What is empty and has no overhead takes nothing on the link.
+            carried: u32::from(link.overhead == 0)..=longest.get(),
         }
     }
 
-    /// All of `arrivals`, from what errors call `name`, but for packets that are longer than the link carries.
+    /// All of `arrivals`, from what errors call `name`, but for packets that the link does not carry.
     /// O(arrivals).
     ///
     /// # Errors
@@ -218,7 +220,8 @@ impl AsFlows {
     ) -> Result<Recording> {
         Recording::of(name, arrivals, |arrival| {
             let place = self.places.of(arrival.to.class);
-            (arrival.len <= self.longest.get()).then(|| self.numbers[place])
+            let carried = self.carried.contains(&arrival.len);
+            carried.then(|| self.numbers[place])
         })
     }
 }

@@ -5,7 +5,6 @@ use std::slice::Iter;
 use anyhow::Result;
 use fairlane_core::FlowId;
 
-use super::Unwritten;
 use super::arrivals::{Arrival, Arrivals};
 use super::by_flow::{self, Report, Setup};
 use super::in_order::Disorder;
@@ -90,7 +89,8 @@ impl Recording {
         longest
     }
 
-    /// Sends all over the link in the order of the setup's algorithm, and reports what that did to each flow.
+    /// Sends all over the link in the order of the setup's algorithm, and reports what that did to each flow, but
+    /// for its delays: the report has those of all.
     /// `left` hears from time to time how many packets have yet to arrive.
     ///
     /// # Errors
@@ -102,8 +102,7 @@ impl Recording {
             rest: self.held.iter(),
             left,
         };
-        let report = by_flow::replay::<()>(setup, &mut again, &mut Unwritten, true)?;
-        Ok(report.expect("it was measured"))
+        by_flow::in_all(setup, &mut again)
     }
 }
 
@@ -136,5 +135,43 @@ impl Arrivals<FlowId, ()> for Again<'_> {
 
     fn disorder(&self) -> Disorder {
         Disorder::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+
+    use fairlane_core::sched::Algorithm;
+    use fairlane_core::{Length, Weight};
+
+    use super::*;
+    use crate::replay::by_flow::{Flow, rows};
+
+    #[test]
+    fn replayed_again_the_delays_of_all_are_told_and_none_of_each_are_kept() {
+        let flows = [Flow {
+            weight: Weight::ONE,
+            max_len: Length::MAX,
+        }];
+        let text = "time_ns,flow,len\n5,0,1000\n5,0,1000\n";
+        let mut arrivals = rows(text.as_bytes(), "a".to_owned(), &flows, 0).unwrap();
+        let flow = |arrival: &Arrival<FlowId, ()>| Some(arrival.to.number());
+        let recording = Recording::of("a".to_owned(), &mut arrivals, flow).unwrap();
+        let setup = Setup {
+            algorithm: Algorithm::Qfq,
+            aggregate: NonZeroU32::MIN,
+            rate: "8mbit".parse().unwrap(),
+            overhead: 0,
+            flows: &flows,
+        };
+        for _ in 0..2 {
+            let report = recording.replay(&setup, &mut |_| ()).unwrap();
+            let [flow] = &report.flows[..] else {
+                panic!("{report:?}")
+            };
+            assert_eq!((report.packets, flow.packets, flow.bytes), (2, 2, 2000));
+            assert_eq!((report.delay_ns.max, flow.delay_ns.max), (2e6, 0.0));
+        }
     }
 }

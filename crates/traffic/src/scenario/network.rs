@@ -1,12 +1,12 @@
 //! A scenario of a network: nodes, wires between them, and who sends from where to where.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::iter;
 
 use fairlane_config::{At, Report, Size, Text, Time, algorithms, suggestion};
 use fairlane_core::sched::Algorithm;
 use fairlane_core::units::MAX_WEIGHT;
-use fairlane_core::{Length, Limits, Rate, SchedulerLimits, Weight};
+use fairlane_core::{Length, Limits, Nanos, Rate, SchedulerLimits, Weight};
 use fairlane_sim::{Network, NetworkError, Picos, Way, Wire};
 
 use super::sends::{Form, Sends};
@@ -22,6 +22,8 @@ const USUAL_LIMITS: SchedulerLimits = SchedulerLimits {
     per_flow: Limits::NONE,
 };
 const MOST_NODES: usize = 65_535;
+/// A delay from end to end is told up to 213 days.
+const MOST_DELAY: Nanos = Nanos::from_millis(3_600_000);
 
 /// A network that was found to be sound.
 pub(crate) struct Plan {
@@ -77,6 +79,9 @@ impl Plan {
             flows.sends.count_in(&mut total, at, report);
             reader.plan.flows.push(flows);
         }
+        if report.errors() == before {
+            reader.lonely(&written.node, report);
+        }
         (report.errors() == before).then_some(reader.plan)
     }
 }
@@ -86,6 +91,8 @@ struct Reader<'a> {
     plan: Plan,
     /// The nodes by name.
     places: BTreeMap<&'a str, u16>,
+    /// Which of them wires lead from and to.
+    joined: BTreeSet<(u16, u16)>,
 }
 
 impl Default for Reader<'_> {
@@ -97,6 +104,7 @@ impl Default for Reader<'_> {
                 flows: Vec::new(),
             },
             places: BTreeMap::new(),
+            joined: BTreeSet::new(),
         }
     }
 }
@@ -146,6 +154,10 @@ impl<'a> Reader<'a> {
         }
         let rate: Option<Rate> = wire.rate.read("rate", report);
         let delay: Option<Time> = wire.delay.read("delay", report);
+        if delay.is_some_and(|delay| delay.0 > MOST_DELAY) {
+            let sentence = format!("delay '{}': it is at most 1h", wire.delay.value());
+            report.error(&wire.delay.span(), sentence);
+        }
         let own = wire.algorithm.as_ref();
         let algorithm = own.and_then(|text| algorithm(text, report));
         let own = wire.limit.as_ref();
@@ -156,7 +168,19 @@ impl<'a> Reader<'a> {
         let (Some(from), Some(to), Some(rate), Some(delay)) = (from, to, rate, delay) else {
             return;
         };
-        for (from, to) in [(from, to), (to, from)] {
+        let ways = [(from, to), (to, from)];
+        let ways = &ways[..if wire.one_way { 1 } else { 2 }];
+        if ways.iter().any(|way| self.joined.contains(way)) {
+            let sentence = format!(
+                "to '{}': a wire joins it with '{}' already, and packets take the first; a wire \
+                 of one direction has one-way = true",
+                wire.to.value(),
+                wire.from.value()
+            );
+            return report.error(&wire.to.span(), sentence);
+        }
+        self.joined.extend(ways);
+        for &(from, to) in ways {
             let node = &self.plan.nodes[usize::from(from)];
             let port = Wire {
                 rate,
@@ -165,8 +189,18 @@ impl<'a> Reader<'a> {
                 limits: limits.unwrap_or(node.limits),
             };
             self.plan.wires.push((from, to, port));
-            if wire.one_way {
-                break;
+        }
+    }
+
+    /// Nobody can reach a node without a wire.
+    fn lonely(&self, nodes: &[written::Node], report: &mut Report) {
+        let ends: BTreeSet<u16> = (self.joined.iter())
+            .flat_map(|&(from, to)| [from, to])
+            .collect();
+        for (node, place) in nodes.iter().zip(0..) {
+            if !ends.contains(&place) {
+                let sentence = format!("node '{}': no wire leads there", node.name.value());
+                report.error(&node.name.span(), sentence);
             }
         }
     }
@@ -275,9 +309,8 @@ fn limits(limit: &written::Limit, report: &mut Report) -> Option<SchedulerLimits
     if let Some(text) = &limit.bytes {
         let size: Size = text.read("limit bytes", report)?;
         if size.0 == 0 {
-            let sentence = format!("limit bytes '{}': it is at least 1b", text.value());
+            let sentence = format!("limit bytes '{}': it is above 0", text.value());
             report.error(&text.span(), sentence);
-            return None;
         }
         limits.bytes = size.0;
     }

@@ -205,11 +205,11 @@ EXPERIMENT = Experiment(
     claim="DRR's delays are several times those of QFQ, S-KPS and WF2Q+; QFQ and S-KPS are near WF2Q+, nearer for "
     "flows of a high rate",
     method="The topology of Fig. 8, packet by packet, in `fairlane sim`'s simulator (qfq_ns2.toml beside this "
-    "experiment is a file that it runs); 15 s after the first 5, five seeds. The report does not say how long "
-    "packets are (200 bytes here), what best-effort flows weigh (together nine tenths of what the others leave of "
-    "the link), when flows begin (those alike take turns), and where hosts of best effort are (at the two ends); "
-    "a table has the same with other weights, and with all flows of 160 kbit/s sending as one. Deviations are "
-    "means over seeds, maxima the longest of all.",
+    "experiment is a file that it runs); 15 s after the first 5, five seeds. The report's text does not say how "
+    "long packets are (200 bytes here), what flows weigh (by their rates; those of best effort together nine "
+    "tenths of what the others leave of the link), when they begin (those alike take turns), and at which routers "
+    "the hosts of best effort are (at the two ends, as all others); a table has the same with other weights, and "
+    "with all flows of 160 kbit/s sending as one. Deviations are means over seeds, maxima the longest of all.",
     full=Parameters(),
     quick=Parameters(seconds=5.0, seeds=(1,), weights=(16, 59)),
     seconds=(20.0, 4.0),

@@ -2,8 +2,8 @@
 
 use comfy_table::Table;
 use fairlane_demo::{FlowReport, MOST_SOURCES, Report};
+use fairlane_terminal::screen::Shown;
 
-use crate::run::screen::Shown;
 use crate::table;
 
 /// Columns to do without on a narrow terminal, the first of them first.
@@ -16,7 +16,7 @@ pub(super) fn conclusion(report: &Report, ignored: u64) -> String {
         flows: Vec::new(),
         ..report.clone()
     };
-    let mut text = Shown::table(report, &start, usize::MAX);
+    let mut text = self::table(report, &start, usize::MAX);
     if ignored > 0 {
         text += &format!(
             "\n{ignored} datagrams were not relayed: too long, or from more than \
@@ -94,44 +94,49 @@ fn link_line(report: &Report) -> String {
     )
 }
 
-impl Shown for Report {
-    fn table(&self, earlier: &Report, lines: usize) -> String {
-        format!("{}\n{}", flow_table(self, earlier, lines), link_line(self))
-    }
+/// How its state is shown.
+pub(super) const SHOWN: Shown<Report> = Shown { table, lines };
 
-    /// The state in lines of plain text, one a flow; rates over the time since
-    /// `earlier`, all else since the start.
-    fn lines(&self, earlier: &Report) -> String {
-        let seconds = (self.seconds - earlier.seconds).max(1e-9);
-        let mut lines = format!(
-            "{:.1} s, link {} used",
-            self.seconds,
-            percent(self.link.utilisation)
+fn table(report: &Report, earlier: &Report, lines: usize) -> String {
+    format!(
+        "{}\n{}",
+        flow_table(report, earlier, lines),
+        link_line(report)
+    )
+}
+
+/// The state in lines of plain text, one a flow; rates over the time since
+/// `earlier`, all else since the start.
+fn lines(report: &Report, earlier: &Report) -> String {
+    let seconds = (report.seconds - earlier.seconds).max(1e-9);
+    let mut lines = format!(
+        "{:.1} s, link {} used",
+        report.seconds,
+        percent(report.link.utilisation)
+    );
+    for (number, flow) in report.flows.iter().enumerate() {
+        let rate = |bytes: fn(&FlowReport) -> u64| {
+            let before = earlier.flows.get(number).map_or(0, bytes);
+            (bytes(flow) - before) as f64 * 8.0 / seconds / 1e6
+        };
+        let delay = &flow.delay_us;
+        lines += &format!(
+            "\n  {}: weight {}, offered {:.2}, received {:.2} Mbit/s, expected {}, measured {}, \
+             delay p50 {} p99 {} max {} ms, drops {}, mailbox full {}",
+            flow.name,
+            flow.weight,
+            rate(|flow| flow.offered_bytes),
+            rate(|flow| flow.received_bytes),
+            percent(flow.expected_share),
+            percent(flow.measured_share),
+            millis(delay.p50),
+            millis(delay.p99),
+            millis(delay.max),
+            flow.dropped_packets,
+            flow.backpressure,
         );
-        for (number, flow) in self.flows.iter().enumerate() {
-            let rate = |bytes: fn(&FlowReport) -> u64| {
-                let before = earlier.flows.get(number).map_or(0, bytes);
-                (bytes(flow) - before) as f64 * 8.0 / seconds / 1e6
-            };
-            let delay = &flow.delay_us;
-            lines += &format!(
-                "\n  {}: weight {}, offered {:.2}, received {:.2} Mbit/s, expected {}, measured {}, \
-                 delay p50 {} p99 {} max {} ms, drops {}, mailbox full {}",
-                flow.name,
-                flow.weight,
-                rate(|flow| flow.offered_bytes),
-                rate(|flow| flow.received_bytes),
-                percent(flow.expected_share),
-                percent(flow.measured_share),
-                millis(delay.p50),
-                millis(delay.p99),
-                millis(delay.max),
-                flow.dropped_packets,
-                flow.backpressure,
-            );
-        }
-        lines
     }
+    lines
 }
 
 fn share(part: f64, whole: f64) -> f64 {

@@ -6,8 +6,8 @@ use comfy_table::Table;
 use fairlane_config::class_report::ClassReport;
 use fairlane_core::Rate;
 use fairlane_site::{InterfaceReport, LinkReport, Report};
+use fairlane_terminal::screen::Shown;
 
-use super::super::screen::Shown;
 use crate::plain::plain;
 use crate::table;
 
@@ -144,46 +144,47 @@ fn overloaded(report: &Report, interface: &InterfaceReport) -> String {
     text
 }
 
-impl Shown for Report {
-    /// Of what happened since the last one.
-    fn table(&self, _earlier: &Report, lines: usize) -> String {
-        tables(self, Span::Recent, lines / self.links.len().max(1))
-    }
+/// How its state is shown.
+pub(super) const SHOWN: Shown<Report> = Shown { table, lines };
 
-    /// The state in lines of plain text, one a class: rates and delays of late, all else since
-    /// the start.
-    fn lines(&self, _earlier: &Report) -> String {
-        let mut lines = format!(
-            "{:.1} s; rates and delays of the last {:.1} s",
-            self.seconds, self.recent_seconds
-        );
-        for link in &self.links {
-            lines += &format!("\n{}", line(link, Span::Recent));
-            let (shown, others) = chosen(link, MOST_LINES);
-            for class in shown {
-                let row = row(class, Span::Recent);
-                lines += &format!(
-                    "\n  {}: {} Mbit/s, {}, ceiling {}, queued {}, drops {}, marks {}, \
-                     delay p50 {} p99 {} max {} ms, bound {}",
-                    plain(&class.terms.name),
-                    row.rate,
-                    row.share,
-                    row.ceiling,
-                    class.queued_packets,
-                    drops(class),
-                    class.marked,
-                    row.delays[0],
-                    row.delays[1],
-                    row.delays[2],
-                    row.bound,
-                );
-            }
-            if let Some(others) = others {
-                lines += &format!("\n  {others}");
-            }
+/// Of what happened since the last one.
+fn table(report: &Report, _earlier: &Report, lines: usize) -> String {
+    tables(report, Span::Recent, lines / report.links.len().max(1))
+}
+
+/// The state in lines of plain text, one a class: rates and delays of late, all else since
+/// the start.
+fn lines(report: &Report, _earlier: &Report) -> String {
+    let mut lines = format!(
+        "{:.1} s; rates and delays of the last {:.1} s",
+        report.seconds, report.recent_seconds
+    );
+    for link in &report.links {
+        lines += &format!("\n{}", line(link, Span::Recent));
+        let (shown, others) = chosen(link, MOST_LINES);
+        for class in shown {
+            let row = row(class, Span::Recent);
+            lines += &format!(
+                "\n  {}: {} Mbit/s, {}, ceiling {}, queued {}, drops {}, marks {}, \
+                 delay p50 {} p99 {} max {} ms, bound {}",
+                plain(&class.terms.name),
+                row.rate,
+                row.share,
+                row.ceiling,
+                class.queued_packets,
+                drops(class),
+                class.marked,
+                row.delays[0],
+                row.delays[1],
+                row.delays[2],
+                row.bound,
+            );
         }
-        lines + &notes(self)
+        if let Some(others) = others {
+            lines += &format!("\n  {others}");
+        }
     }
+    lines + &notes(report)
 }
 
 /// What rates and delays are of.

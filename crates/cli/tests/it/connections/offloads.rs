@@ -13,12 +13,33 @@ use serde_json::Value;
 const RATE: &str = "38mbit";
 const BPS: f64 = 38e6;
 
-/// The part of what a link can carry of payload, in frames of full segments, that did arrive.
-fn part(transfer: &Transfer) -> f64 {
+/// How long a flow takes to fill its link.
+const WARM: Duration = Duration::from_secs(1);
+
+/// Bits of payload a second that a link can carry, in frames of full segments.
+fn most(transfer: &Transfer) -> f64 {
     let segment = f64::from(transfer.segment);
     // Headers of Ethernet and IPv4, and of TCP with timestamps.
     let frame = segment + 14.0 + 20.0 + 32.0;
-    transfer.steady_rate(Duration::from_secs(1)) / (BPS * segment / frame)
+    BPS * segment / frame
+}
+
+/// The part of it that did arrive.
+fn part(transfer: &Transfer) -> f64 {
+    transfer.steady_rate(WARM) / most(transfer)
+}
+
+/// The parts that did arrive while both were there: neither begins when the other one does on a busy machine.
+fn parts(both: [Transfer; 2]) -> [f64; 2] {
+    let spans = both.each_ref().map(|one| {
+        let all = &one.windows;
+        (all[0].start, all[all.len() - 1].end)
+    });
+    let [one, other] = spans;
+    let (from, until) = (one.0.max(other.0) + WARM, one.1.min(other.1));
+    assert!(from + WARM < until, "not at the same time: {spans:?}");
+    let seconds = (until - from).as_secs_f64();
+    both.map(|one| one.bytes(from, until) * 8.0 / seconds / most(&one))
 }
 
 /// Frames that came uncut, and were dropped, made it less than a hundredth of that.
@@ -96,7 +117,7 @@ source = "10.0.0.1"
             let port = 5_201 + sender as u16;
             Flow::start(wire.sender(sender), wire.receiver(), port, 4).unwrap()
         });
-        let [one, other] = flows.map(|flow| part(&flow.finish().unwrap()));
+        let [one, other] = parts(flows.map(|flow| flow.finish().unwrap()));
         let text = format!("{backend}: {one:.3} and {other:.3} of the link");
         assert!(one + other >= pressure.least(0.9, FILLED), "{text}");
         // What the machine's other work took, it took of both, but not at the same time.

@@ -66,8 +66,12 @@ impl Pressure {
     /// `strict` on a quiet machine, up to four seconds more on one that is never quiet, which may
     /// have others to run first; and for as long as the kernel itself kept waiting.
     pub(crate) fn soon(&self, strict: Duration) -> Duration {
-        let stalled = stalls::so_far() - self.stalled;
-        strict + Duration::from_secs(4).mul_f64(self.part()) + stalled
+        strict + Duration::from_secs(4).mul_f64(self.part()) + self.stalled()
+    }
+
+    /// For as long the kernel itself kept waiting who opens or closes an interface.
+    pub(crate) fn stalled(&self) -> Duration {
+        stalls::so_far() - self.stalled
     }
 
     /// Sleeps for `strict` on a quiet machine, and up to four seconds longer on one that has others to run

@@ -144,6 +144,20 @@ fn flows_of_a_capture_are_named_and_their_longest_packets_count() {
     );
 }
 
+#[test]
+fn of_flows_as_far_behind_the_first_that_sent_is_named() {
+    let folder = Folder::new();
+    folder.write(
+        "flows.csv",
+        "flow,weight,max_len\n0,1,9\n1,1,9\n2,1,9\n3,1,9\n",
+    );
+    folder.write("arrivals.csv", "time_ns,flow,len\n0,2,9\n90000,1,9\n");
+    let compared = folder.compared(&format!("--alg qfq,fifo {ARRIVALS}"));
+    for row in rows_of(&compared) {
+        assert_eq!((&row["flow"], &row["t_wfi_ns"]), (&1.into(), &0.0.into()));
+    }
+}
+
 const SITE: &str = "[[link]]\nname = \"up\"\nrate = \"8mbit\"\noverhead = \"ethernet\"\nclass = [\n\
     { name = \"office\", rate = \"6mbit\" },\n\
     { name = \"calls\", parent = \"office\", rate = \"2mbit\" },\n\
@@ -206,6 +220,31 @@ fn packets_of_a_capture_go_by_the_filters_and_too_long_ones_are_counted() {
     );
     // The call waits for the packet before it.
     assert_eq!(rows_of(&compared)[0]["key"], "calls");
+}
+
+#[test]
+fn what_the_link_does_not_carry_is_nothing_to_compare() {
+    let folder = Folder::new();
+    folder.write("with.toml", SITE);
+    folder.write("site.toml", SITE.replace("overhead = \"ethernet\"\n", ""));
+    let empty = (0, 0, Vec::new());
+    folder.write("long.pcap", capture(header(), &[(0, 1523, udp(1, 5))]));
+    folder.write("in.pcap", capture(header(), &[empty, (0, 200, udp(1, 5))]));
+    let finished = folder.compare("--config @site.toml --alg qfq @long.pcap");
+    assert_eq!(finished.status.code(), Some(2), "{finished:?}");
+    let sentence = finished.stderr.strip_suffix('\n').unwrap();
+    assert!(
+        sentence.ends_with("there is no packet that the link carries, and nothing to compare")
+            && !sentence.contains('\n'),
+        "{sentence}"
+    );
+    // Without a byte, it takes its overhead, if there is one.
+    for (site, packets) in [("site.toml", 1), ("with.toml", 2)] {
+        let arguments = format!("--config @{site} --alg qfq -n 0 --json @in.pcap");
+        let finished = folder.compare(&arguments);
+        let compared: Value = serde_json::from_str(&finished.stdout).unwrap();
+        assert_eq!(compared["packets"], packets, "{finished:?}");
+    }
 }
 
 #[test]

@@ -172,8 +172,19 @@ fn what_is_wrong_with_a_network_is_named() {
         ),
         (
             3,
-            "  { from = \"a\", to = \"r\", rate = \"10mbit\", delay = \"2ms\", limit = { bytes = \"0b\" } },",
-            &["limit bytes '0b'", "at least 1b"],
+            "  { from = \"a\", to = \"r\", rate = \"10mbit\", delay = \"2ms\", limit = { bytes = \"0kb\" } },",
+            &["limit bytes '0kb'", "above 0"],
+        ),
+        (
+            3,
+            "  { from = \"a\", to = \"r\", rate = \"10mbit\", delay = \"61min\" },",
+            &["delay '61min'", "at most 1h"],
+        ),
+        // The second would carry nothing.
+        (
+            4,
+            "  { from = \"r\", to = \"a\", rate = \"1mbit\", delay = \"3ms\" },",
+            &["to 'a': a wire joins it with 'r' already", "one-way"],
         ),
         (
             3,
@@ -220,7 +231,14 @@ fn who_cannot_be_reached_is_named() {
         &circle,
         &[("scenario.toml:22", &["no wires lead from 'a' to 'b'"])],
     );
+    // Nobody sends there, and nobody could.
+    let on = source("traffic = \"cbr\"\nrate = \"1mbit\"").replace("\"b\"", "\"r\"");
+    refuses(
+        &format!("{nodes}{}{on}", wire("a", "r", "")),
+        &[("scenario.toml:1", &["node 'b': no wire leads there"])],
+    );
     // No way back, which only acknowledgements need.
+    let nodes = "node = [{ name = \"a\" }, { name = \"b\" }]\n";
     let there = format!("{nodes}{}", wire("a", "b", one_way));
     refuses(
         &format!("{there}{tcp}"),

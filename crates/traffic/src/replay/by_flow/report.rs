@@ -12,14 +12,14 @@ use super::Setup;
 use super::declared::Flow;
 use crate::ledger::delays_in;
 
-/// All that is measured: the indexes, the delays, and the service of each flow.
-pub(super) type Meters = (WfiMeter, DelayMeter, Service);
+/// All that is measured: the indexes, the delays of each flow where they are asked for, and its service.
+pub(super) type Meters = (WfiMeter, Option<DelayMeter>, Service);
 
-/// The meters of a link of this rate.
-pub(super) fn meters(rate: Rate) -> Meters {
+/// The meters of a link of this rate; with `each`, of the delays of each flow.
+pub(super) fn meters(rate: Rate, each: bool) -> Meters {
     // What the bounds are proved for.
     let wfi = WfiMeter::reading(rate, Backlogged::UntilDequeued);
-    (wfi, DelayMeter::new(), Service::new(rate))
+    (wfi, each.then(DelayMeter::new), Service::new(rate))
 }
 
 /// What each flow sends, overhead included, and what is its due: its share, by weight, of what the link could
@@ -43,6 +43,8 @@ struct Served {
     weight: u32,
     /// Packets that came and have not left.
     present: u64,
+    /// That left.
+    packets: u64,
     bytes: u64,
     due: f64,
 }
@@ -88,6 +90,7 @@ impl Observer for Service {
         self.flows.push(Served {
             weight: config.weight.get(),
             present: 0,
+            packets: 0,
             bytes: 0,
             due: 0.0,
         });
@@ -108,6 +111,7 @@ impl Observer for Service {
         self.advance(completion.end.time);
         self.delays.record(completion.end.time - packet.arrival);
         let flow = &mut self.flows[packet.flow.number() as usize];
+        flow.packets += 1;
         flow.bytes += u64::from(packet.len.get());
         flow.present -= 1;
         if flow.present == 0 {
@@ -160,7 +164,7 @@ pub struct FlowReport {
     pub packets: u64,
     /// Without overhead, as all but the indexes, which are those of the link.
     pub bytes: u64,
-    /// How long a packet that arrived when its flow was empty waited beyond its share, at most.
+    /// How long a packet waited beyond its flow's share, at most.
     pub t_wfi_ns: f64,
     /// What that cannot exceed.
     pub t_wfi_bound_ns: Option<u64>,
@@ -168,7 +172,7 @@ pub struct FlowReport {
     pub b_wfi_bytes: f64,
     /// What that cannot exceed.
     pub b_wfi_bound_bytes: Option<f64>,
-    /// From arrival to the end of transmission.
+    /// From arrival to the end of transmission; of no packet, and where only all of them are asked for, zero.
     pub delay_ns: DelayReport,
 }
 
@@ -194,8 +198,8 @@ impl Report {
             .flows()
             .zip(&service.flows)
             .map(|((id, wfi), served)| {
-                let delays = delays.flow(id);
-                let packets = delays.map_or(0, |delays| delays.count());
+                let delays = delays.as_ref().and_then(|delays| delays.flow(id));
+                let packets = served.packets;
                 let bound = guarantees.of(&wfi.config);
                 let declared = setup.flows.get(id.number() as usize);
                 FlowReport {

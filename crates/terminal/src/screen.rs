@@ -20,19 +20,19 @@ const FRAME: usize = 7;
 /// Longest time that the end of a run goes unnoticed.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A state that can be shown.
-pub(super) trait Shown {
-    /// A table with rates over the time since `earlier`, in `lines` lines beside what is around
+/// How a state is shown beside the earlier one.
+#[derive(Debug)]
+pub struct Shown<R> {
+    /// A table with rates over the time since the earlier one, in so many lines beside what is around
     /// it, and what is to be said below it.
-    fn table(&self, earlier: &Self, lines: usize) -> String;
-
+    pub table: fn(&R, &R, usize) -> String,
     /// The same in lines of plain text.
-    fn lines(&self, earlier: &Self) -> String;
+    pub lines: fn(&R, &R) -> String,
 }
 
 /// Prints the state on a thread of its own. Where nobody empties the pipe, or a terminal is
 /// stopped, that thread waits, states are left out, and nobody else notices.
-pub(super) struct Screen {
+pub struct Screen<R> {
     jobs: Sender<Job>,
     /// Its end; a lock only so that threads may share the screen.
     printed: Mutex<Receiver<Result<()>>>,
@@ -41,11 +41,12 @@ pub(super) struct Screen {
     /// Something could not be printed.
     failed: Arc<AtomicBool>,
     shows: Shows,
+    shown: Shown<R>,
 }
 
 /// What a run prints.
 #[derive(Clone, Debug)]
-pub(super) struct Shows {
+pub struct Shows {
     /// One object at the end, and nothing else.
     pub json: bool,
     /// No state while it runs.
@@ -56,7 +57,7 @@ pub(super) struct Shows {
 
 impl Shows {
     /// How often the state is shown.
-    pub(super) fn interval(&self) -> Duration {
+    pub fn interval(&self) -> Duration {
         match self.every {
             Some(seconds) => Duration::from_secs_f64(seconds),
             None if io::stdout().is_terminal() && !self.json => Duration::from_millis(500),
@@ -74,9 +75,9 @@ enum Job {
     Last(Box<dyn FnOnce() -> Result<String> + Send>),
 }
 
-impl Screen {
+impl<R: Serialize + Send + Sync + 'static> Screen<R> {
     /// Prints the introduction, unless there is to be but one object.
-    pub(super) fn open(introduction: String, shows: Shows) -> io::Result<Screen> {
+    pub fn open(introduction: String, shows: Shows, shown: Shown<R>) -> io::Result<Screen<R>> {
         let (jobs, to_do) = channel();
         let (done, printed) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
@@ -96,6 +97,7 @@ impl Screen {
             waiting,
             failed,
             shows,
+            shown,
         };
         if !screen.shows.json {
             screen.give(Job::Line(introduction));
@@ -110,7 +112,7 @@ impl Screen {
     }
 
     /// Whether the next state would be shown: somebody wants it, and has taken the last one.
-    pub(super) fn is_ready(&self) -> bool {
+    pub fn is_ready(&self) -> bool {
         !self.shows.json
             && !self.shows.quiet
             && !self.has_failed()
@@ -118,28 +120,25 @@ impl Screen {
     }
 
     /// Whether something could not be printed, as after the reader left.
-    pub(super) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
     /// Shows a state, if the last one was taken.
-    pub(super) fn show<R: Shown + Send + Sync + 'static>(&self, report: &Arc<R>, earlier: &Arc<R>) {
+    pub fn show(&self, report: &Arc<R>, earlier: &Arc<R>) {
         if !self.is_ready() {
             return;
         }
         let (report, earlier) = (Arc::clone(report), Arc::clone(earlier));
+        let Shown { table, lines: text } = self.shown;
         self.give(Job::State(Box::new(move |lines| match lines {
-            Some(lines) => report.table(&earlier, lines),
-            None => report.lines(&earlier),
+            Some(lines) => table(&report, &earlier, lines),
+            None => text(&report, &earlier),
         })));
     }
 
     /// Shows what `take` says from time to time, until `done` or nobody reads any more.
-    pub(super) fn follow<R: Shown + Send + Sync + 'static>(
-        &self,
-        done: &AtomicBool,
-        take: impl Fn() -> R,
-    ) {
+    pub fn follow(&self, done: &AtomicBool, take: impl Fn() -> R) {
         let mut next = Instant::now() + self.shows.interval();
         let mut earlier = Arc::new(take());
         while !done.load(Ordering::Acquire) && !self.has_failed() {
@@ -159,15 +158,15 @@ impl Screen {
 
     /// Prints what is left when it is over: one object, or what `text` says. It is given up on
     /// where nobody takes it, and it has to be over.
-    pub(super) fn conclude<R: Serialize + Send + Sync + 'static>(
+    pub fn conclude(
         &self,
-        report: R,
+        report: Arc<R>,
         text: impl FnOnce(&R) -> String + Send + 'static,
         ending: &Ending,
     ) -> Result<()> {
         let json = self.shows.json;
         self.give(Job::Last(Box::new(move || match json {
-            true => Ok(plain::json(&report)?),
+            true => Ok(plain::json(&*report)?),
             false => Ok(text(&report)),
         })));
         let printed = self.printed.lock().unwrap_or_else(PoisonError::into_inner);

@@ -53,7 +53,7 @@ fn shown(micros: f64) -> String {
 }
 
 /// The classes as a table, children below their parents, and what there is to say of them.
-pub(crate) fn text(classes: &[ClassReport]) -> String {
+pub fn text(classes: &[ClassReport]) -> String {
     let table = table_of(classes);
     let bounded = classes.iter().any(|class| class.terms.bound_us.is_some());
     let mut lines: Vec<String> = Vec::new();
@@ -112,7 +112,7 @@ fn table_of(classes: &[ClassReport]) -> Table {
 }
 
 /// What the link did: the line above the table.
-pub(crate) fn headline(link: &Link, sent: &[ClassReport], seconds: f64) -> String {
+pub fn headline(link: &Link, sent: &[ClassReport], seconds: f64) -> String {
     let top = sent.iter().filter(|class| class.terms.parent.is_none());
     let bytes: u64 = top.map(|class| class.sent_bytes).sum();
     let carried = bps(bytes, seconds);

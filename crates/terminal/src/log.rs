@@ -21,7 +21,7 @@ use crate::output;
 const WAITING: usize = 1_000;
 
 /// Where all events of the program go; one a process.
-pub(super) struct Log {
+pub struct Log {
     lines: Arc<Mutex<Option<Lines>>>,
     written: Receiver<()>,
 }
@@ -31,7 +31,7 @@ type Lines = SyncSender<(SystemTime, Line)>;
 impl Log {
     /// Of events of this level, and those that matter more. Of a kind, no more than a few are written
     /// in a short time, and how many there were.
-    pub(super) fn open(least: LevelFilter) -> io::Result<Log> {
+    pub fn open(least: LevelFilter) -> io::Result<Log> {
         let (lines, to_write) = sync_channel(WAITING);
         let (done, written) = sync_channel(1);
         let lines = Arc::new(Mutex::new(Some(lines)));
@@ -57,7 +57,7 @@ impl Log {
     }
 
     /// Ends when all is written that was said so far, or it has to be over.
-    pub(super) fn close(self, ending: &Ending) {
+    pub fn close(self, ending: &Ending) {
         let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         *lines = None;
         drop(lines);
@@ -66,7 +66,7 @@ impl Log {
 }
 
 /// A level by its name.
-pub(super) fn level() -> impl TypedValueParser<Value = LevelFilter> {
+pub fn level() -> impl TypedValueParser<Value = LevelFilter> {
     let levels = ["off", "error", "warn", "info", "debug"];
     PossibleValuesParser::new(levels).try_map(|level| level.parse::<LevelFilter>())
 }

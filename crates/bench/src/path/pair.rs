@@ -1,0 +1,309 @@
+//! Two threads, each on a core of its own where there are two: what it costs to hand over from one to the other.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use fairlane_mailbox::mailbox;
+use fairlane_runtime::pin_to_core;
+
+use super::frames::FRAMES;
+use super::rounds::{Amount, Figure, Rounds, measured, timed};
+use super::stages::{BURST, Back, Front};
+
+/// Slots of the arbiter's mailbox.
+const SLOTS: usize = 1_024;
+
+/// Looks of a thread that waits, each after a microsecond or so, before it lets others have its core.
+const LOOKS: u32 = 1_024;
+
+/// Two threads that go through rounds together.
+pub(super) struct Pair {
+    cores: Option<[usize; 2]>,
+    /// How often one of them came to where they meet.
+    arrived: AtomicUsize,
+    goes_on: AtomicBool,
+}
+
+impl Pair {
+    pub(super) fn new(cores: Option<[usize; 2]>) -> Pair {
+        Pair {
+            cores,
+            arrived: AtomicUsize::new(0),
+            goes_on: AtomicBool::new(false),
+        }
+    }
+
+    /// What both threads come back with.
+    fn run<A: Send, B: Send>(
+        &self,
+        leader: impl FnOnce() -> A + Send,
+        follower: impl FnOnce() -> B + Send,
+    ) -> (A, B) {
+        // A thread that may not stay there is measured wherever it runs.
+        let stay = |which: usize| self.cores.map(|cores| pin_to_core(cores[which]));
+        thread::scope(|scope| {
+            let leader = scope.spawn(move || {
+                let _ = stay(0);
+                leader()
+            });
+            let follower = scope.spawn(move || {
+                let _ = stay(1);
+                follower()
+            });
+            let leader = leader.join().expect("the first thread panicked");
+            (leader, follower.join().expect("the second thread panicked"))
+        })
+    }
+
+    /// Whether each thread has a core of its own.
+    pub(super) fn has_cores(&self) -> bool {
+        self.cores.is_some()
+    }
+
+    fn patience(&self) -> Patience {
+        Patience {
+            looks: 0,
+            // Who has no other core waits for the other thread to have this one.
+            most: if self.has_cores() { LOOKS } else { 1 },
+        }
+    }
+
+    /// Waits for the other thread to come here, too. All that either did before is seen by both.
+    fn meet(&self) {
+        let here = self.arrived.fetch_add(1, Ordering::AcqRel) + 1;
+        let both = here.next_multiple_of(2);
+        let mut patience = self.patience();
+        while self.arrived.load(Ordering::Acquire) < both {
+            patience.wait();
+        }
+    }
+
+    /// Of the leader: whether there is another round, which begins for both then.
+    fn leads(&self, rounds: &mut Rounds) -> bool {
+        let more = rounds.more();
+        self.goes_on.store(more, Ordering::Relaxed);
+        self.meet();
+        more
+    }
+
+    /// Of the follower: whether there is another round, which has to have another meeting.
+    fn follows(&self) -> bool {
+        self.meet();
+        self.goes_on.load(Ordering::Relaxed)
+    }
+}
+
+/// Of a thread that waits.
+struct Patience {
+    looks: u32,
+    most: u32,
+}
+
+impl Patience {
+    /// So that the other one has its cache lines to itself for a while.
+    fn wait(&mut self) {
+        for _ in 0..BURST {
+            spin_loop();
+        }
+        self.looks += 1;
+        if self.looks.is_multiple_of(self.most) {
+            thread::yield_now();
+        }
+    }
+}
+
+/// What it costs to push one of these into a mailbox, and to pop it on the other core: a mailbox is filled in bursts,
+/// then emptied in bursts, so that nobody waits and each finds in the other's cache what it needs.
+///
+/// # Errors
+///
+/// There is no such mailbox.
+pub(super) fn hand_over<T: Copy + Send + Sync>(
+    items: &[T],
+    pair: &Pair,
+    amount: Amount,
+) -> Result<[Figure; 2]> {
+    let (mut producer, mut consumer) = mailbox::<T>(SLOTS)?;
+    let push = move || {
+        let (mut rounds, mut taken) = (Rounds::new(amount), Vec::new());
+        while pair.leads(&mut rounds) {
+            let mut round = Duration::ZERO;
+            for part in items.chunks(SLOTS) {
+                round += timed(|| {
+                    for burst in part.chunks(BURST) {
+                        producer.push_batch(&mut burst.iter().copied());
+                    }
+                });
+                pair.meet();
+                pair.meet();
+            }
+            taken.push(round);
+        }
+        Figure::of(&taken)
+    };
+    let pop = move || {
+        let (mut taken, mut popped) = (Vec::new(), Vec::with_capacity(BURST));
+        while pair.follows() {
+            let mut round = Duration::ZERO;
+            for _ in items.chunks(SLOTS) {
+                pair.meet();
+                round += timed(|| {
+                    while consumer.pop_batch(BURST, |item| popped.push(item)) > 0 {
+                        black_box(&popped);
+                        popped.clear();
+                    }
+                });
+                pair.meet();
+            }
+            taken.push(round);
+        }
+        Figure::of(&taken)
+    };
+    let (pushed, popped) = pair.run(push, pop);
+    Ok([pushed, popped])
+}
+
+/// What RX, classifier, arbiter and TX take in turns on this thread, in whose caches each finds what the others left:
+/// with a look at the clock between them.
+pub(super) fn together(front: &mut Front<'_>, back: &mut Back, amount: Amount) -> [Figure; 4] {
+    let (mut rounds, mut taken) = (Rounds::new(amount), [const { Vec::new() }; 4]);
+    while rounds.more() {
+        front.arrive();
+        let mut round = [Duration::ZERO; 4];
+        let mut last = Instant::now();
+        let mut stage_ends = |stage: usize| {
+            let now = Instant::now();
+            round[stage] += now - last;
+            last = now;
+        };
+        while front.receive() {
+            stage_ends(0);
+            let sorted = front.sort();
+            stage_ends(1);
+            back.decide(sorted);
+            stage_ends(2);
+            back.transmit();
+            stage_ends(3);
+        }
+        back.leave();
+        for (taken, round) in taken.iter_mut().zip(round) {
+            taken.push(round);
+        }
+    }
+    taken.map(|taken| Figure::of(&taken))
+}
+
+/// All stages on this thread, without a hand-over.
+pub(super) fn one_core(front: &mut Front<'_>, back: &mut Back, amount: Amount) -> Figure {
+    measured(amount, || {
+        front.arrive();
+        let taken = timed(|| {
+            while front.receive() {
+                back.decide(front.sort());
+                back.transmit();
+            }
+        });
+        back.leave();
+        taken
+    })
+}
+
+/// Everything up to the arbiter's mailbox on one core, the arbiter and all behind it on another, from where frames
+/// that were sent are given back.
+///
+/// # Errors
+///
+/// There is no such mailbox.
+pub(super) fn two_cores(
+    front: &mut Front<'_>,
+    back: &mut Back,
+    pair: &Pair,
+    amount: Amount,
+) -> Result<Figure> {
+    let (mut to_arbiter, mut arriving) = mailbox(SLOTS)?;
+    let (mut give_back, mut returned) = mailbox(FRAMES)?;
+    let before = move || {
+        let (mut rounds, mut taken) = (Rounds::new(amount), Vec::new());
+        front.arrive();
+        while pair.leads(&mut rounds) {
+            taken.push(timed(|| {
+                while front.receive() {
+                    let sorted = front.sort();
+                    returned.pop_batch(BURST, |frame| _ = black_box(frame));
+                    let mut left = sorted.iter().copied();
+                    let mut patience = pair.patience();
+                    while left.len() > 0 {
+                        if to_arbiter.push_batch(&mut left) == 0 {
+                            patience.wait();
+                        }
+                    }
+                }
+                pair.meet();
+            }));
+            returned.pop_batch(usize::MAX, |frame| _ = black_box(frame));
+            front.arrive();
+        }
+        Figure::of(&taken)
+    };
+    let behind = move || {
+        let mut sorted = Vec::with_capacity(BURST);
+        while pair.follows() {
+            let (mut left, mut patience) = (FRAMES, pair.patience());
+            while left > 0 {
+                sorted.clear();
+                let popped = arriving.pop_batch(BURST, |one| sorted.push(one));
+                if popped == 0 {
+                    patience.wait();
+                    continue;
+                }
+                left -= popped;
+                back.decide(&sorted);
+                give_back.push_batch(&mut back.out.iter().copied());
+                back.transmit();
+            }
+            pair.meet();
+            back.leave();
+        }
+    };
+    let (figure, ()) = pair.run(before, behind);
+    Ok(figure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_of_two_threads_sees_what_the_other_did_before_they_met() {
+        for cores in [None, Some([0, 0])] {
+            let pair = Pair::new(cores);
+            let word = AtomicUsize::new(0);
+            let rounds = pair.run(
+                || {
+                    let mut rounds = Rounds::new(Amount::Packets(5 * FRAMES as u64));
+                    let mut number = 0;
+                    while pair.leads(&mut rounds) {
+                        number += 1;
+                        word.store(number, Ordering::Relaxed);
+                        pair.meet();
+                        pair.meet();
+                    }
+                    number
+                },
+                || {
+                    let mut seen = Vec::new();
+                    while pair.follows() {
+                        pair.meet();
+                        seen.push(word.load(Ordering::Relaxed));
+                        pair.meet();
+                    }
+                    seen
+                },
+            );
+            assert_eq!(rounds, (6, vec![1, 2, 3, 4, 5, 6]));
+        }
+    }
+}

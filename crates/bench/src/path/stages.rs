@@ -1,0 +1,354 @@
+//! The stages of the path, each by itself: what comes before the arbiter's mailbox, and what comes behind it.
+
+use std::collections::{HashSet, VecDeque};
+use std::hint::black_box;
+use std::io;
+
+use fairlane_classify::{Layer, LinkClassifier};
+use fairlane_core::tree::ClassQueue;
+use fairlane_core::{Dequeue, Discipline, Nanos, Packet, Rate};
+use fairlane_io::Backend;
+use fairlane_io::memory::{self, MemoryBackend};
+
+use super::frames::{Frame, Memory, Sorted};
+use super::rounds::{Amount, Figure, measured, timed};
+
+/// Frames that are received, and handed on, at once.
+pub(super) const BURST: usize = 64;
+
+/// A device that sends and receives by a link in memory, with its other end.
+struct Device {
+    device: MemoryBackend<Frame>,
+    wire: MemoryBackend<Frame>,
+}
+
+impl Device {
+    fn new() -> Device {
+        let (device, wire) = memory::pair(usize::MAX);
+        Device { device, wire }
+    }
+}
+
+/// What a link in memory answers whose ends are both here: nothing goes wrong there.
+fn sound<T>(answer: io::Result<T>) -> T {
+    answer.expect("both ends of the link are held")
+}
+
+/// Receives and classifies.
+pub(super) struct Front<'a> {
+    rx: Device,
+    received: Vec<Frame>,
+    sorter: Sorter<'a>,
+}
+
+/// Finds the class and flow of frames.
+struct Sorter<'a> {
+    memory: &'a Memory,
+    classifier: LinkClassifier,
+    /// Those looked at last.
+    sorted: Vec<Sorted>,
+}
+
+impl Sorter<'_> {
+    fn classify(&mut self, frames: &[Frame]) {
+        let (memory, classifier) = (self.memory, &mut self.classifier);
+        self.sorted.clear();
+        self.sorted.extend(frames.iter().map(|&frame| {
+            let (bytes, origin) = (memory.bytes(frame), memory.origin(frame));
+            Sorted {
+                to: classifier.classify(bytes, Layer::Ethernet, origin),
+                frame,
+            }
+        }));
+    }
+}
+
+impl<'a> Front<'a> {
+    pub(super) fn new(memory: &'a Memory, classifier: LinkClassifier) -> Front<'a> {
+        Front {
+            rx: Device::new(),
+            received: Vec::with_capacity(BURST),
+            sorter: Sorter {
+                memory,
+                classifier,
+                sorted: Vec::with_capacity(BURST),
+            },
+        }
+    }
+
+    /// All frames, classified.
+    pub(super) fn all(&mut self) -> Vec<Sorted> {
+        let mut all = Vec::new();
+        for frames in self.sorter.memory.frames().chunks(BURST) {
+            self.sorter.classify(frames);
+            all.extend_from_slice(&self.sorter.sorted);
+        }
+        all
+    }
+
+    /// All frames arrive at the device.
+    pub(super) fn arrive(&mut self) {
+        let mut all = VecDeque::from(self.sorter.memory.frames().to_vec());
+        sound(self.rx.wire.transmit(&mut all));
+    }
+
+    /// Takes in a burst: whether there was one.
+    #[inline]
+    pub(super) fn receive(&mut self) -> bool {
+        self.received.clear();
+        sound(self.rx.device.receive(&mut self.received, BURST)) > 0
+    }
+
+    /// Classifies what was received.
+    #[inline]
+    pub(super) fn sort(&mut self) -> &[Sorted] {
+        self.sorter.classify(&self.received);
+        &self.sorter.sorted
+    }
+
+    /// Receiving alone.
+    pub(super) fn rx(&mut self, amount: Amount) -> Figure {
+        measured(amount, || {
+            self.arrive();
+            timed(|| {
+                while self.receive() {
+                    black_box(&self.received);
+                }
+            })
+        })
+    }
+
+    /// Parsing and classifying alone.
+    pub(super) fn classify(&mut self, amount: Amount) -> Figure {
+        let frames = self.sorter.memory.frames();
+        measured(amount, || {
+            timed(|| {
+                for burst in frames.chunks(BURST) {
+                    self.sorter.classify(burst);
+                    black_box(&self.sorter.sorted);
+                }
+            })
+        })
+    }
+}
+
+/// How many classes these go to.
+pub(super) fn classes(sorted: &[Sorted]) -> usize {
+    let classes = sorted.iter().map(|one| one.to.class.number());
+    classes.collect::<HashSet<_>>().len()
+}
+
+/// Decides and transmits.
+pub(super) struct Back {
+    pub(super) arbiter: Arbiter,
+    /// What was decided and not yet transmitted.
+    pub(super) out: VecDeque<Frame>,
+    tx: Device,
+    sent: Vec<Frame>,
+}
+
+impl Back {
+    pub(super) fn new(arbiter: Arbiter) -> Back {
+        Back {
+            arbiter,
+            out: VecDeque::with_capacity(2 * BURST),
+            tx: Device::new(),
+            sent: Vec::new(),
+        }
+    }
+
+    /// Queues a burst, and takes out as many.
+    #[inline]
+    pub(super) fn decide(&mut self, sorted: &[Sorted]) {
+        self.arbiter.pass(sorted, &mut self.out);
+    }
+
+    /// Sends what was decided.
+    #[inline]
+    pub(super) fn transmit(&mut self) {
+        sound(self.tx.device.transmit(&mut self.out));
+    }
+
+    /// What was sent has left.
+    pub(super) fn leave(&mut self) {
+        self.sent.clear();
+        sound(self.tx.wire.receive(&mut self.sent, usize::MAX));
+    }
+
+    /// Deciding alone.
+    pub(super) fn decisions(&mut self, sorted: &[Sorted], amount: Amount) -> Figure {
+        measured(amount, || {
+            timed(|| {
+                for burst in sorted.chunks(BURST) {
+                    self.decide(burst);
+                    black_box(&self.out);
+                    self.out.clear();
+                }
+            })
+        })
+    }
+
+    /// Transmitting alone.
+    pub(super) fn tx(&mut self, frames: &[Frame], amount: Amount) -> Figure {
+        measured(amount, || {
+            let taken = timed(|| {
+                for burst in frames.chunks(BURST) {
+                    self.out.extend(burst);
+                    self.transmit();
+                }
+            });
+            self.leave();
+            taken
+        })
+    }
+}
+
+/// The queues of a link that is always busy, in a time that its own rate makes.
+pub(super) struct Arbiter {
+    queues: Discipline<Frame>,
+    overhead: u32,
+    ns_per_byte: f64,
+    now: Nanos,
+    /// As many wait at any time.
+    pub(super) waiting: u32,
+    pub(super) offered: u64,
+    /// Of those, what the queues refused or dropped.
+    pub(super) lost: u64,
+}
+
+impl Arbiter {
+    /// Half of these wait in the queues; of queues that refuse some of them, half of what they hold then, or so many
+    /// that a burst has room beside them.
+    pub(super) fn new(
+        queues: Discipline<Frame>,
+        rate: Rate,
+        overhead: u32,
+        sorted: &[Sorted],
+    ) -> Arbiter {
+        let mut arbiter = Arbiter {
+            queues,
+            overhead,
+            ns_per_byte: 8e9 / rate.bps() as f64,
+            now: Nanos::ZERO,
+            waiting: u32::MAX,
+            offered: 0,
+            lost: 0,
+        };
+        let mut out = VecDeque::new();
+        for burst in sorted[..sorted.len() / 2].chunks(BURST) {
+            arbiter.pass(burst, &mut out);
+            if arbiter.lost > 0 {
+                break;
+            }
+        }
+        let held = arbiter.queues.len();
+        arbiter.waiting = match arbiter.lost {
+            0 => held,
+            _ => (held / 2).min(held.saturating_sub(BURST as u32)),
+        };
+        arbiter.pass(&[], &mut out);
+        (arbiter.offered, arbiter.lost) = (0, 0);
+        arbiter
+    }
+
+    /// Queues these, and takes out what is then more than has to wait. Where nothing may leave yet, it is as late
+    /// as something may.
+    #[inline]
+    fn pass(&mut self, sorted: &[Sorted], out: &mut VecDeque<Frame>) {
+        let (overhead, mut refused, mut dropped) = (self.overhead, 0, 0);
+        let packets = sorted.iter().map(|one| Packet {
+            owner: one.to,
+            len: one.frame.on_link(overhead),
+            payload: one.frame,
+        });
+        (self.queues).enqueue_burst(packets, self.now, |_, _| refused += 1, |_| dropped += 1);
+        let mut bytes = 0;
+        while self.queues.len() > self.waiting {
+            match self.queues.dequeue(self.now, |_| dropped += 1) {
+                Dequeue::Packet(packet) => {
+                    bytes += packet.len.get();
+                    out.push_back(packet.payload);
+                }
+                Dequeue::NotBefore(time) => self.now = time,
+                Dequeue::Empty => break,
+            }
+        }
+        self.now += Nanos((f64::from(bytes) * self.ns_per_byte) as u64);
+        self.offered += sorted.len() as u64;
+        self.lost += refused + dropped;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fairlane_core::sched::Algorithm;
+    use fairlane_core::tree::{Ceiling, ClassConfig, ClassId, LeafConfig, Tree};
+    use fairlane_core::{Length, SchedulerLimits, Weight};
+
+    /// One class for all frames, under this ceiling, in queues for so many.
+    fn arbiter(packets: u32, ceiling: Option<Ceiling>) -> (Arbiter, Vec<Sorted>) {
+        let limits = SchedulerLimits {
+            packets,
+            bytes: u64::MAX,
+            ..SchedulerLimits::default()
+        };
+        let mut tree = Tree::new(Algorithm::Qfq, None, limits);
+        let config = ClassConfig {
+            ceiling,
+            ..ClassConfig::new(Weight::ONE, Length::MAX)
+        };
+        let class = tree.add_leaf(ClassId::ROOT, config, LeafConfig::default());
+        let to = class.unwrap().into();
+        let memory = Memory::new(&[], 0, 64);
+        let frames = memory.frames().iter();
+        let sorted: Vec<Sorted> = frames.map(|&frame| Sorted { to, frame }).collect();
+        let rate = "1gbit".parse().unwrap();
+        let arbiter = Arbiter::new(Discipline::Tree(tree), rate, 24, &sorted);
+        (arbiter, sorted)
+    }
+
+    #[test]
+    fn as_many_leave_as_come_and_the_same_number_waits() {
+        let (mut arbiter, sorted) = arbiter(10_000, None);
+        assert_eq!((arbiter.waiting, classes(&sorted)), (4_096, 1));
+        let mut out = VecDeque::new();
+        arbiter.pass(&sorted[..BURST], &mut out);
+        assert_eq!((out.len(), arbiter.queues.len()), (BURST, 4_096));
+        // The first of those that wait are the first of all; 88 bytes each at 1 Gbit/s.
+        assert!(out.iter().eq(sorted[..BURST].iter().map(|one| &one.frame)));
+        assert_eq!((arbiter.now, arbiter.lost), (Nanos(64 * 704), 0));
+    }
+
+    #[test]
+    fn queues_with_room_for_few_hold_so_many_that_a_burst_has_room() {
+        let (mut few, sorted) = arbiter(100, None);
+        assert_eq!(few.waiting, 36);
+        let mut out = VecDeque::new();
+        for burst in sorted.chunks(BURST) {
+            few.pass(burst, &mut out);
+        }
+        assert_eq!((out.len(), few.lost), (sorted.len(), 0));
+        // Where not even a burst has room, what is refused is counted.
+        let (mut tiny, _) = arbiter(10, None);
+        tiny.pass(&sorted[..BURST], &mut out);
+        assert_eq!((tiny.waiting, tiny.offered, tiny.lost), (0, 64, 54));
+    }
+
+    #[test]
+    fn where_a_ceiling_lets_nothing_leave_it_is_as_late_as_something_may() {
+        let ceiling = Ceiling {
+            rate: "880kbit".parse().unwrap(),
+            burst: 100_000,
+        };
+        let (mut arbiter, sorted) = arbiter(10_000, Some(ceiling));
+        let mut out = VecDeque::new();
+        for burst in sorted.chunks(BURST) {
+            arbiter.pass(burst, &mut out);
+        }
+        assert_eq!(out.len(), sorted.len());
+        // A packet of 88 bytes takes 0.8 ms, but for those of the first burst.
+        let millis = arbiter.now.0 / 1_000_000;
+        assert!((5_500..6_600).contains(&millis), "{millis}");
+    }
+}

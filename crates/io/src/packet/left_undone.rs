@@ -1,0 +1,94 @@
+//! Frames that are sent again without their checksums, beside what the kernel's own bridge makes of them.
+//!
+//! ```text
+//! host ─── inside | bridge | outside ─── far
+//! near ─── here   |  ours  | away ────── beyond
+//! ```
+
+use std::collections::VecDeque;
+
+use fairlane_netlab::{LabError, Link, Namespace, or_skip, veth};
+
+use super::like_kernel::{Lab, collect, listen, of_all_kinds, sender};
+use super::*;
+use crate::KeptBytes;
+use crate::segment::whole::Whole;
+
+/// The links of our own way.
+struct Ours {
+    near: Link,
+    here: Link,
+    away: Link,
+    beyond: Link,
+}
+
+impl Ours {
+    fn new() -> Result<Ours, LabError> {
+        let middle = Namespace::new()?;
+        let (here, near) = veth((&middle, "here"), (&Namespace::new()?, "near"), 1_500)?;
+        let (away, beyond) = veth((&middle, "away"), (&Namespace::new()?, "beyond"), 1_500)?;
+        let ours = Ours {
+            near,
+            here,
+            away,
+            beyond,
+        };
+        let links = [&ours.near, &ours.here, &ours.away, &ours.beyond];
+        links.iter().try_for_each(|link| link.up())?;
+        links.iter().try_for_each(|link| link.wait_for_carrier())?;
+        Ok(ours)
+    }
+}
+
+/// Sends each both ways, and compares what comes out of them. On ours, all lack their checksums at the end
+/// or `none` does.
+fn compare(lab: &Lab, ours: &Ours, wholes: &[Whole], none: bool) {
+    let [by_bridge, by_us] = [&lab.host, &ours.near].map(sender);
+    let mut far: PacketBackend = listen(&lab.far, true);
+    let [mut here, mut away, mut beyond] =
+        [&ours.here, &ours.away, &ours.beyond].map(|link| listen::<KeptBytes>(link, true));
+    for whole in wholes {
+        let (header, frame) = whole.made();
+        let batch = VecDeque::from([frame]);
+        let count = whole.frames();
+        let mut attempt = || {
+            for socket in [&by_bridge, &by_us] {
+                let sent = packet::send(socket.as_fd(), &batch, 1, |_| header);
+                assert_eq!(sent.unwrap(), 1, "{whole:?}");
+            }
+            let mut batch = VecDeque::from(collect(&mut here, count, 7));
+            while !batch.is_empty() {
+                away.transmit(&mut batch).unwrap();
+            }
+            let frames = collect(&mut far, count, usize::MAX);
+            (frames, collect(&mut beyond, count, usize::MAX))
+        };
+        // The kernel itself loses frames on their way, where a thousand of anybody's wait.
+        let mut came = (0..10).map(|_| attempt());
+        let came = came.find(|(one, other)| one.len() == count && other.len() == count);
+        let (kernels, ours) = came.unwrap_or_else(|| panic!("not {count} of {whole:?}"));
+        for (number, (mut ours, kernels)) in ours.into_iter().zip(kernels).enumerate() {
+            assert_eq!(ours.lacks().is_none(), none, "frame {number} of {whole:?}");
+            ours.complete();
+            assert!(
+                *ours == *kernels,
+                "frame {number} of {whole:?}:\n{ours:?}\n{kernels:?}"
+            );
+        }
+    }
+    assert_eq!(away.refused(), 0);
+}
+
+#[test]
+fn what_lacks_its_checksum_is_completed_as_what_the_kernels_bridge_sends() {
+    let labs = Lab::new().and_then(|lab| Ok((lab, Ours::new()?)));
+    let Some((lab, ours)) = or_skip("frames that lack their checksums", labs) else {
+        return;
+    };
+    let wholes = of_all_kinds(100);
+    assert!(wholes.iter().any(|whole| whole.size.is_none()));
+    // The cable carries them as they are; and where it is not to, the kernel sums.
+    compare(&lab, &ours, &wholes, false);
+    ours.away.turn_offloads_off().unwrap();
+    compare(&lab, &ours, &wholes, true);
+}

@@ -1,0 +1,102 @@
+//! The wire while nobody shapes it, for a process that watches over the daemon.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use fairlane_config::Interfaces;
+
+use crate::error::Result;
+use crate::reload::read;
+use crate::unshaped::Unshaped;
+
+/// How long the wire waits for an interface that cannot be used.
+const AWAY: Duration = Duration::from_millis(100);
+
+/// The wire for the times when no daemon shapes it: frames pass as they come, in both directions and in
+/// their order, on a thread of their own from [`connect`](Self::connect) to
+/// [`disconnect`](Self::disconnect), whatever becomes of the interfaces. These are open beforehand, so that
+/// nothing has to be opened when the daemon has died. They are not held against other programs, and
+/// nothing of them is changed.
+pub struct Standby {
+    interfaces: Interfaces,
+    /// While frames do not pass by it.
+    unshaped: Option<Unshaped>,
+    connected: Option<Connected>,
+}
+
+struct Connected {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Option<Unshaped>>,
+}
+
+impl Standby {
+    /// Is ready to connect these interfaces, of which both are open from now on.
+    ///
+    /// # Errors
+    ///
+    /// The site is not between two interfaces: a tap device goes with the daemon. An interface cannot be
+    /// used.
+    pub fn open(interfaces: Interfaces) -> Result<Standby> {
+        let unshaped = Unshaped::open(&interfaces)?;
+        Ok(Standby {
+            interfaces,
+            unshaped: Some(unshaped),
+            connected: None,
+        })
+    }
+
+    /// Frames pass from now on.
+    pub fn connect(&mut self) {
+        if self.connected.is_some() {
+            return;
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let (unshaped, interfaces) = (self.unshaped.take(), self.interfaces.clone());
+        let is_over = Arc::clone(&stop);
+        let thread = thread::Builder::new().name("unshaped".to_owned());
+        let thread = thread.spawn(move || pass(unshaped, &interfaces, &is_over));
+        self.connected = thread.ok().map(|thread| Connected { stop, thread });
+    }
+
+    /// No frame passes any more. Whether some did.
+    pub fn disconnect(&mut self) -> bool {
+        let Some(Connected { stop, thread }) = self.connected.take() else {
+            return false;
+        };
+        stop.store(true, Ordering::Relaxed);
+        self.unshaped = thread.join().ok().flatten();
+        true
+    }
+
+    /// Is ready for the next time, by the interfaces that the file names by then: takes as long as the
+    /// system takes to let go of the former ones.
+    pub fn rest(&mut self, file: &Path) {
+        if let Some(interfaces) = read(file).ok().and_then(|site| site.interfaces) {
+            self.interfaces = interfaces;
+        }
+        self.unshaped = None;
+        self.unshaped = Unshaped::open(&self.interfaces).ok();
+    }
+}
+
+/// Passes frames between the interfaces until it is over, whatever becomes of these.
+fn pass(
+    mut unshaped: Option<Unshaped>,
+    interfaces: &Interfaces,
+    is_over: &AtomicBool,
+) -> Option<Unshaped> {
+    while !is_over.load(Ordering::Relaxed) {
+        match unshaped.take().or_else(|| Unshaped::open(interfaces).ok()) {
+            Some(mut open) => {
+                if open.run(is_over).is_ok() {
+                    return Some(open);
+                }
+            }
+            None => thread::sleep(AWAY),
+        }
+    }
+    unshaped
+}
