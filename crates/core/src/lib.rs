@@ -52,7 +52,6 @@ pub mod cost;
 mod cost_pace;
 mod discipline;
 mod grow;
-mod indexed_heap;
 pub mod leaky_bucket;
 mod packet;
 mod packet_scheduler;

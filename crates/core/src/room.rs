@@ -26,11 +26,9 @@
 //! in it nothing. O(log holders) amortised where the heap is touched.
 
 use crate::grow;
-use crate::indexed_heap::{IndexedHeap, NOWHERE};
 use crate::packet::Count;
 use crate::packet_scheduler::Limits;
 use alloc::vec::Vec;
-use core::cmp::Reverse;
 
 /// Packets and bytes that are kept for somebody: both hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,11 +109,17 @@ impl Measure {
     }
 }
 
+/// No place in the heap.
+const NOWHERE: u32 = u32::MAX;
+
+/// Children of a heap entry.
+const ARITY: usize = 4;
+
 /// Holders, by an upper bound of what they hold beyond their own: the most first. Holders are
 /// small numbers. One that is not in it holds nothing beyond.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beyond {
-    heap: IndexedHeap<Reverse<u64>>,
+    heap: Vec<(u64, u32)>,
     /// Where a holder is in the heap.
     places: Vec<u32>,
 }
@@ -136,26 +140,29 @@ impl Beyond {
         while self.places.len() <= at {
             grow::push(&mut self.places, NOWHERE);
         }
-        let entry = (Reverse(bound), holder);
-        match self.places[at] {
-            NOWHERE => self.heap.push(entry, &mut *self.places),
-            place => self.heap.decrease(place, entry, &mut *self.places),
-        }
+        let hole = match self.places[at] {
+            NOWHERE => {
+                grow::push(&mut self.heap, (bound, holder));
+                self.heap.len() - 1
+            }
+            place => place as usize,
+        };
+        self.rise(hole, (bound, holder));
     }
 
     /// What is known of a holder; 0 if it is within its own.
     #[inline]
     pub(crate) fn bound(&self, holder: u32) -> u64 {
         let place = self.places.get(holder as usize).copied();
-        let entry = self.heap.entries().get(place.unwrap_or(NOWHERE) as usize);
-        entry.map_or(0, |&(Reverse(bound), _)| bound)
+        let entry = self.heap.get(place.unwrap_or(NOWHERE) as usize);
+        entry.map_or(0, |&(bound, _)| bound)
     }
 
     /// The holder holds nothing any more.
     pub(crate) fn remove(&mut self, holder: u32) {
         let place = self.places.get(holder as usize).copied();
-        if let Some(place) = place.filter(|&place| place != NOWHERE) {
-            self.heap.take_out(place, &mut *self.places);
+        if let Some(hole) = place.filter(|&place| place != NOWHERE) {
+            self.take_out(hole as usize);
         }
     }
 
@@ -163,27 +170,72 @@ impl Beyond {
     /// more than the bound that is known, which is the bound from then on.
     pub(crate) fn most(&mut self, mut exact: impl FnMut(u32) -> u64) -> Option<(u32, u64)> {
         loop {
-            let &(Reverse(bound), holder) = self.heap.entries().first()?;
+            let &(bound, holder) = self.heap.first()?;
             let now = exact(holder);
             debug_assert!(now <= bound, "{holder} holds {now}, more than {bound}");
             match now {
-                0 => self.heap.take_out(0, &mut *self.places),
+                0 => self.take_out(0),
                 _ if now >= bound => return Some((holder, now)),
-                _ => {
-                    let entry = (Reverse(now), holder);
-                    self.heap.increase_first(entry, &mut *self.places);
+                _ => self.sink(0, (now, holder)),
+            }
+        }
+    }
+
+    fn take_out(&mut self, hole: usize) {
+        let Some(last) = self.heap.pop() else { return };
+        match self.heap.get(hole) {
+            Some(&(_, gone)) => {
+                self.places[gone as usize] = NOWHERE;
+                self.sink(hole, last);
+                let place = self.places[last.1 as usize] as usize;
+                self.rise(place, last);
+            }
+            None => self.places[last.1 as usize] = NOWHERE,
+        }
+    }
+
+    fn place(&mut self, hole: usize, entry: (u64, u32)) {
+        self.heap[hole] = entry;
+        self.places[entry.1 as usize] = hole as u32;
+    }
+
+    fn rise(&mut self, mut hole: usize, entry: (u64, u32)) {
+        while hole > 0 {
+            let parent = (hole - 1) / ARITY;
+            let above = self.heap[parent];
+            if above.0 >= entry.0 {
+                break;
+            }
+            self.place(hole, above);
+            hole = parent;
+        }
+        self.place(hole, entry);
+    }
+
+    fn sink(&mut self, mut hole: usize, entry: (u64, u32)) {
+        loop {
+            let first = ARITY * hole + 1;
+            let children = self.heap.iter().enumerate().skip(first).take(ARITY);
+            match children.max_by_key(|(_, child)| child.0) {
+                Some((n, &child)) if child.0 > entry.0 => {
+                    self.place(hole, child);
+                    hole = n;
                 }
+                _ => return self.place(hole, entry),
             }
         }
     }
 
     /// Whether the heap is one, and each place in it is known.
     pub(crate) fn is_sound(&self) -> bool {
-        let mut entries = self.heap.entries().iter();
+        let mut entries = self.heap.iter().enumerate();
         let listed = self.places.iter().filter(|&&place| place != NOWHERE);
-        listed.count() == entries.len()
-            && entries.all(|&(Reverse(bound), _)| bound > 0)
-            && self.heap.is_sound(|holder| self.places[holder as usize])
+        listed.count() == self.heap.len()
+            && entries.all(|(n, &(bound, holder))| {
+                bound > 0
+                    && bound <= self.heap[n.saturating_sub(1) / ARITY].0
+                    && self.places[holder as usize] == n as u32
+            })
     }
 }
 

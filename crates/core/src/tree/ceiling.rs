@@ -9,18 +9,21 @@
 //! time, each once. So the next release of all is known at O(1), and holding and releasing
 //! cost O(log n) in the number held.
 
-use crate::grow::Slab;
-use crate::indexed_heap::{IndexedHeap, NOWHERE, Places};
+use crate::grow::{self, Slab};
 use crate::leaky_bucket::LeakyBucket;
 use crate::units::{Length, Nanos};
+use alloc::vec::Vec;
 
 use super::config::Ceiling;
 
-/// No ceiling.
+/// No ceiling, and no place in the heap.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Billionths of a bit in a byte: a rate of R bit/s moves R of them in a nanosecond.
 const SCALE: u128 = 8 * 1_000_000_000;
+
+/// Children of a heap entry.
+const ARITY: usize = 4;
 
 /// The ceiling of one class.
 #[derive(Clone, Debug)]
@@ -35,19 +38,12 @@ struct Bucket {
     owner: (u32, u32),
 }
 
-impl Places for [Bucket] {
-    #[inline]
-    fn set(&mut self, ceiling: u32, place: u32) {
-        self[ceiling as usize].heap_at = place;
-    }
-}
-
 /// All ceilings of a tree, and who is held by one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ceilings {
     buckets: Slab<Bucket>,
     /// Release times and ceilings, the earliest first.
-    heap: IndexedHeap<Nanos>,
+    heap: Vec<(Nanos, u32)>,
 }
 
 /// Time in which what a burst has beyond one longest packet flows in: rounded down, since a
@@ -64,7 +60,7 @@ impl Ceilings {
         let bucket = Bucket {
             sent: LeakyBucket::new(ceiling.rate, Nanos::ZERO),
             slack: slack(ceiling, longest),
-            heap_at: NOWHERE,
+            heap_at: NONE,
             owner,
         };
         self.buckets.insert(bucket)
@@ -75,10 +71,10 @@ impl Ceilings {
         let bucket = &mut self.buckets[at as usize];
         bucket.sent.change_rate_of_all(ceiling.rate, now);
         bucket.slack = slack(ceiling, longest);
-        let place = bucket.heap_at;
-        if place != NOWHERE {
+        if bucket.heap_at != NONE {
+            let hole = bucket.heap_at as usize;
             let entry = (self.release_at(at), at);
-            self.heap.change(place, entry, &mut *self.buckets);
+            self.settle(hole, entry);
         }
     }
 
@@ -86,8 +82,7 @@ impl Ceilings {
     pub(super) fn remove(&mut self, at: u32) -> bool {
         let held = self.is_held(at);
         if held {
-            let place = self.buckets[at as usize].heap_at;
-            self.heap.take_out(place, &mut *self.buckets);
+            self.take_out(self.buckets[at as usize].heap_at as usize);
         }
         self.buckets.release(at);
         held
@@ -115,13 +110,13 @@ impl Ceilings {
     /// Whether the class owes nothing, as if it had never sent.
     pub(super) fn is_full(&self, at: u32, now: Nanos) -> bool {
         let bucket = &self.buckets[at as usize];
-        bucket.sent.empty_at() < now && bucket.heap_at == NOWHERE
+        bucket.sent.empty_at() < now && bucket.heap_at == NONE
     }
 
     /// Whether the class waits in the heap.
     #[inline]
     pub(super) fn is_held(&self, at: u32) -> bool {
-        self.buckets[at as usize].heap_at != NOWHERE
+        self.buckets[at as usize].heap_at != NONE
     }
 
     /// Holds a class that has something to send, if it may not send yet: whether it does.
@@ -132,45 +127,101 @@ impl Ceilings {
             return false;
         }
         debug_assert!(!self.is_held(at), "it had a place in the order");
-        self.heap.push((release, at), &mut *self.buckets);
+        grow::push(&mut self.heap, (release, at));
+        self.rise(self.heap.len() - 1, (release, at));
         true
     }
 
     /// When the first of those held may send. O(1).
     #[inline]
     pub(super) fn first(&self) -> Option<Nanos> {
-        self.heap.entries().first().map(|&(time, _)| time)
+        self.heap.first().map(|&(time, _)| time)
     }
 
     /// Takes a class out that may send at `now`: its node and slot. O(log n).
     #[inline]
     pub(super) fn release(&mut self, now: Nanos) -> Option<(u32, u32)> {
-        let &(time, at) = self.heap.entries().first()?;
+        let &(time, at) = self.heap.first()?;
         if time > now {
             return None;
         }
-        self.heap.take_out(0, &mut *self.buckets);
+        self.take_out(0);
         Some(self.buckets[at as usize].owner)
     }
 
     /// Takes out whoever may send first, whatever the time, and forgives what it owes: its node and
     /// slot. O(log n).
     pub(super) fn free_first(&mut self, now: Nanos) -> Option<(u32, u32)> {
-        let &(_, at) = self.heap.entries().first()?;
-        self.heap.take_out(0, &mut *self.buckets);
+        let &(_, at) = self.heap.first()?;
+        self.take_out(0);
         let bucket = &mut self.buckets[at as usize];
         bucket.sent.restart(now);
         Some(bucket.owner)
     }
 
+    /// Removes the entry at `hole`.
+    fn take_out(&mut self, hole: usize) {
+        let Some(last) = self.heap.pop() else { return };
+        match self.heap.get(hole) {
+            Some(&(_, gone)) => {
+                self.buckets[gone as usize].heap_at = NONE;
+                self.settle(hole, last);
+            }
+            None => self.buckets[last.1 as usize].heap_at = NONE,
+        }
+    }
+
+    fn place(&mut self, hole: usize, entry: (Nanos, u32)) {
+        self.heap[hole] = entry;
+        self.buckets[entry.1 as usize].heap_at = hole as u32;
+    }
+
+    /// Puts an entry where it belongs, up or down from `hole`.
+    fn settle(&mut self, hole: usize, entry: (Nanos, u32)) {
+        let hole = self.sink(hole, entry);
+        self.rise(hole, entry);
+    }
+
+    fn rise(&mut self, mut hole: usize, entry: (Nanos, u32)) {
+        while hole > 0 {
+            let parent = (hole - 1) / ARITY;
+            let above = self.heap[parent];
+            if above.0 <= entry.0 {
+                break;
+            }
+            self.place(hole, above);
+            hole = parent;
+        }
+        self.place(hole, entry);
+    }
+
+    /// Moves what is earlier than the entry up: where it leaves a hole.
+    fn sink(&mut self, mut hole: usize, entry: (Nanos, u32)) -> usize {
+        loop {
+            let first = ARITY * hole + 1;
+            let children = self.heap.iter().enumerate().skip(first).take(ARITY);
+            match children.min_by_key(|(_, child)| child.0) {
+                Some((n, &child)) if child.0 < entry.0 => {
+                    self.place(hole, child);
+                    hole = n;
+                }
+                _ => return hole,
+            }
+        }
+    }
+
     /// Classes that are held.
     pub(super) fn held(&self) -> usize {
-        self.heap.entries().len()
+        self.heap.len()
     }
 
     /// Whether the heap is one, and every place in it is known to its ceiling.
     pub(super) fn is_sound(&self) -> bool {
-        let place_of = |at: u32| self.buckets[at as usize].heap_at;
-        self.heap.is_sound(place_of)
+        let entries = self.heap.iter().enumerate();
+        let mut entries = entries.map(|(n, &(time, at))| {
+            time >= self.heap[n.saturating_sub(1) / ARITY].0
+                && self.buckets[at as usize].heap_at == n as u32
+        });
+        entries.all(|sound| sound)
     }
 }
